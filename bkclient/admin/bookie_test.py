@@ -42,7 +42,7 @@ async def check_bookie(client: Client, bookie_id: BookieId, entries: int) -> San
         fragments=(Fragment(EntryId(0), (bookie_id,)),),
         digest_type=DigestType.MAC,
         password=b"",
-        custom={"application": b"bkctl bookie sanity"},
+        custom={"application": b"bkctl bookie test"},
         creator_token=client.cluster.rng.getrandbits(62) + 1,
     )
     version = await client.store.create_ledger(ledger_id, metadata)

@@ -54,10 +54,10 @@ COMMANDS: Final = {
         "A bookie's directories: look into them, check, repair.",
     ),
     "bookieformat": (
-        f"{_AT}.disk.repair.format_commands:bookieformat",
+        f"{_AT}.disk.repair.commands:bookieformat",
         "Short for `disk format`, with Java's options.",
     ),
-    "upgrade": (f"{_AT}.disk.repair.upgrade_commands:upgrade", "Short for `disk upgrade`."),
+    "upgrade": (f"{_AT}.disk.repair.commands:upgrade", "Short for `disk upgrade`."),
     "config": (
         f"{_AT}.settings.config:config",
         "Settings files: check, explain, compare, show.",
@@ -66,7 +66,7 @@ COMMANDS: Final = {
     "demo": (f"{_AT}.about.commands:demo", "Run a demo: write, crash, recover, read, export."),
     "local": (f"{_AT}.local.commands:local", "Run a cluster of N bookies on this machine."),
     "bench": (
-        f"{_AT}.load.bench_commands:bench",
+        f"{_AT}.load.commands:bench",
         "Measure how fast a cluster or a disk is.",
     ),
     "shell": (

@@ -126,7 +126,7 @@ ADVICE: Final[Mapping[str, Advice]] = MappingProxyType(
         "BK-BOOKIE-UNAVAILABLE": _advice(
             "The bookie is registered but does not answer, or is not there: the process is "
             "stopped, the network is cut, or what it publishes cannot be reached from here.",
-            "`bkctl bookie info ID` shows the address that it publishes",
+            "`bkctl bookie show ID` shows the address that it publishes",
             "`bkctl bookie list --state down` shows who is gone",
         ),
         "BK-METADATA-UNAVAILABLE": _advice(
@@ -165,8 +165,8 @@ ADVICE: Final[Mapping[str, Advice]] = MappingProxyType(
             "missing or belongs to another bookie, a cluster that was formatted anew. The bookie "
             "does not start, because it could answer for entries that it does not have.",
             "`bkctl doctor --local -c FILE` names the difference",
-            "`bkctl bookie flip-id OLD NEW -c FILE` after a change of address",
-            "`bkctl bookie expand-storage -c FILE` after new directories",
+            "`bkctl bookie rename -c FILE` after a change of address",
+            "`bkctl disk expand -c FILE` after new directories",
         ),
         "BK-UNAUTHORIZED": _advice(
             "The ledger has a password, and this is another one; or the bookie wants its clients "

@@ -2,74 +2,62 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import click
 
-from bkctl.cli.command import Command, SubGroup
-from bkctl.cli.params import BOOKIE_ID, Word
-from bkctl.commands.bookie.admin_commands import LAZY
-from bkctl.commands.load.commands import LAZY as LOAD
+from bkctl.cli.command import SubGroup
+from bkctl.cli.params import BOOKIE_ID, Word, argument, option
+from bkctl.commands.bookie.admin_commands import ADMIN
+from bkctl.commands.bookie.retire.commands import RETIRE
+from bkctl.commands.load.commands import OF_BOOKIES
 from bkctl.exit_status import Effect, ExitStatus
-from bkctl.options import is_global
+from bkctl.options import Number
+from bkctl.session.check_names import REGISTERED, UNVERIFIED
 
-if TYPE_CHECKING:
-    from bkctl.session.session import Session
-    from wire.ids import BookieId
+_ASKED: Final = (
+    ExitStatus.FAILED, ExitStatus.NOT_FOUND, ExitStatus.UNREACHABLE, ExitStatus.TIME_LIMIT,
+)  # fmt: skip
 
 _STATES: Final = Word(
     ("writable", "read-only", "down", "all"), {"rw": "writable", "ro": "read-only"}
 )
 
-_TEST_EXITS: Final = (
-    ExitStatus.FAILED, ExitStatus.NOT_FOUND, ExitStatus.UNREACHABLE, ExitStatus.TIME_LIMIT,
-)  # fmt: skip
-_TEST_REPLACES: Final = "bookkeeper shell bookiesanity [-entries N] [-timeout SECONDS]"
-
 bookie = SubGroup(
     name="bookie",
     short_help="Bookies: list, inspect, change, remove.",
     help="Bookies: list, inspect, change, remove.",
-    lazy={
-        **LAZY,
-        **LOAD,
-        "flip-id": (
-            "bkctl.commands.bookie.change_commands:flip_id",
-            "Change a stopped bookie's id to that of its settings.",
-        ),
-        "rename": (
-            "bkctl.commands.bookie.rename_commands:rename",
-            "Replace a bookie's old id by its new one in ledger metadata.",
-        ),
-        "replace-id": (
-            "bkctl.commands.bookie.rename_commands:replace_id",
-            "Replace one bookie's id by another's in ledger metadata.",
-        ),
-        "recover": (
-            "bkctl.commands.bookie.retire.commands:recover",
-            "Copy the entries of lost bookies to other bookies, from this process.",
-        ),
-        "decommission": (
-            "bkctl.commands.bookie.retire.commands:decommission",
-            "Remove a stopped bookie for good: move its ledgers, delete its cookie.",
-        ),
-        "decommission-status": (
-            "bkctl.commands.bookie.retire.commands:decommission_status",
-            "Show the ledgers left on a bookie that is being decommissioned.",
-        ),
-        "expand-storage": (
-            "bkctl.commands.bookie.change_commands:expand_storage",
-            "Add directories to a stopped bookie.",
-        ),
+    commands=(*ADMIN, *OF_BOOKIES, *RETIRE),
+    order=("list", "show", "test"),
+    aliases={
+        "expand-storage": "disk expand",
+        "flip-id": "bookie rename",
+        "info": "bookie show",
+        "replace-id": "bookie rename",
+        "sanity": "bookie test",
+        "top": "top",
     },
-    order=("list", "show", "info", "test", "sanity"),
 )
 
-
-@bookie.command(
+bookie.declare(
     "list",
+    body="bkctl.commands.bookie.listing:print_bookies",
+    help="List bookies, including bookies that are down.",
+    params=(
+        option(
+            "--state",
+            type=_STATES,
+            default="all",
+            show_default=True,
+            help="writable (rw): takes adds; read-only (ro): serves reads; down: has a cookie, is "
+            "away.",
+        ),
+        option(
+            "--ask/--no-ask",
+            default=True,
+            help="Ask each bookie for its free space.  [default: ask]",
+        ),
+    ),
     effect=Effect.READ,
     examples=(
         ("bkctl bookie list", "every bookie there is or has been, and its free space"),
@@ -79,123 +67,120 @@ bookie = SubGroup(
     exits=(ExitStatus.FAILED, ExitStatus.UNREACHABLE, ExitStatus.TIME_LIMIT),
     replaces="bookkeeper shell listbookies -rw | -ro | -a",
 )
-@click.option(
-    "--state", type=_STATES, default="all", show_default=True,
-    help="writable (rw): takes adds; read-only (ro): serves reads; down: has a cookie, is away.",
-)  # fmt: skip
-@click.option(
-    "--ask/--no-ask", default=True, help="Ask each bookie for its free space.  [default: ask]"
-)
-@click.pass_obj
-def list_(session: Session, *, state: str, ask: bool) -> None:
-    """List bookies, including bookies that are down."""
-    from bkctl.commands.cluster.summary_views import BookieSummary
 
-    wanted = None if state == "all" else state
-    ids_only = session.options.ids_only
-    if ids_only or (not ask and not session.config.topology_script):
-        from bkctl.bookies import summary
-
-        found = summary.bookies(session, wanted)
-    else:
-        from bkctl.commands.cluster import work as cluster_work
-
-        found = session.call(cluster_work.bookies, wanted, ask=ask)
-    if ask and session.options.output not in {None, "table", "id"}:
-        found = cluster_work.with_figures(found, now_s=time.time())
-    session.emit_all(found, BookieSummary)
-
-
-@bookie.command(
-    "info",
-    effect=Effect.READ,
-    examples=(
-        ("bkctl bookie info", "free and total space of each bookie, and of all together"),
-        ("bkctl bookie info 10.0.0.1:3181", "one bookie whole: endpoints, disks, cookie"),
-        ("bkctl bookie info 10.0.0.1:3181 --ledgers", "and how many ledgers list it"),
-    ),
-    exits=(
-        ExitStatus.FAILED, ExitStatus.NOT_FOUND, ExitStatus.UNREACHABLE, ExitStatus.TIME_LIMIT,
-    ),
-    replaces="bookkeeper shell bookieinfo; bookkeeper shell endpointinfo -b ID",
-)  # fmt: skip
-@click.argument("bookie_ids", type=BOOKIE_ID, nargs=-1, metavar="[BOOKIE_ID]...")
-@click.option("--ledgers", is_flag=True, help="Count the ledgers that list it, of all there are.")
-@click.pass_obj
-def info(session: Session, bookie_ids: Sequence[BookieId], *, ledgers: bool) -> None:
-    """Show bookies in full: published addresses, disks, cookie; `-` reads ids from stdin."""
-    from bkctl.commands.bookie import work as bookie_work
-
-    bookie_work.show(session, bookie_work.named(session, bookie_ids), count_ledgers=ledgers)
-
-
-@bookie.command(
+bookie.declare(
     "show",
+    body="bkctl.commands.bookie.work:show",
+    help="""Show bookies in full: published addresses, disks, cookie; `-` reads ids from stdin.
+
+    Of one bookie it also shows the metrics: what it runs, since when, and its load, where it has
+    published its HTTP server. Without BOOKIE_ID it is all bookies, and their disks together.
+    """,
+    params=(
+        argument("bookie_ids", type=BOOKIE_ID, nargs=-1, metavar="[BOOKIE_ID]..."),
+        option("--ledgers", is_flag=True, help="Count the ledgers that list it, of all there are."),
+    ),
     effect=Effect.READ,
     examples=(
         ("bkctl bookie show 10.0.0.1:3181", "endpoints, disks, cookie, rack, load"),
-        ("bkctl bookie show 10.0.0.1:3181 -o yaml", "the same for programs"),
+        ("bkctl bookie show 10.0.0.1:3181 --ledgers", "and how many ledgers list it"),
+        ("bkctl bookie show", "free and total space of each bookie, and of all together"),
     ),
     exits=(
-        ExitStatus.FAILED, ExitStatus.NOT_FOUND, ExitStatus.UNREACHABLE, ExitStatus.TIME_LIMIT,
+        ExitStatus.FAILED,
+        ExitStatus.NOT_FOUND,
+        ExitStatus.UNREACHABLE,
+        ExitStatus.TIME_LIMIT,
     ),
-    replaces="bookkeeper shell endpointinfo -b ID",
-)  # fmt: skip
-@click.argument("bookie_id", type=BOOKIE_ID)
-@click.pass_obj
-def show(session: Session, bookie_id: BookieId) -> None:
-    """Show one bookie in full, with its metrics.
-
-    What it runs, since when and its load are known where it has published its HTTP server.
-    """
-    from bkctl.commands.bookie import work as bookie_work
-
-    bookie_work.show_one(session, bookie_id)
-
-
-@bookie.command(
-    "sanity",
-    effect=Effect.REVERSIBLE,
-    examples=(
-        ("bkctl bookie sanity -c bk_server.conf", "the bookie of these settings"),
-        ("bkctl bookie sanity 10.0.0.1:3181 --entries 100", "another one, with more entries"),
-        ("bkctl bookie sanity --timeout 2 -c bk_server.conf", "as a health check: 0 is healthy"),
-    ),
-    exits=_TEST_EXITS,
-    replaces=_TEST_REPLACES,
+    replaces="bookkeeper shell bookieinfo; bookkeeper shell endpointinfo -b ID",
 )
-@click.argument("bookie_id", type=BOOKIE_ID, required=False)
-@click.option("-n", "--entries", type=click.IntRange(1), metavar="N", default=10, show_default=True,
-              help="How many to write and read.")  # fmt: skip
-@click.pass_obj
-def sanity(session: Session, *, bookie_id: BookieId | None, entries: int) -> None:
-    """Write a ledger to one bookie alone, read it back and delete it.
+
+bookie.declare(
+    "test",
+    body="bkctl.commands.bookie.work:test",
+    help="""Write a ledger to one bookie alone, read it back and delete it.
 
     A read-only bookie fails it. Without BOOKIE_ID it is the bookie of the settings of -c.
-    """
-    from bkctl.commands.bookie import work as bookie_work
-
-    if session.dry_run:
-        session.plan([f"write, read and delete a ledger of {entries} entries"])
-        return
-    session.emit(bookie_work.sanity(session, bookie_id, entries))
-
-
-bookie.add_command(
-    Command(
-        "test",
-        callback=sanity.callback,
-        params=[p for p in sanity.params if not is_global(p)],
-        help="""Write a ledger to one bookie alone, read it back and delete it.
-
-        The same as `bookie sanity`: of any bookie, or of that of the settings of -c.
-        """,
-        effect=Effect.REVERSIBLE,
-        examples=(
-            ("bkctl bookie test 10.0.0.1:3181", "any bookie of the cluster, from anywhere"),
-            ("bkctl bookie test 10.0.0.1:3181 -n 1000 --timeout 5", "with more, and a bound"),
+    """,
+    params=(
+        argument("bookie_id", type=BOOKIE_ID, required=False),
+        option(
+            "-n",
+            "--entries",
+            type=click.IntRange(1),
+            metavar="N",
+            default=10,
+            show_default=True,
+            help="How many to write and read.",
         ),
-        exits=_TEST_EXITS,
-        replaces=_TEST_REPLACES,
-    )
+    ),
+    effect=Effect.REVERSIBLE,
+    examples=(
+        ("bkctl bookie test -c bk_server.conf", "the bookie of these settings"),
+        ("bkctl bookie test 10.0.0.1:3181 --entries 100", "another one, with more entries"),
+        ("bkctl bookie test --timeout 2 -c bk_server.conf", "as a health check: 0 is healthy"),
+    ),
+    exits=_ASKED,
+    replaces="bookkeeper shell bookiesanity [-entries N] [-timeout SECONDS]",
+)
+
+bookie.declare(
+    "rename",
+    body="bkctl.commands.bookie.rename:rename",
+    short_help="Give a bookie another id, in its cookies, its files and its ledgers.",
+    help="""Give a bookie another id.
+
+    Without ids it is the stopped bookie of the settings of -c, which gets the id that they give it
+    now. Change the settings first (useHostNameAsBookieID, advertisedAddress, bookieId), then run
+    this: it stores a cookie under the new id, renames the bookie in all its ledgers, rewrites the
+    VERSION files and at last removes the old cookie. It can be interrupted and run again. The word
+    `hostname` or `ip` insists on that kind of id.
+
+    With OLD and NEW only the metadata of ledgers changes: NEW replaces OLD in each that lists it,
+    and no entry is copied. This is for a bookie that has moved, disks and all. Before a ledger is
+    changed, NEW must show the first and last entry of each of its fragments.
+    """,
+    params=(
+        argument("ids", type=BOOKIE_ID, nargs=-1, metavar="[hostname | ip | OLD NEW]"),
+        option("--from", "old", type=BOOKIE_ID, hidden=True),
+        option("--to", "new", type=BOOKIE_ID, hidden=True),
+        option(
+            "--ledgers/--no-ledgers",
+            default=True,
+            help="Rename the bookie of -c in its ledgers too.  [default: ledgers]",
+        ),
+        option("--limit", type=click.IntRange(1), metavar="N", help="Stop after so many ledgers."),
+        option(
+            "--rate",
+            type=Number(min=0, min_open=True),
+            default=100.0,
+            show_default=True,
+            metavar="N",
+            help="Ledgers a second, at most.",
+        ),
+        option(
+            "--force",
+            type=click.Choice([REGISTERED, UNVERIFIED]),
+            multiple=True,
+            help="Override a safety check by its name.",
+        ),
+    ),
+    effect=Effect.REVERSIBLE,
+    examples=(
+        ("bkctl bookie rename -c bk_server.conf", "shows what would change, and asks"),
+        ("bkctl bookie rename hostname -c bk_server.conf", "and insist on that kind of id"),
+        ("bkctl bookie rename 10.0.0.1:3181 bk1.example:3181", "in the metadata of ledgers"),
+        ("bkctl bookie rename OLD:3181 NEW:3181 --rate 5 --limit 10", "in small steps"),
+    ),
+    exits=(
+        ExitStatus.FAILED,
+        ExitStatus.NOT_FOUND,
+        ExitStatus.REFUSED,
+        ExitStatus.UNREACHABLE,
+        ExitStatus.TIME_LIMIT,
+        ExitStatus.CONFLICT,
+        ExitStatus.PARTLY,
+    ),
+    replaces="bookkeeper shell updatecookie -bookieId hostname | ip; updateledgers -bookieId ...; "
+    "updateBookieInLedger -sb ID -db ID",
 )

@@ -1,4 +1,4 @@
-"""What `ledger update-bookie` does, and the part of it that `bookie flip-id` does too."""
+"""What `bookie rename OLD NEW` does, and the part of it that a rename by the settings does too."""
 
 from __future__ import annotations
 

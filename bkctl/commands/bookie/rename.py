@@ -1,4 +1,4 @@
-"""What `bookie flip-id` and `bookie expand-storage` do.
+"""What `bookie rename` and `disk expand` do.
 
 A flip goes in an order that can be cut short anywhere and run again: the new cookie is stored, the
 ledgers are renamed, the VERSION files are rewritten, the old cookie is removed. A file tells
@@ -8,13 +8,13 @@ meanwhile which flip was begun: then a cookie under the new id is our own, else 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
 from bkclient.admin import bookie_ids
 from bkclient.metadata.api import NEW, CookieExistsError, CookieNotFoundError
-from bkctl.commands.bookie.ledgers_of import rename_all
+from bkctl.commands.bookie.ledgers_of import rename_all, update_bookie
 from bkctl.errors import ConflictError, NothingFoundError, PartlyDoneError, RefusedError, UsageError
 from bkctl.output.units import counted
 from bkctl.session.stopped_bookie import (
@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 
 FLIPPING: Final = "bkctl.flipping"
 """Beside ``current`` of the first directory, while a bookie gets another id: both ids."""
+
+_PAIR: Final = 2
+"""An old id and a new one."""
 
 
 @attrs.frozen
@@ -76,6 +79,29 @@ class StorageExpanded:
 
 
 # Another id -------------------------------------------------------------------------------------
+
+
+def rename(
+    session: Session,
+    *,
+    ids: Sequence[BookieId],
+    old: BookieId | None,
+    new: BookieId | None,
+    ledgers: bool,
+    **options: Any,
+) -> None:
+    """Give the bookie of the settings their id; or rename OLD to NEW in ledgers alone.
+
+    Raises:
+        UsageError: there is one id too few or too many.
+    """
+    pair = [*ids, *filter(None, (old, new))]
+    if not pair or pair in (["hostname"], ["ip"]):
+        flip_id(session, pair[0] if pair else None, rename=ledgers)
+    elif len(pair) != _PAIR:
+        raise UsageError("which ids?", next_step="give OLD and NEW, or none and -c FILE")
+    else:
+        update_bookie(session, BookieId(pair[0]), BookieId(pair[1]), **options)
 
 
 def flip_id(session: Session, kind: str | None, *, rename: bool) -> None:
@@ -195,7 +221,7 @@ async def _new_cookie(
     if new is not None and not resumed:
         raise RefusedError(
             f"there is a bookie {flip.new} already",
-            next_step=f"`bkctl bookie info {flip.new}` shows it; give this one another id",
+            next_step=f"`bkctl bookie show {flip.new}` shows it; give this one another id",
         )
     if old is None and new is None:
         raise NothingFoundError(f"there is no cookie of {flip.old}: it is not of this cluster")

@@ -1,4 +1,4 @@
-"""What `bookie info` and `bookie sanity` do: the steps between options and printed values."""
+"""What `bookie show` and `bookie test` do: the steps between options and printed values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 import attrs
 
 from bkclient.admin import cookies, operations
-from bkclient.admin.bookie_test import Sanity, check_bookie
+from bkclient.admin.bookie_test import check_bookie
 from bkclient.admin.ledger_scan import walk
 from bkclient.metadata.api import CookieNotFoundError
 from bkclient.metadata.tree.nodes import together
@@ -69,16 +69,17 @@ def named(session: Session, given: Sequence[str]) -> tuple[BookieId, ...]:
     return found
 
 
-def show(session: Session, wanted: Sequence[BookieId], *, count_ledgers: bool) -> None:
+def show(session: Session, bookie_ids: Sequence[str], *, ledgers: bool) -> None:
     """Print bookies whole; all of them where none is named, with the sum of their space.
 
     Raises:
         NothingFoundError: one that is named is neither registered nor has a cookie.
     """
-    found: list[BookieDetails] = session.call(details, wanted, count_ledgers=count_ledgers)
+    wanted = named(session, bookie_ids)
     if len(wanted) == 1:
-        session.emit(found[0])
+        _show_one(session, wanted[0], count_ledgers=ledgers)
         return
+    found: list[BookieDetails] = session.call(details, wanted, count_ledgers=ledgers)
     session.emit_all(found, BookieDetails)
     if not wanted and found:
         session.finish()
@@ -86,14 +87,14 @@ def show(session: Session, wanted: Sequence[BookieId], *, count_ledgers: bool) -
         session.note(f"together {human_bytes(free)} free of {human_bytes(total)}")
 
 
-def show_one(session: Session, bookie_id: BookieId) -> None:
+def _show_one(session: Session, bookie_id: BookieId, *, count_ledgers: bool) -> None:
     """Print one bookie whole, with what its metrics say.
 
     Raises:
         NothingFoundError: it is neither registered nor has a cookie.
     """
     session.about = f"bookie {bookie_id}"
-    found: BookieDetails = session.call(details, [bookie_id], count_ledgers=False)[0]
+    found: BookieDetails = session.call(details, [bookie_id], count_ledgers=count_ledgers)[0]
     address = http_address(BookieServiceInfo(found.endpoints), session.config)
     told = bookie_figures.ask_all([address], cluster_work.FIGURES_TIMEOUT_S)[0]
     if isinstance(told, BookKeeperError):
@@ -173,12 +174,15 @@ async def _details(client: Client, one: BookieStatus, rack: str | None) -> Booki
     return found
 
 
-def sanity(session: Session, bookie_id: BookieId | None, entries: int) -> Sanity:
+def test(session: Session, *, bookie_id: BookieId | None, entries: int) -> None:
     """Test one bookie; without an id the one of the settings.
 
     Raises:
         NothingFoundError: it is not registered.
     """
+    if session.dry_run:
+        session.plan([f"write, read and delete a ledger of {entries} entries"])
+        return
     if bookie_id is None:
         from bkctl.session.stopped_bookie import stopped_bookie
 
@@ -189,5 +193,4 @@ def sanity(session: Session, bookie_id: BookieId | None, entries: int) -> Sanity
         up = [one for one, state in states.items() if state is not operations.BookieState.DOWN]
         meant = did_you_mean(bookie_id, up)
         raise NothingFoundError(f"bookie {bookie_id} is not registered: it does not run{meant}")
-    found: Sanity = session.call(check_bookie, bookie_id, entries)
-    return found
+    session.emit(session.call(check_bookie, bookie_id, entries))

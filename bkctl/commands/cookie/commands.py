@@ -22,7 +22,7 @@ cookie = SubGroup(
     The same text is kept in the metadata service and as the file VERSION in each directory. A
     bookie starts only where they all agree with its settings.
     """,
-    aliases={"get": "cookie show", "rename": "bookie flip-id --no-ledgers"},
+    aliases={"get": "cookie show", "rename": "bookie rename --no-ledgers"},
 )
 
 

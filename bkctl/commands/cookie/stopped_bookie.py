@@ -90,8 +90,8 @@ def verify(session: Session) -> None:
         raise ProblemsError(
             f"{counted(len({one.place for one in found}), 'cookie')} of {len(seen.cookies)} "
             "not as the settings have it",
-            next_step="`bkctl cookie repair` writes lost ones anew; `bkctl bookie flip-id` and "
-            "`bkctl bookie expand-storage` follow changed settings",
+            next_step="`bkctl cookie repair` writes lost ones anew; `bkctl bookie rename` and "
+            "`bkctl disk expand` follow changed settings",
         )
     session.note(f"{counted(len(seen.cookies), 'cookie')} of {seen.master.bookie_id}, all as set")
 
@@ -167,10 +167,10 @@ def to_rewrite(master: Cookie, cookies: tuple[FoundCookie, ...]) -> tuple[str, .
 
 
 _OTHERS: Final = {
-    ID: "`bkctl bookie flip-id` gives a bookie another id",
+    ID: "`bkctl bookie rename` gives a bookie another id",
     INSTANCE: "it belongs to another cluster: check metadataServiceUri",
 }
-_DIRECTORIES: Final = "let the settings name the same directories, or `bkctl bookie expand-storage`"
+_DIRECTORIES: Final = "let the settings name the same directories, or `bkctl disk expand`"
 
 
 def repair(session: Session) -> None:

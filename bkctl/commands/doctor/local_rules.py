@@ -63,9 +63,9 @@ def _word(field: str) -> str:
 
 def _cookie_fix(field: str, seen: SeenLocal) -> str:
     if field == "bookie id":
-        return f"bkctl bookie flip-id -c {seen.conf}"
+        return f"bkctl bookie rename -c {seen.conf}"
     if field in {"ledger directories", "index directories"}:
-        return f"bkctl bookie expand-storage -c {seen.conf}, if some were added; else the settings"
+        return f"bkctl disk expand -c {seen.conf}, if some were added; else the settings"
     if field == "instance id":
         return "is metadataServiceUri another cluster's? Else bkctl bookieformat, and begin anew"
     return "put the settings back as they were"
@@ -119,7 +119,7 @@ def _local_use(seen: SeenLocal) -> Iterator[Finding]:
         what = (
             f"{seen.bookie_id} is registered, and nobody uses these directories: it runs elsewhere"
         )
-        fix = f"bkctl bookie info {seen.bookie_id}"
+        fix = f"bkctl bookie show {seen.bookie_id}"
         yield Finding(Danger.TROUBLE, "local-runs-elsewhere", what, fix)
     elif seen.is_at_work and not seen.is_registered:
         what = f"a bookie uses these directories, and {seen.bookie_id} is not registered"

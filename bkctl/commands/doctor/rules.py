@@ -200,7 +200,7 @@ def _moved(seen: SeenCluster) -> Iterator[Finding]:
         now = up.get((_address(seen, host), int(port)))
         if now is not None and seen.ledgers.holds[one.bookie_id]:
             what = f"{one.bookie_id} is down, and {now.bookie_id} is at its address: has it moved?"
-            fix = f"bkctl ledger update-bookie {one.bookie_id} {now.bookie_id}"
+            fix = f"bkctl bookie rename {one.bookie_id} {now.bookie_id}"
             yield Finding(Danger.RISK, "bookie-moved", what, fix, (one.bookie_id, now.bookie_id))
 
 
@@ -224,7 +224,7 @@ def _unreachable(seen: SeenCluster) -> Iterator[Finding]:
     for one in seen.bookies:
         if one.unreachable:
             what = f"{one.bookie_id} is registered and does not answer: {one.unreachable}"
-            fix = f"bkctl bookie sanity {one.bookie_id}"
+            fix = f"bkctl bookie test {one.bookie_id}"
             yield Finding(Danger.RISK, "bookie-unreachable", what, fix, (one.bookie_id,))
 
 

@@ -1,29 +1,30 @@
-"""``bkctl ledger``: what there is, and a ledger's life from create to delete."""
+"""``bkctl ledger``: a ledger's life from create to delete, its entries, its metadata."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from bkctl.cli.command import SubGroup
-from bkctl.cli.params import BOOKIE_ID, DURATION, KEY_VALUE, LEDGER_ID, LEDGER_IDS
-from bkctl.commands.ledger.replicas.map_commands import LAZY as MAPS
+from bkctl.cli.ledger_options import (
+    FAILURES,
+    FORMS,
+    FRAMING,
+    LOG_LEDGER,
+    NEW_LEDGER,
+    OPEN_LEDGER,
+)
+from bkctl.cli.params import (
+    BOOKIE_ID,
+    DURATION,
+    ENTRY_RANGE,
+    KEY_VALUE,
+    LEDGER_ID,
+    LEDGER_IDS,
+    argument,
+    option,
+)
+from bkctl.commands.ledger.replicas.commands import REPLICAS
 from bkctl.exit_status import Effect, ExitStatus
-
-if TYPE_CHECKING:
-    from bkctl.session.session import Session
-    from wire.ids import LedgerId
-
-OPEN_LEDGER: Final = "open-ledger"
-LOG_LEDGER: Final = "log-ledger"
-"""The safety check of ``delete`` that ``--force`` can override."""
-
-FAILURES: Final = (ExitStatus.FAILED, ExitStatus.UNREACHABLE, ExitStatus.TIME_LIMIT)
-"""What every command that talks to a cluster can exit with."""
-
-_DIGESTS: Final = ("crc32c", "crc32", "mac", "dummy")
 
 ledger = SubGroup(
     name="ledger",
@@ -32,117 +33,30 @@ ledger = SubGroup(
 
     A ledger is a sequence of entries that only grows, and that nobody changes once it is closed.
     """,
-    lazy={
-        "add": ("bkctl.commands.ledger.write:add", "Add entries to a ledger."),
-        "write": ("bkctl.commands.ledger.write:write", "Create a ledger, fill it, close it."),
-        "read": ("bkctl.commands.ledger.read:read", "Print the entries of a ledger."),
-        "tail": (
-            "bkctl.commands.ledger.read:tail",
-            "Print the last entries, and new entries as they are confirmed.",
-        ),
-        "verify": (
-            "bkctl.commands.ledger.replicas.check_commands:verify",
-            "Read and compare every copy of every entry.",
-        ),
-        "orphans": (
-            "bkctl.commands.ledger.replicas.check_commands:orphans",
-            "List ledgers that the application does not name.",
-        ),
-        "metadata": (
-            "bkctl.commands.ledger.metadata_commands:metadata",
-            "A ledger's metadata to a file, and back.",
-        ),
-        "update-bookie": (
-            "bkctl.commands.bookie.ledgers_of_commands:update_bookie",
-            "Replace one bookie id by another in ledger metadata.",
-        ),
-        **MAPS,
-    },
+    commands=REPLICAS,
     order=("create", "add", "write", "read", "tail", "close", "list", "show"),
+    aliases={"update-bookie": "bookie rename", "where": "ledger map"},
 )
 
+metadata = SubGroup(
+    name="metadata",
+    short_help="A ledger's metadata to a file, and back.",
+    help="""A ledger's metadata to a file, and back.
 
-def copies_options(function: Any) -> Any:
-    """Add the options that say how entries are to be kept."""
-    return _with(
-        function,
-        (
-            click.option(
-                "-E",
-                "--ensemble-size",
-                type=click.IntRange(1),
-                metavar="N",
-                default=3,
-                show_default=True,
-                help="Bookies that share the ledger.",
-            ),
-            click.option(
-                "-W",
-                "--write-quorum",
-                type=click.IntRange(1),
-                metavar="N",
-                default=2,
-                show_default=True,
-                help="Copies of each entry.",
-            ),
-            click.option(
-                "-A",
-                "--ack-quorum",
-                type=click.IntRange(1),
-                metavar="N",
-                default=2,
-                show_default=True,
-                help="Copies that must be on disk before an add counts.",
-            ),
-            click.option(
-                "--digest",
-                type=click.Choice(_DIGESTS),
-                default="crc32c",
-                show_default=True,
-                help="How entries are protected against damage.",
-            ),
-            click.option(
-                "--password-file",
-                metavar="FILE",
-                help="File with the ledger's password; - asks for it.",
-            ),
-        ),
-    )
+    The file has the bytes that the metadata service stores; Java's shell reads and writes the same.
+    """,
+)
+ledger.add_command(metadata)
 
-
-def quorum_options(function: Any) -> Any:
-    """Add the options that say how a new ledger is to be made."""
-    more = _with(
-        function,
-        (
-            click.option(
-                "--meta",
-                type=KEY_VALUE,
-                multiple=True,
-                metavar="KEY=VALUE",
-                help="Custom metadata, any number of times.",
-            ),
-            click.option(
-                "--ledger-id",
-                "wanted_id",
-                type=LEDGER_ID,
-                metavar="ID",
-                help="This id, instead of a new one; never one that existed.",
-            ),
-        ),
-    )
-    return copies_options(more)
-
-
-def _with(function: Any, options: Sequence[Any]) -> Any:
-    for option in reversed(options):
-        function = option(function)
-    return function
-
-
-@ledger.command(
+ledger.declare(
     "create",
+    body="bkctl.commands.ledger.actions:create",
     short_help="Create an empty ledger and print its id.",
+    help="""Create an empty ledger and print its id.
+
+    Any process may then add to it with `bkctl ledger add`, one at a time, until it is closed.
+    """,
+    params=(*NEW_LEDGER,),
     effect=Effect.REVERSIBLE,
     examples=(
         ("bkctl ledger create", "three bookies, two copies of each entry; prints the id"),
@@ -158,109 +72,167 @@ def _with(function: Any, options: Sequence[Any]) -> Any:
     exits=(*FAILURES, ExitStatus.CONFLICT),
     replaces="nothing in Java's tools; createLedger of its client",
 )
-@quorum_options
-@click.pass_obj
-def create(session: Session, /, **wanted: Any) -> None:
-    """Create an empty ledger and print its id.
 
-    Any process may then add to it with `bkctl ledger add`, one at a time, until it is closed.
-    """
-    from bkctl.commands.ledger import lifecycle
+ledger.declare(
+    "add",
+    body="bkctl.commands.ledger.write:add",
+    short_help="Add entries to a ledger.",
+    help="""Add entries to LEDGER_ID: each DATA is one, `-` reads stdin.
 
-    new = lifecycle.new_ledger(session, **wanted)
-    if session.dry_run:
-        session.plan([f"create a ledger: {new}"])
-        return
-    lifecycle.warn_of_chosen_id(session, new)
-    session.emit(session.call(lifecycle.create, new))
-
-
-@ledger.command(
-    "list",
-    short_help="List ledgers by id, as they are found.",
-    effect=Effect.READ,
-    examples=(
-        ("bkctl ledger list", "all ledgers, by id"),
-        ("bkctl ledger list --state open --older-than 1d", "writers that were perhaps forgotten"),
-        ("bkctl ledger list -o id --limit 100 --after 4711", "the next hundred ids, for a pipe"),
+    Works on ledgers that `bkctl ledger create` made: each add takes the ledger over from the one
+    before and hands it back; a shell keeps it until it ends. An add that fails hands nothing back;
+    `bkctl ledger recover` then closes the ledger with every entry that was confirmed.
+    """,
+    params=(
+        argument("ledger_id", type=LEDGER_ID),
+        argument("data", nargs=-1, metavar="[DATA... | -]"),
+        option("--file", "path", metavar="FILE", help="Add what is in FILE."),
+        *FRAMING,
     ),
-    exits=FAILURES,
-    replaces="bookkeeper shell listledgers [-m] [-bookieid ID]",
-)
-@click.option(
-    "--state", type=click.Choice(["open", "in-recovery", "closed"]), help="Only ledgers in it."
-)
-@click.option(
-    "--bookie", type=BOOKIE_ID, metavar="ID", help="Only ledgers that have, or had, a copy there."
-)
-@click.option(
-    "--older-than", type=DURATION, metavar="TIME", help="Only ledgers created before that: 7d."
-)
-@click.option(
-    "--meta", type=KEY_VALUE, multiple=True, metavar="KEY=VALUE", help="Only with this metadata."
-)
-@click.option("--after", type=LEDGER_ID, metavar="ID", help="Only ids above this one.")
-@click.option("--limit", type=click.IntRange(1), metavar="N", help="Stop after so many.")
-@click.option("--count", is_flag=True, help="Only say how many there are.")
-@click.pass_obj
-def list_(
-    session: Session,
-    *,
-    state: str | None,
-    bookie: str | None,
-    older_than: float | None,
-    meta: Sequence[tuple[str, str]],
-    after: LedgerId | None,
-    limit: int | None,
-    count: bool,
-) -> None:
-    """List ledgers in the order of their ids, as they are found."""
-    from bkctl.commands.ledger import listing
-    from bkctl.commands.ledger.views import LedgerCount, LedgerSummary
-
-    wanted = listing.LedgerFilter.of(
-        state=state, bookie=bookie, older_than_s=older_than, meta=dict(meta)
-    )
-    ids_only = wanted.is_open and (count or session.options.ids_only)
-    found = listing.ledgers(session, wanted, after=after, limit=limit, ids_only=ids_only)
-    if count:
-        session.emit(LedgerCount(sum(map(len, found))))
-    else:
-        session.emit_stream(found, LedgerSummary)
-
-
-@ledger.command(
-    "show",
-    short_help="Show a ledger's full metadata: quorums, fragments, custom metadata.",
-    effect=Effect.READ,
+    effect=Effect.REVERSIBLE,
     examples=(
-        ("bkctl ledger show 42", "quorums, state, fragments and custom metadata"),
-        ("bkctl ledger show 42 -o json | jq .fragments", "the same for programs"),
-        ("bkctl ledger list -o id --state open | bkctl ledger show -", "ids from a pipe"),
+        ("bkctl ledger add 42 'first entry' 'second'", "two entries"),
+        ("bkctl ledger add 42 --file events.log", "one entry a line"),
+        ("journalctl -f -o json | bkctl ledger add 42 -", "as they come, until Ctrl-C"),
     ),
-    exits=(*FAILURES, ExitStatus.NOT_FOUND),
-    replaces="bookkeeper shell ledgermetadata -ledgerid ID",
+    exits=(
+        *FAILURES,
+        ExitStatus.NOT_FOUND,
+        ExitStatus.REFUSED,
+        ExitStatus.CONFLICT,
+        ExitStatus.INTERRUPTED,
+        ExitStatus.TERMINATED,
+    ),
+    replaces="nothing in Java's tools; addEntry of its client",
 )
-@click.argument("ledger_ids", type=LEDGER_IDS, nargs=-1, required=True, metavar="LEDGER_ID...")
-@click.pass_obj
-def show(session: Session, ledger_ids: Sequence[Any]) -> None:
-    """Show quorums, fragments, state and custom metadata of ledgers; `-` reads ids from stdin."""
-    from bkctl.commands.ledger import lifecycle
-    from bkctl.commands.ledger.views import LedgerDetails
 
-    details = lifecycle.details(session, session.words(ledger_ids, LEDGER_ID))
-    if len(ledger_ids) == 1 and ledger_ids[0] != "-":
-        session.emit(next(details))
-    elif session.options.output in {None, "wide"}:
-        for one in details:
-            session.emit(one)
-    else:
-        session.emit_all(details, LedgerDetails)
+ledger.declare(
+    "write",
+    body="bkctl.commands.ledger.write:write",
+    short_help="Create a ledger, fill it, close it.",
+    help="""Create a ledger, add all of FILE or stdin, close it and print its id.
 
+    `bkctl ledger read` then gives the same bytes back.
+    """,
+    params=(
+        argument("path", metavar="[FILE | -]", default="-"),
+        *NEW_LEDGER,
+        *FRAMING,
+    ),
+    effect=Effect.REVERSIBLE,
+    examples=(
+        ("bkctl ledger write README.md", "one entry a line; prints the new ledger's id"),
+        ("pg_dump app | bkctl ledger write - --chunks 1MiB", "any bytes, from a pipe"),
+        ("bkctl ledger write -E 3 -W 3 -A 2 --meta day=monday events.log", "as safe as it gets"),
+    ),
+    exits=(*FAILURES, ExitStatus.NOT_FOUND, ExitStatus.INTERRUPTED, ExitStatus.TERMINATED),
+    replaces="nothing in Java's tools",
+)
 
-@ledger.command(
+ledger.declare(
+    "read",
+    body="bkctl.commands.ledger.read:read",
+    short_help="Print the entries of a ledger.",
+    help="""Print the payloads of LEDGER_ID's entries.
+
+    Without --recover nothing is changed, and an open ledger is read up to what is confirmed. A
+    ledger that `bkctl ledger write` made is put together again as the bytes it was made from. With
+    --bookie only that bookie is asked, for what it should have; what it lacks ends the command
+    with 8.
+    """,
+    params=(
+        argument("ledger_id", type=LEDGER_ID),
+        argument("entries", type=ENTRY_RANGE, required=False, metavar="[FIRST-LAST]"),
+        option("--first", type=click.IntRange(0), metavar="N", help="First entry.  [default: 0]"),
+        option(
+            "--last",
+            type=click.IntRange(0),
+            metavar="N",
+            help="Last entry.  [default: the last confirmed]",
+        ),
+        option("--unconfirmed", is_flag=True, help="Also entries that are not confirmed yet."),
+        option("--recover", is_flag=True, help="Close the ledger first: its writer is fenced off."),
+        option("--bookie", type=BOOKIE_ID, metavar="ID", help="Only the copies of this bookie."),
+        option("--out", metavar="FILE", help="Write to FILE, which appears when it is complete."),
+        option(
+            "--password-file",
+            metavar="FILE",
+            help="File with the ledger's password; - asks for it.",
+        ),
+        *FORMS,
+    ),
+    effect=Effect.READ,
+    watch=False,
+    examples=(
+        ("bkctl ledger read 42", "all entries, one a line; binary ones as hexdump on a terminal"),
+        ("bkctl ledger read 42 10-19 -o jsonl", "some of them, as JSON with payloads in base64"),
+        ("bkctl ledger read 42 --out copy.bin", "what `bkctl ledger write` was given"),
+        ("bkctl ledger read 42 --bookie 10.0.0.1:3181 -o jsonl", "the copies of one bookie"),
+    ),
+    exits=(
+        *FAILURES,
+        ExitStatus.NOT_FOUND,
+        ExitStatus.REFUSED,
+        ExitStatus.CONFLICT,
+        ExitStatus.PARTLY,
+        ExitStatus.INTERRUPTED,
+    ),
+    replaces="bookkeeper shell readledger -l ID [-fe N] [-le N] [-m] [-r] [-b BOOKIE]",
+)
+
+ledger.declare(
+    "tail",
+    body="bkctl.commands.ledger.read:tail",
+    short_help="Print the last entries, and new entries as they are confirmed.",
+    help="""\
+    Print the last entries of LEDGER_ID, and with --follow those that are confirmed from now on.
+
+    Nothing is changed: a writer does not notice.
+    """,
+    params=(
+        argument("ledger_id", type=LEDGER_ID),
+        option(
+            "--last",
+            "count",
+            type=click.IntRange(0),
+            metavar="N",
+            default=10,
+            show_default=True,
+            help="How many entries from the end to begin with.",
+        ),
+        option(
+            "--follow/--exit-at-end",
+            default=False,
+            help="Print new entries until the ledger is closed.",
+        ),
+        option(
+            "--password-file",
+            metavar="FILE",
+            help="File with the ledger's password; - asks for it.",
+        ),
+        *FORMS,
+    ),
+    effect=Effect.READ,
+    watch=False,
+    examples=(
+        ("bkctl ledger tail 42", "the last ten entries"),
+        ("bkctl ledger tail 42 --last 100 --follow", "and those to come, until it is closed"),
+        ("bkctl ledger tail 42 --follow -o jsonl | jq .entry", "for programs, entry by entry"),
+    ),
+    exits=(*FAILURES, ExitStatus.NOT_FOUND, ExitStatus.REFUSED, ExitStatus.INTERRUPTED),
+    replaces="nothing in Java's tools",
+)
+
+ledger.declare(
     "close",
+    body="bkctl.commands.ledger.actions:close",
     short_help="Close a ledger where its last writer ended.",
+    help="""Close ledgers where their last writers ended; `-` reads ids from stdin.
+
+    A ledger that `bkctl ledger create` made, or that `bkctl ledger add` handed back, is closed at
+    once. Any other open ledger may have a writer: that one is fenced off, which is asked about.
+    """,
+    params=(argument("given", type=LEDGER_IDS, nargs=-1, required=True, metavar="LEDGER_ID..."),),
     effect=Effect.FENCES,
     examples=(
         ("bkctl ledger close 42", "nobody adds to it any more; readers see its end"),
@@ -275,95 +247,106 @@ def show(session: Session, ledger_ids: Sequence[Any]) -> None:
     ),
     replaces="nothing in Java's tools; close of its client",
 )
-@click.argument("given", type=LEDGER_IDS, nargs=-1, required=True, metavar="LEDGER_ID...")
-@click.pass_obj
-def close(session: Session, given: Sequence[Any]) -> None:
-    """Close ledgers where their last writers ended; `-` reads ids from stdin.
 
-    A ledger that `bkctl ledger create` made, or that `bkctl ledger add` handed back, is closed at
-    once. Any other open ledger may have a writer: that one is fenced off, which is asked about.
-    """
-    from bkctl.commands.ledger import ids as ledger_ids
-    from bkctl.commands.ledger.change_views import LedgerClosed
+ledger.declare(
+    "list",
+    body="bkctl.commands.ledger.listing:print_ledgers",
+    short_help="List ledgers by id, as they are found.",
+    help="List ledgers in the order of their ids, as they are found.",
+    params=(
+        option(
+            "--state",
+            type=click.Choice(["open", "in-recovery", "closed"]),
+            help="Only ledgers in it.",
+        ),
+        option(
+            "--bookie",
+            type=BOOKIE_ID,
+            metavar="ID",
+            help="Only ledgers that have, or had, a copy there.",
+        ),
+        option(
+            "--older-than",
+            type=DURATION,
+            metavar="TIME",
+            help="Only ledgers created before that: 7d.",
+        ),
+        option(
+            "--meta",
+            type=KEY_VALUE,
+            multiple=True,
+            metavar="KEY=VALUE",
+            help="Only with this metadata.",
+        ),
+        option("--after", type=LEDGER_ID, metavar="ID", help="Only ids above this one."),
+        option("--limit", type=click.IntRange(1), metavar="N", help="Stop after so many."),
+        option("--count", is_flag=True, help="Only say how many there are."),
+    ),
+    effect=Effect.READ,
+    examples=(
+        ("bkctl ledger list", "all ledgers, by id"),
+        ("bkctl ledger list --state open --older-than 1d", "writers that were perhaps forgotten"),
+        ("bkctl ledger list -o id --limit 100 --after 4711", "the next hundred ids, for a pipe"),
+    ),
+    exits=FAILURES,
+    replaces="bookkeeper shell listledgers [-m] [-bookieid ID]",
+)
 
-    ledger_ids.each(session, given, _close, LedgerClosed)
+ledger.declare(
+    "show",
+    body="bkctl.commands.ledger.actions:show",
+    short_help="Show a ledger's full metadata: quorums, fragments, custom metadata.",
+    help="""\
+    Show quorums, fragments, state and custom metadata of ledgers; `-` reads ids from stdin.
+    """,
+    params=(
+        argument("ledger_ids", type=LEDGER_IDS, nargs=-1, required=True, metavar="LEDGER_ID..."),
+    ),
+    effect=Effect.READ,
+    examples=(
+        ("bkctl ledger show 42", "quorums, state, fragments and custom metadata"),
+        ("bkctl ledger show 42 -o json | jq .fragments", "the same for programs"),
+        ("bkctl ledger list -o id --state open | bkctl ledger show -", "ids from a pipe"),
+    ),
+    exits=(*FAILURES, ExitStatus.NOT_FOUND),
+    replaces="bookkeeper shell ledgermetadata -ledgerid ID",
+)
 
-
-def _close(session: Session, ledger_id: LedgerId) -> Any:
-    from bkctl.commands.ledger import lifecycle
-    from bkctl.session import writers
-
-    session.about = f"ledger {ledger_id}"
-    writer = writers.held_writer(session, ledger_id)
-    if writer is not None:
-        if session.dry_run:
-            return f"close ledger {ledger_id}, which this shell writes to"
-        return lifecycle.closed(ledger_id, session.call(lifecycle.close, writer), "closed")
-    how, found = lifecycle.way_to_close(session, ledger_id)
-    if how is lifecycle.Close.RECOVER:
-        return _recovered(session, ledger_id, found)
-    if session.dry_run:
-        done = how is lifecycle.Close.ALREADY
-        what = "which is closed" if done else "which its last writer has handed over"
-        return f"{'leave' if done else 'close'} ledger {ledger_id}, {what}"
-    if how is lifecycle.Close.ALREADY:
-        return lifecycle.closed(ledger_id, found, "was closed before")
-    return session.call(lifecycle.claim_and_close, ledger_id)
-
-
-@ledger.command(
+fence = ledger.declare(
     "fence",
+    body="bkctl.commands.ledger.actions:fence",
     short_help="Fence a ledger: its writer can add no more. The ledger stays open.",
+    help="""Make sure that no writer can add to ledgers any more, without closing them.
+
+    Marks each in metadata, then tells the bookies that hold its end, and says which of them
+    answered. `-` reads ids from stdin.
+    """,
+    params=(argument("given", type=LEDGER_IDS, nargs=-1, required=True, metavar="LEDGER_ID..."),),
     effect=Effect.FENCES,
     examples=(
         ("bkctl ledger fence 42", "its writer cannot add any more; it is not closed yet"),
         ("bkctl ledger fence 42 --dry-run", "only say which bookies would be asked"),
     ),
     exits=(
-        *FAILURES, ExitStatus.NOT_FOUND, ExitStatus.REFUSED, ExitStatus.CONFLICT, ExitStatus.PARTLY,
+        *FAILURES,
+        ExitStatus.NOT_FOUND,
+        ExitStatus.REFUSED,
+        ExitStatus.CONFLICT,
+        ExitStatus.PARTLY,
     ),
     replaces="nothing in Java's tools",
-)  # fmt: skip
-@click.argument("given", type=LEDGER_IDS, nargs=-1, required=True, metavar="LEDGER_ID...")
-@click.pass_obj
-def fence(session: Session, given: Sequence[Any]) -> None:
-    """Make sure that no writer can add to ledgers any more, without closing them.
+)
 
-    Marks each in metadata, then tells the bookies that hold its end, and says which of them
-    answered. `-` reads ids from stdin.
-    """
-    from bkctl.commands.ledger import ids as ledger_ids
-    from bkctl.commands.ledger.change_views import LedgerFenced
-
-    ledger_ids.each(session, given, _fence, LedgerFenced, after=_insist_covered)
-
-
-def _fence(session: Session, ledger_id: LedgerId) -> Any:
-    from bkctl.commands.ledger import lifecycle
-
-    session.about = f"ledger {ledger_id}"
-    found = lifecycle.metadata_of(session, ledger_id)
-    lifecycle.refuse_closed(found)
-    if session.dry_run:
-        return f"fence ledger {ledger_id} on {', '.join(found.ensemble)}"
-    _confirm_fencing(session, ledger_id, found, f"Fence ledger {ledger_id}?")
-    return session.call(lifecycle.fence, ledger_id)
-
-
-def _insist_covered(fenced: Any) -> None:
-    from bkctl.errors import PartlyDoneError
-
-    if not fenced.covered:
-        raise PartlyDoneError(
-            "not every write set is covered: a writer may still add",
-            next_step=f"`bkctl ledger fence {fenced.ledger_id}` again when the missing bookies are "
-            "back",
-        )
-
-
-@ledger.command(
+recover = ledger.declare(
     "recover",
+    body="bkctl.commands.ledger.actions:recover",
     short_help="Recover a ledger: fence its writer, find its last entry, close it.",
+    help="""Find out where ledgers end and close them there; `-` reads ids from stdin.
+
+    Fences the writer, reads on from the last entry that is known to be confirmed, writes what it
+    finds to full copies and closes the ledger. It may be interrupted and run again at any time.
+    """,
+    params=(argument("given", type=LEDGER_IDS, nargs=-1, required=True, metavar="LEDGER_ID..."),),
     effect=Effect.FENCES,
     examples=(
         ("bkctl ledger recover 42", "close a ledger whose writer has died"),
@@ -382,56 +365,27 @@ def _insist_covered(fenced: Any) -> None:
     ),
     replaces="opening the ledger with Java's client",
 )
-@click.argument("given", type=LEDGER_IDS, nargs=-1, required=True, metavar="LEDGER_ID...")
-@click.pass_obj
-def recover(session: Session, given: Sequence[Any]) -> None:
-    """Find out where ledgers end and close them there; `-` reads ids from stdin.
 
-    Fences the writer, reads on from the last entry that is known to be confirmed, writes what it
-    finds to full copies and closes the ledger. It may be interrupted and run again at any time.
-    """
-    from bkctl.commands.ledger import ids as ledger_ids
-    from bkctl.commands.ledger.change_views import LedgerClosed
-
-    ledger_ids.each(session, given, _recover, LedgerClosed)
-
-
-def _recover(session: Session, ledger_id: LedgerId) -> Any:
-    from bkctl.commands.ledger import lifecycle
-
-    session.about = f"ledger {ledger_id}"
-    found = lifecycle.metadata_of(session, ledger_id)
-    if not found.is_closed:
-        return _recovered(session, ledger_id, found)
-    if session.dry_run:
-        return f"leave ledger {ledger_id}, which is closed"
-    return lifecycle.closed(ledger_id, found, "was closed before")
-
-
-def _recovered(session: Session, ledger_id: LedgerId, found: Any) -> Any:
-    from bkctl.commands.ledger import lifecycle
-
-    if session.dry_run:
-        return f"fence, recover and close ledger {ledger_id} ({found.state.name.lower()})"
-    _confirm_fencing(session, ledger_id, found, f"Recover and close ledger {ledger_id}?")
-    session.resume = f"it is safe to run again: {session.again()}"
-    return lifecycle.recover(session, ledger_id)
-
-
-def _confirm_fencing(session: Session, ledger_id: LedgerId, found: Any, question: str) -> None:
-    """Ask before a live writer may lose its ledger; one in recovery has lost it already."""
-    from wire.codes import LedgerState
-
-    if found.state is LedgerState.OPEN:
-        session.confirm(
-            [f"Ledger {ledger_id} is open: a writer at work on it will fail at its next add."],
-            question,
-        )
-
-
-@ledger.command(
+ledger.declare(
     "delete",
+    body="bkctl.commands.ledger.actions:delete",
     short_help="Delete ledgers for good.",
+    help="""Delete ledgers for good; `-` reads ids from stdin.
+
+    Bookies free the space at their next garbage collection. A ledger that is not closed is left
+    alone unless its check is overridden with --force open-ledger; so is one that a log is made of,
+    with --force log-ledger: `bkctl log trim` and `bkctl log delete` keep the log intact.
+    """,
+    params=(
+        argument("given", type=LEDGER_IDS, nargs=-1, metavar="LEDGER_ID..."),
+        option("--from-file", metavar="FILE", help="Ledger ids from FILE as well; - is stdin."),
+        option(
+            "--force",
+            type=click.Choice([OPEN_LEDGER, LOG_LEDGER]),
+            multiple=True,
+            help="Override a safety check by its name.",
+        ),
+    ),
     effect=Effect.LOSES_DATA,
     examples=(
         ("bkctl ledger delete 42", "shows what goes, and asks"),
@@ -440,44 +394,63 @@ def _confirm_fencing(session: Session, ledger_id: LedgerId, found: Any, question
         ("bkctl ledger list -o id --older-than 90d | bkctl ledger delete - --yes", "in bulk"),
     ),
     exits=(
-        *FAILURES, ExitStatus.NOT_FOUND, ExitStatus.REFUSED, ExitStatus.CONFLICT, ExitStatus.PARTLY,
+        *FAILURES,
+        ExitStatus.NOT_FOUND,
+        ExitStatus.REFUSED,
+        ExitStatus.CONFLICT,
+        ExitStatus.PARTLY,
     ),
     replaces="bookkeeper shell deleteledger -ledgerid ID [-force]",
-)  # fmt: skip
-@click.argument("given", type=LEDGER_IDS, nargs=-1, metavar="LEDGER_ID...")
-@click.option("--from-file", metavar="FILE", help="Ledger ids from FILE as well; - is stdin.")
-@click.option(
-    "--force",
-    type=click.Choice([OPEN_LEDGER, LOG_LEDGER]),
-    multiple=True,
-    help="Override a safety check by its name.",
 )
-@click.pass_obj
-def delete(
-    session: Session, given: Sequence[Any], from_file: str | None, force: Sequence[str]
-) -> None:
-    """Delete ledgers for good; `-` reads ids from stdin.
 
-    Bookies free the space at their next garbage collection. A ledger that is not closed is left
-    alone unless its check is overridden with --force open-ledger; so is one that a log is made of,
-    with --force log-ledger: `bkctl log trim` and `bkctl log delete` keep the log intact.
-    """
-    from bkctl.commands.ledger import ids as ledger_ids
-    from bkctl.commands.ledger import lifecycle
+metadata.declare(
+    "dump",
+    body="bkctl.commands.ledger.metadata:dump",
+    short_help="Write a ledger's metadata to a file.",
+    help="""Write the metadata of LEDGER_ID to FILE, or to stdout for `-`, as it is stored.
 
-    chosen = ledger_ids.chosen(session, given, from_file)
-    doomed = lifecycle.doomed(session, chosen)
-    lifecycle.refuse_open(doomed, forced=OPEN_LEDGER in force)
-    lifecycle.refuse_of_logs(doomed, forced=LOG_LEDGER in force)
-    lines = [lifecycle.loss(one) for one in doomed]
-    if session.dry_run:
-        session.plan([f"delete {line}" for line in lines])
-        return
-    session.confirm(
-        ["This will be lost for good:", *(f"  {line}" for line in lines)],
-        f"Delete {len(doomed)} ledger{'s' if len(doomed) != 1 else ''}?",
-        proof=lifecycle.proof_of(session, doomed),
-    )
-    if force:
-        session.warn(f"overridden: {', '.join(force)}")
-    lifecycle.delete(session, doomed)
+    The ledger's password is in it.
+    """,
+    params=(
+        argument("ledger_id", type=LEDGER_ID),
+        argument("path", metavar="FILE"),
+    ),
+    effect=Effect.READ,
+    watch=False,
+    examples=(
+        ("bkctl ledger metadata dump 42 ledger-42", "to be restored one day"),
+        ("bkctl ledger metadata dump 42 - | xxd", "to stdout"),
+    ),
+    exits=(*FAILURES, ExitStatus.NOT_FOUND),
+    replaces="bookkeeper shell ledgermetadata -ledgerid ID -dumptofile FILE",
+)
+
+metadata.declare(
+    "restore",
+    body="bkctl.commands.ledger.metadata:restore",
+    short_help="Store a ledger's metadata from a file.",
+    help="""Store the metadata in FILE, or of stdin for `-`, as that of LEDGER_ID.
+
+    Existing metadata is replaced only with --replace: it shows field by field what changes,
+    keeps the old metadata in a file, and is refused if anybody changes it meanwhile. Entries that
+    the new metadata does not lead to are deleted by the bookies that hold them.
+    """,
+    params=(
+        argument("ledger_id", type=LEDGER_ID),
+        argument("path", metavar="FILE"),
+        option("--replace", is_flag=True, help="Replace the stored metadata with this file's."),
+        option(
+            "--backup",
+            metavar="FILE",
+            help="Where to keep what is replaced.  [default: FILE.before-VERSION]",
+        ),
+    ),
+    effect=Effect.LOSES_DATA,
+    examples=(
+        ("bkctl ledger metadata restore 42 ledger-42", "where there is no ledger 42 any more"),
+        ("bkctl ledger metadata restore 42 ledger-42 --replace", "shows what changes, and asks"),
+        ("bkctl ledger metadata restore 42 ledger-42 --replace --dry-run", "only shows it"),
+    ),
+    exits=(*FAILURES, ExitStatus.NOT_FOUND, ExitStatus.REFUSED, ExitStatus.CONFLICT),
+    replaces="bookkeeper shell ledgermetadata -ledgerid ID -restorefromfile FILE [-update]",
+)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from bkctl.commands.ledger.views import LedgerSummary
+from bkctl.commands.ledger.views import LedgerCount, LedgerSummary
 from wire.codes import LedgerState
 from wire.ids import BookieId, LedgerId
 
@@ -59,6 +59,27 @@ class LedgerFilter:
             and (before is None or (metadata.ctime_ms or 0) < before)
             and all(metadata.custom.get(key) == value for key, value in self.custom.items())
         )
+
+
+def print_ledgers(
+    session: Session,
+    *,
+    state: str | None,
+    bookie: str | None,
+    older_than: float | None,
+    meta: Sequence[tuple[str, str]],
+    after: LedgerId | None,
+    limit: int | None,
+    count: bool,
+) -> None:
+    """Print ledgers in the order of their ids, as they are found; or only their number."""
+    wanted = LedgerFilter.of(state=state, bookie=bookie, older_than_s=older_than, meta=dict(meta))
+    ids_only = wanted.is_open and (count or session.options.ids_only)
+    found = ledgers(session, wanted, after=after, limit=limit, ids_only=ids_only)
+    if count:
+        session.emit(LedgerCount(sum(map(len, found))))
+    else:
+        session.emit_stream(found, LedgerSummary)
 
 
 def ledgers(

@@ -10,11 +10,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-import click
-
-from bkctl.cli.params import BOOKIE_ID, ENTRY_RANGE, LEDGER_ID
-from bkctl.commands.ledger.commands import FAILURES, ledger
-from bkctl.exit_status import Effect, ExitStatus
+from bkctl.exit_status import Effect
 
 if TYPE_CHECKING:
     from bkctl.commands.ledger.entry_views import EntryRecord
@@ -27,62 +23,6 @@ if TYPE_CHECKING:
 _RECORD_FORMS = frozenset({"table", "wide", "json", "jsonl", "yaml", "csv", "id"})
 
 
-def form_options(function: Any) -> Any:
-    """Add the options that say in which form payloads are printed."""
-    for option in reversed(
-        (
-            click.option("--raw", "form", flag_value="raw", help="The bytes and nothing else."),
-            click.option("--lines", "form", flag_value="lines", help="A newline after each entry."),
-            click.option(
-                "--length-prefixed", "form", flag_value="length-prefixed",
-                help="Each entry after its length: 4 bytes, big-endian.",
-            ),
-            click.option("--hexdump", "form", flag_value="hexdump", help="Bytes for people."),
-            click.option(
-                "--delimiter", metavar="TEXT", help=r"This after each entry; \n, \t and \0 work."
-            ),
-            click.option(
-                "--format", "pattern", metavar="PATTERN",
-                help=r"Such as '%l/%e %n %s\n': ledger, entry, size, payload.",
-            ),
-        )
-    ):  # fmt: skip
-        function = option(function)
-    return function
-
-
-@ledger.command(
-    "read",
-    short_help="Print the entries of a ledger.",
-    effect=Effect.READ,
-    watch=False,
-    examples=(
-        ("bkctl ledger read 42", "all entries, one a line; binary ones as hexdump on a terminal"),
-        ("bkctl ledger read 42 10-19 -o jsonl", "some of them, as JSON with payloads in base64"),
-        ("bkctl ledger read 42 --out copy.bin", "what `bkctl ledger write` was given"),
-        ("bkctl ledger read 42 --bookie 10.0.0.1:3181 -o jsonl", "the copies of one bookie"),
-    ),
-    exits=(
-        *FAILURES, ExitStatus.NOT_FOUND, ExitStatus.REFUSED, ExitStatus.CONFLICT,
-        ExitStatus.PARTLY, ExitStatus.INTERRUPTED,
-    ),
-    replaces="bookkeeper shell readledger -l ID [-fe N] [-le N] [-m] [-r] [-b BOOKIE]",
-)  # fmt: skip
-@click.argument("ledger_id", type=LEDGER_ID)
-@click.argument("entries", type=ENTRY_RANGE, required=False, metavar="[FIRST-LAST]")
-@click.option("--first", type=click.IntRange(0), metavar="N", help="First entry.  [default: 0]")
-@click.option(
-    "--last", type=click.IntRange(0), metavar="N", help="Last entry.  [default: the last confirmed]"
-)
-@click.option("--unconfirmed", is_flag=True, help="Also entries that are not confirmed yet.")
-@click.option("--recover", is_flag=True, help="Close the ledger first: its writer is fenced off.")
-@click.option("--bookie", type=BOOKIE_ID, metavar="ID", help="Only the copies of this bookie.")
-@click.option("--out", metavar="FILE", help="Write to FILE, which appears when it is complete.")
-@click.option(
-    "--password-file", metavar="FILE", help="File with the ledger's password; - asks for it."
-)
-@form_options
-@click.pass_obj
 def read(
     session: Session,
     *,
@@ -99,13 +39,7 @@ def read(
     delimiter: str | None,
     pattern: str | None,
 ) -> None:
-    """Print the payloads of LEDGER_ID's entries.
-
-    Without --recover nothing is changed, and an open ledger is read up to what is confirmed. A
-    ledger that `bkctl ledger write` made is put together again as the bytes it was made from. With
-    --bookie only that bookie is asked, for what it should have; what it lacks ends the command
-    with 8.
-    """
+    """Print the payloads of LEDGER_ID's entries."""
     from bkctl.commands.ledger import lifecycle, ranges
     from bkctl.errors import UsageError
 
@@ -166,32 +100,6 @@ def _confirm_recovery(session: Session, ledger_id: LedgerId, metadata: LedgerMet
         )
 
 
-@ledger.command(
-    "tail",
-    short_help="Print the last entries, and new entries as they are confirmed.",
-    effect=Effect.READ,
-    watch=False,
-    examples=(
-        ("bkctl ledger tail 42", "the last ten entries"),
-        ("bkctl ledger tail 42 --last 100 --follow", "and those to come, until it is closed"),
-        ("bkctl ledger tail 42 --follow -o jsonl | jq .entry", "for programs, entry by entry"),
-    ),
-    exits=(*FAILURES, ExitStatus.NOT_FOUND, ExitStatus.REFUSED, ExitStatus.INTERRUPTED),
-    replaces="nothing in Java's tools",
-)
-@click.argument("ledger_id", type=LEDGER_ID)
-@click.option(
-    "--last", "count", type=click.IntRange(0), metavar="N", default=10, show_default=True,
-    help="How many entries from the end to begin with.",
-)  # fmt: skip
-@click.option(
-    "--follow/--exit-at-end", default=False, help="Print new entries until the ledger is closed."
-)
-@click.option(
-    "--password-file", metavar="FILE", help="File with the ledger's password; - asks for it."
-)
-@form_options
-@click.pass_obj
 def tail(
     session: Session,
     *,
@@ -203,10 +111,7 @@ def tail(
     delimiter: str | None,
     pattern: str | None,
 ) -> None:
-    """Print the last entries of LEDGER_ID, and with --follow those that are confirmed from now on.
-
-    Nothing is changed: a writer does not notice.
-    """
+    """Print the last entries of a ledger, and with ``follow`` those confirmed from now on."""
     from bkctl.commands.ledger import lifecycle, ranges
 
     session.about = f"ledger {ledger_id}"

@@ -12,12 +12,6 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
-import click
-
-from bkctl.cli.params import LEDGER_ID, SIZE
-from bkctl.commands.ledger.commands import FAILURES, ledger, quorum_options
-from bkctl.exit_status import Effect, ExitStatus
-
 if TYPE_CHECKING:
     from typing_extensions import Self
 
@@ -34,50 +28,6 @@ _FRAME_OVERHEAD_BYTES: Final = 1024
 """What a frame holds besides the payload, generously: headers, digest, master key."""
 
 
-def framing_options(function: Any) -> Any:
-    """Add the options that say how input is cut into entries."""
-    for option in reversed(
-        (
-            click.option(
-                "--lines", "framing", flag_value="lines", help="One entry a line (for text)."
-            ),
-            click.option(
-                "--length-prefixed", "framing", flag_value="length-prefixed",
-                help="Each entry after its length: 4 bytes, big-endian.",
-            ),
-            click.option(
-                "--whole", "framing", flag_value="whole", help="All of the input as one entry."
-            ),
-            click.option(
-                "--chunks", "chunk_bytes", type=SIZE, metavar="SIZE",
-                help="Entries of SIZE bytes (for binary input: 1MiB).",
-            ),
-        )
-    ):  # fmt: skip
-        function = option(function)
-    return function
-
-
-@ledger.command(
-    "add",
-    short_help="Add entries to a ledger.",
-    effect=Effect.REVERSIBLE,
-    examples=(
-        ("bkctl ledger add 42 'first entry' 'second'", "two entries"),
-        ("bkctl ledger add 42 --file events.log", "one entry a line"),
-        ("journalctl -f -o json | bkctl ledger add 42 -", "as they come, until Ctrl-C"),
-    ),
-    exits=(
-        *FAILURES, ExitStatus.NOT_FOUND, ExitStatus.REFUSED, ExitStatus.CONFLICT,
-        ExitStatus.INTERRUPTED, ExitStatus.TERMINATED,
-    ),
-    replaces="nothing in Java's tools; addEntry of its client",
-)  # fmt: skip
-@click.argument("ledger_id", type=LEDGER_ID)
-@click.argument("data", nargs=-1, metavar="[DATA... | -]")
-@click.option("--file", "path", metavar="FILE", help="Add what is in FILE.")
-@framing_options
-@click.pass_obj
 def add(
     session: Session,
     *,
@@ -87,12 +37,7 @@ def add(
     framing: str | None,
     chunk_bytes: int | None,
 ) -> None:
-    """Add entries to LEDGER_ID: each DATA is one, `-` reads stdin.
-
-    Works on ledgers that `bkctl ledger create` made: each add takes the ledger over from the one
-    before and hands it back; a shell keeps it until it ends. An add that fails hands nothing back;
-    `bkctl ledger recover` then closes the ledger with every entry that was confirmed.
-    """
+    """Add entries to LEDGER_ID: each DATA is one, `-` reads stdin."""
     from bkctl.errors import UsageError
 
     session.about = f"ledger {ledger_id}"
@@ -152,22 +97,6 @@ def _add(session: Session, ledger_id: LedgerId, source: Source) -> Any:
     return lifecycle.added(writer, first, pump.entries, pump.size, seconds)
 
 
-@ledger.command(
-    "write",
-    short_help="Create a ledger, fill it, close it.",
-    effect=Effect.REVERSIBLE,
-    examples=(
-        ("bkctl ledger write README.md", "one entry a line; prints the new ledger's id"),
-        ("pg_dump app | bkctl ledger write - --chunks 1MiB", "any bytes, from a pipe"),
-        ("bkctl ledger write -E 3 -W 3 -A 2 --meta day=monday events.log", "as safe as it gets"),
-    ),
-    exits=(*FAILURES, ExitStatus.NOT_FOUND, ExitStatus.INTERRUPTED, ExitStatus.TERMINATED),
-    replaces="nothing in Java's tools",
-)
-@click.argument("path", metavar="[FILE | -]", default="-")
-@quorum_options
-@framing_options
-@click.pass_obj
 def write(
     session: Session,
     /,
@@ -176,10 +105,7 @@ def write(
     chunk_bytes: int | None,
     **wanted: Any,
 ) -> None:
-    """Create a ledger, add all of FILE or stdin, close it and print its id.
-
-    `bkctl ledger read` then gives the same bytes back.
-    """
+    """Create a ledger, add all of FILE or stdin, close it and print its id."""
     from bkctl.commands.ledger import lifecycle
 
     with open_source(session, None if path == "-" else path, framing, chunk_bytes) as source:

@@ -1,44 +1,42 @@
-"""``bkctl top``, and the commands of ``bkctl bookie`` that look at load: slow and plot."""
+"""``bkctl top``, ``bookie slow`` and ``plot``, and ``bench``: the load there is, and could be."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import click
 
-from bkctl.cli.command import Command
-from bkctl.cli.params import BOOKIE_ID, DURATION
+from bkctl.cli.command import Command, SubGroup
+from bkctl.cli.ledger_options import COPIES
+from bkctl.cli.params import BOOKIE_ID, DURATION, LEDGER_ID, SIZE, argument, option
 from bkctl.exit_status import Effect, ExitStatus
 from bkctl.options import Number
 
-if TYPE_CHECKING:
-    from bkctl.session.session import Session
-    from wire.ids import BookieId
-
-LAZY: Final = {
-    "top": (
-        "bkctl.commands.load.commands:top",
-        "Watch the load of the cluster and of each bookie.",
-    ),
-    "slow": ("bkctl.commands.load.commands:slow", "Name bookies that are slower than most."),
-    "plot": ("bkctl.commands.load.commands:plot", "Draw a metric of a bookie as a curve."),
-}
-"""For the group they hang in."""
-
 _FAILURES: Final = (ExitStatus.FAILED, ExitStatus.UNREACHABLE, ExitStatus.TIME_LIMIT)
-_INTERVAL: Final = click.option(
+_INTERVAL: Final = option(
     "-i", "--interval", type=DURATION, default="2s", show_default=True, metavar="TIME",
     help="From one look to the next.",
 )  # fmt: skip
-_STATS_PORT: Final = click.option(
+_STATS_PORT: Final = option(
     "--stats-port", type=click.IntRange(1, 65535), metavar="PORT",
     help="Metrics port of bookies without a published HTTP server (Java's: 8000).",
 )  # fmt: skip
 
 
-@click.command(
+top = Command(
     "top",
-    cls=Command,
+    body="bkctl.commands.load.screen:top",
+    help="""Watch the load of the cluster and of each bookie.
+
+    Rates count what bookies store and serve: an entry with two copies is two adds. Latencies are of
+    the bookies' last minute, the cluster's the worst of any. What a bookie's /metrics do not tell
+    is a dash: enable its HTTP server. Without a terminal it prints a line each time.
+    """,
+    params=(
+        _INTERVAL,
+        option("--once", is_flag=True, help="Look once, over one interval."),
+        _STATS_PORT,
+    ),
     effect=Effect.READ,
     watch=False,
     examples=(
@@ -49,84 +47,216 @@ _STATS_PORT: Final = click.option(
     exits=(*_FAILURES, ExitStatus.INTERRUPTED),
     replaces="curl http://BOOKIE:8000/metrics, on each bookie, again and again",
 )
-@_INTERVAL
-@click.option("--once", is_flag=True, help="Look once, over one interval.")
-@_STATS_PORT
-@click.pass_obj
-def top(session: Session, *, interval: float, once: bool, stats_port: int | None) -> None:
-    """Watch the load of the cluster and of each bookie.
 
-    Rates count what bookies store and serve: an entry with two copies is two adds. Latencies are of
-    the bookies' last minute, the cluster's the worst of any. What a bookie's /metrics do not tell
-    is a dash: enable its HTTP server. Without a terminal it prints a line each time.
-    """
-    from bkctl.commands.load import screen
-
-    screen.top(session, interval, once=once, stats_port=stats_port)
-
-
-@click.command(
-    "slow",
-    cls=Command,
-    effect=Effect.READ,
-    examples=(
-        ("bkctl bookie slow", "whose latency is twice the median or more"),
-        ("bkctl bookie slow --factor 1.5 --fail-if-any", "stricter, and for cron"),
-    ),
-    exits=(*_FAILURES, ExitStatus.PROBLEMS),
-    replaces="nothing of Java's",
-)
-@click.option("--factor", type=Number(1, min_open=True), default=2.0, show_default=True,
-              metavar="N", help="So many times the median is slow.")  # fmt: skip
-@click.option("--fail-if-any", is_flag=True, help="End with status 10 if there is any.")
-@_STATS_PORT
-@click.pass_obj
-def slow(session: Session, *, factor: float, fail_if_any: bool, stats_port: int | None) -> None:
-    """Name bookies that are slower than most.
+OF_BOOKIES: Final = (
+    Command(
+        "slow",
+        body="bkctl.commands.load.looks:slow",
+        help="""Name bookies that are slower than most.
 
     Compares what /metrics say of the last minute: adds, reads and syncs of the journal, against the
     median of all bookies. Less than a millisecond more than the median is not slow.
-    """
-    from bkctl.commands.load import looks
-
-    looks.slow(session, factor, fail_if_any=fail_if_any, stats_port=stats_port)
-
-
-@click.command(
-    "plot",
-    cls=Command,
-    effect=Effect.READ,
-    watch=False,
-    examples=(
-        ("bkctl bookie plot 10.0.0.1:3181 adds", "adds a second, for a minute"),
-        ("bkctl bookie plot 10.0.0.1:3181 sync-p99 --for 10m -i 5s", "how long syncs take"),
-        ("bkctl bookie plot 10.0.0.1:3181 bookie_gc_ACTIVE_LEDGER_TOTAL", "any of its metrics"),
+    """,
+        params=(
+            option(
+                "--factor",
+                type=Number(1, min_open=True),
+                default=2.0,
+                show_default=True,
+                metavar="N",
+                help="So many times the median is slow.",
+            ),
+            option("--fail-if-any", is_flag=True, help="End with status 10 if there is any."),
+            _STATS_PORT,
+        ),
+        effect=Effect.READ,
+        examples=(
+            ("bkctl bookie slow", "whose latency is twice the median or more"),
+            ("bkctl bookie slow --factor 1.5 --fail-if-any", "stricter, and for cron"),
+        ),
+        exits=(*_FAILURES, ExitStatus.PROBLEMS),
+        replaces="nothing of Java's",
     ),
-    exits=(*_FAILURES, ExitStatus.NOT_FOUND, ExitStatus.INTERRUPTED),
-    replaces="nothing of Java's",
-)
-@click.argument("bookie_id", type=BOOKIE_ID)
-@click.argument("metric")
-@click.option("-i", "--interval", type=DURATION, default="1s", show_default=True, metavar="TIME",
-              help="From one look to the next.")  # fmt: skip
-@click.option("--for", "for_s", type=DURATION, default="1m", show_default=True, metavar="TIME",
-              help="How long to look.")  # fmt: skip
-@_STATS_PORT
-@click.pass_obj
-def plot(
-    session: Session,
-    bookie_id: BookieId,
-    metric: str,
-    *,
-    interval: float,
-    for_s: float,
-    stats_port: int | None,
-) -> None:
-    """Draw a metric of a bookie as a curve.
+    Command(
+        "plot",
+        body="bkctl.commands.load.plot:plot",
+        help="""Draw a metric of a bookie as a curve.
 
     METRIC is adds, reads, failures, in, out (a second), add-p50, add-p99, read-p50, read-p99,
     sync-p99, queue or disk; or the name of a metric: counts (_count, _total) become rates.
-    """
-    from bkctl.commands.load import plot as top_plot
+    """,
+        params=(
+            argument("bookie_id", type=BOOKIE_ID),
+            argument("metric"),
+            option(
+                "-i",
+                "--interval",
+                type=DURATION,
+                default="1s",
+                show_default=True,
+                metavar="TIME",
+                help="From one look to the next.",
+            ),
+            option(
+                "--for",
+                "for_s",
+                type=DURATION,
+                default="1m",
+                show_default=True,
+                metavar="TIME",
+                help="How long to look.",
+            ),
+            _STATS_PORT,
+        ),
+        effect=Effect.READ,
+        watch=False,
+        examples=(
+            ("bkctl bookie plot 10.0.0.1:3181 adds", "adds a second, for a minute"),
+            ("bkctl bookie plot 10.0.0.1:3181 sync-p99 --for 10m -i 5s", "how long syncs take"),
+            ("bkctl bookie plot 10.0.0.1:3181 bookie_gc_ACTIVE_LEDGER_TOTAL", "any of its metrics"),
+        ),
+        exits=(*_FAILURES, ExitStatus.NOT_FOUND, ExitStatus.INTERRUPTED),
+        replaces="nothing of Java's",
+    ),
+)
+"""For the group of bookies."""
 
-    top_plot.plot(session, bookie_id, metric, interval, for_s, stats_port=stats_port)
+_MEASURED: Final = (
+    ExitStatus.FAILED, ExitStatus.UNREACHABLE, ExitStatus.TIME_LIMIT, ExitStatus.INTERRUPTED,
+)  # fmt: skip
+
+bench = SubGroup(
+    name="bench",
+    short_help="Measure how fast a cluster or a disk is.",
+    help="""How fast a cluster or a disk takes entries and gives them back.
+
+    Figures are of this process and this moment: one writer, one reader. Run it twice.
+    """,
+    order=("write", "read", "journal"),
+)
+
+
+_LOAD: Final = (
+    option(
+        "-n",
+        "--entries",
+        type=click.IntRange(1),
+        default=10_000,
+        show_default=True,
+        metavar="N",
+        help="Entries that count.",
+    ),
+    option(
+        "--warm-up",
+        type=click.IntRange(0),
+        default=1_000,
+        show_default=True,
+        metavar="N",
+        help="Entries before them, that do not.",
+    ),
+    option(
+        "--size",
+        type=SIZE,
+        default="1KiB",
+        show_default=True,
+        metavar="SIZE",
+        help="Bytes of an entry.",
+    ),
+    option(
+        "--window",
+        type=click.IntRange(1),
+        default=400,
+        show_default=True,
+        metavar="N",
+        help="Number of adds in flight; 1 measures latency.",
+    ),
+)
+"""How many entries, how large, and how many at a time."""
+
+bench.declare(
+    "write",
+    body="bkctl.commands.load.bench:write",
+    short_help="Write entries to a new ledger.",
+    help="""Write entries to a new ledger and measure each from its add to its confirmation.
+
+    The ledger is deleted afterwards. Its entries are of random bytes, which nothing compresses.
+    """,
+    params=(
+        *_LOAD,
+        *COPIES,
+        option("--keep", is_flag=True, help="Keep the ledger; it is deleted otherwise."),
+    ),
+    effect=Effect.REVERSIBLE,
+    examples=(
+        ("bkctl bench write", "10,000 entries of 1 KiB, 400 at a time, three bookies"),
+        ("bkctl bench write --window 1 -n 1000", "what one add takes, with nothing beside it"),
+        ("bkctl bench write -n 100000 --json | jq .p99", "one figure, for a graph"),
+    ),
+    exits=_MEASURED,
+    replaces="bkperf; org.apache.bookkeeper.benchmark.BenchThroughputLatency",
+)
+
+bench.declare(
+    "read",
+    body="bkctl.commands.load.bench:read",
+    short_help="Read the entries of a ledger.",
+    help="""\
+    Read the entries of LEDGER_ID, or of a ledger that is written for it and deleted afterwards.
+
+    In order, entries come in chunks that are read ahead: what is measured is the wait for the next
+    chunk. With --random it is one entry. A ledger that has fewer entries is read from the start
+    again. Bookies have in memory what was just written: to see the disks, take a larger ledger.
+    """,
+    params=(
+        argument("ledger_id", type=LEDGER_ID, required=False),
+        option("--random", "at_random", is_flag=True, help="Single entries, in no order."),
+        *_LOAD,
+        *COPIES,
+    ),
+    effect=Effect.REVERSIBLE,
+    examples=(
+        ("bkctl bench read 42", "all of a closed ledger, in order, as `ledger read` does"),
+        ("bkctl bench read 42 --random --window 32", "single entries anywhere in it"),
+        ("bkctl bench read", "a ledger made for it, and deleted again"),
+    ),
+    exits=(*_MEASURED, ExitStatus.NOT_FOUND),
+    replaces="org.apache.bookkeeper.benchmark.BenchReadThroughputLatency",
+)
+
+bench.declare(
+    "journal",
+    body="bkctl.commands.load.bench_journal:journal",
+    short_help="Write to a journal of its own, without any bookie.",
+    help="""Write entries with the bookie's own journal, and measure each until it is on disk.
+
+    Nothing but the directory made for it is touched, so it may be the disk of a bookie that runs;
+    that one will be slower meanwhile.
+    """,
+    params=(
+        option(
+            "--dir",
+            "directory",
+            required=True,
+            metavar="DIR",
+            help="Where: a directory of its own is made there, and removed again.",
+        ),
+        *_LOAD,
+        option("--sync/--no-sync", default=True, help="Sync each group.  [default: sync]"),
+        option(
+            "--group-wait",
+            type=Number(min=0),
+            default=0.0,
+            show_default=True,
+            metavar="MS",
+            help="As journalMaxGroupWaitMSec.",
+        ),
+    ),
+    effect=Effect.REVERSIBLE,
+    examples=(
+        ("bkctl bench journal --dir /mnt/journal", "what this disk takes, synced"),
+        ("bkctl bench journal --dir /mnt/journal --window 1", "what one sync takes"),
+        ("bkctl bench journal --dir /tmp --no-sync", "written and not synced: for comparison"),
+    ),
+    exits=(ExitStatus.FAILED, ExitStatus.NOT_FOUND, ExitStatus.INTERRUPTED),
+    replaces="bkperf journal append -j DIR",
+)

@@ -118,7 +118,7 @@ def plot(
     session: Session,
     bookie_id: BookieId,
     metric: str,
-    interval_s: float,
+    interval: float,
     for_s: float,
     *,
     stats_port: int | None,
@@ -128,13 +128,13 @@ def plot(
     Raises:
         NothingFoundError: there is no such bookie or metric, or nowhere to ask it.
     """
-    if not 0 < interval_s <= for_s:
+    if not 0 < interval <= for_s:
         raise UsageError("--interval has to be above 0, and no longer than --for")
     session.about = f"bookie {bookie_id}"
     address = _address(session, bookie_id, stats_port)
     wanted = curve(metric)
     found = points(
-        bookie_id, wanted.name, lambda: wanted.get(address), for_s, interval_s, grows=wanted.grows
+        bookie_id, wanted.name, lambda: wanted.get(address), for_s, interval, grows=wanted.grows
     )
     if session.options.output not in {None, "table"} or session.options.columns:
         session.options.no_pager = True

@@ -341,16 +341,16 @@ def _loop(
             screen.show(lines)
 
 
-def top(session: Session, interval_s: float, *, once: bool, stats_port: int | None) -> None:
+def top(session: Session, interval: float, *, once: bool, stats_port: int | None) -> None:
     """Show the load again and again, or once."""
     source = looks(session, stats_port)
     if once:
         source.look()
-        time.sleep(interval_s)
+        time.sleep(interval)
         load = source.look()
         session.emitter.draw(load, lambda canvas: drawing(load, canvas))
     elif session.options.output in {None, "table"} and has_screen(session.host):
-        run(session, source, interval_s)
+        run(session, source, interval)
     else:
         session.options.no_pager = True
-        session.emit_all(flushed(session, every(source.look, interval_s)), ClusterLoad)
+        session.emit_all(flushed(session, every(source.look, interval)), ClusterLoad)

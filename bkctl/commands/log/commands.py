@@ -1,22 +1,13 @@
-"""``bkctl log``: endless sequences made of ledgers. Options and arguments only."""
+"""``bkctl log``: endless sequences made of ledgers."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
 
 import click
 
 from bkctl.cli.command import SubGroup
-from bkctl.cli.params import DURATION, LOG_NAME, POSITION, SIZE
-from bkctl.commands.ledger.commands import FAILURES, copies_options
-from bkctl.commands.ledger.read import form_options
-from bkctl.commands.ledger.write import framing_options
+from bkctl.cli.ledger_options import COPIES, FAILURES, FORMS, FRAMING
+from bkctl.cli.params import DURATION, LOG_NAME, POSITION, SIZE, argument, option
 from bkctl.exit_status import Effect, ExitStatus
-
-if TYPE_CHECKING:
-    from bkclient.log import Position
-    from bkctl.session.session import Session
 
 log = SubGroup(
     name="log",
@@ -30,13 +21,43 @@ log = SubGroup(
     A position is INDEX:ENTRY: the ledger's index in the log, counted from 0, and the entry id in
     that ledger.
     """,
-    order=("create", "append", "tail", "list", "info", "trim", "sweep", "delete"),
+    aliases={"info": "log show"},
 )
 
 
-@log.command(
+log.declare(
     "create",
+    body="bkctl.commands.log.actions:create",
     short_help="Create a log without entries.",
+    help="Create a log called NAME, without entries.",
+    params=(
+        argument("name"),
+        *COPIES,
+        option(
+            "--roll-size",
+            type=SIZE,
+            metavar="SIZE",
+            default="1GiB",
+            show_default=True,
+            help="Begin a new ledger at this size; 0 for never.",
+        ),
+        option(
+            "--roll-entries",
+            type=click.IntRange(0),
+            metavar="N",
+            default=0,
+            show_default=True,
+            help="Or after so many entries; 0 for never.",
+        ),
+        option(
+            "--roll-after",
+            type=DURATION,
+            metavar="TIME",
+            default="0",
+            show_default=True,
+            help="Or after so long; 0 for never.",
+        ),
+    ),
     effect=Effect.REVERSIBLE,
     examples=(
         ("bkctl log create events", "three bookies, two copies of each entry"),
@@ -45,48 +66,23 @@ log = SubGroup(
     exits=(*FAILURES, ExitStatus.CONFLICT),
     replaces="nothing in Java's tools",
 )
-@click.argument("name")
-@copies_options
-@click.option(
-    "--roll-size",
-    type=SIZE,
-    metavar="SIZE",
-    default="1GiB",
-    show_default=True,
-    help="Begin a new ledger at this size; 0 for never.",
-)
-@click.option(
-    "--roll-entries",
-    type=click.IntRange(0),
-    metavar="N",
-    default=0,
-    show_default=True,
-    help="Or after so many entries; 0 for never.",
-)
-@click.option(
-    "--roll-after",
-    type=DURATION,
-    metavar="TIME",
-    default="0",
-    show_default=True,
-    help="Or after so long; 0 for never.",
-)
-@click.pass_obj  # fmt: skip
-def create(session: Session, /, name: str, **wanted: Any) -> None:
-    """Create a log called NAME, without entries."""
-    from bkctl.commands.log import work as log_work
 
-    options = log_work.options_of(session, **wanted)
-    session.about = f"log {name}"
-    if session.dry_run:
-        session.plan([f"create log {name}"])
-        return
-    session.emit(session.call(log_work.create, name, options))
-
-
-@log.command(
+log.declare(
     "append",
+    body="bkctl.commands.log.actions:append",
     short_help="Append entries to a log.",
+    help="""Append entries to the log NAME: each DATA is one, `-` reads stdin.
+
+    This takes the log over: its current writer fails at its next entry. If bookies fail and cannot
+    be replaced, it waits for them, for `logWriterPatienceSec` (60 s).
+    """,
+    params=(
+        argument("name", type=LOG_NAME),
+        argument("data", nargs=-1, metavar="[DATA... | -]"),
+        option("--file", "path", metavar="FILE", help="Append what is in FILE."),
+        *FRAMING,
+        option("--seal", is_flag=True, help="Seal the log: no entry can be appended later."),
+    ),
     effect=Effect.FENCES,
     examples=(
         ("bkctl log append events 'first' 'second'", "two entries"),
@@ -94,54 +90,39 @@ def create(session: Session, /, name: str, **wanted: Any) -> None:
         ("bkctl log append events --file today.log --seal", "and then the log is complete"),
     ),
     exits=(
-        *FAILURES, ExitStatus.NOT_FOUND, ExitStatus.REFUSED, ExitStatus.CONFLICT,
-        ExitStatus.INTERRUPTED, ExitStatus.TERMINATED,
+        *FAILURES,
+        ExitStatus.NOT_FOUND,
+        ExitStatus.REFUSED,
+        ExitStatus.CONFLICT,
+        ExitStatus.INTERRUPTED,
+        ExitStatus.TERMINATED,
     ),
     replaces="nothing in Java's tools",
-)  # fmt: skip
-@click.argument("name", type=LOG_NAME)
-@click.argument("data", nargs=-1, metavar="[DATA... | -]")
-@click.option("--file", "path", metavar="FILE", help="Append what is in FILE.")
-@framing_options
-@click.option("--seal", is_flag=True, help="Seal the log: no entry can be appended later.")
-@click.pass_obj
-def append(
-    session: Session,
-    *,
-    name: str,
-    data: Sequence[str],
-    path: str | None,
-    framing: str | None,
-    chunk_bytes: int | None,
-    seal: bool,
-) -> None:
-    """Append entries to the log NAME: each DATA is one, `-` reads stdin.
+)
 
-    This takes the log over: its current writer fails at its next entry. If bookies fail and cannot
-    be replaced, it waits for them, for `logWriterPatienceSec` (60 s).
-    """
-    from bkctl.commands.ledger.write import Arguments, Source, open_source
-    from bkctl.commands.log import work as log_work
-    from bkctl.errors import UsageError
-
-    session.about = f"log {name}"
-    from_stdin = tuple(data) == ("-",)
-    if (path is not None) == bool(data):
-        raise UsageError("nothing to append, or two things", next_step="give DATA, --file or -")
-    if session.dry_run:
-        session.plan(log_work.plan_append(session, name, seal=seal))
-        return
-    if path is None and not from_stdin:
-        source: Source = Arguments(data)
-    else:
-        source = open_source(session, None if from_stdin else path, framing, chunk_bytes)
-    with source:
-        session.emit(log_work.append(session, name, source, seal=seal))
-
-
-@log.command(
+log.declare(
     "tail",
+    body="bkctl.commands.log.actions:tail",
     short_help="Print the entries of a log, and new entries as they arrive.",
+    help="Print the entries of the log NAME. Nothing is changed: a writer does not notice.",
+    params=(
+        argument("name", type=LOG_NAME),
+        option(
+            "--from",
+            "start",
+            type=POSITION,
+            metavar="INDEX:ENTRY|earliest|latest",
+            default="earliest",
+            show_default=True,
+            help="Where to begin.",
+        ),
+        option(
+            "--follow/--exit-at-end",
+            default=False,
+            help="Print new entries until the log is sealed.",
+        ),
+        *FORMS,
+    ),
     effect=Effect.READ,
     watch=False,
     examples=(
@@ -152,80 +133,52 @@ def append(
     exits=(*FAILURES, ExitStatus.NOT_FOUND, ExitStatus.INTERRUPTED),
     replaces="nothing in Java's tools",
 )
-@click.argument("name", type=LOG_NAME)
-@click.option(
-    "--from",
-    "start",
-    type=POSITION,
-    metavar="INDEX:ENTRY|earliest|latest",
-    default="earliest",
-    show_default=True,
-    help="Where to begin.",
-)
-@click.option(
-    "--follow/--exit-at-end", default=False, help="Print new entries until the log is sealed."
-)
-@form_options
-@click.pass_obj
-def tail(
-    session: Session,
-    *,
-    name: str,
-    start: Position,
-    follow: bool,
-    form: str | None,
-    delimiter: str | None,
-    pattern: str | None,
-) -> None:  # fmt: skip
-    """Print the entries of the log NAME. Nothing is changed: a writer does not notice."""
-    from bkctl.commands.log import work as log_work
 
-    session.about = f"log {name}"
-    log_work.tail(session, name, start, (form, delimiter, pattern), follow=follow)
-
-
-@log.command(
+log.declare(
     "list",
+    body="bkctl.commands.log.actions:list_all",
     short_help="List the logs of the cluster.",
+    help="List the logs of the cluster, by name.",
     effect=Effect.READ,
     examples=(("bkctl log list", "every log, by name"), ("bkctl log list -o json", "for programs")),
     exits=FAILURES,
     replaces="nothing in Java's tools",
 )
-@click.pass_obj
-def list_(session: Session) -> None:
-    """List the logs of the cluster, by name."""
-    from bkctl.commands.log import work as log_work
-    from bkctl.commands.log.views import LogSummary
 
-    session.emit_all(session.call(log_work.summaries), LogSummary)
-
-
-@log.command(
-    "info",
+log.declare(
+    "show",
+    body="bkctl.commands.log.actions:show",
     short_help="Show the ledgers of a log.",
+    help="Show the ledgers that the log NAME is made of.",
+    params=(argument("name", type=LOG_NAME),),
     effect=Effect.READ,
     examples=(
-        ("bkctl log info events", "each ledger, its state and size"),
-        ("bkctl log info events -o id", "only the ids, for a script"),
+        ("bkctl log show events", "each ledger, its state and size"),
+        ("bkctl log show events -o id", "only the ids, for a script"),
     ),
     exits=(*FAILURES, ExitStatus.NOT_FOUND),
     replaces="nothing in Java's tools",
 )
-@click.argument("name", type=LOG_NAME)
-@click.pass_obj
-def info(session: Session, *, name: str) -> None:
-    """Show the ledgers that the log NAME is made of."""
-    from bkctl.commands.log import work as log_work
-    from bkctl.commands.log.views import LogLedgerRow
 
-    session.about = f"log {name}"
-    session.emit_all(session.call(log_work.ledgers, name), LogLedgerRow)
-
-
-@log.command(
+log.declare(
     "trim",
+    body="bkctl.commands.log.actions:trim",
     short_help="Delete the beginning of a log.",
+    help="""Drop the ledgers of the log NAME that end before a position.
+
+    Only complete, closed ledgers are dropped, never the last: the kept part may begin earlier.
+    """,
+    params=(
+        argument("name", type=LOG_NAME),
+        option(
+            "--before",
+            "before",
+            type=POSITION,
+            metavar="INDEX:ENTRY",
+            required=True,
+            help="The first entry to keep.",
+        ),
+    ),
     effect=Effect.LOSES_DATA,
     examples=(
         ("bkctl log trim events --before 7:0", "the first seven ledgers, if they are closed"),
@@ -234,35 +187,28 @@ def info(session: Session, *, name: str) -> None:
     exits=(*FAILURES, ExitStatus.NOT_FOUND, ExitStatus.REFUSED),
     replaces="nothing in Java's tools",
 )
-@click.argument("name", type=LOG_NAME)
-@click.option(
-    "--before",
-    "before",
-    type=POSITION,
-    metavar="INDEX:ENTRY",
-    required=True,
-    help="The first entry to keep.",
-)
-@click.pass_obj
-def trim(session: Session, *, name: str, before: Position) -> None:  # fmt: skip
-    """Drop the ledgers of the log NAME that end before a position.
 
-    Only complete, closed ledgers are dropped, never the last: the kept part may begin earlier.
-    """
-    from bkctl.commands.log import work as log_work
-
-    session.about = f"log {name}"
-    steps = session.call(log_work.plan_trim, name, before)
-    if session.dry_run or not steps:
-        session.plan(steps or ["drop nothing: no closed ledger ends before it"])
-        return
-    session.confirm(steps, f"Trim log {name}?", effect=Effect.LOSES_DATA)
-    session.emit(session.call(log_work.trim, name, before))
-
-
-@log.command(
+log.declare(
     "sweep",
+    body="bkctl.commands.log.actions:sweep",
     short_help="Delete ledgers that were made for a log and are not in it.",
+    help="""Delete ledgers that were made for the log NAME and are not part of it.
+
+    Writers that lost a race or died leave such, and trims that were cut short. They hold nothing
+    that is in the log; all the cluster's ledgers are looked through.
+    """,
+    params=(
+        argument("name", type=LOG_NAME),
+        option(
+            "--older-than",
+            "age_s",
+            type=DURATION,
+            metavar="TIME",
+            default="1h",
+            show_default=True,
+            help="Leave younger ones alone.",
+        ),
+    ),
     effect=Effect.LOSES_DATA,
     examples=(
         ("bkctl log sweep events", "what writers that died left behind, an hour old"),
@@ -271,35 +217,13 @@ def trim(session: Session, *, name: str, before: Position) -> None:  # fmt: skip
     exits=FAILURES,
     replaces="nothing in Java's tools",
 )
-@click.argument("name", type=LOG_NAME)
-@click.option(
-    "--older-than",
-    "age_s",
-    type=DURATION,
-    metavar="TIME",
-    default="1h",
-    show_default=True,
-    help="Leave younger ones alone.",
-)
-@click.pass_obj
-def sweep(session: Session, *, name: str, age_s: float) -> None:  # fmt: skip
-    """Delete ledgers that were made for the log NAME and are not part of it.
 
-    Writers that lost a race or died leave such, and trims that were cut short. They hold nothing
-    that is in the log; all the cluster's ledgers are looked through.
-    """
-    from bkctl.commands.log import work as log_work
-
-    session.about = f"log {name}"
-    if session.dry_run:
-        session.plan([f"delete ledgers of log {name} that it does not list"])
-        return
-    session.emit(session.call(log_work.sweep, name, age_s))
-
-
-@log.command(
+log.declare(
     "delete",
+    body="bkctl.commands.log.actions:delete",
     short_help="Delete a log with all its entries.",
+    help="Delete the log NAME, its ledgers and all their entries.",
+    params=(argument("name", type=LOG_NAME),),
     effect=Effect.LOSES_DATA,
     examples=(
         ("bkctl log delete events", "asks first"),
@@ -308,16 +232,3 @@ def sweep(session: Session, *, name: str, age_s: float) -> None:  # fmt: skip
     exits=(*FAILURES, ExitStatus.NOT_FOUND, ExitStatus.REFUSED),
     replaces="nothing in Java's tools",
 )
-@click.argument("name", type=LOG_NAME)
-@click.pass_obj
-def delete(session: Session, *, name: str) -> None:
-    """Delete the log NAME, its ledgers and all their entries."""
-    from bkctl.commands.log import work as log_work
-
-    session.about = f"log {name}"
-    steps = session.call(log_work.plan_delete, name)
-    if session.dry_run:
-        session.plan(steps)
-        return
-    session.confirm(steps, f"Delete log {name}?", proof=name, effect=Effect.LOSES_DATA)
-    session.emit(session.call(log_work.delete, name))

@@ -1,17 +1,13 @@
-"""``bkctl topic``: Pulsar topics, read from their ledgers. Options and arguments only."""
+"""``bkctl topic``: Pulsar topics, read from their ledgers."""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 import click
 
 from bkctl.cli.command import SubGroup
-from bkctl.commands.ledger.commands import FAILURES
+from bkctl.cli.ledger_options import FAILURES
+from bkctl.cli.params import argument, option
 from bkctl.exit_status import Effect, ExitStatus
-
-if TYPE_CHECKING:
-    from bkctl.session.session import Session
 
 topic = SubGroup(
     name="topic",
@@ -33,9 +29,16 @@ _FOUND = (*FAILURES, ExitStatus.NOT_FOUND)
 _KINDS = ("string", "json", "avro")
 
 
-@topic.command(
+topic.declare(
     "list",
+    body="bkctl.commands.topic.actions:list_all",
     short_help="List the topics of the cluster.",
+    help="List the topics and partitions that have ledgers, namespace by namespace.",
+    params=(
+        option(
+            "--pattern", metavar="REGEX", help="Only topics with a name that matches all of REGEX."
+        ),
+    ),
     effect=Effect.READ,
     examples=(
         ("bkctl topic list", "every topic and partition that has ledgers"),
@@ -44,21 +47,13 @@ _KINDS = ("string", "json", "avro")
     exits=FAILURES,
     replaces=_NO_JAVA,
 )
-@click.option(
-    "--pattern", metavar="REGEX", help="Only topics with a name that matches all of REGEX."
-)
-@click.pass_obj
-def list_(session: Session, *, pattern: str | None) -> None:
-    """List the topics and partitions that have ledgers, namespace by namespace."""
-    from bkctl.commands.topic import work
-    from bkctl.commands.topic.views import TopicSummary
 
-    session.emit_all(session.iterate(work.summaries, pattern), TopicSummary)
-
-
-@topic.command(
+topic.declare(
     "show",
+    body="bkctl.commands.topic.actions:show",
     short_help="Show a topic: partitions, sizes, subscriptions, schema.",
+    help="Show TOPIC: each partition with its ledgers, subscriptions and schema.",
+    params=(argument("name", metavar="TOPIC"),),
     effect=Effect.READ,
     examples=(
         ("bkctl topic show orders", "a topic of public/default"),
@@ -67,20 +62,15 @@ def list_(session: Session, *, pattern: str | None) -> None:
     exits=_FOUND,
     replaces="pulsar-admin topics stats-internal TOPIC",
 )
-@click.argument("name", metavar="TOPIC")
-@click.pass_obj
-def show(session: Session, *, name: str) -> None:
-    """Show TOPIC: each partition with its ledgers, subscriptions and schema."""
-    from bkctl.commands.topic import work
-    from bkctl.commands.topic.views import TopicDetails
 
-    session.about = f"topic {name}"
-    session.emit_all(session.call(work.details, name), TopicDetails)
-
-
-@topic.command(
+topic.declare(
     "ledgers",
+    body="bkctl.commands.topic.actions:ledgers",
     short_help="List the ledgers of a topic.",
+    help="""\
+    List the ledgers of TOPIC, oldest first, of a partitioned topic partition by partition.
+    """,
+    params=(argument("name", metavar="TOPIC"),),
     effect=Effect.READ,
     examples=(
         ("bkctl topic ledgers orders", "each ledger, its entries and size"),
@@ -89,20 +79,29 @@ def show(session: Session, *, name: str) -> None:
     exits=_FOUND,
     replaces="pulsar-admin topics stats-internal TOPIC",
 )
-@click.argument("name", metavar="TOPIC")
-@click.pass_obj
-def ledgers(session: Session, *, name: str) -> None:
-    """List the ledgers of TOPIC, oldest first, of a partitioned topic partition by partition."""
-    from bkctl.commands.topic import work
-    from bkctl.commands.topic.views import TopicLedgerRow
 
-    session.about = f"topic {name}"
-    session.emit_all(session.call(work.ledgers, name), TopicLedgerRow)
-
-
-@topic.command(
+topic.declare(
     "peek",
+    body="bkctl.commands.topic.actions:peek",
     short_help="Print messages of a topic.",
+    help="""Print messages of TOPIC as a consumer receives them.
+
+    The newest message of a topic that is being written may be missing: bookies learn that it is
+    confirmed from the next one.
+    """,
+    params=(
+        argument("name", metavar="TOPIC"),
+        option("--from", "start", metavar="ID", help="Begin with this message id."),
+        option(
+            "-n",
+            "--count",
+            type=click.IntRange(1),
+            default=10,
+            show_default=True,
+            help="Number of messages to print.",
+        ),
+        option("--decode", type=click.Choice(_KINDS), help="Decode the values."),
+    ),
     effect=Effect.READ,
     watch=False,
     examples=(
@@ -116,34 +115,21 @@ def ledgers(session: Session, *, name: str) -> None:
     exits=(*_FOUND, ExitStatus.INTERRUPTED),
     replaces="pulsar-admin topics examine-messages TOPIC",
 )
-@click.argument("name", metavar="TOPIC")
-@click.option("--from", "start", metavar="ID", help="Begin with this message id.")
-@click.option(
-    "-n",
-    "--count",
-    type=click.IntRange(1),
-    default=10,
-    show_default=True,
-    help="Number of messages to print.",
-)
-@click.option("--decode", type=click.Choice(_KINDS), help="Decode the values.")
-@click.pass_obj
-def peek(session: Session, *, name: str, start: str | None, count: int, decode: str | None) -> None:
-    """Print messages of TOPIC as a consumer receives them.
 
-    The newest message of a topic that is being written may be missing: bookies learn that it is
-    confirmed from the next one.
-    """
-    from bkctl.commands.topic import work
-    from bkctl.commands.topic.views import TopicMessageRow
-
-    session.about = f"topic {name}"
-    session.emit_all(work.peek(session, name, start, count, decode), TopicMessageRow)
-
-
-@topic.command(
+topic.declare(
     "export",
+    body="bkctl.commands.topic.actions:export",
     short_help="Write the messages of a topic to a Parquet file.",
+    help="""Write the messages of TOPIC to FILE, one row each, in Parquet.
+
+    FILE gets its name when it is complete. A file of that name is not replaced.
+    """,
+    params=(
+        argument("name", metavar="TOPIC"),
+        argument("path", metavar="FILE"),
+        option("--from", "start", metavar="ID", help="Begin with this message id."),
+        option("--to", "end", metavar="ID", help="End before this message id."),
+    ),
     effect=Effect.READ,
     watch=False,
     examples=(
@@ -153,17 +139,3 @@ def peek(session: Session, *, name: str, start: str | None, count: int, decode: 
     exits=(*_FOUND, ExitStatus.CONFLICT, ExitStatus.INTERRUPTED),
     replaces=_NO_JAVA,
 )
-@click.argument("name", metavar="TOPIC")
-@click.argument("path", metavar="FILE")
-@click.option("--from", "start", metavar="ID", help="Begin with this message id.")
-@click.option("--to", "end", metavar="ID", help="End before this message id.")
-@click.pass_obj
-def export(session: Session, *, name: str, path: str, start: str | None, end: str | None) -> None:
-    """Write the messages of TOPIC to FILE, one row each, in Parquet.
-
-    FILE gets its name when it is complete. A file of that name is not replaced.
-    """
-    from bkctl.commands.topic import export as topic_export
-
-    session.about = f"topic {name}"
-    session.emit(topic_export.export(session, name, path, start, end))

@@ -126,7 +126,7 @@ ALERTS: Final = (
           "{{ $labels.instance }} is read-only", "bkctl bookie state; are its disks full?"),
     Alert("BookieDiskFull", "bookied_dir_usage_percent > 90", 5, "warning",
           "{{ $labels.dir }} of {{ $labels.instance }} is {{ $value }} % full",
-          "Delete ledgers, add disks (bkctl bookie expand-storage) or bookies"),
+          "Delete ledgers, add disks (bkctl disk expand) or bookies"),
     Alert("BookieAddsFail",
           f'rate({ADD}_count{{success="false"}}[5m]) > 0.1 * '
           f'ignoring(success) rate({ADD}_count{{success="true"}}[5m])', 5, "critical",

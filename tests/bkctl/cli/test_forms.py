@@ -26,19 +26,19 @@ pytestmark = pytest.mark.processes
 
 LINES: Final = {
     "ledger list": "", "ledger show": "LEDGER", "ledger read": "LEDGER 0-1",
-    "ledger tail": "LEDGER", "bookie list": "", "bookie info": "BOOKIE",
+    "ledger tail": "LEDGER", "bookie list": "",
     "bookie state": "BOOKIE", "bookie ready": "BOOKIE", "bookie gc-status": "BOOKIE",
     "bookie config": "BOOKIE", "bookie metrics": "BOOKIE --grep ^bookied_info",
     "autorecovery status": "",
     "autorecovery list": "", "autorecovery auditor": "", "cookie list": "",
-    "cookie show": "BOOKIE", "doctor": "", "log list": "", "log info": "LOG", "log tail": "LOG",
+    "cookie show": "BOOKIE", "doctor": "", "log list": "", "log show": "LOG", "log tail": "LOG",
     "profile list": "", "config explain": "gcWaitTime", "config show": "", "explain": "BK-LOCKED",
     "version": "--all", "autorecovery active": "", "bookie decommission-status": "BOOKIE",
-    "bookie show": "BOOKIE", "bookie top": "--once -i 0.2s",
+    "bookie show": "BOOKIE",
     "bookie plot": "BOOKIE adds -i 0.2s --for 1s", "cluster get": "/", "cluster id": "",
     "cluster map": "", "cluster ping": "", "cluster status": "",
     "cluster tree": "", "completion": "bash", "ledger map": "LEDGER", "ledger verify": "LEDGER",
-    "ledger where": "LEDGER", "top": "--once -i 0.2s",
+    "top": "--once -i 0.2s",
 }  # fmt: skip
 
 ELSEWHERE: Final = {

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
 
 from bkclient.admin import operations
 from bkclient.errors import LedgerRecoveryError
@@ -17,7 +20,10 @@ from bkclient.repair.recover_bookies import (
     ledgers_on_bookies,
     recover_bookies,
 )
-from bkctl.errors import NothingFoundError, PartlyDoneError
+from bkctl.cli.params import BOOKIE_ID, LEDGER_ID, parse_ledger_id
+from bkctl.commands.bookie import work as bookie_work
+from bkctl.commands.ledger.actions import recover as recover_ledgers
+from bkctl.errors import NothingFoundError, PartlyDoneError, UsageError
 from bkctl.exit_status import Effect
 from bkctl.output.units import counted, human_bytes
 from bkctl.session.safety import named
@@ -115,6 +121,42 @@ def _query(session: Session, bookies: Sequence[BookieId], ledger_id: LedgerId | 
     if ledger_id is not None and not listed:
         session.call(_insist_there, ledger_id)
     _insist_known(session, bookies, listed)
+
+
+def recover_named(
+    session: Session, /, bookie_ids: Sequence[str], *, plan: bool, **options: Any
+) -> None:
+    """Recover the bookies that are named, on the command line or on stdin; see ``recover``."""
+    session.options.dry_run |= plan
+    recover(session, bookie_work.named(session, bookie_ids), **options)
+
+
+def recover_either(session: Session, /, names: Sequence[str], **options: Any) -> None:
+    """Recover bookies, or one ledger: a number is a ledger's id.
+
+    Raises:
+        UsageError: there are ledgers and bookies, or options that are not a ledger's.
+    """
+    ctx = click.get_current_context()
+    if not any(map(_is_ledger_id, names)):
+        ids = [BOOKIE_ID.convert(one, None, ctx) for name in names for one in name.split(",")]
+        recover_named(session, ids, **options)
+        return
+    given = [one for one in options if ctx.get_parameter_source(one) is not ParameterSource.DEFAULT]
+    if len(names) > 1 or given:
+        raise UsageError(
+            f"{names[0]} is a ledger: one at a time, and without the options for bookies",
+            next_step="`bkctl ledger recover --help` shows how",
+        )
+    recover_ledgers(session, [LEDGER_ID.convert(names[0], None, ctx)])
+
+
+def _is_ledger_id(text: str) -> bool:
+    try:
+        parse_ledger_id(text)
+    except ValueError:
+        return False
+    return True
 
 
 def insist_known(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from bkctl.commands.disk.look.entry_logs import LogContents
 from bkctl.commands.disk.look.ledgers import Hole, IndexMeta, IndexRow, LedgerRow, SizedLedgerRow
-from bkctl.commands.disk.look.marks_commands import MarkRow
+from bkctl.commands.disk.look.marks import MarkRow
 from bkctl.commands.disk.look.records import JournalRow, LogRow, PlacedRow, lac_of
 from bkctl.commands.disk.repair.check import RepairStep
 from bkctl.output.emit import NEVER, WIDE, Field, Kind, View

@@ -43,11 +43,12 @@ class RebuiltDb:
 
 def rebuild_db(
     session: Session,
+    /,
     *,
     locations: bool,
     ledgers: bool,
     password_file: str | None,
-    dirs: Any,
+    **dirs: Any,
 ) -> None:
     """Make databases anew; ``ledgers`` first, for the locations need it.
 
@@ -159,7 +160,7 @@ class StorageConverted:
     logs: int
 
 
-def convert(session: Session, to: str, dirs: Any) -> None:
+def convert(session: Session, /, *, to: str, **dirs: Any) -> None:
     """Replay the journals, then move the index to the other kind of storage."""
     found, config = find_directories(session, **dirs), offline_settings(session, dirs)
     insist_named(found, journals=True)

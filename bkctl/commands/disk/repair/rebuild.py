@@ -180,12 +180,13 @@ async def _password(client: Client, ledger_id: LedgerId) -> bytes | None:
 
 def salvage_ledger(
     session: Session,
+    /,
     ledger_id: LedgerId,
     out: str,
     *,
     password_file: str | None,
     digest: str | None,
-    dirs: Any,
+    **dirs: Any,
 ) -> None:
     """Take a ledger's entries out of logs and journals.
 
@@ -252,7 +253,7 @@ class Flushed:
     torn: tuple[str, ...]
 
 
-def flush_journals(session: Session, dirs: Any) -> None:
+def flush_journals(session: Session, /, **dirs: Any) -> None:
     """Replay the journals of a stopped bookie into its logs and indexes."""
     found, config = find_directories(session, **dirs), offline_settings(session, dirs)
     insist_named(found, journals=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Collection, Iterable, Iterator
-from typing import TYPE_CHECKING, Final
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
@@ -14,7 +14,7 @@ from bkclient.ledger import handed_over
 from bkclient.log.ledger_list import LedgerList
 from bkclient.repair import verify as verifying
 from bkclient.repair.verify import Flaw, Verified
-from bkctl.commands.ledger.ids import ids_in_file
+from bkctl.commands.ledger.ids import chosen, ids_in_file
 from bkctl.commands.ledger.listing import LedgerFilter, each, ledgers
 from bkctl.commands.ledger.write import FRAMING_KEY
 from bkctl.errors import PartlyDoneError, ProblemsError
@@ -33,19 +33,27 @@ if TYPE_CHECKING:
 # Verify -----------------------------------------------------------------------------------------
 
 
-def verify(session: Session, ids: Iterable[LedgerId], share: float, *, tolerant: bool) -> None:
-    """Verify ledgers one by one, printing each.
+def verify(
+    session: Session,
+    *,
+    given: Sequence[Any],
+    everything: bool,
+    share: float,
+    from_file: str | None,
+) -> None:
+    """Verify a ``share`` of the entries of ledgers one by one, printing each.
 
-    ``tolerant``: a ledger that is gone by now is passed over, and one whose metadata cannot be read
-    is told of.
+    Of ``everything`` a ledger that is gone by now is passed over, and one whose metadata cannot be
+    read is told of.
 
     Raises:
         ProblemsError: a copy is bad, or could not be read.
     """
+    ids = chosen(session, given, from_file, everything=everything)
     found = _Tally()
     with session.progress("verifying", unit="entries") as progress:
         session.emit_all(
-            found.count(_verified(session, ids, share, progress, found, tolerant=tolerant)),
+            found.count(_verified(session, ids, share, progress, found, tolerant=everything)),
             Verified,
         )
     session.about = ""
@@ -182,15 +190,13 @@ def _hints_first(item: tuple[str, bytes]) -> tuple[int, str]:
     return (_HINTS.index(key) if key in _HINTS else len(_HINTS)), key
 
 
-def orphans(session: Session, keep_file: str, older_than_s: float) -> None:
+def orphans(session: Session, keep_file: str, older_than: float) -> None:
     """List the ledgers that neither a file nor a log names."""
     keep = set(ids_in_file(session, keep_file))
     if not keep:
         session.warn(f"{keep_file} names no ledger: nothing is in use, it says")
     kept = keep | session.call(_of_logs)
-    wanted = attrs.evolve(
-        LedgerFilter(), created_before_ms=int((time.time() - older_than_s) * 1000)
-    )
+    wanted = attrs.evolve(LedgerFilter(), created_before_ms=int((time.time() - older_than) * 1000))
     seen: set[LedgerId] = set()
     session.emit_all(_orphans(session, kept, wanted, seen), Orphan)
     gone = len(keep - seen)

@@ -1,4 +1,4 @@
-"""What `ledger map` and `ledger where` do, and the drawing of fragments by bookies."""
+"""What `ledger map` does, and the drawing of fragments by bookies."""
 
 from __future__ import annotations
 
@@ -78,13 +78,19 @@ class LedgerPlace:
 # Map --------------------------------------------------------------------------------------------
 
 
-def show_map(session: Session, ledger_id: LedgerId, *, fail_if_any: bool) -> None:
-    """Print the map of a ledger.
+def show_map(
+    session: Session, ledger_id: LedgerId, entry_id: EntryId | None, *, fail_if_any: bool
+) -> None:
+    """Print the map of a ledger, or the bookies of one entry.
 
     Raises:
         ProblemsError: a replica is not known to be whole, and ``fail_if_any``.
+        NothingFoundError: the ledger ends before the entry.
     """
     session.about = f"ledger {ledger_id}"
+    if entry_id is not None:
+        session.emit_all(session.call(places, ledger_id, entry_id), LedgerPlace)
+        return
     found: LedgerMap = session.call(_map, ledger_id)
     session.emitter.draw(found, lambda canvas: drawing(found, canvas))
     if fail_if_any and not found.holdings.is_whole:
@@ -238,36 +244,21 @@ def _wrapped(parts: Sequence[str], width: int) -> Iterator[str]:
 # Where ------------------------------------------------------------------------------------------
 
 
-def show_places(session: Session, ledger_id: LedgerId, entry_id: EntryId | None) -> None:
-    """Print the bookies of a ledger, or of one entry.
+async def places(client: Client, ledger_id: LedgerId, entry_id: EntryId) -> list[LedgerPlace]:
+    """Return the bookies of an entry's write set, in its order.
 
     Raises:
         NothingFoundError: the ledger ends before the entry.
     """
-    session.about = f"ledger {ledger_id}"
-    found: list[LedgerPlace] = session.call(places, ledger_id, entry_id)
-    session.emit_all(found, LedgerPlace)
-
-
-async def places(
-    client: Client, ledger_id: LedgerId, entry_id: EntryId | None
-) -> list[LedgerPlace]:
-    """Return the bookies of each fragment, or of the one with an entry those of its write set."""
     metadata = (await client.read_metadata(ledger_id)).value
     known = {one.bookie_id: one for one in await cluster_work.bookies(client, None, ask=False)}
-    chosen: list[tuple[Fragment, Sequence[int]]]
-    if entry_id is None:
-        chosen = [(fragment, range(len(fragment.ensemble))) for fragment in metadata.fragments]
-    else:
-        end = metadata.last_entry_id
-        if end is not None and entry_id > end:
-            raise NothingFoundError(f"the ledger is closed at entry {end}")
-        fragment = metadata.fragment_of(entry_id)
-        chosen = [(fragment, write_set(entry_id, len(fragment.ensemble), metadata.write_quorum))]
-    found = [(fragment, index) for fragment, indexes in chosen for index in indexes]
+    end = metadata.last_entry_id
+    if end is not None and entry_id > end:
+        raise NothingFoundError(f"the ledger is closed at entry {end}")
+    fragment = metadata.fragment_of(entry_id)
     return [
         _place(ledger_id, metadata, fragment, index, known.get(fragment.ensemble[index]), entry_id)
-        for fragment, index in found
+        for index in write_set(entry_id, len(fragment.ensemble), metadata.write_quorum)
     ]
 
 
@@ -277,7 +268,7 @@ def _place(
     fragment: Fragment,
     index: int,
     bookie: BookieSummary | None,
-    entry_id: EntryId | None,
+    entry_id: EntryId,
 ) -> LedgerPlace:
     return LedgerPlace(
         ledger_id=ledger_id,

@@ -167,7 +167,7 @@ def test_what_is_nowhere_says_what_to_do_instead() -> None:
         ("ledger simpletest", "cluster test -n 100"),
         ("updatecookie -d", "cookie delete --local"),
         ("updatecookie -delete force", "cookie delete --local --yes"),
-        ("updateBookieInLedger -sb a:1 -db b:2 -v false", "ledger update-bookie a:1 b:2"),
+        ("updateBookieInLedger -sb a:1 -db b:2 -v false", "bookie rename a:1 b:2"),
         ("cookie_generate -j /a,/b -l /c -o f x:1",
          "cookie generate x:1 --journal-dir /a --journal-dir /b --ledger-dir /c --out f"),
         ("bookkeeper shell listledgers -m", "ledger list --output wide"),
@@ -201,7 +201,7 @@ def test_a_line_that_java_would_not_take_either_is_wrong_usage(java: str, said: 
 def test_what_has_no_counterpart_is_told() -> None:
     told: list[str] = []
     assert translate(["updateledgers", "-b", "ip", "-r", "20"], told.append) == [
-        "bookie", "flip-id", "ip",
+        "bookie", "rename", "ip",
     ]  # fmt: skip
     (line,) = told
     assert line.startswith("bkctl: -r is not needed here: ledgers are read")

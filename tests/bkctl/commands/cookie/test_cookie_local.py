@@ -97,11 +97,11 @@ def test_an_empty_directory_gets_no_cookie(bookie: Bookie) -> None:
 def test_another_bookies_cookie_and_other_directories_are_no_damage(bookie: Bookie) -> None:
     bookie.settings["bookieId"] = "another"
     other = bookie.run("cookie", "repair", "--yes", ok=False)
-    assert (other.status, "`bkctl bookie flip-id`" in other.err) == (7, True)
+    assert (other.status, "`bkctl bookie rename`" in other.err) == (7, True)
     del bookie.settings["bookieId"]
     bookie.settings["ledgerDirectories"] += f",{bookie.base}/more"
     more = bookie.run("cookie", "repair", "--yes", ok=False)
-    assert (more.status, "`bkctl bookie expand-storage`" in more.err) == (7, True)
+    assert (more.status, "`bkctl disk expand`" in more.err) == (7, True)
 
 
 def test_a_bookie_that_runs_keeps_its_cookies(bookie: Bookie) -> None:

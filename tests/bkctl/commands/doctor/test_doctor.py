@@ -277,7 +277,7 @@ def test_14_a_bookie_that_moved_to_another_id_is_recognised(patient: Patient) ->
     patient.cookie("host-b2:2")
     found = patient.findings()["bookie-moved"]
     assert found["examples"] == ["host-b2:2", "b2"]
-    assert found["fix"] == "bkctl ledger update-bookie host-b2:2 b2"
+    assert found["fix"] == "bkctl bookie rename host-b2:2 b2"
 
 
 def test_two_ids_at_one_address_are_seen(patient: Patient) -> None:

@@ -63,7 +63,7 @@ def test_13_a_directory_that_is_not_mounted_is_named(bookie: Bookie) -> None:
     bookie.settings["ledgerDirectories"] += ",/nowhere/at/all"
     found = findings(bookie)
     assert found["local-directory-missing"]["examples"] == ["/nowhere/at/all"]
-    assert "bkctl bookie expand-storage" in found["local-ledger-directories"]["fix"]
+    assert "bkctl disk expand" in found["local-ledger-directories"]["fix"]
 
 
 def test_13_a_cluster_that_was_formatted_is_told_by_its_id(bookie: Bookie) -> None:

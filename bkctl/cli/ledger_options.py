@@ -1,0 +1,142 @@
+"""What the options of commands for ledgers are, and for the entries of ledgers, logs and topics."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from bkctl.cli.params import KEY_VALUE, LEDGER_ID, SIZE, option
+from bkctl.exit_status import ExitStatus
+
+if TYPE_CHECKING:
+    _ParamType = click.ParamType[Any]
+else:
+    _ParamType = click.ParamType
+
+FAILURES: Final = (ExitStatus.FAILED, ExitStatus.UNREACHABLE, ExitStatus.TIME_LIMIT)
+"""What every command that talks to a cluster can exit with."""
+
+OPEN_LEDGER: Final = "open-ledger"
+LOG_LEDGER: Final = "log-ledger"
+"""The safety checks of ``ledger delete`` that ``--force`` can override."""
+
+_DIGESTS: Final = ("crc32c", "crc32", "mac", "dummy")
+
+COPIES: Final = (
+    option(
+        "-E",
+        "--ensemble-size",
+        type=click.IntRange(1),
+        metavar="N",
+        default=3,
+        show_default=True,
+        help="Bookies that share the ledger.",
+    ),
+    option(
+        "-W",
+        "--write-quorum",
+        type=click.IntRange(1),
+        metavar="N",
+        default=2,
+        show_default=True,
+        help="Copies of each entry.",
+    ),
+    option(
+        "-A",
+        "--ack-quorum",
+        type=click.IntRange(1),
+        metavar="N",
+        default=2,
+        show_default=True,
+        help="Copies that must be on disk before an add counts.",
+    ),
+    option(
+        "--digest",
+        type=click.Choice(_DIGESTS),
+        default="crc32c",
+        show_default=True,
+        help="How entries are protected against damage.",
+    ),
+    option(
+        "--password-file",
+        metavar="FILE",
+        help="File with the ledger's password; - asks for it.",
+    ),
+)
+"""How entries are to be kept."""
+
+NEW_LEDGER: Final = (
+    *COPIES,
+    option(
+        "--meta",
+        type=KEY_VALUE,
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="Custom metadata, any number of times.",
+    ),
+    option(
+        "--ledger-id",
+        "wanted_id",
+        type=LEDGER_ID,
+        metavar="ID",
+        help="This id, instead of a new one; never one that existed.",
+    ),
+)
+"""How a new ledger is to be made."""
+
+FORMS: Final = (
+    option("--raw", "form", flag_value="raw", help="The bytes and nothing else."),
+    option("--lines", "form", flag_value="lines", help="A newline after each entry."),
+    option(
+        "--length-prefixed",
+        "form",
+        flag_value="length-prefixed",
+        help="Each entry after its length: 4 bytes, big-endian.",
+    ),
+    option("--hexdump", "form", flag_value="hexdump", help="Bytes for people."),
+    option("--delimiter", metavar="TEXT", help=r"This after each entry; \n, \t and \0 work."),
+    option(
+        "--format",
+        "pattern",
+        metavar="PATTERN",
+        help=r"Such as '%l/%e %n %s\n': ledger, entry, size, payload.",
+    ),
+)
+"""In which form payloads are printed."""
+
+FRAMING: Final = (
+    option("--lines", "framing", flag_value="lines", help="One entry a line (for text)."),
+    option(
+        "--length-prefixed",
+        "framing",
+        flag_value="length-prefixed",
+        help="Each entry after its length: 4 bytes, big-endian.",
+    ),
+    option("--whole", "framing", flag_value="whole", help="All of the input as one entry."),
+    option(
+        "--chunks",
+        "chunk_bytes",
+        type=SIZE,
+        metavar="SIZE",
+        help="Entries of SIZE bytes (for binary input: 1MiB).",
+    ),
+)
+"""How input is cut into entries."""
+
+
+class ShareType(_ParamType):
+    """A share of the whole: ``5%`` or ``0.05``."""
+
+    name = "share"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, float):
+            return value
+        try:
+            share = float(value.removesuffix("%")) / (100 if value.endswith("%") else 1)
+        except ValueError:
+            share = 0.0
+        if not 0 < share <= 1:
+            self.fail(f"{value!r} is no share; try 5% or 0.05", param, ctx)
+        return share

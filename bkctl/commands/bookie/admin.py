@@ -1,0 +1,107 @@
+"""What the commands that ask a running bookie do: the steps between options and printed values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from bkctl.bookies import admin_api
+from bkctl.commands.bookie import admin_settings
+from bkctl.errors import UsageError
+
+if TYPE_CHECKING:
+    from bkctl.session.session import Session
+    from wire.ids import BookieId
+
+
+def _admin(session: Session, bookie_id: BookieId, where: dict[str, Any]) -> Any:
+    session.about = f"bookie {bookie_id}"
+    return admin_api.connect(session, bookie_id, where["address"], where["token_file"])
+
+
+def state(session: Session, bookie_id: BookieId, **where: Any) -> None:
+    """Show the state of a running bookie."""
+    session.emit(admin_api.state(_admin(session, bookie_id, where), bookie_id))
+
+
+def ready(session: Session, bookie_id: BookieId, **where: Any) -> None:
+    """Check that a bookie is registered and serves."""
+    session.emit(admin_api.ready(_admin(session, bookie_id, where), bookie_id))
+
+
+def readonly(session: Session, bookie_id: BookieId, wanted: str, **where: Any) -> None:
+    """Make a bookie read-only or writable, or show which it is."""
+    if session.dry_run and wanted != "status":
+        session.plan([f"turn read-only mode of bookie {bookie_id} {wanted}"])
+        return
+    shift = None if wanted == "status" else wanted == "on"
+    session.emit(admin_api.mode(_admin(session, bookie_id, where), bookie_id, shift))
+
+
+def gc(session: Session, bookie_id: BookieId, *, major: bool, minor: bool, **where: Any) -> None:
+    """Start a bookie's garbage collection now."""
+    if session.dry_run:
+        session.plan([f"collect garbage on bookie {bookie_id}"])
+        return
+    admin = _admin(session, bookie_id, where)
+    session.emit(admin_api.collect(admin, bookie_id, major=major, minor=minor))
+
+
+def gc_status(session: Session, bookie_id: BookieId, **where: Any) -> None:
+    """Show the state of a bookie's garbage collection."""
+    found = admin_api.collections(_admin(session, bookie_id, where))
+    session.emit_all(found, admin_api.GarbageRun)
+
+
+def compaction(
+    session: Session, bookie_id: BookieId, wanted: str, *, major: bool, minor: bool, **where: Any
+) -> None:
+    """Suspend or resume a bookie's compaction, or show its state."""
+    if wanted != "status" and not (major or minor):
+        raise UsageError("--no-major and --no-minor together leave nothing to do")
+    if session.dry_run and wanted != "status":
+        session.plan([f"{wanted} compaction on bookie {bookie_id}"])
+        return
+    suspend = None if wanted == "status" else wanted == "suspend"
+    admin = _admin(session, bookie_id, where)
+    found = admin_api.compactions(admin, bookie_id, suspend=suspend, major=major, minor=minor)
+    session.emit(found)
+
+
+def config(session: Session, bookie_id: BookieId, keys: tuple[str, ...], **where: Any) -> None:
+    """Show the settings that a bookie runs with."""
+    if "set" in {bookie_id, *keys[:1]} or any("=" in key for key in keys):
+        raise UsageError(
+            "this only shows settings",
+            next_step="`bkctl bookie config-set BOOKIE_ID KEY=VALUE` changes them",
+        )
+    found = admin_api.settings(_admin(session, bookie_id, where), keys)
+    session.emit_all(found, admin_api.BookieSetting)
+
+
+def config_set(
+    session: Session, bookie_id: BookieId, pairs: Sequence[tuple[str, str]], **where: Any
+) -> None:
+    """Change settings of a running bookie."""
+    admin = _admin(session, bookie_id, where)
+    if not admin.speaks_v2:
+        session.warn("a Java bookie takes any key and value, and looks at most of them no more")
+    if session.dry_run:
+        session.plan(
+            f"set {one.key} to {one.value}; it is {'not set' if one.was is None else one.was}"
+            for one in admin_settings.planned(admin, pairs)
+        )
+        return
+    session.emit_all(admin_settings.change(admin, pairs), admin_settings.ChangedSetting)
+
+
+def metrics(
+    session: Session, bookie_id: BookieId, pattern: str | None, *, jmx_names: bool, **where: Any
+) -> None:
+    """Show a bookie's metrics."""
+    admin = _admin(session, bookie_id, where)
+    if jmx_names:
+        session.emit_all(admin_api.jmx(admin), admin_api.JmxSample)
+    else:
+        found = admin_api.metrics(admin, pattern)
+        session.emit_all(found, admin_api.MetricSample)

@@ -1,0 +1,28 @@
+"""What `bookie list` does. What only metadata tells is printed without the way to bookies."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from bkctl.commands.cluster.summary_views import BookieSummary
+
+if TYPE_CHECKING:
+    from bkctl.session.session import Session
+
+
+def print_bookies(session: Session, *, state: str, ask: bool) -> None:
+    """Print the bookies in a state, with their free space if they are to be asked."""
+    wanted = None if state == "all" else state
+    ids_only = session.options.ids_only
+    if ids_only or (not ask and not session.config.topology_script):
+        from bkctl.bookies import summary
+
+        found = summary.bookies(session, wanted)
+    else:
+        from bkctl.commands.cluster import work as cluster_work
+
+        found = session.call(cluster_work.bookies, wanted, ask=ask)
+    if ask and session.options.output not in {None, "table", "id"}:
+        found = cluster_work.with_figures(found, now_s=time.time())
+    session.emit_all(found, BookieSummary)

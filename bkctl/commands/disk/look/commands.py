@@ -1,0 +1,281 @@
+"""``bkctl disk``: the commands that look into directories."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import click
+
+from bkctl.cli.command import Command
+from bkctl.cli.params import ENTRY_RANGE, LEDGER_ID, argument, option
+from bkctl.commands.disk.params import DIRECTORIES, ENTRY_LOG, FAILURES, JOURNAL
+from bkctl.exit_status import Effect, ExitStatus
+
+_WITH_JOURNAL: Final = option(
+    "--journal/--no-journal",
+    "with_journal",
+    default=True,
+    help="Also what the next start takes from the journals.  [default: journal]",
+)
+
+LOOKS: Final = (
+    Command(
+        "lastmark",
+        body="bkctl.commands.disk.look.actions:lastmark",
+        short_help="Print the position where the next start begins to replay.",
+        help="""\
+    Print the marks: what lies before them is in entry logs and index, the rest is replayed.
+    """,
+        params=(
+            option(
+                "--check", is_flag=True, help="Also look whether the journals are there that far."
+            ),
+            *DIRECTORIES,
+        ),
+        effect=Effect.READ,
+        examples=(
+            ("bkctl disk lastmark -c bk_server.conf", "every copy, and which of them counts"),
+            ("bkctl disk lastmark --check -c bk_server.conf", "status 10 if no start can go by it"),
+        ),
+        exits=(*FAILURES, ExitStatus.PROBLEMS),
+        replaces="bookkeeper shell lastmark",
+    ),
+    Command(
+        "files",
+        body="bkctl.commands.disk.look.actions:files",
+        short_help="List a bookie's journals, entry logs and index files.",
+        help="List the files that a bookie has on its disks, with their ids both ways.",
+        params=(
+            option("--journal", is_flag=True, help="Only journals."),
+            option("--entrylog", is_flag=True, help="Only entry logs."),
+            option("--index", is_flag=True, help="Only index files and databases."),
+            *DIRECTORIES,
+        ),
+        effect=Effect.READ,
+        examples=(
+            ("bkctl disk files -c bk_server.conf", "all of them"),
+            ("bkctl disk files --journal -c bk_server.conf", "the journals"),
+            ("bkctl disk files --entrylog -o csv -c bk_server.conf", "the entry logs, for a sheet"),
+        ),
+        exits=FAILURES,
+        replaces="bookkeeper shell listfilesondisc -txn | -log | -idx",
+    ),
+    Command(
+        "usage",
+        body="bkctl.commands.disk.look.actions:usage",
+        short_help="Print the space that is used, and what compaction would free.",
+        help="""\
+    Print for each entry log how much of it is live: of ledgers that the index still has.
+
+    A log without live bytes is removed by the next collection, one below a threshold is rewritten
+    by a compaction. What each would free is told at the end.
+    """,
+        params=(
+            option("--directories", is_flag=True, help="Print room and use by directory instead."),
+            *DIRECTORIES,
+        ),
+        effect=Effect.READ,
+        examples=(
+            ("bkctl disk usage -c bk_server.conf", "entry logs, those with most to free first"),
+            ("bkctl disk usage --directories -c bk_server.conf", "room and use of each directory"),
+            ("bkctl disk usage -o csv --columns log,dead_bytes -c bk_server.conf", "for a sheet"),
+        ),
+        exits=(*FAILURES, ExitStatus.PROBLEMS),
+        replaces="nothing in Java's tools; activeledgers for one log at a time",
+    ),
+    Command(
+        "lock-status",
+        body="bkctl.commands.disk.look.actions:lock_status",
+        short_help="Show the process that uses a bookie's directories.",
+        help="""Show the process that uses a bookie's directories.
+
+    A running bookied holds a lock on each. A Java bookie holds none: it is found by the files that
+    it has open, which only its own user and root can see, and leaves the file DIRTY as a sign.
+    """,
+        params=(
+            option("--fail-if-any", is_flag=True, help="Exit with 10 if any of them is in use."),
+            *DIRECTORIES,
+        ),
+        effect=Effect.READ,
+        examples=(
+            ("bkctl disk lock-status -c bk_server.conf", "each directory, and who works in it"),
+            (
+                "bkctl disk lock-status -c bk_server.conf --fail-if-any",
+                "status 10 if a bookie uses one of them, for scripts",
+            ),
+        ),
+        exits=(ExitStatus.PROBLEMS,),
+        replaces="nothing in Java's tools, which do not look whether a bookie runs",
+    ),
+    Command(
+        "journal",
+        body="bkctl.commands.disk.look.actions:journal",
+        short_help="Print the records of journals, or verify them.",
+        help="""Print the records of a journal, or of all journals.
+
+    A journal is named by its id (decimal, or 0x...), by its file name, or by a path; a path needs
+    no directories. What the bookie would refuse to replay is told, and the next journal is read.
+    """,
+        params=(
+            argument("journal", type=JOURNAL, required=False, metavar="[FILE|ID]"),
+            option("--dir", "directory", metavar="DIR", help="Only this journal directory."),
+            option(
+                "--ledger", "ledger_id", type=LEDGER_ID, metavar="ID", help="Only of this ledger."
+            ),
+            option(
+                "--from",
+                "offset",
+                type=click.IntRange(0),
+                metavar="POS",
+                default=0,
+                help="Begin here, where a record begins; in the first journal.",
+            ),
+            option("--payload", is_flag=True, help="Check digests and show what entries hold."),
+            option("--verify", is_flag=True, help="Print one line a journal: is it intact?"),
+            *DIRECTORIES,
+        ),
+        effect=Effect.READ,
+        examples=(
+            ("bkctl disk journal -c bk_server.conf", "all journals, oldest first"),
+            ("bkctl disk journal 1a1fc678c87.txn --ledger 42 -c bk_server.conf", "of one ledger"),
+            ("bkctl disk journal ./1a1fc678c87.txn --payload", "any file, with what entries hold"),
+            ("bkctl disk journal --verify -c bk_server.conf", "are they whole, and to where"),
+        ),
+        exits=(*FAILURES, ExitStatus.PROBLEMS),
+        replaces="bookkeeper shell readjournal [-dir DIR] [-msg] JOURNAL_ID | FILE",
+    ),
+    Command(
+        "entrylog",
+        body="bkctl.commands.disk.look.actions:entrylog",
+        short_help="Print the records of an entry log, or its bytes of each ledger.",
+        help="""Print the records of the entry log LOG.
+
+    LOG is an id (decimal, or 0x...), a file name (hexadecimal, as the bookie has it) or a path; a
+    path needs no directories. --summary goes by the log's own ledgers map, where there is one, and
+    by its records otherwise; with --live, entry by entry, as the index has them.
+    """,
+        params=(
+            argument("log", type=ENTRY_LOG),
+            option(
+                "--ledger", "ledger_id", type=LEDGER_ID, metavar="ID", help="Only of this ledger."
+            ),
+            option(
+                "--entry",
+                "entries",
+                type=ENTRY_RANGE,
+                metavar="N | N-M",
+                help="Only these entries.",
+            ),
+            option(
+                "--start",
+                type=click.IntRange(0),
+                metavar="POS",
+                default=0,
+                help="Only from here on.",
+            ),
+            option("--end", type=click.IntRange(0), metavar="POS", help="Only up to here."),
+            option("--payload", is_flag=True, help="Check digests and show what entries hold."),
+            option("--live", is_flag=True, help="Only entries that the index finds here."),
+            option(
+                "--summary", is_flag=True, help="Print what the log holds of each ledger instead."
+            ),
+            *DIRECTORIES,
+        ),
+        effect=Effect.READ,
+        examples=(
+            ("bkctl disk entrylog 26 -c bk_server.conf", "every entry in 1a.log"),
+            (
+                "bkctl disk entrylog 1a.log --ledger 42 --entry 0-9 -c bk_server.conf",
+                "some of them",
+            ),
+            (
+                "bkctl disk entrylog 0x1a --summary -c bk_server.conf",
+                "bytes by ledger, live and dead",
+            ),
+            ("bkctl disk entrylog ./1a.log --payload -o jsonl", "any file, for programs"),
+        ),
+        exits=(*FAILURES, ExitStatus.PROBLEMS),
+        replaces="bookkeeper shell readlog [-l ID] [-e ID] [-sp POS] [-ep POS] [-m] LOG_ID | FILE; "
+        "readlogmetadata LOG_ID | FILE; activeledgers -l LOG_ID",
+    ),
+    Command(
+        "ledger",
+        body="bkctl.commands.disk.look.actions:ledger",
+        short_help="Print the locations of a ledger's entries, and their content.",
+        help="""Print the entries of LEDGER_ID that this bookie has, and where each of them is.
+
+    An entry comes from where the next start would have it: from the journal what lies behind
+    lastMark, the rest from the entry logs. Digests are checked where that needs no password.
+    """,
+        params=(
+            argument("ledger_id", type=LEDGER_ID),
+            argument("entries", type=ENTRY_RANGE, required=False, metavar="[FIRST-LAST]"),
+            option("--payload", is_flag=True, help="Show what the entries hold."),
+            _WITH_JOURNAL,
+            *DIRECTORIES,
+        ),
+        effect=Effect.READ,
+        examples=(
+            ("bkctl disk ledger 42 -c bk_server.conf", "each entry: file, offset, size, digest"),
+            ("bkctl disk ledger 42 10-19 --payload -c bk_server.conf", "with what they hold"),
+            ("bkctl disk ledger 42 --payload -o jsonl -c bk_server.conf", "for programs, base64"),
+        ),
+        exits=(*FAILURES, ExitStatus.PROBLEMS),
+        replaces="bookkeeper shell readledger -bookieid of this host, with the bookie stopped",
+    ),
+    Command(
+        "ledgers",
+        body="bkctl.commands.disk.look.actions:ledgers",
+        short_help="List the ledgers that a bookie has on its disks.",
+        help="List the ledgers that this bookie has on its disks.",
+        params=(
+            option("--bytes", "with_bytes", is_flag=True, help="Add up what the entry logs hold."),
+            _WITH_JOURNAL,
+            *DIRECTORIES,
+        ),
+        effect=Effect.READ,
+        examples=(
+            ("bkctl disk ledgers -c bk_server.conf", "id, fence, last entry of each"),
+            (
+                "bkctl disk ledgers --bytes -c bk_server.conf",
+                "and what they take in the entry logs",
+            ),
+            (
+                "bkctl disk ledgers -o id -c bk_server.conf",
+                "ids, to compare with `bkctl ledger list`",
+            ),
+        ),
+        exits=(*FAILURES, ExitStatus.PROBLEMS),
+        replaces="bookkeeper shell listledgers, which lists the cluster's",
+    ),
+    Command(
+        "index",
+        body="bkctl.commands.disk.look.actions:index",
+        short_help="Print a ledger's index.",
+        help="""Print where the index says that the entries of LEDGER_ID are.
+
+    A bookie holds a part of a ledger's entries only, where the ledger is striped over more bookies
+    than copies are kept: holes are normal then.
+    """,
+        params=(
+            argument("ledger_id", type=LEDGER_ID),
+            option(
+                "--meta", is_flag=True, help="Print what is stored of the ledger itself instead."
+            ),
+            option("--holes", is_flag=True, help="Print the ranges of missing entries instead."),
+            *DIRECTORIES,
+        ),
+        effect=Effect.READ,
+        examples=(
+            ("bkctl disk index 42 -c bk_server.conf", "entry log and offset of every entry"),
+            ("bkctl disk index 42 --meta -c bk_server.conf", "key, fence, explicit LAC, how many"),
+            (
+                "bkctl disk index 42 --holes -c bk_server.conf",
+                "ranges of entries that are not here",
+            ),
+        ),
+        exits=(*FAILURES, ExitStatus.PROBLEMS),
+        replaces="bookkeeper shell ledger [-meta] LEDGER_ID",
+    ),
+)
+"""For the group they hang in."""

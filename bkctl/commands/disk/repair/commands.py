@@ -1,0 +1,403 @@
+"""``bkctl disk``: the commands that check and change directories.
+
+``upgrade`` and ``bookieformat`` are names behind ``bkctl`` as well, the second with Java's options.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import click
+
+from bkctl.cli.command import Command
+from bkctl.cli.params import LEDGER_ID, LEDGER_IDS, argument, option
+from bkctl.commands.disk.params import DIRECTORIES, FAILURES
+from bkctl.exit_status import Effect, ExitStatus
+
+_CHANGES: Final = (*FAILURES, ExitStatus.REFUSED)
+_ENDS: Final = (
+    ExitStatus.FAILED,
+    ExitStatus.REFUSED,
+    ExitStatus.UNREACHABLE,
+    ExitStatus.INTERRUPTED,
+)
+
+_FORCE: Final = option(
+    "--force",
+    type=click.Choice(("registered", "metadata")),
+    multiple=True,
+    help="Override a safety check: registered, a bookie that looks alive; metadata, ask the "
+    "metadata service nothing.",
+)
+
+upgrade = Command(
+    "upgrade",
+    body="bkctl.commands.disk.repair.actions:upgrade",
+    short_help="Upgrade directories of an old release, or roll back.",
+    help="""\
+    Bring a stopped bookie's directories from an old release's layout to today's, or back.
+
+    The old data stays where it is until --finalize: journals and entry logs are shared by hard
+    links, files that are rewritten are copied. A crash at any step leaves the old layout or the new
+    one whole, and the same command again goes on.
+    """,
+    params=(
+        option(
+            "--upgrade",
+            "upgrade_",
+            is_flag=True,
+            help="Make `current/` from data of layout 1 or 2, or complete the cookie of 3 or 4.",
+        ),
+        option(
+            "--rollback",
+            "rollback_",
+            is_flag=True,
+            help="Remove `current/` where the data of layout 1 or 2 is still there.",
+        ),
+        option(
+            "--finalize",
+            "finalize_",
+            is_flag=True,
+            help="Remove the data of layout 1 or 2, once a bookie has started since the upgrade.",
+        ),
+        option("--check", "check_", is_flag=True, help="Show the layout of each directory."),
+        option(
+            "--force",
+            type=click.Choice(["empty-directory"]),
+            multiple=True,
+            help="Override a safety check by its name.",
+        ),
+    ),
+    effect=Effect.LOSES_DATA,
+    examples=(
+        ("bkctl disk upgrade --check -c bk_server.conf", "which layout each directory has"),
+        ("bkctl upgrade --upgrade -c bk_server.conf", "up to date; the old data stays beside it"),
+        ("bkctl upgrade --rollback -c bk_server.conf", "back to the old data"),
+        ("bkctl upgrade --finalize -c bk_server.conf", "delete the old data, after a good start"),
+    ),
+    exits=(
+        ExitStatus.FAILED,
+        ExitStatus.NOT_FOUND,
+        ExitStatus.REFUSED,
+        ExitStatus.UNREACHABLE,
+        ExitStatus.CONFLICT,
+        ExitStatus.PROBLEMS,
+        ExitStatus.INTERRUPTED,
+    ),
+    replaces="bookkeeper upgrade --upgrade | --rollback | --finalize",
+)
+
+bookieformat = Command(
+    "bookieformat",
+    body="bkctl.commands.disk.repair.actions:bookieformat",
+    short_help="Short for `disk format`, with Java's options.",
+    help="""Remove all data of a stopped bookie: `disk format` with Java's options.
+
+    Against Java's: every directory counts for the question, a running bookie is refused, and the
+    cookie goes only after the data is gone.
+    """,
+    params=(
+        option(
+            "-n",
+            "-nonInteractive",
+            "--noninteractive",
+            "non_interactive",
+            is_flag=True,
+            help="Ask nothing: refuse if there is data, unless -force.  Like --no-input.",
+        ),
+        option("-f", "-force", "--force", "java_force", is_flag=True, help="Like --yes."),
+        option(
+            "-d",
+            "-deleteCookie",
+            "--delete-cookie",
+            "--deletecookie",
+            "delete_cookie",
+            is_flag=True,
+            help="Then remove its cookie from the metadata service.",
+        ),
+    ),
+    effect=Effect.LOSES_DATA,
+    examples=(
+        ("bkctl bookieformat -c bk_server.conf", "shows what goes, and asks for the bookie's id"),
+        ("bkctl bookieformat -c bk_server.conf -nonInteractive -force", "from a script"),
+        ("bkctl bookieformat -c bk_server.conf -n -f -d", "likewise, and the stored cookie too"),
+    ),
+    exits=_ENDS,
+    replaces="bookkeeper shell bookieformat [-nonInteractive] [-force] [-deleteCookie]",
+)
+
+REPAIRS: Final = (
+    upgrade,
+    Command(
+        "check",
+        body="bkctl.commands.disk.repair.actions:check",
+        short_help="Check cookies, marks, journals, entry logs and index.",
+        help="""Check a bookie's directories, and change nothing.
+
+    A note is what a crash leaves and the next start takes care of; a warning loses nothing; a
+    problem does, or keeps the bookie from starting, and makes the exit status 10.
+    """,
+        params=(
+            option(
+                "--deep", is_flag=True, help="Read everything: each record, each entry, digests."
+            ),
+            option(
+                "--repair-plan", is_flag=True, help="Print what to do instead of what is wrong."
+            ),
+            option("--db", is_flag=True, help="Only read the RocksDB indexes through."),
+            *DIRECTORIES,
+        ),
+        effect=Effect.READ,
+        examples=(
+            (
+                "bkctl disk check -c bk_server.conf",
+                "every entry of the index, by its record's head",
+            ),
+            ("bkctl disk check --deep -c bk_server.conf", "every byte, and digests"),
+            ("bkctl disk check --repair-plan -c bk_server.conf", "which commands would help"),
+        ),
+        exits=(*FAILURES, ExitStatus.PROBLEMS),
+        replaces="bookkeeper shell localconsistencycheck; check-db-ledgers-index",
+    ),
+    Command(
+        "rebuild-index",
+        body="bkctl.commands.disk.repair.actions:rebuild_index",
+        short_help="Rebuild index files from entry logs and journals.",
+        help="""Make index files of Interleaved or Sorted storage anew; `-` reads ids from stdin.
+
+    The new index has every entry that can be read from the entry logs, the key and explicit LAC
+    that journals or the old index know, and is fenced, as it may lack entries. Entries in logs that
+    cannot be read keep their places. The old index stays until the new one is on disk.
+    """,
+        params=(
+            argument("ledger_ids", type=LEDGER_IDS, nargs=-1, metavar="[LEDGER_ID...]"),
+            option("--all", "all_ledgers", is_flag=True, help="Every ledger that is found."),
+            option(
+                "--password-file",
+                metavar="FILE",
+                help="The ledgers' password, for those whose key is in no journal and no index.",
+            ),
+            *DIRECTORIES,
+        ),
+        effect=Effect.REVERSIBLE,
+        examples=(
+            (
+                "bkctl disk rebuild-index 42 43 -c bk_server.conf",
+                "two ledgers whose index is damaged",
+            ),
+            ("bkctl disk rebuild-index --all --dry-run -c bk_server.conf", "what would be written"),
+            (
+                "bkctl disk rebuild-index 42 --password-file FILE -c bk_server.conf",
+                "where nothing on the disk knows the ledger's key",
+            ),
+        ),
+        exits=(*_CHANGES, ExitStatus.UNREACHABLE, ExitStatus.CONFLICT, ExitStatus.PARTLY),
+        replaces="bookkeeper shell regenerate-interleaved-storage-index-file -l ID -password P",
+    ),
+    Command(
+        "salvage",
+        body="bkctl.commands.disk.repair.rebuild:salvage_ledger",
+        short_help="Copy a ledger's entries out of logs and journals.",
+        help="""Copy the entries of a ledger out of logs and journals, without index or metadata.
+
+    DIR gets ledger-ID.entries, the payloads each after its length (4 bytes), and ledger-ID.jsonl, a
+    line for each entry with its place, and the packet itself where its digest is wrong. Entries
+    that this bookie never had are missing; other bookies may have them.
+    """,
+        params=(
+            argument("ledger_id", type=LEDGER_ID),
+            option("--out", metavar="DIR", required=True, help="Where to write; made if needed."),
+            option(
+                "--password-file", metavar="FILE", help="The ledger's password, to check its MACs."
+            ),
+            option(
+                "--digest",
+                type=click.Choice(["crc32c", "crc32", "mac", "dummy"]),
+                help="The kind of digest.  [default: found out]",
+            ),
+            *DIRECTORIES,
+        ),
+        effect=Effect.READ,
+        watch=False,
+        examples=(
+            ("bkctl disk salvage 42 --out saved -c bk_server.conf", "into saved/ledger-42.entries"),
+            (
+                "bkctl ledger write --length-prefixed saved/ledger-42.entries",
+                "from there into a new ledger",
+            ),
+            (
+                "bkctl disk salvage 42 --out saved --ledger-dir /data/l1",
+                "from one directory's logs",
+            ),
+        ),
+        exits=(*FAILURES, ExitStatus.PARTLY),
+        replaces="nothing in Java's tools",
+    ),
+    Command(
+        "flush",
+        body="bkctl.commands.disk.repair.rebuild:flush_journals",
+        short_help="Replay the journals of a stopped bookie into its files.",
+        help="""Replay the journals of a stopped bookie into its entry logs and indexes.
+
+    Afterwards the directories are as after a clean stop: marks at the ends of the journals, every
+    key, fence and explicit LAC in the index. Run it after a crash of bookied before a Java bookie
+    is started there, which could forget fences that only a journal holds.
+    """,
+        params=(*DIRECTORIES,),
+        effect=Effect.REVERSIBLE,
+        examples=(
+            (
+                "bkctl disk flush -c bk_server.conf",
+                "after a crash, before a Java bookie takes over",
+            ),
+            ("bkctl disk flush -c bk_server.conf --json", "what was replayed, for programs"),
+        ),
+        exits=(*_CHANGES, ExitStatus.CONFLICT),
+        replaces="nothing in Java's tools",
+    ),
+    Command(
+        "rebuild-db",
+        body="bkctl.commands.disk.repair.db:rebuild_db",
+        short_help="Rebuild the databases of DbLedgerStorage.",
+        help="""Make the databases of DbLedgerStorage anew, in RocksDB, from logs and journals.
+
+    The new database is written beside the old one and replaces it when it is complete; the old one
+    stays as a backup. Ledgers that were deleted, and whose entries are still in a log, come back
+    until the next garbage collection.
+    """,
+        params=(
+            option(
+                "--locations", is_flag=True, help="Where entries are, for the ledgers that exist."
+            ),
+            option(
+                "--ledgers",
+                is_flag=True,
+                help="Which ledgers there are, from journals and logs; all fenced.",
+            ),
+            option(
+                "--password-file",
+                metavar="FILE",
+                help="The ledgers' password, for those whose key is in no journal and no database.",
+            ),
+            *DIRECTORIES,
+        ),
+        effect=Effect.REVERSIBLE,
+        examples=(
+            (
+                "bkctl disk rebuild-db --locations -c bk_server.conf",
+                "where entries are, from the logs",
+            ),
+            ("bkctl disk rebuild-db --ledgers -c bk_server.conf", "which ledgers there are"),
+            (
+                "bkctl disk rebuild-db --ledgers --locations --dry-run -c bk_server.conf",
+                "only looks",
+            ),
+        ),
+        exits=(*_CHANGES, ExitStatus.UNREACHABLE, ExitStatus.CONFLICT, ExitStatus.PARTLY),
+        replaces="bookkeeper shell rebuild-db-ledger-locations-index; "
+        "bookkeeper shell rebuild-db-ledgers-index",
+    ),
+    Command(
+        "convert",
+        body="bkctl.commands.disk.repair.db:convert",
+        short_help="Move the index to DbLedgerStorage, or back to files.",
+        help="""\
+    Move a stopped bookie's index to another kind of storage; entry logs stay as they are.
+
+    The journals are replayed first. Keys, fences and explicit LACs are kept. The old index goes
+    when the new one is on disk (databases are renamed to .backup); a run that was cut short is
+    finished by the same command. Set ledgerStorageClass accordingly before the bookie starts.
+    """,
+        params=(
+            option(
+                "--to",
+                type=click.Choice(["db", "interleaved"]),
+                required=True,
+                help="db: DbLedgerStorage; interleaved: index files, of Interleaved and "
+                "SortedLedgerStorage.",
+            ),
+            *DIRECTORIES,
+        ),
+        effect=Effect.REVERSIBLE,
+        examples=(
+            ("bkctl disk convert --to db -c bk_server.conf", "from index files to RocksDB"),
+            ("bkctl disk convert --to interleaved -c bk_server.conf", "and back"),
+            ("bkctl disk convert --to db --dry-run -c bk_server.conf", "only shows the steps"),
+        ),
+        exits=(*_CHANGES, ExitStatus.CONFLICT),
+        replaces="bookkeeper shell convert-to-db-storage; "
+        "bookkeeper shell convert-to-interleaved-storage",
+    ),
+    Command(
+        "format",
+        body="bkctl.commands.disk.repair.format:format_bookie",
+        short_help="Remove all data of a stopped bookie.",
+        help="""Remove all data of a stopped bookie: journals, entry logs, indexes, cookies.
+
+    All directories of the settings are emptied. A crash in the middle leaves what no bookie starts
+    on; the same command again ends it. The stored cookie goes last, and only if asked: while it is
+    there, a bookie refuses to start on the empty directories.
+    """,
+        params=(
+            option(
+                "--delete-cookie",
+                is_flag=True,
+                help="Then remove its cookie from the metadata service: the bookie may begin anew.",
+            ),
+            _FORCE,
+        ),
+        effect=Effect.LOSES_DATA,
+        examples=(
+            (
+                "bkctl disk format -c bk_server.conf",
+                "shows what goes, and asks for the bookie's id",
+            ),
+            ("bkctl disk format -c bk_server.conf --dry-run", "only shows it"),
+            (
+                "bkctl disk format -c bk_server.conf --delete-cookie --yes",
+                "from a script, for good",
+            ),
+        ),
+        exits=_ENDS,
+        replaces="bookkeeper shell bookieformat [-nonInteractive] [-force] [-deleteCookie]",
+    ),
+    Command(
+        "init",
+        body="bkctl.commands.disk.repair.format:init_bookie",
+        short_help="Check that a new bookie can begin.",
+        help="""Make sure that a new bookie can begin: empty directories, no cookie, not registered.
+
+    A new bookie makes its directories and cookie itself when it first starts; --write does so now.
+    """,
+        params=(option("--write", is_flag=True, help="Make the directories and the cookie."),),
+        effect=Effect.REVERSIBLE,
+        examples=(
+            ("bkctl disk init -c bk_server.conf", "checks only"),
+            (
+                "bkctl disk init -c bk_server.conf --write",
+                "makes the directories and the cookie too",
+            ),
+        ),
+        exits=_ENDS,
+        replaces="bookkeeper shell initbookie",
+    ),
+    Command(
+        "expand",
+        body="bkctl.commands.bookie.rename:expand_storage",
+        short_help="Add directories to a stopped bookie.",
+        help="""\
+    Let a stopped bookie use the ledger and index directories that its settings name anew.
+
+    They must be empty, and none that was in use before. Not with DbLedgerStorage, which finds its
+    ledgers by the number of its directories.
+    """,
+        effect=Effect.REVERSIBLE,
+        examples=(
+            ("bkctl disk expand -c bk_server.conf", "after directories were added there"),
+            ("bkctl disk expand --dry-run -c bk_server.conf", "only shows which are new"),
+        ),
+        exits=(*_ENDS[:-1], ExitStatus.NOT_FOUND, ExitStatus.CONFLICT),
+        replaces="bookkeeper shell updatecookie -expandstorage",
+    ),
+)
+"""For the group they hang in."""
