@@ -71,7 +71,7 @@ class Command(click.Command):
         self,
         name: str,
         *,
-        body: str = "",
+        body: str,
         effect: Effect,
         examples: Sequence[tuple[str, str]],
         exits: Sequence[ExitStatus] = (),
@@ -130,7 +130,7 @@ class Command(click.Command):
         return found
 
     def _run(self, ctx: click.Context) -> Any:
-        return self.load()(ctx.obj, **ctx.params) if self.body else super().invoke(ctx)
+        return self.load()(ctx.obj, **ctx.params)
 
     def _rounds(self, session: Session) -> Rounds | None:
         """Return how it is to be repeated. On the root, ``--watch`` is for what can be."""
@@ -184,7 +184,6 @@ class Group(click.Group):
     ``bookie list -o wide``.
     """
 
-    command_class = Command
     context_class = _Context
 
     def __init__(
@@ -208,9 +207,11 @@ class Group(click.Group):
         names = dict.fromkeys([*self._order, *self.lazy, *super().list_commands(ctx)])
         return [name for name in names if name in self.lazy or name in self.commands]
 
-    def declare(self, name: str, *, cls: type[Command] = Command, **declared: Any) -> Command:
+    def command(  # type: ignore[override]  # A declaration, where click has a decorator.
+        self, name: str, **declared: Any
+    ) -> Command:
         """Add a command to this group, declared as ``Command`` takes it."""
-        made = cls(name, **declared)
+        made = Command(name, **declared)
         self.add_command(made)
         return made
 

@@ -59,10 +59,10 @@ COMMANDS: Final = {
     ),
     "upgrade": (f"{_AT}.disk.repair.commands:upgrade", "Short for `disk upgrade`."),
     "config": (
-        f"{_AT}.settings.config:config",
+        f"{_AT}.settings.commands:config",
         "Settings files: check, explain, compare, show.",
     ),
-    "profile": (f"{_AT}.settings.profile:profile", "Profiles: clusters by name."),
+    "profile": (f"{_AT}.settings.commands:profile", "Profiles: clusters by name."),
     "demo": (f"{_AT}.about.commands:demo", "Run a demo: write, crash, recover, read, export."),
     "local": (f"{_AT}.local.commands:local", "Run a cluster of N bookies on this machine."),
     "bench": (
@@ -79,7 +79,7 @@ COMMANDS: Final = {
     ),
     "explain": (f"{_AT}.about.commands:explain", "Explain an error, and what to do."),
     "debug": (
-        f"{_AT}.doctor.debug_commands:debug",
+        f"{_AT}.doctor.commands:debug",
         "Collect what is needed to find a fault.",
     ),
     "version": (

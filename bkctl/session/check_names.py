@@ -39,3 +39,6 @@ ROOT: Final = "root"
 
 CONTENT: Final = "content"
 """The cookie is this bookie's, of this cluster."""
+
+DAMAGED_MARK: Final = "damaged-mark"
+"""The mark of an under-replicated ledger can be read."""

@@ -109,7 +109,7 @@ class _Demo:
         self._sums = _Sums()
 
     def run(self, *, exporting: bool) -> None:
-        from bkctl.commands.local.commands import running
+        from bkctl.commands.local.run import running
 
         with running(self._session, self._cluster) as watched:
             self._tell("file", str(self._file))

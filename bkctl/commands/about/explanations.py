@@ -137,7 +137,7 @@ ADVICE: Final[Mapping[str, Advice]] = MappingProxyType(
         ),
         "BK-METADATA-ACCESS": _advice(
             "The metadata service is there and says no: ACLs, a read-only file, wrong credentials.",
-            "`bkctl config explain zkEnableSecurity` says how clients name themselves",
+            "`bkctl config show zkEnableSecurity` says how clients name themselves",
         ),
         "BK-METADATA-VERSION": _advice(
             "Another process changed the same metadata in between: a writer, autorecovery, another "
@@ -206,7 +206,7 @@ ADVICE: Final[Mapping[str, Advice]] = MappingProxyType(
         ),
         "BK-NO-AUDITOR": _advice(
             "No process with autorecovery runs: nobody notices a lost bookie.",
-            "`bkctl config explain autoRecoveryDaemonEnabled` is the switch in bookies",
+            "`bkctl config show autoRecoveryDaemonEnabled` is the switch in bookies",
             "`bkctl autorecovery status` shows the rest",
         ),
         "BK-BACKUP-DAMAGED": _advice(
@@ -241,7 +241,7 @@ ADVICE: Final[Mapping[str, Advice]] = MappingProxyType(
         "BK-CONFIG": _advice(
             "A value in a settings file, a variable or -X is refused. Nothing was done.",
             "`bkctl config check FILE` names all of them",
-            "`bkctl config explain KEY` says what a key may be",
+            "`bkctl config show KEY` says what a key may be",
         ),
         "BK-PROPERTIES": _advice(
             "The settings file cannot be read, or breaks the syntax of Java's properties.",

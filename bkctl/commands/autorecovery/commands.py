@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import click
 
 from bkctl.cli.command import SubGroup
-from bkctl.cli.params import BOOKIE_ID, DURATION
-from bkctl.commands.autorecovery.repairs_commands import CHECKS, LAZY
+from bkctl.cli.params import BOOKIE_ID, DURATION, LEDGER_ID, argument, option
 from bkctl.exit_status import Effect, ExitStatus
-
-if TYPE_CHECKING:
-    from bkctl.session.session import Session
-    from wire.ids import LedgerId
+from bkctl.session.check_names import DAMAGED_MARK
 
 _FAILURES: Final = (ExitStatus.FAILED, ExitStatus.UNREACHABLE, ExitStatus.TIME_LIMIT)
+_CHECKS: Final = ("all-ledgers", "placement", "replicas")
 
 autorecovery = SubGroup(
     name="autorecovery",
@@ -26,13 +22,14 @@ autorecovery = SubGroup(
     An auditor, elected among all that run autorecovery, marks the ledgers of a lost bookie. Workers
     take the marks one by one and copy what is missing to other bookies.
     """,
-    lazy=LAZY,
-    order=("status", "list", "enable", "disable", "auditor", "trigger", "delay"),
+    aliases={"trigger": "autorecovery audit"},
 )
 
 
-@autorecovery.command(
+autorecovery.command(
     "status",
+    body="bkctl.commands.autorecovery.actions:status",
+    help="Show autorecovery's switch, its auditor, and the number of marked ledgers.",
     effect=Effect.READ,
     examples=(
         ("bkctl autorecovery status", "switch, auditor, delay, and the number of marked ledgers"),
@@ -41,17 +38,26 @@ autorecovery = SubGroup(
     exits=_FAILURES,
     replaces="bookkeeper shell autorecovery; queryautorecoverystatus; lostbookierecoverydelay -g",
 )
-@click.pass_obj
-def status(session: Session) -> None:
-    """Show autorecovery's switch, its auditor, and the number of marked ledgers."""
-    from bkclient.repair import autorecovery as work
 
-    session.reminds = False
-    session.emit(session.call(work.status))
-
-
-@autorecovery.command(
+autorecovery.command(
     "list",
+    body="bkctl.commands.autorecovery.actions:list_marked",
+    help="List the ledgers that are marked as lacking replicas.",
+    params=(
+        option("--missing", type=BOOKIE_ID, metavar="BOOKIE", help="Only what lacks its replicas."),
+        option(
+            "--not-missing", type=BOOKIE_ID, metavar="BOOKIE", help="Only what does not lack them."
+        ),
+        option(
+            "--older-than",
+            "older_than_s",
+            type=DURATION,
+            metavar="TIME",
+            help="Only marks of that age.",
+        ),
+        option("--detail", is_flag=True, help="Look at each ledger: size, and what it waits for."),
+        option("--count", is_flag=True, help="Print only how many."),
+    ),
     effect=Effect.READ,
     examples=(
         ("bkctl autorecovery list", "every ledger that lacks replicas, and its worker"),
@@ -62,45 +68,25 @@ def status(session: Session) -> None:
     exits=(*_FAILURES, ExitStatus.PARTLY),
     replaces="bookkeeper shell listunderreplicated [-mr ID] [-emr ID] [-pmr] [-prw] [-c]",
 )
-@click.option("--missing", type=BOOKIE_ID, metavar="BOOKIE", help="Only what lacks its replicas.")
-@click.option(
-    "--not-missing", type=BOOKIE_ID, metavar="BOOKIE", help="Only what does not lack them."
+
+autorecovery.command(
+    "active",
+    body="bkctl.commands.autorecovery.actions:active",
+    short_help="List the ledgers that workers repair now.",
+    help="List the ledgers that workers have now, waiting or copying.",
+    effect=Effect.READ,
+    examples=(
+        ("bkctl autorecovery active", "each ledger under repair, and who has it since when"),
+        ("bkctl autorecovery active -o id", "only the ids"),
+    ),
+    exits=_FAILURES,
+    replaces="bookkeeper shell queryautorecoverystatus",
 )
-@click.option(
-    "--older-than", "older_than_s", type=DURATION, metavar="TIME", help="Only marks of that age."
-)
-@click.option("--detail", is_flag=True, help="Look at each ledger: size, and what it waits for.")
-@click.option("--count", is_flag=True, help="Print only how many.")
-@click.pass_obj
-def list_(
-    session: Session,
-    *,
-    missing: str | None,
-    not_missing: str | None,
-    older_than_s: float | None,
-    detail: bool,
-    count: bool,
-) -> None:
-    """List the ledgers that are marked as lacking replicas."""
-    from bkclient.repair.autorecovery import Mark
-    from bkclient.repair.outlook import LedgerProspect
-    from bkctl.commands.autorecovery import repairs
-    from bkctl.commands.autorecovery import work as autorecovery_work
-    from bkctl.commands.ledger.views import LedgerCount
 
-    damaged: list[LedgerId] = []
-    found = autorecovery_work.marks(session, missing, not_missing, older_than_s, damaged)
-    if count:
-        session.emit(LedgerCount(sum(1 for _ in found)))
-    elif detail:
-        session.emit_all(repairs.detailed(session, found), LedgerProspect)
-    else:
-        session.emit_all(found, Mark)
-    autorecovery_work.insist_readable(damaged)
-
-
-@autorecovery.command(
+autorecovery.command(
     "enable",
+    body="bkctl.commands.autorecovery.actions:enable",
+    help="Switch autorecovery on, for the whole cluster; marked ledgers are repaired at once.",
     effect=Effect.REVERSIBLE,
     examples=(
         ("bkctl autorecovery enable", "the cluster repairs itself again"),
@@ -109,14 +95,27 @@ def list_(
     exits=_FAILURES,
     replaces="bookkeeper shell autorecovery -enable",
 )
-@click.pass_obj
-def enable(session: Session) -> None:
-    """Switch autorecovery on, for the whole cluster; marked ledgers are repaired at once."""
-    _switch(session, enabled=True)
 
-
-@autorecovery.command(
+autorecovery.command(
     "disable",
+    body="bkctl.commands.autorecovery.actions:disable",
+    help="""Switch autorecovery off, for the whole cluster.
+
+    Running copies continue; no new copy begins, and no lost bookie is noticed. Autorecovery stays
+    off until `enable`, or until --for has passed: `bkctl doctor` and every command that succeeds
+    say so, with the user and host that disabled it. Java's auditors and workers ignore --for; if
+    only they run, the line for cron is printed.
+    """,
+    params=(
+        option(
+            "--for",
+            "for_s",
+            type=DURATION,
+            metavar="TIME",
+            help="End the pause after so long: bookied enables autorecovery again.",
+        ),
+        option("--reason", metavar="TEXT", help="The reason, shown to other operators."),
+    ),
     effect=Effect.REVERSIBLE,
     examples=(
         ("bkctl autorecovery disable", "before bookies are restarted one by one"),
@@ -126,46 +125,11 @@ def enable(session: Session) -> None:
     exits=_FAILURES,
     replaces="bookkeeper shell autorecovery -disable",
 )
-@click.option(
-    "--for",
-    "for_s",
-    type=DURATION,
-    metavar="TIME",
-    help="End the pause after so long: bookied enables autorecovery again.",
-)
-@click.option("--reason", metavar="TEXT", help="The reason, shown to other operators.")
-@click.pass_obj
-def disable(session: Session, *, for_s: float | None, reason: str | None) -> None:
-    """Switch autorecovery off, for the whole cluster.
 
-    Running copies continue; no new copy begins, and no lost bookie is noticed. Autorecovery stays
-    off until `enable`, or until --for has passed: `bkctl doctor` and every command that succeeds
-    say so, with the user and host that disabled it. Java's auditors and workers ignore --for; if
-    only they run, the line for cron is printed.
-    """
-    _switch(session, enabled=False, for_s=for_s, reason=reason)
-
-
-def _switch(
-    session: Session, *, enabled: bool, for_s: float | None = None, reason: str | None = None
-) -> None:
-    from bkclient.repair import autorecovery as work
-    from bkctl.commands.autorecovery.pause import pause, say_how_it_ends
-    from bkctl.commands.autorecovery.work import Switched
-
-    if session.dry_run:
-        is_so = session.call(work.status).enabled is enabled
-        verb = "enable" if enabled else "disable"
-        session.plan([] if is_so else [f"{verb} autorecovery"])
-        return
-    why, session.reminds = None if enabled else pause(for_s, reason), False
-    session.emit(Switched(enabled, session.call(work.set_enabled, enabled=enabled, pause=why)))
-    if why is not None and why.until_ms is not None:
-        say_how_it_ends(session, why.until_ms)
-
-
-@autorecovery.command(
+autorecovery.command(
     "auditor",
+    body="bkctl.commands.autorecovery.actions:auditor",
+    help="Print the bookie id of the elected auditor.",
     effect=Effect.READ,
     examples=(
         ("bkctl autorecovery auditor", "its id; status 3 without an auditor"),
@@ -174,42 +138,42 @@ def _switch(
     exits=(*_FAILURES, ExitStatus.NOT_FOUND),
     replaces="bookkeeper shell whoisauditor",
 )
-@click.pass_obj
-def auditor(session: Session) -> None:
-    """Print the bookie id of the elected auditor."""
-    from bkclient.repair import autorecovery as work
-    from bkctl.commands.autorecovery.work import Auditor
 
-    session.emit(Auditor(session.call(work.auditor)))
-
-
-@autorecovery.command(
-    "trigger",
+autorecovery.command(
+    "audit",
+    body="bkctl.commands.autorecovery.actions:audit",
+    short_help="Start an audit, or wait until it ends.",
+    help="Have the auditor look for lost bookies now; with --wait, until their ledgers are marked.",
+    params=(
+        option(
+            "--full",
+            "--check",
+            "checks",
+            type=click.Choice(_CHECKS),
+            multiple=True,
+            help="Instead: let this periodic check run when an auditor next starts.",
+        ),
+        option("--wait", is_flag=True, help="Return once it is through."),
+    ),
     effect=Effect.REVERSIBLE,
     examples=(
-        ("bkctl autorecovery trigger", "look for lost bookies now, without the delay"),
-        ("bkctl autorecovery trigger --check all-ledgers", "have every ledger looked at soon"),
+        ("bkctl autorecovery audit", "look for lost bookies now, without the delay"),
+        ("bkctl autorecovery audit --wait", "until their ledgers are marked"),
+        ("bkctl autorecovery audit --full replicas --wait --timeout 600", "a periodic check"),
     ),
     exits=(*_FAILURES, ExitStatus.NOT_FOUND, ExitStatus.CONFLICT),
     replaces="bookkeeper shell triggeraudit; forceauditchecks -calc | -ppc | -rc",
 )
-@click.option(
-    "--check", "checks", type=click.Choice(CHECKS), multiple=True,
-    help="Instead: let this periodic check run when an auditor next starts.",
-)  # fmt: skip
-@click.pass_obj
-def trigger(session: Session, checks: Sequence[str]) -> None:
-    """Start an audit for lost bookies now."""
-    from bkctl.commands.autorecovery import work as autorecovery_work
 
-    if session.dry_run:
-        session.plan(autorecovery_work.triggered(checks))
-        return
-    session.emit(autorecovery_work.trigger(session, checks))
-
-
-@autorecovery.command(
+autorecovery.command(
     "delay",
+    body="bkctl.commands.autorecovery.actions:delay",
+    help="""Print or set how long a lost bookie may stay away before its ledgers are repaired.
+
+    The auditor waits only where a single bookie is lost. It stores its own setting if no
+    delay is stored yet; the stored delay wins from then on.
+    """,
+    params=(argument("delay_s", type=DURATION, required=False, metavar="[TIME]"),),
     effect=Effect.REVERSIBLE,
     examples=(
         ("bkctl autorecovery delay", "print it"),
@@ -219,19 +183,33 @@ def trigger(session: Session, checks: Sequence[str]) -> None:
     exits=(*_FAILURES, ExitStatus.NOT_FOUND),
     replaces="bookkeeper shell lostbookierecoverydelay -get | -set SECONDS",
 )
-@click.argument("delay_s", type=DURATION, required=False, metavar="[TIME]")
-@click.pass_obj
-def delay(session: Session, delay_s: float | None) -> None:
-    """Print or set how long a lost bookie may stay away before its ledgers are repaired.
 
-    The auditor waits only where a single bookie is lost. It stores its own setting if no
-    delay is stored yet; the stored delay wins from then on.
-    """
-    from bkctl.commands.autorecovery import work as autorecovery_work
+autorecovery.command(
+    "forget",
+    body="bkctl.commands.autorecovery.actions:forget",
+    short_help="Delete the mark of a deleted or intact ledger.",
+    help="""Remove the mark of a ledger that is deleted, or of which no replica is missing.
 
-    if delay_s is None:
-        session.emit(autorecovery_work.stored_delay(session))
-    elif session.dry_run:
-        session.plan([f"set the delay to {int(delay_s)} s"])
-    else:
-        session.emit(autorecovery_work.set_delay(session, int(delay_s)))
+    All of it is read to be sure. A ledger that a worker has, or that is not closed, keeps its mark.
+
+    With --force damaged-mark one that cannot be read goes in any case; where the ledger lacks
+    replicas, a new one that names them takes its place.
+    """,
+    params=(
+        argument("ledger_id", type=LEDGER_ID),
+        option(
+            "--force",
+            type=click.Choice([DAMAGED_MARK]),
+            multiple=True,
+            help="Override a safety check by its name.",
+        ),
+    ),
+    effect=Effect.REVERSIBLE,
+    examples=(
+        ("bkctl autorecovery forget 42", "every replica of every entry is read first"),
+        ("bkctl autorecovery forget 42 --dry-run", "changes nothing"),
+        ("bkctl autorecovery forget 42 --force damaged-mark", "one that cannot be read; it asks"),
+    ),
+    exits=(*_FAILURES, ExitStatus.NOT_FOUND, ExitStatus.REFUSED, ExitStatus.CONFLICT),
+    replaces="deleting nodes of the metadata by hand",
+)

@@ -86,7 +86,7 @@ def _insist_known(given: Mapping[str, str], known: Mapping[str, str]) -> None:
         if key not in known:
             raise NothingFoundError(
                 f"there is no setting {key}{did_you_mean(key, known)}",
-                next_step="`bkctl config explain` lists them",
+                next_step="`bkctl config show --keys` lists them",
             )
 
 

@@ -39,7 +39,7 @@ bookie = SubGroup(
     },
 )
 
-bookie.declare(
+bookie.command(
     "list",
     body="bkctl.commands.bookie.listing:print_bookies",
     help="List bookies, including bookies that are down.",
@@ -68,7 +68,7 @@ bookie.declare(
     replaces="bookkeeper shell listbookies -rw | -ro | -a",
 )
 
-bookie.declare(
+bookie.command(
     "show",
     body="bkctl.commands.bookie.work:show",
     help="""Show bookies in full: published addresses, disks, cookie; `-` reads ids from stdin.
@@ -95,7 +95,7 @@ bookie.declare(
     replaces="bookkeeper shell bookieinfo; bookkeeper shell endpointinfo -b ID",
 )
 
-bookie.declare(
+bookie.command(
     "test",
     body="bkctl.commands.bookie.work:test",
     help="""Write a ledger to one bookie alone, read it back and delete it.
@@ -124,7 +124,7 @@ bookie.declare(
     replaces="bookkeeper shell bookiesanity [-entries N] [-timeout SECONDS]",
 )
 
-bookie.declare(
+bookie.command(
     "rename",
     body="bkctl.commands.bookie.rename:rename",
     short_help="Give a bookie another id, in its cookies, its files and its ledgers.",

@@ -38,7 +38,7 @@ _BACKUP: Final = (
     option("--no-backup", is_flag=True, help="Write no backup first."),
 )  # fmt: skip
 
-cluster.declare(
+cluster.command(
     "init",
     body="bkctl.commands.cluster.work:init",
     help="""Create a cluster in the metadata service.
@@ -61,7 +61,7 @@ cluster.declare(
     replaces="bookkeeper shell initnewcluster",
 )
 
-cluster.declare(
+cluster.command(
     "status",
     body="bkctl.commands.cluster.status:status",
     help="""Show the state of the cluster and its problems.
@@ -96,7 +96,7 @@ cluster.declare(
     replaces="bookkeeper shell clusterinfo; bookkeeper shell bookieinfo",
 )
 
-cluster.declare(
+cluster.command(
     "id",
     body="bkctl.commands.cluster.work:print_id",
     help="Print the cluster's instance id.",
@@ -109,7 +109,7 @@ cluster.declare(
     replaces="bookkeeper shell whatisinstanceid",
 )
 
-cluster.declare(
+cluster.command(
     "ping",
     body="bkctl.commands.cluster.status:ping",
     help="""Check that the metadata service and each bookie answer.
@@ -129,7 +129,7 @@ cluster.declare(
     replaces="bookkeeper shell bookiesanity, on each bookie's own host",
 )
 
-cluster.declare(
+cluster.command(
     "test",
     body="bkctl.commands.cluster.status:test",
     short_help="Write a ledger, read it, close it, and delete it.",
@@ -194,7 +194,7 @@ cluster.declare(
     replaces="bookkeeper shell simpletest -ensemble N -writeQuorum N -ackQuorum N -numEntries N",
 )
 
-cluster.declare(
+cluster.command(
     "map",
     body="bkctl.commands.cluster.map:draw",
     help="Draw the bookies in their racks, and how full they are.",
@@ -209,7 +209,7 @@ cluster.declare(
     replaces="bookkeeper shell listbookies -a, with bookieinfo",
 )
 
-cluster.declare(
+cluster.command(
     "health-check",
     body="bkctl.commands.cluster.work:switch_health_check",
     short_help="Whether clients may shun bookies that fail.",
@@ -224,7 +224,7 @@ cluster.declare(
     replaces="bkctl (Java) healthCheck switch -e | -s",
 )
 
-cluster.declare(
+cluster.command(
     "format",
     body="bkctl.commands.cluster.removal.removal:format_cluster",
     short_help="Delete all ledgers and cookies from a cluster's metadata.",
@@ -256,7 +256,7 @@ cluster.declare(
     replaces="bookkeeper shell metaformat",
 )
 
-cluster.declare(
+cluster.command(
     "nuke",
     body="bkctl.commands.cluster.removal.removal:nuke",
     short_help="Remove a cluster from the metadata service.",

@@ -35,7 +35,7 @@ def _force(*checks: str) -> click.Option:
     )
 
 
-cookie.declare(
+cookie.command(
     "list",
     body="bkctl.commands.cookie.work:list_stored",
     help="List the cookies that the metadata service keeps.",
@@ -48,7 +48,7 @@ cookie.declare(
     replaces="nothing in Java's tools; updatecookie -list for local files",
 )
 
-cookie.declare(
+cookie.command(
     "show",
     body="bkctl.commands.cookie.work:print_cookie",
     help="Print the stored cookie of BOOKIE_ID.",
@@ -63,7 +63,7 @@ cookie.declare(
     replaces="bookkeeper shell cookie_get ID",
 )
 
-cookie.declare(
+cookie.command(
     "generate",
     body="bkctl.commands.cookie.work:generate",
     help="""Print the cookie that a bookie with these directories has; nothing is stored.
@@ -109,7 +109,7 @@ cookie.declare(
     replaces="bookkeeper shell cookie_generate -j DIRS -l DIRS [-ix DIRS] [-i ID] -o FILE ID",
 )
 
-cookie.declare(
+cookie.command(
     "create",
     body="bkctl.commands.cookie.work:create",
     help="Store a cookie of BOOKIE_ID, which has none.",
@@ -127,7 +127,7 @@ cookie.declare(
     replaces="bookkeeper shell cookie_create -cf FILE ID",
 )
 
-cookie.declare(
+cookie.command(
     "update",
     body="bkctl.commands.cookie.work:update",
     help="Replace the stored cookie of BOOKIE_ID.",
@@ -145,7 +145,7 @@ cookie.declare(
     replaces="bookkeeper shell cookie_update -cf FILE ID",
 )
 
-cookie.declare(
+cookie.command(
     "delete",
     body="bkctl.commands.cookie.work:delete",
     help="""Remove the stored cookie of BOOKIE_ID: its directories can never be started again.
@@ -173,7 +173,7 @@ cookie.declare(
     replaces="bookkeeper shell cookie_delete ID; updatecookie -delete [force]",
 )
 
-cookie.declare(
+cookie.command(
     "verify",
     body="bkctl.commands.cookie.stopped_bookie:verify",
     short_help="Compare a bookie's cookies with its settings, field by field.",
@@ -187,7 +187,7 @@ cookie.declare(
     replaces="reading VERSION files and the log of a bookie that does not start",
 )
 
-cookie.declare(
+cookie.command(
     "repair",
     body="bkctl.commands.cookie.stopped_bookie:repair",
     short_help="Write a bookie's lost cookies again.",

@@ -154,7 +154,7 @@ def to_rewrite(master: Cookie, cookies: tuple[FoundCookie, ...]) -> tuple[str, .
     if bad and len(bad) == len(cookies):
         raise RefusedError(
             "no cookie is left that says whose directories these are",
-            next_step="`bkctl cookie get` on another cluster's service, or a backup, may have one",
+            next_step="`bkctl cookie show` on another cluster's service, or a backup, may have one",
         )
     for one in bad:
         if one.is_empty:

@@ -1,23 +1,57 @@
-"""``bkctl doctor``: what is wrong with a cluster and with the bookie on this machine."""
+"""``bkctl doctor`` and ``debug``: what is wrong, and what somebody who is to help needs to know."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
-from bkctl.cli.command import Command
-from bkctl.cli.params import DURATION
+from bkctl.cli.command import Command, SubGroup
+from bkctl.cli.params import DURATION, option
 from bkctl.exit_status import Effect, ExitStatus
 
-if TYPE_CHECKING:
-    from bkctl.session.session import Session
-
-
-@click.command(
+doctor = Command(
     "doctor",
-    cls=Command,
+    body="bkctl.commands.doctor.look:look",
     short_help="Report what is wrong with a cluster, the worst first.",
+    params=(
+        option(
+            "--local/--no-local",
+            default=None,
+            help="Look at the bookie of the settings too.  [default: with -c]",
+        ),
+        option(
+            "--stale",
+            "stale_s",
+            type=DURATION,
+            default="1h",
+            show_default=True,
+            metavar="TIME",
+            help="Age from which on a mark or a lock makes no progress.",
+        ),
+        option(
+            "--open-for",
+            "open_s",
+            type=DURATION,
+            default="7d",
+            show_default=True,
+            metavar="TIME",
+            help="Age at which an open ledger is worth a look.",
+        ),
+    ),
+    effect=Effect.READ,
+    examples=(
+        ("bkctl doctor", "the cluster: bookies, ledgers, autorecovery"),
+        ("bkctl doctor -c bk_server.conf", "and the bookie of these settings, on this machine"),
+        ("bkctl doctor --json --timeout 300", "for cron: status 9 or 10 if something is wrong"),
+        ("bkctl doctor --stale 15m --open-for 1d", "with less patience"),
+    ),
+    exits=(
+        ExitStatus.FAILED,
+        ExitStatus.UNREACHABLE,
+        ExitStatus.TIME_LIMIT,
+        ExitStatus.WARNINGS,
+        ExitStatus.PROBLEMS,
+    ),
+    replaces="nothing in Java's tools",
     help="""Look at a cluster and say what is wrong, the worst first, and what repairs it.
 
     Nothing is changed. All ledgers' metadata is read, and every bookie is asked for its disks.
@@ -28,33 +62,46 @@ if TYPE_CHECKING:
     trouble   it works, but not as it should                            status 9
     note      to be known                                               status 0
     """,
+)
+
+debug = SubGroup(
+    name="debug",
+    short_help="Collect what is needed to find a fault.",
+    help="Collect what is needed to find a fault.",
+)
+
+debug.command(
+    "bundle",
+    body="bkctl.commands.doctor.bundle:write",
+    short_help="Write a tar file for a report: findings, settings, versions, metrics, logs.",
+    params=(
+        option(
+            "--out", "out", metavar="FILE", help="The file.  [default: bkctl-debug-TIME.tar.gz]"
+        ),
+        option("--log", "logs", metavar="FILE", multiple=True, help="A log file; may be repeated."),
+        option(
+            "--lines",
+            type=click.IntRange(1, 1_000_000),
+            default=2000,
+            show_default=True,
+            metavar="N",
+            help="Last lines of each log file.",
+        ),
+    ),
     effect=Effect.READ,
     examples=(
-        ("bkctl doctor", "the cluster: bookies, ledgers, autorecovery"),
-        ("bkctl doctor -c bk_server.conf", "and the bookie of these settings, on this machine"),
-        ("bkctl doctor --json --timeout 300", "for cron: status 9 or 10 if something is wrong"),
-        ("bkctl doctor --stale 15m --open-for 1d", "with less patience"),
+        ("bkctl debug bundle", "of the cluster, in the current directory"),
+        (
+            "bkctl debug bundle -c bk_server.conf --log /var/log/bookkeeper/bookied.log",
+            "and of the bookie on this machine",
+        ),
     ),
-    exits=(
-        ExitStatus.FAILED, ExitStatus.UNREACHABLE, ExitStatus.TIME_LIMIT, ExitStatus.WARNINGS,
-        ExitStatus.PROBLEMS,
-    ),
+    exits=(ExitStatus.FAILED, ExitStatus.NOT_FOUND),
     replaces="nothing in Java's tools",
-)  # fmt: skip
-@click.option("--local/--no-local", default=None,
-              help="Look at the bookie of the settings too.  [default: with -c]")  # fmt: skip
-@click.option("--stale", "stale_s", type=DURATION, default="1h", show_default=True, metavar="TIME",
-              help="Age from which on a mark or a lock makes no progress.")  # fmt: skip
-@click.option("--open-for", "open_s", type=DURATION, default="7d", show_default=True,
-              metavar="TIME", help="Age at which an open ledger is worth a look.")  # fmt: skip
-@click.pass_obj
-def doctor(session: Session, *, local: bool | None, stale_s: float, open_s: float) -> None:
-    """Run the rules over a cluster; see the help above."""
-    from bkctl.commands.doctor import look
-    from bkctl.commands.doctor.state import Limits
+    help="""Write a tar file for a report: findings, settings, versions, metrics, logs.
 
-    session.reminds = False  # It is one of the findings.
-    # The file of a profile says where the cluster is, and not that a bookie runs here.
-    named = session.options.conf and not session.options.is_of_profile("conf")
-    wanted = bool(named) if local is None else local
-    look.run(session, Limits(stale_s=stale_s, open_s=open_s), local=wanted)
+    The file has what `doctor`, `version --all`, `config show`, `bookie list`, `cluster status`,
+    `autorecovery status` and `bookie metrics` print, and the last lines of log files. Passwords,
+    tokens and keys are masked. It has no entries. Only you can read it: look into it, then send it.
+    """,
+)

@@ -57,6 +57,19 @@ TELL_EVERY: Final = 1000
 _BAD: Final = {Danger.LOSS, Danger.RISK}
 
 
+def look(session: Session, *, local: bool | None, stale_s: float, open_s: float) -> None:
+    """Run the rules over a cluster, and over the bookie of the settings if it is ``local``.
+
+    Raises:
+        ProblemsError, WarningsError: something is wrong.
+    """
+    session.reminds = False  # It is one of the findings.
+    # The file of a profile says where the cluster is, and not that a bookie runs here.
+    named = session.options.conf and not session.options.is_of_profile("conf")
+    wanted = bool(named) if local is None else local
+    run(session, Limits(stale_s=stale_s, open_s=open_s), local=wanted)
+
+
 def run(session: Session, limits: Limits, *, local: bool) -> None:
     """Print what is wrong.
 
@@ -134,7 +147,7 @@ async def look_at_cluster(
         health_check=await store.health_check_enabled(),
         checked_ms={
             check: await _unless_damaged(
-                store.check_time(check), damaged, f"bkctl autorecovery trigger --check {check}"
+                store.check_time(check), damaged, f"bkctl autorecovery audit --check {check}"
             )
             for check in autorecovery.CHECKS
         },

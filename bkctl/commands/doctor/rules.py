@@ -98,7 +98,7 @@ def _mends(seen: SeenCluster, *, unmarked: bool = False) -> str:
         return "bkctl autorecovery enable"
     if seen.auditor is None:
         return START_AUDITOR
-    return "bkctl autorecovery trigger" if unmarked else "bkctl autorecovery list"
+    return "bkctl autorecovery audit" if unmarked else "bkctl autorecovery list"
 
 
 def _unreadable(seen: SeenCluster) -> Iterator[Finding]:

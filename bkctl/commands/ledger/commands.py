@@ -48,7 +48,7 @@ metadata = SubGroup(
 )
 ledger.add_command(metadata)
 
-ledger.declare(
+ledger.command(
     "create",
     body="bkctl.commands.ledger.actions:create",
     short_help="Create an empty ledger and print its id.",
@@ -73,7 +73,7 @@ ledger.declare(
     replaces="nothing in Java's tools; createLedger of its client",
 )
 
-ledger.declare(
+ledger.command(
     "add",
     body="bkctl.commands.ledger.write:add",
     short_help="Add entries to a ledger.",
@@ -106,7 +106,7 @@ ledger.declare(
     replaces="nothing in Java's tools; addEntry of its client",
 )
 
-ledger.declare(
+ledger.command(
     "write",
     body="bkctl.commands.ledger.write:write",
     short_help="Create a ledger, fill it, close it.",
@@ -129,7 +129,7 @@ ledger.declare(
     replaces="nothing in Java's tools",
 )
 
-ledger.declare(
+ledger.command(
     "read",
     body="bkctl.commands.ledger.read:read",
     short_help="Print the entries of a ledger.",
@@ -180,7 +180,7 @@ ledger.declare(
     replaces="bookkeeper shell readledger -l ID [-fe N] [-le N] [-m] [-r] [-b BOOKIE]",
 )
 
-ledger.declare(
+ledger.command(
     "tail",
     body="bkctl.commands.ledger.read:tail",
     short_help="Print the last entries, and new entries as they are confirmed.",
@@ -223,7 +223,7 @@ ledger.declare(
     replaces="nothing in Java's tools",
 )
 
-ledger.declare(
+ledger.command(
     "close",
     body="bkctl.commands.ledger.actions:close",
     short_help="Close a ledger where its last writer ended.",
@@ -248,7 +248,7 @@ ledger.declare(
     replaces="nothing in Java's tools; close of its client",
 )
 
-ledger.declare(
+ledger.command(
     "list",
     body="bkctl.commands.ledger.listing:print_ledgers",
     short_help="List ledgers by id, as they are found.",
@@ -292,7 +292,7 @@ ledger.declare(
     replaces="bookkeeper shell listledgers [-m] [-bookieid ID]",
 )
 
-ledger.declare(
+ledger.command(
     "show",
     body="bkctl.commands.ledger.actions:show",
     short_help="Show a ledger's full metadata: quorums, fragments, custom metadata.",
@@ -312,7 +312,7 @@ ledger.declare(
     replaces="bookkeeper shell ledgermetadata -ledgerid ID",
 )
 
-fence = ledger.declare(
+fence = ledger.command(
     "fence",
     body="bkctl.commands.ledger.actions:fence",
     short_help="Fence a ledger: its writer can add no more. The ledger stays open.",
@@ -337,7 +337,7 @@ fence = ledger.declare(
     replaces="nothing in Java's tools",
 )
 
-recover = ledger.declare(
+recover = ledger.command(
     "recover",
     body="bkctl.commands.ledger.actions:recover",
     short_help="Recover a ledger: fence its writer, find its last entry, close it.",
@@ -366,7 +366,7 @@ recover = ledger.declare(
     replaces="opening the ledger with Java's client",
 )
 
-ledger.declare(
+ledger.command(
     "delete",
     body="bkctl.commands.ledger.actions:delete",
     short_help="Delete ledgers for good.",
@@ -403,7 +403,7 @@ ledger.declare(
     replaces="bookkeeper shell deleteledger -ledgerid ID [-force]",
 )
 
-metadata.declare(
+metadata.command(
     "dump",
     body="bkctl.commands.ledger.metadata:dump",
     short_help="Write a ledger's metadata to a file.",
@@ -425,7 +425,7 @@ metadata.declare(
     replaces="bookkeeper shell ledgermetadata -ledgerid ID -dumptofile FILE",
 )
 
-metadata.declare(
+metadata.command(
     "restore",
     body="bkctl.commands.ledger.metadata:restore",
     short_help="Store a ledger's metadata from a file.",

@@ -173,7 +173,7 @@ _LOAD: Final = (
 )
 """How many entries, how large, and how many at a time."""
 
-bench.declare(
+bench.command(
     "write",
     body="bkctl.commands.load.bench:write",
     short_help="Write entries to a new ledger.",
@@ -196,7 +196,7 @@ bench.declare(
     replaces="bkperf; org.apache.bookkeeper.benchmark.BenchThroughputLatency",
 )
 
-bench.declare(
+bench.command(
     "read",
     body="bkctl.commands.load.bench:read",
     short_help="Read the entries of a ledger.",
@@ -223,7 +223,7 @@ bench.declare(
     replaces="org.apache.bookkeeper.benchmark.BenchReadThroughputLatency",
 )
 
-bench.declare(
+bench.command(
     "journal",
     body="bkctl.commands.load.bench_journal:journal",
     short_help="Write to a journal of its own, without any bookie.",

@@ -1,50 +1,19 @@
-"""``bkctl local``: a cluster of bookies on this machine, until Ctrl-C."""
+"""``bkctl local``: a cluster of bookies on this machine."""
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
-import shlex
-import subprocess
-import sys
-import time
-from collections.abc import Iterable, Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from bkctl.cli.command import Command
-from bkctl.cli.params import KEY_VALUE
+from bkctl.cli.params import KEY_VALUE, argument, option
 from bkctl.exit_status import Effect, ExitStatus
 
 if TYPE_CHECKING:
     _ParamType = click.ParamType[Any]
 else:
     _ParamType = click.ParamType
-
-if TYPE_CHECKING:
-    from bkctl.commands.cluster.work import Watched
-    from bkctl.commands.local.cluster import LocalCluster
-    from bkctl.session.session import Session
-
-DETACHED: Final = "BKCTL_LOCAL_DETACHED"
-"""In the environment of a cluster in the background."""
-
-SETTINGS: Final = "BKCTL_LOCAL_SETTINGS"
-"""There, too: what the bookies are told, as JSON. A process's environment is its user's alone."""
-
-_LOOK_EVERY_S: Final = 0.5
-
-
-CONFIG_DIR: Final = "LOCALBOOKIES_CONFIG_DIR"
-"""In the environment: where to leave the settings of each bookie for Java's `-localbookie`."""
-
-DAEMONS: Final = {"autoRecoveryDaemonEnabled": "true", "httpServerEnabled": "true",
-                  "statsProviderClass":
-                  "org.apache.bookkeeper.stats.prometheus.PrometheusMetricsProvider"}  # fmt: skip
-"""What each bookie runs beside itself, so that every command has something to show."""
 
 _BOOKIES_MAX: Final = 100
 _EXITS: Final = (
@@ -72,63 +41,35 @@ class _Size(_ParamType):
         return int(value)
 
 
-def cluster_options(function: Any) -> Any:
-    """Add the options that say where a cluster lives."""
-    for option in reversed((
-        click.option("--dir", "directory", metavar="DIR",
-                     help="Keep everything in DIR, and start it again."),
-        click.option("--keep", is_flag=True, help="Keep the directory made without --dir."),
-        click.option("--port-base", "--port", "port_base", type=click.IntRange(1, 65000),
-                     metavar="PORT", help="Ports from here on, not free ones."),
-        click.option("--set", "settings", type=KEY_VALUE, multiple=True, metavar="KEY=VALUE",
-                     help="A setting for every bookie, as in bk_server.conf; DIR keeps it. "
-                     "KEY=@FILE takes a secret from a file: others see what is typed here."),
-        click.option("--background", is_flag=True, help="Return when all are up; needs --dir."),
-    )):  # fmt: skip
-        function = option(function)
-    return function
-
-
-@click.command(
-    "local",
-    cls=Command,
-    effect=Effect.REVERSIBLE,
-    takes_profile=False,
-    examples=(
-        ("bkctl local 3 --dir /tmp/bk --background", "runs on; then `. /tmp/bk/bkctl.env`"),
-        ("bkctl local stop /tmp/bk", "stop that cluster"),
-        ("bkctl local 3 --zookeeper", "with a real ZooKeeper, until Ctrl-C; then all is removed"),
+_CLUSTER: Final = (
+    option("--dir", "directory", metavar="DIR", help="Keep everything in DIR, and start it again."),
+    option("--keep", is_flag=True, help="Keep the directory made without --dir."),
+    option(
+        "--port-base",
+        "--port",
+        "port_base",
+        type=click.IntRange(1, 65000),
+        metavar="PORT",
+        help="Ports from here on, not free ones.",
     ),
-    exits=_EXITS,
-    replaces="bookkeeper localbookie N; bookkeeper standalone; bookkeeper zookeeper",
+    option(
+        "--set",
+        "settings",
+        type=KEY_VALUE,
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="A setting for every bookie, as in bk_server.conf; DIR keeps it. "
+        "KEY=@FILE takes a secret from a file: others see what is typed here.",
+    ),
+    option("--background", is_flag=True, help="Return when all are up; needs --dir."),
+)
+"""Where a cluster lives."""
+
+local = Command(
+    "local",
+    body="bkctl.commands.local.run:local",
     short_help="Run a cluster of N bookies on this machine.",
-)
-@click.argument("bookies", metavar="N|zookeeper|status|stop", type=_Size())
-@click.argument("where", metavar="[DIR]", required=False)
-@click.option(
-    "--zookeeper", is_flag=True, help="Real ZooKeeper (needs the extra `spark`, for its jars)."
-)
-@click.option("--zk", "zookeeper_at", metavar="HOST:PORT",
-              help="A ZooKeeper that runs already; what is made there stays.")  # fmt: skip
-@click.option("--all", "everything", is_flag=True,
-              help="Short for --zookeeper; the rest runs in any case.", hidden=True)  # fmt: skip
-@cluster_options
-@click.pass_obj
-def local(
-    session: Session,
-    /,
-    *,
-    bookies: int | str,
-    where: str | None,
-    zookeeper: bool,
-    zookeeper_at: str | None,
-    everything: bool,
-    directory: str | None,
-    port_base: int | None,
-    keep: bool,
-    **more: Any,
-) -> None:
-    """Run a cluster of N bookies on this machine until Ctrl-C, or one ZooKeeper server.
+    help="""Run a cluster of N bookies on this machine until Ctrl-C, or one ZooKeeper server.
 
     The metadata is a SQLite file, or a ZooKeeper with --zookeeper. The bookies listen on 127.0.0.1
     only. Each runs autorecovery and an HTTP server with metrics on a free port. The profile in
@@ -142,251 +83,37 @@ def local(
 
     `local status DIR` shows the bookies of a cluster that was started with --dir. `local stop DIR`
     stops the cluster.
-    """
-    directory = directory or where
-    if bookies in {"status", "stop"}:
-        from bkctl.commands.local import started
-
-        if directory is None:
-            raise click.UsageError(f"`local {bookies}` needs DIR, as --dir named it")
-        (started.stop if bookies == "stop" else started.status)(session, Path(directory))
-        return
-    if not isinstance(bookies, int):
-        from bkctl.commands.local import zookeeper as local_zookeeper
-
-        local_zookeeper.run(session, directory, port_base, keep=keep)
-        return
-    if zookeeper and zookeeper_at:
-        raise click.UsageError("--zookeeper starts one, --zk is one that runs: which?")
-    _local(
-        session,
-        bookies,
-        zookeeper=zookeeper or (everything and not zookeeper_at),
-        uri=f"zk+hierarchical://{zookeeper_at}/ledgers" if zookeeper_at else "",
-        directory=directory,
-        port_base=port_base,
-        keep=keep,
-        **more,
-    )
-
-
-@click.command(
-    "standalone",
-    cls=Command,
+    """,
+    params=(
+        argument("bookies", metavar="N|zookeeper|status|stop", type=_Size()),
+        argument("where", metavar="[DIR]", required=False),
+        option(
+            "--zookeeper",
+            is_flag=True,
+            help="Real ZooKeeper (needs the extra `spark`, for its jars).",
+        ),
+        option(
+            "--zk",
+            "zookeeper_at",
+            metavar="HOST:PORT",
+            help="A ZooKeeper that runs already; what is made there stays.",
+        ),
+        option(
+            "--all",
+            "everything",
+            is_flag=True,
+            help="Short for --zookeeper; the rest runs in any case.",
+            hidden=True,
+        ),
+        *_CLUSTER,
+    ),
     effect=Effect.REVERSIBLE,
     examples=(
-        ("bkctl standalone", "one bookie and all that goes with one; removed at the end"),
-        ("bkctl standalone --dir /tmp/bk", "the same again next time"),
+        ("bkctl local 3 --dir /tmp/bk --background", "runs on; then `. /tmp/bk/bkctl.env`"),
+        ("bkctl local stop /tmp/bk", "stop that cluster"),
+        ("bkctl local 3 --zookeeper", "with a real ZooKeeper, until Ctrl-C; then all is removed"),
     ),
     exits=_EXITS,
-    replaces="bookkeeper standalone",
-    short_help="Short for `local 1 --all`.",
+    replaces="bookkeeper localbookie N; bookkeeper standalone; bookkeeper zookeeper",
+    takes_profile=False,
 )
-@cluster_options
-@click.pass_obj
-def standalone(session: Session, /, **options: Any) -> None:
-    """Run one bookie with ZooKeeper, autorecovery, admin HTTP and metrics: `bkctl local 1 --all`.
-
-    The table service that Java's has besides is another product.
-    """
-    _local(session, 1, zookeeper=True, **options)
-
-
-def _local(
-    session: Session,
-    bookies: int,
-    *,
-    zookeeper: bool,
-    directory: str | None,
-    keep: bool,
-    port_base: int | None,
-    settings: tuple[tuple[str, str], ...],
-    background: bool,
-    uri: str = "",
-) -> None:
-    from bkctl.commands.local.cluster import LocalCluster
-    from bkctl.errors import UsageError
-    from bkctl.output.units import counted
-
-    if background and directory is None:
-        raise UsageError("--background needs --dir DIR, to know where it is")
-    if session.dry_run:
-        place = directory or "a temporary directory"
-        session.plan([f"start {counted(bookies, 'bookie')} in {place}"])
-        return
-    given = {
-        **json.loads(session.host.environ.get(SETTINGS, "{}")),
-        **_without_secrets_shown(session, settings),
-    }
-    if background:
-        _start_in_background(session, Path(str(directory)), given)
-        return
-    cluster = LocalCluster(
-        Path(directory) if directory else None,
-        bookies,
-        zookeeper=zookeeper,
-        uri=uri,
-        port_base=port_base or 0,
-        settings=given,
-        defaults=DAEMONS,
-    )
-    try:
-        with running(session, cluster):
-            if config_dir := session.host.environ.get(CONFIG_DIR):
-                cluster.write_configs(Path(config_dir))
-            _run_until_stopped(session, cluster)
-    finally:
-        if not keep:
-            cluster.remove()
-        elif cluster.is_temporary:
-            session.note(f"kept in {cluster.directory}")
-
-
-def _without_secrets_shown(
-    session: Session, settings: tuple[tuple[str, str], ...]
-) -> dict[str, str]:
-    """Return the settings with the secrets that are in files; warn of those that all can see.
-
-    Raises:
-        NothingFoundError: a file cannot be read.
-    """
-    from bkclient.config.settings import is_secret_key
-    from bkctl.errors import NothingFoundError
-
-    found = dict(settings)
-    for key, text in found.items():
-        if not is_secret_key(key):
-            continue
-        if not text.startswith("@"):
-            session.warn(f"others see {key} in the list of processes; use --set {key}=@FILE")
-            continue
-        try:
-            found[key] = Path(text[1:]).read_text(encoding="utf-8").strip()
-        except (OSError, ValueError) as error:
-            raise NothingFoundError(f"--set {key}={text}: cannot read {text[1:]}") from error
-    return found
-
-
-def without_settings(arguments: Iterable[str]) -> list[str]:
-    """Return a command line without ``--set`` and what is set, which may be a secret."""
-    words, kept = iter(arguments), []
-    for word in words:
-        if word == "--set":
-            next(words, None)
-        elif not word.startswith("--set="):
-            kept.append(word)
-    return kept
-
-
-@contextlib.contextmanager
-def running(session: Session, cluster: LocalCluster) -> Iterator[Watched]:
-    """Run a cluster for the time of the block; give what knows who is registered.
-
-    Raises:
-        LocalStartError: a part did not start; everything is stopped again.
-    """
-    from bkctl.commands.cluster import work as cluster_work
-
-    with cluster, cluster_work.Watched(lambda: cluster.uri) as watched:
-        cluster.start(watched.writable, watched.initialize, session.note)
-        yield watched
-
-
-def _run_until_stopped(session: Session, cluster: LocalCluster) -> None:
-    """Show the cluster and watch it; Ctrl-C or SIGTERM is how it is meant to end."""
-    from bkctl.errors import Interrupted
-
-    try:
-        _show(session, cluster)
-        if DETACHED in session.host.environ:
-            _detach()
-        _watch(session, cluster)
-    except Interrupted as reason:
-        session.note("stopping")
-        if reason.exit_status == ExitStatus.TIME_LIMIT:
-            raise
-
-
-def _show(session: Session, cluster: LocalCluster) -> None:
-    """Print the bookies and what to type next."""
-    from bkctl.commands.local.views import LocalSummary, show
-
-    found = LocalSummary(cluster.uri, str(cluster.directory), tuple(cluster.states()))
-    show(session, found)
-    if session.options.output in {None, "table", "wide"}:
-        out = session.host.stdout
-        out.write(f"\nexport BKCTL_SERVICE_URI={cluster.uri}\n# or: . {cluster.env_file}\n")
-        out.flush()
-        session.note("\nthen, in another terminal: bkctl ledger write FILE; Ctrl-C here stops all")
-
-
-def _watch(session: Session, cluster: LocalCluster) -> NoReturn:
-    """Tell of bookies that end, for ever: the last one takes neither metadata nor data along.
-
-    Raises:
-        ZooKeeperEndedError: without it nothing goes on.
-    """
-    from bkctl.commands.local.cluster import CONF_FILE, ZooKeeperEndedError
-
-    while True:
-        time.sleep(_LOOK_EVERY_S)
-        try:
-            cluster.insist_on_zookeeper()
-        except ZooKeeperEndedError as error:
-            session.warn(f"{error}; stopping the bookies")  # At once: that may take a while.
-            raise
-        for bookie_id, status, log in cluster.newly_ended():
-            conf = shlex.quote(str(log.with_name(CONF_FILE)))
-            session.warn(f"bookie {bookie_id} ended with {status}; its log is {log}")
-            session.note(f"to start it again: bookied --conf {conf}")
-            if not cluster.running:
-                session.warn("no bookie is left; the metadata stays until Ctrl-C")
-
-
-# In the background -----------------------------------------------------------------------------
-
-
-def _start_in_background(session: Session, directory: Path, settings: dict[str, str]) -> None:
-    """Start this command again without --background; return when it says that all are up."""
-    from bkctl.commands.local.cluster import BACKGROUND_LOG, refuse_foreign, refuse_others_directory
-    from bkctl.errors import CommandError
-
-    refuse_others_directory(directory)
-    refuse_foreign(directory)
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    log = directory / BACKGROUND_LOG
-    session.note(f"starting the cluster in {directory}")
-    words = (word for word in session.options.args if word != "--background")
-    arguments = without_settings(words)
-    with log.open("ab") as errors:
-        child = subprocess.Popen(
-            [sys.executable, "-m", "bkctl", *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            start_new_session=True,
-            env={
-                **os.environ,
-                DETACHED: "1",
-                SETTINGS: json.dumps(settings),
-                "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
-            },
-        )
-    assert child.stdout is not None
-    with child.stdout as stdout:
-        shown = stdout.read()  # Ends when the child has shown what there is: see _detach.
-    if not shown:
-        last = log.read_text(encoding="utf-8", errors="replace").splitlines()[-1:]
-        said = "".join(last).removeprefix("bkctl: ") or "the cluster ended"
-        raise CommandError(said, status=child.wait())
-    session.host.stdout.write(shown.decode())
-    stop = shlex.join(["bkctl", "local", "stop", str(directory)])
-    session.note(f"\nrunning in the background as process {child.pid}; to stop it: {stop}")
-
-
-def _detach() -> None:
-    """Let go of stdout: who started us in the background knows by that that all are up."""
-    sys.stdout.flush()
-    null = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, 1)
-    os.close(null)

@@ -25,7 +25,7 @@ log = SubGroup(
 )
 
 
-log.declare(
+log.command(
     "create",
     body="bkctl.commands.log.actions:create",
     short_help="Create a log without entries.",
@@ -67,7 +67,7 @@ log.declare(
     replaces="nothing in Java's tools",
 )
 
-log.declare(
+log.command(
     "append",
     body="bkctl.commands.log.actions:append",
     short_help="Append entries to a log.",
@@ -100,7 +100,7 @@ log.declare(
     replaces="nothing in Java's tools",
 )
 
-log.declare(
+log.command(
     "tail",
     body="bkctl.commands.log.actions:tail",
     short_help="Print the entries of a log, and new entries as they arrive.",
@@ -134,7 +134,7 @@ log.declare(
     replaces="nothing in Java's tools",
 )
 
-log.declare(
+log.command(
     "list",
     body="bkctl.commands.log.actions:list_all",
     short_help="List the logs of the cluster.",
@@ -145,7 +145,7 @@ log.declare(
     replaces="nothing in Java's tools",
 )
 
-log.declare(
+log.command(
     "show",
     body="bkctl.commands.log.actions:show",
     short_help="Show the ledgers of a log.",
@@ -160,7 +160,7 @@ log.declare(
     replaces="nothing in Java's tools",
 )
 
-log.declare(
+log.command(
     "trim",
     body="bkctl.commands.log.actions:trim",
     short_help="Delete the beginning of a log.",
@@ -188,7 +188,7 @@ log.declare(
     replaces="nothing in Java's tools",
 )
 
-log.declare(
+log.command(
     "sweep",
     body="bkctl.commands.log.actions:sweep",
     short_help="Delete ledgers that were made for a log and are not in it.",
@@ -218,7 +218,7 @@ log.declare(
     replaces="nothing in Java's tools",
 )
 
-log.declare(
+log.command(
     "delete",
     body="bkctl.commands.log.actions:delete",
     short_help="Delete a log with all its entries.",

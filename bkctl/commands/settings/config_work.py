@@ -93,7 +93,7 @@ def check(session: Session, path: str | None, side: str, *, strict: bool) -> Non
     if errors:
         raise ProblemsError(
             f"the settings cannot be used: {counted(errors, 'error')}",
-            next_step="`bkctl config explain KEY` says what a key may be",
+            next_step="`bkctl config show KEY` says what a key may be",
         )
     if warnings:
         raise WarningsError(f"the settings can be used, with {counted(warnings, 'warning')}")
@@ -114,7 +114,29 @@ def findings(properties: Properties, side: str, *, strict: bool) -> list[Finding
     return sorted(found, key=lambda one: order.index(one.severity))
 
 
-def explain(session: Session, wanted: Sequence[str], use: str | None) -> None:
+def show(
+    session: Session,
+    *,
+    keys: Sequence[str],
+    all_keys: bool,
+    use: str | None,
+    origin: bool,
+    every: bool,
+    side: str,
+) -> None:
+    """Print the settings in effect; or explain the ``keys`` that are named, or all of them.
+
+    Raises:
+        NothingFoundError: there is no such key.
+        ConfigError, PropertiesError: the settings cannot be used.
+    """
+    if keys or all_keys or use:
+        _explain(session, keys, use)
+    else:
+        _show_in_effect(session, side, origin=origin, every=every)
+
+
+def _explain(session: Session, wanted: Sequence[str], use: str | None) -> None:
     """Explain keys.
 
     Raises:
@@ -127,7 +149,7 @@ def explain(session: Session, wanted: Sequence[str], use: str | None) -> None:
         if not matches:
             raise NothingFoundError(
                 f"there is no key {word!r}{did_you_mean(word, names(keys))}",
-                next_step="`bkctl config explain -o id` lists all",
+                next_step="`bkctl config show --keys -o id` lists all",
             )
         found |= {info.key: info for info in matches}
     chosen = [info for info in found.values() if use is None or use in info.uses]
@@ -169,7 +191,7 @@ def differences(first: Properties, second: Properties | None) -> Iterator[Settin
             yield SettingDifference(info.key, shown(info, one), shown(info, two), default)
 
 
-def show(session: Session, side: str, *, origin: bool, every: bool) -> None:
+def _show_in_effect(session: Session, side: str, *, origin: bool, every: bool) -> None:
     """Show the settings in effect.
 
     Raises:

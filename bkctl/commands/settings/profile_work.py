@@ -71,6 +71,20 @@ class ProfileChanged:
     path: str
 
 
+def list_profiles(session: Session) -> None:
+    """Print all profiles."""
+    session.emit_all(profiles(session), ProfileRow)
+
+
+def show(session: Session, name: str | None) -> None:
+    """Print a profile; without a name the one that commands use.
+
+    Raises:
+        NothingFoundError: there is none of the name, or none is in use.
+    """
+    session.emit(profile(session, name))
+
+
 def profiles(session: Session) -> Iterator[ProfileRow]:
     """Yield all profiles."""
     file = _file(session)
@@ -96,7 +110,7 @@ def profile(session: Session, name: str | None) -> ProfileRow:
     return ProfileRow(profile=found, default=found.name == file.default)
 
 
-def create(session: Session, name: str, values: Mapping[str, Any]) -> None:
+def create(session: Session, /, name: str, **values: Any) -> None:
     """Put a new profile into the file.
 
     Raises:
@@ -116,9 +130,7 @@ def create(session: Session, name: str, values: Mapping[str, Any]) -> None:
     _put(session, file, made, "created", use_it=values["use"])
 
 
-def edit(
-    session: Session, name: str | None, values: Mapping[str, Any], unset: Sequence[str]
-) -> None:
+def edit(session: Session, /, name: str | None, *, unset: Sequence[str], **values: Any) -> None:
     """Change a profile by what was given, or the file by hand where nothing was.
 
     Raises:

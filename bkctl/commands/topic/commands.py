@@ -29,7 +29,7 @@ _FOUND = (*FAILURES, ExitStatus.NOT_FOUND)
 _KINDS = ("string", "json", "avro")
 
 
-topic.declare(
+topic.command(
     "list",
     body="bkctl.commands.topic.actions:list_all",
     short_help="List the topics of the cluster.",
@@ -48,7 +48,7 @@ topic.declare(
     replaces=_NO_JAVA,
 )
 
-topic.declare(
+topic.command(
     "show",
     body="bkctl.commands.topic.actions:show",
     short_help="Show a topic: partitions, sizes, subscriptions, schema.",
@@ -63,7 +63,7 @@ topic.declare(
     replaces="pulsar-admin topics stats-internal TOPIC",
 )
 
-topic.declare(
+topic.command(
     "ledgers",
     body="bkctl.commands.topic.actions:ledgers",
     short_help="List the ledgers of a topic.",
@@ -80,7 +80,7 @@ topic.declare(
     replaces="pulsar-admin topics stats-internal TOPIC",
 )
 
-topic.declare(
+topic.command(
     "peek",
     body="bkctl.commands.topic.actions:peek",
     short_help="Print messages of a topic.",
@@ -116,7 +116,7 @@ topic.declare(
     replaces="pulsar-admin topics examine-messages TOPIC",
 )
 
-topic.declare(
+topic.command(
     "export",
     body="bkctl.commands.topic.actions:export",
     short_help="Write the messages of a topic to a Parquet file.",

@@ -32,7 +32,7 @@ LINES: Final = {
     "autorecovery status": "",
     "autorecovery list": "", "autorecovery auditor": "", "cookie list": "",
     "cookie show": "BOOKIE", "doctor": "", "log list": "", "log show": "LOG", "log tail": "LOG",
-    "profile list": "", "config explain": "gcWaitTime", "config show": "", "explain": "BK-LOCKED",
+    "profile list": "", "config show": "", "explain": "BK-LOCKED",
     "version": "--all", "autorecovery active": "", "bookie decommission-status": "BOOKIE",
     "bookie show": "BOOKIE",
     "bookie plot": "BOOKIE adds -i 0.2s --for 1s", "cluster get": "/", "cluster id": "",

@@ -108,11 +108,8 @@ def test_the_body_of_every_command_takes_the_parameters_that_are_declared(
     path: tuple[str, ...],
 ) -> None:
     command = TREE[path]
-    if command.body:
-        names = [one.name for one in command.params if one.expose_value]
-        signature = inspect.signature(command.load())
-        assert all(names)
-        signature.bind("session", **{str(name): None for name in names})
+    names = [str(one.name) for one in command.params if one.expose_value]
+    inspect.signature(command.load()).bind("session", **dict.fromkeys(names))
 
 
 @pytest.mark.parametrize("path", ALIASES, ids=" ".join)
@@ -371,6 +368,42 @@ def test_on_a_terminal_the_line_for_a_name_of_javas_is_run_if_wanted(
     assert "use `bkctl cluster id`\nRun it? [y/N] " in err
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("bookies list", "bookie list"),
+        ("bookie expand-storage", "disk expand"),
+        ("bookie flip-id", "bookie rename"),
+        ("bookie info", "bookie show"),
+        ("bookie replace-id", "bookie rename"),
+        ("bookie sanity", "bookie test"),
+        ("bookie top", "top"),
+        ("autorecovery trigger", "autorecovery audit"),
+        ("cluster info", "cluster status"),
+        ("cluster instance-id", "cluster id"),
+        ("cluster topology", "cluster map"),
+        ("config explain", "config show"),
+        ("cookie get", "cookie show"),
+        ("cookie rename", "bookie rename"),
+        ("ledger update-bookie", "bookie rename"),
+        ("ledger where", "ledger map"),
+        ("log info", "log show"),
+        ("standalone", "local"),
+    ],
+)
+def test_a_name_of_before_still_works(old: str, new: str) -> None:
+    command: click.Command = cli
+    ctx = cli.make_context("bkctl", old.split())
+    while isinstance(command, click.Group):
+        _, found, rest = command.resolve_command(ctx, [*_left_over(ctx), *ctx.args])
+        assert found is not None
+        command, ctx = (
+            found,
+            found.make_context(found.name, rest, parent=ctx, resilient_parsing=True),
+        )
+    assert command is TREE[tuple(new.split())]
+
+
 def test_a_word_of_nobody_is_unknown(capsys: pytest.CaptureFixture[str]) -> None:
     assert _run("gibberish-of-no-shell")[0] == ExitStatus.USAGE
     assert "no such command" in (err := capsys.readouterr().err)
@@ -383,7 +416,7 @@ def test_a_word_of_nobody_is_unknown(capsys: pytest.CaptureFixture[str]) -> None
 def _options(*args: str, environ: dict[str, str] | None = None) -> Options:
     """Return what a command sees of the global options."""
     seen: list[Options] = []
-    probe = Command("probe", callback=lambda: None, effect=Effect.READ, examples=())
+    probe = Command("probe", body="", effect=Effect.READ, examples=())
     probe.invoke = lambda ctx: seen.append(options_of(ctx))  # type: ignore[method-assign]
     inner = Group("inner", params=global_options(root=False))
     inner.add_command(probe)

@@ -18,9 +18,9 @@ import pytest
 
 from bkctl.cli.root import cli
 from bkctl.commands.local.cluster import BACKGROUND_LOG, CONF_FILE, STATE_FILE, LocalCluster
-from bkctl.commands.local.commands import without_settings
 from bkctl.commands.local.java import ZooKeeperProcess
 from bkctl.commands.local.process import free_port
+from bkctl.commands.local.run import without_settings
 from bkctl.commands.local.zookeeper import settings as zookeeper_settings
 from bkctl.errors import ConflictError, NothingFoundError, RefusedError, UsageError
 from bkctl.exit_status import ExitStatus

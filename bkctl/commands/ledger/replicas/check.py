@@ -61,7 +61,7 @@ def verify(
         raise ProblemsError(
             f"{counted(found.bad, 'ledger')} of {found.ledgers} with copies that are not as they "
             "should be",
-            next_step="`bkctl autorecovery trigger --check all-ledgers` has copies made anew",
+            next_step="`bkctl autorecovery audit --check all-ledgers` has copies made anew",
         )
 
 

@@ -50,7 +50,7 @@ REPLICAS: Final = (
         help="""Read every copy of every entry, and name those that are missing, damaged or another.
 
     Nothing is changed, and no writer is fenced: of a ledger that is open it is what is confirmed.
-    Ends with 10 if any copy is bad, or could not be read. `bkctl autorecovery trigger --check
+    Ends with 10 if any copy is bad, or could not be read. `bkctl autorecovery audit --check
     all-ledgers` has what is missing copied anew.
     """,
         params=(

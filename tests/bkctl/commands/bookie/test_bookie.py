@@ -1,4 +1,4 @@
-"""`bookie info`, `bookie sanity` and `ledger update-bookie` on a cluster in memory."""
+"""`bookie show`, `bookie test` and `bookie rename` on a cluster in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`bookie flip-id` and `bookie expand-storage`: a stopped bookie's name and directories."""
+"""`bookie rename` and `disk expand`: a stopped bookie's name and directories."""
 
 from __future__ import annotations
 

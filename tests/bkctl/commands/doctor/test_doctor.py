@@ -139,7 +139,7 @@ def test_1_ledgers_that_hold_a_removal_up_are_named(patient: Patient) -> None:
         "2 ledgers lack copies on bookies that are in service; all have one copy left of some "
         "entry; none is marked for repair"
     )
-    assert found["ledgers-lack-copies"]["fix"] == "bkctl autorecovery trigger"
+    assert found["ledgers-lack-copies"]["fix"] == "bkctl autorecovery audit"
     assert found["bookie-down"]["what"] == "b2 is down, and 2 ledgers list it"
 
 

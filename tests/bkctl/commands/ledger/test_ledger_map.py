@@ -1,4 +1,4 @@
-"""`ledger map` and `ledger where`: drawings, machine forms and exit statuses."""
+"""`ledger map`: drawings, machine forms and exit statuses."""
 
 from __future__ import annotations
 
@@ -118,13 +118,17 @@ class TestMap:
         assert run_in(world, "ledger", "map", 999, ok=False).status == 3
 
 
-class TestWhere:
-    def test_every_fragment_is_listed_with_the_state_of_its_bookies(self) -> None:
+class TestEntry:
+    def test_an_entry_is_listed_with_the_state_of_its_bookies(self) -> None:
         world = World(3)
         ledger_id = written(world)
         world.kill("b1")
-        shown = run_in(world, "ledger", "where", ledger_id, "--json").json["places"]
-        assert [(one["first_entry"], one["last_entry"]) for one in shown] == [(0, 9)] * 3
+        shown = [
+            one
+            for entry_id in range(3)
+            for one in run_in(world, "ledger", "map", ledger_id, entry_id, "--json").json["places"]
+        ]
+        assert [(one["first_entry"], one["last_entry"]) for one in shown] == [(0, 9)] * 6
         assert {one["bookie_id"]: one["state"] for one in shown} == {
             "b1": "gone", "b2": "writable", "b3": "writable",
         }  # fmt: skip
@@ -134,7 +138,7 @@ class TestWhere:
         ledger_id = written(world)
         ensemble = world.stored(ledger_id).ensemble
         for entry_id in range(6):
-            said = run_in(world, "ledger", "where", ledger_id, entry_id, "-o", "id")
+            said = run_in(world, "ledger", "map", ledger_id, entry_id, "-o", "id")
             wanted = [ensemble[entry_id % 3], ensemble[(entry_id + 1) % 3]]
             assert said.out.split() == wanted
             holders = {b for b in world.bookies if entry_id in world[b].entries(ledger_id)}

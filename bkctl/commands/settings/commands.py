@@ -1,0 +1,277 @@
+"""``bkctl config`` and ``profile``: what settings files say, and clusters by name."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import click
+
+from bkctl.cli.command import SubGroup
+from bkctl.cli.params import argument, option
+from bkctl.exit_status import Effect, ExitStatus
+from bkctl.options import OUTPUTS, PROFILE
+
+config = SubGroup(
+    name="config",
+    short_help="Settings files: check, explain, compare, show.",
+    help="Settings files: check, explain, compare, and what is in effect.",
+    aliases={"explain": "config show --keys"},
+)
+
+
+config.command(
+    "check",
+    body="bkctl.commands.settings.config_work:check",
+    help="""Check a settings file; without FILE, that of -c or of this host.
+
+    Status 10 says that the file would be refused, 9 that there are warnings.
+    """,
+    params=(
+        argument("path", metavar="[FILE]", type=click.Path(), required=False),
+        option(
+            "--for",
+            "side",
+            type=click.Choice(["bookie", "client"]),
+            default="bookie",
+            show_default=True,
+            help="The program that reads the file.",
+        ),
+        option("--strict", is_flag=True, help="An unknown key is an error."),
+    ),
+    effect=Effect.READ,
+    examples=(
+        ("bkctl config check bk_server.conf", "what bookied would say about it"),
+        ("bkctl config check client.conf --for client", "a client's file"),
+        ("bkctl config check bk_server.conf --strict -o json", "unknown keys are errors"),
+    ),
+    exits=(ExitStatus.NOT_FOUND, ExitStatus.WARNINGS, ExitStatus.PROBLEMS),
+    replaces="nothing in Java's tools, which ignore unknown keys; as bookied --check-config",
+)
+
+config.command(
+    "show",
+    body="bkctl.commands.settings.config_work:show",
+    help="""Show the settings in effect, or explain KEYs. Secrets are masked.
+
+    What is said first counts: flag, environment, profile, settings file, default.
+
+    With KEY it explains keys of settings files, Java's and older names, `*` for any text: what a
+    key does, its default and what is allowed. Each is honoured, has no effect here, is warned
+    about, or is refused where going on without it would lose safety.
+    """,
+    params=(
+        argument("keys", metavar="[KEY]...", nargs=-1),
+        option("--keys", "all_keys", is_flag=True, help="Explain the KEYs, or all there are."),
+        option(
+            "--use",
+            type=click.Choice(["honoured", "no effect", "warned", "refused"]),
+            help="Explain only keys with this use, even if only for some values.",
+        ),
+        option("--origin", is_flag=True, help="Show the source of each value."),
+        option("--all", "every", is_flag=True, help="Show values equal to the default, too."),
+        option(
+            "--for",
+            "side",
+            type=click.Choice(["client", "bookie"]),
+            default="client",
+            show_default=True,
+            help="Settings of the client or of the bookie.",
+        ),
+    ),
+    effect=Effect.READ,
+    examples=(
+        ("bkctl config show", "what this command line would set, in the form of a file"),
+        ("bkctl config show gcWaitTime 'journal*'", "what these keys do, and what is allowed"),
+        ("bkctl config show --origin", "and the flag, variable, profile or line each is from"),
+        ("bkctl config show --all --for bookie -c bk_server.conf", "every setting of a bookie"),
+    ),
+    exits=(ExitStatus.NOT_FOUND,),
+    replaces="nothing in Java's tools",
+)
+
+config.command(
+    "diff",
+    body="bkctl.commands.settings.config_work:diff",
+    help="""Compare the values of two settings files, or of one with the defaults.
+
+    What is the same in other words (yes and true, another order, a default written out) is no
+    difference.
+    """,
+    params=(
+        argument("first", metavar="FILE", type=click.Path()),
+        argument("second", metavar="[FILE]", type=click.Path(), required=False),
+    ),
+    effect=Effect.READ,
+    examples=(
+        ("bkctl config diff bk1.conf bk2.conf", "keys that differ, whatever their order"),
+        ("bkctl config diff bk_server.conf", "what is not as by default"),
+    ),
+    exits=(ExitStatus.NOT_FOUND,),
+    replaces="nothing in Java's tools",
+)
+
+
+_NO_TWIN: Final = "nothing in Java's tools: there each cluster is a conf directory of its own"
+
+FIELDS: Final = (
+    "service-uri", "conf", "output", "production", "admin-token-file",
+    "ca-file", "cert-file", "key-file", "key-password-file",
+)  # fmt: skip
+"""What can be taken out of a profile, besides keys of the settings file."""
+
+profile = SubGroup(
+    name="profile",
+    short_help="Profiles: clusters by name.",
+    help="""Profiles: clusters by name.
+
+    They are in one file, $BKCTL_CONFIG or ~/.config/bkctl/config.toml. What a flag or the
+    environment says comes before the profile, what the settings file says after it.
+    """,
+)
+
+
+_VALUES: Final = (
+    option("--default-output", type=click.Choice(OUTPUTS), help="The form of results without -o."),
+    option(
+        "--production/--no-production", default=None, help="Mark it: the shell's prompt is red."
+    ),
+    option(
+        "--admin-token-file",
+        metavar="FILE",
+        help="File with the token for the bookies' HTTP API.",
+    ),
+    option("--ca-file", metavar="FILE", help="PEM file of the authorities to trust in TLS."),
+    option("--cert-file", metavar="FILE", help="PEM file with our certificate for TLS."),
+    option("--key-file", metavar="FILE", help="PEM file with our key for TLS."),
+    option("--key-password-file", metavar="FILE", help="File with that key's password."),
+    option("--use", is_flag=True, help="Make it the default from now on."),
+)
+"""What a profile can say. The cluster itself is said by the options of every command."""
+
+profile.command(
+    "list",
+    body="bkctl.commands.settings.profile_work:list_profiles",
+    help="List profiles.",
+    effect=Effect.READ,
+    examples=(
+        ("bkctl profile list", "every profile, and which one is the default"),
+        ("bkctl profile list -o id", "their names alone"),
+    ),
+    replaces=_NO_TWIN,
+    takes_profile=False,
+)
+
+profile.command(
+    "show",
+    body="bkctl.commands.settings.profile_work:show",
+    help="Show a profile; without NAME the one that commands use now.",
+    params=(argument("name", type=PROFILE, required=False),),
+    effect=Effect.READ,
+    examples=(
+        ("bkctl profile show", "the one that commands use now"),
+        ("bkctl profile show prod -o json", "another one"),
+    ),
+    exits=(ExitStatus.NOT_FOUND,),
+    replaces=_NO_TWIN,
+    takes_profile=False,
+)
+
+profile.command(
+    "create",
+    body="bkctl.commands.settings.profile_work:create",
+    help="Save the cluster of -u or -c, and the keys of -X, as profile NAME.",
+    params=(
+        argument("name", type=PROFILE),
+        *_VALUES,
+    ),
+    effect=Effect.REVERSIBLE,
+    examples=(
+        ("bkctl profile create staging -u zk+hierarchical://zk1:2181/ledgers --use", "by its URI"),
+        ("bkctl profile create prod -c /etc/bookkeeper/bk_server.conf --production", "by a file"),
+        ("bkctl profile create lab -u sqlite:///tmp/lab.db -X readTimeout=10", "with a client key"),
+    ),
+    exits=(ExitStatus.FAILED, ExitStatus.CONFLICT),
+    replaces=_NO_TWIN,
+    takes_profile=False,
+)
+
+profile.command(
+    "use",
+    body="bkctl.commands.settings.profile_work:use",
+    help="Make NAME the default profile, used if neither -u nor -c names a cluster.",
+    params=(argument("name", type=PROFILE),),
+    effect=Effect.REVERSIBLE,
+    examples=(
+        ("bkctl profile use staging", "for commands that name no cluster"),
+        ("bkctl profile use none", "such commands go by the settings file again"),
+    ),
+    exits=(ExitStatus.FAILED, ExitStatus.NOT_FOUND),
+    replaces=_NO_TWIN,
+    takes_profile=False,
+)
+
+profile.command(
+    "edit",
+    body="bkctl.commands.settings.profile_work:edit",
+    help="Change a profile by options as for `create`; without any, open the file in $EDITOR.",
+    params=(
+        argument("name", type=PROFILE, required=False),
+        option(
+            "--unset",
+            multiple=True,
+            metavar="FIELD",
+            help=f"Take out one of {', '.join(FIELDS)}, or a key of the settings file.",
+        ),
+        *_VALUES,
+    ),
+    effect=Effect.REVERSIBLE,
+    examples=(
+        ("bkctl profile edit prod -u zk+hierarchical://zk9:2181/ledgers", "change one thing"),
+        ("bkctl profile edit prod --unset production --unset readTimeout", "take things out"),
+        ("bkctl profile edit", "the file, in $EDITOR"),
+    ),
+    exits=(ExitStatus.FAILED, ExitStatus.NOT_FOUND, ExitStatus.REFUSED),
+    replaces=_NO_TWIN,
+    takes_profile=False,
+)
+
+profile.command(
+    "delete",
+    body="bkctl.commands.settings.profile_work:delete",
+    help="Delete a profile. The cluster itself is not touched.",
+    params=(argument("name", type=PROFILE),),
+    effect=Effect.REVERSIBLE,
+    examples=(
+        ("bkctl profile delete lab", "shows it, and asks"),
+        ("bkctl profile delete lab --yes", "does not ask"),
+    ),
+    exits=(ExitStatus.FAILED, ExitStatus.NOT_FOUND, ExitStatus.REFUSED),
+    replaces=_NO_TWIN,
+    takes_profile=False,
+)
+
+profile.command(
+    "import",
+    body="bkctl.commands.settings.profile_work:take_over",
+    help="Import profiles from a TOML file, or one from a settings file of Java.",
+    params=(
+        argument("path", metavar="FILE", type=click.Path()),
+        option(
+            "--name",
+            type=PROFILE,
+            help="Only this one of a TOML file; the new one's name for a settings file.",
+        ),
+        option("--replace", is_flag=True, help="Take the place of profiles of the same name."),
+    ),
+    effect=Effect.REVERSIBLE,
+    examples=(
+        ("bkctl profile import team.toml", "all profiles of another such file"),
+        (
+            "bkctl profile import /opt/bookkeeper/conf/bk_server.conf --name prod",
+            "the cluster and client keys of a settings file of Java",
+        ),
+    ),
+    exits=(ExitStatus.FAILED, ExitStatus.NOT_FOUND, ExitStatus.CONFLICT),
+    replaces=_NO_TWIN,
+    takes_profile=False,
+)
