@@ -17,7 +17,9 @@ from click.core import ParameterSource
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-    from bkctl.session.profiles import Profile
+    _ParamType = click.ParamType[Any]  # Generic for type checkers only, before click 8.4.
+else:
+    _ParamType = click.ParamType
 
 SCHEMA: Final = 1
 """The version of every machine form; fields are only ever added to it."""
@@ -28,27 +30,22 @@ ENTRY_FORMATS: Final = ("string", "hex", "base64", "json", "raw")
 LOG_LEVELS: Final = ("debug", "info", "warn", "error", "critical")
 
 
-class ProfileType(click.types.StringParamType):
-    """The name of a profile; completes to those there are."""
-
-    name = "profile"
+class LiveType(_ParamType):
+    """A type whose values are those that there are just now; Tab asks the root of the tree."""
 
     def shell_complete(
-        self,
-        ctx: click.Context,  # noqa: ARG002 -- click's signature
-        param: click.Parameter,  # noqa: ARG002
-        incomplete: str,
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        from click.shell_completion import CompletionItem
+        del param  # All parameters of one type take the same.
+        offered = getattr(ctx.find_root().command, "offered", None)
+        found: list[CompletionItem] = offered(ctx, self.name, incomplete) if offered else []
+        return found
 
-        from bkctl.errors import CommandError
-        from bkctl.session.profiles import read_profiles
 
-        try:
-            names = list(read_profiles(os.environ).profiles)
-        except CommandError:
-            return []
-        return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+class ProfileType(LiveType):
+    """The name of a profile."""
+
+    name = "profile"
 
 
 PROFILE: Final = ProfileType()
@@ -129,7 +126,8 @@ class Options:
         self.log_level: str | None = None
         self.origins: dict[str, str] = {}
         """The flag, variable or profile that gave an option its value, by attribute."""
-        self.used_profile: Profile | None = None
+        self.used_profile: Any = None
+        """The ``session.profiles.Profile`` that counts for this command, if any does."""
         self.profile_is_used = False
 
     def is_of_profile(self, name: str) -> bool:

@@ -20,9 +20,11 @@ from bkctl.cli.command import Group
 from bkctl.cli.completion.scripts import VARIABLE
 from bkctl.cli.names import ALIASES, COMMANDS, HELPERS, SECTIONS
 from bkctl.exit_status import MEANING, ExitStatus
-from bkctl.options import global_options, options_of
+from bkctl.options import PROFILE, global_options, options_of
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from bkctl.session.session import Host, Session
 
 PROGRAM: Final = "bkctl"
@@ -114,6 +116,19 @@ class RootGroup(Group):
             if not _is_wanted(ctx, f"{told}; {use}"):
                 raise UsageError(told, next_step=use) from error
             return super().resolve_command(ctx, line)
+
+    def offered(self, ctx: click.Context, kind: str, prefix: str) -> list[CompletionItem]:
+        """Return what Tab offers for a type whose values are those that there are just now."""
+        if kind == PROFILE.name:
+            from click.shell_completion import CompletionItem
+
+            from bkctl.session.profiles import profile_names
+
+            names = profile_names(os.environ)
+            return [CompletionItem(name) for name in names if name.startswith(prefix)]
+        from bkctl.cli.completion.live_ids import completions
+
+        return completions(ctx, kind, prefix)
 
     def format_options(
         self,

@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import attrs
 
-from bkctl.cli.params import format_ledger_id
 from bkctl.errors import PagerLeftError, UsageError
+from bkctl.ledger_ids import format_ledger_id
 from bkctl.options import SCHEMA
 from bkctl.output import units
 from bkctl.output.canvas import WIDTH_DEFAULT as CANVAS_WIDTH

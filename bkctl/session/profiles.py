@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from bkctl.errors import NothingFoundError, UsageError
+from bkctl.errors import CommandError, NothingFoundError, UsageError
 from bkctl.options import OF_PROFILE, OUTPUTS
 from bkctl.suggest import did_you_mean
 
@@ -200,6 +200,14 @@ def resolve_profile(options: Options, environ: Mapping[str, str]) -> Profile | N
     return None if name is None or name == NO_PROFILE else file[name]
 
 
+def profile_names(environ: Mapping[str, str]) -> list[str]:
+    """Return the names of all profiles; none where the file cannot be read."""
+    try:
+        return list(read_profiles(environ).profiles)
+    except CommandError:
+        return []
+
+
 def use_profile(options: Options, environ: Mapping[str, str]) -> Profile | None:
     """Let the profile say what neither flags nor the environment do; return it.
 
@@ -215,7 +223,8 @@ def use_profile(options: Options, environ: Mapping[str, str]) -> Profile | None:
                 if value is not None and getattr(options, name) is None:
                     setattr(options, name, value)
                     options.origins[name] = f"{OF_PROFILE}{found.name}"
-    return options.used_profile
+    used: Profile | None = options.used_profile
+    return used
 
 
 def check_name(name: str) -> str:

@@ -256,7 +256,8 @@ class Session:
     @property
     def profile(self) -> Profile | None:
         """The profile that settings come from, if any do."""
-        return self.options.used_profile
+        used: Profile | None = self.options.used_profile
+        return used
 
     def use_profile(self) -> None:
         """Take from the profile what neither flags nor the environment say.

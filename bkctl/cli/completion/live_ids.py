@@ -13,6 +13,7 @@ import signal
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
+from bkctl.cli.completion.order import Values, ordered
 from bkctl.options import as_words, options_of
 
 if TYPE_CHECKING:
@@ -24,14 +25,6 @@ WAIT_S: Final = 2.0
 
 _CHUNK_BYTES: Final = 1 << 16
 
-_FIRST: Final = {
-    "decommission": ("down", "read-only"), "recover": ("down", "open", "in-recovery"),
-    "close": ("open", "in-recovery"), "fence": ("open",), "add": ("open",),
-}  # fmt: skip
-"""What commands are mostly about, by the word that its description begins with."""
-
-Values = list[tuple[str, str]]
-
 
 def completions(ctx: click.Context, kind: str, prefix: str) -> list[CompletionItem]:
     """Return the ids of a kind on the cluster that the line of ``ctx`` is about."""
@@ -41,17 +34,6 @@ def completions(ctx: click.Context, kind: str, prefix: str) -> list[CompletionIt
     known = answer_of(lambda: _ask(ctx, words, kind, prefix), WAIT_S)
     found = ordered(ctx.command, [one for one in known if one[0].startswith(prefix)])
     return [CompletionItem(value, help=about) for value, about in found]
-
-
-def ordered(command: click.Command, found: Sequence[tuple[str, str]]) -> Values:
-    """Put first what a command is mostly about: a bookie that is down, an open ledger."""
-    first = _FIRST.get(command.name or "", ())
-
-    def place(one: tuple[str, str]) -> int:
-        state = one[1].partition(",")[0]
-        return first.index(state) if state in first else len(first)
-
-    return sorted(found, key=place)
 
 
 def _ask(ctx: click.Context, words: Sequence[str], kind: str, prefix: str) -> Values:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from bkctl.cli.params import LEDGER_ID, parse_ledger_id
+from bkctl.cli.params import LEDGER_ID
 from bkctl.errors import NothingFoundError, PartlyDoneError, UsageError
+from bkctl.ledger_ids import parse_ledger_id
 from wire.errors import BookKeeperError
 from wire.ids import LedgerId
 

@@ -19,7 +19,6 @@ from bkclient.admin import handover, operations
 from bkclient.admin.ledger_scan import read_ledgers
 from bkclient.errors import LedgerIdOverflowError, MetadataVersionError
 from bkclient.log.ledger_list import LOG_KEY
-from bkctl.cli.params import format_ledger_id
 from bkctl.commands.ledger.change_views import (
     EntriesAdded,
     LedgerClosed,
@@ -35,6 +34,7 @@ from bkctl.errors import (
     RefusedError,
     UsageError,
 )
+from bkctl.ledger_ids import format_ledger_id
 from bkctl.output.units import counted, human_bytes, human_duration
 from wire.codes import DigestType, LedgerState
 from wire.errors import BookKeeperError

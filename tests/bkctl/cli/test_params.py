@@ -5,17 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bkctl.cli.params import (
-    BOOKIE_ID,
-    ENTRY_RANGE,
-    KEY_VALUE,
-    LEDGER_ID,
-    LEDGER_IDS,
-    RATE,
-    SIZE,
-    format_ledger_id,
-    parse_ledger_id,
-)
+from bkctl.cli.params import BOOKIE_ID, ENTRY_RANGE, KEY_VALUE, LEDGER_ID, LEDGER_IDS, RATE, SIZE
+from bkctl.ledger_ids import format_ledger_id, parse_ledger_id
 
 
 @given(ledger_id=st.integers(0, 2**63 - 1), form=st.sampled_from(["long", "hex", "uuid"]))
