@@ -203,8 +203,9 @@ class Group(click.Group):
         # Only what is before the command's name: the rest is for others to read.
         return super().parse_args(ctx, with_seconds(args))
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        names = dict.fromkeys([*self._order, *self.lazy, *super().list_commands(ctx)])
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 -- click's signature
+        """Return the names that help shows, in the order of their declarations."""
+        names = dict.fromkeys([*self._order, *self.lazy, *self.commands])
         return [name for name in names if name in self.lazy or name in self.commands]
 
     def command(  # type: ignore[override]  # A declaration, where click has a decorator.
