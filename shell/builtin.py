@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from shell.line import LineError, quoted
 from shell.settings import value_type
 
 if TYPE_CHECKING:
@@ -27,9 +26,7 @@ class _Own(click.Group):
 
 def commands(shell: Shell) -> click.Group:
     """Return the shell's own commands."""
-    group = _Own(
-        name="", commands=[_help, _alias, _unalias, _timing, _refresh, _history, _exit, _quit]
-    )
+    group = _Own(name="", commands=[_help, _timing, _refresh, _history, _exit, _quit])
     group.add_command(_use(shell))
     group.add_command(_set(shell))
     group.add_command(_unset(shell))
@@ -227,49 +224,6 @@ def _unset(shell: Shell) -> click.Command:
             shell.settings.unset(name)
 
     return unset
-
-
-@click.command("alias", context_settings={"ignore_unknown_options": True})
-@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[NAME = COMMAND]")
-@click.pass_obj
-def _alias(shell: Shell, words: Sequence[str]) -> None:
-    """Let a word stand for the beginning of a line; without words, show those that do.
-
-    `alias open = ledger list --state open`: then `open --count` is that line with --count behind
-    it. In quotes it may end with `| COMMAND` or `> FILE`.
-    """
-    if not words:
-        for name, text in shell.aliases.items():
-            click.echo(f"{name} = {text}")
-        return
-    name, _, rest = words[0].partition("=")
-    behind = list(filter(None, (rest, *words[1:])))
-    if not rest and behind[:1] == ["="]:
-        del behind[0]
-    if behind:
-        line = behind[0] if len(behind) == 1 else " ".join(map(quoted, behind))
-        try:
-            shell.aliases.define(name, line, shell.commands)
-        except LineError as error:
-            raise click.UsageError(str(error)) from error
-    else:
-        click.echo(f"{name} = {_stands_for(shell, name)}")
-
-
-def _stands_for(shell: Shell, name: str) -> str:
-    if name not in shell.aliases:
-        raise click.UsageError(f"{name} stands for nothing")
-    return shell.aliases[name]
-
-
-@click.command("unalias")
-@click.argument("names", nargs=-1, required=True, metavar="NAME...")
-@click.pass_obj
-def _unalias(shell: Shell, names: Sequence[str]) -> None:
-    """Let words stand for themselves again."""
-    for name in names:
-        _stands_for(shell, name)
-        shell.aliases.forget(name)
 
 
 @click.command("timing")

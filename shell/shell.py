@@ -17,7 +17,6 @@ from shell.live import Live, State
 from shell.program import Program
 from shell.running import Redirected, run_system
 from shell.settings import Settings
-from shell.terminal.aliases import Aliases
 from shell.terminal.audit import Audit
 from shell.terminal.preferences import Preferences
 from shell.tree import Place, resolve
@@ -58,15 +57,6 @@ class Shell:
         self.history: Sequence[str] = ()
         self.timing_s, self.bell_s = prefer.timing_s, prefer.bell_s
         self._audit = None if prefer.audit is None else Audit(self.name, prefer.audit)
-        self.aliases = Aliases()
-        for name, text in prefer.aliases.items():
-            self._define(name, text)
-
-    def _define(self, name: str, text: str) -> None:
-        try:
-            self.aliases.define(name, text, self.commands)
-        except LineError as error:
-            self.complain(str(error))
 
     @property
     def commands(self) -> frozenset[str]:
@@ -95,7 +85,7 @@ class Shell:
         try:
             if line.system:
                 return run_system(line.system)
-            return self._redirected(self.aliases.expanded(line))
+            return self._redirected(line)
         except LineError as error:
             self.complain(str(error))
             return USAGE

@@ -52,13 +52,11 @@ class TreeLexer(Lexer):
         own = shell.own.commands.get(word) if first else None
         if own is not None:
             return "class:command", own
-        if first and word in shell.aliases:
-            return "class:command", None
         ctx = click.Context(group, obj=shell.program.obj)
         names = group.list_commands(ctx)
         if word in names:
             return "class:command", group.get_command(ctx, word)
-        known = [*names, *shell.own.commands, *shell.aliases] if first else names
+        known = [*names, *shell.own.commands] if first else names
         begun = any(name.startswith(word) for name in known)
         return ("" if begun else "class:unknown"), None
 

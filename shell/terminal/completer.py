@@ -135,22 +135,14 @@ class TreeCompleter(Completer):
         shell, words = self._shell, asked.words
         if not words and not asked.word.startswith("-"):
             own = click.Context(shell.own, obj=shell)
-            return [*_menu(shell.root(), asked), *_menu(own, asked), *self._aliases(asked)], None
+            return [*_menu(shell.root(), asked), *_menu(own, asked)], None
         if words[:1] == ("help",):
             place = self._resolved(shell.without_name(words[1:]))
             return ([] if place.is_lost else _menu(place.ctx, asked)), None
         return self._of_command(words, asked, event)
 
-    def _aliases(self, asked: Asked) -> list[Completion]:
-        return [
-            _completion(name, text, asked.typed_chars)
-            for name, text in self._shell.aliases.items()
-            if name.startswith(asked.word)
-        ]
-
     def _resolved(self, words: Sequence[str]) -> Place:
         shell = self._shell
-        words = shell.aliases.words(tuple(words))
         if words and words[0] in shell.own.commands:
             return resolve(shell.own, words, shell)
         given = [*shell.settings.words, *shell.without_name(words)]

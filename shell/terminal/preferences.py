@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Final
 
 import attrs
@@ -16,7 +14,7 @@ TIMING_S: Final = 10.0
 class Preferences:
     """Times are in seconds: from which on a command's time is told, and the bell rings after it.
 
-    ``None`` is for never. ``aliases`` are lines by the words that stand for their beginnings.
+    ``None`` is for never.
     ``audit`` is where is kept what was run: a file, or ``syslog``.
     """
 
@@ -24,5 +22,4 @@ class Preferences:
     bar: bool = True
     timing_s: float | None = TIMING_S
     bell_s: float | None = None
-    aliases: Mapping[str, str] = MappingProxyType({})
     audit: str | None = None

@@ -170,39 +170,7 @@ def test_the_shells_own_commands_have_help_too(run: Printed) -> None:
         assert told in out
 
 
-# Aliases and times
-
-
-def test_an_alias_stands_for_a_line_until_it_is_forgotten(run: Printed) -> None:
-    assert run("alias say = words 'a  b'; say c")[1] == "a  b c\n"
-    assert run("alias twice='words x | tr x y'; twice")[1] == "y\n"
-    assert run("alias") == ([0], "say = words 'a  b'\ntwice = words x | tr x y\n", "")
-    assert run("alias say") == ([0], "say = words 'a  b'\n", "")
-    assert run("unalias say; say c")[0] == [0, 2]
-    assert run("unalias say; alias say")[0] == [2, 2]
-
-
-def test_an_alias_takes_no_commands_place(run: Printed) -> None:
-    for name in ("book", "exit", "shelf"):
-        status, _, err = run(f"alias {name} = words")
-        assert (status, f"{name} is a command" in err) == ([2], True)
-
-
-def test_what_is_in_use_is_filled_in_behind_an_alias_too(run: Printed) -> None:
-    run("use book b1; alias r = book read; r; r 3-4")
-    assert run.program.obj == [("read", "b1", None), ("read", "b1", "3-4")]
-
-
-def test_aliases_that_somebody_likes_are_there_and_wrong_ones_are_told(
-    capfd: pytest.CaptureFixture[str],
-) -> None:
-    likes = Preferences(aliases={"say": "words on", "exit": "words off"})
-    shell = Shell(ToyProgram(), prefer=likes)
-    assert _run(shell, "say; exit") == [0, 0]
-    sys.stdout.flush()
-    out, err = capfd.readouterr()
-    assert (out, shell.leaving) == ("on\n", 0)
-    assert "exit is a command" in err
+# Times
 
 
 @pytest.mark.parametrize(

@@ -57,10 +57,6 @@ def _said(name: str, value: Any) -> tuple[str, Any]:
         return "bell_s", _seconds(value)
     if name == "audit" and isinstance(value, str):
         return name, os.path.expanduser(value)  # noqa: PTH111 -- it may be no path
-    if name == "aliases" and isinstance(value, dict):
-        texts = {word: text for word, text in value.items() if isinstance(text, str)}
-        if texts == value:
-            return name, texts
     if name not in _MAY_BE:
         raise ValueError(f"{name}: unknown{did_you_mean(name, _MAY_BE)}")
     raise ValueError(f"{name} is {_MAY_BE[name]}")
@@ -72,7 +68,6 @@ _MAY_BE: Final = {
     "timing": "true, false or seconds",
     "bell": "true, false or seconds",
     "audit": "a file, or syslog",
-    "aliases": "a table of texts",
 }
 
 

@@ -55,9 +55,6 @@ HEAD: Final = """\
 # timing = 10                                   tell times from so many seconds on; true, false
 # bell = false                                  ring when a command took so many seconds
 # audit = "~/bkctl.audit"                       keep what was run, and how it ended; or "syslog"
-#
-# [shell.aliases]
-# opened = "ledger list --state open"           a word for the beginning of a line
 """
 
 _HEADER: Final = re.compile(r"\s*\[([^\[\]]+)\]\s*(?:#.*)?")

@@ -32,15 +32,6 @@ def test_words_show_what_they_are(text: str, styles: list[str]) -> None:
     assert [style for style, _ in _styled(text)] == styles
 
 
-def test_an_alias_is_a_command_where_it_stands_first() -> None:
-    shell = make_shell()
-    shell.aliases.define("say", "words on", ())
-    lexer = TreeLexer(shell)
-    styles = [style for style, _ in lexer.styled("say book; book say")]
-    assert styles[0] == "class:command"
-    assert styles[-1] == "class:unknown"
-
-
 @pytest.mark.parametrize("text", ["", "book  read\n\n x 'a\nb' \\\n c ", "words 'a", "a;\n#b\n"])
 def test_no_character_is_lost_or_moved(text: str) -> None:
     get_line = TreeLexer(make_shell()).lex_document(Document(text))

@@ -43,13 +43,6 @@ def test_what_a_command_has_most_use_for_comes_first() -> None:
         assert [line.split()[-1] for line in found] == order
 
 
-def test_an_alias_is_offered_and_what_follows_it_is_what_follows_its_line() -> None:
-    shell = make_shell()
-    shell.aliases.define("reading", "book read --voice high", ())
-    assert _menu("rea", shell) == {"reading": "book read --voice high"}
-    assert _menu("reading --vo", shell) == {"reading --voice": ""}
-
-
 @pytest.mark.parametrize(
     ("text", "found"),
     [
