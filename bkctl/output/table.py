@@ -5,6 +5,7 @@ No cell is ever cut: ids, numbers and times stay on one line.
 
 from __future__ import annotations
 
+import itertools
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -123,12 +124,12 @@ class Table:
 
     def _lines_of(self, row: Sequence[Cell | str]) -> Iterator[list[Cell | str]]:
         """Yield the lines of a row some of whose texts are wrapped."""
-        parts = {n: wrapped(_text(row[n]), self._widths[n]) for n in self._wrapped}
-        for line in range(max(map(len, parts.values()))):
-            yield [
-                _part(cell, (parts.get(n) or [_text(cell)])[line : line + 1])
-                for n, cell in enumerate(row)
-            ]
+        texts = [
+            wrapped(_text(cell), self._widths[n]) if n in self._wrapped else [_text(cell)]
+            for n, cell in enumerate(row)
+        ]
+        for line in itertools.zip_longest(*texts, fillvalue=""):
+            yield [_with_text(cell, text) for cell, text in zip(row, line, strict=True)]
 
     def _total(self) -> int:
         return sum(self._widths[n] for n in self._shown) + len(_GAP) * (len(self._shown) - 1)
@@ -166,9 +167,8 @@ def wrapped(text: str, width: int) -> list[str]:
     return lines
 
 
-def _part(cell: Cell | str, line: Sequence[str]) -> Cell | str:
-    """Return a cell with one of its lines, or with nothing behind its last line."""
-    text = line[0] if line else ""
+def _with_text(cell: Cell | str, text: str) -> Cell | str:
+    """Return a cell with one of its lines in place of all its text."""
     return text if isinstance(cell, str) else attrs.evolve(cell, text=text)
 
 
