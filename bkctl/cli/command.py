@@ -8,6 +8,8 @@ pages, completions and tests read that. What it does is a function, imported whe
 from __future__ import annotations
 
 import importlib
+import pkgutil
+import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
 
 _SENTENCE_CHARS_MAX: Final = 200
 """Of a command's first sentence in the list of its group, which goes on in the next line."""
+JAVA_LINE: Final = "bkctl.commands.about.compat:line_for"
+"""Returns our line for one of Java's, where a word is no command of ours."""
+
 EVERY_COMMAND_EXITS: Final = (ExitStatus.DONE, ExitStatus.USAGE, ExitStatus.INTERRUPTED)
 _SHOWN_FOR_ALL: Final = ("output", "timeout_s")
 _SHOWN_FOR_CHANGES: Final = ("yes", "dry_run")
@@ -302,6 +307,27 @@ class SubGroup(Group):
         super().__init__(*args, **kwargs)
         self.params.extend(global_options(root=False))
         complete_files(self.params)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that comes next.
+
+        Raises:
+            UsageError: there is none; of a name in a group of Java's bkctl it has the line to use.
+        """
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            for group in (self.name, f"{self.name}s"):  # Java has bookie and bookies.
+                line = pkgutil.resolve_name(JAVA_LINE)([group, *args], [2])
+                if line is not None:
+                    from bkctl.errors import UsageError
+
+                    told = f"{args[0]!r} is a name of Java's tools"
+                    use = f"use `{shlex.join(['bkctl', *line])}`"
+                    raise UsageError(told, next_step=use) from error
+            raise
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         self.format_commands(ctx, formatter)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
 
-from bkctl.cli.command import Group
+from bkctl.cli.command import JAVA_LINE, Group
 from bkctl.cli.completion.scripts import VARIABLE
 from bkctl.cli.names import ALIASES, COMMANDS, HELPERS, SECTIONS
 from bkctl.exit_status import MEANING, ExitStatus
@@ -35,9 +35,6 @@ _WIDTH_DEFAULT: Final = 80
 
 GC_THRESHOLD: Final = 20_000
 """Objects made since the last look for garbage before there is another one."""
-
-JAVA_LINE: Final = "bkctl.commands.about.compat:line_for"
-"""Returns our line for one of Java's, where a word is no command of ours."""
 
 
 class RootGroup(Group):

@@ -121,17 +121,18 @@ def translate(java: Sequence[str], tell: Callable[[str], object] = lambda _: Non
     return [*line, *given.ours]
 
 
-def line_for(java: Sequence[str]) -> list[str] | None:
+def line_for(java: Sequence[str], counts: Sequence[int] = (1, 2)) -> list[str] | None:
     """Return our command line for one of Java's; None where Java has no command of that name.
 
-    Of a line that is not complete it is the help of the command.
+    ``counts`` are how many words the name may have. Of a line that is not complete it is the help
+    of the command.
     """
-    if " ".join(java[:1]) not in ROWS and " ".join(java[:2]) not in ROWS:
+    if not any(" ".join(java[:count]) in ROWS for count in counts):
         return None
     try:
         return translate(java)
     except click.UsageError:
-        return translate([*java[:1], "-help"]) if java[0] in ROWS else ["help"]
+        return translate([*java[: counts[-1]], "-help"])
 
 
 def names_by_group() -> dict[str, list[str]]:

@@ -67,7 +67,7 @@ def test_13_a_directory_that_is_not_mounted_is_named(bookie: Bookie) -> None:
 
 
 def test_13_a_cluster_that_was_formatted_is_told_by_its_id(bookie: Bookie) -> None:
-    bookie.run("metaformat", "-n", "-f")
+    bookie.run("metaformat", "-n", "-f", "--no-backup")
     found = findings(bookie)
     assert "bookieformat" in found["local-instance-id"]["fix"]
 
