@@ -49,6 +49,13 @@ async def _populate(store: MetadataStore) -> None:
     await store.set_lost_bookie_recovery_delay(7)
 
 
+def _without_note(tree: dict[str, tuple[bytes, int]]) -> dict[str, tuple[bytes, int]]:
+    """Return a tree whose switch of autorecovery does not say who disabled it, as Java's."""
+    switch = "/underreplication/disable"
+    return {path: (b"" if path == switch else value, version)
+            for path, (value, version) in tree.items()}  # fmt: skip
+
+
 def test_each_command_leaves_the_tree_that_javas_leaves(sides: tuple[Side, Side]) -> None:
     java, ours = sides
     for side in sides:
@@ -64,22 +71,22 @@ def test_each_command_leaves_the_tree_that_javas_leaves(sides: tuple[Side, Side]
         (("autorecovery", "-disable"), ("autorecovery", "disable")),
         (("autorecovery", "-enable"), ("autorecovery", "enable")),
         (("lostbookierecoverydelay", "-set", "30"), ("autorecovery", "delay", "30")),
-        (("triggeraudit",), ("autorecovery", "trigger")),
-        (("forceauditchecks", "-calc", "-ppc", "-rc"), ("autorecovery", "trigger", *all_checks)),
+        (("triggeraudit",), ("autorecovery", "audit")),
+        (("forceauditchecks", "-calc", "-ppc", "-rc"), ("autorecovery", "audit", *all_checks)),
         (("cookie_create", "-cf", file, B1),
          ("cookie", "create", B1, "--file", file, "--force", "content")),
         (("cookie_update", "-cf", file, B2),
          ("cookie", "update", B2, "--file", file, "--force", "content", "--yes")),
         (("cookie_delete", B2),
          ("cookie", "delete", B2, "--yes", "--force", "open-ledgers", "--force", "only-copies")),
-        (update, ("ledger", "update-bookie", B1, B3, "--force", "unverified", "--yes")),
+        (update, ("bookie", "rename", B1, B3, "--force", "unverified", "--yes")),
     )  # fmt: skip
     unchanged = []
     for number, (java_words, our_words) in enumerate(steps):
         before = ours.tree()
         assert java.java(*java_words) == 0, java_words
         ours.ours(*our_words)
-        assert java.tree() == ours.tree(), our_words
+        assert java.tree() == _without_note(ours.tree()), our_words
         if ours.tree() == before:
             unchanged.append(number)
     assert unchanged == [1]
