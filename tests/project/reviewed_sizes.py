@@ -113,7 +113,6 @@ REVIEWED: Final = {
     # bkctl and shell
     "_Run.write: range(total)": _SETTING,
     "payloads: os.urandom(size)": _SETTING,
-    "Table._lines_of: range(max(map(len, parts.values())))": _ITEMS,
     "Canvas.fitted: ' ' * (width - display_width(text))": _SCREEN,
     "Canvas.fitted: ' ' * (width - 1 - display_width(text))": _SCREEN,
     "Canvas.bar: '█' * whole": _SCREEN,
