@@ -157,8 +157,6 @@ REVIEWED: Final = {
     "_GlobalOption.words: (name,) * int(value)": _SETTING,
     "free_port: range(_FIRST_PORT, _first_outgoing_port())": "ports",
     "free_port: range(_TRIES if ports else 0)": "a constant or none",
-    "_set: range(start, end)": _ITEMS,
-    "_last_said: range(end - 1, start - 1, -1)": _ITEMS,
     "Page.synopsis: ['.br'] * (number > 0)": "one or none",
     "_pieces: range(count + 1)": "at most PIECES_MAX",
     "Table._line: ' ' * (width - display_width(text))": _SCREEN,

@@ -202,9 +202,7 @@ def test_a_change_leaves_comments_and_everything_else_alone() -> None:
     changed = with_profile(file, Profile(**{**_fields(prod), "output": "csv"}))
     assert changed == FILE.replace('"jsonl"', '"csv"')
     assert with_profile(file, prod) == FILE
-    assert with_default(file, "prod") == FILE.replace(
-        'profile = "lab"  # the harmless one', 'profile = "prod"'
-    )
+    assert with_default(file, "prod") == FILE.replace('profile = "lab"', 'profile = "prod"')
 
 
 def _fields(profile: Profile) -> dict[str, Any]:
@@ -226,13 +224,37 @@ def test_the_default_goes_with_its_profile() -> None:
     assert (left.default, list(left.profiles)) == (None, ["prod"])
 
 
-def test_a_file_in_other_forms_is_left_to_its_owner() -> None:
-    text = 'profiles = {a = {service-uri = "x"}}\n'
-    with pytest.raises(CommandError, match="cannot be changed line by line"):
-        with_profile(_parsed(text), Profile(name="a", service_uri="y"))
-    multi = 'profile = """\na"""\n[profiles.a]\n'
-    with pytest.raises(CommandError, match="cannot be changed line by line"):
-        with_default(_parsed(multi), None)
+@pytest.mark.parametrize(
+    "text",
+    [
+        'profile = """\na"""\n[profiles.a]\n',
+        'profiles.a.service-uri = "x"\n[shell]\nbar = true\n',
+        "",
+    ],
+)
+def test_a_file_in_other_forms_can_be_changed(text: str) -> None:
+    file = _parsed(text)
+    new = Profile(name="a", service_uri="y", tls={"ca-file": "c"}, client={"throttle": "1"})
+    changed = _parsed(with_profile(file, new))
+    assert changed.profiles == {**file.profiles, "a": new}
+    assert (changed.default, changed.shell) == (file.default, file.shell)
+    assert _parsed(with_default(changed, "a")).default == "a"
+    left = _parsed(without_profile(_parsed(with_default(changed, "a")), "a"))
+    assert (left.default, left.shell) == (None, file.shell)
+    assert left.profiles == {name: one for name, one in file.profiles.items() if name != "a"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'profiles = {a = {service-uri = "x"}}\n',
+        '[profiles]\na.conf = "c"\n[profiles.b]\noutput = "csv"\n',
+    ],
+)
+def test_a_form_that_the_library_would_break_is_left_to_the_files_owner(text: str) -> None:
+    new = Profile(name="a", service_uri="y", tls={"ca-file": "c"}, client={"throttle": "1"})
+    with pytest.raises(CommandError, match="cannot change"):
+        with_profile(_parsed(text), new)
 
 
 # Commands ----------------------------------------------------------------------------------------
