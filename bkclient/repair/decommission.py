@@ -22,7 +22,7 @@ from bkclient.errors import IllegalOperationError, NoSuchLedgerError
 from bkclient.quorum.fragments import may_hold_entries, needs_recovery
 from bkclient.repair.check import LedgerChecker, view
 from bkclient.repair.outlook import Lacking, LedgerProspect, prospects
-from bkclient.repair.recover_bookies import BookieLedger, ledgers_on_bookies
+from bkclient.repair.recover_bookies import BookieLedger, Load, ledgers_on_bookies
 from wire.errors import MetadataFormatError
 from wire.ids import BookieId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
@@ -47,6 +47,8 @@ class DecommissionProgress:
 
     ``step``: ``marking``, ``moving``, ``moving what is marked``, ``deleting the cookie`` or
     ``done``.
+    ``entries``, ``size_bytes``: copies on the bookie at the beginning, and their bytes. Those of
+    fragments whose end is not known yet are left out.
     ``auditor``: who it is, ``None`` when nobody is: then there may be no workers either.
     ``stuck``: some ledgers, and what they wait for, where for a while none has come off the bookie.
     """
@@ -55,6 +57,10 @@ class DecommissionProgress:
     step: str
     ledgers: int = 0
     ledgers_left: int = 0
+    entries: int = 0
+    entries_left: int = 0
+    size_bytes: int = 0
+    size_bytes_left: int = 0
     auditor: BookieId | None = None
     stuck: tuple[LedgerProspect, ...] = ()
     damaged: Mapping[LedgerId, str] = attrs.field(factory=dict)
@@ -223,7 +229,8 @@ class _Decommission:
         self._client, self._store = client, client.store
         self._bookie_id, self._report_to = bookie_id, report
         self._keep_cookie = keep_cookie
-        self._ledgers = 0
+        self._loads: dict[LedgerId, Load] = {}
+        """What each ledger had on the bookie at the beginning."""
         self._left_last = 0
         self._damaged: dict[LedgerId, str] = {}
         self._stuck_since_s = 0.0
@@ -231,10 +238,11 @@ class _Decommission:
     async def run(self) -> DecommissionReport:
         await self._insist()
         await self._report("marking")
-        listed = [
-            one.ledger_id async for one in ledgers_on_bookies(self._client, [self._bookie_id])
-        ]
-        self._ledgers = len(listed)
+        self._loads = {
+            one.ledger_id: one.load([self._bookie_id])
+            async for one in ledgers_on_bookies(self._client, [self._bookie_id])
+        }
+        listed = list(self._loads)
         await for_each(listed, self._mark, READS_AT_ONCE)
         left = await self._still_holding(listed)
         while left:
@@ -247,7 +255,7 @@ class _Decommission:
             await self._report("deleting the cookie")
             deleted = await delete_cookies(self._client, [self._bookie_id])
         await self._report("done")
-        return DecommissionReport(self._bookie_id, self._ledgers, bool(deleted))
+        return DecommissionReport(self._bookie_id, len(self._loads), bool(deleted))
 
     async def _insist(self) -> None:
         await insist_gone(self._client, [self._bookie_id])
@@ -274,7 +282,7 @@ class _Decommission:
         self._damaged[ledger_id] = str(error)
 
     async def _wait(self, step: str, left: list[LedgerId]) -> None:
-        await self._report(step, len(left), await self._stuck(left))
+        await self._report(step, left, await self._stuck(left))
         seconds = min(LOOK_S_MAX, LOOK_S_PER_LEDGER * len(left))
         await deferLater(self._client.cluster.clock, seconds)
         await self._insist()
@@ -326,15 +334,20 @@ class _Decommission:
         return [*marked, *unclear]
 
     async def _report(
-        self, step: str, left: int = 0, stuck: tuple[LedgerProspect, ...] = ()
+        self, step: str, left: Collection[LedgerId] = (), stuck: tuple[LedgerProspect, ...] = ()
     ) -> None:
         damaged, self._damaged = self._damaged, {}
+        loads_left = [self._loads[one] for one in left if one in self._loads]
         self._report_to(
             DecommissionProgress(
                 bookie_id=self._bookie_id,
                 step=step,
-                ledgers=self._ledgers,
-                ledgers_left=left,
+                ledgers=len(self._loads),
+                ledgers_left=len(left),
+                entries=sum(load.copies for load in self._loads.values()),
+                entries_left=sum(load.copies for load in loads_left),
+                size_bytes=sum(load.size_bytes or 0 for load in self._loads.values()),
+                size_bytes_left=sum(load.size_bytes or 0 for load in loads_left),
                 auditor=await self._store.current_auditor(),
                 stuck=stuck,
                 damaged=damaged,

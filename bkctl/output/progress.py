@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import abc
 import json
+import threading
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Protocol, TextIO
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from bkctl.session.session import Host
 
 _QUIET_S: Final = 0.7
+_SILENT_S: Final = 1.0
+"""After which a bar shows though nothing has been reported."""
 _LINE_EVERY_S: Final = 30.0
 _JSON_EVERY_S: Final = 1.0
 _RATE_OVER_S: Final = 10.0
@@ -27,6 +30,9 @@ _RATE_OVER_S: Final = 10.0
 
 class Progress(Protocol):
     """A display of how far one piece of work is."""
+
+    is_open: bool
+    """Whether a line of the terminal is its own now."""
 
     def __enter__(self) -> Self: ...
 
@@ -62,6 +68,8 @@ def make_progress(
 class Silent:
     """No display."""
 
+    is_open = False
+
     def __enter__(self) -> Self:
         return self
 
@@ -74,6 +82,8 @@ class Silent:
 
 class _Measured(abc.ABC):
     """What the displays share: the figures, and the rate over the last seconds."""
+
+    is_open = False
 
     def __init__(
         self,
@@ -176,19 +186,43 @@ class Bar(_Measured):
 
     _progress: Any = None
     _task: Any = None
+    _timer: threading.Timer | None = None
+
+    def __init__(self, *args: Any, silent_s: float = _SILENT_S, **kwargs: Any) -> None:
+        """``silent_s``: after how long it shows though nothing has been reported."""
+        super().__init__(*args, **kwargs)
+        self._silent_s = silent_s
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> Self:
+        self.is_open = True
+        self._timer = threading.Timer(self._silent_s, self._show_silence)
+        self._timer.daemon = True
+        self._timer.start()
+        return self
 
     def show(self, now_s: float) -> None:
-        if self._progress is None:
-            if now_s - self._began_s < _QUIET_S:
-                return
-            self._start()
-        self._progress.update(
-            self._task, completed=self._done, total=self._total, figures=self._figures(now_s)
-        )
+        with self._lock:
+            if self._progress is None:
+                if now_s - self._began_s < _QUIET_S:
+                    return
+                self._start()
+            self._progress.update(
+                self._task, completed=self._done, total=self._total, figures=self._figures(now_s)
+            )
+
+    def _show_silence(self) -> None:
+        with self._lock:
+            if self._progress is None and self.is_open:
+                self._start()
 
     def end(self) -> None:
-        if self._progress is not None:
-            self._progress.stop()
+        with self._lock:
+            self.is_open = False
+            if self._timer is not None:
+                self._timer.cancel()
+            if self._progress is not None:
+                self._progress.stop()
 
     def _start(self) -> None:
         from rich.console import Console
@@ -209,4 +243,5 @@ class Bar(_Measured):
         share = f"{self._done / self._total:4.0%} " if self._total else ""
         left_s = self.left_s(now_s)
         left = f" {human_duration(left_s)} left" if left_s is not None else ""
+        share += f"{self._items:,} entries " if self._items and self._unit == "bytes" else ""
         return f"{share}{self.amount(self._done)} {self.amount(self.rate(now_s))}/s{left}"

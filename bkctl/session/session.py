@@ -20,6 +20,7 @@ import click
 from bkctl.errors import Interrupted, NothingFoundError, RefusedError
 from bkctl.exit_status import Effect
 from bkctl.options import Options, options_of
+from bkctl.output.waiting import ERASE, waiting
 from bkctl.session.interrupt import Interrupts, Stop, leave
 from wire.errors import BookKeeperError
 
@@ -161,6 +162,9 @@ class Session:
         self._was_asked = False
         self._is_traced = False
         self._look: Look | None = None
+        self._progress: Progress | None = None
+        self._waits = False
+        """Whether the last line of the terminal may be one that says what is waited for."""
 
     # The cluster --------------------------------------------------------------------------------
 
@@ -228,7 +232,8 @@ class Session:
 
     def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Run ``await function(client, *args, **kwargs)`` on the reactor; return its value."""
-        value = self.client.call(function, *args, **kwargs)
+        with self.waiting(f"waiting for {self.about or 'the cluster'}"):
+            value = self.client.call(function, *args, **kwargs)
         self._connected = True
         return value
 
@@ -389,13 +394,29 @@ class Session:
 
     def _tell(self, text: str) -> None:
         # With its end of line in one piece: the reactor's thread tells things too.
-        print(f"{text}\n", end="", file=self.host.stderr, flush=True)
+        erased = ERASE if self._waits else ""
+        print(f"{erased}{text}\n", end="", file=self.host.stderr, flush=True)
 
     def progress(self, what: str, *, total: int | None = None, unit: str = "bytes") -> Progress:
         """Return a progress display for one long piece of work; use it as a context manager."""
         from bkctl.output.progress import make_progress
 
-        return make_progress(self.options, self.host, what, total=total, unit=unit)
+        made = make_progress(self.options, self.host, what, total=total, unit=unit)
+        self._progress = made
+        return made
+
+    @contextlib.contextmanager
+    def waiting(self, what: str) -> Iterator[None]:
+        """Say on a terminal what is waited for, while a block takes longer than a second."""
+        if self._waits or (self._progress is not None and self._progress.is_open):
+            yield  # A line moves already.
+            return
+        with waiting(self.options, self.host, what) as is_shown:
+            self._waits = is_shown
+            try:
+                yield
+            finally:
+                self._waits = False
 
     @property
     def last_words(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import tempfile
 import time
@@ -117,7 +118,8 @@ class _Demo:
             ledger_id = self._write()
             self._recover(ledger_id)
             self._read_back(ledger_id)
-            self._cluster.restart(KILLED, watched.writable)
+            with self._session.waiting("waiting for the killed bookie to register again"):
+                self._cluster.restart(KILLED, watched.writable)
             self._tell("restart", "the killed bookie is back, with all it had acknowledged")
             exported = self._export(ledger_id) if exporting else None
         self._say_what_next(ledger_id, exported)
@@ -207,10 +209,14 @@ class _Demo:
 
         target = str(self._cluster.directory / "parquet")
         try:
-            with spark_session("local[2]") as spark:
-                report = export_ledgers(self._cluster.uri, [ledger_id], target, spark=spark)
+            with contextlib.ExitStack() as stack:
+                with self._session.waiting("waiting for Spark to start"):
+                    spark = stack.enter_context(spark_session("local[2]"))
+                with self._session.waiting("waiting for Spark to export the ledger"):
+                    report = export_ledgers(self._cluster.uri, [ledger_id], target, spark=spark)
                 self._tell("export", f"Parquet, {human_bytes(report.file_bytes)}, written by Spark")
-                found = _spark_sums(spark, target)
+                with self._session.waiting("waiting for Spark to read the files"):
+                    found = _spark_sums(spark, target)
         except SparkMissingError:
             return None
         if found != (self._sums.entries, self._sums.size, self._sums.crc_sum):

@@ -27,7 +27,9 @@ def show_version(session: Session, *, every: bool) -> None:
         return
     from bkctl.commands.about.version import everybody
 
-    session.emit_all(everybody(session), MemberVersion)
+    with session.waiting("waiting for the bookies' answers"):
+        members = list(everybody(session))  # All, so that the columns fit all.
+    session.emit_all(members, MemberVersion)
 
 
 def print_script(session: Session, *, shell: str) -> None:

@@ -46,7 +46,7 @@ export = Command(
             help="A directory for each ledger, or shared files.",
         ),
         option(
-            "--recover", is_flag=True, help="Close ledgers first: their writers are fenced off."
+            "--recover", is_flag=True, help="Close ledgers first, which fences their writers."
         ),
         option(
             "--compression",

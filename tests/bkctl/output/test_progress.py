@@ -8,6 +8,7 @@ import pytest
 from bkctl.options import Options
 from bkctl.output.progress import Bar, JsonLines, Lines, Silent, make_progress
 from tests.bkctl.support.terminal import FakeHost
+from tests.support.waiting import until
 
 
 class _Time:
@@ -88,3 +89,11 @@ def test_a_bar_draws_after_a_while_and_leaves_nothing() -> None:
         progress.update(500)
     assert "writing" in host.err.text
     assert host.err.text.rstrip().endswith("\x1b[2K") or "\x1b[?25h" in host.err.text
+
+
+def test_a_bar_shows_though_nothing_has_been_reported() -> None:
+    host = FakeHost(tty=True)
+    with Bar(host.err, "exporting", None, "bytes", silent_s=0.0) as progress:
+        assert progress.is_open
+        until(lambda: "exporting" in host.err.text, "the bar")
+    assert not progress.is_open

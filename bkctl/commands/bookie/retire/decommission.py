@@ -232,7 +232,7 @@ def _wait(
 ) -> DecommissionReport:
     begun = told = False
     warn_of_mark = _damaged_marks(session)
-    with session.progress("moving", total=total, unit="ledgers") as progress:
+    with session.progress(f"moving {counted(total, 'ledger')}") as progress:
 
         def report(step: DecommissionProgress) -> None:
             nonlocal begun, told
@@ -240,7 +240,11 @@ def _wait(
                 begun = True
                 left = counted(step.ledgers_left, "ledger")
                 session.note(f"waiting for the workers to move {left}; it may be interrupted")
-            progress.update(max(0, step.ledgers - step.ledgers_left))
+            progress.update(
+                step.size_bytes - step.size_bytes_left,
+                step.entries - step.entries_left,
+                step.size_bytes,
+            )
             if step.ledgers_left and step.auditor is None and not told:
                 told = True
                 session.warn("no auditor is elected: do any workers run? `bkctl doctor` looks")
