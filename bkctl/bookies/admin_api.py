@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -256,6 +256,25 @@ def collect(admin: AdminClient, bookie_id: BookieId, *, major: bool, minor: bool
     else:
         admin.ask("PUT", "/api/v1/bookie/gc", {"forceMajor": major, "forceMinor": minor})
     return GarbageAsked(bookie_id)
+
+
+def wait_collected(
+    admin: AdminClient, before: Sequence[GarbageRun], pause: Callable[[], object]
+) -> list[GarbageRun]:
+    """Wait until each collector has ended a round since ``before``, and none runs; return them.
+
+    A Java bookie does not count rounds: there it is until no collection that was asked for runs.
+    """
+    rounds = {one.number: one.rounds for one in before}
+    while True:
+        found = collections(admin)
+        if not any(one.running or _has_not_begun(one, rounds) for one in found):
+            return found
+        pause()
+
+
+def _has_not_begun(one: GarbageRun, rounds: Mapping[int, int | None]) -> bool:
+    return one.rounds is not None and one.rounds == rounds.get(one.number)
 
 
 def collections(admin: AdminClient) -> list[GarbageRun]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from bkctl.bookies import admin_api
 from bkctl.commands.bookie import admin_settings
@@ -12,6 +13,8 @@ from bkctl.errors import UsageError
 if TYPE_CHECKING:
     from bkctl.session.session import Session
     from wire.ids import BookieId
+
+_LOOK_EVERY_S: Final = 0.2
 
 
 def _admin(session: Session, bookie_id: BookieId, where: dict[str, Any]) -> Any:
@@ -38,13 +41,22 @@ def readonly(session: Session, bookie_id: BookieId, wanted: str, **where: Any) -
     session.emit(admin_api.mode(_admin(session, bookie_id, where), bookie_id, shift))
 
 
-def gc(session: Session, bookie_id: BookieId, *, major: bool, minor: bool, **where: Any) -> None:
-    """Start a bookie's garbage collection now."""
+def gc(
+    session: Session, bookie_id: BookieId, *, major: bool, minor: bool, wait: bool, **where: Any
+) -> None:
+    """Start a bookie's garbage collection now; with ``wait`` return when it has ended."""
     if session.dry_run:
         session.plan([f"collect garbage on bookie {bookie_id}"])
         return
     admin = _admin(session, bookie_id, where)
-    session.emit(admin_api.collect(admin, bookie_id, major=major, minor=minor))
+    before = admin_api.collections(admin) if wait else []
+    asked = admin_api.collect(admin, bookie_id, major=major, minor=minor)
+    if not wait:
+        session.emit(asked)
+        return
+    with session.waiting(f"waiting for the collection of bookie {bookie_id}"):
+        found = admin_api.wait_collected(admin, before, lambda: time.sleep(_LOOK_EVERY_S))
+    session.emit_all(found, admin_api.GarbageRun)
 
 
 def gc_status(session: Session, bookie_id: BookieId, **where: Any) -> None:

@@ -100,19 +100,23 @@ ADMIN: Final = (
         body="bkctl.commands.bookie.admin:gc",
         help="""Start a bookie's garbage collection now.
 
-    `gc-status` shows what becomes of it. What goes is what no ledger needs any more, as it would
-    by itself in time.
+    `gc-status` shows what becomes of it, or --wait at its end. What goes is what no ledger needs
+    any more, as it would by itself in time.
     """,
         params=(
             argument("bookie_id", type=BOOKIE_ID),
             *WHERE,
             option("--major/--no-major", default=True, help="Allow a major compaction."),
             option("--minor/--no-minor", default=True, help="Allow a minor compaction."),
+            option(
+                "--wait", is_flag=True, help="Return when the collection has ended; show its state."
+            ),
         ),
         effect=Effect.REVERSIBLE,
         examples=(
             ("bkctl bookie gc 10.0.0.1:3181", "with the compaction that is allowed"),
             ("bkctl bookie gc 10.0.0.1:3181 --no-major", "no more than a minor compaction"),
+            ("bkctl bookie gc 10.0.0.1:3181 --wait", "what it freed, once it has ended"),
         ),
         exits=_EXITS,
         replaces="curl -X PUT http://BOOKIE:8080/api/v1/bookie/gc",

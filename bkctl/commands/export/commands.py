@@ -45,9 +45,7 @@ export = Command(
             type=click.Choice(["ledger", "none", "day", "log"]),
             help="A directory for each ledger, or shared files.",
         ),
-        option(
-            "--recover", is_flag=True, help="Close ledgers first, which fences their writers."
-        ),
+        option("--recover", is_flag=True, help="Close ledgers first, which fences their writers."),
         option(
             "--compression",
             default="zstd",

@@ -88,7 +88,14 @@ def run(
     if bookie_id is None:
         from bkctl.session.stopped_bookie import stopped_bookie
 
-        bookie_id = stopped_bookie(session).bookie_id
+        try:
+            bookie_id = stopped_bookie(session).bookie_id
+        except UsageError as error:
+            raise UsageError(
+                "which bookie?",
+                next_step="give its id, which `bkctl bookie list` shows, or its settings with -c "
+                "FILE",
+            ) from error
     session.about = f"bookie {bookie_id}"
     runs = session.call(is_registered, bookie_id)
     if cancel:
