@@ -30,7 +30,7 @@ from bkclient.config.keep_alive import KeepAlive
 from bkclient.connection.add_stream import AddStream
 from bkclient.connection.bulk_read import BulkAnswer, BulkRead
 from bkclient.connection.operations import OPERATIONS
-from bkclient.connection.tcp import Silence
+from bkclient.connection.tcp import Silence, reason_of
 from bkclient.errors import (
     BookieUnavailableError,
     ClientError,
@@ -151,7 +151,7 @@ class BookieChannel(Protocol):
         if why is not None:
             self._fail_all(SecurityError(f"no TLS with bookie {self.bookie_id}: {why}"))
             return
-        text = f"connection to bookie {self.bookie_id} was lost: {reason.getErrorMessage()}"
+        text = f"connection to bookie {self.bookie_id} was lost: {reason_of(reason.value)}"
         self._fail_all(BookieUnavailableError(text))
 
     def handshakeCompleted(self) -> None:  # noqa: N802 - Twisted's.

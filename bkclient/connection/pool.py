@@ -21,6 +21,7 @@ from bkclient.config.client import ClientConfig
 from bkclient.connection.bookie_health import Quarantine
 from bkclient.connection.channel import BookieChannel
 from bkclient.connection.handshake import Greeting
+from bkclient.connection.tcp import reason_of
 from bkclient.errors import (
     BookieUnavailableError,
     ClientClosedError,
@@ -258,7 +259,7 @@ class BookiePool:
         except ClientError as error:
             self._failed(slot, error)
         except Exception as error:  # noqa: BLE001 - whatever a transport raises means "not there".
-            text = f"bookie {bookie} cannot be reached: {error}"
+            text = f"bookie {bookie} cannot be reached: {reason_of(error)}"
             failure = BookieUnavailableError(text)
             failure.__cause__ = error
             self.quarantine.unreachable(bookie)

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import os
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 import attrs
 from twisted.internet.abstract import isIPAddress, isIPv6Address
 from twisted.internet.defer import Deferred
 from twisted.internet.endpoints import HostnameEndpoint, TCP4ClientEndpoint, TCP6ClientEndpoint
+from twisted.internet.error import ConnectionDone, ConnectionLost
+from twisted.internet.error import TimeoutError as ConnectTimeoutError
 from twisted.internet.interfaces import IAddress, IProtocol, IStreamClientEndpoint
 from twisted.internet.protocol import Factory, Protocol
+
+_REASONS: Final[Mapping[type[BaseException], str]] = {
+    ConnectionDone: "the bookie closed it",
+    ConnectionLost: "it broke off",
+    ConnectTimeoutError: "no answer in time",
+}
 
 
 class TcpConnect:
@@ -83,3 +92,15 @@ class Silence:
         asked_s = now_s - waited_s
         if self.heard_s < asked_s and not self.is_doubted:
             self._since_s, self._doubted_s, self._over_s = asked_s, now_s, now_s + patience_s
+
+
+def reason_of(error: BaseException | None) -> str:
+    """Return why a connection failed or ended, in the system's words where there are any."""
+    number = getattr(error, "osError", None) or getattr(error, "errno", None)
+    if isinstance(number, int):
+        text = os.strerror(number)
+        return text[:1].lower() + text[1:]
+    for kind, words in _REASONS.items():
+        if isinstance(error, kind):
+            return words
+    return str(error).removesuffix(".")

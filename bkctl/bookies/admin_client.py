@@ -113,7 +113,8 @@ class AdminClient:
             return Answer(response.status, response.read().decode("utf-8", "replace"))
         except (TimeoutError, OSError, http.client.HTTPException) as error:
             where = f"{self._address.host}:{self._address.port}"
-            raise BookieUnavailableError(f"no HTTP at {where}: {error}") from error
+            why = getattr(error, "strerror", None) or error
+            raise BookieUnavailableError(f"no HTTP at {where}: {why}") from error
         finally:
             connection.close()
 
