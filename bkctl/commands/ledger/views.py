@@ -52,11 +52,6 @@ def _state(value: Any) -> str | None:
     return None if value.metadata is None else STATE_WORDS[value.metadata.state.name]
 
 
-def _quorums(value: Any) -> str | None:
-    m = value.metadata
-    return None if m is None else f"{m.ensemble_size}/{m.write_quorum}/{m.ack_quorum}"
-
-
 def _digest(value: Any) -> str | None:
     if value.metadata is None or value.metadata.digest_type is None:
         return None
@@ -119,7 +114,28 @@ _LEDGER: Final = (
     ),
     Field("length", "Bytes of payload; none while not closed.", _length, Kind.BYTES, rank=1),
     Field(
-        "quorums", "Ensemble size, write quorum, ack quorum.", _quorums, rank=4, header="E/QW/QA"
+        "ensemble_size",
+        "Bookies of a fragment.",
+        _meta("ensemble_size"),
+        Kind.COUNT,
+        rank=4,
+        header="E",
+    ),
+    Field(
+        "write_quorum",
+        "Copies of an entry.",
+        _meta("write_quorum"),
+        Kind.COUNT,
+        rank=4,
+        header="QW",
+    ),
+    Field(
+        "ack_quorum",
+        "Copies before an ack.",
+        _meta("ack_quorum"),
+        Kind.COUNT,
+        rank=4,
+        header="QA",
     ),
     Field("digest", "How entries are protected.", _digest, rank=5),
     Field("created", "When it was created.", _meta("ctime_ms"), Kind.TIME_MS, rank=3),
