@@ -7,6 +7,7 @@ environment.
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -166,8 +167,20 @@ def as_words(options: Options) -> dict[str, tuple[str, ...]]:
 
 
 def global_options(*, root: bool) -> list[click.Parameter]:
-    """Return the options, for the root (with environment variables) or for a command."""
+    """Return the options, for the root (with environment variables) or for a command.
+
+    All commands share theirs: to make them for each takes longer than all else of a help text.
+    """
+    return _made() if root else list(_of_commands())
+
+
+def _made(*, root: bool = True) -> list[click.Parameter]:
     return [_GlobalOption(*args, root=root, **kwargs) for args, kwargs in _DECLARED]
+
+
+@functools.cache
+def _of_commands() -> tuple[click.Parameter, ...]:
+    return tuple(_made(root=False))
 
 
 WATCHING: Final = frozenset({"watch_s", "until"})

@@ -8,8 +8,6 @@ pages, completions and tests read that. What it does is a function, imported whe
 from __future__ import annotations
 
 import importlib
-import pkgutil
-import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -43,6 +41,12 @@ _UNBROKEN: Final = "\ue000"
 
 _NARROW: Final = 58
 """Below, long options have lines of their own, so that there is space for what they do."""
+
+
+def late(path: str) -> Any:
+    """Import a module, and return what a path names in it: ``module:name``."""
+    module, _, name = path.partition(":")
+    return getattr(importlib.import_module(module), name)
 
 
 class _Formatter(click.HelpFormatter):
@@ -130,9 +134,8 @@ class Command(click.Command):
 
     def load(self) -> Callable[..., Any]:
         """Import what the command does, and return it."""
-        module, _, name = self.body.partition(":")
-        found: Callable[..., Any] = getattr(importlib.import_module(module), name)
-        return found
+        body: Callable[..., Any] = late(self.body)
+        return body
 
     def _run(self, ctx: click.Context) -> Any:
         return self.load()(ctx.obj, **ctx.params)
@@ -225,8 +228,7 @@ class Group(click.Group):
         if cmd_name in self.aliases:
             return self._meant(ctx, cmd_name)[0]
         if cmd_name in self.lazy and cmd_name not in self.commands:
-            module, _, attribute = self.lazy[cmd_name][0].partition(":")
-            self.add_command(getattr(importlib.import_module(module), attribute), cmd_name)
+            self.add_command(late(self.lazy[cmd_name][0]), cmd_name)
         return super().get_command(ctx, cmd_name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -320,8 +322,10 @@ class SubGroup(Group):
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
             for group in (self.name, f"{self.name}s"):  # Java has bookie and bookies.
-                line = pkgutil.resolve_name(JAVA_LINE)([group, *args], [2])
+                line = late(JAVA_LINE)([group, *args], [2])
                 if line is not None:
+                    import shlex
+
                     from bkctl.errors import UsageError
 
                     told = f"{args[0]!r} is a name of Java's tools"

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import gc
 import os
-import pkgutil
-import shlex
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
 
-from bkctl.cli.command import JAVA_LINE, Group
+from bkctl.cli.command import JAVA_LINE, Group, late
 from bkctl.cli.completion.scripts import VARIABLE
 from bkctl.cli.names import ALIASES, COMMANDS, HELPERS, SECTIONS
 from bkctl.exit_status import MEANING, ExitStatus
@@ -103,9 +101,11 @@ class RootGroup(Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
+            import shlex
+
             from bkctl.errors import UsageError
 
-            line: list[str] | None = pkgutil.resolve_name(JAVA_LINE)(args)
+            line: list[str] | None = late(JAVA_LINE)(args)
             if line is None:
                 raise
             told = f"{args[0]!r} is a name of Java's tools"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import click
@@ -18,8 +19,10 @@ class ShellCommand(Command):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        for parameter in filter(is_global, self.params):
-            parameter.opts = [name for name in parameter.opts if name != "-c"]
+        for n, parameter in enumerate(self.params):
+            if is_global(parameter) and "-c" in parameter.opts:
+                own = self.params[n] = copy.copy(parameter)  # The others keep theirs.
+                own.opts = [name for name in parameter.opts if name != "-c"]
 
     def invoke(self, ctx: click.Context) -> Any:
         return self.load()(ctx, **ctx.params)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-import attrs
 import click
 
 from bkctl.cli.params import option
@@ -20,8 +19,7 @@ else:
     _ParamType = click.ParamType
 
 
-@attrs.frozen
-class FileRef:
+class FileRef(NamedTuple):
     """One journal or entry log: its id, or the path of the file itself."""
 
     number: int | None

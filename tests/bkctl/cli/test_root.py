@@ -268,7 +268,9 @@ def test_an_interruption_is_told_below_the_sign_of_the_terminal(tty: bool, told:
 # Start -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("args", [["--help"], ["ledger", "--help"], ["ledger", "read", "--help"]])
+@pytest.mark.parametrize(
+    "args", [["--help"], *([name, "--help"] for name in COMMANDS), ["ledger", "read", "--help"]]
+)
 def test_help_imports_nothing_heavy(args: list[str]) -> None:
     printed = run_without(HEAVY, f"from bkctl.cli.root import cli; status = cli.run({args!r})")
     assert "Usage: bkctl" in printed
