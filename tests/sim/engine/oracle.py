@@ -55,6 +55,8 @@ class WatchedCluster(MemoryCluster):
     marked: Callable[[LedgerId, bytes | None], None] = staticmethod(lambda _id, _value: None)
     written: Callable[[str], None] = staticmethod(lambda _path: None)
     """Called with where anything was made or replaced."""
+    versioned: Callable[[LedgerId, int, int], None] = staticmethod(lambda _id, _old, _new: None)
+    """Called before ``changed``, with the version that a write replaces by name, and its own."""
 
     def create(self, path: str, value: bytes, owner: int = 0, *, sequence: bool = False) -> str:
         made = super().create(path, value, owner, sequence=sequence)
@@ -63,6 +65,9 @@ class WatchedCluster(MemoryCluster):
 
     def set(self, path: str, value: bytes, version: int = -1) -> int:
         now = super().set(path, value, version)
+        ledger_id = HIERARCHICAL.id_of(path)
+        if ledger_id is not None:
+            self.versioned(ledger_id, version, now)
         self._tell(path, value)
         return now
 
@@ -91,6 +96,8 @@ class LedgerTruth:
     is_watched: bool = True
     """Whether its writer's application tells us what it hears."""
     stored: LedgerMetadata | None = None
+    version: int = 0
+    """Of the metadata; the first one is 0."""
     is_deleted: bool = False
     was_in_recovery: bool = False
     sent: dict[int, bytes] = attrs.field(factory=dict)
@@ -169,7 +176,7 @@ class Oracle:
         """Take a new version, or ``None`` when the ledger is deleted."""
         truth = self.ledger(ledger_id)
         if value is None:
-            truth.is_deleted = True
+            truth.is_deleted, truth.version = True, 0
             self.trace(f"metadata of {ledger_id} deleted")
             return
         try:
@@ -183,6 +190,13 @@ class Oracle:
         if before is not None:
             self._check_step(truth, before, now)
         truth.was_in_recovery |= now.state is LedgerState.IN_RECOVERY
+
+    def metadata_versioned(self, ledger_id: LedgerId, replaced: int, version: int) -> None:
+        """Take that a write replaces the version it names: of the one before, and only of that."""
+        truth = self.ledger(ledger_id)
+        what = f"ledger {ledger_id}: version {version} in place of {replaced}, not {truth.version}"
+        self.insist("I4", replaced == truth.version == version - 1, what)
+        truth.version = version
 
     def _check_shape(self, truth: LedgerTruth, now: LedgerMetadata) -> None:
         what = f"ledger {truth.ledger_id}: {_in_short(now)}"
@@ -198,6 +212,7 @@ class Oracle:
         self.insist("I4", now.state >= before.state, what)
         fixed = ("ensemble_size", "write_quorum", "ack_quorum", "digest_type", "password")
         self.insist("I4", all(getattr(before, f) == getattr(now, f) for f in fixed), what)
+        self.insist("I4", is_one_step(before, now), what)
         if before.is_closed:
             ends = (now.last_entry_id, now.length) == (before.last_entry_id, before.length)
             keys = [f.first_entry_id for f in before.fragments]
@@ -438,6 +453,25 @@ class Oracle:
     def cover(self, part: str, state: Any, event: str) -> None:
         """Note that a part met an event in a state."""
         self.coverage[part, str(state), event] += 1
+
+
+def is_one_step(before: LedgerMetadata, now: LedgerMetadata) -> bool:
+    """Whether one operation makes these metadata of those, so that nobody's change was undone.
+
+    A writer changes the last fragment or adds one; a recovery adds some as it closes; a repair
+    replaces bookies of one fragment. Nothing else changes fragments, and nothing two at once.
+    """
+    old = {one.first_entry_id: one.ensemble for one in before.fragments}
+    new = {one.first_entry_id: one.ensemble for one in now.fragments}
+    changed = [first for first in old if new.get(first) != old[first]]
+    added = sorted(set(new) - set(old))
+    last = before.last_fragment.first_entry_id
+    if now.state is before.state:
+        grows = now.state is LedgerState.OPEN and len(added) == 1 and added[0] > last
+        return (grows and not changed) or (not added and len(changed) <= 1)
+    if now.is_closed and before.state is LedgerState.IN_RECOVERY:
+        return set(changed) <= {last} and all(first > last for first in added)
+    return not changed and not added
 
 
 def _in_short(metadata: LedgerMetadata) -> str:

@@ -295,6 +295,27 @@ def _write_blindly(stack: contextlib.ExitStack) -> None:
     put(stack, Updater, update=update)
 
 
+def _stale_base(stack: contextlib.ExitStack) -> None:
+    """After a conflict the same change is written again, under the version met."""
+
+    async def update(
+        self: Updater, ledger_id: Any, local: LocalMetadata, needed: Any, transform: Any
+    ) -> LedgerMetadata:
+        base, stored = local.current, local.current
+        while needed(base.value):
+            changed = transform(base.value)
+            try:
+                version = await self.store.write_ledger(ledger_id, changed, stored.version)
+            except updates.MetadataVersionError:
+                stored = await self.store.read_ledger(ledger_id)
+                continue
+            local.install(updates.Versioned(changed, version))
+            return changed
+        return base.value
+
+    put(stack, Updater, update=update)
+
+
 def _conflict_is_fatal(stack: contextlib.ExitStack) -> None:
     """A version conflict ends the operation, also one with itself after a lost answer."""
 
@@ -793,6 +814,14 @@ MUTATIONS: Final[dict[str, Mutation]] = {
         _write_blindly,
         "partial",
         20,
+    ),
+    "stale-base": switch(
+        "after a conflict the change made of older metadata is written",
+        "3, S18",
+        "I4",
+        _stale_base,
+        "crowd",
+        60,
     ),
     "conflict-is-fatal": switch(
         "a conflict with one's own write is an error",

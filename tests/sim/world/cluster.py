@@ -104,6 +104,7 @@ class SimCluster:
         self.network.answered = self.oracle.answered
         self.metadata: WatchedCluster = WatchedCluster.initialized(self.clock)  # type: ignore[assignment]
         self.metadata.changed = self.oracle.metadata_changed
+        self.metadata.versioned = self.oracle.metadata_versioned
         self.metadata.marked = self.oracle.mark_changed
         self.graveyard: list[Any] = []
         """Whoever is dead stays here: a coroutine must not be closed while the world goes on."""
