@@ -164,11 +164,13 @@ class TreeRepair(TreePart):
         """Add to a mark what it lacks; return ``False`` when it changed or went meanwhile."""
         path = zk_paths.mark(ledger_id)
         try:
+            # The lock before the mark: the repair that ends between the two takes the mark along.
+            is_locked = await self._tree.stat(zk_paths.lock(ledger_id)) is not None
             node = await self._tree.get(path)
             mark = stored_mark(ledger_id, node.value)
             added = tuple(b for b in dict.fromkeys(missing) if b not in mark.replicas)
             # A repair in progress may have looked at these bookies before they were lost again.
-            if added or await self._tree.stat(zk_paths.lock(ledger_id)) is not None:
+            if added or is_locked:
                 mark = attrs.evolve(
                     mark,
                     replicas=mark.replicas + added,

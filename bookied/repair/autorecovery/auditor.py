@@ -5,7 +5,8 @@ come and go, to a delay that is stored anew, and checks that are due. Nothing it
 missed after a restart.
 
 Agrees with BookKeeper 4.18.0, Auditor. Stricter: an audit that fails is tried again rather than
-ending the auditor; and a delay counts as written again by its version, not because a watch fired.
+ending the auditor; a delay counts as written again by its version, not because a watch fired; and
+an audit for a lost bookie is done twice, for ledgers that are stored while the first one walks.
 """
 
 from __future__ import annotations
@@ -45,6 +46,10 @@ log = Logger()
 RETRY_S: Final = 10.0
 """Before what failed is tried again."""
 
+AGAIN_S: Final = 30.0
+"""Before a second audit for a lost bookie. A client that had chosen the bookie just before the loss
+may store the ledger, or the fragment, when the first audit has passed it."""
+
 
 class Job(enum.Enum):
     """What there is to do, the most urgent first."""
@@ -53,6 +58,7 @@ class Job(enum.Enum):
     LOOK_AT_DELAY = enum.auto()
     AUDIT = enum.auto()
     AUDIT_LATER = enum.auto()
+    AUDIT_AGAIN = enum.auto()
     CHECK_BOOKIES = enum.auto()
     CHECK_LEDGERS = enum.auto()
     CHECK_PLACEMENT = enum.auto()
@@ -60,7 +66,14 @@ class Job(enum.Enum):
 
 
 PATIENT: Final = frozenset(
-    {Job.LOOK_AT_BOOKIES, Job.LOOK_AT_DELAY, Job.AUDIT, Job.AUDIT_LATER, Job.CHECK_BOOKIES}
+    {
+        Job.LOOK_AT_BOOKIES,
+        Job.LOOK_AT_DELAY,
+        Job.AUDIT,
+        Job.AUDIT_LATER,
+        Job.AUDIT_AGAIN,
+        Job.CHECK_BOOKIES,
+    }
 )
 """They wait until re-replication is enabled, and are tried again when they fail."""
 
@@ -111,8 +124,9 @@ class Auditor:
         self._doers: dict[Job, Callable[[], Awaitable[None]]] = {
             Job.LOOK_AT_BOOKIES: self._look_at_bookies,
             Job.LOOK_AT_DELAY: self._look_at_delay,
-            Job.AUDIT: self._audit,
-            Job.AUDIT_LATER: self._audit,
+            Job.AUDIT: self._audit_twice,
+            Job.AUDIT_LATER: self._audit_twice,
+            Job.AUDIT_AGAIN: self._audit,
             Job.CHECK_BOOKIES: self._check_bookies,
             Job.CHECK_LEDGERS: self._check_ledgers,
             Job.CHECK_PLACEMENT: self._check_placement,
@@ -125,6 +139,7 @@ class Auditor:
         return {
             Job.AUDIT: stats.audit,
             Job.AUDIT_LATER: stats.audit,
+            Job.AUDIT_AGAIN: stats.audit,
             Job.CHECK_BOOKIES: stats.audit,
             Job.CHECK_LEDGERS: stats.check_ledgers,
             Job.CHECK_PLACEMENT: stats.check_placement,
@@ -298,6 +313,12 @@ class Auditor:
                 log.info("a bookie is lost; it has {s} s to come back", s=command.delay_s)
                 self._make_due(Job.AUDIT_LATER, in_s=command.delay_s)
 
+    async def _audit_twice(self) -> None:
+        """Audit for a bookie that was lost just now; once more later, while one is missing."""
+        await self._audit()
+        if await self._store.known_bookies() - await available_bookies(self._store):
+            self._make_due(Job.AUDIT_AGAIN, in_s=AGAIN_S)
+
     async def _audit(self) -> None:
         assert self._lost is not None
         self._lost.audited()
@@ -311,8 +332,9 @@ class Auditor:
         stats.audited_s = self._clock.seconds()
 
     async def _check_bookies(self) -> None:
+        audit = self._audit if self._has_audited else self._audit_twice
         self._has_audited = True
-        await self._audit()
+        await audit()
         self._make_due(Job.LOOK_AT_BOOKIES)
 
     async def _check_ledgers(self) -> None:

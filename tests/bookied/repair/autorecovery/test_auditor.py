@@ -14,8 +14,16 @@ from bkclient.metadata import zk_paths
 from bkclient.metadata.api import NEW
 from bkclient.metadata.memory import Fault, MemoryMetadata, Operation
 from bookied.config.autorecovery import AutoRecoveryConfig
-from bookied.repair.autorecovery.auditor import RETRY_S, Auditor
-from tests.bkclient.repairs import closed_ledger, mark, marks, member, open_writer, store_of
+from bookied.repair.autorecovery.auditor import AGAIN_S, RETRY_S, Auditor
+from tests.bkclient.repairs import (
+    TRIPLE,
+    closed_ledger,
+    mark,
+    marks,
+    member,
+    open_writer,
+    store_of,
+)
 from tests.bkclient.worlds import Fate, Running, World
 from wire.ids import BookieId, LedgerId
 
@@ -213,6 +221,23 @@ def test_a_bookie_that_registers_during_the_walk_is_not_lost() -> None:
     Term(world)
     assert came
     assert marks(world) == {}
+
+
+def test_a_ledger_that_is_stored_behind_the_audit_with_the_lost_bookie_is_marked_too() -> None:
+    """Its client chose the bookie just before. Java's decommissionbookie waits for its move."""
+    world = world_with_cookies(3)
+    Term(world)
+    world.metadata.delay_s = lambda operation: (
+        5.0 if operation.name == "create" and "/L" in operation.path else 0.0
+    )
+    creating = world.start(world.client().create_ledger(**TRIPLE))
+    world.settle(1)
+    world.kill(BookieId("b1"))
+    world.settle(5)
+    ledger_id = creating.finish().ledger_id
+    assert marks(world) == {}
+    world.settle(AGAIN_S)
+    assert marks(world) == {ledger_id: (BookieId("b1"),)}
 
 
 def test_the_periodic_check_finds_what_no_watch_told() -> None:

@@ -325,6 +325,24 @@ def test_s31_a_mark_that_is_renewed_during_the_repair_stays_and_is_seen_to() -> 
     check_whole(world, ledger_id, payloads(6))
 
 
+@pytest.mark.parametrize("steps", range(10))
+def test_s31_a_ledger_that_is_marked_again_as_its_repair_ends_stays_marked(steps: int) -> None:
+    """Between any two steps of the auditor: the worker looked before the bookie was lost again."""
+    world = World(5)
+    ledger_id = closed_ledger(world, world.client(), 6)
+    mark(world, ledger_id, "b1")
+    worker, auditor = store_of(world), store_of(world)
+    assert world.run(worker.take_underreplicated(ledger_id))
+    step_s = {auditor.session_id: 1.0}
+    world.metadata.delay_s = lambda operation: step_s.get(operation.session_id, 0.0)
+    marking = world.start(auditor.mark_underreplicated(ledger_id, (BookieId("b1"),)))
+    world.settle(steps + 0.75)
+    world.run(worker.mark_replicated(ledger_id))
+    world.settle(30)
+    marking.finish()
+    assert list(marks(world)) == [ledger_id]
+
+
 def test_s30_a_worker_whose_session_expired_takes_no_mark_away_that_is_not_its() -> None:
     world = World(5)
     ledger_id = closed_ledger(world, world.client(), 6)
