@@ -83,10 +83,12 @@ class Lack:
     """A fragment and the places in its ensemble where replicas are missing or may be lost.
 
     Places are repaired in the order of ``indexes`` as far as there are bookies for them.
+    ``unanswered``: by place, entries for which its bookie did not answer; it may have them.
     """
 
     fragment: LedgerFragment
     indexes: tuple[int, ...]
+    unanswered: Mapping[int, frozenset[EntryId]] = attrs.field(factory=dict)
 
     @property
     def bookies(self) -> tuple[BookieId, ...]:
@@ -225,6 +227,11 @@ class Swap:
             self.new[index] if self.old.get(index) == bookie else bookie
             for index, bookie in enumerate(ensemble)
         )
+
+    def without(self, places: Collection[int]) -> Swap:
+        """Return the swap that leaves these places as they are."""
+        kept = [index for index in self.new if index not in places]
+        return Swap(self.first, {i: self.old[i] for i in kept}, {i: self.new[i] for i in kept})
 
 
 def swap_between(fragment: LedgerFragment, ensemble: tuple[BookieId, ...]) -> Swap:

@@ -27,6 +27,7 @@ from bkclient.errors import (
     RequestTimeoutError,
     refusal,
 )
+from bkclient.ledger.context import Cluster
 from bkclient.ledger.fetch import EntryFetcher
 from bkclient.metadata.update import LocalMetadata
 from bkclient.quorum.fragments import Lack, LedgerFragment, fragments_of, samples
@@ -131,7 +132,7 @@ class LedgerChecker:
         Raises:
             ClientClosedError: the client was closed meanwhile.
         """
-        run = _Check(self.client, ledger)
+        run = _Check(self.client.cluster, ledger)
         fragments = [
             fragment
             for fragment in fragments_of(ledger.metadata, ledger.lac)
@@ -141,28 +142,39 @@ class LedgerChecker:
             {i: Loss.GONE for i, bookie in enumerate(fragment.ensemble) if bookie not in available}
             for fragment in fragments
         ]
+        unanswered: list[dict[int, frozenset[EntryId]]] = [{} for _ in fragments]
         reads = (
-            (fragment, places, index, entry_id)
-            for fragment, places in zip(fragments, bad, strict=True)
+            (fragment, places, silent, index, entry_id)
+            for fragment, places, silent in zip(fragments, bad, unanswered, strict=True)
             for index in range(len(fragment.ensemble))
             if index not in places
             for entry_id in samples(fragment, index, self.percentage, self.rng)
         )
 
-        async def look(read: tuple[LedgerFragment, dict[int, Loss], int, EntryId]) -> None:
-            fragment, places, index, entry_id = read
+        async def look(
+            read: tuple[
+                LedgerFragment, dict[int, Loss], dict[int, frozenset[EntryId]], int, EntryId
+            ],
+        ) -> None:
+            fragment, places, silent, index, entry_id = read
             if index not in places:
                 loss = await run.loss(fragment, index, entry_id)
                 if loss is not None:
                     places[index] = min(loss, places.get(index, loss))
+                if loss is Loss.MAY_BE:
+                    silent[index] = silent.get(index, frozenset()) | {entry_id}
 
         try:
             await for_each(reads, look, self.reads_at_once)
         finally:
             run.close()
         return tuple(
-            Lack(fragment, _surest_first(places))
-            for fragment, places in zip(fragments, bad, strict=True)
+            Lack(
+                fragment,
+                _surest_first(places),
+                {i: silent[i] for i, loss in places.items() if loss is Loss.MAY_BE},
+            )
+            for fragment, places, silent in zip(fragments, bad, unanswered, strict=True)
             if places
         )
 
@@ -171,12 +183,37 @@ def _surest_first(places: Mapping[int, Loss]) -> tuple[int, ...]:
     return tuple(index for _, index in sorted((loss, index) for index, loss in places.items()))
 
 
+async def places_that_answer(
+    cluster: Cluster, ledger: ViewedLedger, lack: Lack, places: Collection[int]
+) -> frozenset[int]:
+    """Return those of some places whose bookies now give what they did not answer for.
+
+    Raises:
+        ClientClosedError: the client was closed meanwhile.
+    """
+    run = _Check(cluster, ledger)
+    asked = [index for index in lack.unanswered if index in places]
+    silent: set[int] = set()
+
+    async def ask(read: tuple[int, EntryId]) -> None:
+        index, entry_id = read
+        if await run.loss(lack.fragment, index, entry_id) is not None:
+            silent.add(index)
+
+    reads = [(index, entry_id) for index in asked for entry_id in sorted(lack.unanswered[index])]
+    try:
+        await for_each(reads, ask, READS_AT_ONCE)
+    finally:
+        run.close()
+    return frozenset(asked) - silent
+
+
 class _Check:
     """The reads of one check."""
 
-    def __init__(self, client: Client, ledger: ViewedLedger) -> None:
-        self._ledger_id, self._pool = ledger.ledger_id, client.cluster.pool
-        self._fetcher = client.cluster.fetcher(ledger.keys)
+    def __init__(self, cluster: Cluster, ledger: ViewedLedger) -> None:
+        self._ledger_id, self._pool = ledger.ledger_id, cluster.pool
+        self._fetcher = cluster.fetcher(ledger.keys)
         # Without a password in the metadata the digest may be another than we are told to take.
         self._can_verify = ledger.metadata.password is not None
 

@@ -28,7 +28,7 @@ from bkclient.ledger.context import Cluster
 from bkclient.ledger.ensemble_member import Member
 from bkclient.ledger.fetch import EntryFetcher
 from bkclient.quorum.fragments import Lack, Swap, swap_between, swap_is_needed, swapped
-from bkclient.repair.check import OURS, ViewedLedger
+from bkclient.repair.check import OURS, ViewedLedger, places_that_answer
 from wire.codes import AddFlag, ProtocolVersion
 from wire.digest import Entry
 from wire.frames.adds import Packed
@@ -142,12 +142,21 @@ class FragmentRepairer:
                 "may still grow"
             )
         swap = await self.plan(ledger, lack, avoid=avoid, only=only)
-        await self.carry_out(ledger, lack, swap)
+        return await self.carry_out(ledger, lack, swap)
+
+    async def carry_out(self, ledger: ViewedLedger, lack: Lack, swap: Swap) -> Swap:
+        """Copy to the bookies of a plan, then store it; see ``repair``.
+
+        A bookie that was only silent in the check, and answers when the copy is done, keeps its
+        place: the swap returned is without it.
+        """
+        await _FragmentCopy(self, ledger, lack, swap).run()
+        swap = swap.without(await places_that_answer(self.cluster, ledger, lack, swap.new))
+        if swap.new:
+            await self._store(ledger, swap)
         return swap
 
-    async def carry_out(self, ledger: ViewedLedger, lack: Lack, swap: Swap) -> None:
-        """Copy to the bookies of a plan, then store it; see ``repair``."""
-        await _FragmentCopy(self, ledger, lack, swap).run()
+    async def _store(self, ledger: ViewedLedger, swap: Swap) -> None:
         await self.cluster.updater.update(
             ledger.ledger_id,
             ledger.local,

@@ -163,6 +163,48 @@ def test_the_one_spare_bookie_replaces_the_lost_one_and_not_the_slow_one() -> No
     assert list(swap.old.values()) == [lost.bookie_id]
 
 
+def test_a_bookie_that_answers_while_the_copy_is_made_keeps_its_place() -> None:
+    world = World(5)
+    client = world.client()
+    ledger_id = closed_ledger(world, client, 12)
+    spare = [world.bookies[b] for b in sorted(set(world.bookies) - set(ensemble(world, ledger_id)))]
+    slow = member(world, ledger_id, 0)
+    slow.policy = lambda request: Fate.LOSE if isinstance(request, ReadRequest) else Fate.SERVE
+    lost = lose(world, ledger_id, 2)
+    for bookie in spare:
+        bookie.policy = when(is_recovery_add, Fate.HOLD_ANSWER)
+    running = world.start(Repair(world, client, ledger_id).run())
+    while not all(bookie.held for bookie in spare):
+        world.settle(0.1)
+    slow.policy = lambda _request: Fate.SERVE
+    for bookie in spare:
+        bookie.policy = lambda _request: Fate.SERVE
+        bookie.release()
+    (swap,) = running.finish()
+    assert list(swap.old.values()) == [lost.bookie_id]
+    assert slow.bookie_id in ensemble(world, ledger_id)
+    check_whole(world, ledger_id, payloads(12))
+
+
+def ensemble(world: World, ledger_id: LedgerId) -> tuple[BookieId, ...]:
+    return world.stored(ledger_id).ensemble
+
+
+def test_a_bookie_that_answers_in_time_for_the_last_silent_place_ends_the_repair() -> None:
+    world = World(5)
+    client = world.client()
+    ledger_id = closed_ledger(world, client, 12)
+    before = world.stored(ledger_id)
+    repair = Repair(world, client, ledger_id)
+    slow = member(world, ledger_id, 0)
+    slow.policy = lambda request: Fate.LOSE if isinstance(request, ReadRequest) else Fate.SERVE
+    (lack,) = world.run(repair.lacks())
+    slow.policy = lambda _request: Fate.SERVE
+    ledger = world.run(view(client, ledger_id))
+    assert world.run(repair.repairer.repair(ledger, lack)).new == {}
+    assert world.stored(ledger_id) == before
+
+
 def test_a_cluster_of_exactly_the_ensemble_cannot_heal() -> None:
     world = World(3)
     client = world.client()

@@ -147,6 +147,15 @@ def _trusts_status(stack: Stack) -> None:
     put(stack, check._Check, __init__=init)
 
 
+def _silent_once(stack: Stack) -> None:
+    """A bookie that did not answer in the check is replaced whatever it does afterwards."""
+
+    async def nobody(*_arguments: Any) -> frozenset[int]:
+        return frozenset()
+
+    put(stack, fragment_copy, places_that_answer=nobody)
+
+
 # Marks --------------------------------------------------------------------------------------------
 
 
@@ -280,6 +289,14 @@ REPAIR_MUTATIONS: Final[dict[str, Mutation]] = {
         "I10",
         _swap_doubles,
         "tests.bkclient.repair.test_fragment_copy:test_s28_two_repairs_at_once_never_put_one_bookie_into_two_places",
+        0,
+    ),
+    "silent-once": switch(
+        "a bookie that answers again during the copy loses its place",
+        "13.3",
+        "L3",
+        _silent_once,
+        "tests.bkclient.repair.test_fragment_copy:test_a_bookie_that_answers_while_the_copy_is_made_keeps_its_place",
         0,
     ),
     "swap-of-what-grows": switch(
