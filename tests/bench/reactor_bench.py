@@ -104,7 +104,7 @@ class Bench:
         log = self.serving.storage._log
         while log._commands:
             log._written_bytes += log._commands.popleft().size_bytes
-        log.readable_until = self.serving.storage._base
+        log.file.readable_until = self.serving.storage.adds._base
 
 
 def main() -> None:

@@ -49,8 +49,8 @@ class EntryAdds:
             blob: the records.
             counted: (ledger id, bytes of its records) pairs, if known; else they are counted later.
         """
-        turned = self._log.turn << LOCATION_BITS
-        self._cache.append(turned + self._base, blob, self._log.readable_until)
+        turned = self._log.ids.turn << LOCATION_BITS
+        self._cache.append(turned + self._base, blob, self._log.file.readable_until)
         self._base += len(blob)
         self._log.append(blob, counted)
         self._changes.entry_bytes += len(blob)
@@ -114,4 +114,4 @@ class EntryAdds:
             except OSError:
                 if not self.take_back() and self._log.moves == moves:
                     raise
-        self._cache.trim(self._log.readable_until)
+        self._cache.trim(self._log.file.readable_until)

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Final
 
 from bookied.errors import IndexFullError
-from bookied.metrics.stats import StorageStats
 from bookied.storage.entrylog.writer import EntryLogWriter
 from bookied.storage.index.ledger_pages import LedgerChange, LedgerPages
 from bookied.storage.index.store import IndexStore
@@ -35,11 +34,10 @@ class Flush:
         adds: EntryAdds,
         log: EntryLogWriter,
         cache: WriteCache,
-        stats: StorageStats,
         on_full: Callable[[Path], object],
     ) -> None:
         self._index, self._pages, self._turn, self._changes = index, pages, turn, changes
-        self._adds, self._log, self._cache, self._stats = adds, log, cache, stats
+        self._adds, self._log, self._cache = adds, log, cache
         self._on_full = on_full
         self.index_has_no_room = False
         """Whether the last one found no room for some ledger's index."""
@@ -54,7 +52,6 @@ class Flush:
             StorageError: not all was written.
             OSError: likewise.
         """
-        began_s = self._stats.seconds()
         while True:
             moves = self._log.moves
             try:
@@ -64,7 +61,6 @@ class Flush:
                 # Now or meanwhile, another log has taken what that one had no room for.
                 if not self._adds.take_back() and self._log.moves == moves:
                     raise
-        self._stats.flush.observe((self._stats.seconds() - began_s) * 1000)
 
     async def _write_all(self, run_blocking: RunBlocking) -> None:
         async with self._turn:
@@ -84,7 +80,7 @@ class Flush:
                     homeless = await self._write_changes(changes, run_blocking) or homeless
                 self._note_index_room(homeless)
                 self._pages.drop_idle_ledgers()
-                self._cache.trim(self._log.readable_until)
+                self._cache.trim(self._log.file.readable_until)
             except BaseException:
                 self._changes.any = True
                 raise

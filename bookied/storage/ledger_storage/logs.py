@@ -59,7 +59,7 @@ class EntryLogs:
 
     def new(self) -> tuple[int, Path]:
         """Return the id and the directory of a log that somebody else is going to write."""
-        return self._log.give_out_id(), self._directories.choose()
+        return self._log.ids.give_out(), self._directories.choose()
 
     def note_id(self, log_id: int) -> None:
         """Note in files that an id was given out, so that none gets it again. Blocks.
@@ -67,7 +67,7 @@ class EntryLogs:
         Raises:
             OSError: it could not be noted.
         """
-        self._log.write_last_id(log_id)
+        self._log.ids.note(log_id)
 
     def remove(self, path: Path) -> None:
         """Remove a log that nothing points into, durably. Blocks.

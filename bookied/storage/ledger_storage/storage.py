@@ -92,7 +92,6 @@ class LedgerStorage:
         """
         self._files, self._index = files, index
         self.limits = limits = limits or StorageLimits()
-        log_settings = log_settings or LogSettings()
         self.directories = LogDirectories(ledger_directories, rng=rng, on_full=events.on_full)
         self.stats = StorageStats()
         self._pages = pages = LedgerPages(
@@ -111,15 +110,10 @@ class LedgerStorage:
         )
         self._log = writer = EntryLogWriter(
             files,
-            self.directories.all,
-            choose_directory=self.directories.choose,
-            other_directory=self.directories.other_than,
+            self.directories,
             on_fatal=events.on_fatal,
-            on_full=self.directories.note_full,
             on_given_up=events.on_given_up,
-            size_bytes_max=log_settings.size_bytes_max,
-            sync_bytes=log_settings.sync_bytes,
-            direct=log_settings.direct,
+            settings=log_settings,
         )
         self._changes, turn = Changes(), IndexTurn(index)
         self._turn = turn
@@ -145,7 +139,6 @@ class LedgerStorage:
             adds=self.adds,
             log=writer,
             cache=cache,
-            stats=self.stats,
             on_full=events.on_full,
         )
 
@@ -158,7 +151,7 @@ class LedgerStorage:
             OSError: a directory cannot be read.
         """
         self._index.open()
-        self._log.next_log_id = next_log_id(self._files, self.directories.all)
+        self._log.ids.next = next_log_id(self._files, self.directories.all)
 
     def start(self) -> None:
         """Write entry logs in a thread from now on."""
@@ -259,4 +252,6 @@ class LedgerStorage:
             StorageError: not all was written.
             OSError: likewise.
         """
+        began_s = self.stats.seconds()
         await self._flush.run(run_blocking)
+        self.stats.flush.observe((self.stats.seconds() - began_s) * 1000)

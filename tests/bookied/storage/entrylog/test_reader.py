@@ -13,7 +13,9 @@ import pytest
 from bookied.errors import MissingLogError
 from bookied.storage.entrylog import format as layout
 from bookied.storage.entrylog.reader import EntryLogReader
+from bookied.storage.entrylog.settings import LogSettings
 from bookied.storage.entrylog.writer import EntryLogWriter
+from tests.bookied.storage.entrylog.rooms import ChosenRoom
 from tests.sim.world.disk import SimFiles
 
 A, B = Path("/a"), Path("/b")
@@ -37,11 +39,9 @@ def begin(files: SimFiles) -> EntryLogWriter:
         files.mkdirs(directory)
     return EntryLogWriter(
         files,
-        [A, B],
-        choose_directory=lambda: A,
-        other_directory=lambda full: B if full == A else None,
+        ChosenRoom([A, B]),
         on_fatal=lambda _error: None,
-        size_bytes_max=1200,
+        settings=LogSettings(size_bytes_max=1200),
     )
 
 

@@ -14,8 +14,10 @@ import pytest
 from bookied.errors import NoWritableDirError, WriteFailedError
 from bookied.storage.entrylog import format as layout
 from bookied.storage.entrylog.reader import list_logs, next_log_id, open_scan, read_ledgers_map
+from bookied.storage.entrylog.settings import LogSettings
 from bookied.storage.entrylog.writer import HAND_OVER_BYTES, EntryLogWriter
 from bookied.storage.files.files import AppendFile, Files, RealFiles
+from tests.bookied.storage.entrylog.rooms import ChosenRoom
 from tests.sim.world.disk import SimFiles
 
 A, B = Path("/a"), Path("/b")
@@ -24,23 +26,21 @@ A, B = Path("/a"), Path("/b")
 class Desk:
     """An entry-log writer on a simulated disk, and what it reported."""
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, *, next_log_id: int = 0, **settings: Any) -> None:
         self.files = SimFiles(Random(1))
         for directory in (A, B):
             self.files.mkdirs(directory)
         self.files.sync_dir(Path("/"))
         self.fatal: list[WriteFailedError] = []
-        self.full: list[Path] = []
-        self.targets = [A]
+        self.room = ChosenRoom([A, B], [A])
+        self.full = self.room.full
         self.writer = EntryLogWriter(
             self.files,
-            [A, B],
-            choose_directory=lambda: self.targets[0],
-            other_directory=lambda full: next((one for one in self.targets if one != full), None),
+            self.room,
             on_fatal=self.fatal.append,
-            on_full=self.full.append,
-            **{"next_log_id": 0, "size_bytes_max": 5000, **options},
+            settings=LogSettings(**{"size_bytes_max": 5000, **settings}),
         )
+        self.writer.ids.next = next_log_id
 
     def fail(self, wanted: str, number: int) -> None:
         def fault(operation: str, path: Path) -> OSError | None:
@@ -142,7 +142,7 @@ def test_readable_until_never_promises_too_much() -> None:
             desk.writer.hand_over()
             desk.writer.step()
         found = {location for location, _, _ in entries(desk.files, A)}
-        until = desk.writer.readable_until
+        until = desk.writer.file.readable_until
         assert {base + 4 for base in placed if base + 100 <= until} <= found
 
 
@@ -254,13 +254,13 @@ def test_a_log_for_which_a_directory_has_no_room_begins_in_another() -> None:
     append(desk.writer, record(1, 0))
     desk.writer.finish()
     drain(desk.writer)
-    desk.targets = [B]
+    desk.room.targets = [B]
     append(desk.writer, record(1, 1))
     fill(desk, B)
     with pytest.raises(OSError, match="No space"):
         drain(desk.writer)
     assert desk.full == [B]
-    desk.targets = [A]
+    desk.room.targets = [A]
     with pytest.raises(OSError, match="No space"):
         drain(desk.writer)
     drain(desk.writer)
@@ -273,7 +273,7 @@ def test_a_log_for_which_a_directory_has_no_room_begins_in_another() -> None:
 def test_new_logs_go_where_they_are_told() -> None:
     desk = Desk()
     append(desk.writer, record(1, 0))
-    desk.targets = [B]
+    desk.room.targets = [B]
     desk.writer.finish()
     append(desk.writer, record(1, 1))
     desk.writer.stop()
@@ -282,14 +282,10 @@ def test_new_logs_go_where_they_are_told() -> None:
 
 def test_without_a_directory_nothing_is_reserved() -> None:
     desk = Desk()
-
-    def nowhere() -> Path:
-        raise NoWritableDirError("all full")
-
-    desk.writer._choose_directory = nowhere
+    desk.room.refusal = NoWritableDirError("all full")
     with pytest.raises(NoWritableDirError):
         desk.writer.reserve(10)
-    desk.writer._choose_directory = lambda: A
+    desk.room.refusal = None
     append(desk.writer, record(1, 0))
     desk.writer.stop()
     assert len(entries(desk.files, A)) == 1
@@ -314,7 +310,7 @@ def test_readable_until_grows_over_the_end_of_the_log_ids() -> None:
     for number in range(3):
         append(desk.writer, record(1, number, 4500))
         drain(desk.writer)
-        seen.append(desk.writer.readable_until)
+        seen.append(desk.writer.file.readable_until)
     assert seen == sorted(set(seen))
     desk.writer.stop()
 
@@ -351,7 +347,7 @@ def append_again(desk: Desk, placed: dict[int, int]) -> None:
 @pytest.mark.parametrize("room", range(1024, 9000, 601))
 def test_what_a_log_has_no_room_for_goes_to_another_directory(room, direct) -> None:
     desk = Desk(size_bytes_max=100_000, direct=direct)
-    desk.targets = [A, B]
+    desk.room.targets = [A, B]
     fill_after(desk, A, room)
     placed: dict[int, int] = {}
     for number in range(200):
@@ -361,7 +357,7 @@ def test_what_a_log_has_no_room_for_goes_to_another_directory(room, direct) -> N
             with contextlib.suppress(OSError):
                 desk.writer.step()
         if number % 50 == 49:
-            desk.targets = [B]
+            desk.room.targets = [B]
             append_again(desk, placed)
     for _ in range(2):
         append_again(desk, placed)
@@ -399,7 +395,7 @@ def test_nothing_counts_as_synced_while_records_wait_for_another_log_or_have_mov
     desk = Desk(size_bytes_max=100_000)
     append(desk.writer, record(1, 0))
     drain(desk.writer)
-    desk.targets = [B]
+    desk.room.targets = [B]
     fill(desk, A)
     append(desk.writer, *(record(1, number) for number in range(1, 60)))
     desk.writer.hand_over()
@@ -423,7 +419,7 @@ def test_a_log_that_cannot_be_synced_is_not_given_up_but_the_end() -> None:
     desk = Desk(size_bytes_max=100_000)
     append(desk.writer, record(1, 0))
     drain(desk.writer)
-    desk.targets = [B]
+    desk.room.targets = [B]
 
     def fault(operation: str, path: Path) -> OSError | None:
         if A in path.parents and operation in {"write", "sync"}:
@@ -444,7 +440,7 @@ def test_a_sync_asked_for_between_giving_up_and_taking_back_knows_nothing_of_the
     desk = Desk(size_bytes_max=100_000)
     append(desk.writer, record(1, 0))
     drain(desk.writer)
-    desk.targets = [B]
+    desk.room.targets = [B]
     fill(desk, A)
     append(desk.writer, *(record(1, number) for number in range(1, 60)))
     desk.writer.hand_over()
@@ -464,7 +460,7 @@ def test_nothing_counts_as_synced_while_the_end_of_a_log_waits_for_another() -> 
     desk = Desk(size_bytes_max=100_000, direct=True)
     append(desk.writer, record(1, 0))
     drain(desk.writer)
-    desk.targets = [B]
+    desk.room.targets = [B]
     fill(desk, A)
     with pytest.raises(OSError, match="No space"):
         desk.writer.sync()
@@ -493,7 +489,10 @@ def test_a_log_is_never_synced_twice_at_once(tmp_path: Path) -> None:
     files = OneAtATime()
     failed: list[WriteFailedError] = []
     writer = EntryLogWriter(
-        files, [tmp_path], choose_directory=lambda: tmp_path, on_fatal=failed.append, sync_bytes=1
+        files,
+        ChosenRoom([tmp_path]),
+        on_fatal=failed.append,
+        settings=LogSettings(sync_bytes=1),
     )
     append(writer, record(1, 0))
     drain(writer)
@@ -570,11 +569,9 @@ def test_a_thread_writes_what_is_handed_over(tmp_path: Path) -> None:
     fatal: list[WriteFailedError] = []
     writer = EntryLogWriter(
         RealFiles(),
-        [tmp_path],
-        next_log_id=0,
-        choose_directory=lambda: tmp_path,
+        ChosenRoom([tmp_path]),
         on_fatal=fatal.append,
-        size_bytes_max=3_000_000,
+        settings=LogSettings(size_bytes_max=3_000_000),
     )
     writer.start()
     for number in range(700):

@@ -1,0 +1,77 @@
+"""Which log id comes next, and how it is kept from being given out twice."""
+
+from __future__ import annotations
+
+import errno
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from twisted.logger import Logger
+
+from bookied.storage.entrylog import format as layout
+from bookied.storage.files.files import Files
+
+log = Logger()
+
+IDS_AT_ONCE_MAX: Final = 1000
+"""More ids than are ever given out and not noted yet; a lower id beyond that has started over."""
+
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+class LogIds:
+    """Gives out ids in rising order; behind the last there can be they start over.
+
+    ``give_out`` belongs to the reactor's thread, ``note`` to any: what is noted is for the next
+    start, which must not give out an id again.
+    """
+
+    def __init__(self, files: Files, directories: Sequence[Path]) -> None:
+        self._files, self._directories = files, tuple(directories)
+        self.next = 0
+        """Higher than any id in use; may be set until the first is given out."""
+        self.turn = 0
+        """How often ids have started over in the life of this object."""
+        self._noting = threading.Lock()
+        self._last_id = -1
+
+    def give_out(self) -> int:
+        """Return the next log id, whoever is going to write that log."""
+        log_id = self._free_id()
+        self.next = log_id + 1
+        return log_id
+
+    def _free_id(self) -> int:
+        """Return the next id; behind the last there can be they start over, past those in use."""
+        log_id = self.next
+        while log_id > layout.LOG_ID_MAX or self._is_used(log_id):
+            if log_id >= layout.LOG_ID_MAX:
+                self.turn += 1
+            log_id = log_id + 1 if log_id < layout.LOG_ID_MAX else 0
+        return log_id
+
+    def _is_used(self, log_id: int) -> bool:
+        name = layout.file_name(log_id)
+        names = (name, f"{name}.compacting")
+        return any(self._files.exists(path / one) for path in self._directories for one in names)
+
+    def note(self, log_id: int) -> None:
+        """Note in every directory which id was given out; a full one does without, as in Java.
+
+        Whoever comes a little later with a lower id, given out before, does not put it back.
+        """
+        with self._noting:
+            is_late = 0 <= self._last_id - log_id < IDS_AT_ONCE_MAX
+            self._last_id = log_id = self._last_id if is_late else log_id
+            self._write(log_id)
+
+    def _write(self, log_id: int) -> None:
+        for directory in self._directories:
+            try:
+                self._files.write_atomic(directory / layout.LAST_ID, b"%x\n" % log_id)
+            except OSError as error:
+                if error.errno not in _FULL:
+                    raise
+                log.warn("no space for {name} in {path}", name=layout.LAST_ID, path=directory)

@@ -1,0 +1,270 @@
+"""The entry log that is being written, as a file: header, records, ledgers map, syncs."""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+import threading
+from collections import deque
+from pathlib import Path
+from typing import Final
+
+from twisted.logger import Logger
+
+from bookied.storage.entrylog import format as layout
+from bookied.storage.entrylog.commands import OpenLog, WriteRecords
+from bookied.storage.entrylog.failures import FULL, OneSync
+from bookied.storage.entrylog.ids import LogIds
+from bookied.storage.entrylog.settings import LogSettings
+from bookied.storage.files.files import AppendFile, Files
+
+log = Logger()
+
+_LEDGER: Final = struct.Struct(">iq")
+
+
+class LogFile:
+    """One log after the other, each begun, written and closed in order.
+
+    Belongs to whoever holds the writer's lock. Only ``sync_beside`` runs beside it: a checkpoint
+    waits for the disk while records are written. What of a log could not be written for
+    want of room is kept until the reactor has taken it (``give_up``, ``take_unwritten``).
+    """
+
+    def __init__(
+        self,
+        files: Files,
+        settings: LogSettings,
+        *,
+        syncs: OneSync,
+        ids: LogIds,
+        paths: dict[int, Path],
+    ) -> None:
+        """Begin without a file.
+
+        Args:
+            files: the disk.
+            settings: how logs are written.
+            syncs: syncs files.
+            ids: notes in files which ids were given out.
+            paths: where each log is to be; shared with the writer.
+        """
+        self._files, self._settings, self._syncs = files, settings, syncs
+        self._ids, self._paths = ids, paths
+        self._file: AppendFile | None = None
+        self.log_id = -1
+        """Of the log begun last."""
+        self._turn = 0
+        self._ledgers: dict[int, int] = {}
+        self._unsynced_bytes = 0
+        # Writes of which the file may hold back an end; the reactor's after ``give_up``.
+        self._unwritten: deque[WriteRecords] = deque()
+        # Held while a file is synced outside the writer's lock, so that it is not closed meanwhile.
+        self._syncing = threading.Lock()
+        self.readable_until = 0
+        """All entries at lower locations can be read from files.
+
+        Above the location it has the turn of the log ids, so it only ever grows.
+        """
+
+    @property
+    def path(self) -> Path:
+        """Where the log begun last is."""
+        return self._paths.get(self.log_id, Path())
+
+    # Begin ----------------------------------------------------------------------------------------
+
+    def begin(self, command: OpenLog) -> None:
+        """Begin a log; again, where an earlier attempt ran out of room.
+
+        Raises:
+            OSError: it could not be begun.
+        """
+        log_id = command.log_id
+        self._begin(log_id, self._paths[log_id])
+        self._turn = command.turn
+        self._unwritten.clear()
+        self._ids.note(log_id)
+
+    def _begin(self, log_id: int, path: Path) -> None:
+        # Each part may have been done by an earlier attempt that ran out of room.
+        if self._file is None:
+            self._file = self._files.open_append(path, direct=self._settings.direct)
+            self.log_id = log_id
+            self._ledgers = {}
+        if not self._file.tell():
+            self._file.write([layout.LogHeader().encode()])
+        # Whatever a crash leaves of it, it is to be a log: garbage collection must read it.
+        self._file.flush()
+        self._syncs.sync(self._file)
+        self._files.sync_dir(path.parent)
+
+    def begin_elsewhere(self, path: Path, directory: Path) -> None:
+        """Let the next attempt to begin a log be made in another directory.
+
+        No entry is in the log yet, and locations do not say directories. Of two logs with one id
+        a restart might take the empty one, so the first is gone for good before that.
+
+        Raises:
+            OSError: the first could not be removed.
+        """
+        self.abandon()
+        if self._files.exists(path):
+            self._files.remove(path)
+            self._files.sync_dir(path.parent)
+        log_id = layout.log_id(path.name)
+        assert log_id is not None
+        self._paths[log_id] = directory / path.name
+
+    # Write ----------------------------------------------------------------------------------------
+
+    def write(self, command: WriteRecords) -> None:
+        """Append records, and sync where enough is unsynced."""
+        file = self._file
+        assert file is not None
+        assert self.log_id == command.log_id
+        file.write(command.blobs)
+        self._unwritten.append(command)
+        self._count(command)
+        self._note_readable(file)
+        self._drop_written(file)
+        self._unsynced_bytes += command.size_bytes
+        if self._unsynced_bytes >= self._settings.sync_bytes:
+            self._syncs.sync(file)
+            self._unsynced_bytes = 0
+
+    def _note_readable(self, file: AppendFile) -> None:
+        location = self.log_id << 32 | file.readable_bytes
+        self.readable_until = self._turn << layout.LOCATION_BITS | location
+
+    def _drop_written(self, file: AppendFile) -> None:
+        """Keep those writes of which the file may hold back an end."""
+        unwritten = self._unwritten
+        while unwritten and unwritten[0].end <= file.readable_bytes:
+            unwritten.popleft()
+
+    def _count(self, command: WriteRecords) -> None:
+        ledgers = self._ledgers
+        for ledger_id, size in command.counted.items():
+            ledgers[ledger_id] = ledgers.get(ledger_id, 0) + size
+        for blob in command.uncounted:
+            _count_blob(blob, ledgers)
+
+    # Sync and close -------------------------------------------------------------------------------
+
+    @property
+    def open_file(self) -> AppendFile | None:
+        """The file that is written to; for ``sync_beside``."""
+        return self._file
+
+    def flush(self) -> None:
+        """Have the system hold all that was written, so that it can be read."""
+        if self._file is not None:
+            self._file.flush()
+            self._note_readable(self._file)
+
+    def sync_beside(self, file: AppendFile) -> None:
+        """Sync a file outside the writer's lock, if it is the one that is written to.
+
+        One that is not any more was synced when it was closed.
+        """
+        with self._syncing:
+            if file is self._file:
+                self._syncs.sync(file)
+
+    def close(self) -> None:
+        """End the log: with its map, synced, closed."""
+        file = self._file
+        assert file is not None
+        file.flush()
+        self._note_readable(file)
+        map_offset = file.tell()
+        has_map = bool(self._ledgers) and self._append_map(file)
+        self._syncs.sync(file)
+        if has_map:
+            self._write_map_place(self._paths[self.log_id], map_offset, len(self._ledgers))
+        self._let_go(file)
+        self._unwritten.clear()
+
+    def _append_map(self, file: AppendFile) -> bool:
+        """Whether there was room; a log without its map is scanned instead."""
+        try:
+            file.write([layout.encode_ledgers_map(self._ledgers)])
+            file.flush()
+        except OSError as error:
+            log.warn("{path} gets no map: {error}", path=self._paths[self.log_id], error=error)
+            return False
+        return True
+
+    def _write_map_place(self, path: Path, map_offset: int, ledgers: int) -> None:
+        header = self._files.open_update(path)
+        try:
+            header.write_at(layout.MAP_PLACE_OFFSET, layout.MAP_PLACE.pack(map_offset, ledgers))
+            self._syncs.sync(header)
+        except OSError as error:
+            if error.errno not in FULL or self._syncs.is_failed:
+                raise
+            log.warn("{path} gets no map: {error}", path=path, error=error)
+        finally:
+            header.close()
+
+    def _let_go(self, file: AppendFile) -> None:
+        """Close the active log, of which all that counts is synced."""
+        with self._syncing:
+            self._file = None
+            with contextlib.suppress(OSError):
+                file.close()
+        self._unsynced_bytes = 0
+
+    def abandon(self) -> None:
+        """Close the file, whatever is not written."""
+        file, self._file = self._file, None
+        if file is not None:
+            with contextlib.suppress(OSError):
+                file.close()
+
+    # Give up --------------------------------------------------------------------------------------
+
+    def give_up(self, path: Path, other: Path) -> bool:
+        """End a log in the middle: another directory has room for the rest of it; say whether.
+
+        What can be read of it stays, durably. What a write that failed left behind that is cut off.
+
+        Raises:
+            OSError: what can be read could not be made durable.
+        """
+        file = self._file
+        if file is None:
+            return False
+        log.warn("{path} is closed early: there is space in {other}", path=path, other=other)
+        self._syncs.sync(file)
+        self._drop_written(file)
+        kept = file.readable_bytes
+        self._let_go(file)
+        with contextlib.suppress(OSError):
+            cutting = self._files.open_update(path)
+            try:
+                cutting.truncate(kept)
+            finally:
+                cutting.close()
+        return True
+
+    def take_unwritten(self) -> list[WriteRecords]:
+        """Return what a log that was given up has not got, or not all of it."""
+        unwritten = list(self._unwritten)
+        self._unwritten.clear()
+        return unwritten
+
+
+def _count_blob(blob: bytes, ledgers: dict[int, int]) -> None:
+    at, end, unpack = 0, len(blob), _LEDGER.unpack_from
+    current, begin = -1, 0
+    while at < end:
+        length, ledger_id = unpack(blob, at)
+        if ledger_id != current:
+            if at:
+                ledgers[current] = ledgers.get(current, 0) + at - begin
+            current, begin = ledger_id, at
+        at += 4 + length
+    if end:
+        ledgers[current] = ledgers.get(current, 0) + end - begin
