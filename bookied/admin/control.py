@@ -281,7 +281,7 @@ class Control:
         engine = self._service.engine
         if engine is None:
             raise NotServingError("the storage is not open yet")
-        read = partial(engine.storages.marks, len(engine.journals))
+        read = partial(engine.storages.marks.read, len(engine.journals))
         marks: list[Mark] = await self._parts.run_blocking(read)
         return marks
 

@@ -111,7 +111,7 @@ def recover(
         drain_bytes=drain_bytes,
         tell=tell,
     )
-    marks = storages.marks(len(journal_directories))
+    marks = storages.marks.read(len(journal_directories))
     for directory, mark in zip(journal_directories, marks, strict=True):
         replay.found.marks.append(replay.directory(directory, mark))
     if replay.put_into_files(lambda: run_now(storages.flush(do_now))):
@@ -126,8 +126,8 @@ def _write_marks(storages: Storages, marks: list[Mark], *, may_be_missing: bool)
     """
     try:
         if may_be_missing:
-            storages.lower_marks(marks)
-        storages.write_marks(marks)
+            storages.marks.lower(marks)
+        storages.marks.write(marks)
     except OSError as error:
         if error.errno not in _FULL:
             raise

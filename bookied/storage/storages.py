@@ -44,6 +44,84 @@ class StorageFlags(Protocol):
         """Store the flags, durably."""
 
 
+class IntegrityFlag:
+    """Whether entries may be missing of ledgers that metadata places here, as the disk has it.
+
+    It is kept with ledger 0, as in Java: by DbLedgerStorage only, which alone keeps limbo too.
+    """
+
+    def __init__(self, flags: StorageFlags | None) -> None:
+        self._flags = flags
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether there is a place for it, and ledgers can be in limbo."""
+        return self._flags is not None
+
+    def is_set(self) -> bool:
+        """Return whether entries may be missing. Blocks."""
+        return self._flags is not None and bool(self._flags.flags() & NEEDS_INTEGRITY_CHECK)
+
+    def set(self, *, needed: bool) -> None:
+        """Remember it, durably, or that all is made up for. Blocks; never during a checkpoint.
+
+        Raises:
+            StorageError: there is no place for it.
+            OSError: it could not be stored.
+        """
+        if self._flags is None:
+            raise StorageError("only DbLedgerStorage can remember that it needs a check")
+        flags = self._flags.flags() & ~NEEDS_INTEGRITY_CHECK
+        self._flags.set_flags(flags | NEEDS_INTEGRITY_CHECK if needed else flags)
+
+
+class JournalMarks:
+    """Where replay starts in each journal directory, as the ledger directories have it.
+
+    A mark is in every directory that has room, and the highest counts.
+    """
+
+    def __init__(
+        self,
+        files: Files,
+        shards: Sequence[LedgerStorage],
+        before_write: Callable[[], object],
+    ) -> None:
+        self._files, self._shards, self._before_write = files, shards, before_write
+
+    @property
+    def _directories(self) -> tuple[Path, ...]:
+        return tuple(one for shard in self._shards for one in shard.directories.all)
+
+    def read(self, journals: int) -> list[Mark]:
+        """Return where replay starts, for each of so many journal directories."""
+        return [
+            read_mark(self._files, self._directories, file_name(number, journals))
+            for number in range(journals)
+        ]
+
+    def lower(self, marks: Sequence[Mark]) -> None:
+        """Take back, durably, marks that are above these: their journals are gone. Blocks.
+
+        Raises:
+            OSError: not all could be written.
+        """
+        for number, mark in enumerate(marks):
+            lower_mark(self._files, self._directories, file_name(number, len(marks)), mark)
+
+    def write(self, marks: Sequence[Mark]) -> None:
+        """Put down, durably, where replay starts in each journal directory. Blocks.
+
+        Raises:
+            OSError: not all could be written.
+        """
+        self._before_write()
+        writable = [one for shard in self._shards for one in shard.directories.writable]
+        for number, mark in enumerate(marks):
+            name = file_name(number, len(marks))
+            write_mark(self._files, writable or self._directories, name, mark)
+
+
 class Storages:
     """The storages of one bookie as one: who has a ledger, and what concerns all of them."""
 
@@ -66,8 +144,11 @@ class Storages:
             before_marks: called when all is in files, before the marks say so; blocks.
         """
         assert shards
-        self._files, self._shards, self._flags = files, tuple(shards), flags
-        self._before_marks = before_marks
+        self._shards = tuple(shards)
+        self.integrity_flag = IntegrityFlag(flags)
+        """Whether a check is owed of what is here."""
+        self.marks = JournalMarks(files, self._shards, before_marks)
+        """Where replay starts."""
         self.limits = limits or self._shards[0].limits
 
     def of(self, ledger_id: int) -> LedgerStorage:
@@ -155,29 +236,6 @@ class Storages:
         for shard in self._shards:
             shard.adds.take_back()
 
-    # The integrity check --------------------------------------------------------------------------
-
-    @property
-    def keeps_limbo(self) -> bool:
-        """Whether ledgers can be in limbo and the storage can be flagged: DbLedgerStorage only."""
-        return self._flags is not None
-
-    def needs_integrity_check(self) -> bool:
-        """Return whether entries may be missing of ledgers that metadata places here. Blocks."""
-        return self._flags is not None and bool(self._flags.flags() & NEEDS_INTEGRITY_CHECK)
-
-    def set_needs_integrity_check(self, *, needed: bool) -> None:
-        """Remember it, durably, or that all is made up for. Blocks; never during a checkpoint.
-
-        Raises:
-            StorageError: there is no place for it.
-            OSError: it could not be stored.
-        """
-        if self._flags is None:
-            raise StorageError("only DbLedgerStorage can remember that it needs a check")
-        flags = self._flags.flags() & ~NEEDS_INTEGRITY_CHECK
-        self._flags.set_flags(flags | NEEDS_INTEGRITY_CHECK if needed else flags)
-
     # What is in memory ----------------------------------------------------------------------------
 
     @property
@@ -238,7 +296,7 @@ class Storages:
         """
         marks = [journal.synced for journal in journals]
         await self.flush(run_blocking)
-        await run_blocking(partial(self.write_marks, marks))
+        await run_blocking(partial(self.marks.write, marks))
         for journal, mark in zip(journals, marks, strict=True):
             await run_blocking(partial(journal.remove_old, mark))
 
@@ -246,31 +304,3 @@ class Storages:
         """Make durable in files all that is in memory at the call; see ``LedgerStorage.flush``."""
         for shard in self._shards:
             await shard.flush(run_blocking)
-
-    def marks(self, journals: int) -> list[Mark]:
-        """Return where replay starts, for each of so many journal directories."""
-        return [
-            read_mark(self._files, self.ledger_directories, file_name(number, journals))
-            for number in range(journals)
-        ]
-
-    def lower_marks(self, marks: Sequence[Mark]) -> None:
-        """Take back, durably, marks that are above these: their journals are gone. Blocks.
-
-        Raises:
-            OSError: not all could be written.
-        """
-        for number, mark in enumerate(marks):
-            lower_mark(self._files, self.ledger_directories, file_name(number, len(marks)), mark)
-
-    def write_marks(self, marks: Sequence[Mark]) -> None:
-        """Put down, durably, where replay starts in each journal directory. Blocks.
-
-        Raises:
-            OSError: not all could be written.
-        """
-        self._before_marks()
-        writable = [one for shard in self._shards for one in shard.directories.writable]
-        for number, mark in enumerate(marks):
-            name = file_name(number, len(marks))
-            write_mark(self._files, writable or self.ledger_directories, name, mark)

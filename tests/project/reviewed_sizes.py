@@ -90,7 +90,7 @@ REVIEWED: Final = {
     "AnswerBody.resumeProducing: bytes(chunk)": _BUFFER,
     "DirectAppendFile.write: bytes(self._view[:fill])": _BUFFER,
     "DirectAppendFile.flush: bytes(BLOCK_BYTES - self._fill)": _BLOCK,
-    "EntryLogWriter._give_up: cutting.truncate(kept)": "what a file of ours has had",
+    "LogFile.give_up: cutting.truncate(kept)": "what a file of ours has had",
     ": bytes((v3.FIRST_BYTE,))": "one byte",
     "copy_file: range(0, size, COPY_BYTES)": _FILE,
     "_File.read_now: bytearray(size)": "READ_NOW_BYTES_MAX, or the room of an answer",
@@ -109,7 +109,7 @@ REVIEWED: Final = {
     "OfflineBookie.marks: range(journals_count)": _SETTING,
     "journal_entry: bytes(content)": _BUFFER,
     "marks: range(journals_count)": _SETTING,
-    "Storages.marks: range(journals)": _SETTING,
+    "JournalMarks.read: range(journals)": _SETTING,
     # bkctl and shell
     "_Run.write: range(total)": _SETTING,
     "payloads: os.urandom(size)": _SETTING,

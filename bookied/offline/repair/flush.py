@@ -47,7 +47,7 @@ def flush(
         replayed = recover(
             files, storages, found.journal_dirs, skip_invalid=skip_invalid, tell=tell
         )
-        reached = storages.marks(len(found.journals))
+        reached = storages.marks.read(len(found.journals))
     finally:
         storages.abandon()
     if any(mark < end for mark, end in zip(reached, replayed.marks, strict=True)):

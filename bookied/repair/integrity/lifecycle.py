@@ -64,7 +64,7 @@ class Integrity:
             MetadataStoreError: the ledgers are not known. StorageError, OSError: a disk failed.
         """
         storages = engine.storages
-        needs_check = await self._parts.run_blocking(storages.needs_integrity_check)
+        needs_check = await self._parts.run_blocking(storages.integrity_flag.is_set)
         check = self._check(engine, engine.flush, needs_check=needs_check)
         if self._stale is not None:
             await check.mark(self._stale.reason)

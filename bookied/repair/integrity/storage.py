@@ -35,7 +35,7 @@ class HealedStorages:
             flush: makes all durable, one at a time with whoever else does.
             needs_check: whether the flag is set.
         """
-        assert storages.keeps_limbo
+        assert storages.integrity_flag.is_kept
         self._storages, self._run_blocking, self._flush = storages, run_blocking, flush
         self._needs_check = needs_check
 
@@ -44,7 +44,7 @@ class HealedStorages:
         return self._needs_check
 
     async def set_needs_check(self, *, needed: bool) -> None:
-        await self._run_blocking(partial(self._storages.set_needs_integrity_check, needed=needed))
+        await self._run_blocking(partial(self._storages.integrity_flag.set, needed=needed))
         self._needs_check = needed
 
     def ensure(self, ledger_id: LedgerId, key: bytes) -> None:

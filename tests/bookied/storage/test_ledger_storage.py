@@ -393,7 +393,7 @@ def test_the_mark_that_is_written_was_taken_before_the_flush_began() -> None:
     checkpoint = Turns(desk.storages.checkpoint([first, second], Blocking))
     first.synced = Mark(5, 9999)
     checkpoint.finish()
-    assert desk.storages.marks(2) == [Mark(5, 512), Mark(8, 1024)]
+    assert desk.storages.marks.read(2) == [Mark(5, 512), Mark(8, 1024)]
     assert (first.removed, second.removed) == ([Mark(5, 512)], [Mark(8, 1024)])
     for directory in (L0, L1):
         assert {"lastMark.0", "lastMark.1"} <= set(desk.files.list(directory))
@@ -452,7 +452,7 @@ def test_marks_and_new_logs_go_to_writable_directories() -> None:
     run_now(desk.storages.checkpoint([Position(Mark(5, 512))], do_now))
     assert "lastMark" not in desk.files.list(L0)
     assert "0.log" in desk.files.list(L1)
-    assert desk.storages.marks(1) == [Mark(5, 512)]
+    assert desk.storages.marks.read(1) == [Mark(5, 512)]
 
 
 def test_a_deleted_ledger_is_gone_for_good() -> None:

@@ -206,7 +206,7 @@ def test_damage_in_a_journal_stops_the_start_unless_told_otherwise() -> None:
     with pytest.raises(JournalRecordError, match="negative") as caught:
         desk.replay()
     assert "skipReplayJournalInvalidRecord" in caught.value.hint
-    assert desk.storages.marks(1) == [Mark(0, 0)]
+    assert desk.storages.marks.read(1) == [Mark(0, 0)]
     found = desk.replay(skip_invalid=True)
     assert found.entries == 2
     assert desk.storage.reads.entries(1) == [0, 2]
@@ -349,7 +349,7 @@ def test_bytes_without_an_index_are_durable_before_the_mark_passes_them() -> Non
     desk.files.open_update(L / relative_path(1)).write_at(0, b"XXXX")
     desk.journal(6, entry(1, 0))
     found = desk.replay()
-    assert desk.storages.marks(1) == found.marks == [Mark(6, 1024)]
+    assert desk.storages.marks.read(1) == found.marks == [Mark(6, 1024)]
     desk.files.crash()
     assert entry(1, 0) in desk.files.read(L / "0.log")
 

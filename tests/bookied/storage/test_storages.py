@@ -93,9 +93,9 @@ def test_the_marks_move_only_when_all_storages_are_on_disk() -> None:
     position.synced = Mark(5, 9999)
     while not checkpoint.is_done:
         if not desk.files.exists(L1 / "0/1/1.idx"):
-            assert desk.storages.marks(1) == [Mark(0, 0)]
+            assert desk.storages.marks.read(1) == [Mark(0, 0)]
         checkpoint.step()
-    assert desk.storages.marks(1) == [Mark(5, 512)]
+    assert desk.storages.marks.read(1) == [Mark(5, 512)]
     assert position.removed == [Mark(5, 512)]
     assert [desk.files.exists(one / "lastMark") for one in (L0, L1)] == [True, True]
     desk.files.crash()
@@ -113,7 +113,7 @@ def test_a_storage_that_cannot_be_flushed_keeps_the_marks_where_they_are() -> No
     with pytest.raises((StorageError, OSError)):
         run_now(desk.storages.checkpoint([Position(Mark(5, 512))], do_now))
     desk.files.fault = None
-    assert desk.storages.marks(1) == [Mark(0, 0)]
+    assert desk.storages.marks.read(1) == [Mark(0, 0)]
     assert desk.storages.has_changes
 
 
@@ -147,19 +147,19 @@ def test_only_storages_with_a_place_for_it_remember_a_check() -> None:
             self.kept = flags
 
     desk, flags = Desk(), Flags()
-    assert not desk.storages.keeps_limbo
-    assert not desk.storages.needs_integrity_check()
+    assert not desk.storages.integrity_flag.is_kept
+    assert not desk.storages.integrity_flag.is_set()
     with pytest.raises(StorageError, match="only DbLedgerStorage"):
-        desk.storages.set_needs_integrity_check(needed=True)
+        desk.storages.integrity_flag.set(needed=True)
     with pytest.raises(StorageError, match="only DbLedgerStorage"):
         desk.storages.of(0).ledgers.set_limbo(
             desk.storages.of(0).ledgers.create(0, b"k"), limbo=True
         )
     db = Storages(desk.files, [*desk.storages], flags=flags)
-    db.set_needs_integrity_check(needed=True)
-    assert (db.needs_integrity_check(), flags.kept) == (True, 7)
-    db.set_needs_integrity_check(needed=False)
-    assert (db.needs_integrity_check(), flags.kept) == (False, 6)
+    db.integrity_flag.set(needed=True)
+    assert (db.integrity_flag.is_set(), flags.kept) == (True, 7)
+    db.integrity_flag.set(needed=False)
+    assert (db.integrity_flag.is_set(), flags.kept) == (False, 6)
 
 
 def test_storages_share_one_amount_of_memory() -> None:

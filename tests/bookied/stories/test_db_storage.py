@@ -81,8 +81,8 @@ def test_flags_and_limbo_stay_over_a_restart(running: Running, tmp_path: Path) -
     fill(running, service)
     assert service.engine is not None
     storages = service.engine.storages
-    assert storages.keeps_limbo
-    storages.set_needs_integrity_check(needed=True)
+    assert storages.integrity_flag.is_kept
+    storages.integrity_flag.set(needed=True)
     for ledger_id in (2, 3):
         state = storages.of(ledger_id).ledgers.lookup(ledger_id)
         assert state is not None
@@ -91,7 +91,7 @@ def test_flags_and_limbo_stay_over_a_restart(running: Running, tmp_path: Path) -
     service = running.start()
     assert service.engine is not None
     storages = service.engine.storages
-    assert storages.needs_integrity_check()
+    assert storages.integrity_flag.is_set()
     states = [storages.of(number).ledgers.lookup(number) for number in range(6)]
     assert [state and state.limbo for state in states] == [False, False, True, True, False, False]
 

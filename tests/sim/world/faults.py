@@ -95,7 +95,7 @@ class _MarksFirst(Storages):
 
     async def checkpoint(self, journals: Any, run_blocking: Any) -> None:
         marks = [journal.synced for journal in journals]
-        await run_blocking(partial(self.write_marks, marks))
+        await run_blocking(partial(self.marks.write, marks))
         await super().checkpoint(journals, run_blocking)
 
 
@@ -105,7 +105,7 @@ class _MarksLate(Storages):
     async def checkpoint(self, journals: Any, run_blocking: Any) -> None:
         await self.flush(run_blocking)
         marks = [journal.synced for journal in journals]
-        await run_blocking(partial(self.write_marks, marks))
+        await run_blocking(partial(self.marks.write, marks))
         for journal, mark in zip(journals, marks, strict=True):
             await run_blocking(partial(journal.remove_old, mark))
 
