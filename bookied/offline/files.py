@@ -13,7 +13,7 @@ from bookied.directories.dirs import Directories
 from bookied.offline.index import is_db
 from bookied.storage.entrylog import format as log_layout
 from bookied.storage.files.files import Files
-from bookied.storage.index import files as index_files
+from bookied.storage.index import file_places
 from bookied.storage.index import format as index_layout
 from bookied.storage.index.rocks_format import LEDGERS, LOCATIONS
 from bookied.storage.journal import format as journal_layout
@@ -77,7 +77,7 @@ def index_files_of(files: Files, found: Directories) -> Iterator[BookieFile]:
     for directory in found.index_dirs:
         named = (
             (index_layout.ledger_id(path.name.removesuffix(index_layout.MOVING)), path)
-            for path in index_files.index_files(files, directory)
+            for path in file_places.index_files(files, directory)
         )
         for number, path in sorted((n, path) for n, path in named if n is not None):
             yield _file(path, FileKind.INDEX, number)

@@ -15,7 +15,7 @@ from typing import Final, Protocol
 from bookied.errors import CorruptError, IndexEntryError
 from bookied.storage.files.files import Files
 from bookied.storage.files.open_files import OpenFiles
-from bookied.storage.index import files as index_files
+from bookied.storage.index import file_places, file_reads
 from bookied.storage.index import format as layout
 from bookied.storage.index.ledger_pages import StoredLedger
 from bookied.storage.index.rocks_format import LEDGERS, LOCATIONS
@@ -94,7 +94,7 @@ class FileIndex:
     def ledger_ids(self) -> list[int]:
         found = set()
         for directory in self._directories:
-            for path in index_files.index_files(self._files, directory):
+            for path in file_places.index_files(self._files, directory):
                 name = path.name.removesuffix(layout.MOVING)
                 ledger_id = layout.ledger_id(name)
                 if ledger_id is not None and self._path(ledger_id) is not None:
@@ -112,13 +112,13 @@ class FileIndex:
         if path is None:
             return None
         with self._open.use(path) as file:
-            return index_files.read_index(file, path)
+            return file_reads.read_index(file, path)
 
     def pages(self, ledger_id: int) -> Iterator[tuple[int, array[int]]]:
         path = self._path(ledger_id)
         if path is not None:
             with self._open.use(path) as file:
-                yield from index_files.read_pages(file)
+                yield from file_reads.read_pages(file)
 
     def location(self, ledger_id: int, entry_id: int) -> int:
         path, at = self.place(ledger_id, entry_id)
@@ -129,7 +129,7 @@ class FileIndex:
             slot = file.read_at(at, layout.SLOT_BYTES)
         if len(slot) < layout.SLOT_BYTES:
             return 0
-        return index_files.check_location(layout.SLOT.unpack(slot)[0], path, at)
+        return file_reads.check_location(layout.SLOT.unpack(slot)[0], path, at)
 
     def close(self) -> None:
         self._open.close()
@@ -181,7 +181,7 @@ def check_place(index: OfflineIndex, ledger_id: int, entry_id: int, location: in
         IndexEntryError: it cannot.
     """
     with contextlib.suppress(IndexEntryError):
-        index_files.check_location(location, Path(), 0)
+        file_reads.check_location(location, Path(), 0)
         return
     path, at = index.place(ledger_id, entry_id)
-    index_files.check_location(location, path, at)
+    file_reads.check_location(location, path, at)

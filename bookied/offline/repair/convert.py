@@ -33,7 +33,8 @@ from bookied.offline.repair.storages import insist_paired
 from bookied.storage.entrylog import format as log_layout
 from bookied.storage.files.files import Files, remove_tree
 from bookied.storage.index import format as layout
-from bookied.storage.index.files import IndexFiles, index_files
+from bookied.storage.index.file_places import index_files
+from bookied.storage.index.files import IndexFiles
 from bookied.storage.index.format import IndexHeader
 from bookied.storage.index.key_values import KeyValues, OpenKeyValues
 from bookied.storage.index.ledger_pages import LedgerChange

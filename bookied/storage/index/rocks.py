@@ -18,7 +18,7 @@ from twisted.logger import Logger
 from bookied.errors import DbRecordError, IndexFullError
 from bookied.storage.index import format as pages
 from bookied.storage.index import rocks_format as layout
-from bookied.storage.index.files import check_location
+from bookied.storage.index.file_reads import check_location
 from bookied.storage.index.format import PAGE_SLOTS
 from bookied.storage.index.key_values import KeyValues, OpenKeyValues
 from bookied.storage.index.ledger_pages import LedgerChange, Move, StoredLedger

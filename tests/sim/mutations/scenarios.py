@@ -16,7 +16,7 @@ from bkclient.metadata.api import ANY, Version
 from bkclient.metadata.tree.logs import TreeLogs
 from bookied.repair.autorecovery.worker import Outcome, Worker
 from bookied.storage.garbage.transaction import Transactional
-from bookied.storage.index import files as index_files
+from bookied.storage.index import file_reads as index_files
 from bookied.storage.ledger_storage.ledgers import Ledgers
 from tests.sim.engine.switches import Mutation, put, switch
 from wire import digest

@@ -69,7 +69,7 @@ def test_a_change_of_the_header_leaves_the_entries(files: SimFiles) -> None:
 
 def test_there_is_no_file_before_all_of_it_is_on_disk(files: SimFiles) -> None:
     index = opened(files)
-    index._publish = lambda created: None  # type: ignore[method-assign]
+    index._writes._publish = lambda created: None  # type: ignore[method-assign]
     index.write([LedgerChange(1, HEADER, ((0, page(e0=5000)),))])
     assert files.list(A / "0/1") == ["1.idx.tmp"]
     assert opened(files).ledger_ids() == []

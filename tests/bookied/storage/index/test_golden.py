@@ -7,7 +7,8 @@ import pytest
 
 from bookied.storage.files.files import RealFiles
 from bookied.storage.index import format as layout
-from bookied.storage.index.files import IndexFiles, read_index
+from bookied.storage.index.file_reads import read_index
+from bookied.storage.index.files import IndexFiles
 from tests.bookied.worlds import golden
 
 INDEXES = [

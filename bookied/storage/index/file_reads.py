@@ -1,0 +1,165 @@
+"""Index files as they are read: header, pages, single locations."""
+
+from __future__ import annotations
+
+import contextlib
+from array import array
+from collections.abc import Iterator
+from pathlib import Path
+
+from bookied.errors import IndexEntryError, IndexFormatError, IndexTruncatedError
+from bookied.storage.entrylog.format import is_possible
+from bookied.storage.files.files import ReadFile
+from bookied.storage.files.open_files import OpenFiles
+from bookied.storage.index import format as layout
+from bookied.storage.index.file_places import IndexPlaces
+from bookied.storage.index.ledger_pages import StoredLedger
+
+
+class IndexReads:
+    """Reads the file of a ledger wherever it is; any thread, beside a checkpoint that moves it."""
+
+    def __init__(self, places: IndexPlaces, opened: OpenFiles) -> None:
+        self._places, self._open = places, opened
+
+    @contextlib.contextmanager
+    def _reading(self, path: Path, ledger_id: int) -> Iterator[ReadFile]:
+        """Give a ledger's open file; one that has moved since ``path`` was asked for too."""
+        with contextlib.ExitStack() as stack:
+            try:
+                file = stack.enter_context(self._open.use(path))
+            except FileNotFoundError:
+                file = self._open_moved(ledger_id, stack)
+            yield file
+
+    def _open_moved(self, ledger_id: int, stack: contextlib.ExitStack) -> ReadFile:
+        """Open a file that moves right now, or has just moved."""
+        for path in self._places.paths_in_move(ledger_id):
+            with contextlib.suppress(FileNotFoundError):
+                return stack.enter_context(self._open.use(path))
+        return stack.enter_context(self._open.use(self._places.path_now(ledger_id)))
+
+    def _read_slots(self, ledger_id: int, offset: int, size_bytes: int) -> bytes:
+        """Return bytes of a ledger's file; none of one that is deleted, be it right now."""
+        path = self._places.path(ledger_id)
+        if path is None:
+            return b""
+        try:
+            with self._reading(path, ledger_id) as file:
+                return file.read_at(offset, size_bytes)
+        except FileNotFoundError:
+            if ledger_id not in self._places:
+                return b""
+            raise
+
+    def load(self, ledger_id: int) -> StoredLedger | None:
+        """Return what the file of a ledger says; None if there is no file.
+
+        Raises:
+            IndexTruncatedError: the file ends within its header; see ``begin_anew``.
+            IndexFormatError: the file is damaged, or there are two.
+        """
+        path = self._places.path(ledger_id)
+        if path is None:
+            return None
+        second = self._places.second_path(ledger_id)
+        if second is not None:
+            message = f"{second} is of the same ledger: one of them is out of date"
+            raise IndexFormatError(path, None, message)
+        with self._reading(path, ledger_id) as file:
+            return read_index(file, path)
+
+    def load_page(self, ledger_id: int, page_no: int) -> array[int]:
+        """Return a page; slots the file does not have are 0, as all are of a deleted ledger."""
+        if not layout.has_place(page_no * layout.PAGE_SLOTS):
+            return layout.decode_page(b"")
+        offset = layout.page_offset(page_no)
+        return layout.decode_page(self._read_slots(ledger_id, offset, layout.PAGE_BYTES))
+
+    def location(self, ledger_id: int, entry_id: int) -> int:
+        """Return where an entry is, 0 if nowhere.
+
+        Raises:
+            IndexEntryError: the location cannot be.
+        """
+        if not layout.has_place(entry_id):
+            return 0
+        offset = layout.HEADER_BYTES + layout.SLOT_BYTES * entry_id
+        slot = self._read_slots(ledger_id, offset, layout.SLOT_BYTES)
+        if len(slot) < layout.SLOT_BYTES:
+            return 0
+        location = int(layout.SLOT.unpack(slot)[0])
+        return check_location(location, self._places.path(ledger_id) or Path(), offset)
+
+    def pages(self, ledger_id: int) -> Iterator[tuple[int, array[int]]]:
+        """Give the pages of a ledger's file that may hold something, with their numbers."""
+        path = self._places.path(ledger_id)
+        if path is not None:
+            with self._reading(path, ledger_id) as file:
+                yield from read_pages(file)
+
+
+def read_index(file: ReadFile, path: Path) -> StoredLedger:
+    """Return what an index file says.
+
+    Raises:
+        IndexTruncatedError: it has no whole header.
+        IndexFormatError: it is damaged.
+    """
+    header = layout.decode_header(file.read_at(0, layout.HEADER_BYTES), path)
+    _check_owner(header, path)
+    size = file.size()
+    pages, rest = divmod(size - layout.HEADER_BYTES, layout.PAGE_BYTES)
+    if not rest:
+        return StoredLedger(header, pages, _last_entry(file, pages))
+    doubt = IndexTruncatedError(path, size, f"ends within page {pages}; entries may be missing")
+    return StoredLedger(header, pages + 1, _last_entry(file, pages + 1), doubt)
+
+
+def _check_owner(header: layout.IndexHeader, path: Path) -> None:
+    """Make sure that the header is of the ledger that the file is named after, where it tells."""
+    if header.explicit_lac is None:
+        return
+    (owner,) = layout.SLOT.unpack_from(header.explicit_lac)
+    if owner != layout.ledger_id(path.name.removesuffix(layout.MOVING)):
+        offset = layout.lac_offset(header)
+        raise IndexFormatError(path, offset, f"an explicit LAC of ledger {owner}")
+
+
+def _last_entry(file: ReadFile, pages: int) -> int:
+    if not pages:
+        return -1
+    last = layout.decode_page(file.read_at(layout.page_offset(pages - 1), layout.PAGE_BYTES))
+    if any(last):
+        return _last_in_page(pages - 1, last)
+    # The last page is empty after a crash only; forwards, holes of any size are passed over.
+    return max((_last_in_page(number, page) for number, page in read_pages(file)), default=-1)
+
+
+def _last_in_page(page_no: int, page: array[int]) -> int:
+    slots = (slot for slot in range(layout.PAGE_SLOTS - 1, -1, -1) if page[slot])
+    slot = next(slots, None)
+    return -1 if slot is None else page_no * layout.PAGE_SLOTS + slot
+
+
+def read_pages(file: ReadFile) -> Iterator[tuple[int, array[int]]]:
+    """Give the pages that may hold something, with their numbers; holes are passed over."""
+    at: int | None = layout.HEADER_BYTES
+    while at is not None and (at := file.next_data(at)) is not None:
+        page_no = max(0, at - layout.HEADER_BYTES) // layout.PAGE_BYTES
+        data = file.read_at(layout.page_offset(page_no), layout.PAGE_BYTES)
+        if not data:
+            return
+        yield page_no, layout.decode_page(data)
+        at = layout.page_offset(page_no + 1)
+
+
+def check_location(location: int, path: Path, offset: int | None) -> int:
+    """Return a location if it can be one, or 0.
+
+    Raises:
+        IndexEntryError: no entry can be there.
+    """
+    if location and not is_possible(location):
+        raise IndexEntryError(path, offset, f"location {location:#x}")
+    return location

@@ -1,0 +1,347 @@
+"""Index files as they are written: in the order that a crash survives."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import random
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from twisted.logger import Logger
+
+from bookied.errors import IndexFullError
+from bookied.storage.files.files import Files, UpdateFile
+from bookied.storage.files.open_files import NO_DESCRIPTOR, OpenFiles
+from bookied.storage.index import format as layout
+from bookied.storage.index.changes import copy_index, switch_slots, write_change
+from bookied.storage.index.file_places import IndexPlaces
+from bookied.storage.index.file_reads import read_pages
+from bookied.storage.index.ledger_pages import LedgerChange, Move
+
+log = Logger()
+
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+class IndexWrites:
+    """Puts changes into files: new ones, those that are there, and those that have to move.
+
+    One checkpoint or compaction at a time. A new file is written under another name and renamed
+    once it is complete and synced: so every ``.idx`` has a whole header.
+    """
+
+    def __init__(
+        self,
+        files: Files,
+        directories: Sequence[Path],
+        places: IndexPlaces,
+        opened: OpenFiles,
+        *,
+        rng: random.Random,
+        open_to_write_max: int,
+    ) -> None:
+        """Prepare.
+
+        Args:
+            files: the disk.
+            directories: the index directories.
+            places: where files are.
+            opened: those that are open for reading; one that moves has to be opened again.
+            rng: picks the directory of a new file among the writable ones.
+            open_to_write_max: how many are open at once.
+        """
+        self._files, self._directories = files, tuple(directories)
+        self._writable: Sequence[Path] = self._directories
+        self._places, self._open = places, opened
+        self._rng, self._open_to_write_max = rng, open_to_write_max
+        self._names = {directory: _Names(directory) for directory in self._directories}
+
+    def avoid(self, full: Collection[Path]) -> None:
+        """Put no new file into directories that are full, unless all are."""
+        self._writable = tuple(one for one in self._directories if one not in full)
+        self._writable = self._writable or self._directories
+
+    def write(self, changes: Sequence[LedgerChange]) -> None:
+        """Put changes on disk; on return they are durable.
+
+        What a change's locations point at must be durable already. A file that has no room to grow
+        moves to another directory.
+
+        Raises:
+            IndexFullError: some found no room anywhere; all others are written.
+            OSError: some may be written, some not.
+        """
+        created: list[_Created] = []
+        homeless: dict[int, Path] = {}
+        waiting = deque(changes)
+        while waiting:
+            for write in self._write_some(waiting, created):
+                if not self._rehome(write, created):
+                    homeless[write.change.ledger_id] = write.directory
+        self._sync_removals(created)
+        self._publish(created)
+        self._sync_names(one.ledger_id for one in changes if one.ledger_id not in homeless)
+        if homeless:
+            raise IndexFullError(next(iter(homeless.values())), homeless)
+
+    def _write_some(self, waiting: deque[LedgerChange], created: list[_Created]) -> list[_Write]:
+        """Write and sync the first changes; return those for which there was no room.
+
+        As many as there may be files open: where descriptors run out, those at least that are open.
+        """
+        opened: list[tuple[_Write, UpdateFile]] = []
+        homeless: list[_Write] = []
+        try:
+            while waiting and len(opened) < self._open_to_write_max:
+                write = self._place(waiting[0])
+                try:
+                    with _noting_no_room(write, homeless):
+                        opened.append((write, self._open_and_write(write)))
+                except OSError as error:
+                    if not self._may_go_on(error, is_any_open=bool(opened)):
+                        raise
+                    if opened:
+                        break
+                    continue
+                waiting.popleft()
+            self._sync(opened, homeless)
+        finally:
+            for _, file in opened:
+                file.close()
+        created += (
+            write.new for write, _ in opened if write.new is not None and write not in homeless
+        )
+        return homeless
+
+    def _may_go_on(self, error: OSError, *, is_any_open: bool) -> bool:
+        """Whether a file can be opened once others are closed: written ones, or readers'."""
+        return error.errno in NO_DESCRIPTOR and (is_any_open or self._open.close_idle())
+
+    def _place(self, change: LedgerChange) -> _Write:
+        ledger_id = change.ledger_id
+        directory = self._places.directory(ledger_id)
+        if directory is not None:
+            return _Write(change, directory, None)
+        assert change.header is not None, ledger_id
+        directory = self._places.blank_directory(ledger_id) or self._rng.choice(self._writable)
+        return _Write(change, directory, _created(ledger_id, directory))
+
+    def _open_and_write(self, write: _Write) -> UpdateFile:
+        if write.new is None:
+            path = write.directory / layout.relative_path(write.change.ledger_id)
+            file = self._files.open_update(path)
+        else:
+            self._files.mkdirs(write.new.path.parent)
+            file = self._files.open_update(write.new.temporary, create=True)
+        try:
+            if write.new is not None:
+                file.truncate(0)
+            write_change(file, write.change)
+        except BaseException:
+            file.close()
+            raise
+        return file
+
+    def _sync(self, opened: Sequence[tuple[_Write, UpdateFile]], homeless: list[_Write]) -> None:
+        try:
+            self._files.sync_all([file for _, file in opened])
+        except OSError as error:
+            if error.errno not in _FULL:
+                raise
+            # Room may be missing as late as this. What was not synced then has to be written again.
+            for write, file in opened:
+                with _noting_no_room(write, homeless):
+                    write_change(file, write.change)
+                    file.sync()
+
+    def _rehome(self, write: _Write, created: list[_Created]) -> bool:
+        """Write a change to another directory that has room for it; say whether there is one."""
+        others = [one for one in self._writable if one != write.directory]
+        self._rng.shuffle(others)
+        for directory in others:
+            try:
+                if write.new is None:
+                    self._move(write.change, write.directory, directory)
+                else:
+                    created.append(self._create_in(directory, write.change))
+            except OSError as error:
+                if error.errno not in _FULL:
+                    raise
+            else:
+                return True
+        return False
+
+    def _create_in(self, directory: Path, change: LedgerChange) -> _Created:
+        new = _created(change.ledger_id, directory)
+        file = self._open_and_write(_Write(change, directory, new))
+        try:
+            file.sync()
+        finally:
+            file.close()
+        return new
+
+    def _move(self, change: LedgerChange, old: Path, new: Path) -> None:
+        """Move a ledger's file to where it has room for a change, and write that.
+
+        There is a whole file under a name that counts at any time: the copy is durable before the
+        original goes, and that has gone durably before the copy gets its name. A start meanwhile
+        removes the copy where there is an original, and gives it its name where there is none.
+        """
+        ledger_id = change.ledger_id
+        name = layout.relative_path(ledger_id)
+        source, target = old / name, new / name
+        copy = target.with_name(target.name + layout.MOVING)
+        self._files.mkdirs(copy.parent)
+        reading = self._files.open_read(source)
+        try:
+            copy_index(self._files, reading, read_pages(reading), copy, change)
+        finally:
+            reading.close()
+        self._names[new].changed(ledger_id)
+        self._names[new].sync(self._files, (ledger_id,))
+        self._places.begin_move(ledger_id, copy, target)
+        self._files.remove(source)
+        self._files.sync_dir(source.parent)
+        self._files.rename(copy, target)
+        self._files.sync_dir(target.parent)
+        self._places.end_move(ledger_id, new)
+        for path in (source, copy):
+            self._open.forget(path)
+        log.info("{name} moved to {new}: {old} is full", name=target.name, new=new, old=old)
+
+    def _publish(self, created: Sequence[_Created]) -> None:
+        """Give new files their names; ``_sync_names`` makes them durable."""
+        for new in created:
+            self._files.rename(new.temporary, new.path)
+            self._open.forget(new.path)
+            self._places.created(new.ledger_id, new.directory)
+            self._names[new.directory].changed(new.ledger_id)
+
+    def _sync_removals(self, created: Sequence[_Created]) -> None:
+        """Let no file come back that an earlier process removed, when its ledger gets a new one."""
+        for directory, names in self._names.items():
+            others = (new for new in created if new.directory != directory)
+            there = [new.ledger_id for new in others if self._may_have_had(new, directory)]
+            if there:
+                names.sync(self._files, there)
+
+    def _may_have_had(self, new: _Created, directory: Path) -> bool:
+        return self._files.exists((directory / layout.relative_path(new.ledger_id)).parent)
+
+    def _sync_names(self, ledger_ids: Iterable[int]) -> None:
+        """Make the names of files durable, those too that an earlier process may have left so."""
+        ids: dict[Path, list[int]] = {}
+        for ledger_id in ledger_ids:
+            directory = self._places.directory(ledger_id)
+            if directory is not None:
+                ids.setdefault(directory, []).append(ledger_id)
+        for directory, some in ids.items():
+            self._names[directory].sync(self._files, some)
+
+    def switch(self, moves: Sequence[Move]) -> None:
+        """Point entries elsewhere whose location is the old one, or new already; durable then.
+
+        A slot lies within one sector of the disk, so that a crash does not cut it in two.
+
+        Raises:
+            OSError: some may be switched, some not.
+        """
+        by_ledger = [
+            (ledger_id, list(group))
+            for ledger_id, group in groupby(sorted(moves), key=lambda move: move.ledger_id)
+        ]
+        waiting = deque(by_ledger)
+        while waiting:
+            self._switch_some(waiting)
+
+    def _switch_some(self, waiting: deque[tuple[int, list[Move]]]) -> None:
+        """Switch and sync the entries of the first ledgers, as ``_write_some`` writes."""
+        opened: list[UpdateFile] = []
+        try:
+            while waiting and len(opened) < self._open_to_write_max:
+                ledger_id, moves = waiting[0]
+                path = self._places.path(ledger_id)
+                try:
+                    if path is not None:
+                        opened.append(self._files.open_update(path))
+                        switch_slots(opened[-1], moves)
+                except OSError as error:
+                    if not self._may_go_on(error, is_any_open=bool(opened)):
+                        raise
+                    if opened:
+                        break
+                    continue
+                waiting.popleft()
+            self._files.sync_all(opened)
+        finally:
+            for file in opened:
+                file.close()
+
+
+class _Created(NamedTuple):
+    """A new index file, until it has its name."""
+
+    ledger_id: int
+    directory: Path
+    path: Path
+
+    @property
+    def temporary(self) -> Path:
+        return self.path.with_name(self.path.name + layout.TEMPORARY)
+
+
+def _created(ledger_id: int, directory: Path) -> _Created:
+    return _Created(ledger_id, directory, directory / layout.relative_path(ledger_id))
+
+
+class _Write(NamedTuple):
+    """A change on its way into a directory: to the ledger's file there, or to a new one."""
+
+    change: LedgerChange
+    directory: Path
+    new: _Created | None
+
+
+@contextlib.contextmanager
+def _noting_no_room(write: _Write, homeless: list[_Write]) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        homeless.append(write)
+
+
+class _Names:
+    """Which directories under one index directory hold no name that is not on disk.
+
+    A byte for each: there may be 65,536 of those that hold files.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._low, self._high = bytearray(0x10000), bytearray(0x100)
+        self._top = False
+
+    def changed(self, ledger_id: int) -> None:
+        """Note that a ledger's file came here, and perhaps the directories above it."""
+        self._low[ledger_id & 0xFFFF] = self._high[ledger_id >> 8 & 0xFF] = 0
+        self._top = False
+
+    def sync(self, files: Files, ledger_ids: Iterable[int]) -> None:
+        """Make the names of these ledgers' files durable."""
+        low = {number for each in ledger_ids if not self._low[number := each & 0xFFFF]}
+        high = {number >> 8 for number in low if not self._high[number >> 8]}
+        to_sync = [self._directory / f"{number >> 8:x}" / f"{number & 0xFF:x}" for number in low]
+        to_sync += [self._directory / f"{number:x}" for number in high]
+        to_sync += [] if self._top else [self._directory]
+        files.sync_dirs(to_sync)
+        for number in low:
+            self._low[number] = 1
+        for number in high:
+            self._high[number] = 1
+        self._top = True
