@@ -15,7 +15,8 @@ from bookied.metrics.stats import CollectorStats
 from bookied.runtime.world import Parts
 from bookied.server.rules.bookie import Bookie
 from bookied.storage.entrylog.compaction import Suspended
-from bookied.storage.garbage.collector import Collector, CollectorEffects
+from bookied.storage.garbage.collection import CollectorEffects
+from bookied.storage.garbage.collector import Collector
 from bookied.storage.garbage.ledgers import LedgerGarbage, Membership
 from bookied.storage.garbage.settings import CollectorSettings
 from bookied.storage.garbage.status import CollectorStatus
@@ -96,17 +97,17 @@ class Collectors:
     @property
     def suspended(self) -> Suspended:
         """Which compactions an operator or a disk has suspended in any storage."""
-        return reduce(or_, (one.suspended for one in self._collectors.values()))
+        return reduce(or_, (one.suspensions.all for one in self._collectors.values()))
 
     @property
     def suspended_by_hand(self) -> Suspended:
         """Which compactions an operator has suspended."""
-        return reduce(or_, (one.suspended_by_hand for one in self._collectors.values()))
+        return reduce(or_, (one.suspensions.by_hand for one in self._collectors.values()))
 
     def suspend(self, suspended: Suspended) -> None:
-        """Obey the operator in all storages; see ``Collector.suspend``."""
+        """Obey the operator in all storages; see ``Suspensions``."""
         for collector in self._collectors.values():
-            collector.suspend(suspended)
+            collector.suspensions.suspend_by_hand(suspended)
 
     def disks_changed(self, verdict: DiskVerdict) -> None:
         """Obey what a look at the disks has found: each for the directories of its storage."""

@@ -31,7 +31,8 @@ from bookied.storage.checkpoints import Checkpoints
 from bookied.storage.entrylog.compaction import Schedule, Schedules
 from bookied.storage.entrylog.settings import LogSettings
 from bookied.storage.files.files import RealFiles
-from bookied.storage.garbage.collector import Collector, CollectorEffects
+from bookied.storage.garbage.collection import CollectorEffects
+from bookied.storage.garbage.collector import Collector
 from bookied.storage.garbage.settings import CollectorSettings
 from bookied.storage.index.files import IndexFiles
 from bookied.storage.index.rocks import RocksIndex

@@ -49,7 +49,6 @@ STILL_OVER: Final[dict[str, set[str]]] = {
     "bookied/offline/repair/upgrade.py Upgrade": {"lines"},
     "bookied/server/rules/bookie.py Bookie": {"arguments", "lines", "methods"},
     "bookied/service/bookie.py BookieService": {"lines", "methods"},
-    "bookied/storage/garbage/collector.py Collector": {"lines", "methods"},
     "bookied/storage/index/rocks.py RocksIndex": {"lines", "methods"},
 }
 """Classes that are over a limit today, and which. The list shrinks; it never grows."""

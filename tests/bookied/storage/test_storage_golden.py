@@ -124,7 +124,7 @@ def test_the_marks_of_several_journals_are_kept_apart(tmp_path: Path) -> None:
     wanted = golden.expected("sorted/multi-dirs")["journals"]
     ends = [Mark(0x1A1FC8702AB, wanted[f"j{n}/1a1fc8702ab.txn"]["endOfRecords"]) for n in (0, 1)]
     assert bookie.replayed.marks == ends
-    assert bookie.storages.marks(2) == ends
+    assert bookie.storages.marks.read(2) == ends
     for file, journal in wanted.items():
         for record in journal["records"]:
             if record["type"] == "ENTRY":

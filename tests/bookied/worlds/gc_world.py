@@ -17,7 +17,8 @@ from twisted.internet.task import Clock
 from bookied.errors import CorruptError, NoWritableDirError, StorageError
 from bookied.storage.checkpoints import Checkpoints
 from bookied.storage.entrylog.compaction import Schedule, Schedules
-from bookied.storage.garbage.collector import Collector, CollectorEffects
+from bookied.storage.garbage.collection import CollectorEffects
+from bookied.storage.garbage.collector import Collector
 from bookied.storage.garbage.settings import CollectorSettings
 from bookied.storage.index.files import IndexFiles
 from bookied.storage.ledger_storage.reads import NeedsDisk
@@ -307,7 +308,7 @@ class GcWorld(World):
             self.delete(ledger_id)
 
     def unreadable_logs(self) -> set[int]:
-        return {one for collector in self.collectors for one in collector._unreadable}
+        return {one for collector in self.collectors for one in collector._census.unreadable}
 
     def check(self) -> None:
         assert self.wrongs == []

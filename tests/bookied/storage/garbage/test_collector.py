@@ -432,10 +432,10 @@ def test_an_error_that_nobody_foresaw_is_told_and_the_next_round_comes() -> None
         raise StorageError("the checkpoint failed")
 
     collector = world.collectors[0]
-    effects = collector._effects
-    collector._effects = attrs.evolve(effects, checkpoint=broken)
+    effects = collector._collection.effects
+    collector._collection.effects = attrs.evolve(effects, checkpoint=broken)
     collector.collect()
     world.run_jobs()
     assert "the checkpoint failed" in status(world).last_error
-    collector._effects = effects
+    collector._collection.effects = effects
     world.collect()

@@ -90,7 +90,7 @@ def test_a_log_that_only_has_the_decimal_name_stays(world: GcWorld) -> None:
     todo_names = {todo.final.name}
     world.collectors[0]._settings = world.settings()
     collector = world.collectors[0]
-    collector._compact = _nothing  # type: ignore[method-assign,assignment]
+    collector._compaction.compact = _nothing  # type: ignore[method-assign,assignment]
     world.collect()
     assert todo_names | {todo.decimal.name} <= world.log_names()
 
