@@ -13,7 +13,7 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
 from bkclient.errors import SecurityError
-from bookied.admin.control import Control
+from bookied.admin.control.control import Control
 from bookied.admin.http.bounds import Hosts
 from bookied.admin.metrics_port import listen, listen_for_metrics
 from bookied.admin.monitoring import java_names, own_names, repair_names

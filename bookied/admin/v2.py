@@ -9,7 +9,7 @@ from typing import Any, Final
 import attrs
 
 from bookied.admin import values
-from bookied.admin.control import Control
+from bookied.admin.control.control import Control
 from bookied.admin.exchange import Asked, BadRequestError, number
 from bookied.admin.jobs import Job
 from bookied.config.reload import SettingsRefusedError
@@ -149,7 +149,7 @@ def set_config(control: Control, asked: Asked) -> values.Settings:
 
 
 def disks(control: Control, _asked: Asked) -> tuple[values.Disk, ...]:
-    full = control.full_disks()
+    full = control.disks.full()
     return tuple(
         values.Disk(
             directory=str(one.directory.parent),
@@ -158,12 +158,12 @@ def disks(control: Control, _asked: Asked) -> tuple[values.Disk, ...]:
             used=round(one.used, 5),
             full=one.directory in full,
         )
-        for one in control.disks()
+        for one in control.disks.samples()
     )
 
 
 async def marks(control: Control, _asked: Asked) -> tuple[values.JournalMark, ...]:
-    found = await control.last_marks()
+    found = await control.disks.last_marks()
     return tuple(values.JournalMark(journal_id=one[0], offset=one[1]) for one in found)
 
 
@@ -180,7 +180,7 @@ async def expand_storage(control: Control, _asked: Asked) -> values.Expanded:
 
 def collections(control: Control, _asked: Asked) -> tuple[values.Collection, ...]:
     found = []
-    for one in control.collections():
+    for one in control.garbage.collections():
         same = {
             field.name: getattr(one, field.name)
             for field in attrs.fields(values.Collection)
@@ -193,33 +193,33 @@ def collections(control: Control, _asked: Asked) -> tuple[values.Collection, ...
 
 def collect(control: Control, asked: Asked) -> values.Asked:
     wanted = body_of(asked, Collect)
-    control.collect(major=wanted.major, minor=wanted.minor)
+    control.garbage.collect(major=wanted.major, minor=wanted.minor)
     return values.Asked()
 
 
 def compaction(control: Control, _asked: Asked) -> values.Compaction:
-    now = control.suspended
+    now = control.garbage.suspended
     return values.Compaction(minor_suspended=now.minor, major_suspended=now.major)
 
 
 def set_compaction(control: Control, asked: Asked) -> values.Compaction:
     wanted = body_of(asked, SetCompaction)
-    control.suspend(minor=wanted.minor_suspended, major=wanted.major_suspended)
+    control.garbage.suspend(minor=wanted.minor_suspended, major=wanted.major_suspended)
     return compaction(control, asked)
 
 
 def locations(control: Control, _asked: Asked) -> tuple[values.LocationDatabase, ...]:
     return tuple(
         values.LocationDatabase(path=path, compacting=compacting)
-        for path, compacting in control.locations().items()
+        for path, compacting in control.garbage.locations().items()
     )
 
 
 def compact_locations(control: Control, asked: Asked) -> tuple[values.LocationDatabase, ...]:
     path = body_of(asked, CompactLocations).path
-    if path is not None and path not in control.locations():
+    if path is not None and path not in control.garbage.locations():
         raise BadRequestError(f"there is no database {path}")
-    control.compact_locations(control.locations() if path is None else [path])
+    control.garbage.compact_locations(control.garbage.locations() if path is None else [path])
     return locations(control, asked)
 
 
@@ -232,7 +232,9 @@ async def ledgers(control: Control, asked: Asked) -> values.LedgerPage:
     if not limit:
         raise BadRequestError("limit is 0")
     found: list[int] = []
-    ids = control.ledger_ids(after=None if after is None else LedgerId(number(after, "after")))
+    ids = control.cluster.ledger_ids(
+        after=None if after is None else LedgerId(number(after, "after"))
+    )
     async for ledger_id in ids:
         if len(found) == limit:
             return values.LedgerPage(ledgers=tuple(found), next_after=found[-1])
@@ -242,7 +244,7 @@ async def ledgers(control: Control, asked: Asked) -> values.LedgerPage:
 
 async def ledger(control: Control, asked: Asked) -> values.Ledger:
     ledger_id = LedgerId(number(asked.path["ledger_id"], "ledger_id"))
-    return _ledger(ledger_id, await control.metadata(ledger_id))
+    return _ledger(ledger_id, await control.cluster.metadata(ledger_id))
 
 
 def _ledger(ledger_id: LedgerId, metadata: LedgerMetadata) -> values.Ledger:
@@ -268,18 +270,18 @@ def _ledger(ledger_id: LedgerId, metadata: LedgerMetadata) -> values.Ledger:
 
 
 async def cluster(control: Control, _asked: Asked) -> values.ClusterSummary:
-    return await control.cluster()
+    return await control.cluster.summary()
 
 
 async def bookies(control: Control, _asked: Asked) -> tuple[values.KnownBookie, ...]:
     return tuple(
         values.KnownBookie(bookie_id=bookie_id, state=state, host=host)
-        for bookie_id, state, host in await control.bookies()
+        for bookie_id, state, host in await control.cluster.bookies()
     )
 
 
 async def autorecovery(control: Control, _asked: Asked) -> values.Autorecovery:
-    store = control.store
+    store = control.cluster.store
     return values.Autorecovery(
         enabled=await store.replication_enabled(),
         auditor=await store.current_auditor(),
@@ -293,15 +295,15 @@ async def set_autorecovery(control: Control, asked: Asked) -> values.Autorecover
     if delay_s is not None and delay_s < 0:
         raise BadRequestError("lost_bookie_recovery_delay_s is negative")
     if delay_s is not None:
-        await control.store.set_lost_bookie_recovery_delay(delay_s)
+        await control.cluster.store.set_lost_bookie_recovery_delay(delay_s)
     if wanted.enabled is not None:
-        await control.set_replication_enabled(enabled=wanted.enabled)
+        await control.cluster.set_replication_enabled(enabled=wanted.enabled)
     return await autorecovery(control, asked)
 
 
 async def underreplicated(control: Control, asked: Asked) -> tuple[values.Underreplicated, ...]:
     limit = min(LIMIT_MAX, number(asked.query.get("limit", str(LIMIT)), "limit"))
-    found = await control.underreplicated(limit=limit)
+    found = await control.cluster.underreplicated(limit=limit)
     return tuple(
         values.Underreplicated(ledger_id=ledger_id, missing=mark.missing, problem=mark.problem)
         for ledger_id, mark in found.items()
@@ -311,12 +313,12 @@ async def underreplicated(control: Control, asked: Asked) -> tuple[values.Underr
 def failures(control: Control, _asked: Asked) -> tuple[values.RepairFailure, ...]:
     return tuple(
         values.RepairFailure(ledger_id=ledger_id, at_ms=int(at_s * 1000), why=why)
-        for ledger_id, (at_s, why) in control.repair_failures().items()
+        for ledger_id, (at_s, why) in control.cluster.repair_failures().items()
     )
 
 
 async def audit(control: Control, _asked: Asked) -> values.AuditAsked:
-    return values.AuditAsked(auditor=await control.trigger_audit())
+    return values.AuditAsked(auditor=await control.cluster.trigger_audit())
 
 
 # Jobs ---------------------------------------------------------------------------------------------

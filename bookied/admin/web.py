@@ -23,7 +23,8 @@ from twisted.web.server import NOT_DONE_YET, Request, Site
 from bkclient.errors import IllegalOperationError, NoSuchLedgerError
 from bkclient.metadata.api import MetadataUnavailableError
 from bookied.admin import v1
-from bookied.admin.control import Control, NotServingError, RefusedError
+from bookied.admin.control.control import Control
+from bookied.admin.control.refusals import NotServingError, RefusedError
 from bookied.admin.endpoints import ENDPOINTS, PREFIX, Endpoint, openapi_text
 from bookied.admin.exchange import (
     BAD_REQUEST,

@@ -44,7 +44,6 @@ STILL_OVER: Final[dict[str, set[str]]] = {
     "bkctl/output/emit.py Emitter": {"lines", "methods"},
     "bkctl/session/session.py Session": {"lines", "methods"},
     "bookied/__main__.py Process": {"methods"},
-    "bookied/admin/control.py Control": {"lines", "methods"},
     "bookied/offline/repair/convert.py Conversion": {"lines"},
     "bookied/offline/repair/upgrade.py Upgrade": {"lines"},
     "bookied/server/rules/bookie.py Bookie": {"arguments", "lines", "methods"},

@@ -11,7 +11,7 @@ from typing import Final
 
 import attrs
 
-from bookied.admin.control import Control
+from bookied.admin.control.control import Control
 from bookied.admin.exchange import FORBIDDEN, METHOD_NOT_ALLOWED, NOT_FOUND, Asked, Reply
 from bookied.admin.open_paths import OPEN
 from bookied.admin.v1 import bookie as v1_bookie

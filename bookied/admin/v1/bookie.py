@@ -6,14 +6,9 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from bookied.admin.control import (
-    INDEXES,
-    JOURNALS,
-    LOGS,
-    Control,
-    NotServingError,
-    RefusedError,
-)
+from bookied.admin.control.control import Control
+from bookied.admin.control.disks import INDEXES, JOURNALS, LOGS
+from bookied.admin.control.refusals import NotServingError, RefusedError
 from bookied.admin.exchange import (
     BAD_REQUEST,
     INTERNAL_ERROR,
@@ -49,13 +44,13 @@ async def set_server_config(control: Control, asked: Asked) -> Reply:
 
 
 async def bookie_info(control: Control, _asked: Asked) -> Reply:
-    total_bytes, free_bytes = await control.sizes()
+    total_bytes, free_bytes = await control.disks.sizes()
     return in_json({"freeSpace": free_bytes, "totalSpace": total_bytes})
 
 
 async def last_log_mark(control: Control, _asked: Asked) -> Reply:
     try:
-        marks = await control.last_marks()
+        marks = await control.disks.last_marks()
     except (BookKeeperError, OSError) as error:
         return refusal(f"ERROR handling request: {error}")
     return in_json(
@@ -72,7 +67,7 @@ async def list_disk_file(control: Control, asked: Asked) -> Reply:
     chosen = {wanted: kinds[wanted]} if wanted in kinds else kinds
     return in_json(
         {
-            f"{name} files": "".join(f"{one}\t" for one in await control.files(kind))
+            f"{name} files": "".join(f"{one}\t" for one in await control.disks.files(kind))
             for name, kind in chosen.items()
         }
     )
@@ -139,7 +134,7 @@ async def is_ready(control: Control, _asked: Asked) -> Reply:
 
 
 async def gc(control: Control, _asked: Asked) -> Reply:
-    forced = any(one.is_running and one.is_forced for one in control.collections())
+    forced = any(one.is_running and one.is_forced for one in control.garbage.collections())
     return in_json({"is_in_force_gc": _boolean(forced)})
 
 
@@ -147,7 +142,7 @@ async def collect(control: Control, asked: Asked) -> Reply:
     try:
         given = asked.object if asked.body.strip() else {}
         major, minor = (_parsed(given.get(key, True)) for key in ("forceMajor", "forceMinor"))
-        control.collect(major=major, minor=minor)
+        control.garbage.collect(major=major, minor=minor)
     except (BadRequestError, NotServingError) as error:
         return refusal(f"Failed to handle the request, exception: {error}", BAD_REQUEST)
     return in_json(f"Triggered GC on BookieServer: {control.bookie_id}")
@@ -165,7 +160,7 @@ def _boolean(value: object) -> str:
 
 
 async def gc_details(control: Control, _asked: Asked) -> Reply:
-    return in_json([_gc_status(one, control.began_ms) for one in control.collections()])
+    return in_json([_gc_status(one, control.began_ms) for one in control.garbage.collections()])
 
 
 def _gc_status(status: CollectorStatus, began_ms: int) -> dict[str, object]:
@@ -188,7 +183,7 @@ def _time_ms(seconds: float | None, otherwise_ms: int) -> int:
 
 
 async def suspended(control: Control, _asked: Asked) -> Reply:
-    now = control.suspended
+    now = control.garbage.suspended
     return in_json(
         {"isMinorGcSuspended": _boolean(now.minor), "isMajorGcSuspended": _boolean(now.major)}
     )
@@ -212,7 +207,7 @@ def _switch(control: Control, asked: Asked, word: str) -> Reply:
     if any(one is not None and not isinstance(one, bool) for one in (major, minor)):
         raise BadRequestError("no boolean")
     suspended = word == "suspend"
-    control.suspend(
+    control.garbage.suspend(
         minor=suspended if minor else None,
         major=suspended if major else None,
     )
@@ -224,7 +219,7 @@ def _switch(control: Control, asked: Asked, word: str) -> Reply:
 
 
 async def locations(control: Control, _asked: Asked) -> Reply:
-    return in_json(control.locations())
+    return in_json(control.garbage.locations())
 
 
 async def compact_locations(control: Control, asked: Asked) -> Reply:
@@ -239,13 +234,13 @@ async def compact_locations(control: Control, asked: Asked) -> Reply:
         raise BadRequestError("no boolean, or no text")
     if not wanted:
         return text("Not trigger Entry Location RocksDB compact.")
-    there = list(control.locations())
+    there = list(control.garbage.locations())
     paths = there if named is None or not named.strip() else named.strip().split(",")
     if not set(paths) <= set(there):
         invalid = f"Specified trigger compact entryLocations: {named} is invalid."
         known = f"Bookie entry location RocksDB path: [{', '.join(there)}]."
         return in_json(f"{invalid} {known}", BAD_REQUEST)
-    control.compact_locations(paths)
+    control.garbage.compact_locations(paths)
     if paths is there:
         return in_json(f"Triggered entry Location RocksDB compact on bookie:{control.bookie_id}")
     where = f"{named} compact on bookie:{control.bookie_id}"

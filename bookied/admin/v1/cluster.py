@@ -11,7 +11,8 @@ from typing import Final
 import attrs
 
 from bkclient.config.declaration import MASKED
-from bookied.admin.control import Control, TooMuchError
+from bookied.admin.control.control import Control
+from bookied.admin.control.refusals import TooMuchError
 from bookied.admin.exchange import (
     BAD_REQUEST,
     INTERNAL_ERROR,
@@ -44,22 +45,23 @@ async def delete_ledger(control: Control, asked: Asked) -> Reply:
     if "ledger_id" not in asked.query:
         return refusal("Not ledger found. Should provide ledger_id=<id>")
     ledger_id = LedgerId(_long(asked.query["ledger_id"]))
-    await control.store.remove_ledger(ledger_id)  # One that is not there is no error, as in Java.
+    # One that is not there is no error, as in Java.
+    await control.cluster.store.remove_ledger(ledger_id)
     return in_json(f"Deleted ledger: {ledger_id}")
 
 
 async def list_ledgers(control: Control, asked: Asked) -> Reply:
     if asked.query.get("print_metadata") != "true":
-        lines = [f'  "{ledger_id}" : null' async for ledger_id in control.ledger_ids()]
+        lines = [f'  "{ledger_id}" : null' async for ledger_id in control.cluster.ledger_ids()]
         return Reply(OK, "{\n" + ",\n".join(lines) + "\n}" if lines else "{ }", JSON)
     page = _long(asked.query.get("page", "-1"))
     decode = asked.query.get("decode_meta") == "true"
     found: dict[str, object] = {}
     number = 0
-    async for ledger_id in control.ledger_ids():
+    async for ledger_id in control.cluster.ledger_ids():
         number += 1
         if page <= 0 or _is_on_page(number, page):
-            metadata = await control.metadata(ledger_id)
+            metadata = await control.cluster.metadata(ledger_id)
             found[str(ledger_id)] = _metadata(ledger_id, metadata) if decode else _raw(metadata)
     return in_json(found)
 
@@ -85,7 +87,9 @@ async def ledger_metadata(control: Control, asked: Asked) -> Reply:
     if "ledger_id" not in asked.query:
         return refusal(ONLY_GET)
     ledger_id = LedgerId(_long(asked.query["ledger_id"]))
-    return in_json({str(ledger_id): _metadata(ledger_id, await control.metadata(ledger_id))})
+    return in_json(
+        {str(ledger_id): _metadata(ledger_id, await control.cluster.metadata(ledger_id))}
+    )
 
 
 def _metadata(ledger_id: LedgerId, metadata: LedgerMetadata) -> dict[str, object]:
@@ -143,7 +147,7 @@ async def read_ledger(control: Control, asked: Asked) -> Reply:
             INTERNAL_ERROR,
         )
     try:
-        entries = await control.entries(ledger_id, first, None if last == -1 else last)
+        entries = await control.cluster.entries(ledger_id, first, None if last == -1 else last)
     except TooMuchError as error:
         return refusal(str(error), INTERNAL_ERROR)
     found |= {str(one.entry_id): one.payload.decode("ascii", "replace") for one in entries}
@@ -153,14 +157,14 @@ async def read_ledger(control: Control, asked: Asked) -> Reply:
 async def list_bookies(control: Control, asked: Asked) -> Reply:
     wanted = "read-only" if asked.query.get("type") == "ro" else "writable"
     with_hosts = asked.query.get("print_hostnames") == "true"
-    found = await control.bookies()
+    found = await control.cluster.bookies()
     return in_json(
         {one: host if with_hosts else None for one, state, host in found if state == wanted}
     )
 
 
 async def list_bookie_info(control: Control, _asked: Asked) -> Reply:
-    found = await control.bookie_sizes()
+    found = await control.cluster.bookie_sizes()
     if not found:
         return refusal("Not found any Bookie info.")
     lines = {str(one): f": {{{_sizes(*sizes)}}}," for one, sizes in found.items()}
@@ -185,7 +189,7 @@ def _readable(size_bytes: int) -> str:
 
 
 async def cluster_info(control: Control, _asked: Asked) -> Reply:
-    found = await control.cluster()
+    found = await control.cluster.summary()
     return in_json(
         {
             "auditorElected": found.auditor is not None,
@@ -201,7 +205,7 @@ async def cluster_info(control: Control, _asked: Asked) -> Reply:
 
 
 async def autorecovery(control: Control, _asked: Asked) -> Reply:
-    return in_json({"enabled": await control.store.replication_enabled()})
+    return in_json({"enabled": await control.cluster.store.replication_enabled()})
 
 
 async def set_autorecovery(control: Control, asked: Asked) -> Reply:
@@ -209,14 +213,14 @@ async def set_autorecovery(control: Control, asked: Asked) -> Reply:
     if enabled is None:
         shown = ", ".join(f"{name}={value}" for name, value in asked.query.items())
         return refusal(f"Param 'enabled' not found in {{{shown}}}", BAD_REQUEST)
-    await control.set_replication_enabled(enabled=enabled.lower() == "true")
+    await control.cluster.set_replication_enabled(enabled=enabled.lower() == "true")
     return await autorecovery(control, asked)
 
 
 async def list_underreplicated(control: Control, asked: Asked) -> Reply:
     wanted = asked.query.get("missingreplica", "").strip()
     unwanted = asked.query.get("excludingmissingreplica", "").strip()
-    marked = await control.underreplicated()
+    marked = await control.cluster.underreplicated()
     found = {
         ledger_id: mark.missing
         for ledger_id, mark in marked.items()
@@ -237,12 +241,12 @@ async def list_underreplicated(control: Control, asked: Asked) -> Reply:
 
 
 async def who_is_auditor(control: Control, _asked: Asked) -> Reply:
-    auditor = await control.store.current_auditor()
+    auditor = await control.cluster.store.current_auditor()
     return refusal("No auditor elected") if auditor is None else text(f"Auditor: {auditor}")
 
 
 async def delay(control: Control, _asked: Asked) -> Reply:
-    delay_s = await control.store.lost_bookie_recovery_delay()
+    delay_s = await control.cluster.store.lost_bookie_recovery_delay()
     if delay_s is None:
         return refusal("Exception when get lostBookieRecoveryDelay.It was never set")
     return text(f"lostBookieRecoveryDelay value: {delay_s}")
@@ -256,13 +260,13 @@ async def set_delay(control: Control, asked: Asked) -> Reply:
         return refusal("Request body not contains lostBookieRecoveryDelay.")
     if type(wanted_s) is not int:
         raise BadRequestError("delay_seconds is no number")
-    await control.store.set_lost_bookie_recovery_delay(wanted_s)
+    await control.cluster.store.set_lost_bookie_recovery_delay(wanted_s)
     return text(f"Success set lostBookieRecoveryDelay to {wanted_s}")
 
 
 async def trigger_audit(control: Control, _asked: Asked) -> Reply:
     try:
-        await control.trigger_audit()
+        await control.cluster.trigger_audit()
     except BookKeeperError as error:
         return refusal(f"Exception when do operation.{error}")
     return text("Success trigger audit.")

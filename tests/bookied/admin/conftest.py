@@ -12,7 +12,7 @@ import pytest
 from twisted.internet.defer import Deferred
 
 from bkclient.metadata import zk_paths
-from bookied.admin.control import Control
+from bookied.admin.control.control import Control
 from bookied.admin.exchange import Asked, Reply
 from bookied.admin.web import Access, Api, Credentials
 from tests.bookied.worlds.clock_world import World
@@ -61,7 +61,7 @@ class Operator:
 
 def spoil_mark(operator: Operator, ledger_id: LedgerId) -> None:
     """Mark a ledger with what nobody can read."""
-    done(operator.control.store.mark_underreplicated(ledger_id, ()))
+    done(operator.control.cluster.store.mark_underreplicated(ledger_id, ()))
     operator.world.cluster.set(zk_paths.mark(ledger_id), b"\xffnonsense")
 
 

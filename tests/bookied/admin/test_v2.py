@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 from twisted.internet.defer import Deferred
 
-from bookied.admin.control import Control
+from bookied.admin.control.control import Control
 from bookied.admin.endpoints import ENDPOINTS, PREFIX, openapi
 from bookied.admin.exchange import Reply
 from bookied.admin.web import Api
@@ -40,7 +40,7 @@ def problem(reply: Reply) -> tuple[int, str]:
 
 def test_a_mark_that_cannot_be_read_hides_no_other_and_says_what_to_do(operator: Operator) -> None:
     create(operator, 2)
-    done(operator.control.store.mark_underreplicated(LedgerId(1), [BookieId("b8")]))
+    done(operator.control.cluster.store.mark_underreplicated(LedgerId(1), [BookieId("b8")]))
     spoil_mark(operator, LedgerId(0))
     spoilt, whole = operator.get("/api/v2/autorecovery/underreplicated")
     assert whole == {"ledger_id": 1, "missing": ["b8"], "problem": None}
@@ -53,9 +53,9 @@ def test_a_mark_that_cannot_be_read_hides_no_other_and_says_what_to_do(operator:
 @pytest.mark.parametrize("endpoint", ENDPOINTS, ids=lambda one: f"{one.method} {one.path}")
 def test_every_answer_is_what_the_description_says(operator: Operator, endpoint: Any) -> None:
     create(operator, 2)
-    done(operator.control.store.mark_underreplicated(LedgerId(0), [BookieId("b8")]))
-    done(operator.control.store.elect(BookieId("b9")))
-    done(operator.control.store.set_lost_bookie_recovery_delay(0))
+    done(operator.control.cluster.store.mark_underreplicated(LedgerId(0), [BookieId("b8")]))
+    done(operator.control.cluster.store.elect(BookieId("b9")))
+    done(operator.control.cluster.store.set_lost_bookie_recovery_delay(0))
     operator.control.repairs.recover(BookieId("b7"), skip_open=True, delete_cookie=False)
     path = PREFIX + endpoint.path.format(ledger_id=1, job_id=1)
     reply = operator.ask(endpoint.method, path, BODIES.get(endpoint.call.__name__, b""))
@@ -226,7 +226,7 @@ def lists_ledgers_on(operator: Operator, bookie_id: str, count: int) -> None:
     for ledger_id in range(count):
         fragment = Fragment(EntryId(0), (BookieId(bookie_id),))
         metadata = attrs.evolve(metadata_of(ledger_id), fragments=(fragment,))
-        done(operator.control.store.create_ledger(LedgerId(ledger_id), metadata))
+        done(operator.control.cluster.store.create_ledger(LedgerId(ledger_id), metadata))
 
 
 def test_a_recovery_goes_on_behind_its_answer_and_can_be_followed(operator: Operator) -> None:

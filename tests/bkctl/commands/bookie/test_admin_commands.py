@@ -18,7 +18,7 @@ from bkctl.bookies.admin_client import AdminClient, Answer, HttpAddress
 from bkctl.commands.bookie import admin_settings
 from bkctl.commands.bookie.views import BOOKIE_HTTP_VIEWS
 from bkctl.errors import CommandError, ConflictError, NothingFoundError, RefusedError, UsageError
-from bookied.admin.control import Control
+from bookied.admin.control.control import Control
 from bookied.admin.exchange import Asked
 from bookied.admin.web import Access, Api, Credentials
 from tests.bkctl.support.runner import cli

@@ -234,7 +234,11 @@ def metadata_of(ledger_id: int) -> LedgerMetadata:
 
 def create(operator: Operator, count: int) -> None:
     for ledger_id in range(count):
-        done(operator.control.store.create_ledger(LedgerId(ledger_id), metadata_of(ledger_id)))
+        done(
+            operator.control.cluster.store.create_ledger(
+                LedgerId(ledger_id), metadata_of(ledger_id)
+            )
+        )
 
 
 def test_the_state_follows_the_operator_and_is_told_in_java_s_words(operator: Operator) -> None:
@@ -306,7 +310,7 @@ def test_underreplicated_ledgers_are_chosen_by_the_bookies_that_lack_them(
     operator: Operator,
 ) -> None:
     create(operator, 2)
-    store = operator.control.store
+    store = operator.control.cluster.store
     done(store.mark_underreplicated(LedgerId(0), [BookieId("b8")]))
     done(store.mark_underreplicated(LedgerId(1), [BookieId("b9")]))
     at = f"{REPAIR}/list_under_replicated_ledger"
@@ -318,7 +322,7 @@ def test_underreplicated_ledgers_are_chosen_by_the_bookies_that_lack_them(
 
 def test_a_mark_that_cannot_be_read_hides_no_other_and_is_told(operator: Operator) -> None:
     create(operator, 2)
-    store = operator.control.store
+    store = operator.control.cluster.store
     done(store.mark_underreplicated(LedgerId(0), [BookieId("b8")]))
     spoil_mark(operator, LedgerId(1))
     at = f"{REPAIR}/list_under_replicated_ledger"
@@ -476,7 +480,7 @@ def test_metadata_that_is_away_is_java_s_internal_error(operator: Operator) -> N
     async def unavailable(_ledger_id: LedgerId) -> LedgerMetadata:
         raise MetadataUnavailableError("away")
 
-    operator.control.metadata = unavailable  # type: ignore[method-assign]
+    operator.control.cluster.metadata = unavailable  # type: ignore[method-assign]
     reply = operator.ask("GET", "/api/v1/ledger/metadata?ledger_id=1")
     assert (reply.status, reply.body) == (500, "Internal Server Error")
     operator.world.store.session.resume()

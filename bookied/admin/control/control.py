@@ -1,0 +1,199 @@
+"""What an operator can ask of a running bookie, whatever the version of the API: plain values."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import attrs
+from twisted.internet.defer import Deferred, DeferredLock
+from twisted.internet.defer import TimeoutError as TwistedTimeoutError
+from twisted.logger import Logger
+
+from bkclient.admin.bookie_test import check_bookie
+from bkclient.config.settings import settings_text
+from bookied.admin.control.cluster import ClusterControl
+from bookied.admin.control.disks import DiskControl
+from bookied.admin.control.garbage import GarbageControl
+from bookied.admin.control.refusals import NotServingError, RefusedError
+from bookied.admin.jobs import Jobs
+from bookied.admin.repairs import Repairs
+from bookied.admin.values import BookieSummary, SanityCheck
+from bookied.config.bookie import BookieConfig
+from bookied.config.reload import changed_settings
+from bookied.directories.cookie_check import check_cookies
+from bookied.directories.dirs import VERSION, directories, prepare
+from bookied.errors import WrongIdentityError
+from bookied.runtime.state import SERVING, State
+from bookied.server.rules.bookie import Writes
+from bookied.service.bookie import BookieService
+from wire.errors import BookKeeperError
+from wire.ids import BookieId
+
+log = Logger()
+
+
+REGISTER_S: Final = 10.0
+"""How long a change of mode waits until the cluster knows of it; the bookie obeys at once."""
+
+TEST_S: Final = 10.0
+"""How long a test of the bookie may take."""
+
+
+class Control:
+    """One bookie, for its operator. Belongs to the reactor's thread."""
+
+    def __init__(
+        self,
+        service: BookieService,
+        metrics: Callable[[], str],
+        reread: Callable[[], BookieConfig] | None = None,
+        obey: Callable[[BookieConfig], None] | None = None,
+    ) -> None:
+        """``reread`` returns what the settings file says now; it blocks.
+
+        ``obey`` has the process go by other values of what can change meanwhile.
+        """
+        self._service, self.metrics = service, metrics
+        self._reread = reread or (lambda: service.config)
+        self._obey = obey or service.settings_changed
+        self._parts = service.parts
+        self._began_s = time.monotonic()
+        self.began_ms = int(time.time() * 1000)
+        """When it was started, since the epoch."""
+        self._testing = DeferredLock()
+        self.repairs = Repairs(Jobs(self._parts.clock), lambda: self.cluster.client)
+        self.disks = DiskControl(service)
+        self.garbage = GarbageControl(service)
+        self.cluster = ClusterControl(service)
+
+    @property
+    def _config(self) -> BookieConfig:
+        """As it runs now: some settings can be changed meanwhile."""
+        return self._service.config
+
+    async def close(self) -> None:
+        """Stop the jobs, and close the connections with other bookies."""
+        await self.repairs.jobs.close()
+        await self.cluster.close()
+
+    def summary(self) -> BookieSummary:
+        """Return what it is doing."""
+        service = self._service
+        now, mode = service.state.now, service.mode
+        return BookieSummary(
+            bookie_id=self.bookie_id,
+            state=now.value,
+            running=now in SERVING,
+            read_only=self.is_read_only,
+            read_only_by_hand=mode is not None and mode.is_read_only_by_hand,
+            shutting_down=now in {State.STOPPING, State.STOPPED},
+            takes_high_priority_writes=mode is not None and mode.writes is not Writes.NONE,
+            registered=service.registration is not None and service.registration.is_registered,
+            uptime_s=round(time.monotonic() - self._began_s, 3),
+        )
+
+    @property
+    def bookie_id(self) -> str:
+        """Its name; empty until its port is known."""
+        identity = self._service.identity
+        return "" if identity is None else identity.bookie_id
+
+    @property
+    def port(self) -> int:
+        identity = self._service.identity
+        return 0 if identity is None else identity.port
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it is registered and serves."""
+        return self._service.state.now in SERVING
+
+    @property
+    def is_read_only(self) -> bool:
+        return self._service.mode is not None and self._service.mode.read_only
+
+    async def set_read_only(self, *, read_only: bool) -> None:
+        """Make it read-only, or take that back; disks that are full keep it so.
+
+        Whoever looks at the cluster afterwards sees it, unless the metadata service is away.
+
+        Raises:
+            NotServingError: it does not serve.
+            RefusedError: the settings forbid it.
+        """
+        mode, registration = self._service.mode, self._service.registration
+        if mode is None or registration is None or not self.is_ready:
+            raise NotServingError("the bookie does not serve yet, or stops")
+        if self._config.force_read_only and not read_only:
+            raise RefusedError("forceReadOnlyBookie keeps the bookie read-only")
+        if not self._config.read_only_mode and read_only:
+            raise RefusedError("readOnlyModeEnabled=false forbids read-only mode")
+        mode.set_by_hand(read_only=read_only)
+        settled = Deferred.fromCoroutine(registration.settled())
+        with contextlib.suppress(TwistedTimeoutError):
+            await settled.addTimeout(REGISTER_S, self._parts.clock)
+
+    async def test(self, entries: int) -> SanityCheck:
+        """Write a ledger to this bookie alone, read it and delete it; one at a time."""
+        if self._config.force_read_only:
+            return SanityCheck(passed=False, read_only=True)
+        await self._testing.acquire()
+        try:
+            checking = check_bookie(self.cluster.client, BookieId(self.bookie_id), entries)
+            found = await Deferred.fromCoroutine(checking).addTimeout(TEST_S, self._parts.clock)
+        except (BookKeeperError, TwistedTimeoutError) as error:
+            why = str(error) or f"no answer in {TEST_S:.0f} s"
+            return SanityCheck(passed=False, read_only=self.is_read_only, error=why)
+        finally:
+            self._testing.release()
+        return SanityCheck(
+            passed=True,
+            read_only=self.is_read_only,
+            write_s=round(found.write_s, 6),
+            read_s=round(found.read_s, 6),
+        )
+
+    async def expand_storage(self) -> tuple[str, ...]:
+        """Put the cookie into directories that the settings file names anew; return these.
+
+        They must be empty. The bookie uses them from its next start on.
+
+        Raises:
+            NotServingError: it does not serve yet.
+            RefusedError: cookies and settings do not fit.
+        """
+        identity = self._service.identity
+        if identity is None or not self.is_ready:
+            raise NotServingError("the bookie does not serve yet")
+        config: BookieConfig = await self._parts.run_blocking(self._reread)
+        found, files = directories(config), self._parts.files
+        added = [one for one in found.all_dirs if not files.exists(one / VERSION)]
+        try:
+            prepare(files, found)
+            await check_cookies(
+                attrs.evolve(config, allow_storage_expansion=True),
+                identity,
+                found,
+                store=self.cluster.store,
+                instance_id=await self.cluster.store.instance_id(),
+                files=files,
+            )
+        except WrongIdentityError as error:
+            raise RefusedError(str(error)) from error
+        return tuple(str(one.parent) for one in added)
+
+    def settings(self) -> dict[str, str]:
+        """Return every setting as text, by its key; secrets are masked."""
+        return settings_text(self._config)
+
+    def change_settings(self, given: Mapping[str, object]) -> None:
+        """Change settings until they are read again; see ``live_settings``.
+
+        Raises:
+            SettingsRefusedError: one cannot be changed so; none is then.
+        """
+        self._obey(changed_settings(self._config, given))
+        log.info("settings are changed: {given}", given=dict(given))

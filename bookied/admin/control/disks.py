@@ -1,0 +1,65 @@
+"""The disks of a bookie, for its operator."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from bookied.admin.control.refusals import NotServingError
+from bookied.directories.dirs import DiskSample, total_and_free
+from bookied.service.bookie import BookieService
+from bookied.storage.journal.mark import Mark
+
+LOGS: Final = "log"
+JOURNALS: Final = "txn"
+INDEXES: Final = "idx"
+
+
+class DiskControl:
+    """How full the disks are, and which files of the bookie are on them."""
+
+    def __init__(self, service: BookieService) -> None:
+        self._service, self._parts = service, service.parts
+
+    async def sizes(self) -> tuple[int, int]:
+        """Return total and free bytes of the ledger directories."""
+        ask = partial(total_and_free, self._parts.files, self._service.directories)
+        total, free = await self._parts.run_blocking(ask)
+        return total, free
+
+    def samples(self) -> tuple[DiskSample, ...]:
+        """Return what the last look at the disks saw."""
+        watch = self._service.disks
+        return () if watch is None else watch.samples
+
+    def full(self) -> frozenset[Path]:
+        """Return the directories that take nothing more."""
+        watch = self._service.disks
+        return frozenset(() if watch is None else watch.verdict.full)
+
+    async def last_marks(self) -> list[Mark]:
+        """Return where a replay of each journal would begin."""
+        engine = self._service.engine
+        if engine is None:
+            raise NotServingError("the storage is not open yet")
+        read = partial(engine.storages.marks.read, len(engine.journals))
+        marks: list[Mark] = await self._parts.run_blocking(read)
+        return marks
+
+    async def files(self, kind: str) -> list[str]:
+        """Return the names of the files of one kind: ``JOURNALS``, ``LOGS`` or ``INDEXES``."""
+        found = self._service.directories
+        directories = {
+            JOURNALS: found.journal_dirs,
+            LOGS: found.ledger_dirs,
+            INDEXES: found.index_dirs,
+        }[kind]
+        names: list[str] = await self._parts.run_blocking(partial(_names, directories, kind))
+        return names
+
+
+def _names(directories: tuple[Path, ...], ending: str) -> list[str]:
+    # Some files come and go between two looks; rglob passes over what has gone.
+    found = [path for one in directories for path in one.rglob(f"*.{ending}")]
+    return [path.name for path in sorted(found, key=lambda path: path.name)]
