@@ -18,7 +18,7 @@ from bookied.directories.dirs import DiskVerdict
 from bookied.directories.status_file import BookieStatus
 from bookied.errors import NoSpaceError
 from bookied.runtime.state import SERVING, BookieState, Event, State
-from bookied.server.rules.bookie import Writes
+from bookied.server.rules.adds import Writes
 from wire.errors import BookKeeperError
 
 log = Logger()

@@ -27,7 +27,8 @@ from bookied.server.add_rows import (
     V3Rows,
     is_worth_a_try,
 )
-from bookied.server.rules.bookie import Bookie, Writes
+from bookied.server.rules.adds import Writes
+from bookied.server.rules.bookie import Bookie
 from bookied.storage.index.format import ENTRY_ID_MAX
 from bookied.storage.index.ledger_pages import LedgerState
 from bookied.storage.journal.format import ENTRY_BYTES_MIN
@@ -87,7 +88,7 @@ class FastAdds:
         Returns:
             Where they end, and how many they are.
         """
-        if len(data) - at < _FRAME_BYTES_MIN or self._bookie.writes is not Writes.ALL:
+        if len(data) - at < _FRAME_BYTES_MIN or self._bookie.adds.allowed is not Writes.ALL:
             return at, 0
         if data[at + 4 : at + 8] == _V2_HEADER:
             take = self._take_v2
@@ -294,7 +295,8 @@ class _Batch:
             return None
         if state.fenced or state.limbo:
             return None
-        if bookie.fence_check is not None and not bookie.fence_check.is_open(ledger_id):
+        fence_check = bookie.adds.fence_check
+        if fence_check is not None and not fence_check.is_open(ledger_id):
             return None
         journal = bookie.journals[ledger_id % len(bookie.journals)]
         if self._storage is None:
@@ -342,7 +344,7 @@ class _Batch:
         done = partial(acknowledge, self.answers, size_bytes, self.adds, began_ns)
         self._journal.append(blob, done, entries=self.adds)
         for state, max_lac in self._advanced:
-            self._bookie.note_lac(state, max_lac)
+            self._bookie.adds.note_lac(state, max_lac)
         return len(blob) - self.adds * _LENGTH.size
 
 

@@ -66,7 +66,8 @@ from bookied.server.access.open_port import open_port
 from bookied.server.limits.backpressure import Limits
 from bookied.server.limits.connections import ConnectionSettings
 from bookied.server.limits.timeouts import Timeouts
-from bookied.server.rules.bookie import Bookie, Writes
+from bookied.server.rules.adds import Writes
+from bookied.server.rules.bookie import Bookie, ReadLimits
 from bookied.server.rules.deletions import FencedDeletions, read_deletions, write_deletions
 from bookied.server.rules.fence_check import FenceCheck
 from bookied.server.server import BookieServer
@@ -283,11 +284,11 @@ class BookieService:
             engine.journals,
             parts.clock,
             disk_usage=partial(total_and_free, parts.files, self.directories),
-            batch_bytes_max=config.batch_read_bytes_max,
+            limits=ReadLimits(batch_bytes_max=config.batch_read_bytes_max),
             fence_check=FenceCheck(parts.store, parts.clock) if engine.fences_in_doubt else None,
             monotonic_s=parts.monotonic_s,
         )
-        self.bookie.writes = self.mode.writes
+        self.bookie.adds.allowed = self.mode.writes
         await self._restore_deletions(self.bookie)
         self.server = BookieServer(
             self.bookie,
@@ -521,7 +522,7 @@ class BookieService:
         self._has_failed = True
         log.critical("the bookie cannot go on: {error}", error=error)
         if self.bookie is not None:
-            self.bookie.writes = Writes.NONE
+            self.bookie.adds.allowed = Writes.NONE
         self._tell_failed(error)
 
     def _disk_failed(self, error: Exception) -> None:
@@ -555,7 +556,7 @@ class BookieService:
 
     def _allow(self, writes: Writes) -> None:
         assert self.bookie is not None
-        self.bookie.writes = writes
+        self.bookie.adds.allowed = writes
 
     def _register_mode(self, state: State) -> None:
         assert self.registration is not None

@@ -27,7 +27,7 @@ from bookied.directories.cookie_check import check_cookies
 from bookied.directories.dirs import VERSION, directories, prepare
 from bookied.errors import WrongIdentityError
 from bookied.runtime.state import SERVING, State
-from bookied.server.rules.bookie import Writes
+from bookied.server.rules.adds import Writes
 from bookied.service.bookie import BookieService
 from wire.errors import BookKeeperError
 from wire.ids import BookieId

@@ -20,7 +20,7 @@ from bookied.directories.status_file import (
 from bookied.errors import NoSpaceError, StatusFileError
 from bookied.runtime.mode import Mode, ModeEffects
 from bookied.runtime.state import BookieState, State
-from bookied.server.rules.bookie import Writes
+from bookied.server.rules.adds import Writes
 from bookied.storage.files.files import RealFiles
 
 ROOMY = DiskVerdict((), (), read_only=False, high_priority_allowed=True)

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from bookied.server.add_rows import ROWS
 from bookied.server.fast_adds import FastAdds
 from bookied.server.fast_reads import FastReads
-from bookied.server.rules.bookie import Bookie, Writes
+from bookied.server.rules.adds import Writes
+from bookied.server.rules.bookie import Bookie
 from tests.bookied.worlds.serving import KEY, WRONG_KEY, Client, Serving, packet
 from wire.codes import AddFlag, ProtocolVersion, ReadFlag
 from wire.frames import v2, v3
@@ -304,7 +305,7 @@ def test_a_ledger_whose_key_is_not_journalled_is_left_to_the_plain_path(client: 
 
 @pytest.mark.parametrize("writes", [Writes.NONE, Writes.HIGH_PRIORITY])
 def test_a_read_only_bookie_takes_nothing_in_the_loop(client: Client, writes: Writes) -> None:
-    client._serving.bookie.writes = writes
+    client._serving.bookie.adds.allowed = writes
     client.send(frame_of(client._protocol, 1))
     assert taken(client) == 0
 

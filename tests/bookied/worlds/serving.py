@@ -16,7 +16,7 @@ from twisted.python.failure import Failure
 from bookied.server.connection import BookieConnection
 from bookied.server.limits.backpressure import Limits
 from bookied.server.limits.connections import ConnectionSettings
-from bookied.server.rules.bookie import Bookie
+from bookied.server.rules.bookie import Bookie, ReadLimits
 from bookied.server.server import BookieServer
 from bookied.server.shared import AccessRules
 from bookied.storage.files.files import Files, ReadFile, RealFiles
@@ -78,6 +78,7 @@ class Serving:
         is_cold: bool = True,
         server_settings: ConnectionSettings | None = None,
         access: AccessRules | None = None,
+        read_limits: ReadLimits | None = None,
         **bookie_settings: Any,
     ) -> None:
         self.clock = Clock()
@@ -106,6 +107,7 @@ class Serving:
             self.storages,
             self.journals,
             self.clock,
+            limits=read_limits,
             **({"disk_usage": lambda: (1000, 400)} | bookie_settings),
         )
         self.server = BookieServer(

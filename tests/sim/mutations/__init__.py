@@ -43,8 +43,8 @@ from bkclient.quorum.add import (
 from bkclient.quorum.distribution import write_set
 from bkclient.quorum.read import LacQuorum
 from bkclient.quorum.recover import EntryVerdict, ReadReplicas, Recovery
-from bookied.server.rules.bookie import Bookie
 from bookied.server.rules.deletions import FencedDeletions
+from bookied.server.rules.fences import Fences
 from bookied.storage.journal.file import JournalFile
 from bookied.storage.ledger_storage.ledgers import Ledgers
 from tests.sim.engine.switches import Mutation, put, switch
@@ -661,23 +661,25 @@ def _fence_in_memory(stack: contextlib.ExitStack) -> None:
         state.fenced = True
         fenced()
 
-    put(stack, Bookie, _fence=fence)
+    put(stack, Fences, fence=fence)
 
 
 def _negative_at_once(stack: contextlib.ExitStack) -> None:
     """As Java 4.18.0: a fencing read that finds nothing is answered before the fence is durable."""
-    usual = Bookie._fence_then
+    usual = Fences.fence_then
 
     def fence_then(self: Any, asked: Any, read: Any) -> None:
-        state = self.storages.of(asked.request.ledger_id).ledgers.lookup(asked.request.ledger_id)
+        ledgers = self._writes.storages.of(asked.request.ledger_id).ledgers
+        state = ledgers.lookup(asked.request.ledger_id)
         if state is None or state.last_entry < max(0, asked.request.entry_id):
             key = asked.request.master_key
-            self._fence(self._ledger_to_write(asked.request.ledger_id, key), lambda: None)
+            state = self._writes.ledger_to_write(asked.request.ledger_id, key)
+            self.fence(state, lambda: None)
             asked.attempt(read)
         else:
             usual(self, asked, read)
 
-    put(stack, Bookie, _fence_then=fence_then)
+    put(stack, Fences, fence_then=fence_then)
 
 
 def _no_fence_check(stack: contextlib.ExitStack) -> None:

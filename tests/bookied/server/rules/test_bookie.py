@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from bookied.errors import NoWritableDirError
-from bookied.server.rules.bookie import Writes
+from bookied.server.rules.adds import Writes
+from bookied.server.rules.bookie import ReadLimits
 from bookied.server.rules.deletions import REMEMBERED_S
 from bookied.storage.files.files import AppendFile, RealFiles
 from bookied.storage.index.format import ENTRY_ID_MAX
@@ -178,15 +179,14 @@ def test_a_key_lost_by_a_rebuilt_index_comes_back_with_the_first_writer(
 def test_an_add_without_a_writable_directory_fails_and_the_bookie_goes_on(
     serving: Serving, client: Client
 ) -> None:
-    log = serving.storage._log
-    choose = log._choose_directory
+    directories = serving.storage.directories
 
     def nowhere() -> Path:
         raise NoWritableDirError("there is none")
 
-    log._choose_directory = nowhere
+    directories.choose = nowhere  # type: ignore[method-assign]
     assert client.ask(add(5, 0)).rc is EIO
-    log._choose_directory = choose
+    del directories.choose  # type: ignore[method-assign]
     assert client.ask(add(5, 0)).rc is EOK
 
 
@@ -440,7 +440,7 @@ def test_a_read_only_bookie_takes_no_ordinary_writes(
     serving: Serving, client: Client, writes: Writes
 ) -> None:
     client.ask(add(5, 0))
-    serving.bookie.writes = writes
+    serving.bookie.adds.allowed = writes
     assert client.ask(add(5, 1)).rc is EREADONLY
     assert client.ask(add(5, 1, flags=RECOVERY)).rc is EREADONLY
     assert client.ask(add(5, 1, key=WRONG_KEY)).rc is EREADONLY
@@ -450,7 +450,7 @@ def test_a_read_only_bookie_takes_no_ordinary_writes(
 
 def test_a_read_only_bookie_reads_and_fences(serving: Serving, v3: Client) -> None:
     v3.ask(add(5, 0))
-    serving.bookie.writes = Writes.NONE
+    serving.bookie.adds.allowed = Writes.NONE
     assert v3.ask(write_lac(5, 0)).rc is EREADONLY
     assert v3.ask(read(5, 0)).rc is EOK
     assert v3.ask(fence(5, 0)).rc is EOK
@@ -621,7 +621,7 @@ def test_other_requests_overtake_a_poll(serving: Serving, v3: Client) -> None:
 
 
 def test_polls_beyond_the_limit_are_refused(tmp_path: Path) -> None:
-    serving = Serving(tmp_path, polls_max=2)
+    serving = Serving(tmp_path, read_limits=ReadLimits(polls_max=2))
     v3 = serving.connect(V3)
     v3.ask(add(5, 0))
     v3.request(poll(5, 0))
@@ -708,7 +708,7 @@ def batches(tmp_path: Path, request: pytest.FixtureRequest) -> Client:
     serving = Serving(
         tmp_path,
         storage_limits=limits,
-        batch_bytes_max=2000,
+        read_limits=ReadLimits(batch_bytes_max=2000),
         is_cold=request.param == "files",
     )
     client = serving.connect(V2)
@@ -750,7 +750,7 @@ def test_a_batch_ends_with_its_limit_or_the_first_hole(
 
 
 def test_a_batch_is_bounded_by_the_bookies_own_limit(tmp_path: Path) -> None:
-    serving = Serving(tmp_path, batch_bytes_max=36 + 2 * (4 + 136))
+    serving = Serving(tmp_path, read_limits=ReadLimits(batch_bytes_max=36 + 2 * (4 + 136)))
     client = serving.connect(V2)
     for entry_id in range(5):
         client.ask(add(5, entry_id, payload=b"x" * 100))

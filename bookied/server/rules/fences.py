@@ -1,0 +1,81 @@
+"""Fences: who asks for one gets no answer before it is durable."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from bookied.metrics.stats import RequestStats
+from bookied.server.rules.asked import Asked, timed
+from bookied.server.rules.deletions import FencedDeletions
+from bookied.server.rules.disk_read import Answer
+from bookied.server.rules.ledger_writes import LedgerWrites
+from bookied.server.rules.long_poll import LongPolls
+from bookied.storage.index.ledger_pages import LedgerState
+from bookied.storage.journal.format import (
+    fence_record,
+)
+from wire.errors import (
+    NoSuchLedgerError,
+    UnauthorizedError,
+)
+from wire.ids import LedgerId
+from wire.messages import (
+    BatchReadRequest,
+    ReadRequest,
+)
+
+
+class Fences:
+    """Fences ledgers. Later fencers of one ledger wait with the first until it is durable."""
+
+    def __init__(
+        self,
+        writes: LedgerWrites,
+        polls: LongPolls,
+        deletions: FencedDeletions,
+        stats: RequestStats,
+    ) -> None:
+        self._writes, self._polls, self._deletions, self._stats = writes, polls, deletions, stats
+        # Who waits for the fence of a ledger to be durable.
+        self._fencing: dict[LedgerId, list[Callable[[], None]]] = {}
+
+    def fence_then(
+        self, asked: Asked[ReadRequest] | Asked[BatchReadRequest], read: Callable[[], Answer]
+    ) -> None:
+        """Fence, and only once that is durable ``read`` and answer, be it with a refusal.
+
+        A client counts a negative answer as fenced too (client.md section 10).
+        """
+        ledger_id, master_key = asked.request.ledger_id, asked.request.master_key
+        if master_key is None:
+            self._stats.keys_refused += 1
+            raise UnauthorizedError(f"fencing ledger {ledger_id} without its key")
+        if ledger_id in self._deletions and not self._deletions.lives_on(ledger_id):
+            raise NoSuchLedgerError(f"ledger {ledger_id} was fenced and deleted")
+        began_ns = self._stats.now_ns()
+
+        def fenced() -> None:
+            self._stats.fence_wait.note(self._stats.since_us(began_ns))
+            asked.attempt(timed(read, self._stats, self._stats.fence_read))
+
+        self.fence(self._writes.ledger_to_write(ledger_id, master_key), fenced)
+
+    def fence(self, state: LedgerState, fenced: Callable[[], None]) -> None:
+        """Fence a ledger, and call ``fenced`` once that is durable."""
+        ledger_id = LedgerId(state.ledger_id)
+        if ledger_id in self._fencing:
+            self._fencing[ledger_id].append(fenced)
+        elif state.fenced:
+            fenced()
+        else:
+            self._writes.storages.of(ledger_id).ledgers.set_fenced(state)
+            self._fencing[ledger_id] = [fenced]
+            self._writes.append(
+                state, fence_record(ledger_id), partial(self._fence_durable, ledger_id)
+            )
+            self._polls.ledger_changed(ledger_id)
+
+    def _fence_durable(self, ledger_id: LedgerId) -> None:
+        for fenced in self._fencing.pop(ledger_id):
+            fenced()

@@ -1,0 +1,68 @@
+"""Ledgers as they are written to: opened by their key, and journalled behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from bookied.metrics.stats import RequestStats
+from bookied.storage.index.ledger_pages import LedgerState
+from bookied.storage.journal.writer import Journal
+from bookied.storage.storages import Storages
+from wire.errors import (
+    BadRequestError,
+    UnauthorizedError,
+)
+from wire.ids import LedgerId
+
+MASTER_KEY_BYTES_MAX: Final = 512
+"""It has to fit the 1024-byte header of an index file, with room to spare."""
+
+
+class LedgerWrites:
+    """What every write needs: the ledger, and a record of its key in the journal before its own.
+
+    Storage knows of a write before the journal does, so that a checkpoint taken at any moment
+    covers what has been acknowledged.
+    """
+
+    def __init__(
+        self, storages: Storages, journals: Sequence[Journal], stats: RequestStats
+    ) -> None:
+        """``journals``: ledger ``id % len(journals)`` belongs to that journal."""
+        self.storages, self.journals, self._stats = storages, journals, stats
+
+    def ledger_to_write(self, ledger_id: LedgerId, master_key: bytes) -> LedgerState:
+        """Return the ledger for whom the key opens it; the first to come creates it.
+
+        Raises:
+            UnauthorizedError: it has another key.
+        """
+        if ledger_id < 0 or len(master_key) > MASTER_KEY_BYTES_MAX:
+            raise BadRequestError(f"ledger {ledger_id}, key of {len(master_key)} bytes")
+        storage = self.storages.of(ledger_id)
+        state = storage.ledgers.lookup(ledger_id)
+        if state is None:
+            return storage.ledgers.create(ledger_id, master_key)
+        # A rebuilt index knows no keys: the first to write to such a ledger brings it back.
+        if state.master_key != master_key and not storage.ledgers.adopt_key(state, master_key):
+            self._stats.keys_refused += 1
+            raise UnauthorizedError(f"ledger {ledger_id}")
+        return state
+
+    def journal(self, ledger_id: int) -> Journal:
+        """Return the journal that a ledger belongs to."""
+        return self.journals[ledger_id % len(self.journals)]
+
+    def append(
+        self, state: LedgerState, record: bytes, done: Callable[[], None], *, early: bool = False
+    ) -> None:
+        """Journal a record, the ledger's key before it unless that is journalled or on disk.
+
+        Without the key a replay would take the ledger for a deleted one and drop the record.
+        """
+        records = 1
+        if not state.key_logged:
+            record = self.storages.of(state.ledger_id).ledgers.key_record(state) + record
+            state.key_logged, records = True, 2
+        self.journal(state.ledger_id).append(record, done, early=early, entries=records)

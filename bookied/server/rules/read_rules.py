@@ -1,0 +1,158 @@
+"""How reads are answered: plain, fencing, long polls, LACs, lists of entries."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from bookied.metrics.stats import RequestStats
+from bookied.server.rules.asked import Asked, timed
+from bookied.server.rules.disk_read import Answer, DiskRead
+from bookied.server.rules.fences import Fences
+from bookied.server.rules.long_poll import Cancel, LongPolls
+from bookied.server.rules.reads import EntryReads, in_limbo, insist_sure
+from bookied.storage.index.ledger_pages import LedgerState
+from bookied.storage.storages import Storages
+from wire.codes import (
+    ProtocolVersion,
+    ReadFlag,
+    ReturnCode,
+)
+from wire.errors import (
+    BadRequestError,
+    NoSuchEntryError,
+)
+from wire.ids import NO_ENTRY, EntryId
+from wire.messages import (
+    BatchReadRequest,
+    ListEntriesRequest,
+    ListEntriesResponse,
+    ReadLacRequest,
+    ReadLacResponse,
+    ReadRequest,
+    ReadResponse,
+)
+from wire.records import encode_entry_list
+
+
+class ReadRules:
+    """Answers reads; with a ``DiskRead``, which somebody fetches, where the disk is needed."""
+
+    def __init__(
+        self,
+        storages: Storages,
+        reads: EntryReads,
+        fences: Fences,
+        polls: LongPolls,
+        stats: RequestStats,
+    ) -> None:
+        self._storages, self._reads, self._fences = storages, reads, fences
+        self._polls, self._stats = polls, stats
+
+    def read(self, asked: Asked[ReadRequest]) -> Cancel | None:
+        """Answer a read: at once, once the ledger is fenced, or when its LAC has moved."""
+        request = asked.request
+        if request.flags is not ReadFlag.NONE and request.flags & ReadFlag.FENCE:
+            self._fences.fence_then(asked, partial(self._read_entry, asked, with_lac=False))
+        elif request.previous_lac is not None:
+            return self._long_poll(asked, request.previous_lac)
+        else:
+            with_lac = asked.reply_to.version is ProtocolVersion.V3
+            asked.respond(self._read_entry(asked, with_lac=with_lac))
+        return None
+
+    def _read_entry(self, asked: Asked[ReadRequest], *, with_lac: bool) -> Answer:
+        ledger_id, entry_id = asked.request.ledger_id, asked.request.entry_id
+
+        def found(state: LedgerState, packet: bytes) -> ReadResponse:
+            max_lac = state.lac if with_lac and not state.limbo else None
+            return ReadResponse(ReturnCode.EOK, ledger_id, entry_id, packet, max_lac)
+
+        return self._reads.entry(ledger_id, entry_id, found, asked.refused)
+
+    def batch_read(self, asked: Asked[BatchReadRequest]) -> None:
+        """Answer a read of several entries."""
+        read = partial(self._reads.batch, asked.request, asked.refused)
+        if asked.request.flags & ReadFlag.FENCE:
+            self._fences.fence_then(asked, read)
+        else:
+            asked.respond(read())
+
+    def _long_poll(self, asked: Asked[ReadRequest], previous_lac: int) -> Cancel | None:
+        request = asked.request
+        if request.flags & ReadFlag.PIGGYBACK and request.entry_id != NO_ENTRY:
+            raise BadRequestError("the entry to piggyback is chosen by the bookie")
+        state = self._reads.ledger(request.ledger_id)
+        insist_sure(state)
+
+        began_ns = self._stats.now_ns()
+
+        def answer(moved_ms: int | None) -> None:
+            read = partial(self._read_polled, asked, previous_lac, moved_ms)
+            asked.attempt(timed(read, self._stats, self._stats.poll_read))
+
+        def woken(moved_ms: int | None) -> None:
+            self._stats.poll_wait.note(self._stats.since_us(began_ns), ok=moved_ms is not None)
+            answer(moved_ms)
+
+        if request.timeout_ms is None or state.lac > previous_lac:
+            answer(None)
+            return None
+        timeout_s = request.timeout_ms / 1000
+        return self._polls.wait(request.ledger_id, previous_lac, timeout_s, woken)
+
+    def _read_polled(
+        self, asked: Asked[ReadRequest], previous_lac: int, moved_ms: int | None
+    ) -> Answer:
+        """Answer a poll whose wait is over; ``moved_ms`` is when the LAC moved, if it did."""
+        if not asked.request.flags & ReadFlag.PIGGYBACK:
+            return self._read_entry(asked, with_lac=True)
+        ledger_id, entry_id = asked.request.ledger_id, EntryId(previous_lac + 1)
+        state = self._reads.ledger(ledger_id)
+        insist_sure(state)
+        max_lac = state.lac
+        without = ReadResponse(ReturnCode.EOK, ledger_id, NO_ENTRY, max_lac=max_lac)
+        if max_lac <= previous_lac:
+            return without
+
+        def found(state: LedgerState, packet: bytes) -> ReadResponse:
+            return ReadResponse(ReturnCode.EOK, ledger_id, entry_id, packet, state.lac, moved_ms)
+
+        try:
+            return self._reads.entry(ledger_id, entry_id, found, asked.refused)
+        except NoSuchEntryError:
+            return without  # It was striped to other bookies.
+
+    def read_lac(self, asked: Asked[ReadLacRequest]) -> None:
+        """Return the explicit LAC and the last entry."""
+        ledger_id = asked.request.ledger_id
+        state = self._storages.of(ledger_id).ledgers.lookup(ledger_id)
+        if state is None:
+            raise NoSuchEntryError(f"ledger {ledger_id}")
+        state = self._reads.ledger(ledger_id)  # Where there is a doubt it may be settled.
+        if state.limbo:
+            raise in_limbo(state)
+
+        def found(state: LedgerState, packet: bytes | None) -> ReadLacResponse:
+            return ReadLacResponse(ReturnCode.EOK, ledger_id, state.explicit_lac, packet)
+
+        if state.last_entry >= 0 and state.doubt is None:
+            asked.respond(self._reads.entry(ledger_id, NO_ENTRY, found, asked.refused))
+        elif state.explicit_lac is not None:
+            asked.respond(found(state, None))
+        else:
+            insist_sure(state)
+            raise NoSuchEntryError(f"ledger {ledger_id} has neither explicit LAC nor entry")
+
+    def list_entries(self, asked: Asked[ListEntriesRequest]) -> None:
+        """Return which entries of a ledger are here."""
+        ledger_id = asked.request.ledger_id
+        state = self._reads.ledger(ledger_id)
+        insist_sure(state)
+
+        def listed(availability: bytes) -> ListEntriesResponse:
+            return ListEntriesResponse(ReturnCode.EOK, ledger_id, availability)
+
+        def fetch() -> bytes:
+            return encode_entry_list(self._storages.of(ledger_id).reads.iter_entries(ledger_id))
+
+        asked.respond(DiskRead(ledger_id, fetch, listed, asked.refused))
