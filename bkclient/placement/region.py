@@ -34,6 +34,78 @@ NEAR_BEFORE_FAR: Final = 2
 """Local bookies that are read from before the first of another region."""
 
 
+class Durability:
+    """Which arrangements of regions keep confirmed entries when regions are lost: rules, no I/O.
+
+    Of no write quorum may ``regions_min - 1`` regions hold an ack quorum; 0 asks for nothing.
+    """
+
+    def __init__(self, regions_min: int, *, in_replace: bool) -> None:
+        """Ask for ``regions_min`` regions; without ``in_replace`` of new ensembles alone."""
+        self._regions_min, self._in_replace = regions_min, in_replace
+
+    @property
+    def is_enforced(self) -> bool:
+        """Whether any arrangement may be refused."""
+        return self._regions_min > 1
+
+    def check(self, write_quorum: int, ack_quorum: int) -> None:
+        """Refuse quorums with which a write quorum cannot be in ``regions_min`` regions alone.
+
+        Raises:
+            IncorrectParameterError: the ack quorum is too small.
+        """
+        if not self._regions_min:
+            return
+        least = max(self._regions_min, write_quorum - write_quorum // self._regions_min + 1)
+        if ack_quorum < least:
+            raise IncorrectParameterError(
+                f"ack quorum {ack_quorum} of write quorum {write_quorum} is too small for "
+                f"reppMinimumRegionsForDurability={self._regions_min}: it has to be {least} at "
+                "least"
+            )
+
+    def rule(self, needed: int, ack_quorum: int) -> Rule:
+        """Return what a write quorum's regions must satisfy: so many, and durable."""
+        in_many = spans(needed)
+        if not self.is_enforced:
+            return in_many
+        return lambda regions, still_open: (
+            in_many(regions, still_open) and self._is_durable(regions, ack_quorum)
+        )
+
+    def survives(
+        self, regions: Sequence[str], index: int, joining: str, write_quorum: int, ack_quorum: int
+    ) -> bool:
+        """Return whether no write quorum becomes worse than durable; one that was, may stay so.
+
+        ``joining`` is the region of the bookie that takes the place ``index``.
+        """
+        if not (self.is_enforced and self._in_replace):
+            return True
+        windows = others_in_windows(index, len(regions), write_quorum)
+        others = ([regions[i] for i in window] for window in windows)
+        return all(
+            self._is_durable([*rest, joining], ack_quorum)
+            for rest in others
+            if self._is_durable(rest, ack_quorum)
+        )
+
+    def _is_durable(self, regions: Sequence[str], ack_quorum: int) -> bool:
+        """Return whether no ``regions_min - 1`` regions hold an ack quorum of a write quorum."""
+        most = Counter(regions).most_common(self._regions_min - 1)
+        return sum(count for _region, count in most) < ack_quorum
+
+    def describe(self, ack_quorum: int) -> str:
+        """Return what is asked for, for the error of whoever cannot satisfy it."""
+        few = self._regions_min - 1
+        many = "1 region holds" if few == 1 else f"{few} regions hold"
+        return (
+            f"of no write quorum may it be that {many} {ack_quorum}, its ack quorum "
+            f"(reppMinimumRegionsForDurability={self._regions_min})"
+        )
+
+
 class RegionAwarePlacement:
     """Chooses ensembles with as many bookies in each region, the client's own first.
 
@@ -70,7 +142,7 @@ class RegionAwarePlacement:
             draw: the lot among bookies that are as good as each other; fair without it.
         """
         self._rack_of, self._local_rack = rack_of, local_rack
-        self._regions_min, self._durable_in_replace = regions_min, durable_in_replace
+        self._durability = Durability(regions_min, in_replace=durable_in_replace)
         self._draw: Draw = rng.sample if draw is None else draw
         self._inside = RackAwarePlacement(
             rng,
@@ -97,7 +169,7 @@ class RegionAwarePlacement:
             NotEnoughBookiesError: too few bookies or racks, or no choice of them is durable.
             IncorrectParameterError: with these quorums an ensemble cannot stay durable.
         """
-        self._check(write_quorum, ack_quorum)
+        self._durability.check(write_quorum, ack_quorum)
         free = self._usable(set(writable) - set(excluded))
         order = self._order(free)
         shares = self._shares(size, write_quorum, free, order)
@@ -105,7 +177,7 @@ class RegionAwarePlacement:
         regions = self._arrange(size, write_quorum, ack_quorum, counts, order)
         if regions is None:
             raise NotEnoughBookiesError(
-                f"{size} bookies are needed, and {self._durable(ack_quorum)}; "
+                f"{size} bookies are needed, and {self._durability.describe(ack_quorum)}; "
                 f"there are {_counted(free)}"
             )
         places = {region: iter(share) for region, share in shares.items()}
@@ -137,7 +209,7 @@ class RegionAwarePlacement:
             region
             for region in free
             if region != regions[index]
-            and self._stays_durable(regions, index, region, write_quorum, ack_quorum)
+            and self._durability.survives(regions, index, region, write_quorum, ack_quorum)
         ]
         if not fitting:
             raise self._nobody(ensemble[index], regions[index], ack_quorum, free)
@@ -187,7 +259,7 @@ class RegionAwarePlacement:
 
     def _usable(self, bookies: Collection[BookieId]) -> dict[str, list[BookieId]]:
         free = by_label(bookies, self._region_of)
-        if self._is_enforced:
+        if self._durability.is_enforced:
             free.pop(DEFAULT_REGION, None)
         return free
 
@@ -248,7 +320,7 @@ class RegionAwarePlacement:
             return before.count(region) - counts[region]
 
         for needed in range(min(write_quorum, len(counts)), 0, -1):
-            rule = self._rule(needed, ack_quorum)
+            rule = self._durability.rule(needed, ack_quorum)
             for preference in (least_used, most_left):
                 found = arrange(size, write_quorum, counts, order, rule, preference)
                 if found is not None:
@@ -273,65 +345,12 @@ class RegionAwarePlacement:
             writable=free[region],
         )
 
-    # Durability
-
-    @property
-    def _is_enforced(self) -> bool:
-        return self._regions_min > 1
-
-    def _check(self, write_quorum: int, ack_quorum: int) -> None:
-        """Refuse quorums with which a write quorum cannot be in ``regions_min`` regions alone."""
-        if not self._regions_min:
-            return
-        least = max(self._regions_min, write_quorum - write_quorum // self._regions_min + 1)
-        if ack_quorum < least:
-            raise IncorrectParameterError(
-                f"ack quorum {ack_quorum} of write quorum {write_quorum} is too small for "
-                f"reppMinimumRegionsForDurability={self._regions_min}: it has to be {least} at "
-                "least"
-            )
-
-    def _rule(self, needed: int, ack_quorum: int) -> Rule:
-        in_many = spans(needed)
-        if not self._is_enforced:
-            return in_many
-        return lambda regions, still_open: (
-            in_many(regions, still_open) and self._is_durable(regions, ack_quorum)
-        )
-
-    def _is_durable(self, regions: Sequence[str], ack_quorum: int) -> bool:
-        """Return whether no ``regions_min - 1`` regions hold an ack quorum of a write quorum."""
-        most = Counter(regions).most_common(self._regions_min - 1)
-        return sum(count for _region, count in most) < ack_quorum
-
-    def _stays_durable(
-        self, regions: Sequence[str], index: int, joining: str, write_quorum: int, ack_quorum: int
-    ) -> bool:
-        """Return whether no write quorum becomes worse than durable; one that was, may stay so."""
-        if not (self._is_enforced and self._durable_in_replace):
-            return True
-        windows = others_in_windows(index, len(regions), write_quorum)
-        others = ([regions[i] for i in window] for window in windows)
-        return all(
-            self._is_durable([*rest, joining], ack_quorum)
-            for rest in others
-            if self._is_durable(rest, ack_quorum)
-        )
-
-    def _durable(self, ack_quorum: int) -> str:
-        few = self._regions_min - 1
-        many = "1 region holds" if few == 1 else f"{few} regions hold"
-        return (
-            f"of no write quorum may it be that {many} {ack_quorum}, its ack quorum "
-            f"(reppMinimumRegionsForDurability={self._regions_min})"
-        )
-
     def _nobody(
         self, bookie: BookieId, region: str, ack_quorum: int, free: Mapping[str, Sequence[BookieId]]
     ) -> NotEnoughBookiesError:
         why = f"region {region} has nobody else"
         if set(free) - {region}:
-            why += f", and {self._durable(ack_quorum)}"
+            why += f", and {self._durability.describe(ack_quorum)}"
         return NotEnoughBookiesError(
             f"nobody can replace bookie {bookie}: {why}; free are {_counted(free)}"
         )
