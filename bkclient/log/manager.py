@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import attrs
@@ -12,26 +12,23 @@ from twisted.logger import Logger
 
 from bkclient.client import Client
 from bkclient.errors import (
-    ClientError,
-    IncorrectParameterError,
     MetadataVersionError,
     NoSuchLedgerError,
 )
 from bkclient.ledger.writer import LedgerWriter
-from bkclient.log.batches import BATCH_KEY, OFFER_AGE_S, is_settled, last_batch
-from bkclient.log.batches import SWEEP_AGE_S as BATCH_SWEEP_AGE_S
+from bkclient.log.batches import OFFER_AGE_S, is_settled, last_batch
 from bkclient.log.errors import (
     LogDamagedError,
     LogError,
-    LogInUseError,
     LogSealedError,
     NotLeaderError,
 )
-from bkclient.log.ledger_list import CONFLICTS_MAX, LOG_KEY, KnownRecord, LedgerList
+from bkclient.log.ledger_list import CONFLICTS_MAX, KnownRecord, LedgerList
 from bkclient.log.reader import LogReader
 from bkclient.log.record import EARLIEST, LogOptions, LogRecord, Position
+from bkclient.log.removal import SWEEP_AGE_S, LogRemoval
 from bkclient.log.writer import LogWriter
-from bkclient.metadata.api import MetadataUnavailableError, NoSuchLogError
+from bkclient.metadata.api import MetadataUnavailableError
 from wire.codes import LedgerState
 from wire.ids import LedgerId
 
@@ -39,8 +36,6 @@ log = Logger()
 
 DUELS_MAX: Final = 8
 """Times that another may snatch the log away while it is being opened."""
-
-SWEEP_AGE_S: Final = 3600.0
 
 
 @attrs.frozen(kw_only=True)
@@ -82,7 +77,7 @@ class LogManager:
     """The logs of the cluster of a client. Keeps nothing but the client."""
 
     def __init__(self, client: Client) -> None:
-        self._client = client
+        self._client, self._removal = client, LogRemoval(client)
 
     async def create(self, name: str, options: LogOptions | None = None) -> None:
         """Create a log without entries.
@@ -262,127 +257,16 @@ class LogManager:
     # Taking away
 
     async def trim(self, name: str, before: Position) -> Position:
-        """Drop whole ledgers below a position; return the first position that is kept.
-
-        Only closed ledgers go, and never the last: what is kept may begin before ``before``.
-
-        Raises:
-            NoSuchLogError: there is no such log, or another than ``before`` is a position of.
-        """
-        ledgers = LedgerList(self._client, name)
-        first: LogRecord | None = None
-        while True:
-            known = await ledgers.read_patiently()
-            first = first or known.record
-            if not (
-                known.record.is_of_log_of(first)
-                and known.record.lists_at(before.index, before.ledger_id)
-            ):
-                raise ledgers.gone()
-            index = await self._first_kept(known.record, before.index)
-            if index == known.record.trimmed:
-                return Position(index, 0)
-            try:
-                await ledgers.write(known, known.record.trimmed_to(index))
-            except MetadataVersionError:
-                continue
-            for gone in known.record.ledgers[: index - known.record.trimmed]:
-                await self._client.delete_ledger(gone.ledger_id)
-            return Position(index, 0)
-
-    async def _first_kept(self, record: LogRecord, wanted: int) -> int:
-        index = record.trimmed
-        while index < min(wanted, record.next_index - 1):
-            try:
-                metadata = (await self._client.read_metadata(record.ledger(index).ledger_id)).value
-            except NoSuchLedgerError:
-                index += 1
-                continue
-            if not metadata.is_closed:
-                break
-            index += 1
-        return index
+        """Drop whole ledgers below a position; see ``LogRemoval.trim``."""
+        return await self._removal.trim(name, before)
 
     async def delete(self, name: str, *, force: bool = False) -> int:
-        """Delete a log and its ledgers; return how many. Its writer, if any, is fenced.
-
-        Raises:
-            NoSuchLogError: there is no such log.
-            LogInUseError: it has entries, and ``force`` is not given.
-        """
-        ledgers = LedgerList(self._client, name)
-        known = await ledgers.read()
-        info = await self.info(name)
-        if not force and any(one.last_entry_id != -1 for one in info.ledgers):
-            raise LogInUseError(f"log {name} has {len(info.ledgers)} ledgers with entries")
-        await self._client.store.remove_log(name, known.version)
-        for one in known.record.ledgers:
-            await self._fence_and_delete(one.ledger_id, known.record.options.password)
-        return len(known.record.ledgers)
+        """Delete a log and its ledgers; see ``LogRemoval.delete``."""
+        return await self._removal.delete(name, force=force)
 
     async def sweep(self, name: str, *, age_s: float = SWEEP_AGE_S) -> tuple[LedgerId, ...]:
-        """Delete the log's ledgers that its record does not list; return them.
-
-        Such are left by writers that lost a race or died in one, and by trims that did not end.
-        Ledgers younger than ``age_s`` are left alone; those of a batch are, up to a day, in any
-        case. The log itself may be gone already. The whole
-        cluster's metadata is looked through.
-
-        A writer that has made a ledger and not listed it yet could list it after it was swept: so
-        the record is written again first, as it is, which makes that writer's attempt fail.
-        """
-        before_ms = int((self._client.cluster.clock.seconds() - age_s) * 1000)
-        found = [one async for one in self._ledgers_of(name, before_ms)]
-        if not found:
-            return ()
-        record = await self._rewritten(name)
-        swept = []
-        for ledger_id in found:
-            if record is None or not record.lists(ledger_id):
-                password = b"" if record is None else record.options.password
-                await self._fence_and_delete(ledger_id, password)
-                swept.append(ledger_id)
-        return tuple(swept)
-
-    async def _rewritten(self, name: str) -> LogRecord | None:
-        """Write the record as it is; None where there is no such log."""
-        ledgers = LedgerList(self._client, name)
-        while True:
-            try:
-                known = await ledgers.read_patiently()
-                return (await ledgers.write(known, known.record)).record
-            except NoSuchLogError:
-                return None
-            except MetadataVersionError:
-                continue
-
-    async def _ledgers_of(self, name: str, before_ms: int) -> AsyncIterator[LedgerId]:
-        batch_s = self._client.cluster.clock.seconds() - BATCH_SWEEP_AGE_S
-        batch_ms = min(before_ms, int(batch_s * 1000))
-        async for ledger_id in self._client.list_ledgers():
-            try:
-                metadata = (await self._client.read_metadata(ledger_id)).value
-            except NoSuchLedgerError:
-                continue
-            except ClientError as error:
-                raise LogError(f"ledger {ledger_id} cannot be looked at: {error}") from error
-            if metadata.custom.get(LOG_KEY) != name.encode() or metadata.ctime_ms is None:
-                continue
-            if metadata.ctime_ms <= (batch_ms if BATCH_KEY in metadata.custom else before_ms):
-                yield ledger_id
-
-    async def _fence_and_delete(self, ledger_id: LedgerId, password: bytes) -> None:
-        """Delete a ledger; a writer it may have is fenced first, if bookies can be reached."""
-        try:
-            reader = await self._client.open_ledger(ledger_id, password=password)
-            reader.close()
-        except NoSuchLedgerError:
-            return
-        except IncorrectParameterError:
-            raise
-        except ClientError as error:
-            log.warn("ledger {id} is deleted unfenced: {error}", id=ledger_id, error=error)
-        await self._client.delete_ledger(ledger_id)
+        """Delete ledgers that a log does not list; see ``LogRemoval.sweep``."""
+        return await self._removal.sweep(name, age_s=age_s)
 
 
 def _indexes(record: LogRecord) -> range:

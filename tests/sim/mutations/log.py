@@ -9,6 +9,7 @@ from bkclient.log import LogManager, LogWriter, Position
 from bkclient.log.ledger_list import KnownRecord, LedgerList
 from bkclient.log.reader import LogReader
 from bkclient.log.record import LogRecord
+from bkclient.log.removal import LogRemoval
 from bkclient.log.retry import Patience
 from bkclient.metadata.api import ANY
 from tests.sim.engine.switches import Mutation, put, switch
@@ -99,7 +100,7 @@ def _delete_first(stack: Stack) -> None:
         await ledgers.write(known, known.record.trimmed_to(index))
         return Position(index, 0)
 
-    put(stack, LogManager, trim=trim)
+    put(stack, LogRemoval, trim=trim)
 
 
 def _trims_what_is_open(stack: Stack) -> None:
@@ -108,7 +109,7 @@ def _trims_what_is_open(stack: Stack) -> None:
     async def first_kept(_self: Any, record: LogRecord, wanted: int) -> int:
         return max(record.trimmed, min(wanted, record.next_index - 1))
 
-    put(stack, LogManager, _first_kept=first_kept)
+    put(stack, LogRemoval, _first_kept=first_kept)
 
 
 def _appends_again(stack: Stack) -> None:

@@ -1,0 +1,172 @@
+"""Taking ledgers of a log away: trims, deletions, and sweeps of what nobody lists."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Final
+
+from twisted.logger import Logger
+
+from bkclient.client import Client
+from bkclient.errors import (
+    ClientError,
+    IncorrectParameterError,
+    MetadataVersionError,
+    NoSuchLedgerError,
+)
+from bkclient.log.batches import BATCH_KEY
+from bkclient.log.batches import SWEEP_AGE_S as BATCH_SWEEP_AGE_S
+from bkclient.log.errors import LogError, LogInUseError
+from bkclient.log.ledger_list import LOG_KEY, LedgerList
+from bkclient.log.record import LogRecord, Position
+from bkclient.metadata.api import NoSuchLogError
+from wire.ids import LedgerId
+
+log = Logger()
+
+SWEEP_AGE_S: Final = 3600.0
+"""So old ledgers must be that a sweep deletes."""
+
+
+class LogRemoval:
+    """Deletes ledgers of a cluster's logs. Keeps nothing but the client.
+
+    A ledger is deleted only after the log's record has stopped listing it, by compare-and-swap: a
+    crash in between leaves a ledger for the next sweep, and never a record that lists a hole.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def trim(self, name: str, before: Position) -> Position:
+        """Drop whole ledgers below a position; return the first position that is kept.
+
+        Only closed ledgers go, and never the last: what is kept may begin before ``before``.
+
+        Raises:
+            NoSuchLogError: there is no such log, or another than ``before`` is a position of.
+        """
+        ledgers = LedgerList(self._client, name)
+        first: LogRecord | None = None
+        while True:
+            known = await ledgers.read_patiently()
+            first = first or known.record
+            if not (
+                known.record.is_of_log_of(first)
+                and known.record.lists_at(before.index, before.ledger_id)
+            ):
+                raise ledgers.gone()
+            index = await self._first_kept(known.record, before.index)
+            if index == known.record.trimmed:
+                return Position(index, 0)
+            try:
+                await ledgers.write(known, known.record.trimmed_to(index))
+            except MetadataVersionError:
+                continue
+            for gone in known.record.ledgers[: index - known.record.trimmed]:
+                await self._client.delete_ledger(gone.ledger_id)
+            return Position(index, 0)
+
+    async def _first_kept(self, record: LogRecord, wanted: int) -> int:
+        index = record.trimmed
+        while index < min(wanted, record.next_index - 1):
+            try:
+                metadata = (await self._client.read_metadata(record.ledger(index).ledger_id)).value
+            except NoSuchLedgerError:
+                index += 1
+                continue
+            if not metadata.is_closed:
+                break
+            index += 1
+        return index
+
+    async def delete(self, name: str, *, force: bool = False) -> int:
+        """Delete a log and its ledgers; return how many. Its writer, if any, is fenced.
+
+        Raises:
+            NoSuchLogError: there is no such log, or another by now.
+            LogInUseError: it has entries, and ``force`` is not given.
+        """
+        known = await LedgerList(self._client, name).read()
+        if not force and await self._has_entries(known.record):
+            ledgers = len(known.record.ledgers)
+            raise LogInUseError(f"log {name} has {ledgers} ledgers with entries")
+        await self._client.store.remove_log(name, known.version)
+        for one in known.record.ledgers:
+            await self._fence_and_delete(one.ledger_id, known.record.options.password)
+        return len(known.record.ledgers)
+
+    async def _has_entries(self, record: LogRecord) -> bool:
+        """Return whether a ledger has entries, or is open, or lost."""
+        for one in record.ledgers:
+            try:
+                metadata = (await self._client.read_metadata(one.ledger_id)).value
+            except NoSuchLedgerError:
+                return True
+            if metadata.last_entry_id != -1:
+                return True
+        return False
+
+    async def sweep(self, name: str, *, age_s: float = SWEEP_AGE_S) -> tuple[LedgerId, ...]:
+        """Delete the log's ledgers that its record does not list; return them.
+
+        Such are left by writers that lost a race or died in one, and by trims that did not end.
+        Ledgers younger than ``age_s`` are left alone; those of a batch are, up to a day, in any
+        case. The log itself may be gone already. The whole
+        cluster's metadata is looked through.
+
+        A writer that has made a ledger and not listed it yet could list it after it was swept: so
+        the record is written again first, as it is, which makes that writer's attempt fail.
+        """
+        before_ms = int((self._client.cluster.clock.seconds() - age_s) * 1000)
+        found = [one async for one in self._ledgers_of(name, before_ms)]
+        if not found:
+            return ()
+        record = await self._rewritten(name)
+        swept = []
+        for ledger_id in found:
+            if record is None or not record.lists(ledger_id):
+                password = b"" if record is None else record.options.password
+                await self._fence_and_delete(ledger_id, password)
+                swept.append(ledger_id)
+        return tuple(swept)
+
+    async def _rewritten(self, name: str) -> LogRecord | None:
+        """Write the record as it is; None where there is no such log."""
+        ledgers = LedgerList(self._client, name)
+        while True:
+            try:
+                known = await ledgers.read_patiently()
+                return (await ledgers.write(known, known.record)).record
+            except NoSuchLogError:
+                return None
+            except MetadataVersionError:
+                continue
+
+    async def _ledgers_of(self, name: str, before_ms: int) -> AsyncIterator[LedgerId]:
+        batch_s = self._client.cluster.clock.seconds() - BATCH_SWEEP_AGE_S
+        batch_ms = min(before_ms, int(batch_s * 1000))
+        async for ledger_id in self._client.list_ledgers():
+            try:
+                metadata = (await self._client.read_metadata(ledger_id)).value
+            except NoSuchLedgerError:
+                continue
+            except ClientError as error:
+                raise LogError(f"ledger {ledger_id} cannot be looked at: {error}") from error
+            if metadata.custom.get(LOG_KEY) != name.encode() or metadata.ctime_ms is None:
+                continue
+            if metadata.ctime_ms <= (batch_ms if BATCH_KEY in metadata.custom else before_ms):
+                yield ledger_id
+
+    async def _fence_and_delete(self, ledger_id: LedgerId, password: bytes) -> None:
+        """Delete a ledger; a writer it may have is fenced first, if bookies can be reached."""
+        try:
+            reader = await self._client.open_ledger(ledger_id, password=password)
+            reader.close()
+        except NoSuchLedgerError:
+            return
+        except IncorrectParameterError:
+            raise
+        except ClientError as error:
+            log.warn("ledger {id} is deleted unfenced: {error}", id=ledger_id, error=error)
+        await self._client.delete_ledger(ledger_id)
