@@ -18,7 +18,7 @@ from typing import Any, Final
 from bkclient.config.client import ClientConfig
 from bkclient.config.private_files import open_to_others
 from bkclient.config.properties import PropertiesError
-from bkclient.config.settings import ConfigError, Finding, Findings, Severity, changed
+from bkclient.config.settings import ConfigError, Findings, Severity, changed
 from bookied.config.bookie import BookieConfig
 from bookied.errors import BookieStopError, ExitStatus, StopTimeoutError
 from bookied.process.command_line import (
@@ -76,7 +76,7 @@ def _show(findings: Findings, verdict: str) -> int:
 
 
 def _end(error: BaseException, status: int) -> int:
-    message = " ".join(_told(error).split()) or type(error).__name__
+    message = " ".join(_message_of(error).split()) or type(error).__name__
     sys.stderr.write(f"bookied: {message}\n")
     sys.stderr.flush()
     return status
@@ -146,7 +146,7 @@ class Process:
         self._logging, self._reactor = logging, reactor
         self._reread, self._level_of = reread, level_of
         self._notifier = Notifier()
-        self._patience = LoopingCall(self._notifier.tell, "EXTEND_TIMEOUT_USEC=30000000")
+        self._start_extension = LoopingCall(self._notifier.notify, "EXTEND_TIMEOUT_USEC=30000000")
         self._service: Any = None
         self._admin: Any = None
         self._began_s, self._phase = time.monotonic(), ""
@@ -173,7 +173,7 @@ class Process:
     def _say_goodbye(self, error: BaseException) -> None:
         """Say on stderr why it ends, and in the log where that is a file or read by machines."""
         if not self._logging.is_plain_stderr:
-            self._log.critical("{error}", error=_told(error), exit_status=int(self._status))
+            self._log.critical("{error}", error=_message_of(error), exit_status=int(self._status))
         if not self._logging.is_stderr or self._logging.is_plain_stderr:
             _end(error, self._status)
 
@@ -184,22 +184,22 @@ class Process:
         from bookied.service.autorecovery import AutoRecoveryService
         from bookied.service.bookie import BookieService
 
-        self._report_settings()
+        _report_settings(self._log, self._config, self._findings)
         kind = AutoRecoveryService if self._autorecovery_only else BookieService
-        told = {} if self._client_config is None else {"client_config": self._client_config}
+        options = {} if self._client_config is None else {"client_config": self._client_config}
         try:
-            parts = real_parts(self._config, self._reactor, **told)
+            parts = real_parts(self._config, self._reactor, **options)
             self._service = kind(self._config, parts, failed=self._failed, progress=self._progress)
-            self._patience.start(5.0)
+            self._start_extension.start(5.0)
             self._begin_admin()
             await self._service.start()
         except BookieStopError as error:
             self._end_with(error)
             return
         finally:
-            if self._patience.running:
-                self._patience.stop()
-        self._notifier.tell("READY=1")
+            if self._start_extension.running:
+                self._start_extension.stop()
+        self._notifier.notify("READY=1")
         self._begin_watchdog()
         self._log.info("serving after {seconds:.2f} s", seconds=time.monotonic() - self._began_s)
 
@@ -212,7 +212,7 @@ class Process:
 
         engine = getattr(self._service, "engine", None)  # Autorecovery alone has none.
         journals = () if engine is None else engine.journals
-        alive = partial(self._notifier.tell, "WATCHDOG=1")
+        alive = partial(self._notifier.notify, "WATCHDOG=1")
         Watchdog(self._reactor, journals, alive, timeout_s=timeout_s).start()
 
     def _begin_admin(self) -> None:
@@ -249,14 +249,14 @@ class Process:
 
     async def _abandon(self, error: BookKeeperError) -> None:
         self._stopping = True
-        self._notifier.tell("STOPPING=1", f"STATUS={error}")
+        self._notifier.notify("STOPPING=1", f"STATUS={error}")
         # What failed may also hang: a disk that does not answer must not keep the process.
         self._reactor.callLater(ABANDON_S, self._end_at_once, error)
         await self._service.abandon()
         self._end_with(error)
 
     async def _stop(self) -> None:
-        self._notifier.tell("STOPPING=1")
+        self._notifier.notify("STOPPING=1")
         if self._config.stop_wait_ms:
             self._reactor.callLater(self._config.stop_wait_ms / 1000, self._stop_took_too_long)
         if self._service is not None:
@@ -300,28 +300,11 @@ class Process:
             self._log.failure("bookied failed", failure)
         self._end_with(failure.value)
 
-    # Telling -------------------------------------------------------------------------------------
+    # Reporting -----------------------------------------------------------------------------------
 
     def _progress(self, phase: str) -> None:
         self._phase = phase
-        self._notifier.tell(f"STATUS={phase}")
-
-    def _report_settings(self) -> None:
-        from twisted.logger import LogLevel
-
-        for level, text in remarks(os.environ):
-            self._log.emit(LogLevel.lookupByName(level), "{text}", text=text)
-        different = ", ".join(f"{key}={text}" for key, text in changed(self._config))
-        self._log.info("settings that are not the defaults: {different}", different=different)
-        ignored = [found.key for found in self._findings if found.severity is Severity.NOTE]
-        if ignored:
-            self._log.info("settings without effect here: {keys}", keys=", ".join(ignored))
-        for found in (*self._findings, *open_to_others(self._config)):
-            if found.severity is Severity.WARNING:
-                self._warn(found)
-
-    def _warn(self, found: Finding) -> None:
-        self._log.warn("{finding}", finding=str(found))
+        self._notifier.notify(f"STATUS={phase}")
 
     # Signals -------------------------------------------------------------------------------------
 
@@ -350,7 +333,7 @@ class Process:
         self._spawn(self._stop)
 
     def _reopen(self) -> None:
-        self._notifier.tell("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
+        self._notifier.notify("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
         try:
             self._logging.reopen()
         except OSError as error:
@@ -366,7 +349,7 @@ class Process:
             self._admin.reload()
         if self._service is not None:
             self._service.reload()
-        self._notifier.tell("READY=1")
+        self._notifier.notify("READY=1")
 
     def _take_settings(self, fresh: BookieConfig) -> None:
         from bookied.config.reload import reloaded
@@ -410,7 +393,23 @@ class Process:
             self._log.info("thread {number}: {stack}", number=number, stack=stack)
 
 
-def _told(error: BaseException) -> str:
+def _report_settings(log: Any, config: BookieConfig, findings: Findings) -> None:
+    """Log what the settings are, and what is wrong with them."""
+    from twisted.logger import LogLevel
+
+    for level, text in remarks(os.environ):
+        log.emit(LogLevel.lookupByName(level), "{text}", text=text)
+    different = ", ".join(f"{key}={text}" for key, text in changed(config))
+    log.info("settings that are not the defaults: {different}", different=different)
+    ignored = [found.key for found in findings if found.severity is Severity.NOTE]
+    if ignored:
+        log.info("settings without effect here: {keys}", keys=", ".join(ignored))
+    for found in (*findings, *open_to_others(config)):
+        if found.severity is Severity.WARNING:
+            log.warn("{finding}", finding=str(found))
+
+
+def _message_of(error: BaseException) -> str:
     """Return what is said of an error: what is wrong, and what to do where that is known."""
     hint = error.hint if isinstance(error, BookKeeperError) else ""
     return f"{error}; {hint}" if hint else str(error)

@@ -1,4 +1,4 @@
-"""What a service manager is told: ready, status, stopping (``sd_notify(3)``), in ten lines."""
+"""Notifies a service manager: ready, status, stopping (``sd_notify(3)``), in ten lines."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Notifier:
             return None
         return int(usec) / 1e6
 
-    def tell(self, *assignments: str) -> None:
+    def notify(self, *assignments: str) -> None:
         """Send e.g. ``"READY=1"``, ``"STATUS=replaying"``."""
         if self._address[:1] not in {"/", "@"}:
             return

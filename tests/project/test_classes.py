@@ -41,7 +41,6 @@ STILL_OVER: Final[dict[str, set[str]]] = {
     "bkctl/commands/local/cluster.py LocalCluster": {"lines", "methods"},
     "bkctl/output/emit.py Emitter": {"lines", "methods"},
     "bkctl/session/session.py Session": {"lines", "methods"},
-    "bookied/__main__.py Process": {"methods"},
     "bookied/offline/repair/convert.py Conversion": {"lines"},
     "bookied/offline/repair/upgrade.py Upgrade": {"lines"},
     "bookied/repair/autorecovery/auditor.py Auditor": {"methods"},

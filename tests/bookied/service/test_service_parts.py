@@ -103,13 +103,13 @@ def test_a_service_manager_hears_what_it_is_told(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.settimeout(60)
         manager.bind(str(tmp_path / "notify"))
-        Notifier({"NOTIFY_SOCKET": str(tmp_path / "notify")}).tell("READY=1", "STATUS=serving")
+        Notifier({"NOTIFY_SOCKET": str(tmp_path / "notify")}).notify("READY=1", "STATUS=serving")
         assert manager.recv(100) == b"READY=1\nSTATUS=serving"
 
 
 @pytest.mark.parametrize("address", [None, "", "/no/such/socket", "vsock:2:1234"])
 def test_without_a_service_manager_nothing_happens(address: str | None) -> None:
-    Notifier({} if address is None else {"NOTIFY_SOCKET": address}).tell("READY=1")
+    Notifier({} if address is None else {"NOTIFY_SOCKET": address}).notify("READY=1")
 
 
 LIMITS = DiskLimits(
