@@ -44,7 +44,7 @@ NAME: Final = "bookied.held"
 log = Logger()
 
 
-class Held(enum.Enum):
+class Contents(enum.Enum):
     """A kind of data; the value is what the file says."""
 
     ENTRIES = "entries"
@@ -57,7 +57,7 @@ class Loss:
 
     root: Path
     error: CorruptError
-    held: Held | None
+    held: Contents | None
     """What is gone; None for journals."""
 
 
@@ -106,10 +106,10 @@ def forget_loss(files: Files, loss: Loss) -> None:
 
 def forget_index(files: Files, root: Path) -> None:
     """Let the next checkpoint say anew whether a root holds an index. Blocks."""
-    _forget_kind(files, root, Held.INDEX)
+    _forget_kind(files, root, Contents.INDEX)
 
 
-def _forget_kind(files: Files, root: Path, kind: Held) -> None:
+def _forget_kind(files: Files, root: Path, kind: Contents) -> None:
     noted = _noted(files, root)
     if noted == {kind}:
         _remove(files, root / NAME)
@@ -123,7 +123,7 @@ def _remove(files: Files, note: Path) -> None:
         files.sync_dir(note.parent)
 
 
-class HeldNotes:
+class ContentsNotes:
     """Writes the notes of one bookie's directories; all methods block."""
 
     def __init__(self, files: Files, found: Directories) -> None:
@@ -146,7 +146,7 @@ class HeldNotes:
                 if not self._open[root]:
                     del self._open[root]
 
-    def _note(self, root: Path) -> frozenset[Held]:
+    def _note(self, root: Path) -> frozenset[Contents]:
         """Return what a root has held, after it was put down."""
         files = self._files
         before = _noted(files, root)
@@ -160,42 +160,42 @@ class HeldNotes:
 _GO_ON: Final = "put back the old files, or see `bkctl explain {}`"
 
 _EMPTIED: Final = {
-    Held.ENTRIES: "was emptied: it has held entries, and holds neither mark nor entry log now",
-    Held.INDEX: "was emptied: it has held the index of ledgers, and holds no whole one now",
+    Contents.ENTRIES: "was emptied: it has held entries, and holds neither mark nor entry log now",
+    Contents.INDEX: "was emptied: it has held the index of ledgers, and holds no whole one now",
 }
 
 
-def _kinds(found: Directories, root: Path) -> frozenset[Held]:
-    kinds = ((Held.ENTRIES, found.ledgers), (Held.INDEX, found.indexes))
+def _kinds(found: Directories, root: Path) -> frozenset[Contents]:
+    kinds = ((Contents.ENTRIES, found.ledgers), (Contents.INDEX, found.indexes))
     return frozenset(kind for kind, roots in kinds if root in roots)
 
 
-def _noted(files: Files, root: Path) -> frozenset[Held]:
+def _noted(files: Files, root: Path) -> frozenset[Contents]:
     """Return what the note says; nothing if there is none, or none that can be read."""
     try:
         words = files.read(root / NAME).decode("utf-8", "replace").split()
     except FileNotFoundError:
         return frozenset()
-    return frozenset(kind for kind in Held if kind.value in words)
+    return frozenset(kind for kind in Contents if kind.value in words)
 
 
-def _write(files: Files, root: Path, held: frozenset[Held]) -> None:
+def _write(files: Files, root: Path, held: frozenset[Contents]) -> None:
     words = sorted(kind.value for kind in held)
     files.write_atomic(root / NAME, "".join(f"{word}\n" for word in words).encode())
 
 
-def _held_now(files: Files, found: Directories, root: Path) -> frozenset[Held]:
+def _held_now(files: Files, found: Directories, root: Path) -> frozenset[Contents]:
     current, kinds, held = root / CURRENT, _kinds(found, root), set()
     names = files.list(current) if kinds else []
     if any(name == LAST_ID or MARK_NAME.fullmatch(name) for name in names) or any(
         log_id(name) is not None for name in names
     ):
-        held.add(Held.ENTRIES)
+        held.add(Contents.ENTRIES)
     hexadecimal = (name for name in names if DIRECTORY_NAME.fullmatch(name))
     if any(files.is_dir(current / name) for name in hexadecimal) or (
         names and all(_has_any(files, current / name) for name in (LEDGERS, LOCATIONS))
     ):
-        held.add(Held.INDEX)
+        held.add(Contents.INDEX)
     return kinds & held
 
 

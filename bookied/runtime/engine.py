@@ -17,7 +17,7 @@ from twisted.logger import Logger
 
 from bookied.config.bookie import BookieConfig, StorageClass
 from bookied.directories.dirs import Directories, clear_dirty, mark_dirty, was_dirty
-from bookied.directories.losses import HeldNotes, check_losses
+from bookied.directories.losses import ContentsNotes, check_losses
 from bookied.directories.served_by import Served, fences_are_in_doubt, note_journal
 from bookied.errors import DamagedError, WriteFailedError
 from bookied.runtime.world import Parts, in_own_thread
@@ -68,7 +68,7 @@ class Engine:
         self, config: BookieConfig, parts: Parts, found: Directories, events: EngineEvents
     ) -> None:
         self._config, self._parts, self._found, self._events = config, parts, found, events
-        self._held = HeldNotes(parts.files, found)
+        self._held = ContentsNotes(parts.files, found)
         self._databases: dict[str, Callable[[], None]] = {}
         self.storages = self._storages(_storage_limits(config, parts.open_files_max))
         self.journals = [self._journal(directory) for directory in found.journal_dirs]

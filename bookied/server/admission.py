@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from bookied.server.access.auth_gate import AuthGate, Gate, TlsGate, host_of
 from bookied.server.access.start_tls import Upgrade, refuse_tls
-from bookied.server.shared import Shared
+from bookied.server.context import ServerContext
 from wire.connection import ServerConnection
 from wire.errors import TlsOrderError
 from wire.messages import Request
@@ -25,7 +25,7 @@ class Admission:
     on the way could have shown whatever was shown in clear.
     """
 
-    def __init__(self, shared: Shared, framing: ServerConnection) -> None:
+    def __init__(self, shared: ServerContext, framing: ServerConnection) -> None:
         self._shared, self._framing = shared, framing
         self._transport: Any = None
         self.gate: Gate | None = None
@@ -48,11 +48,11 @@ class Admission:
         shared = self._shared
         if shared.access.auth is None:
             return None
-        proof, tell = shared.access.auth.begin(), shared.refusals.tell
-        return AuthGate(proof, shared.stats, self.host, tell, shared.login_delays)
+        proof, report = shared.access.auth.begin(), shared.refusals.report
+        return AuthGate(proof, shared.stats, self.host, report, shared.login_delays)
 
     def _tls_gate(self) -> Gate:
-        return TlsGate(self._shared.stats, self.host, self._shared.refusals.tell)
+        return TlsGate(self._shared.stats, self.host, self._shared.refusals.report)
 
     def _put_before(self, gate: Gate | None) -> None:
         """Have a gate before the client, or none; strangers get short frames."""
@@ -102,7 +102,7 @@ class Admission:
             self._transport,
             shared.clock,
             shared.stats,
-            shared.refusals.tell,
+            shared.refusals.report,
         )
 
     def begin_handshake(self, data: bytes) -> None:
@@ -132,9 +132,9 @@ class Admission:
 
     def refuse_tls(self, error: TlsOrderError) -> None:
         """Count and log a client that breaks the order of TLS."""
-        refuse_tls(self._shared.stats, self._shared.refusals.tell, self.host, error)
+        refuse_tls(self._shared.stats, self._shared.refusals.report, self.host, error)
 
     def refuse_key(self, ledger_id: int) -> None:
         """Log a client that has another password than a ledger."""
         why = f"it does not give the password that ledger {ledger_id} was made with"
-        self._shared.refusals.tell(self.host, "key", why)
+        self._shared.refusals.report(self.host, "key", why)

@@ -19,11 +19,11 @@ from zope.interface import implementer
 
 from bookied.server.admission import Admission
 from bookied.server.answers import AnswerBuffer
+from bookied.server.context import ServerContext
 from bookied.server.intake import Intake
 from bookied.server.limits.hits import Limit
-from bookied.server.limits.timeouts import Waiting
+from bookied.server.limits.timeouts import WaitTimes
 from bookied.server.replies import Replies
-from bookied.server.shared import Shared
 from wire.connection import ServerConnection
 from wire.errors import RemoteProtocolError, TlsOrderError
 
@@ -60,7 +60,7 @@ class BookieConnection(Protocol):
     From the answer to START_TLS to the end of the handshake nothing goes out but the handshake.
     """
 
-    def __init__(self, shared: Shared, owner: ConnectionOwner) -> None:
+    def __init__(self, shared: ServerContext, owner: ConnectionOwner) -> None:
         self._shared, self._owner = shared, owner
         framing = ServerConnection(frame_bytes_max=shared.frame_bytes_max)
         self._answers = AnswerBuffer(
@@ -167,7 +167,7 @@ class BookieConnection(Protocol):
             transport.resumeProducing() if wanted else transport.pauseProducing()
 
     @property
-    def waiting(self) -> Waiting:
+    def waiting(self) -> WaitTimes:
         """For how long it keeps the bookie waiting."""
         waiting = self._intake.waiting
         waiting.is_idle = not (self._replies.count or self._intake.has_rest)

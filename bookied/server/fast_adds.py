@@ -332,7 +332,7 @@ class _Batch:
             return None
 
     def store(self, size_bytes: int, acknowledge: Acknowledge, began_ns: int) -> int:
-        """Hand all to storage, then to the journal, as everywhere; then tell of LACs.
+        """Hand all to storage, then to the journal, as everywhere; then note LACs.
 
         Returns:
             How many bytes the entry packets are.

@@ -9,11 +9,11 @@ from typing import Final
 from bookied.server.access.auth_gate import Gate
 from bookied.server.admission import Admission
 from bookied.server.answers import WRITE_BYTES, AnswerBuffer
+from bookied.server.context import ServerContext
 from bookied.server.limits.memory import Client
-from bookied.server.limits.timeouts import Waiting
+from bookied.server.limits.timeouts import WaitTimes
 from bookied.server.replies import Replies, Reply
 from bookied.server.rules.long_poll import Cancel
-from bookied.server.shared import Shared
 from wire.codes import ReturnCode
 from wire.connection import TLS_BEGIN, ServerConnection
 from wire.errors import RemoteProtocolError
@@ -31,7 +31,7 @@ class Intake:
 
     def __init__(
         self,
-        shared: Shared,
+        shared: ServerContext,
         client: Client,
         framing: ServerConnection,
         *,
@@ -49,7 +49,7 @@ class Intake:
         self._rest_bytes = self._frame_bytes = 0
         self.is_stopped = False
         """Whether no more is taken until reads have come back from the disk."""
-        self.waiting = Waiting(shared.clock.seconds())
+        self.waiting = WaitTimes(shared.clock.seconds())
         """For how long the client keeps the bookie waiting."""
 
     @property

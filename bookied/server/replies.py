@@ -11,11 +11,11 @@ from twisted.python.failure import Failure
 
 from bookied.metrics.stats import ADD, operation_of
 from bookied.server.answers import AnswerBuffer
+from bookied.server.context import ServerContext
 from bookied.server.limits.backpressure import Backpressure
 from bookied.server.read_lanes import ReadLanes
 from bookied.server.rules.disk_read import Answer, DiskRead
 from bookied.server.rules.long_poll import Cancel
-from bookied.server.shared import Shared
 from wire.codes import Operation, ProtocolVersion, ReturnCode
 from wire.errors import LocalProtocolError
 from wire.frames import v2, v3
@@ -61,7 +61,7 @@ class Replies:
 
     def __init__(
         self,
-        shared: Shared,
+        shared: ServerContext,
         answers: AnswerBuffer,
         *,
         fetched: Callable[[], None],

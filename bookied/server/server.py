@@ -13,6 +13,7 @@ from bookied.server.access.auth_gate import Refusals
 from bookied.server.access.login_delays import LoginDelays
 from bookied.server.answers import AnswerBuffer
 from bookied.server.connection import BookieConnection
+from bookied.server.context import AccessRules, ServerContext
 from bookied.server.fast_adds import FastAdds
 from bookied.server.fast_reads import FastReads
 from bookied.server.limits.backpressure import Backpressure, Limits
@@ -23,7 +24,6 @@ from bookied.server.limits.pending_reads import PendingReads
 from bookied.server.limits.timeouts import Watch
 from bookied.server.read_lanes import RunBlocking
 from bookied.server.rules.bookie import Bookie
-from bookied.server.shared import AccessRules, Shared
 
 log = Logger()
 
@@ -77,7 +77,7 @@ class BookieServer(Factory):
         )
         self.unsent = UnsentAnswers(clock, bytes_max=self.limits.unsent_bytes_max)
         self.pending_reads = PendingReads(self.hits, lambda: self.limits.reads_pending_max)
-        self.shared = Shared(
+        self.shared = ServerContext(
             bookie=bookie,
             clock=clock,
             run_blocking=run_blocking,

@@ -63,6 +63,7 @@ from bookied.runtime.state import SERVING, BookieState, Event, State
 from bookied.runtime.world import Parts, make_client
 from bookied.server.access.auth_gate import Authenticator
 from bookied.server.access.open_port import open_port
+from bookied.server.context import AccessRules
 from bookied.server.limits.backpressure import Limits
 from bookied.server.limits.connections import ConnectionSettings
 from bookied.server.limits.timeouts import Timeouts
@@ -71,7 +72,6 @@ from bookied.server.rules.bookie import Bookie, ReadLimits
 from bookied.server.rules.deletions import FencedDeletions, read_deletions, write_deletions
 from bookied.server.rules.fence_check import FenceCheck
 from bookied.server.server import BookieServer
-from bookied.server.shared import AccessRules
 from bookied.storage.garbage.ledgers import Membership
 from bookied.storage.garbage.status import CollectorStatus
 from bookied.storage.ledger_storage.settings import StorageLimits

@@ -57,7 +57,7 @@ class StoredEntries(Protocol):
         """
 
 
-class Scrubbed(Protocol):
+class ScrubbedStorage(Protocol):
     """What is checked: one storage."""
 
     @property
@@ -112,7 +112,7 @@ class Scrubber:
     def __init__(
         self,
         clock: IReactorTime,
-        storages: Iterable[Scrubbed],
+        storages: Iterable[ScrubbedStorage],
         *,
         run_blocking: RunBlocking,
         interval_s: float,
@@ -167,7 +167,9 @@ class Scrubber:
         self.counters.last_duration_s = self._clock.seconds() - began_s
         return result
 
-    async def _go(self, storage: Scrubbed, places: Iterator[_Place], result: ScrubResult) -> bool:
+    async def _go(
+        self, storage: ScrubbedStorage, places: Iterator[_Place], result: ScrubResult
+    ) -> bool:
         """Let a thread look at some entries, and wait as the rate demands; say if it is through."""
         at_once = max(1, int(self._rate)) if self._rate else UNLIMITED_AT_ONCE
         began_s = self._clock.seconds()
@@ -238,7 +240,7 @@ def tell(result: ScrubResult) -> None:
         log.info("local check: {entries} entries are in their place", entries=result.entries)
 
 
-def _places(storage: Scrubbed, ledger_ids: list[int]) -> Iterator[_Place]:
+def _places(storage: ScrubbedStorage, ledger_ids: list[int]) -> Iterator[_Place]:
     """Give every entry that the index on disk has. Reads, so in a thread."""
     for ledger_id in ledger_ids:
         try:
@@ -251,7 +253,7 @@ def _places(storage: Scrubbed, ledger_ids: list[int]) -> Iterator[_Place]:
             yield _Place(ledger_id, -1, 0, error)
 
 
-def _pages_of(storage: Scrubbed, ledger_id: int) -> Iterator[tuple[int, array[int]]]:
+def _pages_of(storage: ScrubbedStorage, ledger_id: int) -> Iterator[tuple[int, array[int]]]:
     """Give a ledger's pages; a file that goes just now is that of a ledger being deleted.
 
     The storage forgets a ledger before it removes the file, so a second try finds nothing then.
@@ -266,7 +268,7 @@ def _pages_of(storage: Scrubbed, ledger_id: int) -> Iterator[tuple[int, array[in
 
 
 def _look(
-    storage: Scrubbed, places: Iterator[_Place], at_once: int
+    storage: ScrubbedStorage, places: Iterator[_Place], at_once: int
 ) -> tuple[int, list[Inconsistency]]:
     """Look at some entries, in a thread; fewer than ``at_once`` only at the end."""
     found: list[Inconsistency] = []

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bookied.config.storage import StorageClass
 from bookied.directories.dirs import Directories
-from bookied.directories.losses import HeldNotes
+from bookied.directories.losses import ContentsNotes
 from bookied.errors import DirectoryError
 from bookied.offline.settings import OfflineConfig
 from bookied.storage.entrylog.settings import LogSettings
@@ -102,7 +102,7 @@ def storages_of(
             index_version=settings.file_info_format_version,
         )
 
-    noted = HeldNotes(files, found).update
+    noted = ContentsNotes(files, found).update
     if not is_db:
         only = storage(found.ledger_dirs, IndexFiles(files, found.index_dirs))
         return Storages(files, [only], before_marks=noted)

@@ -32,16 +32,16 @@ from wire.messages import (
 if TYPE_CHECKING:
     from cryptography import x509
 
-TOLD_EVERY_S: Final = 60.0
+REPORT_EVERY_S: Final = 60.0
 """How often it is told that one host is refused for one kind of reason."""
 
-TOLD_MAX: Final = 1000
+REPORTED_MAX: Final = 1000
 """Hosts and kinds of reasons that are remembered for that; beyond it all are forgotten."""
 
 log = Logger()
 
 
-Tell = Callable[[str, str, str], None]
+ReportRefusal = Callable[[str, str, str], None]
 """Takes a host, a kind of reason, and the reason."""
 
 
@@ -92,16 +92,16 @@ class Refusals:
 
     def __init__(self, clock: IReactorTime) -> None:
         self._clock = clock
-        self._told_s: dict[tuple[str, str], float] = {}
+        self._reported_s: dict[tuple[str, str], float] = {}
 
-    def tell(self, host: str, kind: str, why: str) -> None:
+    def report(self, host: str, kind: str, why: str) -> None:
         """Log it, unless that was done lately; what the client chose is in ``why`` only."""
         now_s, key = self._clock.seconds(), (host, kind)
-        if now_s - self._told_s.get(key, -TOLD_EVERY_S) < TOLD_EVERY_S:
+        if now_s - self._reported_s.get(key, -REPORT_EVERY_S) < REPORT_EVERY_S:
             return
-        if len(self._told_s) >= TOLD_MAX:
-            self._told_s.clear()
-        self._told_s[key] = now_s
+        if len(self._reported_s) >= REPORTED_MAX:
+            self._reported_s.clear()
+        self._reported_s[key] = now_s
         log.warn("refused {host}: {why}", host=host, why=why)
 
 
@@ -142,8 +142,8 @@ class TlsGate:
 
     is_open = False
 
-    def __init__(self, stats: RequestStats, host: str, tell: Tell) -> None:
-        self._stats, self._host, self._tell = stats, host, tell
+    def __init__(self, stats: RequestStats, host: str, report: ReportRefusal) -> None:
+        self._stats, self._host, self._report = stats, host, report
 
     def wait_s(self, request: Request) -> float:  # noqa: ARG002
         """Return 0: a refusal takes no time."""
@@ -152,7 +152,7 @@ class TlsGate:
     def judge(self, request: Request, reply_to: ReplyTo) -> Verdict:
         """Refuse a request, whatever it is."""
         self._stats.requests_unauthenticated += 1
-        self._tell(self._host, "clear", "it asks in clear, and tlsRequired is set")
+        self._report(self._host, "clear", "it asks in clear, and tlsRequired is set")
         return _refused(request, reply_to)
 
     def tls_began(self, certificate: x509.Certificate | None) -> None:
@@ -172,9 +172,14 @@ class AuthGate:
     """What one client may do until it has shown who it is."""
 
     def __init__(
-        self, proof: Proof, stats: RequestStats, host: str, tell: Tell, delays: LoginDelays
+        self,
+        proof: Proof,
+        stats: RequestStats,
+        host: str,
+        report: ReportRefusal,
+        delays: LoginDelays,
     ) -> None:
-        self._proof, self._stats, self._host, self._tell = proof, stats, host, tell
+        self._proof, self._stats, self._host, self._report = proof, stats, host, report
         self._delays = delays
         self._is_turned_away = False
 
@@ -197,7 +202,7 @@ class AuthGate:
             return self._authenticate(request, is_v2=reply_to.version is ProtocolVersion.V2)
         self._stats.requests_unauthenticated += 1
         why = "it has not shown who it is, and asks for something"
-        self._tell(self._host, "stranger", why)
+        self._report(self._host, "stranger", why)
         return _refused(request, reply_to)
 
     def _authenticate(self, request: AuthRequest, *, is_v2: bool) -> Verdict:
@@ -234,4 +239,4 @@ class AuthGate:
 
     def _refuse(self, kind: str, why: str) -> None:
         self._stats.auth_failures += 1
-        self._tell(self._host, kind, why)
+        self._report(self._host, kind, why)

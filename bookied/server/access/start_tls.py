@@ -12,7 +12,7 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 
 from bookied.metrics.stats import RequestStats
-from bookied.server.access.auth_gate import Tell, host_of
+from bookied.server.access.auth_gate import ReportRefusal, host_of
 from wire.errors import TlsOrderError
 from wire.messages import AuthRequest, Request
 
@@ -25,10 +25,10 @@ HANDSHAKE_S: Final = 30.0
 log = Logger()
 
 
-def refuse_tls(stats: RequestStats, tell: Tell, host: str, why: object) -> None:
-    """Count and tell a connection that comes to nothing for TLS; the caller closes it."""
+def refuse_tls(stats: RequestStats, report: ReportRefusal, host: str, why: object) -> None:
+    """Count and log a connection that comes to nothing for TLS; the caller closes it."""
     stats.tls_failures += 1
-    tell(host, "tls", f"no TLS: {why}")
+    report(host, "tls", f"no TLS: {why}")
 
 
 class Upgrade:
@@ -39,12 +39,17 @@ class Upgrade:
     """
 
     def __init__(
-        self, end: TlsEnd, transport: Any, clock: IReactorTime, stats: RequestStats, tell: Tell
+        self,
+        end: TlsEnd,
+        transport: Any,
+        clock: IReactorTime,
+        stats: RequestStats,
+        report: ReportRefusal,
     ) -> None:
         self.end = end
         self.is_over = False
         """Whether what comes and goes is in TLS."""
-        self._transport, self._stats, self._tell = transport, stats, tell
+        self._transport, self._stats, self._report = transport, stats, report
         self._first: bytes | None = None
         self._was_asked = False
         self._timer: IDelayedCall | None = clock.callLater(HANDSHAKE_S, self._expire)
@@ -97,4 +102,4 @@ class Upgrade:
         self._transport.abortConnection()
 
     def _refuse(self, why: str) -> None:
-        refuse_tls(self._stats, self._tell, host_of(self._transport), why)
+        refuse_tls(self._stats, self._report, host_of(self._transport), why)

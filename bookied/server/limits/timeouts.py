@@ -39,7 +39,7 @@ class Timeouts:
 
 
 @attrs.define
-class Waiting:
+class WaitTimes:
     """Since when one connection keeps us waiting, in the clock's seconds; None where it does not.
 
     ``frame_s`` and ``unauthenticated_s`` are moved on by ``overdue`` while the connection is not
@@ -74,11 +74,11 @@ def _is_up(since_s: float | None, longest_s: float | None, now_s: float) -> bool
     return since_s is not None and longest_s is not None and now_s - since_s >= longest_s
 
 
-class Watched(Protocol):
+class WatchedConnection(Protocol):
     """What a connection is here."""
 
     @property
-    def waiting(self) -> Waiting:
+    def waiting(self) -> WaitTimes:
         """How things stand."""
 
     def time_is_up(self, limit: Limit) -> None:
@@ -92,7 +92,7 @@ class Watch:
         self,
         clock: IReactorTime,
         timeouts: Timeouts,
-        connections: Callable[[], Collection[Watched]],
+        connections: Callable[[], Collection[WatchedConnection]],
     ) -> None:
         self._clock, self._timeouts, self._connections = clock, timeouts, connections
         self._look: IDelayedCall | None = None

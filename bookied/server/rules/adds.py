@@ -7,13 +7,13 @@ import struct
 from functools import partial
 from typing import Final
 
-from bookied.server.rules.asked import Asked
 from bookied.server.rules.deletions import FencedDeletions
 from bookied.server.rules.disk_read import refusal_code
 from bookied.server.rules.fence_check import FenceCheck, Standing
 from bookied.server.rules.fences import Fences
 from bookied.server.rules.ledger_writes import LedgerWrites
 from bookied.server.rules.long_poll import LongPolls
+from bookied.server.rules.pending_request import PendingRequest
 from bookied.server.rules.reads import packet_lac
 from bookied.storage.index.format import has_place
 from bookied.storage.index.ledger_pages import LedgerState
@@ -78,7 +78,7 @@ class Adds:
         self.allowed = Writes.ALL
         """What disks and operator allow."""
 
-    def add(self, asked: Asked[AddRequest]) -> None:
+    def add(self, asked: PendingRequest[AddRequest]) -> None:
         """Store an entry; the answer waits for the journal."""
         request = asked.request
         packet = request.entry
@@ -106,7 +106,7 @@ class Adds:
         )
         self.note_lac(state, packet_lac(packet))
 
-    def _add_if_open(self, asked: Asked[AddRequest], standing: Standing) -> None:
+    def _add_if_open(self, asked: PendingRequest[AddRequest], standing: Standing) -> None:
         """Go on with an add to a ledger in doubt, now that metadata was asked."""
         try:
             if standing is Standing.UNKNOWN:
@@ -124,7 +124,7 @@ class Adds:
         if state.ledger_id in self._polls.waiting:
             self._polls.lac_advanced(LedgerId(state.ledger_id), state.lac)
 
-    def write_lac(self, asked: Asked[WriteLacRequest]) -> None:
+    def write_lac(self, asked: PendingRequest[WriteLacRequest]) -> None:
         """Keep an explicit LAC; the answer waits for the journal."""
         request = asked.request
         packet = request.body
@@ -144,7 +144,7 @@ class Adds:
         self._writes.append(state, record, partial(asked.respond, answer))
         self.note_lac(state, lac)
 
-    def force(self, asked: Asked[ForceLedgerRequest]) -> None:
+    def force(self, asked: PendingRequest[ForceLedgerRequest]) -> None:
         """Answer once all adds before are on disk."""
         ledger_id = asked.request.ledger_id
         answer = ForceLedgerResponse(ReturnCode.EOK, ledger_id)

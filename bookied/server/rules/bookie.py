@@ -14,13 +14,13 @@ from twisted.internet.interfaces import IReactorTime
 
 from bookied.metrics.stats import RequestStats
 from bookied.server.rules.adds import Adds
-from bookied.server.rules.asked import Asked, Respond
 from bookied.server.rules.deletions import FencedDeletions
 from bookied.server.rules.disk_read import DiskRead, refusal_code
 from bookied.server.rules.fence_check import FenceCheck
 from bookied.server.rules.fences import Fences
 from bookied.server.rules.ledger_writes import LedgerWrites
 from bookied.server.rules.long_poll import Cancel, LongPolls
+from bookied.server.rules.pending_request import PendingRequest, Respond
 from bookied.server.rules.read_rules import ReadRules
 from bookied.server.rules.reads import EntryReads
 from bookied.storage.journal.writer import Journal
@@ -112,7 +112,7 @@ class Bookie:
         entries = EntryReads(storages, batch_bytes_max=limits.batch_bytes_max)
         reads = ReadRules(storages, entries, fences, self.polls, stats)
         self._disk_usage = disk_usage
-        self._rules: dict[type[Any], Callable[[Asked[Any]], Cancel | None]] = {
+        self._rules: dict[type[Any], Callable[[PendingRequest[Any]], Cancel | None]] = {
             AddRequest: self.adds.add,
             ReadRequest: reads.read,
             BatchReadRequest: reads.batch_read,
@@ -132,7 +132,7 @@ class Bookie:
         Returns:
             For a request that may wait long (a long poll): what to call when its asker is gone.
         """
-        asked = Asked(request, reply_to, respond)
+        asked = PendingRequest(request, reply_to, respond)
         try:
             if not _version_served(reply_to):
                 raise BadVersionError(f"version {reply_to.header_version}")
@@ -152,7 +152,7 @@ class Bookie:
             self.deletions.remember(ledger_id, lives_on=lives_on)
         self.polls.ledger_changed(ledger_id)
 
-    def _info(self, asked: Asked[BookieInfoRequest]) -> None:
+    def _info(self, asked: PendingRequest[BookieInfoRequest]) -> None:
         requested = asked.request.requested
 
         def known(sizes: tuple[int, int]) -> BookieInfoResponse:
@@ -164,13 +164,13 @@ class Bookie:
 
         asked.respond(DiskRead(LedgerId(0), self._disk_usage, known, asked.refused))
 
-    def _auth(self, asked: Asked[AuthRequest]) -> None:
+    def _auth(self, asked: PendingRequest[AuthRequest]) -> None:
         asked.respond(AuthResponse(ReturnCode.EOK, AUTH_DISABLED, b""))
 
-    def _start_tls(self, asked: Asked[StartTlsRequest]) -> None:
+    def _start_tls(self, asked: PendingRequest[StartTlsRequest]) -> None:
         asked.respond(asked.refused(ReturnCode.EBADREQ))
 
-    def _bad_request(self, asked: Asked[BadRequest]) -> None:
+    def _bad_request(self, asked: PendingRequest[BadRequest]) -> None:
         asked.respond(asked.refused(asked.request.rc))
 
 

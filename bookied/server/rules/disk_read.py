@@ -63,7 +63,7 @@ Answer = Union[Response, DiskRead]
 
 
 def refusal_code(error: Exception, ledger_id: LedgerId) -> ReturnCode:
-    """Return what to tell the client; anything but a plain refusal is logged."""
+    """Return what to answer the client; anything but a plain refusal is logged."""
     if not isinstance(error, BookieError):
         log.error(
             "ledger {ledger_id}: {error_class}: {error}",

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from functools import partial
 
 from bookied.metrics.stats import RequestStats
-from bookied.server.rules.asked import Asked, timed
 from bookied.server.rules.deletions import FencedDeletions
 from bookied.server.rules.disk_read import Answer
 from bookied.server.rules.ledger_writes import LedgerWrites
 from bookied.server.rules.long_poll import LongPolls
+from bookied.server.rules.pending_request import PendingRequest, timed
 from bookied.storage.index.ledger_pages import LedgerState
 from bookied.storage.journal.format import (
     fence_record,
@@ -41,7 +41,9 @@ class Fences:
         self._fencing: dict[LedgerId, list[Callable[[], None]]] = {}
 
     def fence_then(
-        self, asked: Asked[ReadRequest] | Asked[BatchReadRequest], read: Callable[[], Answer]
+        self,
+        asked: PendingRequest[ReadRequest] | PendingRequest[BatchReadRequest],
+        read: Callable[[], Answer],
     ) -> None:
         """Fence, and only once that is durable ``read`` and answer, be it with a refusal.
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import partial
 
 from bookied.metrics.stats import RequestStats
-from bookied.server.rules.asked import Asked, timed
 from bookied.server.rules.disk_read import Answer, DiskRead
 from bookied.server.rules.fences import Fences
 from bookied.server.rules.long_poll import Cancel, LongPolls
+from bookied.server.rules.pending_request import PendingRequest, timed
 from bookied.server.rules.reads import EntryReads, in_limbo, insist_sure
 from bookied.storage.index.ledger_pages import LedgerState
 from bookied.storage.storages import Storages
@@ -48,7 +48,7 @@ class ReadRules:
         self._storages, self._reads, self._fences = storages, reads, fences
         self._polls, self._stats = polls, stats
 
-    def read(self, asked: Asked[ReadRequest]) -> Cancel | None:
+    def read(self, asked: PendingRequest[ReadRequest]) -> Cancel | None:
         """Answer a read: at once, once the ledger is fenced, or when its LAC has moved."""
         request = asked.request
         if request.flags is not ReadFlag.NONE and request.flags & ReadFlag.FENCE:
@@ -60,7 +60,7 @@ class ReadRules:
             asked.respond(self._read_entry(asked, with_lac=with_lac))
         return None
 
-    def _read_entry(self, asked: Asked[ReadRequest], *, with_lac: bool) -> Answer:
+    def _read_entry(self, asked: PendingRequest[ReadRequest], *, with_lac: bool) -> Answer:
         ledger_id, entry_id = asked.request.ledger_id, asked.request.entry_id
 
         def found(state: LedgerState, packet: bytes) -> ReadResponse:
@@ -69,7 +69,7 @@ class ReadRules:
 
         return self._reads.entry(ledger_id, entry_id, found, asked.refused)
 
-    def batch_read(self, asked: Asked[BatchReadRequest]) -> None:
+    def batch_read(self, asked: PendingRequest[BatchReadRequest]) -> None:
         """Answer a read of several entries."""
         read = partial(self._reads.batch, asked.request, asked.refused)
         if asked.request.flags & ReadFlag.FENCE:
@@ -77,7 +77,7 @@ class ReadRules:
         else:
             asked.respond(read())
 
-    def _long_poll(self, asked: Asked[ReadRequest], previous_lac: int) -> Cancel | None:
+    def _long_poll(self, asked: PendingRequest[ReadRequest], previous_lac: int) -> Cancel | None:
         request = asked.request
         if request.flags & ReadFlag.PIGGYBACK and request.entry_id != NO_ENTRY:
             raise BadRequestError("the entry to piggyback is chosen by the bookie")
@@ -101,7 +101,7 @@ class ReadRules:
         return self._polls.wait(request.ledger_id, previous_lac, timeout_s, woken)
 
     def _read_polled(
-        self, asked: Asked[ReadRequest], previous_lac: int, moved_ms: int | None
+        self, asked: PendingRequest[ReadRequest], previous_lac: int, moved_ms: int | None
     ) -> Answer:
         """Answer a poll whose wait is over; ``moved_ms`` is when the LAC moved, if it did."""
         if not asked.request.flags & ReadFlag.PIGGYBACK:
@@ -122,7 +122,7 @@ class ReadRules:
         except NoSuchEntryError:
             return without  # It was striped to other bookies.
 
-    def read_lac(self, asked: Asked[ReadLacRequest]) -> None:
+    def read_lac(self, asked: PendingRequest[ReadLacRequest]) -> None:
         """Return the explicit LAC and the last entry."""
         ledger_id = asked.request.ledger_id
         state = self._storages.of(ledger_id).ledgers.lookup(ledger_id)
@@ -143,7 +143,7 @@ class ReadRules:
             insist_sure(state)
             raise NoSuchEntryError(f"ledger {ledger_id} has neither explicit LAC nor entry")
 
-    def list_entries(self, asked: Asked[ListEntriesRequest]) -> None:
+    def list_entries(self, asked: PendingRequest[ListEntriesRequest]) -> None:
         """Return which entries of a ledger are here."""
         ledger_id = asked.request.ledger_id
         state = self._reads.ledger(ledger_id)

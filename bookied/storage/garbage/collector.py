@@ -25,7 +25,7 @@ from bookied.storage.files.files import Files
 from bookied.storage.garbage.collection import Collection, CollectorEffects
 from bookied.storage.garbage.dropped_ledgers import DroppedLedgers
 from bookied.storage.garbage.log_census import LogCensus
-from bookied.storage.garbage.log_compaction import LogCompaction, Suspensions, Wanted
+from bookied.storage.garbage.log_compaction import CompactionWish, LogCompaction, Suspensions
 from bookied.storage.garbage.pace import CollectionStoppedError, Pace
 from bookied.storage.garbage.rewriting import InPlace, Rewriter
 from bookied.storage.garbage.settings import CollectorSettings
@@ -100,7 +100,7 @@ class Collector:
         self._is_pressed = False
         self._call: IDelayedCall | None = None
         self._round: Deferred[None] | None = None
-        self._wanted: Wanted | None = None
+        self._wanted: CompactionWish | None = None
         self._asked: list[Deferred[CollectorStatus]] = []
         self._is_stopping = False
 
@@ -146,10 +146,10 @@ class Collector:
         """
         done: Deferred[CollectorStatus] = Deferred()
         self._asked.append(done)
-        self._want(Wanted(major, minor))
+        self._want(CompactionWish(major, minor))
         return done
 
-    def _want(self, wanted: Wanted) -> None:
+    def _want(self, wanted: CompactionWish) -> None:
         self._wanted = wanted if self._wanted is None else self._wanted | wanted
         if self._is_stopping:
             self._answer()
@@ -165,7 +165,7 @@ class Collector:
         self.suspensions.suspend_by_disks(suspended)
         was_pressed, self._is_pressed = self._is_pressed, collects and (nearly_full or full)
         if self._is_pressed and not was_pressed:
-            self._want(Wanted())
+            self._want(CompactionWish())
 
     def _call_later(self, wait_s: float) -> None:
         if self._call is not None and self._call.active():
@@ -187,7 +187,7 @@ class Collector:
         if self._wanted is not None:
             self._call_later(0)
         elif self._is_pressed:
-            self._wanted = Wanted()
+            self._wanted = CompactionWish()
             self._call_later(min(PRESSED_WAIT_S, self._collection.settings.wait_s))
         else:
             self._call_later(self._collection.settings.wait_s)
@@ -205,7 +205,7 @@ class Collector:
 
     # A round --------------------------------------------------------------------------------------
 
-    async def _run(self, wanted: Wanted | None) -> None:
+    async def _run(self, wanted: CompactionWish | None) -> None:
         began_s = self._clock.seconds()
         self._collection.note(is_running=True, is_forced=wanted is not None)
         error = None
@@ -223,7 +223,7 @@ class Collector:
         self._collection.status = self._collection.status.round_ended(began_s, ended_s, error)
         self._collection.stats.thread.observe((ended_s - began_s) * 1000, ok=error is None)
 
-    async def _collect(self, wanted: Wanted | None) -> None:
+    async def _collect(self, wanted: CompactionWish | None) -> None:
         pace, storage, effects = self._pace, self._storage, self._collection.effects
         pace.check()
         await storage.relocation.switch((), effects.run_blocking)

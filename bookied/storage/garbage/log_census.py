@@ -12,7 +12,7 @@ from bookied.errors import CorruptError
 from bookied.storage.entrylog import compaction
 from bookied.storage.entrylog.usage import LogUsage, Usages, read_usage
 from bookied.storage.garbage.collection import Collection
-from bookied.storage.garbage.status import Freed
+from bookied.storage.garbage.status import FreedSpace
 from bookied.storage.ledger_storage.logs import BegunLogs
 
 log = Logger()
@@ -96,7 +96,7 @@ class LogCensus:
         await self._pace.blocking(partial(self._storage.logs.remove, path))
         self.forget(log_id)
         log.info("removed {path}: none of its ledgers is left", path=path)
-        freed = Freed(logs=1, size_bytes=usage.total_bytes)
+        freed = FreedSpace(logs=1, size_bytes=usage.total_bytes)
         self._collection.status = self._collection.status.freed(freed)
 
     def forget(self, log_id: int) -> None:

@@ -17,20 +17,20 @@ from bookied.storage.files.files import Files
 from bookied.storage.garbage.collection import Collection
 from bookied.storage.garbage.log_census import LogCensus
 from bookied.storage.garbage.rewriting import Rewriter
-from bookied.storage.garbage.status import Freed
+from bookied.storage.garbage.status import FreedSpace
 
 log = Logger()
 
 
 @attrs.frozen
-class Wanted:
+class CompactionWish:
     """What an operator asked for."""
 
     major: bool = True
     minor: bool = True
 
-    def __or__(self, other: Wanted) -> Wanted:
-        return Wanted(self.major or other.major, self.minor or other.minor)
+    def __or__(self, other: CompactionWish) -> CompactionWish:
+        return CompactionWish(self.major or other.major, self.minor or other.minor)
 
 
 class Suspensions:
@@ -78,7 +78,7 @@ class LogCompaction:
         now_s = collection.clock.seconds()
         self._last = LastRuns(now_s, now_s)
 
-    async def compact(self, wanted: Wanted | None) -> None:
+    async def compact(self, wanted: CompactionWish | None) -> None:
         settings, now_s = self._collection.settings, self._clock.seconds()
         suspended = self._suspensions.all
         if wanted is not None:
@@ -135,7 +135,7 @@ class LogCompaction:
         except FileNotFoundError as error:
             raise StorageError(f"while compacting {path}: {error}") from error
         self._census.forget(usage.log_id)
-        freed = Freed(
+        freed = FreedSpace(
             logs=1,
             size_bytes=usage.total_bytes - copied.size_bytes,
             by_compaction=True,

@@ -36,7 +36,7 @@ Sample = tuple[int, int, int]
 
 
 @attrs.define
-class Copied:
+class CopyTotals:
     """What a compaction has copied."""
 
     entries: int = 0
@@ -46,7 +46,7 @@ class Copied:
 class Rewriter(Protocol):
     """One way to compact a log."""
 
-    async def rewrite(self, path: Path) -> Copied:
+    async def rewrite(self, path: Path) -> CopyTotals:
         """Copy what is alive and remove the log; on return both are durable.
 
         Raises:
@@ -72,10 +72,10 @@ class InPlace:
         self._files, self._storage, self._pace = files, storage, pace
         self._run_blocking, self._outstanding_max = run_blocking, outstanding_max
 
-    async def rewrite(self, path: Path) -> Copied:
+    async def rewrite(self, path: Path) -> CopyTotals:
         """See ``Rewriter``."""
         pace = self._pace
-        copied, moves, samples = Copied(), list[Move](), list[Sample]()
+        copied, moves, samples = CopyTotals(), list[Move](), list[Sample]()
         records = await pace.blocking(
             partial(LiveRecords, self._files, path, self._storage.relocation)
         )
@@ -119,7 +119,7 @@ async def read_slice(pace: Pace, records: LiveRecords) -> Batch | None:
     return await pace.blocking(read)
 
 
-def count(copied: Copied, batch: Batch) -> None:
+def count(copied: CopyTotals, batch: Batch) -> None:
     """Add a batch to what was copied."""
     copied.entries += len(batch.places)
     copied.size_bytes += len(batch.blob)

@@ -8,7 +8,7 @@ from bookied.storage.entrylog.compaction import TENTHS, Kind
 
 
 @attrs.frozen(kw_only=True)
-class Freed:
+class FreedSpace:
     """What the removal of logs has brought."""
 
     logs: int
@@ -79,7 +79,7 @@ class CollectorStatus:
         runs = self.minor_compactions + 1
         return attrs.evolve(self, compacting=None, minor_compactions=runs, last_minor_s=now_s)
 
-    def freed(self, by: Freed) -> CollectorStatus:
+    def freed(self, by: FreedSpace) -> CollectorStatus:
         """Return the status after logs were removed."""
         removal, compaction = self.freed_by_removal_bytes, self.freed_by_compaction_bytes
         return attrs.evolve(

@@ -35,7 +35,7 @@ from bookied.storage.entrylog.reader import LogRecord, open_scan
 from bookied.storage.files.files import AppendFile, Files
 from bookied.storage.garbage.live_records import Batch, LiveRecords
 from bookied.storage.garbage.pace import Pace
-from bookied.storage.garbage.rewriting import SLICE_RECORDS_MAX, Copied, count, read_slice
+from bookied.storage.garbage.rewriting import SLICE_RECORDS_MAX, CopyTotals, count, read_slice
 from bookied.storage.index.ledger_pages import Move
 from bookied.storage.ledger_storage.settings import RunBlocking
 from bookied.storage.ledger_storage.storage import LedgerStorage
@@ -94,7 +94,7 @@ class Transactional:
 
     # Compaction -----------------------------------------------------------------------------------
 
-    async def rewrite(self, path: Path) -> Copied:
+    async def rewrite(self, path: Path) -> CopyTotals:
         """See ``Rewriter``."""
         log_id = layout.log_id(path.name)
         assert log_id is not None, path
@@ -231,7 +231,7 @@ class _TargetWriter:
         self._files, self._path, self._direct = files, todo.compacting, direct
         self._file: AppendFile | None = None
         self._ledgers: dict[int, int] = {}
-        self.copied = Copied()
+        self.copied = CopyTotals()
 
     def append(self, batch: Batch) -> None:
         """Append a batch; the file is made with the first."""

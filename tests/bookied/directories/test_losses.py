@@ -10,7 +10,14 @@ from random import Random
 import pytest
 
 from bookied.directories.dirs import Directories
-from bookied.directories.losses import NAME, HeldNotes, check_losses, forget, forget_index, losses
+from bookied.directories.losses import (
+    NAME,
+    ContentsNotes,
+    check_losses,
+    forget,
+    forget_index,
+    losses,
+)
 from bookied.directories.served_by import NAME as SERVED
 from bookied.directories.served_by import Served, note_journal
 from bookied.errors import CorruptError, DirectoryEmptiedError, JournalMissingError
@@ -47,7 +54,7 @@ class Desk:
         self.put(L0, "lastId", "0.log")
         for root in self.found.indexes:
             self.put(root, "0/5/5.idx")
-        HeldNotes(self.files, self.found).update()
+        ContentsNotes(self.files, self.found).update()
 
     def empty(self, root: Path) -> None:
         for name in self.files.list(root / "current"):
@@ -96,7 +103,7 @@ def test_of_one_root_for_all_each_loss_is_told() -> None:
     desk = Desk(Directories((J,), (J,), (J,)))
     desk.put(J, "lastMark", "5.txn", "0/5/5.idx")
     note_journal(desk.files, J, Served(5, fences_in_doubt=False))
-    HeldNotes(desk.files, desk.found).update()
+    ContentsNotes(desk.files, desk.found).update()
     desk.files.crash()
     desk.empty(J)
     kinds = [type(loss.error) for loss in losses(desk.files, desk.found)]
@@ -107,7 +114,7 @@ def test_an_index_that_is_gone_is_a_loss_while_logs_and_marks_are_there() -> Non
     desk = Desk(Directories((J,), (L0,), (L0,)))
     desk.put(L0, "lastMark", "0.log", "metadata-cache/CURRENT")
     desk.put(L0, "ledgers/CURRENT", "locations/CURRENT")
-    HeldNotes(desk.files, desk.found).update()
+    ContentsNotes(desk.files, desk.found).update()
     for name in ("ledgers", "locations"):
         remove_tree(desk.files, L0 / "current" / name)
     assert "index" in str(refusal(desk))
@@ -158,7 +165,7 @@ def test_what_a_note_tells_of_is_durable_before_it() -> None:
         desk.put(L1, "lastMark")
         desk.files.cut_at = desk.files.operations + cut
         try:
-            HeldNotes(desk.files, desk.found).update()
+            ContentsNotes(desk.files, desk.found).update()
         except BaseException as error:  # noqa: BLE001  # the power is gone
             assert type(error).__name__ == "PowerCut"  # noqa: PT017
         desk.files.crash()
@@ -166,7 +173,7 @@ def test_what_a_note_tells_of_is_durable_before_it() -> None:
 
 
 def test_what_comes_later_is_noted_then_and_nothing_is_written_twice(desk: Desk) -> None:
-    notes = HeldNotes(desk.files, desk.found)
+    notes = ContentsNotes(desk.files, desk.found)
     notes.update()
     assert not desk.files.exists(L0 / NAME)
     desk.serve()
@@ -179,7 +186,7 @@ def test_what_comes_later_is_noted_then_and_nothing_is_written_twice(desk: Desk)
 
 
 def test_a_note_that_cannot_be_written_is_tried_again(desk: Desk) -> None:
-    notes = HeldNotes(desk.files, desk.found)
+    notes = ContentsNotes(desk.files, desk.found)
     desk.put(L0, "lastMark")
     desk.files.fault = lambda *_: OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     notes.update()
@@ -195,7 +202,7 @@ def test_one_of_two_databases_is_no_index(lost: str) -> None:
     """The bookie would make the other one anew, and deny what it held."""
     desk = Desk(Directories((J,), (L0,), (I0,)))
     desk.put(I0, "ledgers/CURRENT", "locations/CURRENT")
-    HeldNotes(desk.files, desk.found).update()
+    ContentsNotes(desk.files, desk.found).update()
     check_losses(desk.files, desk.found)
     desk.files.remove(I0 / "current" / lost / "CURRENT")
     assert desk.lost() == [I0]
@@ -206,7 +213,7 @@ def test_one_of_two_databases_is_no_index(lost: str) -> None:
 def test_a_database_that_is_being_made_beside_index_directories_is_no_loss() -> None:
     desk = Desk(Directories((J,), (L0,), (I0,)))
     desk.put(I0, "0/5/5.idx")
-    HeldNotes(desk.files, desk.found).update()
+    ContentsNotes(desk.files, desk.found).update()
     desk.files.remove(I0 / "current/0/5/5.idx")
     desk.put(I0, "ledgers/CURRENT")
     check_losses(desk.files, desk.found)
@@ -218,14 +225,14 @@ def test_a_database_that_is_being_made_beside_index_directories_is_no_loss() -> 
 def test_what_may_go_again_is_not_noted(desk: Desk, name: str) -> None:
     for root in (L0, I0):
         desk.put(root, name)
-    HeldNotes(desk.files, desk.found).update()
+    ContentsNotes(desk.files, desk.found).update()
     assert not any(desk.files.exists(root / NAME) for root in desk.found.roots)
 
 
 def test_forgetting_the_index_keeps_word_of_the_entries() -> None:
     desk = Desk(Directories((J,), (L0,), (L0,)))
     desk.put(L0, "lastMark", "0/5/5.idx")
-    HeldNotes(desk.files, desk.found).update()
+    ContentsNotes(desk.files, desk.found).update()
     remove_tree(desk.files, L0 / "current/0")
     forget_index(desk.files, L0)
     check_losses(desk.files, desk.found)

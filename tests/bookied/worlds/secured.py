@@ -15,7 +15,7 @@ from bkclient.connection.handshake import Greeting, greeting_of
 from bkclient.connection.tls import TlsContexts
 from bookied.config.bookie import BookieConfig, load_bookie_config
 from bookied.server.access.authenticators import open_authenticator
-from bookied.server.shared import AccessRules
+from bookied.server.context import AccessRules
 from tests.bookied.worlds.serving import Serving
 from tests.support.certificates import Authority, bookie_keys, client_keys, write_pem
 from tests.support.tls_link import Link

@@ -14,11 +14,11 @@ from twisted.internet.testing import StringTransport
 from twisted.python.failure import Failure
 
 from bookied.server.connection import BookieConnection
+from bookied.server.context import AccessRules
 from bookied.server.limits.backpressure import Limits
 from bookied.server.limits.connections import ConnectionSettings
 from bookied.server.rules.bookie import Bookie, ReadLimits
 from bookied.server.server import BookieServer
-from bookied.server.shared import AccessRules
 from bookied.storage.files.files import Files, ReadFile, RealFiles
 from bookied.storage.index.files import IndexFiles
 from bookied.storage.journal.settings import JournalEvents, JournalSettings

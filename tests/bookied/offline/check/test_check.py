@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from bookied.directories.dirs import Directories
-from bookied.directories.losses import HeldNotes
+from bookied.directories.losses import ContentsNotes
 from bookied.directories.served_by import Served, note_journal
 from bookied.offline.bookie import OfflineBookie
 from bookied.offline.check.check import stages
@@ -172,7 +172,7 @@ def test_a_journal_that_is_missing_between_others_is_a_problem(place: Place) -> 
 
 def test_an_emptied_directory_is_the_same_problem_as_at_a_start(place: Place) -> None:
     found = place.bookie.found
-    HeldNotes(place.bookie.files, found).update()
+    ContentsNotes(place.bookie.files, found).update()
     note_journal(place.bookie.files, found.journals[0], Served(2**60, fences_in_doubt=False))
     told = the_one(place.check())
     assert (told.kind, told.severity) == ("journal-missing", Severity.PROBLEM)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bookied.directories.dirs import Directories
-from bookied.directories.losses import HeldNotes, check_losses
+from bookied.directories.losses import ContentsNotes, check_losses
 from bookied.errors import DirectoryEmptiedError, EntryLogRecordError, IndexFormatError
 from bookied.offline.bookie import OfflineBookie
 from bookied.offline.repair.rebuild_index import Rebuilt, RebuiltLedger, rebuild
@@ -371,7 +371,7 @@ def test_an_index_directory_that_was_emptied_may_stay_so_once_all_is_elsewhere()
         }
     )
     files.mkdirs(Path("/l1/current/0/9"))
-    HeldNotes(files, FOUND).update()
+    ContentsNotes(files, FOUND).update()
     for name in ("9", ""):
         files.remove_dir(Path("/l1/current/0") / name)
     rebuild(files, FOUND, None, dry_run=True)

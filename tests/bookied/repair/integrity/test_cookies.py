@@ -10,7 +10,7 @@ from bkclient.metadata.memory import MemoryCluster, MemoryMetadata
 from bookied.config.bookie import BookieConfig
 from bookied.directories.dirs import VERSION, directories, prepare
 from bookied.directories.identity import Identity
-from bookied.directories.losses import Held, HeldNotes, losses
+from bookied.directories.losses import Contents, ContentsNotes, losses
 from bookied.directories.served_by import NAME, Served, note_journal
 from bookied.repair.integrity.cookies import HealingCookies
 from bookied.storage.files.files import RealFiles
@@ -44,7 +44,7 @@ def test_what_was_lost_is_forgotten_with_the_new_cookies_and_nothing_else(tmp_pa
     (journals / "5.txn").touch()
     note_journal(FILES, journals.parent, Served(5, fences_in_doubt=True))
     (ledgers / "lastMark").write_bytes(bytes(20))
-    HeldNotes(FILES, found).update()
+    ContentsNotes(FILES, found).update()
     for path in (ledgers / VERSION, ledgers / "lastMark"):
         path.unlink()
     stale = done(cookies.check())
@@ -74,7 +74,7 @@ def test_lost_journals_take_no_word_of_what_else_is_in_their_root(tmp_path: Path
     assert done(cookies.check()) is None
     (root,) = found.roots
     (found.all_dirs[0] / "lastMark").write_bytes(bytes(20))
-    HeldNotes(FILES, found).update()
+    ContentsNotes(FILES, found).update()
     note_journal(FILES, root, Served(5, fences_in_doubt=False))
     (found.all_dirs[0] / VERSION).unlink()
     stale = done(cookies.check())
@@ -82,4 +82,4 @@ def test_lost_journals_take_no_word_of_what_else_is_in_their_root(tmp_path: Path
     done(cookies.stamp(stale.version))
     assert list(losses(FILES, found)) == []
     (found.all_dirs[0] / "lastMark").unlink()
-    assert [loss.held for loss in losses(FILES, found)] == [Held.ENTRIES]
+    assert [loss.held for loss in losses(FILES, found)] == [Contents.ENTRIES]

@@ -14,7 +14,7 @@ from twisted.python.failure import Failure
 
 from bkclient.connection.handshake import Greeting
 from bkclient.errors import BookieUnavailableError, ClientUnauthorizedError, SecurityError
-from bookied.server.access.auth_gate import TOLD_EVERY_S
+from bookied.server.access.auth_gate import REPORT_EVERY_S
 from bookied.server.access.authenticators import open_again
 from bookied.server.access.login_delays import (
     ADDRESSES_MAX,
@@ -157,7 +157,7 @@ def test_the_same_refusal_is_told_again_after_a_while(stage: Stage, logs: list[s
     stage.client_settings["saslJaasClientSectionName"] = "Wrong"
     for _ in range(3):
         stage.connect()
-        stage.clock.advance(TOLD_EVERY_S / 2)
+        stage.clock.advance(REPORT_EVERY_S / 2)
     assert len([line for line in logs if "password is wrong" in line]) == 2
 
 

@@ -15,13 +15,13 @@ from twisted.python.failure import Failure
 
 from bookied.server.access.auth_gate import Proof
 from bookied.server.connection import BookieConnection
+from bookied.server.context import AccessRules
 from bookied.server.limits.backpressure import Limits
 from bookied.server.limits.connections import ConnectionSettings
 from bookied.server.limits.hits import MEANINGS, TELL_EVERY_S, Limit
 from bookied.server.limits.memory import FREE_BYTES, LOOK_S, LOOKS_MAX, STUCK_S, WAITING_LOOKS_MAX
-from bookied.server.limits.timeouts import LOOK_S_MAX, LOOKS, Timeouts, Waiting
+from bookied.server.limits.timeouts import LOOK_S_MAX, LOOKS, Timeouts, WaitTimes
 from bookied.server.server import BookieServer
-from bookied.server.shared import AccessRules
 from tests.bookied.worlds.serving import KEY, Client, Serving, Transport, packet
 from wire.codes import ProtocolVersion, ReadFlag, ReturnCode
 from wire.frames import v2
@@ -410,7 +410,7 @@ def test_it_is_looked_a_few_times_in_the_shortest_time() -> None:
 
 
 def test_what_is_not_waited_for_is_never_overdue() -> None:
-    waiting = Waiting(heard_s=0.0, is_idle=False)
+    waiting = WaitTimes(heard_s=0.0, is_idle=False)
     timeouts = Timeouts(frame_s=1.0, answer_s=1.0, idle_s=1.0)
     assert waiting.overdue(timeouts, 1000.0) is None
     waiting.is_idle = True

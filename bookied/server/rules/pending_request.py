@@ -31,7 +31,7 @@ _R = TypeVar("_R", bound=Request)
 
 
 @attrs.frozen
-class Asked(Generic[_R]):
+class PendingRequest(Generic[_R]):
     """A request under way, with all that its answer needs."""
 
     request: _R

@@ -36,7 +36,7 @@ class AccessRules:
 
 
 @attrs.define(eq=False, kw_only=True)
-class Shared:
+class ServerContext:
     """The rules of the bookie, and what bounds all its connections together."""
 
     bookie: Bookie
