@@ -63,6 +63,8 @@ class TopicReader:
         decoder: fills ``TopicMessage.decoded``.
         fail_on_trimmed: raise ``TopicTrimmedError`` where messages were deleted while they were
             read, or before ``start``; else go on with the first that is left, as a broker does.
+        end_is_confirmed: all entries before ``end``, an id, are known to be confirmed: read them
+            or fail, also where the bookies that answer now do not know it.
     """
 
     def __init__(
@@ -74,9 +76,11 @@ class TopicReader:
         end: Limit | None = None,
         decoder: Decoder | None = None,
         fail_on_trimmed: bool = False,
+        end_is_confirmed: bool = False,
     ) -> None:
         self._client, self.topic = client, topic
         self._start, self._end, self._decoder = start, end, decoder
+        self._end_is_confirmed = end_is_confirmed
         self._fail_on_trimmed = fail_on_trimmed
         self._chunks, self._transactions = ChunkAssembler(), Transactions()
         self._looked_to = EARLIEST
@@ -100,7 +104,7 @@ class TopicReader:
         """
         first = self._start if isinstance(self._start, MessageId) else EARLIEST
         end = self._end if isinstance(self._end, MessageId) else None
-        async with aclosing(self._entries(first, end)) as chunks:
+        async with aclosing(self.entries(first, end)) as chunks:
             async for entries in chunks:
                 messages: list[TopicMessage] = []
                 for entry in entries:
@@ -120,10 +124,14 @@ class TopicReader:
 
     # Entries
 
-    async def _entries(
+    async def entries(
         self, first: MessageId, end: MessageId | None
     ) -> AsyncGenerator[list[Entry], None]:
-        """Yield the entries from ``first`` on, up to what is confirmed or to ``end``."""
+        """Yield the entries from ``first`` on, up to what is confirmed or to ``end``.
+
+        Raises:
+            TopicTrimmedError, OffloadedError, ClientError: as ``read``.
+        """
         ledgers = (await topic_ledgers(self._client, self.topic)).ledgers
         is_listed = any(one.ledger_id == first.ledger_id for one in ledgers)
         if self._fail_on_trimmed and first.ledger_id >= 0 and not is_listed:
@@ -156,12 +164,14 @@ class TopicReader:
         reader = await self._client.open_ledger(ledger.ledger_id, recover=False)
         try:
             last = int(reader.last_add_confirmed)
+            is_known = end is not None and self._end_is_confirmed
             if end is not None:
                 # Of the entry that `end` names, a part of its batch may be wanted.
-                last = min(last, end.entry_id if end.batch_index > 0 else end.entry_id - 1)
+                stop = end.entry_id if end.batch_index > 0 else end.entry_id - 1
+                last = stop if is_known else min(last, stop)
             if first > last:
                 return
-            async with aclosing(reader.read_chunks(first, last)) as chunks:
+            async with aclosing(reader.read_chunks(first, last, unconfirmed=is_known)) as chunks:
                 async for entries in chunks:
                     yield entries
         finally:
@@ -181,7 +191,7 @@ class TopicReader:
 
     async def _messages(self, entry: Entry) -> list[TopicMessage] | None:
         """Return the messages that end with an entry; None where reading ends before it."""
-        stored = self._split(entry)
+        stored = self.split(entry)
         if stored.is_marker:
             self._transactions.see(stored)
             return []
@@ -238,10 +248,10 @@ class TopicReader:
 
         So a topic that is read in pieces gives each message once.
         """
-        async with aclosing(self._entries(MessageId(end.ledger_id, end.entry_id), None)) as chunks:
+        async with aclosing(self.entries(MessageId(end.ledger_id, end.entry_id), None)) as chunks:
             async for entries in chunks:
                 for entry in entries:
-                    stored = self._split(entry)
+                    stored = self.split(entry)
                     if not stored.is_chunk or stored.metadata.chunkId == 0:
                         continue
                     for message in await self._unpacked(entry, stored, is_wanted=True):
@@ -254,15 +264,20 @@ class TopicReader:
         here = MessageId(entry.ledger_id, entry.entry_id)
         found = self._transactions.outcome(txn)
         if found is Outcome.OPEN and here >= self._looked_to:
-            async with aclosing(self._entries(here, None)) as chunks:
+            async with aclosing(self.entries(here, None)) as chunks:
                 async for entries in chunks:
                     for one in entries:
-                        self._transactions.see(self._split(one))
+                        self._transactions.see(self.split(one))
                     self._looked_to = MessageId(entries[-1].ledger_id, entries[-1].entry_id)
             found = self._transactions.outcome(txn)
         return found
 
-    def _split(self, entry: Entry) -> StoredMessage:
+    def split(self, entry: Entry) -> StoredMessage:
+        """Return what an entry holds.
+
+        Raises:
+            TopicFormatError: it is not what Pulsar writes; the message names the entry.
+        """
         try:
             return split_entry(entry.payload)
         except TopicFormatError as error:

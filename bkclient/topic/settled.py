@@ -1,0 +1,164 @@
+"""How far a topic can be read so that a later reader gives neither less nor more of it.
+
+A message in chunks is read where its first chunk is, and a message of a transaction counts when the
+transaction has ended. So a reader that stops at some place, to go on from there later, must not
+stop behind a chunk or transaction that is not complete yet: what completes it comes later, and
+nobody would look back. A stream asks here where it may stop.
+"""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from typing import Final
+
+from bkclient.client import Client
+from bkclient.errors import NoSuchLedgerError
+from bkclient.ledger.reader import LedgerReader
+from bkclient.topic.entry import TXN_ABORT, TXN_COMMIT, StoredMessage, Txn, split_entry
+from bkclient.topic.errors import TopicFormatError
+from bkclient.topic.lookup import topic_ledgers
+from bkclient.topic.managed_ledger import MessageId, TopicLedger
+from bkclient.topic.names import TopicName
+from bkclient.topic.read import TopicReader, end_of
+
+CHUNKS_WAIT_MS: Final = 60_000
+"""A message that lacks chunks so long after its first is given up, as a consumer does."""
+
+LOOK_BACK_MS: Final = 300_000
+"""Entries published before that are not looked at; a reader that meets an open transaction among
+them says so."""
+
+
+class Unsettled:
+    """Which entries wait for later ones: a first chunk for the last, a transaction for its marker.
+
+    Entries in, in their order; out comes the first that waits. Holds a small record for each.
+    """
+
+    def __init__(self) -> None:
+        self._chunks: dict[str, tuple[MessageId, int]] = {}
+        self._txns: dict[Txn, MessageId] = {}
+
+    def see(self, at: MessageId, stored: StoredMessage) -> None:
+        """Note what an entry begins or completes."""
+        found, txn = stored.metadata, stored.txn
+        if stored.is_marker:
+            if txn is not None and found.markerType in (TXN_COMMIT, TXN_ABORT):
+                self._txns.pop(txn, None)
+            return
+        if txn is not None:
+            self._txns.setdefault(txn, at)
+        if stored.is_chunk:
+            if found.chunkId == 0:
+                self._chunks[found.uuid] = (at, found.publishTime)
+            elif found.chunkId + 1 >= found.numChunksFromMsg:
+                self._chunks.pop(found.uuid, None)
+
+    def first(self, now_ms: int) -> MessageId | None:
+        """Return the first entry that waits; None where none does."""
+        self._chunks = {
+            uuid: (at, published_ms)
+            for uuid, (at, published_ms) in self._chunks.items()
+            if published_ms > now_ms - CHUNKS_WAIT_MS
+        }
+        waiting = [at for at, _ in self._chunks.values()]
+        return min([*waiting, *self._txns.values()], default=None)
+
+
+class Frontier:
+    """How far one topic without partitions, or one partition, can be read; for many calls.
+
+    It looks at each entry of the last minutes once. Not for two callers at a time.
+    """
+
+    def __init__(self, topic: TopicName) -> None:
+        self._topic, self._unsettled = topic, Unsettled()
+        self._seen: MessageId | None = None
+
+    async def end(self, client: Client, now_ms: int) -> MessageId:
+        """Return the position behind the last entry that waits for nothing.
+
+        Raises:
+            NoSuchTopicError: there is no such topic.
+            TopicFormatError: an entry is not what Pulsar writes.
+            ClientError: entries cannot be read.
+        """
+        end = await end_of(client, self._topic)
+        if self._seen is None:
+            self._seen = await position_at(client, self._topic, now_ms - LOOK_BACK_MS)
+        reader = TopicReader(client, self._topic)
+        async with aclosing(reader.entries(self._seen, end)) as chunks:
+            async for entries in chunks:
+                for entry in entries:
+                    at = MessageId(entry.ledger_id, entry.entry_id)
+                    self._unsettled.see(at, reader.split(entry))
+        self._seen = max(self._seen, end)
+        waiting = self._unsettled.first(now_ms)
+        return end if waiting is None else min(end, waiting)
+
+
+async def position_at(client: Client, topic: TopicName, time_ms: int) -> MessageId:
+    """Return the position of the first entry that was published at a time or later.
+
+    Empty ledgers may lie between. It is found by halves, as a broker finds it: producers' clocks
+    are taken to agree. Without such an entry, it is the position behind the last confirmed one.
+
+    Raises:
+        NoSuchTopicError: there is no such topic.
+        ClientError: an entry cannot be read.
+    """
+    ledgers = [one for one in (await topic_ledgers(client, topic)).ledgers if not one.is_deleted]
+    low, high = 0, len(ledgers)
+    while low < high:
+        probe = middle = (low + high) // 2
+        published = None
+        while probe < high and published is None:  # Empty ledgers say nothing.
+            published = await _first_published_ms(client, ledgers[probe])
+            probe += 1
+        if published is None or published >= time_ms:
+            high = middle
+        else:
+            low = probe
+    found = await _first_since(client, ledgers[low - 1], time_ms) if low else None
+    if found is not None:
+        return MessageId(ledgers[low - 1].ledger_id, found)
+    return (
+        MessageId(ledgers[low].ledger_id, 0) if low < len(ledgers) else await end_of(client, topic)
+    )
+
+
+async def _first_published_ms(client: Client, ledger: TopicLedger) -> int | None:
+    """Return when the first entry of a ledger was published; None where it is empty or gone."""
+    try:
+        reader = await client.open_ledger(ledger.ledger_id, recover=False)
+    except NoSuchLedgerError:
+        return None  # Whoever reads it says so.
+    try:
+        return None if reader.last_add_confirmed < 0 else await _published_ms(reader, 0)
+    finally:
+        reader.close()
+
+
+async def _first_since(client: Client, ledger: TopicLedger, time_ms: int) -> int | None:
+    """Return the first entry of a ledger that was published at a time or later, or None."""
+    reader = await client.open_ledger(ledger.ledger_id, recover=False)
+    try:
+        low, high = 0, int(reader.last_add_confirmed) + 1
+        end = high
+        while low < high:
+            middle = (low + high) // 2
+            if await _published_ms(reader, middle) >= time_ms:
+                high = middle
+            else:
+                low = middle + 1
+        return low if low < end else None
+    finally:
+        reader.close()
+
+
+async def _published_ms(reader: LedgerReader, entry_id: int) -> int:
+    try:
+        entry = await reader.read_entry(entry_id)
+        return int(split_entry(entry.payload).metadata.publishTime)
+    except TopicFormatError as error:
+        raise TopicFormatError(f"entry {entry_id} of ledger {reader.ledger_id}: {error}") from error
