@@ -104,11 +104,12 @@ def table_of(group: list[TopicMessage], schema: Any) -> Any:
     """Return messages as a table."""
     import pyarrow as pa
 
-    columns = [pa.array(_column(group, field.name), field.type) for field in schema]
+    columns = [pa.array(column_of(group, field.name), field.type) for field in schema]
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-def _column(group: list[TopicMessage], name: str) -> list[Any]:
+def column_of(group: list[TopicMessage], name: str) -> list[Any]:
+    """Return a column of messages; times in ms since 1970."""
     if name == "properties":
         return [list(one.properties.items()) for one in group]
     attribute = f"{name}_ms" if name.endswith("_time") else name

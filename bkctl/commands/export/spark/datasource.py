@@ -1,4 +1,4 @@
-"""Ledgers and logs as a Spark data source: ``spark.read.format("bookkeeper")``.
+"""Ledgers, logs and topics as a Spark data source: ``spark.read.format("bookkeeper")``.
 
 Options are in ``source_options``. The driver reads settings, plans, and checks all of it. Tasks
 read entries straight from the bookies. Settings travel within the code that tasks run, of which
@@ -10,6 +10,7 @@ Workers import this module anew, so it stays light until a task reads.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -17,7 +18,10 @@ import attrs
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import (
     BinaryType,
+    BooleanType,
+    IntegerType,
     LongType,
+    MapType,
     StringType,
     StructField,
     StructType,
@@ -32,6 +36,7 @@ from bkctl.commands.export.spark.source_options import (
     check_columns,
     parse_options,
 )
+from bkctl.commands.export.spark.topic_rows import MessageBuffer, TopicReading, read_messages
 from bkctl.commands.export.task.copy import connect
 from bkctl.commands.export.task.errors import TaskError
 from bkctl.commands.export.task.plan import LedgerExtent, Task, cut
@@ -45,7 +50,7 @@ if TYPE_CHECKING:
     from bkclient.client import Client
     from bkclient.config.client import ClientConfig
     from bkctl.commands.export.spark.sink import LogStreamWriter, LogWriter
-    from bkctl.commands.export.spark.stream import LogStreamReader
+    from bkctl.commands.export.spark.stream import FollowingReader
 
 _FIELDS: Final = {
     "log": StructField("log", StringType(), nullable=False),
@@ -58,6 +63,29 @@ _FIELDS: Final = {
     "payload": StructField("payload", BinaryType(), nullable=False),
 }
 """``lac`` and ``length`` as in the entry's header; ``ctime`` is the ledger's creation time."""
+
+_TOPIC_FIELDS: Final = {
+    "ledger_id": StructField("ledger_id", LongType(), nullable=False),
+    "entry_id": StructField("entry_id", LongType(), nullable=False),
+    "batch_index": StructField("batch_index", IntegerType(), nullable=False),
+    "topic": StructField("topic", StringType(), nullable=False),
+    "partition": StructField("partition", IntegerType(), nullable=False),
+    "key": StructField("key", BinaryType()),
+    "ordering_key": StructField("ordering_key", BinaryType()),
+    "value": StructField("value", BinaryType()),
+    "properties": StructField("properties", MapType(StringType(), StringType()), nullable=False),
+    "publish_time": StructField("publish_time", TimestampType(), nullable=False),
+    "event_time": StructField("event_time", TimestampType()),
+    "broker_time": StructField("broker_time", TimestampType()),
+    "index": StructField("index", LongType()),
+    "sequence_id": StructField("sequence_id", LongType(), nullable=False),
+    "producer": StructField("producer", StringType(), nullable=False),
+    "schema_version": StructField("schema_version", BinaryType()),
+    "replicated_from": StructField("replicated_from", StringType()),
+    "encrypted": StructField("encrypted", BooleanType(), nullable=False),
+    "decoded": StructField("decoded", StringType()),
+}
+"""The fields of ``TopicMessage``; ``decoded`` with the option ``decode``."""
 
 
 @attrs.define
@@ -85,18 +113,24 @@ class LedgerSource(DataSource):
     def schema(self) -> StructType:
         """Return the columns that ``columns`` names; else all, which for a log are more."""
         names = self._asked.columns or self._asked.columns_there
-        return StructType([_FIELDS[name] for name in names])
+        fields = _fields_of(self._asked)
+        return StructType([fields[name] for name in names])
 
     def reader(self, schema: StructType) -> LedgerSourceReader:
         """Return what plans and reads one query."""
         query = Query.of(self._asked, schema)
         return PushingReader(query) if self._asked.push_filters else LedgerSourceReader(query)
 
-    def streamReader(self, schema: StructType) -> LogStreamReader:  # noqa: N802 -- Spark's name
+    def streamReader(self, schema: StructType) -> FollowingReader:  # noqa: N802 -- Spark's name
         """Return what plans and reads a stream."""
+        query = Query.of(self._asked, schema)
+        if self._asked.is_topics:
+            from bkctl.commands.export.spark.topic_stream import TopicStreamReader
+
+            return TopicStreamReader(query)
         from bkctl.commands.export.spark.stream import LogStreamReader
 
-        return LogStreamReader(Query.of(self._asked, schema))
+        return LogStreamReader(query)
 
     def writer(self, schema: StructType, overwrite: bool) -> LogWriter:  # noqa: FBT001
         """Return what appends rows to a log."""
@@ -110,6 +144,10 @@ class LedgerSource(DataSource):
 
         sink = Sink.of(self._asked, schema, overwrite=overwrite)
         return LogStreamWriter(sink, sink.writer_id(dict(self.options)))
+
+
+def _fields_of(options: SourceOptions) -> dict[str, StructField]:
+    return _TOPIC_FIELDS if options.is_topics else _FIELDS
 
 
 @attrs.frozen
@@ -132,9 +170,10 @@ class Query:
         """
         names = [field.name for field in schema.fields]
         check_columns(names, options)
+        fields = _fields_of(options)
         for field in schema.fields:
-            if field.dataType != _FIELDS[field.name].dataType:
-                have, want = field.dataType.simpleString(), _FIELDS[field.name].dataType
+            if field.dataType != fields[field.name].dataType:
+                have, want = field.dataType.simpleString(), fields[field.name].dataType
                 raise SourceOptionError(
                     f"column {field.name!r} is {want.simpleString()}, not {have}"
                 )
@@ -157,22 +196,36 @@ class Query:
         return [TaskPartition(number, ranges) for number, ranges in enumerate(tasks)]
 
     def read(self, ranges: Task) -> Iterator[pa.RecordBatch]:
-        """Yield the entries of ranges as Arrow batches.
+        """Yield the entries of ranges as Arrow batches; of topics, their messages.
 
         Raises:
             TaskError: an entry cannot be read, or no client can be made.
         """
-        rows = RowBuffer(self.columns, self.nullable)
+        read = self._read_messages if self.options.is_topics else self._read_entries
         try:
             with self.client() as client:
-                for parts in client.iterate(lambda connected: read_ranges(connected, ranges)):
-                    for entry_range, batch in parts:
-                        rows.add(entry_range, batch)
-                    if rows.is_full:
-                        yield rows.take()
+                yield from read(client, ranges)
         except BookKeeperError as error:
             raise error if isinstance(error, TaskError) else TaskError("", error) from error
+
+    def _read_entries(self, client: BlockingClient, ranges: Task) -> Iterator[pa.RecordBatch]:
+        rows = RowBuffer(self.columns, self.nullable)
+        for parts in client.iterate(lambda connected: read_ranges(connected, ranges)):
+            for entry_range, batch in parts:
+                rows.add(entry_range, batch)
+            if rows.is_full:
+                yield rows.take()
         if rows.entries:
+            yield rows.take()
+
+    def _read_messages(self, client: BlockingClient, ranges: Task) -> Iterator[pa.RecordBatch]:
+        rows = MessageBuffer(self.columns, self.nullable)
+        how = TopicReading(self.options.decode, self.options.fail_on_data_loss)
+        for messages in client.iterate(lambda connected: read_messages(connected, ranges, how)):
+            rows.add(messages)
+            if rows.is_full:
+                yield rows.take()
+        if rows.messages:
             yield rows.take()
 
 
@@ -215,16 +268,18 @@ class PushingReader(LedgerSourceReader):
 
 async def _extents(client: Client, options: SourceOptions) -> list[LedgerExtent]:
     from bkctl.commands.export.spark.selection import (
-        LogPosition,
         chosen_ledgers,
+        log_end,
         log_extents,
         log_start,
     )
 
+    if options.is_topics:
+        from bkctl.commands.export.spark.topics import batch_extents
+
+        return await batch_extents(client, options, time.time_ns() // 1_000_000)
     if options.log is None:
         return await chosen_ledgers(client, options)
     start = await log_start(client, options, EARLIEST)
-    end = None
-    if options.ending is not None and options.ending.word is None:
-        end = LogPosition(options.ending.index, options.ending.entry)
+    end = await log_end(client, options)
     return (await log_extents(client, options, start, end))[0]

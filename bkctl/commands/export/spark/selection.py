@@ -37,7 +37,8 @@ async def chosen_ledgers(client: Client, options: SourceOptions) -> list[LedgerE
     filters = _filters(options)
     if options.ledgers is None and not filters:
         raise SourceOptionError(
-            "which ledgers? Give ledgers, log, state, createdAfter, createdBefore or meta.KEY"
+            "which ledgers? Give ledgers, log, topic, topicsPattern, state, createdAfter, "
+            "createdBefore or meta.KEY"
         )
     if not options.include_open:
         filters.append(lambda metadata: metadata.is_closed)
@@ -112,18 +113,59 @@ class LogPosition:
 async def log_start(client: Client, options: SourceOptions, default: Where) -> LogPosition:
     """Return the position at which a query of a log begins.
 
+    A time is that of ledgers, for entries have none: it is the begin of the ledger that was the
+    newest then.
+
     Raises:
         NoSuchLogError: there is no such log.
     """
     assert options.log is not None
     where = options.starting or default
     record = (await LedgerList(client, options.log).read_patiently()).record
+    if options.starting_ms is not None:
+        behind = await _first_made_since(client, record, options.starting_ms + 1)
+        return LogPosition(max(record.trimmed, behind - 1), 0)
     if where.word == "earliest":
         return LogPosition(record.trimmed, 0)
     if where.word == "latest":
         _, end = await log_extents(client, options, LogPosition(record.trimmed, 0))
         return end
     return LogPosition(where.index, where.entry)
+
+
+async def log_end(client: Client, options: SourceOptions) -> LogPosition | None:
+    """Return the position before which a query of a log ends; None for the end of the log.
+
+    A time stops before the first ledger that was created then or later.
+    """
+    assert options.log is not None
+    if options.ending_ms is not None:
+        record = (await LedgerList(client, options.log).read_patiently()).record
+        return LogPosition(await _first_made_since(client, record, options.ending_ms), 0)
+    if options.ending is None or options.ending.word is not None:
+        return None
+    return LogPosition(options.ending.index, options.ending.entry)
+
+
+async def _first_made_since(client: Client, record: LogRecord, time_ms: int) -> int:
+    """Return the index of the first ledger of a log that was created at a time or later."""
+    low, high = record.trimmed, record.next_index
+    while low < high:
+        middle = (low + high) // 2
+        if await _made_ms(client, record, middle) >= time_ms:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+async def _made_ms(client: Client, record: LogRecord, index: int) -> int:
+    """Return when a ledger of a log was created; 0 where nobody knows."""
+    try:
+        metadata = (await client.read_metadata(record.ledger(index).ledger_id)).value
+    except NoSuchLedgerError:
+        return 0
+    return metadata.ctime_ms or 0
 
 
 async def log_extents(

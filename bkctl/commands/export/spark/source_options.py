@@ -5,11 +5,12 @@ from __future__ import annotations
 import datetime as dt
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from bkctl.commands.export.spark.topic_rows import DECODED, TOPIC_COLUMNS
 from bkctl.commands.export.task.rows import COLUMNS, LOG_COLUMNS
 from bkctl.output.units import parse_size
 from bkctl.suggest import did_you_mean
@@ -53,8 +54,8 @@ LATEST: Final = Where("latest")
 class SourceOptions:
     """What a query asks for. ``None`` is what no option names.
 
-    ``starting`` and ``ending`` are positions of a log; ``ending`` is not included. Times are in ms
-    since 1970.
+    ``starting`` and ``ending`` are positions of a log or topic; ``ending`` is not included, nor is
+    ``ending_ms``. Times are in ms since 1970. For a topic, ``index`` of a position is a ledger.
     """
 
     uri: str | None = None
@@ -62,12 +63,17 @@ class SourceOptions:
     profile: str | None = None
     ledgers: tuple[IdRange, ...] | None = None
     log: str | None = None
+    topic: str | None = None
+    topics_pattern: str | None = None
+    decode: str | None = None
     state: LedgerState | None = None
     created_after_ms: int | None = None
     created_before_ms: int | None = None
     meta: tuple[tuple[str, bytes], ...] = ()
     starting: Where | None = None
     ending: Where | None = None
+    starting_ms: int | None = None
+    ending_ms: int | None = None
     include_open: bool = True
     recover: bool = False
     partition_bytes_max: int = PARTITION_BYTES
@@ -83,7 +89,14 @@ class SourceOptions:
     @property
     def columns_there(self) -> tuple[str, ...]:
         """The columns that this source has."""
+        if self.is_topics:
+            return (*TOPIC_COLUMNS, DECODED) if self.decode else TOPIC_COLUMNS
         return LOG_COLUMNS if self.log is not None else COLUMNS
+
+    @property
+    def is_topics(self) -> bool:
+        """Whether messages of topics are read."""
+        return self.topic is not None or self.topics_pattern is not None
 
     def where(self) -> tuple[str, ClientConfig]:
         """Return the metadata service and the client's settings, by options and environment.
@@ -120,29 +133,49 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
                 raise SourceOptionError(f"option {option.name}={value!r}: {error}") from error
         elif lower not in _SPARKS_OWN:
             meant = did_you_mean(name, (option.name for option in OPTIONS))
-            raise SourceOptionError(f"unknown option {name!r}{meant}")
+            there = ", ".join(
+                sorted((*(option.name for option in OPTIONS), f"{META_PREFIX}KEY"), key=str.lower)
+            )
+            raise SourceOptionError(f"unknown option {name!r}{meant}; there are {there}")
     parsed = SourceOptions(**found, meta=tuple(meta))
     _check_together(parsed)
     return parsed
 
 
+_WHAT: Final = ("topic", "topics_pattern", "log", "ledgers")
+"""Fields that say what is read: at most one of them."""
+
+_OF_LEDGERS: Final = ("state", "created_after_ms", "created_before_ms", "meta", "recover")
+_OF_POSITIONS: Final = ("starting", "ending", "starting_ms", "ending_ms")
+
+
 def _check_together(options: SourceOptions) -> None:
-    if options.log is not None:
-        others = {
-            "ledgers": options.ledgers,
-            "state": options.state,
-            "recover": options.recover or None,
-        }
-        for name, value in others.items():
-            if value is not None:
-                raise SourceOptionError(f"options log and {name} exclude each other")
-        if options.meta or options.created_after_ms or options.created_before_ms:
-            raise SourceOptionError("option log excludes createdAfter, createdBefore and meta.KEY")
-    elif options.starting is not None or options.ending is not None:
-        raise SourceOptionError("startingPosition and endingPosition need the option log")
+    what = _given(options, _WHAT)
+    if len(what) > 1:
+        raise SourceOptionError(f"options {what[0]} and {what[1]} exclude each other")
+    has_positions = options.is_topics or options.log is not None
+    if has_positions:
+        for name in _given(options, _OF_LEDGERS):
+            raise SourceOptionError(f"options {what[0]} and {name} exclude each other")
+    for name in [] if has_positions else _given(options, _OF_POSITIONS):
+        raise SourceOptionError(f"option {name} needs the option log, topic or topicsPattern")
+    for first, second in (("starting", "starting_ms"), ("ending", "ending_ms")):
+        both = _given(options, (first, second))
+        if len(both) > 1:
+            raise SourceOptionError(f"options {both[0]} and {both[1]} exclude each other")
+    for name in [] if options.is_topics else _given(options, ("decode",)):
+        raise SourceOptionError(f"option {name} needs the option topic or topicsPattern")
+    if options.is_topics and options.push_filters:
+        raise SourceOptionError(f"options {what[0]} and pushFilters exclude each other")
     unknown = set(options.columns or ()) - set(options.columns_there)
     if unknown:
         check_columns(sorted(unknown), options)
+
+
+def _given(options: SourceOptions, fields: Iterable[str]) -> list[str]:
+    """Return the names of the options among some that were given."""
+    names = {option.field: option.name for option in OPTIONS} | {"meta": f"{META_PREFIX}KEY"}
+    return [names[field] for field in fields if getattr(options, field) not in (None, False, ())]
 
 
 def check_columns(names: list[str], options: SourceOptions) -> None:
@@ -218,6 +251,32 @@ def parse_where(value: str) -> Where:
     return Where(None, int(match[1]), int(match[2]))
 
 
+def _topic(value: str) -> str:
+    from bkclient.topic.errors import TopicNameError
+    from bkclient.topic.names import parse_topic
+
+    try:
+        return str(parse_topic(value.strip()))
+    except TopicNameError as error:
+        raise ValueError(str(error)) from error
+
+
+def _pattern(value: str) -> str:
+    try:
+        re.compile(value)
+    except re.error as error:
+        raise ValueError(f"is no regular expression: {error}") from error
+    return value
+
+
+def _decoding(value: str) -> str:
+    kinds = ("string", "json", "avro")
+    wanted = value.strip().lower()
+    if wanted not in kinds:
+        raise ValueError(f"is not one of {', '.join(kinds)}{did_you_mean(wanted, kinds)}")
+    return wanted
+
+
 def _flag(value: str) -> bool:
     words = {"true": True, "false": False}
     if value.strip().lower() not in words:
@@ -261,11 +320,16 @@ OPTIONS: Final = (
     Option("profile", "profile", _text, "Profile of bkctl, on the driver."),
     Option("ledgers", "ledgers", parse_ledgers, "Ids and ranges, such as `1-100,205`."),
     Option("log", "log", _text, "Log to read or write."),
+    Option("topic", "topic", _topic, "Topic of Pulsar, with all its partitions."),
+    Option("topicsPattern", "topics_pattern", _pattern, "Regular expression for whole topics."),
+    Option("decode", "decode", _decoding, "Add `decoded` to messages: string, json or avro."),
     Option("state", "state", _state, "Only ledgers in this state: open, in_recovery, closed."),
     Option("createdAfter", "created_after_ms", _time_ms, "Only ledgers from this time on."),
     Option("createdBefore", "created_before_ms", _time_ms, "Only ledgers before this time."),
     Option("startingPosition", "starting", parse_where, "earliest, latest, or `INDEX:ENTRY`."),
     Option("endingPosition", "ending", parse_where, "Where to stop; the position is excluded."),
+    Option("startingTimestamp", "starting_ms", _time_ms, "Begin with what was written then."),
+    Option("endingTimestamp", "ending_ms", _time_ms, "Stop before what was written then."),
     Option("includeOpen", "include_open", _flag, "Read open ledgers up to what is confirmed."),
     Option("recover", "recover", _flag, "Close open ledgers first; fences their writers."),
     Option("maxPartitionBytes", "partition_bytes_max", _size, "Payload bytes of a partition."),

@@ -34,21 +34,18 @@ except ImportError:  # Older: the limits of the options, and no AvailableNow.
         """Stands in for a class that this PySpark does not have."""
 
 
-class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Follows a log from ledger to ledger, up to what is confirmed of the last one.
+class FollowingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """What the streams of logs and topics have in common.
 
     The driver keeps one of these, with a client, for the life of a query; ``read`` runs in tasks.
     """
 
     def __init__(self, query: Query) -> None:
-        if query.options.log is None:
-            raise SourceOptionError("a stream reads a log: give the option log")
-        if query.options.ending is not None:
-            raise SourceOptionError("a stream has no endingPosition")
+        options = query.options
+        if options.ending is not None or options.ending_ms is not None:
+            raise SourceOptionError("a stream has no endingPosition or endingTimestamp")
         self._query = query
         self._client: BlockingClient | None = None
-        self._start: LogPosition | None = None
-        self._stop_at: LogPosition | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_client": None}
@@ -57,12 +54,6 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._client is None:
             self._client = self._query.client()
         return self._client.call(function, *args, **kwargs)
-
-    def initialOffset(self) -> dict[str, int]:  # noqa: N802 -- Spark's name
-        """Return where a new query begins: ``startingPosition``, by default the log's end."""
-        start: LogPosition = self._call(log_start, self._query.options, LATEST)
-        self._start = start
-        return _to_offset(start)
 
     def getDefaultReadLimit(self) -> Any:  # noqa: N802 -- Spark's name
         """Return the limit of a micro-batch that the options set."""
@@ -73,6 +64,48 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if options.bytes_per_trigger_max is not None:
             return limits.ReadMaxBytes(options.bytes_per_trigger_max)
         return limits.ReadAllAvailable()
+
+    def _limits(self, limit: Any, *, is_known: bool) -> tuple[int | None, int | None]:
+        """Return how many entries and bytes a micro-batch may have."""
+        if limit is not None:
+            return getattr(limit, "max_rows", None), getattr(limit, "max_bytes", None)
+        if limits is None and is_known:
+            options = self._query.options
+            return options.entries_per_trigger_max, options.bytes_per_trigger_max
+        return None, None
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the partition's rows as Arrow batches."""
+        assert isinstance(partition, TaskPartition)
+        yield from self._query.read(partition.ranges)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Do nothing: the checkpoint of the query keeps where it is."""
+
+    def stop(self) -> None:
+        """Close the client."""
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+
+class LogStreamReader(FollowingReader):
+    """Follows a log from ledger to ledger, up to what is confirmed of the last one."""
+
+    def __init__(self, query: Query) -> None:
+        if query.options.log is None:
+            raise SourceOptionError(
+                "a stream reads a log or topics: give the option log, topic or topicsPattern"
+            )
+        super().__init__(query)
+        self._start: LogPosition | None = None
+        self._stop_at: LogPosition | None = None
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802 -- Spark's name
+        """Return where a new query begins: ``startingPosition``, by default the log's end."""
+        start: LogPosition = self._call(log_start, self._query.options, LATEST)
+        self._start = start
+        return _to_offset(start)
 
     def latestOffset(  # noqa: N802 -- Spark's name
         self, start: dict[str, int] | None = None, limit: Any = None
@@ -100,15 +133,6 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
         return _to_offset(end)
 
-    def _limits(self, limit: Any, *, is_known: bool) -> tuple[int | None, int | None]:
-        """Return how many entries and bytes a micro-batch may have."""
-        if limit is not None:
-            return getattr(limit, "max_rows", None), getattr(limit, "max_bytes", None)
-        if limits is None and is_known:
-            options = self._query.options
-            return options.entries_per_trigger_max, options.bytes_per_trigger_max
-        return None, None
-
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 -- Spark's name
         """Note the log's end: what is appended from now on is for another query."""
         self._stop_at = self._end()
@@ -134,25 +158,11 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         extents, _ = self._call(log_extents, self._query.options, begin, stop)
         return self._query.partitions(extents)
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the partition's entries as Arrow batches."""
-        assert isinstance(partition, TaskPartition)
-        yield from self._query.read(partition.ranges)
-
-    def commit(self, end: dict[str, int]) -> None:
-        """Do nothing: the checkpoint of the query keeps where it is."""
-
-    def stop(self) -> None:
-        """Close the client."""
-        if self._client is not None:
-            self._client.close()
-            self._client = None
-
 
 def _at_latest(query: Query) -> Any:
     import attrs
 
-    return attrs.evolve(query.options, starting=LATEST, fail_on_data_loss=False)
+    return attrs.evolve(query.options, starting=LATEST, starting_ms=None, fail_on_data_loss=False)
 
 
 def _to_offset(position: LogPosition) -> dict[str, int]:

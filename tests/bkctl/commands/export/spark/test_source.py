@@ -133,6 +133,21 @@ class TestLogs:
         part = read(spark, cluster, log="between", startingPosition="0:1", endingPosition="1:1")
         assert payloads_of(part, "log_index", "entry_id") == [b"b", b"c", b"d"]
 
+    def test_a_time_is_that_of_ledgers(self, spark, cluster, client) -> None:
+        make_log(client, "times")
+        for payload in (b"a", b"b", b"c"):
+            append(client, "times", [payload])
+        rows = read(spark, cluster, log="times").orderBy("log_index").collect()
+        made = [round(row["ctime"].timestamp() * 1000) for row in rows]
+        for options, wanted in (
+            ({"startingTimestamp": made[1]}, [b"b", b"c"]),
+            ({"startingTimestamp": made[1] - 1}, [b"a", b"b", b"c"]),
+            ({"startingTimestamp": 0, "endingTimestamp": made[1]}, [b"a"]),
+            ({"endingTimestamp": made[2] + 1}, [b"a", b"b", b"c"]),
+        ):
+            found = read(spark, cluster, log="times", **options)
+            assert payloads_of(found, "log_index", "entry_id") == wanted
+
     def test_what_was_trimmed_is_named(self, spark, cluster, client) -> None:
         make_log(client, "trimmed")
         append(client, "trimmed", [b"a"])

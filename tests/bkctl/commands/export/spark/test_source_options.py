@@ -43,6 +43,10 @@ def test_every_value_is_read() -> None:
     log = parse_options({"log": "a", "startingPosition": "3:17", "endingPosition": "latest"})
     assert (log.starting, log.ending) == (Where(None, 3, 17), LATEST)
     assert log.columns_there[:2] == ("log", "log_index")
+    topic = parse_options({"topic": "a", "decode": "JSON", "endingTimestamp": "1767323046000"})
+    assert topic.topic == "persistent://public/default/a"
+    assert (topic.decode, topic.ending_ms) == ("json", 1767323046000)
+    assert topic.columns_there[-1] == "decoded"
 
 
 @pytest.mark.parametrize(
@@ -58,10 +62,16 @@ def test_every_value_is_read() -> None:
         ({"state": "closing"}, r"did you mean closed\?"),
         ({"createdAfter": "yesterday"}, "createdAfter"),
         ({"startingPosition": "x", "log": "a"}, "INDEX:ENTRY"),
-        ({"startingPosition": "0:0"}, "need the option log"),
+        ({"startingPosition": "0:0"}, "needs the option log"),
         ({"log": "a", "ledgers": "1"}, "exclude each other"),
-        ({"log": "a", "meta.k": "v"}, "log excludes"),
+        ({"log": "a", "meta.k": "v"}, "exclude each other"),
         ({"log": "a", "recover": "true"}, "exclude each other"),
+        ({"log": "a", "decode": "json"}, "needs the option topic"),
+        ({"topic": "a", "topicsPattern": "b"}, "exclude each other"),
+        ({"topic": "a", "state": "open"}, "exclude each other"),
+        ({"topic": "a", "pushFilters": "true"}, "exclude each other"),
+        ({"topic": "a/b"}, "is not a topic"),
+        ({"topic": "a", "startingPosition": "1:0", "startingTimestamp": "5"}, "exclude each other"),
         ({"recover": "yes"}, "neither true nor false"),
         ({"minPartitions": "0"}, "above 0"),
         ({"maxPartitionBytes": "10"}, "below 1024"),

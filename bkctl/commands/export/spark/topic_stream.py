@@ -1,0 +1,164 @@
+"""Pulsar topics as a stream: an offset has a position for each topic.
+
+An offset is ``{"topics": {name: "LEDGER:ENTRY"}, "new": {name: "LEDGER:ENTRY"}}``: the first entry
+of each topic that is not read yet, and where topics begin that this micro-batch meets first. Behind
+an offset nothing is left that a later entry completes, so a micro-batch that is tried again is the
+same.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from pyspark.sql.datasource import InputPartition
+
+from bkclient.client import Client
+from bkclient.topic.errors import NoSuchTopicError, TopicTrimmedError
+from bkclient.topic.names import TopicName
+from bkclient.topic.settled import Frontier
+from bkctl.commands.export.spark.datasource import Query
+from bkctl.commands.export.spark.source_options import LATEST
+from bkctl.commands.export.spark.stream import FollowingReader
+from bkctl.commands.export.spark.topics import (
+    NOTHING,
+    Positions,
+    asked_topics,
+    by_name,
+    confirmed_end,
+    extents_between,
+    first_of,
+    from_names,
+    limited,
+    starts_of,
+)
+from bkctl.commands.export.task.plan import LedgerExtent
+
+Offset = dict[str, dict[str, str]]
+
+
+class TopicStreamReader(FollowingReader):
+    """Follows topics and partitions, also those that are made meanwhile, which it reads whole."""
+
+    def __init__(self, query: Query) -> None:
+        super().__init__(query)
+        self._start: Offset | None = None
+        self._stop_at: Positions | None = None
+        self._frontiers: dict[TopicName, Frontier] = {}
+
+    def initialOffset(self) -> Offset:  # noqa: N802 -- Spark's name
+        """Return where a new query begins: by default at the end of all topics."""
+        starts: Positions = self._call(starts_of, self._query.options, LATEST, _now_ms())
+        self._start = _offset(starts)
+        return self._start
+
+    def latestOffset(self, start: Offset | None = None, limit: Any = None) -> Offset:  # noqa: N802
+        """Return where the next micro-batch ends; ``start`` itself where there is nothing new.
+
+        PySpark before 4.2 gives neither ``start`` nor ``limit``: then the end of the batch before
+        and the options stand in.
+
+        Raises:
+            TopicTrimmedError: messages that were not read yet were deleted.
+        """
+        entries_max, bytes_max = self._limits(limit, is_known=self._start is not None)
+        begin = start or self._start or self.initialOffset()
+        found: Offset = self._call(self._next, begin, entries_max, bytes_max)
+        return found
+
+    async def _next(
+        self, client: Client, begin: Offset, entries_max: int | None, bytes_max: int | None
+    ) -> Offset:
+        before = from_names(begin["topics"])
+        ends = await self._ends(client)
+        self._check_still_there(before, ends)
+        new: Positions = {}
+        after: Positions = {}
+        for number, (topic, end) in enumerate(sorted(ends.items())):
+            at = before.get(topic)
+            if at is None:
+                at = new[topic] = await first_of(client, topic)
+            after[topic] = at
+            if at >= end:
+                continue
+            share = len(ends) - number
+            extents = await extents_between(client, topic, self._query.options, at, end)
+            after[topic], entries, size = limited(
+                extents, end, _share(entries_max, share), _share(bytes_max, share)
+            )
+            entries_max = None if entries_max is None else max(0, entries_max - entries)
+            bytes_max = None if bytes_max is None else max(0, bytes_max - size)
+        return begin if after == before else _offset(after, new)
+
+    async def _ends(self, client: Client) -> Positions:
+        """Return how far each topic can be read; one without ledgers is not there yet."""
+        if self._stop_at is not None:
+            return self._stop_at
+        return await self._ends_now(client)
+
+    async def _ends_now(self, client: Client) -> Positions:
+        ends: Positions = {}
+        try:
+            topics = await asked_topics(client, self._query.options)
+        except NoSuchTopicError:
+            return ends
+        for topic in topics:
+            frontier = self._frontiers.setdefault(topic, Frontier(topic))
+            try:
+                end = await confirmed_end(client, topic, frontier, self._query.options, _now_ms())
+            except NoSuchTopicError:
+                continue  # Deleted meanwhile.
+            if end != NOTHING:
+                ends[topic] = end
+        return ends
+
+    def _check_still_there(self, before: Positions, ends: Positions) -> None:
+        gone = sorted(set(before) - set(ends))
+        if gone and self._query.options.fail_on_data_loss:
+            raise TopicTrimmedError(
+                f"{gone[0]} was deleted, or has no ledger any more: messages from "
+                f"{before[gone[0]]} on may be lost (failOnDataLoss=false goes on without)"
+            )
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 -- Spark's name
+        """Note the topics' ends: what is appended from now on is for another query."""
+        self._stop_at = self._call(self._ends_now)
+
+    def reportLatestOffset(self) -> Offset | None:  # noqa: N802 -- Spark's name
+        """Return the topics' ends, for the query's progress."""
+        return _offset(self._call(self._ends_now))
+
+    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
+        """Return the partitions of the messages from ``start`` on and before ``end``.
+
+        Raises:
+            TopicTrimmedError: messages are gone, with ``failOnDataLoss``.
+        """
+        self._start = end
+        extents: list[LedgerExtent] = self._call(self._between, start, end)
+        return self._query.partitions(extents)
+
+    async def _between(self, client: Client, start: Offset, end: Offset) -> list[LedgerExtent]:
+        begin = from_names({**end["new"], **start["topics"]})
+        extents: list[LedgerExtent] = []
+        for topic, stop in from_names(end["topics"]).items():
+            at = begin.get(topic)
+            if at is None:  # PySpark before 4.2, and a topic made while no query ran.
+                at = await first_of(client, topic)
+            if at < stop:
+                extents += await extents_between(client, topic, self._query.options, at, stop)
+        return extents
+
+
+def _share(total: int | None, parts: int) -> int | None:
+    """Return an even share of a limit, at least one."""
+    return None if total is None else max(1, total // parts)
+
+
+def _offset(positions: Positions, new: Positions | None = None) -> Offset:
+    return {"topics": by_name(positions), "new": by_name(new or {})}
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,246 @@
+"""Which messages a query of Pulsar topics reads: entries of each topic between two positions.
+
+A position is a message id without an index in the batch. A topic ends where everything before is
+complete: see ``bkclient.topic.settled``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+import attrs
+
+from bkclient.admin import operations
+from bkclient.client import Client
+from bkclient.errors import NoSuchLedgerError
+from bkclient.topic.errors import NoSuchTopicError, OffloadedError, TopicTrimmedError
+from bkclient.topic.lookup import topic_ledgers, topics_of
+from bkclient.topic.managed_ledger import MessageId, TopicLedger
+from bkclient.topic.names import TopicName
+from bkclient.topic.settled import Frontier, position_at
+from bkctl.commands.export.spark.source_options import SourceOptionError, SourceOptions, Where
+from bkctl.commands.export.task.plan import CLOSED, LedgerExtent
+from wire.ids import EntryId
+
+Positions = dict[TopicName, MessageId]
+"""For each topic or partition, the first entry to read, or the first not to."""
+
+NOTHING: Final = MessageId(-1, 0)
+"""The position in a topic that has no ledger yet."""
+
+_OR_SKIP: Final = "(failOnDataLoss=false goes on without)"
+
+
+async def asked_topics(client: Client, options: SourceOptions) -> list[TopicName]:
+    """Return the topics that a query names, partitions one by one.
+
+    Raises:
+        NoSuchTopicError: there is no topic of the name.
+    """
+    if options.topics_pattern is not None:
+        return await topics_of(client, options.topics_pattern, is_pattern=True)
+    assert options.topic is not None
+    return await topics_of(client, options.topic)
+
+
+async def batch_extents(client: Client, options: SourceOptions, now_ms: int) -> list[LedgerExtent]:
+    """Return what a batch query reads, topic by topic.
+
+    Raises:
+        NoSuchTopicError: there is no topic of the name.
+        TopicTrimmedError: messages from ``startingPosition`` on were deleted.
+        SourceOptionError: a position for several partitions.
+    """
+    extents = []
+    for topic in _one_if_position(await asked_topics(client, options), options):
+        start = await start_of(client, topic, options, Where("earliest"), now_ms)
+        end = await _end_of(client, topic, options, now_ms)
+        if start < end:
+            extents += await extents_between(client, topic, options, start, end)
+    return extents
+
+
+async def start_of(
+    client: Client, topic: TopicName, options: SourceOptions, default: Where, now_ms: int
+) -> MessageId:
+    """Return the position at which a query begins to read a topic."""
+    if options.starting_ms is not None:
+        return await position_at(client, topic, options.starting_ms)
+    where = options.starting or default
+    if where.word is None:
+        return MessageId(where.index, where.entry)
+    if where.word == "latest":
+        return await Frontier(topic).end(client, now_ms)
+    return await first_of(client, topic)
+
+
+async def first_of(client: Client, topic: TopicName) -> MessageId:
+    """Return the position of the first entry that there is."""
+    ledgers = (await topic_ledgers(client, topic)).ledgers
+    return MessageId(ledgers[0].ledger_id, 0) if ledgers else NOTHING
+
+
+async def _end_of(
+    client: Client, topic: TopicName, options: SourceOptions, now_ms: int
+) -> MessageId:
+    end = await confirmed_end(client, topic, Frontier(topic), options, now_ms)
+    if options.ending_ms is not None:
+        end = min(end, await position_at(client, topic, options.ending_ms))
+    if options.ending is not None and options.ending.word is None:
+        end = min(end, MessageId(options.ending.index, options.ending.entry))
+    return end
+
+
+async def confirmed_end(
+    client: Client, topic: TopicName, frontier: Frontier, options: SourceOptions, now_ms: int
+) -> MessageId:
+    """Return the position up to which a topic can be read now."""
+    ledgers = (await topic_ledgers(client, topic)).ledgers
+    if not ledgers:
+        return NOTHING
+    end = await frontier.end(client, now_ms)
+    if not options.include_open:
+        end = min(end, MessageId(ledgers[-1].ledger_id, 0))
+    return end
+
+
+def _one_if_position(topics: Sequence[TopicName], options: SourceOptions) -> Sequence[TopicName]:
+    """Return the topics, if the positions of the options can be theirs.
+
+    Raises:
+        SourceOptionError: a message id is a position of one partition, and there are several.
+    """
+    for name, where in (("startingPosition", options.starting), ("endingPosition", options.ending)):
+        if where is not None and where.word is None and len(topics) > 1:
+            raise SourceOptionError(
+                f"{name} is a position of one partition, and there are {len(topics)}: "
+                f"name one, such as {topics[0]}, or use a timestamp"
+            )
+    return topics
+
+
+async def starts_of(
+    client: Client, options: SourceOptions, default: Where, now_ms: int
+) -> Positions:
+    """Return where a stream begins to read each topic; one without ledgers comes later."""
+    topics = _one_if_position(await asked_topics(client, options), options)
+    found = {one: await start_of(client, one, options, default, now_ms) for one in topics}
+    return {topic: at for topic, at in found.items() if at != NOTHING}
+
+
+async def extents_between(
+    client: Client, topic: TopicName, options: SourceOptions, start: MessageId, end: MessageId
+) -> list[LedgerExtent]:
+    """Return the entries of a topic from ``start`` on and before ``end``, ledger by ledger.
+
+    Raises:
+        TopicTrimmedError: a ledger of them was deleted, with ``failOnDataLoss``.
+        OffloadedError: a ledger of them is in tiered storage only.
+    """
+    try:
+        ledgers: Sequence[TopicLedger] = (await topic_ledgers(client, topic)).ledgers
+    except NoSuchTopicError as error:
+        if options.fail_on_data_loss:
+            raise TopicTrimmedError(f"{topic}: the topic was deleted {_OR_SKIP}") from error
+        return []
+    if options.fail_on_data_loss:
+        _check_untrimmed(topic, ledgers, start, end)
+    extents: list[LedgerExtent] = []
+    for ledger in ledgers:
+        if start.ledger_id <= ledger.ledger_id <= end.ledger_id:
+            extent = await _extent(client, topic, options, ledger, is_last=ledger is ledgers[-1])
+            if extent is not None:
+                extents += _part(extent, start, end)
+    return extents
+
+
+def _check_untrimmed(
+    topic: TopicName, ledgers: Sequence[TopicLedger], start: MessageId, end: MessageId
+) -> None:
+    """Refuse positions whose ledgers are not listed any more: Pulsar deletes the oldest first."""
+    listed = {one.ledger_id for one in ledgers}
+    first = ledgers[0].ledger_id if ledgers else None
+    for at, has_entries in ((start, True), (end, end.entry_id > 0)):
+        if at.ledger_id >= 0 and at.ledger_id not in listed and has_entries:
+            begins = "it is empty" if first is None else f"it begins with {first}:0"
+            raise TopicTrimmedError(
+                f"{topic}: ledger {at.ledger_id} was deleted, so messages from {start} on may be "
+                f"lost; {begins} {_OR_SKIP}"
+            )
+
+
+async def _extent(
+    client: Client, topic: TopicName, options: SourceOptions, ledger: TopicLedger, *, is_last: bool
+) -> LedgerExtent | None:
+    """Return what can be read of a ledger; None where it is gone and the query does not mind."""
+    if ledger.is_deleted:
+        raise OffloadedError(f"ledger {ledger.ledger_id} of {topic} is in tiered storage only")
+    last, length = EntryId(ledger.entries - 1), ledger.size_bytes
+    if is_last or not ledger.entries:  # Pulsar counts when it closes a ledger.
+        try:
+            last, length = await operations.confirmed_end(client, ledger.ledger_id)
+        except NoSuchLedgerError as error:
+            if options.fail_on_data_loss:
+                raise TopicTrimmedError(
+                    f"{topic}: ledger {ledger.ledger_id} is gone {_OR_SKIP}"
+                ) from error
+            return None
+    return LedgerExtent(ledger.ledger_id, last, length, CLOSED, "", log=str(topic))
+
+
+def _part(extent: LedgerExtent, start: MessageId, end: MessageId) -> Iterator[LedgerExtent]:
+    """Yield what of a ledger is between two positions, if anything."""
+    first = start.entry_id if start.ledger_id == extent.ledger_id else 0
+    last = int(extent.last_entry_id)
+    if end.ledger_id == extent.ledger_id:
+        last = end.entry_id - 1  # Confirmed when that was determined, whatever is said now.
+    if first <= last:
+        yield sliced(extent, first, last)
+
+
+def sliced(extent: LedgerExtent, first: int, last: int) -> LedgerExtent:
+    """Return some entries of an extent."""
+    length = extent.length * (last - first + 1) // max(1, extent.entries)
+    return attrs.evolve(
+        extent, first_entry_id=EntryId(first), last_entry_id=EntryId(last), length=length
+    )
+
+
+def limited(
+    extents: Sequence[LedgerExtent], end: MessageId, entries_max: int | None, bytes_max: int | None
+) -> tuple[MessageId, int, int]:
+    """Return where to stop within extents, and how many entries and bytes lie before.
+
+    That is ``end``, or sooner by a limit; but one entry or more is taken.
+    """
+    entries = size = 0
+    for extent in extents:
+        average = max(1, extent.length // max(1, extent.entries))
+        room = extent.entries
+        if entries_max is not None:
+            room = min(room, entries_max - entries)
+        if bytes_max is not None:
+            room = min(room, -(-(bytes_max - size) // average))
+        room = max(room, 0 if entries else 1)
+        if room < extent.entries:
+            at = MessageId(extent.ledger_id, extent.first_entry_id + room)
+            return at, entries + room, size + room * average
+        entries, size = entries + room, size + extent.length
+    return end, entries, size
+
+
+def by_name(positions: Positions) -> dict[str, str]:
+    """Return positions as JSON, for an offset."""
+    return {str(topic): f"{at.ledger_id}:{at.entry_id}" for topic, at in sorted(positions.items())}
+
+
+def from_names(found: Mapping[str, str]) -> Positions:
+    """Return the positions that ``by_name`` wrote."""
+    from bkclient.topic.names import parse_topic
+
+    positions = {}
+    for name, at in found.items():
+        ledger_id, _, entry_id = at.partition(":")
+        positions[parse_topic(name)] = MessageId(int(ledger_id), int(entry_id))
+    return positions
