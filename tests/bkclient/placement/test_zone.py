@@ -153,10 +153,16 @@ class TestReplacing:
         excluded = {ensemble[index]}
         free = set(where) - set(ensemble)
 
-        def spanned(bookie: BookieId) -> int:
-            after = [where[one] for one in (*ensemble[:index], bookie, *ensemble[index + 1 :])]
+        def zones_with(location) -> int:
+            after = [where[one] for one in ensemble]
+            after[index] = location
             return next((n for n in (3, 2) if keeps(after, write_quorum, n)), 0)
 
+        def spanned(bookie: BookieId) -> int:
+            return zones_with(where[bookie])
+
+        if not zones_with(("", "elsewhere", "1")):
+            return  # Another zone has lost one of its two domains, and no bookie here mends that.
         reachable = max(map(spanned, free), default=0)
 
         def replace() -> BookieId:
