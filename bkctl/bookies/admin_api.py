@@ -14,6 +14,7 @@ from bkclient.config.settings import MASKED, is_secret_key
 from bkclient.metadata.api import NotFoundError
 from bkctl.bookies.admin_client import TIMEOUT_S, AdminClient, HttpAddress
 from bkctl.errors import CommandError, NothingFoundError, UsageError
+from bkctl.output.views import BOOKIE, WIDE, Column, Kind, column, shown
 from bkctl.session.profiles import of_user
 from bkctl.suggest import did_you_mean
 
@@ -33,6 +34,20 @@ _ANY_ADDRESS: Final = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 -- what a b
 # Values ----------------------------------------------------------------------------------------
 
 
+_READ_ONLY: Final = column("read_only", "Whether it takes no adds.", kind=Kind.FLAG)
+
+
+@shown(
+    "bookies",
+    BOOKIE,
+    column("state", "starting, writable, read-only or stopping.", kind=Kind.STATE),
+    _READ_ONLY,
+    column("read_only_by_hand", "Whether an operator made it so."),
+    column("takes_recovery_adds", "Whether it takes the adds of recovery and repair."),
+    column("registered", "Whether clients find it."),
+    column("uptime", "Since its start.", "uptime_s", Kind.SECONDS),
+    healthy=lambda v: v.registered is not False and not v.read_only,
+)
 @attrs.frozen(kw_only=True)
 class RunningBookie:
     """What a bookie is doing; what a Java bookie does not tell is None."""
@@ -46,6 +61,12 @@ class RunningBookie:
     uptime_s: float | None = None
 
 
+@shown(
+    "modes",
+    BOOKIE,
+    _READ_ONLY,
+    sentence=lambda v: f"bookie {v.bookie_id} is {'read-only' if v.read_only else 'writable'}",
+)
 @attrs.frozen
 class Mode:
     """Whether a bookie is read-only."""
@@ -54,6 +75,30 @@ class Mode:
     read_only: bool
 
 
+@shown(
+    "collectors",
+    column("number", "One for each storage.", header="NO"),
+    column("running", "Whether it is at work."),
+    column("compacting", "major or minor, if it compacts."),
+    column("rounds", "Rounds so far.", rank=2),
+    column("minor_compactions", "So far.", rank=3),
+    column("major_compactions", "So far.", rank=3),
+    column(
+        "last_minor",
+        "When one ended; a Java bookie's start, if none has.",
+        "last_minor_ms",
+        Kind.TIME_MS,
+        rank=WIDE,
+    ),
+    column("last_major", "Likewise.", "last_major_ms", Kind.TIME_MS, rank=WIDE),
+    column("ledgers", "Ledgers there are.", rank=4),
+    column("logs", "Finished entry logs.", rank=4),
+    column("total", "Their bytes.", "total_bytes", Kind.BYTES, rank=1),
+    column("live", "Those still needed.", "live_bytes", Kind.BYTES, rank=1),
+    column("freed", "What it brought so far.", "freed_bytes", Kind.BYTES, rank=2),
+    column("last_error", "What ended the last round early.", rank=5),
+    done=lambda v: not v.running,
+)
 @attrs.frozen(kw_only=True)
 class GarbageRun:
     """One collector of a bookie; times are milliseconds since the epoch."""
@@ -74,6 +119,7 @@ class GarbageRun:
     last_error: str | None = None
 
 
+@shown("collections", BOOKIE, sentence=lambda v: f"bookie {v.bookie_id} collects garbage now")
 @attrs.frozen
 class GarbageAsked:
     """Garbage collection was asked for."""
@@ -81,6 +127,21 @@ class GarbageAsked:
     bookie_id: str
 
 
+def _compactions(v: Compactions) -> str:
+    words = {True: "suspended", False: "allowed"}
+    return (
+        f"bookie {v.bookie_id}: minor compaction {words[v.minor_suspended]}, "
+        f"major compaction {words[v.major_suspended]}"
+    )
+
+
+@shown(
+    "compactions",
+    BOOKIE,
+    column("minor_suspended", "By an operator."),
+    column("major_suspended", "By an operator."),
+    sentence=_compactions,
+)
 @attrs.frozen(kw_only=True)
 class Compactions:
     """Which compactions an operator has suspended."""
@@ -90,6 +151,7 @@ class Compactions:
     major_suspended: bool
 
 
+@shown("settings", column("key", "The setting."), column("value", "Its value; secrets are masked."))
 @attrs.frozen
 class BookieSetting:
     """One setting of a running bookie."""
@@ -98,6 +160,33 @@ class BookieSetting:
     value: str
 
 
+def _labels(v: Any) -> str:
+    return ",".join(f"{name}={value}" for name, value in v.labels.items()) or "-"
+
+
+def _sample_fields(prefix: str = "") -> tuple[Column, ...]:
+    def of(v: Any) -> MetricSample:
+        found: MetricSample = v.sample if prefix else v
+        return found
+
+    return (
+        column("name", "The metric.", lambda v: of(v).name, header="METRIC"),
+        column(
+            "labels",
+            "Its labels.",
+            lambda v: dict(of(v).labels),
+            Kind.NESTED,
+            cell=lambda v: _labels(of(v)),
+        ),
+        column("value", "Its value.", lambda v: _value(of(v).value)),
+    )
+
+
+def _value(value: float) -> str:
+    return repr(int(value)) if value == value // 1 else repr(value)
+
+
+@shown("metrics", *_sample_fields(), id="name")
 @attrs.frozen(kw_only=True)
 class MetricSample:
     """One line of a bookie's metrics."""
@@ -107,6 +196,7 @@ class MetricSample:
     value: float
 
 
+@shown("bookies", BOOKIE, sentence=lambda v: f"bookie {v.bookie_id} is ready")
 @attrs.frozen
 class Ready:
     """A bookie serves."""
@@ -367,7 +457,7 @@ def settings(admin: AdminClient, keys: tuple[str, ...]) -> list[BookieSetting]:
     if missing:
         meant = did_you_mean(missing[0], found) if len(missing) == 1 else ""
         raise NothingFoundError(f"no such setting, or it is not set: {', '.join(missing)}{meant}")
-    return [BookieSetting(key, shown(key, found[key])) for key in keys or sorted(found)]
+    return [BookieSetting(key, masked(key, found[key])) for key in keys or sorted(found)]
 
 
 def all_settings(admin: AdminClient) -> dict[str, str]:
@@ -376,7 +466,7 @@ def all_settings(admin: AdminClient) -> dict[str, str]:
     return {key: str(value) for key, value in admin.ask("GET", path).json.items()}
 
 
-def shown(key: str, value: str) -> str:
+def masked(key: str, value: str) -> str:
     """Mask a secret: a bookie of ours does so itself, Java's tells whoever asks."""
     return MASKED if value and is_secret_key(key) else value
 
@@ -438,6 +528,11 @@ JMX_NAMES: Final[Mapping[str, str]] = {
 """The attributes of BookKeeper 4.4's MBeans, and the lines that tell the same."""
 
 
+@shown(
+    "attributes",
+    column("attribute", "MBean and attribute.", header="ATTRIBUTE"),
+    *_sample_fields("sample"),
+)
 @attrs.frozen(kw_only=True)
 class JmxSample:
     """A line of metrics under the name of the MBean's attribute that it replaces."""

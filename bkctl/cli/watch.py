@@ -22,7 +22,7 @@ from bkctl.session.session import Host
 from wire.errors import BookKeeperError
 
 if TYPE_CHECKING:
-    from bkctl.output.emit import View
+    from bkctl.output.views import View
     from bkctl.session.session import Session
 
 _GOES_ON: Final = frozenset(

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import importlib
 import json
+import pkgutil
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
+import bkctl
 from bkctl.exit_status import ExitStatus
 from bkctl.options import SCHEMA
-from bkctl.output.emit import DISK_VIEWS, OWN_VIEWS, VIEWS, WATCHED_AT, Field, Kind, View
+from bkctl.output.emit import WATCHED_AT
+from bkctl.output.library_values import LIBRARY_VALUES
+from bkctl.output.views import Field, Kind, View, says_how, view_of
 
 _DRAFT: Final = "https://json-schema.org/draft/2020-12/schema"
 _TIME: Final = {"type": "string", "format": "date-time"}
@@ -42,13 +46,25 @@ _UNITS: Final = MappingProxyType({Kind.BYTES: " In bytes.", Kind.SECONDS: " In s
 
 
 def views() -> dict[str, View]:
-    """Return every view by the name of what it shows."""
+    """Return every view by the name of the class of values that it shows."""
     found: dict[str, View] = {}
-    for module, attribute in (*VIEWS, *OWN_VIEWS, *DISK_VIEWS):
-        for kind, view in getattr(importlib.import_module(module), attribute).items():
-            assert kind.__name__ not in found, f"two kinds of {kind.__name__}"
-            found[kind.__name__] = view
+    for kind in shown_classes():
+        assert kind.__name__ not in found, f"two kinds of {kind.__name__}"
+        found[kind.__name__] = view_of(kind)
     return dict(sorted(found.items()))
+
+
+def shown_classes() -> Iterator[type]:
+    """Yield each class whose values are shown, wherever in ``bkctl`` or below it stands."""
+    for name in LIBRARY_VALUES:
+        module, _, class_name = name.rpartition(".")
+        yield getattr(importlib.import_module(module), class_name)
+    for one in pkgutil.walk_packages(bkctl.__path__, "bkctl."):
+        if one.name == "bkctl.__main__":
+            continue
+        for kind in vars(importlib.import_module(one.name)).values():
+            if isinstance(kind, type) and kind.__module__ == one.name and says_how(kind):
+                yield kind
 
 
 def schema() -> dict[str, Any]:

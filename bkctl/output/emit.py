@@ -10,9 +10,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import csv
-import enum
 import functools
-import importlib
 import io
 import itertools
 import json
@@ -20,12 +18,12 @@ import shlex
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import attrs
 
-from bkctl.errors import PagerLeftError, UsageError
+from bkctl.errors import PagerLeftError
 from bkctl.ledger_ids import format_ledger_id
 from bkctl.options import SCHEMA
 from bkctl.output import units
@@ -33,7 +31,7 @@ from bkctl.output.canvas import WIDTH_DEFAULT as CANVAS_WIDTH
 from bkctl.output.canvas import Canvas, speaks_unicode
 from bkctl.output.filters import selection
 from bkctl.output.table import Cell, Table, vertical
-from bkctl.suggest import did_you_mean
+from bkctl.output.views import WIDE, Field, Kind, View, view_of
 
 if TYPE_CHECKING:
     from bkctl.cli.watch import Watch
@@ -48,98 +46,6 @@ _RESET: Final = "\x1b[0m"
 _WIDTHS_FROM_ROWS: Final = 200
 _WIDTHS_AFTER_S: Final = 0.3
 """A table's widths come from its first rows: this many, or what came in this time."""
-
-
-class Kind(enum.Enum):
-    """What a field holds; decides its form in a table and in JSON."""
-
-    TEXT = "text"
-    COUNT = "count"
-    NUMBER = "number"
-    """With a fraction."""
-    BYTES = "number of bytes"
-    TIME_MS = "time"
-    SECONDS = "seconds"
-    FLAG = "yes or no"
-    LEDGER_ID = "ledger id"
-    STATE = "state"
-    DATA = "data"
-    """Bytes; base64 in machine forms."""
-    NESTED = "list or object"
-    ANY = "any value"
-
-
-@attrs.frozen
-class Field:
-    """One field of a kind of value.
-
-    ``rank`` is the order in which columns give way where a table is too wide: 0 never, higher ones
-    first; ``WIDE`` is for ``-o wide`` alone. ``cell`` makes a table's text where the kind's own
-    would not do.
-    """
-
-    name: str
-    doc: str
-    get: Callable[[Any], Any]
-    kind: Kind = Kind.TEXT
-    rank: int = 0
-    header: str = ""
-    cell: Callable[[Any], str] | None = None
-    optional: bool = False
-    """Left out of JSON and YAML where there is none, instead of null."""
-
-    @property
-    def title(self) -> str:
-        return self.header or self.name.upper().replace("_", " ")
-
-
-WIDE: Final = 9
-NEVER: Final = 10
-"""Rank of fields that no table of many shows; one object's table does."""
-
-
-@attrs.frozen
-class View:
-    """How one kind of value is shown."""
-
-    name: str
-    """What the things are called: ``ledgers``."""
-    fields: tuple[Field, ...]
-    id_field: str
-    sentence: Callable[[Any], str] | None = None
-    """For the outcome of an action: its whole form where a table would be."""
-    lines: Callable[[Any, int | None, bool], Iterable[str]] | None = None
-    """In place of ``sentence``: the lines for a width, if there is one, and with or without colour.
-    """
-    healthy: Callable[[Any], bool] | None = None
-    """When ``--until healthy`` holds for one of them."""
-    done: Callable[[Any], bool] | None = None
-    """When ``--until done`` holds for one of them."""
-    bare: bool = False
-    """One value's table form is its id alone, so that ``id=$(bkctl ledger create)`` works."""
-
-    def __getitem__(self, name: str) -> Field:
-        return next(field for field in self.fields if field.name == name)
-
-    @property
-    def speaks(self) -> bool:
-        """Whether a value is said in sentences, where others are a table."""
-        return self.lines is not None or self.sentence is not None
-
-    def named(self, word: str) -> Field | None:
-        """Return the field with this name, in JSON or as a column's header; None without one."""
-        folded = word.strip().lower().replace(" ", "_").replace("-", "_")
-        titles = {field.title.lower().replace(" ", "_"): field for field in reversed(self.fields)}
-        return {**titles, **{field.name: field for field in self.fields}}.get(folded)
-
-    def no_field(self, option: str, word: str) -> UsageError:
-        """Return the error of a word that names no field."""
-        names = [field.name for field in self.fields]
-        titles = [field.title.lower() for field in self.fields]
-        return UsageError(
-            f"{option}: there is no {word!r}{did_you_mean(word.lower(), [*names, *titles])}",
-            next_step=f"there are {', '.join(names)}",
-        )
 
 
 class Emitter:
@@ -436,7 +342,7 @@ class Emitter:
             return functools.partial(format_ledger_id, form=options.ledger_id_format)
         if field.kind in {Kind.SECONDS, Kind.DATA}:
             return lambda found: safe(flat(self._plain(field, found)))
-        return shown
+        return text_of
 
     def _chosen(self, view: View, fields: Sequence[Field]) -> Sequence[Field]:
         """Return the fields of ``--columns`` in its order, else ``fields``."""
@@ -545,69 +451,6 @@ def _pager_command(host: Host) -> str:
 _RIGHT: Final = frozenset({Kind.COUNT, Kind.NUMBER, Kind.BYTES, Kind.SECONDS})
 
 
-VIEWS: Final = (
-    ("bkctl.commands.ledger.views", "LEDGER_VIEWS"),
-    ("bkctl.commands.ledger.change_views", "LEDGER_CHANGE_VIEWS"),
-    ("bkctl.commands.ledger.entry_views", "ENTRY_VIEWS"),
-    ("bkctl.commands.log.views", "LOG_VIEWS"),
-    ("bkctl.commands.topic.views", "TOPIC_VIEWS"),
-    ("bkctl.commands.cluster.summary_views", "VIEWS"),
-    ("bkctl.commands.local.views", "LOCAL_VIEWS"),
-    ("bkctl.commands.export.views", "EXPORT_VIEWS"),
-    ("bkctl.commands.bookie.views", "BOOKIE_HTTP_VIEWS"),
-    ("bkctl.commands.autorecovery.admin_views", "ADMIN_VIEWS"),
-    ("bkctl.commands.bookie.retire.views", "RETIRE_VIEWS"),
-    ("bkctl.commands.autorecovery.views", "REPAIR_VIEWS"),
-    ("bkctl.commands.bookie.change_views", "BOOKIE_CHANGE_VIEWS"),
-    ("bkctl.commands.cluster.views", "CLUSTER_VIEWS"),
-    ("bkctl.commands.load.views", "TOP_VIEWS"),
-    ("bkctl.commands.ledger.replicas.map_views", "LEDGER_MAP_VIEWS"),
-    ("bkctl.commands.cluster.metadata_views", "CLUSTER_METADATA_VIEWS"),
-    ("bkctl.commands.ledger.replicas.check_views", "LEDGER_CHECK_VIEWS"),
-    ("bkctl.commands.load.bench_views", "BENCH_VIEWS"),
-    ("bkctl.commands.doctor.bundle", "BUNDLE_VIEWS"),
-)
-"""Where the views are, the cheapest import first."""
-
-OWN_VIEWS: Final = (
-    ("bkctl.commands.about.version_views", "VERSION_VIEWS"),
-    ("bkctl.commands.settings.profile_views", "PROFILE_VIEWS"),
-    ("bkctl.commands.about.explain_views", "EXPLAIN_VIEWS"),
-    ("bkctl.commands.settings.config_views", "CONFIG_VIEWS"),
-    ("bkctl.commands.about.completion_views", "COMPLETION_VIEWS"),
-)
-"""Those of values that are about ``bkctl`` itself; they need no cluster, nor what brings one."""
-
-_OWN: Final = ("bkctl.commands.about.", "bkctl.commands.settings.")
-
-DISK_VIEWS: Final = (
-    ("bkctl.commands.cookie.views", "COOKIE_LOCAL_VIEWS"),
-    ("bkctl.commands.disk.look.views", "DISK_VIEWS"),
-    ("bkctl.commands.disk.repair.views", "DISK_CHANGE_VIEWS"),
-)
-"""Those of values that are made from a bookie's directories; they bring half of the bookie."""
-
-_DISK: Final = (
-    "bookied.",
-    "bkctl.commands.disk.",
-    "bkctl.commands.cookie.stopped_bookie",
-    "bkctl.session.directories",
-    "bkctl.session.stopped_bookie",
-)
-
-
-def view_of(kind: type) -> View:
-    """Return the view of a kind of value."""
-    own, of_disk = map(kind.__module__.startswith, (_OWN, _DISK))
-    places = OWN_VIEWS if own else DISK_VIEWS if of_disk else VIEWS
-    # Most stand beside what they show: then nothing else is imported.
-    for module, name in sorted(places, key=lambda place: place[0] != kind.__module__):
-        views: Mapping[type, View] = getattr(importlib.import_module(module), name)
-        if kind in views:
-            return views[kind]
-    raise AssertionError(f"nothing says how a {kind.__name__} is shown")
-
-
 def wants_color(options: Options, host: Host, stream: TextIO) -> bool:
     """Tell whether escape codes belong on ``stream``."""
     if options.color != "auto":
@@ -650,7 +493,7 @@ def safe(text: str) -> str:
     return "".join(c if c.isprintable() or c == "\n" else f"\\x{ord(c):02x}" for c in text)
 
 
-def shown(value: Any) -> str:
+def text_of(value: Any) -> str:
     """Return what a table shows of a value that has no form of its own for people."""
     return safe(flat(value))
 

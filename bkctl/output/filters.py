@@ -12,7 +12,7 @@ from bkctl.output.conditions import Comparison, parse_comparison
 
 if TYPE_CHECKING:
     from bkctl.options import Options
-    from bkctl.output.emit import View
+    from bkctl.output.views import View
 
 Record = Callable[["View", Any], Mapping[str, Any]]
 Select = Callable[["View", Iterable[Any]], Iterable[Any]]

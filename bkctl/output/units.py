@@ -134,3 +134,8 @@ def parse_duration(text: str) -> float:
     if not parts or "".join(a + b for a, b in parts) != text.strip():
         raise ValueError(f"{text!r} is no duration; try 90, 30m, 7d or 1h30m")
     return sum(float(number) * _SECONDS[unit] for number, unit in parts)
+
+
+def human_latency(seconds: float | None) -> str:
+    """Return a time in seconds as ``human_ms`` has it."""
+    return human_ms(None if seconds is None else seconds * 1000)

@@ -1,20 +1,302 @@
-"""Fields that several views have."""
+"""How a kind of value is shown: the class says it itself, above its attributes.
+
+::
+
+    @shown(
+        "problems",
+        column("place", "The metadata service, or a VERSION file."),
+        column("since", "When it was seen.", "seen.time_ms", Kind.TIME_MS),
+    )
+    @attrs.frozen
+    class Problem: ...
+
+A column is an attribute of the same name, a path of attributes, or what a function makes of the
+value. Its kind follows from the attribute's annotation where none is given. Values of classes that
+stand below ``bkctl`` are told with ``show`` in the ``views`` module of the folder whose commands
+print them; ``library_values`` has the list of these.
+"""
 
 from __future__ import annotations
 
-from typing import Final
+import enum
+import importlib
+import operator
+import types
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar
 
-from bkctl.output.emit import NEVER, Field, Kind
+import attrs
 
-LEDGER: Final = Field(
-    "ledger_id", "The ledger.", lambda v: v.ledger_id, Kind.LEDGER_ID, header="LEDGER"
+from bkctl.errors import UsageError
+from bkctl.output.library_values import LIBRARY_VALUES
+from bkctl.suggest import did_you_mean
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+_Class = TypeVar("_Class", bound=type)
+
+WIDE: Final = 9
+"""Rank of fields for ``-o wide`` alone."""
+NEVER: Final = 10
+"""Rank of fields that no table of many shows; one object's table does."""
+
+
+class Kind(enum.Enum):
+    """What a field holds; decides its form in a table and in JSON."""
+
+    TEXT = "text"
+    COUNT = "count"
+    NUMBER = "number"
+    """With a fraction."""
+    BYTES = "number of bytes"
+    TIME_MS = "time"
+    SECONDS = "seconds"
+    FLAG = "yes or no"
+    LEDGER_ID = "ledger id"
+    STATE = "state"
+    DATA = "data"
+    """Bytes; base64 in machine forms."""
+    NESTED = "list or object"
+    ANY = "any value"
+
+
+_KINDS: Final[Mapping[str, Kind]] = types.MappingProxyType(
+    {
+        "int": Kind.COUNT,
+        "EntryId": Kind.COUNT,
+        "float": Kind.NUMBER,
+        "bool": Kind.FLAG,
+        "LedgerId": Kind.LEDGER_ID,
+        "bytes": Kind.DATA,
+        "tuple": Kind.NESTED,
+        "list": Kind.NESTED,
+        "Sequence": Kind.NESTED,
+        "dict": Kind.NESTED,
+        "Mapping": Kind.NESTED,
+    }
 )
-SIZE: Final = Field("size", "Bytes of payload.", lambda v: v.size, Kind.BYTES)
-SECONDS: Final = Field("seconds", "Time it took.", lambda v: v.seconds, Kind.SECONDS)
-ENTRIES: Final = Field("entries", "How many entries.", lambda v: v.entries, Kind.COUNT)
+"""The kinds of annotations; what is not here is a text."""
+
+
+@attrs.frozen
+class Field:
+    """One field of a kind of value, as ``column`` declares it.
+
+    ``rank`` is the order in which columns give way where a table is too wide: 0 never, higher ones
+    first; ``WIDE`` is for ``-o wide`` alone. ``cell`` makes a table's text where the kind's own
+    would not do.
+    """
+
+    name: str
+    doc: str
+    get: Callable[[Any], Any]
+    kind: Kind
+    rank: int = 0
+    header: str = ""
+    cell: Callable[[Any], str] | None = None
+    optional: bool = False
+    """Left out of JSON and YAML where there is none, instead of null."""
+
+    @property
+    def title(self) -> str:
+        return self.header or self.name.upper().replace("_", " ")
+
+
+@attrs.frozen
+class View:
+    """How one kind of value is shown."""
+
+    name: str
+    """What the things are called: ``ledgers``."""
+    fields: tuple[Field, ...]
+    id_field: str
+    sentence: Callable[[Any], str] | None = None
+    """For the outcome of an action: its whole form where a table would be."""
+    lines: Callable[[Any, int | None, bool], Iterable[str]] | None = None
+    """In place of ``sentence``: the lines for a width, if there is one, and with or without colour.
+    """
+    healthy: Callable[[Any], bool] | None = None
+    """When ``--until healthy`` holds for one of them."""
+    done: Callable[[Any], bool] | None = None
+    """When ``--until done`` holds for one of them."""
+    bare: bool = False
+    """One value's table form is its id alone, so that ``id=$(bkctl ledger create)`` works."""
+
+    def __getitem__(self, name: str) -> Field:
+        return next(field for field in self.fields if field.name == name)
+
+    @property
+    def speaks(self) -> bool:
+        """Whether a value is said in sentences, where others are a table."""
+        return self.lines is not None or self.sentence is not None
+
+    def named(self, word: str) -> Field | None:
+        """Return the field with this name, in JSON or as a column's header; None without one."""
+        folded = word.strip().lower().replace(" ", "_").replace("-", "_")
+        titles = {field.title.lower().replace(" ", "_"): field for field in reversed(self.fields)}
+        return {**titles, **{field.name: field for field in self.fields}}.get(folded)
+
+    def no_field(self, option: str, word: str) -> UsageError:
+        """Return the error of a word that names no field."""
+        names = [field.name for field in self.fields]
+        titles = [field.title.lower() for field in self.fields]
+        return UsageError(
+            f"{option}: there is no {word!r}{did_you_mean(word.lower(), [*names, *titles])}",
+            next_step=f"there are {', '.join(names)}",
+        )
+
+
+@attrs.frozen
+class Column:
+    """What a class tells about one of its fields: a ``Field`` that knows no class yet."""
+
+    name: str
+    doc: str
+    of: str | Callable[[Any], Any]
+    kind: Kind | None
+    rank: int = 0
+    header: str = ""
+    cell: Callable[[Any], str] | None = None
+    optional: bool = False
+
+    def on(self, shown_class: type) -> Field:
+        """Return the field of values of ``shown_class``.
+
+        Raises:
+            TypeError: the class has no such attribute.
+        """
+        get = self.of
+        if isinstance(get, str):
+            kind = self.kind or _kind_of(shown_class, get)
+            get = _listed(get) if kind is Kind.NESTED else operator.attrgetter(get)
+        else:
+            kind = self.kind or Kind.TEXT
+        return Field(
+            self.name, self.doc, get, kind, self.rank, self.header, self.cell, self.optional
+        )
+
+
+def column(
+    name: str,
+    doc: str,
+    of: str | Callable[[Any], Any] = "",
+    kind: Kind | None = None,
+    *,
+    rank: int = 0,
+    header: str = "",
+    cell: Callable[[Any], str] | None = None,
+    optional: bool = False,
+) -> Column:
+    """Declare a field. ``of`` is what it holds: an attribute's path (``name``), or a function.
+
+    Lists stand for tuples, and dictionaries for mappings.
+    """
+    return Column(name, doc, of or name, kind, rank, header, cell, optional)
+
+
+def _kind_of(shown_class: type, path: str) -> Kind:
+    """Return what an attribute's annotation says; a path without a kind is a text."""
+    first, _, below = path.partition(".")
+    annotations = [vars(one).get("__annotations__", {}) for one in shown_class.__mro__]
+    found = next((own[first] for own in annotations if first in own), None)
+    if found is None:
+        getter = getattr(shown_class, first, None)
+        if not isinstance(getter, property):
+            raise TypeError(f"a {shown_class.__name__} has no {first!r}")
+        found = getter.fget.__annotations__.get("return", "str")
+    if below:
+        return Kind.TEXT
+    return _KINDS.get(str(found).removesuffix(" | None").partition("[")[0], Kind.TEXT)
+
+
+def _listed(path: str) -> Callable[[Any], Any]:
+    """Return what gets an attribute as JSON has it: a list, or a dictionary."""
+    get = operator.attrgetter(path)
+
+    def found(value: Any) -> Any:
+        inner = get(value)
+        if isinstance(inner, Mapping):
+            return dict(inner)
+        is_many = isinstance(inner, Iterable) and not isinstance(inner, str)
+        return list(inner) if is_many else inner
+
+    return found
+
+
+class _How(TypedDict, total=False):
+    """What a view has besides its name and its columns, as in ``View``."""
+
+    id: str
+    """The field of ids; the first one by default."""
+    sentence: Callable[[Any], str]
+    lines: Callable[[Any, int | None, bool], Iterable[str]]
+    healthy: Callable[[Any], bool]
+    done: Callable[[Any], bool]
+    bare: bool
+
+
+def shown(name: str, *columns: Column, **how: Unpack[_How]) -> Callable[[_Class], _Class]:
+    """Say how the values of the class below are shown: what they are called, and their columns."""
+
+    def decorate(decorated: _Class) -> _Class:
+        decorated.__view__ = _view(decorated, name, columns, how)  # type: ignore[attr-defined]
+        return decorated
+
+    return decorate
+
+
+_OF_LIBRARY: Final[dict[type, View]] = {}
+
+
+def show(library_class: type, name: str, *columns: Column, **how: Unpack[_How]) -> None:
+    """Say how the values of a class below ``bkctl`` are shown, as ``shown`` does of ours."""
+    _OF_LIBRARY[library_class] = _view(library_class, name, columns, how)
+
+
+def _view(shown_class: type, name: str, columns: Iterable[Column], how: _How) -> View:
+    fields = tuple(one.on(shown_class) for one in columns)
+    return View(
+        name,
+        fields,
+        how.get("id", fields[0].name),
+        how.get("sentence"),
+        how.get("lines"),
+        how.get("healthy"),
+        how.get("done"),
+        how.get("bare", False),
+    )
+
+
+def says_how(kind: type) -> bool:
+    """Tell whether a class says itself how its values are shown."""
+    return "__view__" in vars(kind)
+
+
+def view_of(kind: type) -> View:
+    """Return the view of a kind of value.
+
+    Raises:
+        KeyError: nothing says how it is shown.
+    """
+    if says_how(kind):
+        own: View = vars(kind)["__view__"]
+        return own
+    if kind not in _OF_LIBRARY:
+        importlib.import_module(LIBRARY_VALUES[f"{kind.__module__}.{kind.__qualname__}"])
+    return _OF_LIBRARY[kind]
+
+
+# Columns that several classes have ----------------------------------------------------------------
+
+BOOKIE: Final = column("bookie_id", "The bookie.", header="BOOKIE")
+LEDGER: Final = column("ledger_id", "The ledger.", kind=Kind.LEDGER_ID, header="LEDGER")
+SIZE: Final = column("size", "Bytes of payload.", kind=Kind.BYTES)
+SECONDS: Final = column("seconds", "Time it took.", kind=Kind.SECONDS)
+ENTRIES: Final = column("entries", "How many entries.", kind=Kind.COUNT)
 
 PAYLOAD: Final = (
-    Field(
+    column(
         "payload_b64",
         "The payload in base64; none with --entry-format.",
         lambda v: None if v.text is not None else v.payload,
@@ -22,10 +304,10 @@ PAYLOAD: Final = (
         rank=NEVER,
         optional=True,
     ),
-    Field(
+    column(
         "payload",
         "The payload as --entry-format has it.",
-        lambda v: v.text,
+        "text",
         Kind.ANY,
         rank=1,
         optional=True,

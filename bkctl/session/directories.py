@@ -11,6 +11,7 @@ import attrs
 
 from bkclient.config.properties import Properties
 from bkctl.errors import NothingFoundError, UsageError
+from bkctl.output.views import Kind, column, shown
 from bkctl.session.settings import DEFAULT_CONF, overrides, read_conf
 from bookied.directories.dirs import CURRENT, OLD_DATA
 from bookied.directories.in_use import Use, uses
@@ -115,6 +116,23 @@ def note_use(session: Session, found: list[Use]) -> None:
         session.note("(in use by a running bookie: shown as it is on disk at this moment)")
 
 
+@shown(
+    "directories",
+    column("directory", "The root, as the settings name it.", lambda v: str(v.use.root)),
+    column("state", "in use, free or missing.", kind=Kind.STATE),
+    column("holds", "journal, ledger, index.", rank=2),
+    column("locked", "A bookied holds its lock.", "use.is_locked", Kind.FLAG),
+    column("dirty", "DIRTY is there: a bookie runs, or was killed.", "use.is_dirty", Kind.FLAG),
+    column(
+        "workers",
+        "Processes that write there, as far as they can be seen.",
+        lambda v: [{"pid": w.pid, "program": w.program} for w in v.use.workers],
+        Kind.NESTED,
+        rank=1,
+        header="USED BY",
+        cell=lambda v: ", ".join(map(str, v.use.workers)) or "-",
+    ),
+)
 @attrs.frozen
 class DirectoryState:
     """One directory of a bookie: what it is for, and who works in it.

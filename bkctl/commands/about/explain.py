@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from bkctl.commands.about.explain_views import ErrorName
-from bkctl.commands.about.explanations import ALIASES, all_errors
+from bkctl.commands.about.explanations import ALIASES, ErrorName, all_errors
 from bkctl.errors import NothingFoundError
 from bkctl.suggest import did_you_mean
 

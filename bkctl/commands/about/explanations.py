@@ -7,6 +7,7 @@ cannot say in a line.
 from __future__ import annotations
 
 import importlib
+import textwrap
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
@@ -15,6 +16,7 @@ import attrs
 
 from bkctl.errors import error_message, error_name
 from bkctl.exit_status import MEANING, ExitStatus
+from bkctl.output.views import Kind, column, shown
 from wire.errors import BookKeeperError
 
 MODULES: Final = (
@@ -300,6 +302,32 @@ _OWN: Final = MappingProxyType(
 """Names that no class of ours stands for."""
 
 
+_WIDTH: Final = 96
+
+
+def _told(error: ErrorExplanation) -> str:
+    """Return an explanation as people read it."""
+    of = "" if error.program == "bkctl" else f" of {error.program}"
+    status = f"Exit status{of} {error.status}" + (f": {error.meaning}." if error.meaning else ".")
+    parts = [f"{error.name}: {error.what}", status]
+    if error.cause:
+        parts.append(textwrap.fill(error.cause, _WIDTH))
+    if error.steps:
+        parts.append("\n".join(["What to do:", *(f"  - {step}" for step in error.steps)]))
+    return "\n\n".join(parts)
+
+
+@shown(
+    "errors",
+    column("name", "Its name, for good."),
+    column("what", "What it says."),
+    column("status", "The exit status."),
+    column("program", "Whose exit status: bkctl, or bookied."),
+    column("meaning", "What the exit status says.", lambda v: v.meaning or None),
+    column("cause", "Why it happens.", lambda v: v.cause or None),
+    column("steps", "What to do."),
+    sentence=_told,
+)
 @attrs.frozen(kw_only=True)
 class ErrorExplanation:
     """One error as ``bkctl explain`` tells it."""
@@ -364,3 +392,16 @@ def _kinds(kind: type[BookKeeperError]) -> Iterator[type[BookKeeperError]]:
 def _sentence(kind: type[BookKeeperError]) -> str:
     text = error_message(kind.__new__(kind)).replace("``", "`")
     return f"{text[:1].upper()}{text[1:]}."
+
+
+@shown(
+    "errors",
+    column("name", "Its name, for good.", "error.name"),
+    column("status", "The exit status.", "error.status", Kind.COUNT),
+    column("what", "What it says.", "error.what", rank=1),
+)
+@attrs.frozen
+class ErrorName:
+    """One error in a list of all."""
+
+    error: ErrorExplanation

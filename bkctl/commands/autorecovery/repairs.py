@@ -11,6 +11,8 @@ from twisted.internet.task import deferLater
 
 from bkclient.repair import autorecovery
 from bkclient.repair.outlook import Lacking, LedgerProspect, prospects
+from bkctl.output.units import human_duration
+from bkctl.output.views import Kind, column, shown
 
 if TYPE_CHECKING:
     from bkclient.client import Client
@@ -22,6 +24,17 @@ LOOK_S: Final = 1.0
 """Between two looks whether an audit is through."""
 
 
+def _audited(v: Audited) -> str:
+    return f"audited by {v.auditor} in {human_duration(v.took_s)}"
+
+
+@shown(
+    "audits",
+    column("auditor", "Who looked."),
+    column("checks", "What was looked at."),
+    column("took_s", "Seconds.", lambda v: round(v.took_s, 3), Kind.SECONDS),
+    sentence=_audited,
+)
 @attrs.frozen
 class Audited:
     """An audit that is through; ``checks`` are the periodic ones that were asked for."""

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 import attrs
 
 from bkclient.repair import autorecovery
-from bkclient.repair.autorecovery import Pause
+from bkclient.repair.autorecovery import Mark, Pause
 from bkctl.errors import NothingFoundError, PartlyDoneError
 from bkctl.output.units import counted, human_duration
+from bkctl.output.views import BOOKIE, column, shown
 from bkctl.session.safety import named
 from wire.errors import FormatError, MetadataFormatError
 
@@ -22,6 +23,17 @@ if TYPE_CHECKING:
     from wire.ids import BookieId, LedgerId
 
 
+def _switched(v: Switched) -> str:
+    word = "enabled" if v.enabled else "disabled"
+    return f"autorecovery {word}" if v.changed else f"autorecovery was {word} before"
+
+
+@shown(
+    "switches",
+    column("enabled", "What it is now."),
+    column("changed", "Whether it was not so before."),
+    sentence=_switched,
+)
 @attrs.frozen
 class Switched:
     """What autorecovery is now, and whether it was something else before."""
@@ -30,6 +42,7 @@ class Switched:
     changed: bool
 
 
+@shown("auditors", BOOKIE, bare=True)
 @attrs.frozen
 class Auditor:
     """Who is the auditor."""
@@ -37,6 +50,18 @@ class Auditor:
     bookie_id: BookieId
 
 
+def _triggered(v: Triggered) -> str:
+    if v.auditor is not None:
+        return f"asked the auditor {v.auditor} to look for lost bookies now"
+    return f"due again: {', '.join(v.checks)}; begins when an auditor next starts"
+
+
+@shown(
+    "triggers",
+    column("auditor", "Who was asked."),
+    column("checks", "What is due again."),
+    sentence=_triggered,
+)
 @attrs.frozen
 class Triggered:
     """What was asked for, and of whom."""
@@ -45,6 +70,26 @@ class Triggered:
     auditor: BookieId | None
 
 
+def delay_text(delay_s: int) -> str:
+    """Return how long a lost bookie may stay away, for people."""
+    return human_duration(delay_s) if delay_s else "no delay"
+
+
+def _delay(v: Delay) -> str:
+    now = f"delay {delay_text(v.delay_s)}" if v.delay_s else delay_text(v.delay_s)
+    if not v.changed:
+        return now
+    if v.delay_s in {v.was_s, 0}:
+        return f"{now}; the auditor looks for lost bookies now"
+    return now if v.was_s is None else f"{now}, was {delay_text(v.was_s)}"
+
+
+@shown(
+    "delays",
+    column("delay_s", "Seconds."),
+    column("was_s", "Seconds before.", optional=True),
+    sentence=_delay,
+)
 @attrs.frozen
 class Delay:
     """How long the auditor waits for a lost bookie; ``was_s`` before it was set."""

@@ -10,8 +10,12 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from bkctl.bookies.admin_api import all_settings, shown
+from bkctl.bookies.admin_api import (
+    all_settings,
+    masked,
+)
 from bkctl.errors import ConflictError, NothingFoundError, UsageError
+from bkctl.output.views import column, shown
 from bkctl.suggest import did_you_mean
 
 if TYPE_CHECKING:
@@ -20,6 +24,12 @@ if TYPE_CHECKING:
 _CONFIG: Final = "/api/v1/config/server_config"
 
 
+@shown(
+    "changes",
+    column("key", "The setting."),
+    column("was", "What it was, if it was set; secrets are masked."),
+    column("value", "What it is; secrets are masked."),
+)
 @attrs.frozen(kw_only=True)
 class ChangedSetting:
     """One setting of a running bookie before and after; ``was`` is None where none was set."""
@@ -74,8 +84,8 @@ def _changed(before: Mapping[str, str], after: Mapping[str, str]) -> list[Change
     return [
         ChangedSetting(
             key=key,
-            was=shown(key, before[key]) if key in before else None,
-            value=shown(key, value),
+            was=masked(key, before[key]) if key in before else None,
+            value=masked(key, value),
         )
         for key, value in after.items()
     ]

@@ -13,6 +13,7 @@ from bkclient.admin.bookie_ids import Renaming
 from bkctl.errors import PartlyDoneError, UsageError
 from bkctl.exit_status import Effect
 from bkctl.output.units import counted
+from bkctl.output.views import Kind, column, shown
 from bkctl.session.check_names import REGISTERED, UNVERIFIED
 from bkctl.session.safety import NAMED_MAX, Objection, heed
 from bkctl.session.stopped_bookie import is_registered
@@ -25,6 +26,27 @@ if TYPE_CHECKING:
     from bkctl.session.session import Session
 
 
+def _updated(v: BookieUpdated) -> str:
+    return f"{counted(v.ledgers, 'ledger')} changed from {v.old} to {v.new}"
+
+
+@shown(
+    "updates",
+    column("old", "The old id."),
+    column("new", "The new id."),
+    column("ledgers", "Ledgers changed."),
+    column(
+        "skipped",
+        "Ledgers left as they are, and why.",
+        lambda v: [
+            {"ledger_id": str(one.ledger_id), "outcome": one.outcome.value, "why": one.why}
+            for one in v.skipped
+        ],
+        Kind.NESTED,
+    ),
+    id="new",
+    sentence=_updated,
+)
 @attrs.frozen
 class BookieUpdated:
     """What became of the ledgers that listed ``old``."""

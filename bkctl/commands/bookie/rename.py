@@ -17,6 +17,7 @@ from bkclient.metadata.api import NEW, CookieExistsError, CookieNotFoundError
 from bkctl.commands.bookie.ledgers_of import rename_all, update_bookie
 from bkctl.errors import ConflictError, NothingFoundError, PartlyDoneError, RefusedError, UsageError
 from bkctl.output.units import counted
+from bkctl.output.views import BOOKIE, column, shown
 from bkctl.session.stopped_bookie import (
     StoppedBookie,
     held,
@@ -59,6 +60,26 @@ class Flip:
         return f"{self.old} {self.new}\n".encode()
 
 
+_WAS: Final = column("was", "What it was before.")
+
+
+def _flipped(v: IdFlipped) -> str:
+    ledgers = (
+        "its ledgers list the old id still"
+        if v.ledgers is None
+        else f"renamed in {counted(v.ledgers, 'ledger')}"
+    )
+    return f"bookie {v.was} is {v.bookie_id} now: {ledgers}; it can be started"
+
+
+@shown(
+    "bookies",
+    BOOKIE,
+    _WAS,
+    column("directories", "VERSION files."),
+    column("ledgers", "Ledgers renamed."),
+    sentence=_flipped,
+)
 @attrs.frozen
 class IdFlipped:
     """A bookie that goes by another id now."""
@@ -70,6 +91,13 @@ class IdFlipped:
     """How many list it under the new id; None where they were left alone."""
 
 
+def _expanded(v: StorageExpanded) -> str:
+    if not v.added:
+        return f"bookie {v.bookie_id} has all its directories already"
+    return f"bookie {v.bookie_id} may use {', '.join(v.added)} too; it can be started"
+
+
+@shown("bookies", BOOKIE, column("added", "New directories."), sentence=_expanded)
 @attrs.frozen
 class StorageExpanded:
     """A bookie that may use more directories."""

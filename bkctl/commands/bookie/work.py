@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 import attrs
 
@@ -19,8 +20,10 @@ from bkctl.bookies.admin_api import http_address
 from bkctl.bookies.figures import Figures
 from bkctl.cli.params import BOOKIE_ID
 from bkctl.commands.cluster import work as cluster_work
+from bkctl.commands.cookie.columns import COOKIE_COLUMNS
 from bkctl.errors import NothingFoundError, error_message
 from bkctl.output.units import human_bytes
+from bkctl.output.views import BOOKIE, NEVER, WIDE, Column, Kind, column, shown
 from bkctl.suggest import did_you_mean
 from wire.errors import BookKeeperError
 from wire.ids import BookieId
@@ -33,6 +36,77 @@ if TYPE_CHECKING:
     from wire.records import Cookie, Endpoint
 
 
+def _endpoints(v: BookieDetails) -> str:
+    return "\n".join(f"{one.protocol} {one.host}:{one.port}" for one in v.endpoints) or "-"
+
+
+def _figure(name: str, doc: str, get: Callable[[Figures], Any], **more: Any) -> Column:
+    def of(value: BookieDetails) -> Any:
+        return None if value.figures is None else get(value.figures)
+
+    return column(name, doc, of, rank=NEVER, **more)
+
+
+@shown(
+    "bookies",
+    BOOKIE,
+    column("state", "writable, read-only or down.", kind=Kind.STATE),
+    column(
+        "endpoints",
+        "Where it listens.",
+        lambda v: [attrs.asdict(one) for one in v.endpoints],
+        Kind.NESTED,
+        rank=WIDE,
+        cell=_endpoints,
+    ),
+    column("free", "Free bytes on its disks.", kind=Kind.BYTES),
+    column("total", "Bytes of its disks.", kind=Kind.BYTES),
+    column(
+        "used",
+        "Per cent of its disks in use.",
+        lambda v: round(100 * (1 - v.free / v.total), 1) if v.total else None,
+        Kind.NUMBER,
+        cell=lambda v: f"{100 * (1 - v.free / v.total):.0f} %" if v.total else "-",
+    ),
+    column("unreachable", "Why it does not answer.", lambda v: v.unreachable or None, rank=1),
+    column("ledgers", "Ledgers that list it.", rank=3),
+    column("not_closed", "Of these, not closed.", rank=3),
+    *(attrs.evolve(one, rank=WIDE) for one in COOKIE_COLUMNS),
+    column(
+        "properties",
+        "What else it published.",
+        rank=WIDE,
+        cell=lambda v: "\n".join(f"{k}={t}" for k, t in v.properties.items()) or "-",
+    ),
+    column("rack", "Its network location.", rank=WIDE),
+    _figure("version", "What it runs, by its metrics.", lambda f: f.version),
+    _figure(
+        "uptime_s",
+        "How long it has been up, by its metrics.",
+        lambda f: None if f.started_s is None else max(0.0, time.time() - f.started_s),
+        kind=Kind.SECONDS,
+        header="UPTIME",
+    ),
+    _figure("adds", "Adds since its start.", lambda f: f.adds, kind=Kind.COUNT),
+    _figure("reads", "Reads since its start.", lambda f: f.reads, kind=Kind.COUNT),
+    _figure("failures", "Of both, those that failed.", lambda f: f.failures, kind=Kind.COUNT),
+    _figure(
+        "add_p99_ms", "99 of 100 adds took less, in ms.", lambda f: f.add_p99_ms, kind=Kind.NUMBER
+    ),
+    _figure(
+        "read_p99_ms",
+        "99 of 100 reads took less, in ms.",
+        lambda f: f.read_p99_ms,
+        kind=Kind.NUMBER,
+    ),
+    _figure(
+        "journal_queue",
+        "Entries that wait for the journal.",
+        lambda f: f.journal_queue,
+        kind=Kind.COUNT,
+    ),
+    healthy=lambda v: v.state == "writable",
+)
 @attrs.frozen(kw_only=True)
 class BookieDetails:
     """One bookie whole; ``unreachable`` says why it did not tell its disks."""

@@ -26,7 +26,8 @@ from bkclient.metadata.api import NotFoundError, NotInitializedError, StoredNode
 from bkctl.commands.cluster.known_nodes import known
 from bkctl.commands.cluster.removal.stock import Stock, stock
 from bkctl.errors import CommandError, ConflictError, NothingFoundError, RefusedError
-from bkctl.output.units import counted, rfc3339
+from bkctl.output.units import counted, human_bytes, human_duration, rfc3339
+from bkctl.output.views import Column, Kind, column, shown
 from bkctl.session.check_names import ROOT
 from bkctl.session.safety import Objection, heed, named
 from wire.ids import LedgerId
@@ -66,6 +67,39 @@ class BackupInfo:
         return [counted(self.kinds[kind], kind) for kind in _KINDS if self.kinds.get(kind)]
 
 
+def _written(v: BackupWritten) -> str:
+    has = ", ".join(v.info.lines()) or "no ledger"
+    return (
+        f"wrote {counted(v.info.nodes, 'node')} ({has}) to {v.file}:"
+        f" {human_bytes(v.file_bytes)} in {human_duration(v.seconds)}"
+    )
+
+
+def _of_info(name: str, doc: str, kind: Kind = Kind.TEXT) -> Column:
+    return column(name, doc, f"info.{name}", kind)
+
+
+def _number(name: str) -> Column:
+    return column(f"{name}s", f"How many {name}s.", lambda v: v.info.kinds.get(name, 0), Kind.COUNT)
+
+
+_INFO: Final = (
+    _of_info("instance_id", "The cluster's id."),
+    _of_info("layout", "Layout of the metadata."),
+    _of_info("nodes", "How many nodes.", Kind.COUNT),
+    *map(_number, ("ledger", "cookie", "mark", "log")),
+    column("time", "When it was backed up.", "info.time_ms", Kind.TIME_MS),
+)
+
+
+@shown(
+    "backups",
+    column("file", "Where it is."),
+    column("file_bytes", "How large.", kind=Kind.BYTES),
+    column("seconds", "How long it took.", kind=Kind.SECONDS),
+    *_INFO,
+    sentence=_written,
+)
 @attrs.frozen(kw_only=True)
 class BackupWritten:
     """A file that holds a cluster's metadata."""
@@ -76,6 +110,19 @@ class BackupWritten:
     seconds: float
 
 
+def _restored(v: ClusterRestored) -> str:
+    has = ", ".join(v.info.lines()) or "no ledger"
+    return f"restored cluster {v.info.instance_id} to {v.uri}: {has}"
+
+
+@shown(
+    "clusters",
+    column("uri", "The metadata service."),
+    *_INFO,
+    column("kept", "Nodes that were there with another value, and stay."),
+    id="instance_id",
+    sentence=_restored,
+)
 @attrs.frozen(kw_only=True)
 class ClusterRestored:
     """A cluster whose metadata is back. ``kept`` nodes were there with another value, and stay."""

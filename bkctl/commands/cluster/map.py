@@ -13,10 +13,11 @@ from bkctl.commands.cluster import work as cluster_work
 from bkctl.output.canvas import Canvas
 from bkctl.output.table import display_width
 from bkctl.output.units import counted, free_of, human_bytes
+from bkctl.output.views import Kind, column, shown
 
 if TYPE_CHECKING:
     from bkclient.client import Client
-    from bkctl.commands.cluster.summary_views import BookieSummary
+    from bkctl.commands.cluster.values import BookieSummary
     from bkctl.session.session import Session
 
 _BAR_MIN, _BAR_MAX = 8, 40
@@ -49,6 +50,27 @@ class Rack:
         }
 
 
+@shown(
+    "clusters",
+    column("instance_id", "The cluster's id."),
+    column(
+        "racks",
+        "The racks, and the bookies in each.",
+        lambda v: [rack.machine() for rack in v.racks],
+        Kind.NESTED,
+        cell=lambda v: "\n".join(
+            f"{rack.name or '-'}: {' '.join(one.bookie_id for one in rack.bookies)}"
+            for rack in v.racks
+        ),
+    ),
+    column("free", "Free bytes on all disks, shared ones once.", kind=Kind.BYTES),
+    column(
+        "total",
+        "Bytes of all disks, shared ones once.",
+        kind=Kind.BYTES,
+        cell=lambda v: free_of(v.free, v.total) or "-",
+    ),
+)
 @attrs.frozen(kw_only=True)
 class ClusterMap:
     """All bookies in their racks. Disks that bookies of a host share count once."""

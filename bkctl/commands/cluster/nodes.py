@@ -13,11 +13,12 @@ from bkclient.metadata import zk_paths
 from bkclient.metadata.api import NotFoundError, StoredNode
 from bkctl.commands.cluster.known_nodes import KnownNode, known
 from bkctl.commands.cluster.map import branches
-from bkctl.commands.ledger.views import STATE_WORDS
+from bkctl.commands.ledger.values import STATE_WORDS
 from bkctl.errors import NothingFoundError, UsageError
 from bkctl.output.canvas import Canvas
 from bkctl.output.emit import safe
 from bkctl.output.units import counted
+from bkctl.output.views import NEVER, WIDE, Kind, column, shown
 from bkctl.suggest import nearest
 from wire.ledger_metadata import LedgerMetadata
 from wire.records import BookieServiceInfo, Cookie, UnderreplicatedMark
@@ -31,6 +32,65 @@ _HOLDS_SECRETS: Final = frozenset({"ledger", "log"})
 _TEXT_MAX: Final = 60
 
 
+def summary(node: MetadataNode) -> str:
+    """Return in a few words what a node is."""
+    what, value = node.known, node.known.value
+    if what.problem:
+        return f"{what.kind} that cannot be read: {what.problem}"
+    if isinstance(value, LedgerMetadata):
+        end = (
+            f", {counted(value.last_entry_id + 1, 'entry')}"
+            if value.last_entry_id is not None
+            else ""
+        )
+        return f"ledger {what.ledger_id}: {STATE_WORDS[value.state.name]}{end}"
+    if isinstance(value, Cookie):
+        return f"cookie of {value.bookie_id}"
+    if isinstance(value, BookieServiceInfo):
+        return " ".join(f"{one.protocol} {one.host}:{one.port}" for one in value.endpoints)
+    if isinstance(value, UnderreplicatedMark):
+        lacking = " ".join(value.replicas) or "placement"
+        return f"mark of ledger {what.ledger_id}: {lacking}"
+    if isinstance(value, LogRecord):
+        return f"log of {counted(len(value.ledgers), 'ledger')}"
+    if value is not None:
+        return f"{what.kind}: {_short(value)}"
+    if what.kind == "unknown" and node.stored.value:
+        return f"unknown: {_text(node.stored.value)[:_TEXT_MAX]}"
+    return what.kind
+
+
+def _decoded(v: MetadataNode) -> Any:
+    """Return what a node says; where its bytes are held back, so are the passwords in them."""
+    value = plain(v.known.value, secrets=v.raw is not None)
+    return value if value is None or isinstance(value, dict) else {"value": value}
+
+
+def _decoded_cell(v: MetadataNode) -> str:
+    return "\n".join(f"{key}: {value}" for key, value in (_decoded(v) or {}).items()) or "-"
+
+
+@shown(
+    "nodes",
+    column("path", "Where it is, below the root."),
+    column("kind", "What it is.", "known.kind"),
+    column("summary", "The same in a few words.", summary, rank=1),
+    column("version", "How often it was changed.", "stored.version", Kind.COUNT, rank=2),
+    column("children", "How many lie right below.", "stored.children", Kind.COUNT, rank=2),
+    column("size", "Bytes of its value.", lambda v: len(v.stored.value), Kind.BYTES, rank=WIDE),
+    column(
+        "ephemeral", "Whether it goes with a session.", "stored.is_ephemeral", Kind.FLAG, rank=WIDE
+    ),
+    column("decoded", "What it says.", _decoded, Kind.NESTED, rank=NEVER, cell=_decoded_cell),
+    column("problem", "Why it cannot be read.", lambda v: v.known.problem or None, rank=NEVER),
+    column(
+        "value_b64",
+        "Its bytes in base64, unless they hold a password.",
+        "raw",
+        rank=NEVER,
+        cell=lambda v: (v.raw or b"").decode(errors="backslashreplace"),
+    ),
+)
 @attrs.frozen(kw_only=True)
 class MetadataNode:
     """One node and what it is; ``raw`` is None where it would show a password."""
@@ -149,34 +209,6 @@ async def _below(client: Client, path: str) -> Mapping[str, str] | None:
 
 
 # What a node says -------------------------------------------------------------------------------
-
-
-def summary(node: MetadataNode) -> str:
-    """Return in a few words what a node is."""
-    what, value = node.known, node.known.value
-    if what.problem:
-        return f"{what.kind} that cannot be read: {what.problem}"
-    if isinstance(value, LedgerMetadata):
-        end = (
-            f", {counted(value.last_entry_id + 1, 'entry')}"
-            if value.last_entry_id is not None
-            else ""
-        )
-        return f"ledger {what.ledger_id}: {STATE_WORDS[value.state.name]}{end}"
-    if isinstance(value, Cookie):
-        return f"cookie of {value.bookie_id}"
-    if isinstance(value, BookieServiceInfo):
-        return " ".join(f"{one.protocol} {one.host}:{one.port}" for one in value.endpoints)
-    if isinstance(value, UnderreplicatedMark):
-        lacking = " ".join(value.replicas) or "placement"
-        return f"mark of ledger {what.ledger_id}: {lacking}"
-    if isinstance(value, LogRecord):
-        return f"log of {counted(len(value.ledgers), 'ledger')}"
-    if value is not None:
-        return f"{what.kind}: {_short(value)}"
-    if what.kind == "unknown" and node.stored.value:
-        return f"unknown: {_text(node.stored.value)[:_TEXT_MAX]}"
-    return what.kind
 
 
 def _short(value: Any) -> str:

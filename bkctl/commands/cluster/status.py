@@ -18,7 +18,8 @@ from bkctl.commands.bookie.work import space
 from bkctl.commands.cluster import work as cluster_work
 from bkctl.errors import CommandError, ProblemsError, error_message
 from bkctl.exit_status import ExitStatus
-from bkctl.output.units import counted, human_duration
+from bkctl.output.units import counted, human_duration, human_latency
+from bkctl.output.views import WIDE, Kind, column, shown
 from wire.codes import ProtocolVersion
 from wire.errors import BookKeeperError
 from wire.ids import BookieId, LedgerId
@@ -26,7 +27,7 @@ from wire.ids import BookieId, LedgerId
 if TYPE_CHECKING:
     from bkclient.client import Client
     from bkclient.connection.pool import BookiePool
-    from bkctl.commands.cluster.summary_views import BookieSummary
+    from bkctl.commands.cluster.values import BookieSummary
     from bkctl.session.session import Session
 
 METADATA: Final = "metadata"
@@ -34,6 +35,51 @@ METADATA: Final = "metadata"
 _FULL_AT: Final = 0.95
 
 
+def _counts(found: Mapping[str, int]) -> str:
+    return "\n".join(f"{name}: {count}" for name, count in found.items()) or "-"
+
+
+@shown(
+    "clusters",
+    column("uri", "The metadata service."),
+    column("instance_id", "The cluster's id."),
+    column("layout", "Layout of the metadata."),
+    column("writable", "Bookies that take adds."),
+    column("read_only", "Bookies that only serve reads."),
+    column("down", "Bookies with a cookie that are not there."),
+    column(
+        "versions",
+        "How many bookies run what, of those that tell.",
+        cell=lambda v: _counts(v.versions),
+    ),
+    column("free", "Free bytes on all disks, shared ones once.", kind=Kind.BYTES),
+    column("total", "Bytes of all disks, shared ones once.", kind=Kind.BYTES),
+    column(
+        "racks", "How many registered bookies are in each rack.", cell=lambda v: _counts(v.racks)
+    ),
+    column("ensemble_size", "The ensemble that must find enough bookies."),
+    column("headroom", "Writable bookies that may go before an ensemble cannot be made."),
+    column("autorecovery", "Whether it is switched on.", "autorecovery.enabled", Kind.FLAG),
+    column("auditor", "Who is the auditor.", "autorecovery.auditor"),
+    column(
+        "delay_s",
+        "Seconds that a lost bookie may stay away.",
+        "autorecovery.delay_s",
+        Kind.COUNT,
+        header="DELAY",
+        cell=lambda v: human_duration(v.autorecovery.delay_s or 0),
+    ),
+    column(
+        "underreplicated", "Ledgers marked as lacking replicas.", "autorecovery.marked", Kind.COUNT
+    ),
+    column("being_mended", "Of these, with a worker.", "autorecovery.being_mended", Kind.COUNT),
+    column("ledgers", "Ledgers, if counted."),
+    column("not_closed", "Of these, not closed."),
+    column(
+        "problems", "What is not as it should be.", cell=lambda v: "\n".join(v.problems) or "none"
+    ),
+    id="instance_id",
+)
 @attrs.frozen(kw_only=True)
 class ClusterStatus:
     """A cluster as it is now, and what is not as it should be."""
@@ -60,6 +106,28 @@ class ClusterStatus:
     problems: tuple[str, ...] = ()
 
 
+@shown(
+    "peers",
+    column("peer", "Who was asked: metadata, or a bookie."),
+    column("kind", "metadata or bookie.", rank=WIDE),
+    column("state", "What metadata says.", kind=Kind.STATE),
+    column("address", "Where it listens.", rank=2),
+    column(
+        "connect_s",
+        "Seconds to connect, handshake included.",
+        kind=Kind.SECONDS,
+        header="CONNECT",
+        cell=lambda v: human_latency(v.connect_s),
+    ),
+    column(
+        "answer_s",
+        "Seconds to the answer.",
+        kind=Kind.SECONDS,
+        header="ANSWER",
+        cell=lambda v: human_latency(v.answer_s),
+    ),
+    column("error", "Why it does not answer.", lambda v: v.error or None),
+)
 @attrs.frozen(kw_only=True)
 class Pong:
     """What came of asking one peer; ``error`` is empty where it answered.

@@ -12,6 +12,8 @@ from twisted.internet.defer import Deferred
 from bkclient.metadata.api import MetadataUnavailableError, SessionEvent
 from bkclient.repair.autorecovery import count_marks
 from bkctl.commands.load.looks import MARKS_MAX, flushed
+from bkctl.output.units import human_time
+from bkctl.output.views import Kind, column, shown
 
 if TYPE_CHECKING:
     from bkclient.client import Client
@@ -25,6 +27,22 @@ _SESSION_WORDS: Final = {
 }
 
 
+def _event(v: ClusterEvent) -> str:
+    who = f"bookie {v.bookie_id}" if v.bookie_id else v.event
+    was = "" if v.was is None else f" (was {v.was})"
+    return f"{human_time(v.time_ms, utc=False)}  {who}: {v.now}{was}"
+
+
+@shown(
+    "events",
+    column("time", "When it was seen.", "time_ms", Kind.TIME_MS),
+    column("event", "bookie, auditor, autorecovery, under-replicated or metadata."),
+    column("bookie_id", "Which bookie.", header="BOOKIE"),
+    column("now", "What it is now.", kind=Kind.STATE),
+    column("was", "What it was before."),
+    id="event",
+    sentence=_event,
+)
 @attrs.frozen(kw_only=True)
 class ClusterEvent:
     """One change. ``event`` is a stable word; ``was`` and ``now`` what it changed from and to."""

@@ -20,7 +20,7 @@ from bkclient.metadata.tree.nodes import together
 from bkctl.bookies import figures as bookie_figures
 from bkctl.bookies import summary
 from bkctl.bookies.admin_api import http_address
-from bkctl.commands.cluster.summary_views import (
+from bkctl.commands.cluster.values import (
     BookieSummary,
     ClusterCreated,
     ClusterId,

@@ -11,6 +11,7 @@ import attrs
 from bkclient.metadata.api import NEW
 from bkctl.errors import ConflictError, ProblemsError, RefusedError
 from bkctl.output.units import counted
+from bkctl.output.views import BOOKIE, column, shown
 from bkctl.session.stopped_bookie import StoppedBookie, held, refuse_registered, stopped_bookie
 from bookied.directories.cookie_check import master_cookie
 from bookied.directories.dirs import VERSION
@@ -41,6 +42,13 @@ class FoundCookie:
     """A directory with nothing in it."""
 
 
+@shown(
+    "problems",
+    column("place", "The metadata service, or a VERSION file."),
+    column("field", "What differs."),
+    column("configured", "As the settings have it."),
+    column("found", "As it is there."),
+)
 @attrs.frozen
 class CookieProblem:
     """One field, at one place, that is not as the settings have it."""
@@ -51,6 +59,13 @@ class CookieProblem:
     found: str
 
 
+def _repaired(v: CookiesRepaired) -> str:
+    if not v.places:
+        return f"every cookie of {v.bookie_id} is as it should be"
+    return f"the cookie of {v.bookie_id} is at {', '.join(v.places)} again"
+
+
+@shown("repairs", BOOKIE, column("places", "Where it was written."), sentence=_repaired)
 @attrs.frozen
 class CookiesRepaired:
     """Where a bookie's cookie was written anew."""

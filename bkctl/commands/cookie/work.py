@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING
 import attrs
 
 from bkclient.admin import cookies
+from bkclient.admin.cookies import StoredCookie
 from bkclient.metadata.api import NEW, CookieNotFoundError
+from bkctl.commands.cookie.columns import COOKIE_COLUMNS
 from bkctl.errors import NothingFoundError, RefusedError, UsageError
 from bkctl.output.units import counted
+from bkctl.output.views import BOOKIE, NEVER, column, shown
 from bkctl.output.whole_file import write_whole
 from bkctl.session.check_names import CONTENT, ONLY_COPIES, OPEN_LEDGERS, REGISTERED
 from bkctl.session.safety import Objection, heed, named
@@ -26,6 +29,14 @@ if TYPE_CHECKING:
     from bkctl.session.session import Session
 
 
+@shown(
+    "cookies",
+    BOOKIE,
+    *COOKIE_COLUMNS,
+    column("version", "How often it was replaced."),
+    column("text_b64", "The cookie in base64.", "text", rank=NEVER),
+    sentence=lambda v: v.text.decode(errors="backslashreplace").removesuffix("\n"),
+)
 @attrs.frozen
 class CookieText:
     """A cookie as it is, or would be, stored."""
@@ -36,6 +47,17 @@ class CookieText:
     version: int | None = None
 
 
+def _changed(v: CookieChanged) -> str:
+    return f"cookie of {v.bookie_id} {v.change}"
+
+
+@shown(
+    "cookies",
+    BOOKIE,
+    column("change", "What became of it."),
+    column("version", "Its version now.", optional=True),
+    sentence=_changed,
+)
 @attrs.frozen
 class CookieChanged:
     """What became of a cookie: created, updated, unchanged or deleted."""

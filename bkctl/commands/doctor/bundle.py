@@ -25,7 +25,7 @@ import attrs
 
 from bkclient.config.declaration import MASKED, is_secret_key
 from bkctl.errors import NothingFoundError
-from bkctl.output.emit import Field, Kind, View
+from bkctl.output.views import column, shown
 
 if TYPE_CHECKING:
     from bkctl.session.session import Session
@@ -55,6 +55,16 @@ _PEM: Final = re.compile(
 )
 
 
+@shown(
+    "bundles",
+    column("path", "The file."),
+    column("parts", "What is in it."),
+    column("failed", "Parts whose command failed; they say why."),
+    sentence=lambda v: (
+        f"wrote {v.path} with {len(v.parts)} files"
+        + (f"; failed: {', '.join(v.failed)}" if v.failed else "")
+    ),
+)
 @attrs.frozen(kw_only=True)
 class Bundle:
     """A bundle that was written: its file, its parts, and those whose command failed."""
@@ -62,24 +72,6 @@ class Bundle:
     path: str
     parts: tuple[str, ...]
     failed: tuple[str, ...]
-
-
-BUNDLE_VIEWS: Final = {
-    Bundle: View(
-        "bundles",
-        (
-            Field("path", "The file.", lambda v: v.path),
-            Field("parts", "What is in it.", lambda v: list(v.parts), Kind.NESTED),
-            Field("failed", "Parts whose command failed; they say why.", lambda v: list(v.failed),
-                  Kind.NESTED),
-        ),
-        "path",
-        sentence=lambda v: (
-            f"wrote {v.path} with {len(v.parts)} files"
-            + (f"; failed: {', '.join(v.failed)}" if v.failed else "")
-        ),
-    ),
-}  # fmt: skip
 
 
 def write(session: Session, out: str | None, logs: tuple[str, ...], lines: int) -> None:

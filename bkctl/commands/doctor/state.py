@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import enum
 import ipaddress
+import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +23,8 @@ from bkclient.metadata.api import HeldLock, Version
 from bkclient.metadata.stored import StoredLedger
 from bkclient.quorum.replicas import is_out_of_reach, lacks_copies, write_sets
 from bkclient.repair.autorecovery import Mark, Pause
+from bkctl.output.table import wrapped
+from bkctl.output.views import WIDE, Kind, column, shown
 from bookied.offline.check.findings import Problem
 from wire.codes import LedgerState
 from wire.ids import LEDGER_ID_REFUSED, BookieId, LedgerId
@@ -44,6 +47,53 @@ class Danger(enum.Enum):
     """To be known; nothing has to be done at once."""
 
 
+_COLORS: Final = {
+    Danger.LOSS: "\x1b[1;31m",
+    Danger.RISK: "\x1b[31m",
+    Danger.TROUBLE: "\x1b[33m",
+    Danger.NOTE: "\x1b[2m",
+}
+
+
+_RESET: Final = "\x1b[0m"
+
+
+_INDENT: Final = 9
+
+
+_TEXT_MIN: Final = 24
+
+
+def _finding(v: Finding, width: int | None, color: bool) -> Iterator[str]:  # noqa: FBT001
+    """Yield what is wrong, wrapped at words; and what repairs it, on a line that can be copied."""
+    ids = ", ".join(v.examples) + (", ..." if v.count > len(v.examples) else "")
+    which = f": {ids}" if v.count == 1 and ids and not _named_in(v) else ""
+    room = sys.maxsize if width is None else max(_TEXT_MIN, width - _INDENT)
+    texts = wrapped(f"{v.what}{which}", room)
+    if v.count > 1:
+        texts += wrapped(ids, room)
+    word = f"{v.danger.value:<{_INDENT}}"
+    yield (f"{_COLORS[v.danger]}{word}{_RESET}" if color else word) + texts[0]
+    yield from (f"{'':{_INDENT}}{text}" for text in texts[1:])
+    yield f"{'':{_INDENT}}-> {v.fix}"
+
+
+def _named_in(v: Finding) -> bool:
+    """Tell whether the sentence names its examples itself."""
+    return all(example in v.what for example in v.examples)
+
+
+@shown(
+    "findings",
+    column("danger", "loss, risk, trouble or note.", "danger.value", Kind.STATE),
+    column("name", "A stable word for this kind."),
+    column("what", "What is wrong."),
+    column("fix", "What repairs it.", rank=1),
+    column("count", "How many it is about.", rank=2),
+    column("examples", "The first of them.", rank=WIDE),
+    id="name",
+    lines=_finding,
+)
 @attrs.frozen
 class Finding:
     """One thing that is wrong. ``name`` is a stable word for programs, ``fix`` what mends it."""

@@ -13,8 +13,8 @@ from bkctl.errors import NothingFoundError, UsageError
 from wire.codes import LedgerState
 
 if TYPE_CHECKING:
+    from bkctl.commands.export.outcome import ExportReport
     from bkctl.commands.export.run import ExportOptions
-    from bkctl.commands.export.views import ExportReport
     from bkctl.session.session import Session
 
 

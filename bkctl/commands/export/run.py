@@ -27,6 +27,7 @@ from bkctl.commands.export.errors import (
     SparkStartError,
 )
 from bkctl.commands.export.interrupts import uninterrupted
+from bkctl.commands.export.outcome import ExportedLedger, ExportReport
 from bkctl.commands.export.spark.session import own_address, spark_session
 from bkctl.commands.export.target.changes import (
     Change,
@@ -53,7 +54,6 @@ from bkctl.commands.export.target.verify import check_footers, check_ranges, ver
 from bkctl.commands.export.task.copy import CopyJob, WrittenFile
 from bkctl.commands.export.task.plan import LedgerExtent, cut
 from bkctl.commands.export.task.progress import Done, open_listener
-from bkctl.commands.export.views import ExportedLedger, ExportReport
 
 if TYPE_CHECKING:
     from bkclient.client import Client

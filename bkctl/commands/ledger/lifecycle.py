@@ -19,14 +19,14 @@ from bkclient.admin import handover, operations
 from bkclient.admin.ledger_scan import read_ledgers
 from bkclient.errors import LedgerIdOverflowError, MetadataVersionError
 from bkclient.log.ledger_list import LOG_KEY
-from bkctl.commands.ledger.change_views import (
+from bkctl.commands.ledger.outcomes import (
     EntriesAdded,
     LedgerClosed,
     LedgerCreated,
     LedgerDeleted,
     LedgerFenced,
 )
-from bkctl.commands.ledger.views import LedgerDetails, LedgerSummary
+from bkctl.commands.ledger.values import LedgerDetails, LedgerSummary
 from bkctl.errors import (
     ConflictError,
     NothingFoundError,

@@ -11,6 +11,7 @@ from bkclient.admin import operations
 from bkclient.errors import LedgerExistsError, MetadataVersionError, NoSuchLedgerError
 from bkctl.commands.ledger.lifecycle import instance_id
 from bkctl.errors import ConflictError, NothingFoundError, RefusedError
+from bkctl.output.views import LEDGER, Kind, column, shown
 from bkctl.output.whole_file import write_whole
 from wire.errors import FormatError
 from wire.ids import LedgerId
@@ -22,6 +23,15 @@ if TYPE_CHECKING:
     from bkctl.session.session import Session
 
 
+@shown(
+    "dumps",
+    LEDGER,
+    column("file", "Where it is."),
+    column("size", "Its bytes.", kind=Kind.BYTES),
+    column("version", "The version of the metadata."),
+    id="file",
+    sentence=lambda v: f"metadata of ledger {v.ledger_id}, version {v.version}, in {v.file}",
+)
 @attrs.frozen
 class MetadataDumped:
     """A ledger's metadata in a file."""
@@ -32,6 +42,21 @@ class MetadataDumped:
     version: int
 
 
+def _restored(v: MetadataRestored) -> str:
+    if v.how == "unchanged":
+        return f"ledger {v.ledger_id}: nothing to change, it has this metadata"
+    kept = f"; the old metadata is in {v.backup}" if v.backup else ""
+    return f"metadata of ledger {v.ledger_id} {v.how}, version {v.version}{kept}"
+
+
+@shown(
+    "ledgers",
+    LEDGER,
+    column("how", "created, replaced or unchanged."),
+    column("version", "The version of the metadata now."),
+    column("backup", "Where the old metadata is.", optional=True),
+    sentence=_restored,
+)
 @attrs.frozen
 class MetadataRestored:
     """A ledger whose metadata came from a file. ``backup`` has what was there before."""

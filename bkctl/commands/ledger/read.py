@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from bkctl.exit_status import Effect
 
 if TYPE_CHECKING:
-    from bkctl.commands.ledger.entry_views import EntryRecord
+    from bkctl.commands.ledger.entry import EntryRecord
     from bkctl.commands.ledger.framing import Form
     from bkctl.session.session import Session
     from wire.digest import Entry
@@ -176,13 +176,13 @@ def _entry_form(entry_format: str | None) -> str | None:
 
 
 def _record_kind() -> type:
-    from bkctl.commands.ledger.entry_views import EntryRecord
+    from bkctl.commands.ledger.entry import EntryRecord
 
     return EntryRecord
 
 
 def _records(session: Session, found: Iterable[Entry]) -> Iterator[EntryRecord]:
-    from bkctl.commands.ledger.entry_views import EntryRecord, preview
+    from bkctl.commands.ledger.entry import EntryRecord, preview
 
     table = session.options.output in {"table", "wide"}
     for entry in found:

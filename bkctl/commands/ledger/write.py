@@ -120,7 +120,7 @@ def write(
 
 def _write(session: Session, new: Any, source: Stream) -> Any:
     from bkctl.commands.ledger import lifecycle
-    from bkctl.commands.ledger.change_views import LedgerWritten
+    from bkctl.commands.ledger.outcomes import LedgerWritten
 
     began_s = time.monotonic()
     with session.stopping() as stop:

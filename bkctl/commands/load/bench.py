@@ -16,6 +16,8 @@ from twisted.python.failure import Failure
 
 from bkctl.commands.ledger.lifecycle import NewLedger, create_for_writing, new_ledger
 from bkctl.errors import UsageError
+from bkctl.output.units import human_bytes
+from bkctl.output.views import Column, Kind, column, shown
 from wire.ids import LedgerId
 
 if TYPE_CHECKING:
@@ -31,6 +33,46 @@ PAYLOADS: Final = 16
 """Different entries that are written by turns."""
 
 
+def _latency(name: str, doc: str) -> Column:
+    return column(
+        name,
+        f"{doc}, in seconds.",
+        kind=Kind.SECONDS,
+        cell=lambda v: f"{getattr(v, name) * 1000:.3f} ms",
+    )
+
+
+@shown(
+    "measurements",
+    column("what", "What was measured."),
+    column("ledger_id", "The ledger, where it is still there.", header="LEDGER", optional=True),
+    column("entries", "Entries that count."),
+    column("size", "Their bytes of payload.", kind=Kind.BYTES),
+    column("seconds", "How long they took.", kind=Kind.SECONDS),
+    column(
+        "entries_per_s",
+        "Entries a second.",
+        lambda v: round(v.entries_per_s),
+        Kind.COUNT,
+        header="ENTRIES/S",
+        cell=lambda v: f"{v.entries_per_s:,.0f}",
+    ),
+    column(
+        "bytes_per_s",
+        "Bytes a second.",
+        lambda v: round(v.bytes_per_s),
+        Kind.BYTES,
+        header="BYTES/S",
+        cell=lambda v: f"{human_bytes(round(v.bytes_per_s))}/s",
+    ),
+    column("requests", "Requests that were timed."),
+    _latency("mean", "The mean latency"),
+    _latency("p50", "What half of them did not exceed"),
+    _latency("p90", "What 90 % did not exceed"),
+    _latency("p99", "What 99 % did not exceed"),
+    _latency("p999", "What 99.9 % did not exceed"),
+    _latency("worst", "The longest"),
+)
 @attrs.frozen(kw_only=True)
 class Measured:
     """What one run gave. Latencies are in seconds; ``requests`` is how many there are of them."""

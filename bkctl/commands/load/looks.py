@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import attrs
 
@@ -14,13 +14,14 @@ from bkctl.bookies.admin_client import HttpAddress
 from bkctl.bookies.figures import Figures, Rates, rates
 from bkctl.commands.cluster import work as cluster_work
 from bkctl.errors import CommandError, ProblemsError, error_message
-from bkctl.output.units import counted
+from bkctl.output.units import counted, human_count, human_ms, human_time
+from bkctl.output.views import BOOKIE, Column, Kind, column, shown
 from wire.errors import BookKeeperError
 from wire.ids import BookieId
 
 if TYPE_CHECKING:
     from bkclient.client import Client
-    from bkctl.commands.cluster.summary_views import BookieSummary
+    from bkctl.commands.cluster.values import BookieSummary
     from bkctl.session.session import Session
 
 T = TypeVar("T")
@@ -60,6 +61,111 @@ class BookieLoad:
         return 100 * (1 - self.free / self.total) if self.free is not None and self.total else None
 
 
+TIME: Final = column("time", "When it was looked at.", "time_ms", Kind.TIME_MS)
+
+
+_OF_RATES: Final = ("adds_s", "reads_s", "failures_s", "added_bytes_s", "read_bytes_s")
+
+
+_OF_FIGURES: Final = ("add_p50_ms", "add_p99_ms", "read_p50_ms", "read_p99_ms", "sync_p99_ms")
+
+
+def rounded(value: float | None) -> float | None:
+    """Return a figure as JSON has it."""
+    return None if value is None else round(value, 3)
+
+
+def _bookie(one: BookieLoad) -> dict[str, Any]:
+    return {
+        "bookie_id": one.bookie_id,
+        "state": one.state,
+        **{name: rounded(getattr(one.rates, name)) for name in _OF_RATES},
+        **{name: rounded(getattr(one.figures, name)) for name in _OF_FIGURES},
+        "journal_queue": one.figures.journal_queue,
+        "disk_used": rounded(one.disk_used),
+        "error": one.error or None,
+    }
+
+
+def _sum(name: str, doc: str) -> Column:
+    def get(load: ClusterLoad) -> float | None:
+        return rounded(load.total(lambda one: getattr(one.rates, name)))
+
+    return column(name, doc, get, Kind.NUMBER)
+
+
+def _worst(name: str, doc: str, get: Callable[[BookieLoad], float | None]) -> Column:
+    return column(name, doc, lambda load: rounded(load.worst(get)), Kind.NUMBER)
+
+
+def count_text(value: float | None) -> str:
+    """Return a number or a rate for people."""
+    return "-" if value is None else human_count(value)
+
+
+def adds_of(one: BookieLoad) -> float | None:
+    """Return adds a second."""
+    return one.rates.adds_s
+
+
+def reads_of(one: BookieLoad) -> float | None:
+    """Return reads a second."""
+    return one.rates.reads_s
+
+
+def line(load: ClusterLoad) -> str:
+    """Return one look as one line, for where there is no screen."""
+    disk = load.worst(lambda one: one.disk_used)
+    return (
+        f"{human_time(load.time_ms, utc=False)}"
+        f"  adds {count_text(load.total(adds_of))}/s"
+        f" p50 {human_ms(load.worst(lambda b: b.figures.add_p50_ms))}"
+        f" p99 {human_ms(load.worst(lambda b: b.figures.add_p99_ms))}"
+        f"  reads {count_text(load.total(reads_of))}/s"
+        f" p99 {human_ms(load.worst(lambda b: b.figures.read_p99_ms))}"
+        f"  queue {count_text(load.total(lambda b: b.figures.journal_queue))}"
+        f"  disk {'-' if disk is None else f'{disk:.0f} %'}"
+        f"  under-replicated {load.underreplicated}"
+        f"  writable {load.in_state('writable')} of {len(load.bookies)}"
+    )
+
+
+@shown(
+    "loads",
+    TIME,
+    column("over_s", "Seconds that the rates are over.", kind=Kind.SECONDS),
+    column("instance_id", "The cluster's id."),
+    column("writable", "Bookies that take adds.", lambda v: v.in_state("writable"), Kind.COUNT),
+    column(
+        "read_only", "Bookies that only serve reads.", lambda v: v.in_state("read-only"), Kind.COUNT
+    ),
+    column("down", "Bookies that are not there.", lambda v: v.in_state("down"), Kind.COUNT),
+    _sum("adds_s", "Adds a second, of all bookies."),
+    _sum("reads_s", "Reads a second, of all bookies."),
+    _sum("failures_s", "Adds and reads a second that failed."),
+    _sum("added_bytes_s", "Bytes added a second."),
+    _sum("read_bytes_s", "Bytes read a second."),
+    _worst("add_p50_ms", "The worst median of an add, in ms.", lambda b: b.figures.add_p50_ms),
+    _worst("add_p99_ms", "The worst 99th of 100 adds, in ms.", lambda b: b.figures.add_p99_ms),
+    _worst("read_p50_ms", "The worst median of a read, in ms.", lambda b: b.figures.read_p50_ms),
+    _worst("read_p99_ms", "The worst 99th of 100 reads, in ms.", lambda b: b.figures.read_p99_ms),
+    column(
+        "journal_queue",
+        "Entries that wait for journals.",
+        lambda v: v.total(lambda b: b.figures.journal_queue),
+        Kind.COUNT,
+    ),
+    _worst("disk_used", "Per cent in use of the fullest disk.", lambda b: b.disk_used),
+    column("underreplicated", "Ledgers marked as lacking replicas."),
+    column(
+        "bookies",
+        "The same of each bookie.",
+        lambda v: [_bookie(one) for one in v.bookies],
+        Kind.NESTED,
+    ),
+    id="time",
+    sentence=line,
+)
 @attrs.frozen(kw_only=True)
 class ClusterLoad:
     """All bookies at one look, which was ``over_s`` after the one before."""
@@ -219,6 +325,34 @@ def flushed(session: Session, values: Iterator[T]) -> Iterator[T]:
 # Slow -------------------------------------------------------------------------------------------
 
 
+@shown(
+    "outliers",
+    BOOKIE,
+    column("metric", "What is slow."),
+    column(
+        "value_ms",
+        "Its latency, in ms.",
+        lambda v: rounded(v.value_ms),
+        Kind.NUMBER,
+        header="LATENCY",
+        cell=lambda v: human_ms(v.value_ms),
+    ),
+    column(
+        "median_ms",
+        "The median of all bookies, in ms.",
+        lambda v: rounded(v.median_ms),
+        Kind.NUMBER,
+        header="MEDIAN",
+        cell=lambda v: human_ms(v.median_ms),
+    ),
+    column(
+        "times",
+        "So many times the median.",
+        lambda v: rounded(v.times),
+        Kind.NUMBER,
+        cell=lambda v: f"{v.times:.1f}x",
+    ),
+)
 @attrs.frozen(kw_only=True)
 class SlowBookie:
     """A latency of one bookie that is out of line; ``times`` is against the median of all."""

@@ -15,15 +15,16 @@ from bkctl.bookies.admin_client import AdminClient, HttpAddress
 from bkctl.bookies.figures import Figures
 from bkctl.commands.cluster import work as cluster_work
 from bkctl.commands.load import screen as top_screen
-from bkctl.commands.load.looks import address_of, flushed
+from bkctl.commands.load.looks import TIME, address_of, flushed, rounded
 from bkctl.errors import NothingFoundError, UsageError
 from bkctl.output.canvas import Canvas
 from bkctl.output.units import human_bytes, human_count, human_duration, human_ms
+from bkctl.output.views import BOOKIE, Kind, column, shown
 from bkctl.suggest import did_you_mean
 from wire.ids import BookieId
 
 if TYPE_CHECKING:
-    from bkctl.commands.cluster.summary_views import BookieSummary
+    from bkctl.commands.cluster.values import BookieSummary
     from bkctl.session.session import Session
 
 _TIMEOUT_S: Final = 5.0
@@ -32,6 +33,14 @@ _KEY_WAIT_S: Final = 0.1
 _COUNTS: Final = ("_count", "_total", "_BYTES", "_sum")
 
 
+@shown(
+    "points",
+    TIME,
+    BOOKIE,
+    column("metric", "What it is."),
+    column("value", "Its value, or its rate a second.", lambda v: rounded(v.value), Kind.NUMBER),
+    id="time",
+)
 @attrs.frozen(kw_only=True)
 class PlotPoint:
     """A figure at one time; None where the bookie did not tell it."""

@@ -14,11 +14,19 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from bkctl.commands.load.looks import MARKS_MAX, BookieLoad, ClusterLoad, Looks
+from bkctl.commands.load.looks import (
+    MARKS_MAX,
+    BookieLoad,
+    ClusterLoad,
+    Looks,
+    adds_of,
+    count_text,
+    reads_of,
+)
 from bkctl.errors import error_message
 from bkctl.output.canvas import Canvas
 from bkctl.output.table import Cell, Table
-from bkctl.output.units import counted, human_bytes, human_count, human_ms, human_time
+from bkctl.output.units import counted, human_bytes, human_ms, human_time
 from wire.errors import BookKeeperError
 
 if TYPE_CHECKING:
@@ -65,22 +73,18 @@ ORDERS: Final = (
 _COLUMNS: Final[tuple[tuple[str, int, bool, Callable[[BookieLoad], str]], ...]] = (
     ("BOOKIE", 0, False, lambda b: b.bookie_id),
     ("STATE", 1, False, lambda b: b.state),
-    ("ADDS/S", 0, True, lambda b: _count(b.rates.adds_s)),
-    ("READS/S", 0, True, lambda b: _count(b.rates.reads_s)),
+    ("ADDS/S", 0, True, lambda b: count_text(b.rates.adds_s)),
+    ("READS/S", 0, True, lambda b: count_text(b.rates.reads_s)),
     ("ADD P50", 5, True, lambda b: human_ms(b.figures.add_p50_ms)),
     ("ADD P99", 0, True, lambda b: human_ms(b.figures.add_p99_ms)),
     ("READ P50", 8, True, lambda b: human_ms(b.figures.read_p50_ms)),
     ("READ P99", 3, True, lambda b: human_ms(b.figures.read_p99_ms)),
     ("SYNC P99", 4, True, lambda b: human_ms(b.figures.sync_p99_ms)),
-    ("QUEUE", 2, True, lambda b: _count(b.figures.journal_queue)),
+    ("QUEUE", 2, True, lambda b: count_text(b.figures.journal_queue)),
     ("DISK", 2, True, lambda b: "-" if b.disk_used is None else f"{b.disk_used:.0f} %"),
     ("IN/S", 6, True, lambda b: _bytes(b.rates.added_bytes_s)),
     ("OUT/S", 7, True, lambda b: _bytes(b.rates.read_bytes_s)),
 )
-
-
-def _count(value: float | None) -> str:
-    return "-" if value is None else human_count(value)
 
 
 def _bytes(value: float | None) -> str:
@@ -133,11 +137,11 @@ def _head(load: ClusterLoad, canvas: Canvas, history: Sequence[ClusterLoad]) -> 
     )
     yield f"{counted(len(load.bookies), 'bookie')}: {states}"
     for name, rate, p50, p99 in (
-        ("adds", _adds, lambda b: b.figures.add_p50_ms, lambda b: b.figures.add_p99_ms),
-        ("reads", _reads, lambda b: b.figures.read_p50_ms, lambda b: b.figures.read_p99_ms),
+        ("adds", adds_of, lambda b: b.figures.add_p50_ms, lambda b: b.figures.add_p99_ms),
+        ("reads", reads_of, lambda b: b.figures.read_p50_ms, lambda b: b.figures.read_p99_ms),
     ):
         figures = (
-            f"{name + '/s':8}{_count(load.total(rate)):>7}   p50 {human_ms(load.worst(p50)):>8}"
+            f"{name + '/s':8}{count_text(load.total(rate)):>7}   p50 {human_ms(load.worst(p50)):>8}"
             f"  p99 {human_ms(load.worst(p99)):>8}"
         )
         yield _with_spark(figures, [one.total(rate) for one in history], canvas)
@@ -148,10 +152,10 @@ def _head(load: ClusterLoad, canvas: Canvas, history: Sequence[ClusterLoad]) -> 
     )
     yield _with_spark(moved, p99s, canvas, "add p99 ")
     failures = load.total(lambda b: b.rates.failures_s)
-    queue = _count(load.total(lambda b: b.figures.journal_queue))
+    queue = count_text(load.total(lambda b: b.figures.journal_queue))
     marks = f"{load.underreplicated}{'+' if load.underreplicated >= MARKS_MAX else ''}"
     lacking = canvas.state(f"under-replicated {marks}", "missing" if load.underreplicated else "ok")
-    yield f"journal queue {queue}; failures {_count(failures)}/s; {lacking}"
+    yield f"journal queue {queue}; failures {count_text(failures)}/s; {lacking}"
     yield ""
 
 
@@ -163,31 +167,6 @@ def _with_spark(
     if not values or room < len("........"):
         return figures
     return f"{figures:{_FIGURES_WIDTH}}{title}{canvas.sparkline(values, room)}".rstrip()
-
-
-def _adds(one: BookieLoad) -> float | None:
-    return one.rates.adds_s
-
-
-def _reads(one: BookieLoad) -> float | None:
-    return one.rates.reads_s
-
-
-def line(load: ClusterLoad) -> str:
-    """Return one look as one line, for where there is no screen."""
-    disk = load.worst(lambda one: one.disk_used)
-    return (
-        f"{human_time(load.time_ms, utc=False)}"
-        f"  adds {_count(load.total(_adds))}/s"
-        f" p50 {human_ms(load.worst(lambda b: b.figures.add_p50_ms))}"
-        f" p99 {human_ms(load.worst(lambda b: b.figures.add_p99_ms))}"
-        f"  reads {_count(load.total(_reads))}/s"
-        f" p99 {human_ms(load.worst(lambda b: b.figures.read_p99_ms))}"
-        f"  queue {_count(load.total(lambda b: b.figures.journal_queue))}"
-        f"  disk {'-' if disk is None else f'{disk:.0f} %'}"
-        f"  under-replicated {load.underreplicated}"
-        f"  writable {load.in_state('writable')} of {len(load.bookies)}"
-    )
 
 
 # The screen -------------------------------------------------------------------------------------

@@ -37,7 +37,7 @@ import attrs
 
 from bkclient.config.settings import value_text
 from bkctl.commands.local.process import ChildProcess, free_port, port_is_free
-from bkctl.commands.local.views import LocalBookie
+from bkctl.commands.local.values import LocalBookie
 from bkctl.errors import CommandError, ConflictError, RefusedError
 from bkctl.exit_status import ExitStatus
 from bkctl.output.units import counted

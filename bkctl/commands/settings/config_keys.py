@@ -24,6 +24,7 @@ from bkclient.config.declaration import (
 )
 from bkclient.config.properties import Properties, Property
 from bkclient.config.settings import describe
+from bkctl.output.views import WIDE, column, shown
 from bookied.config.bookie import BookieConfig
 
 CLASSES: Final = MappingProxyType({"bookie": BookieConfig, "client": ClientConfig})
@@ -51,6 +52,26 @@ NOTES: Final = MappingProxyType(
 )
 
 
+def _default(v: KeyInfo) -> str:
+    """Return a default value; of a Java class its own name, which is what tells it apart."""
+    text = str(v.default) if v.default not in {None, ""} else "-"
+    return text.rpartition(".")[2] if text.startswith("org.apache.") else text
+
+
+@shown(
+    "keys",
+    column("key", "Its name in a file, or a pattern of names."),
+    column("uses", "honoured, no effect, warned, refused."),
+    column("default", "The value where it is not set.", rank=2, cell=_default),
+    column("unit", "The unit of the value.", lambda v: v.unit or None, rank=3),
+    column("doc", "What it does.", rank=1),
+    column("kind", "What the value is.", lambda v: v.kind or None, rank=WIDE),
+    column("allowed", "What the value may be.", lambda v: v.allowed or None, rank=WIDE),
+    column("aliases", "Older names.", rank=WIDE, cell=lambda v: " ".join(v.aliases) or "-"),
+    column("instead", "The name that is meant.", lambda v: v.instead or None, rank=WIDE),
+    column("read_by", "bookie, client.", rank=WIDE),
+    column("note", "Where Java's files say something else.", rank=WIDE),
+)
 @attrs.frozen(kw_only=True)
 class KeyInfo:
     """One key and what is done with it. ``uses``: honoured, no effect, warned, refused."""
@@ -125,7 +146,7 @@ def value_in(properties: Properties, info: KeyInfo) -> tuple[str | None, Propert
     return (text if one is None else _plain(one, text)), prop
 
 
-def shown(info: KeyInfo, text: str | None) -> str | None:
+def masked(info: KeyInfo, text: str | None) -> str | None:
     """Return a value as it may be printed."""
     return MASKED if info.secret and text else text
 

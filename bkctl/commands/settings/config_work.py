@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
@@ -25,14 +25,15 @@ from bkctl.commands.settings.config_keys import (
     CLASSES,
     KeyInfo,
     all_keys,
+    masked,
     matching,
     names,
-    shown,
     value_in,
 )
 from bkctl.errors import NothingFoundError, ProblemsError, UsageError, WarningsError
 from bkctl.options import global_options
 from bkctl.output.units import counted
+from bkctl.output.views import WIDE, Kind, column, shown
 from bkctl.session.settings import DEFAULT_CONF, cluster_properties, read_conf
 from bkctl.suggest import did_you_mean
 from bookied.config.bookie import BookieConfig
@@ -44,6 +45,22 @@ DEFAULT: str = "default"
 """The origin of what nothing sets."""
 
 
+@shown(
+    "findings",
+    column("severity", "error, warning or note.", "finding.severity.value", Kind.STATE),
+    column("key", "The key.", "finding.key"),
+    column("kind", "A stable word for what is odd.", "finding.kind.value", rank=WIDE),
+    column("message", "What is odd.", "finding.message"),
+    column(
+        "origin",
+        "The file and its line.",
+        lambda v: None if v.finding.origin is None else str(v.finding.origin),
+        rank=2,
+    ),
+    column("allowed", "What the value may be.", lambda v: v.finding.allowed or None, rank=WIDE),
+    id="key",
+    sentence=lambda v: f"{v.finding.severity.value}: {v.finding}",
+)
 @attrs.frozen
 class SettingFinding:
     """What is odd about one key of a file."""
@@ -51,6 +68,13 @@ class SettingFinding:
     finding: Finding
 
 
+@shown(
+    "differences",
+    column("key", "The key."),
+    column("first", "What the first file sets."),
+    column("second", "What the second file sets."),
+    column("default", "What holds where it is not set.", rank=1),
+)
 @attrs.frozen
 class SettingDifference:
     """A key that two files set to different values; None is not set."""
@@ -61,6 +85,14 @@ class SettingDifference:
     default: str | None
 
 
+_SETTING: Final = (
+    column("key", "The key, or an option of every command."),
+    column("value", "The value in effect."),
+    column("origin", "Flag, variable, profile, line of a file, or default."),
+)
+
+
+@shown("settings", *_SETTING, id="key", sentence=lambda v: f"{v.key}={v.value}")
 @attrs.frozen
 class Setting:
     """One value in effect, and the flag, variable, profile or line of a file that it is from."""
@@ -70,6 +102,7 @@ class Setting:
     origin: str
 
 
+@shown("settings", *_SETTING, id="key")
 @attrs.frozen
 class SettingFrom(Setting):
     """The same, where it is asked for where values are from."""
@@ -188,7 +221,7 @@ def differences(first: Properties, second: Properties | None) -> Iterator[Settin
         one, _ = value_in(first, info)
         two, _ = value_in(second, info) if second is not None else (None, None)
         if (default if one is None else one) != (default if two is None else two):
-            yield SettingDifference(info.key, shown(info, one), shown(info, two), default)
+            yield SettingDifference(info.key, masked(info, one), masked(info, two), default)
 
 
 def _show_in_effect(session: Session, side: str, *, origin: bool, every: bool) -> None:

@@ -30,6 +30,7 @@ from bkctl.errors import (
     RefusedError,
     UsageError,
 )
+from bkctl.output.views import WIDE, Kind, column, shown
 from bkctl.session.profiles import (
     NO_PROFILE,
     Profile,
@@ -49,6 +50,23 @@ if TYPE_CHECKING:
 _FILE_OPTIONS: Final = ("ca_file", "cert_file", "key_file", "key_password_file")
 
 
+@shown(
+    "profiles",
+    column("profile", "Its name.", "profile.name"),
+    column("default", "Whether commands use it that name none."),
+    column("production", "Whether it is marked.", "profile.production", Kind.FLAG),
+    column("service_uri", "The metadata service.", "profile.service_uri"),
+    column("conf", "The settings file.", "profile.conf", rank=2),
+    column("output", "The form of results without -o.", "profile.output", rank=3),
+    column(
+        "admin_token_file",
+        "The token for what bookies are asked over HTTP.",
+        "profile.admin_token_file",
+        rank=WIDE,
+    ),
+    column("tls", "Its files for TLS.", "profile.tls", Kind.NESTED, rank=WIDE),
+    column("client", "Keys of the settings file.", rank=WIDE),
+)
 @attrs.frozen(kw_only=True)
 class ProfileRow:
     """One profile, and whether it is the default; secrets among its keys are masked."""
@@ -62,6 +80,15 @@ class ProfileRow:
         return {k: MASKED if k in secret else v for k, v in self.profile.client.items()}
 
 
+@shown(
+    "profiles",
+    column("profile", "Its name.", "name"),
+    column("action", "What was done."),
+    column("path", "The file."),
+    sentence=lambda v: (
+        f"profile {v.name} {v.action} ({v.path})" if v.action != "saved" else f"{v.path} saved"
+    ),
+)
 @attrs.frozen
 class ProfileChanged:
     """What was done to a profile, and in which file."""

@@ -16,9 +16,9 @@ from bkclient.topic.messages import TopicMessage
 from bkclient.topic.names import parse_topic
 from bkclient.topic.read import TopicReader
 from bkclient.topic.schema import Decoder, read_schema
-from bkctl.commands.ledger.entry_views import preview
+from bkctl.commands.ledger.entry import preview
 from bkctl.commands.ledger.read import payload_value
-from bkctl.commands.topic.views import (
+from bkctl.commands.topic.values import (
     TopicDetails,
     TopicLedgerRow,
     TopicMessageRow,

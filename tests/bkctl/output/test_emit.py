@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import csv
-import importlib
 import io
 import itertools
 import json
@@ -13,13 +12,13 @@ import attrs
 import pytest
 
 from bkctl.cli.root import cli
-from bkctl.commands.cluster.summary_views import BookieSummary
-from bkctl.commands.ledger.change_views import EntriesAdded, LedgerCreated
-from bkctl.commands.ledger.entry_views import EntryRecord
-from bkctl.commands.ledger.views import LedgerDetails, LedgerSummary
+from bkctl.commands.cluster.values import BookieSummary
+from bkctl.commands.ledger.entry import EntryRecord
+from bkctl.commands.ledger.outcomes import EntriesAdded, LedgerCreated
+from bkctl.commands.ledger.values import LedgerDetails, LedgerSummary
 from bkctl.errors import UsageError
 from bkctl.options import OUTPUTS, Options
-from bkctl.output.emit import DISK_VIEWS, OWN_VIEWS, VIEWS, Emitter, view_of
+from bkctl.output.emit import Emitter
 from tests.bkctl.support.terminal import FakeHost
 from wire.codes import DigestType, LedgerState
 from wire.ids import BookieId, EntryId, LedgerId
@@ -227,25 +226,6 @@ def test_payloads_are_base64_unless_a_format_was_asked_for() -> None:
     }  # fmt: skip
     shown = attrs.evolve(entry, text="ff00")
     assert json.loads(_printed([shown], output="jsonl"))["payload"] == "ff00"
-
-
-ALL_VIEWS = {
-    kind: view
-    for module, name in (*VIEWS, *OWN_VIEWS, *DISK_VIEWS)
-    for kind, view in getattr(importlib.import_module(module), name).items()
-}
-
-
-@pytest.mark.parametrize("kind", ALL_VIEWS, ids=lambda kind: kind.__name__)
-def test_every_view_is_found_documents_its_fields_and_has_its_id(kind: type) -> None:
-    view = view_of(kind)
-    assert view is ALL_VIEWS[kind]
-    names = [field.name for field in view.fields]
-    assert len(set(names)) == len(names)
-    assert view.id_field in names
-    for field in view.fields:
-        assert field.name.islower()
-        assert field.doc.endswith(".")
 
 
 @pytest.mark.parametrize("output", OUTPUTS)

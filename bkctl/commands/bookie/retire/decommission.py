@@ -12,7 +12,12 @@ from bkclient.admin import operations
 from bkclient.errors import ClientError
 from bkclient.quorum.replicas import is_only_copy
 from bkclient.repair import autorecovery
-from bkclient.repair.decommission import cancel_decommission, decommission_status, ledgers_left
+from bkclient.repair.decommission import (
+    DecommissionStatus,
+    cancel_decommission,
+    decommission_status,
+    ledgers_left,
+)
 from bkclient.repair.decommission import decommission as decommission_bookie
 from bkclient.repair.outlook import Lacking, LedgerProspect, prospects
 from bkclient.repair.rack_outlook import domain
@@ -26,6 +31,7 @@ from bkctl.commands.bookie.retire.recover import (
 )
 from bkctl.errors import PartlyDoneError, RefusedError, UsageError
 from bkctl.output.units import counted, human_bytes
+from bkctl.output.views import BOOKIE, Kind, column, shown
 from bkctl.session.check_names import (
     ONLY_COPIES,
     OTHERS_LOST,
@@ -56,6 +62,19 @@ _DRAINED_AT_ONCE: Final = 4
 ENABLE: Final = "`bkctl autorecovery enable` switches it on"
 
 
+def _cancelled(v: DecommissionCancelled) -> str:
+    marks = counted(len(v.ledgers), "mark")
+    return f"bookie {v.bookie_id} stays: {marks} taken back, and it takes adds"
+
+
+@shown(
+    "decommissions",
+    BOOKIE,
+    column(
+        "ledgers", "Whose marks are gone.", lambda v: [str(one) for one in v.ledgers], Kind.NESTED
+    ),
+    sentence=_cancelled,
+)
 @attrs.frozen
 class DecommissionCancelled:
     """A bookie that stays: the marks that named it alone are gone."""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
-from bkclient.repair.decommission import DecommissionReport
+from bkclient.repair.decommission import DecommissionReport, DecommissionStatus
 from bkclient.repair.recover_bookies import (
     BookieLedger,
     FragmentMove,
@@ -13,13 +12,9 @@ from bkclient.repair.recover_bookies import (
     LedgerOutcome,
     RecoverReport,
 )
-from bkctl.commands.ledger.views import STATE_WORDS
-from bkctl.output.emit import Field, Kind, View
+from bkctl.commands.ledger.values import STATE_WORDS
 from bkctl.output.units import counted, human_bytes
-
-_LEDGER: Final = Field(
-    "ledger_id", "The ledger.", lambda v: v.ledger_id, Kind.LEDGER_ID, header="LEDGER"
-)
+from bkctl.output.views import BOOKIE, LEDGER, Kind, column, show
 
 
 def _fragment(move: FragmentMove) -> dict[str, Any]:
@@ -73,82 +68,100 @@ def _decommissioned(v: DecommissionReport) -> str:
     return f"bookie {v.bookie_id} is out: {counted(v.ledgers, 'ledger')} moved, {cookie}"
 
 
-RETIRE_VIEWS: Final[Mapping[type, View]] = {
-    BookieLedger: View(
-        "ledgers",
-        (
-            _LEDGER,
-            Field(
-                "state",
-                "open, in-recovery or closed.",
-                lambda v: STATE_WORDS[v.metadata.state.name],
-                Kind.STATE,
-            ),
-            Field(
-                "fragments",
-                "First entries of the fragments that list one.",
-                lambda v: list(v.fragments),
-                Kind.NESTED,
-            ),
-        ),
-        "ledger_id",
-        done=lambda _: False,
+show(
+    BookieLedger,
+    "ledgers",
+    LEDGER,
+    column(
+        "state",
+        "open, in-recovery or closed.",
+        lambda v: STATE_WORDS[v.metadata.state.name],
+        Kind.STATE,
     ),
-    LedgerMove: View(
-        "ledgers",
-        (
-            _LEDGER,
-            Field("outcome", "What became of it, or would.", lambda v: v.outcome.value),
-            Field("fenced", "Whether its writer is fenced for it.", lambda v: v.fenced, Kind.FLAG),
-            Field("copies", "Copies of entries to make.", lambda v: v.copies, Kind.COUNT),
-            Field("size", "Bytes of them, about; none: unknown.", lambda v: v.size_bytes,
-                  Kind.BYTES),
-            Field("unrecoverable", "Whether some of it cannot be moved.",
-                  lambda v: v.is_unrecoverable, Kind.FLAG),
-            Field(
-                "fragments",
-                "Each fragment's ensemble before and after; none: nobody can take over.",
-                lambda v: [_fragment(move) for move in v.fragments],
-                Kind.NESTED,
-                cell=_move_lines,
-            ),
-            Field("error", "Why not.", lambda v: None if v.error is None else str(v.error)),
-        ),
-        "ledger_id",
-        sentence=_move,
+    column("fragments", "First entries of the fragments that list one."),
+    done=lambda _: False,
+)
+
+
+show(
+    LedgerMove,
+    "ledgers",
+    LEDGER,
+    column("outcome", "What became of it, or would.", "outcome.value"),
+    column("fenced", "Whether its writer is fenced for it."),
+    column("copies", "Copies of entries to make."),
+    column("size", "Bytes of them, about; none: unknown.", "size_bytes", Kind.BYTES),
+    column("unrecoverable", "Whether some of it cannot be moved.", "is_unrecoverable"),
+    column(
+        "fragments",
+        "Each fragment's ensemble before and after; none: nobody can take over.",
+        lambda v: [_fragment(move) for move in v.fragments],
+        Kind.NESTED,
+        cell=_move_lines,
     ),
-    RecoverReport: View(
-        "recoveries",
-        (
-            Field("moved", "Ledgers moved.", lambda v: v.moved, Kind.COUNT),
-            Field("copies", "Copies of entries made.", lambda v: v.copied_entries, Kind.COUNT),
-            Field("size", "Bytes copied.", lambda v: v.copied_bytes, Kind.BYTES),
-            Field(
-                "left",
-                "Ledgers that were not moved.",
-                lambda v: [
-                    {"ledger_id": str(one.ledger_id), "outcome": one.outcome.value,
-                     "error": None if one.error is None else str(one.error)}
-                    for one in v.left
-                ],
-                Kind.NESTED,
-            ),
-            Field(
-                "cookies_deleted", "Whose cookies are gone.", lambda v: list(v.cookies_deleted),
-                Kind.NESTED,
-            ),
-        ),
-        "moved",
-        sentence=_recovered,
+    column("error", "Why not.", lambda v: None if v.error is None else str(v.error)),
+    sentence=_move,
+)
+
+
+show(
+    RecoverReport,
+    "recoveries",
+    column("moved", "Ledgers moved."),
+    column("copies", "Copies of entries made.", "copied_entries"),
+    column("size", "Bytes copied.", "copied_bytes", Kind.BYTES),
+    column(
+        "left",
+        "Ledgers that were not moved.",
+        lambda v: [
+            {
+                "ledger_id": str(one.ledger_id),
+                "outcome": one.outcome.value,
+                "error": None if one.error is None else str(one.error),
+            }
+            for one in v.left
+        ],
+        Kind.NESTED,
     ),
-    DecommissionReport: View(
-        "decommissions",
-        (
-            Field("bookie_id", "The bookie.", lambda v: v.bookie_id, header="BOOKIE"),
-            Field("ledgers", "Ledgers it had.", lambda v: v.ledgers, Kind.COUNT),
-            Field("cookie_deleted", "Whether one is gone.", lambda v: v.cookie_deleted, Kind.FLAG),
-        ),
-        "bookie_id",
-        sentence=_decommissioned,
-    ),
-}  # fmt: skip
+    column("cookies_deleted", "Whose cookies are gone."),
+    sentence=_recovered,
+)
+
+
+show(
+    DecommissionReport,
+    "decommissions",
+    BOOKIE,
+    column("ledgers", "Ledgers it had."),
+    column("cookie_deleted", "Whether one is gone."),
+    sentence=_decommissioned,
+)
+
+
+def _status(v: DecommissionStatus) -> str:
+    if v.is_out:
+        return f"bookie {v.bookie_id} is out: no ledger needs it, and it has no cookie"
+    cookie = "it has a cookie" if v.has_cookie else "it has no cookie"
+    if not v.ledgers:
+        return f"bookie {v.bookie_id} is empty and {v.state}; {cookie}"
+    return (
+        f"bookie {v.bookie_id} is {v.state} and has {counted(v.ledgers, 'ledger')} "
+        f"({v.open_ledgers} not closed), about {human_bytes(v.size_bytes)}: {v.marked} marked, "
+        f"{v.being_mended} being repaired; {cookie}"
+    )
+
+
+show(
+    DecommissionStatus,
+    "decommissions",
+    BOOKIE,
+    column("state", "writable, read-only or down.", kind=Kind.STATE),
+    column("cookie", "Whether it has one.", "has_cookie"),
+    column("ledgers", "Ledgers that need it."),
+    column("not_closed", "Of these, not closed.", "open_ledgers"),
+    column("size", "Bytes of its copies of closed ones.", "size_bytes", Kind.BYTES),
+    column("marked", "Ledgers that are marked."),
+    column("being_mended", "Of these, with a worker."),
+    column("out", "Whether nothing of it is left.", "is_out"),
+    sentence=_status,
+)

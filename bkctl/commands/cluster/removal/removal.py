@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
@@ -15,6 +16,7 @@ from bkctl.commands.cluster import backup
 from bkctl.commands.cluster.removal.stock import Stock, stock
 from bkctl.errors import ConflictError
 from bkctl.output.units import counted
+from bkctl.output.views import Kind, column, shown
 from bkctl.session.check_names import LEDGERS, LIVE_BOOKIES
 from bkctl.session.safety import Objection, heed, named
 
@@ -23,6 +25,35 @@ if TYPE_CHECKING:
     from bkctl.session.session import Session
 
 
+_URI: Final = column("uri", "The metadata service.")
+
+
+_WAS: Final = column("was", "What it was before.")
+
+
+def _formatted(v: ClusterFormatted) -> str:
+    if v.was is None:
+        return f"made cluster {v.instance_id} at {v.uri}"
+    return (
+        f"cluster {v.was} is {v.instance_id} now, and empty ({counted(v.ledgers, 'ledger')} gone); "
+        "its bookies start again after `bkctl bookieformat`"
+        + (f"; to undo: bkctl cluster restore {shlex.quote(v.backup)}" if v.backup else "")
+    )
+
+
+_LEDGERS_GONE: Final = column("ledgers", "Ledgers that are gone.", kind=Kind.COUNT)
+
+
+@shown(
+    "clusters",
+    _URI,
+    column("instance_id", "Its id now."),
+    _WAS,
+    _LEDGERS_GONE,
+    column("backup", "File with the metadata from before."),
+    id="instance_id",
+    sentence=_formatted,
+)
 @attrs.frozen
 class ClusterFormatted:
     """A cluster that has forgotten everything; ``was`` is its former instance id.
@@ -37,6 +68,13 @@ class ClusterFormatted:
     backup: str | None = None
 
 
+def _removed(v: ClusterRemoved) -> str:
+    if v.was is None:
+        return f"there is no cluster at {v.uri}"
+    return f"cluster {v.was} removed ({counted(v.ledgers, 'ledger')} gone)"
+
+
+@shown("clusters", _URI, _WAS, _LEDGERS_GONE, id="was", sentence=_removed)
 @attrs.frozen
 class ClusterRemoved:
     """A cluster that is gone; ``was`` is None where there was none."""

@@ -5,12 +5,16 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
 from bkctl.commands.disk.look import records as disk_records
+from bkctl.commands.disk.look.records import LogRow
 from bkctl.errors import NothingFoundError, UsageError
+from bkctl.output.table import Cell, Table
+from bkctl.output.units import human_bytes
+from bkctl.output.views import WIDE, Kind, column, shown
 from bkctl.session.directories import open_bookie
 from bookied.errors import CorruptError
 from bookied.offline.bookie import Shard, StoredEntry
@@ -64,6 +68,58 @@ class LiveShare:
     live_bytes: int | None
 
 
+def _ledger_lines(contents: LogContents) -> str:
+    """Return what a log holds of each ledger as a small table."""
+    with_live = contents.live_bytes is not None and bool(contents.ledgers)
+    titles = [("LEDGER", 0, False), ("BYTES", 0, True), ("ENTRIES", 0, True)]
+    table = Table([*titles, ("LIVE", 0, True)] if with_live else titles, width=None)
+    rows = []
+    for one in contents.ledgers:
+        share = one.share
+        entries = "-" if share.entries is None else str(share.entries)
+        cells = [str(share.ledger_id), human_bytes(share.size_bytes), entries]
+        rows.append([*cells, human_bytes(one.live_bytes or 0)] if with_live else cells)
+    return "\n".join(table.lines([[Cell(text) for text in row] for row in rows])) or "none"
+
+
+def _ledger_shares(contents: LogContents) -> list[dict[str, Any]]:
+    return [
+        {
+            "ledger": str(one.share.ledger_id),
+            "bytes": one.share.size_bytes,
+            "entries": one.share.entries,
+            "live_bytes": one.live_bytes,
+        }
+        for one in contents.ledgers
+    ]
+
+
+LOG_COLUMNS: Final = (
+    column("log", "The log's name.", "summary.path.name"),
+    column("log_id", "Its id.", "summary.log_id", Kind.COUNT, rank=3),
+    column("path", "Where it is.", lambda v: str(v.summary.path), rank=WIDE),
+    column("size", "Size of the file.", "summary.size", Kind.BYTES, rank=4),
+)
+
+
+@shown(
+    "logs",
+    *LOG_COLUMNS,
+    column("version", "Format version.", "summary.version", Kind.COUNT),
+    column("ledgers_map", "whole, none (never rotated), or damaged.", "summary.map_state.value"),
+    column("data_bytes", "Bytes of all its records.", "summary.data_bytes", Kind.BYTES),
+    column("live_bytes", "Of these, what the index finds here.", kind=Kind.BYTES),
+    column("end", "Where its records end, if they were read.", "summary.end", Kind.COUNT),
+    column("torn", "Whether the last record is cut.", "summary.is_torn", Kind.FLAG),
+    column(
+        "damage",
+        "What ended reading it.",
+        lambda v: None if v.summary.damage is None else str(v.summary.damage),
+        optional=True,
+    ),
+    column("ledgers", "What is in it.", _ledger_shares, Kind.NESTED, cell=_ledger_lines),
+    id="log",
+)
 @attrs.frozen
 class LogContents:
     """One entry log as a whole."""

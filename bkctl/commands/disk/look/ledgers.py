@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
 from bkctl.commands.disk.look import records
+from bkctl.commands.disk.look.records import PlacedRow, lac_of
 from bkctl.errors import NothingFoundError
+from bkctl.output.views import WIDE, Kind, column, shown
 from bkctl.session.directories import open_bookie
 from bookied.errors import CorruptError
 from bookied.offline.bookie import OfflineBookie, Shard, shard_of
@@ -19,15 +21,75 @@ from bookied.offline.journal_tail import JournalTail, bytes_to_replay, read_tail
 from bookied.offline.ledger import LocalLedger, local_ledgers, placed_entries
 from bookied.offline.logs import LedgerShare, summarize
 from bookied.storage.entrylog.format import LENGTH, split_location
+from bookied.storage.entrylog.format import file_name as log_name
 from bookied.storage.index.ledger_pages import StoredLedger
 
 if TYPE_CHECKING:
     from bkctl.commands.disk.look.journals import Dirs
     from bkctl.commands.disk.look.records import Damage, PlacedRow
     from bkctl.session.session import Session
+    from bookied.offline.ledger import LocalLedger
     from wire.ids import LedgerId
 
 
+def _known(get: Callable[[LocalLedger], Any]) -> Callable[[LedgerRow], Any]:
+    """Return a getter that gives None for a ledger of which nothing can be read."""
+    return lambda row: get(row.ledger) if row.ledger.is_known else None
+
+
+_LOCAL: Final = (
+    column("ledger_id", "The ledger.", "ledger.ledger_id", Kind.LEDGER_ID),
+    column(
+        "ledger_id_hex",
+        "The same, as in the name of its index file.",
+        lambda v: f"{v.ledger.ledger_id:x}",
+        rank=5,
+        header="HEX",
+    ),
+    column(
+        "fenced",
+        "Whether ordinary adds are refused.",
+        _known(lambda ledger: ledger.is_fenced),
+        Kind.FLAG,
+    ),
+    column(
+        "last_entry",
+        "Highest entry, -1 for none.",
+        _known(lambda ledger: ledger.last_entry),
+        Kind.COUNT,
+    ),
+    column(
+        "explicit_lac",
+        "LAC that was set without an entry.",
+        lambda v: lac_of(v.ledger.explicit_lac),
+        Kind.COUNT,
+        rank=3,
+    ),
+    column(
+        "has_key",
+        "Whether its master key is known.",
+        _known(lambda ledger: bool((ledger.master_key or b"").strip(b"\0"))),
+        Kind.FLAG,
+        rank=4,
+    ),
+    column("source", "index, journal, or damaged.", rank=2),
+    column(
+        "pending_entries",
+        "Entries that the next start replays.",
+        lambda v: v.ledger.pending.entries if v.ledger.pending else 0,
+        Kind.COUNT,
+        rank=6,
+    ),
+    column(
+        "path",
+        "Its index file or database.",
+        lambda v: str(v.ledger.stored.path) if v.ledger.stored else None,
+        rank=WIDE,
+    ),
+)
+
+
+@shown("ledgers", *_LOCAL, id="ledger_id")
 @attrs.frozen
 class LedgerRow:
     """One ledger of a list."""
@@ -43,6 +105,12 @@ class LedgerRow:
         return "index" if self.ledger.pending is None else "index, journal"
 
 
+_BYTES: Final = column(
+    "bytes", "Bytes in the entry logs, dead copies too.", "size_bytes", Kind.BYTES
+)
+
+
+@shown("ledgers", *_LOCAL, _BYTES, id="ledger_id")
 @attrs.frozen
 class SizedLedgerRow(LedgerRow):
     """And what the entry logs hold of it."""
@@ -50,6 +118,21 @@ class SizedLedgerRow(LedgerRow):
     size_bytes: int = 0
 
 
+@shown(
+    "entries",
+    column("ledger", "The ledger.", "ledger_id", Kind.LEDGER_ID, rank=3),
+    column("entry", "The entry.", "entry_id"),
+    column("log", "Name of the entry log.", lambda v: log_name(v.log_id)),
+    column("log_id", "Its id.", rank=2),
+    column("offset", "Where the record's length field is."),
+    column(
+        "location",
+        "What is stored: log id and offset of the body.",
+        lambda v: f"{v.location:#x}",
+        rank=4,
+    ),
+    id="entry",
+)
 @attrs.frozen
 class IndexRow:
     """Where the index says that an entry is; ``offset`` is that of its length field."""
@@ -67,6 +150,14 @@ class IndexRow:
         return split_location(self.location)[1] - LENGTH.size
 
 
+@shown(
+    "holes",
+    column("ledger", "The ledger.", "ledger_id", Kind.LEDGER_ID),
+    column("first", "First missing entry."),
+    column("last", "Last missing entry."),
+    column("entries", "How many.", lambda v: v.last - v.first + 1, Kind.COUNT),
+    id="first",
+)
 @attrs.frozen
 class Hole:
     """A range of entries that the index does not have, both ends included."""
@@ -76,6 +167,27 @@ class Hole:
     last: int
 
 
+@shown(
+    "ledgers",
+    column("ledger_id", "The ledger.", kind=Kind.LEDGER_ID),
+    column("ledger_id_hex", "The same, as in file names.", lambda v: f"{v.ledger_id:x}"),
+    column("path", "Its index file, or the database.", lambda v: str(v.path)),
+    column("kind", "index files, or RocksDB."),
+    column("version", "Format version.", "stored.header.version", Kind.COUNT),
+    column("master_key", "Whether there is one; with --show-secrets itself.", "key"),
+    column("fenced", "Adds are refused.", "stored.header.is_fenced", Kind.FLAG),
+    column("limbo", "Entries may be missing here.", "stored.header.limbo", Kind.FLAG),
+    column("state_bits", "All state bits.", "stored.header.state_bits", Kind.COUNT),
+    column(
+        "explicit_lac",
+        "LAC that was set without an entry.",
+        lambda v: lac_of(v.stored.header.explicit_lac),
+        Kind.COUNT,
+    ),
+    column("entries", "Entries that have a place."),
+    column("first_entry", "The lowest of them."),
+    column("last_entry", "The highest, -1 for none.", "stored.last_entry", Kind.COUNT),
+)
 @attrs.frozen
 class IndexMeta:
     """What is stored of a ledger itself."""

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import attrs
 
 from bkctl.errors import ProblemsError
+from bkctl.output.views import Kind, column, shown
 from bkctl.session.directories import open_bookie
-from bookied.offline.check.findings import Severity
+from bookied.offline.check.findings import Problem, Severity
 from bookied.offline.check.start import check_mark
 from bookied.storage.journal.format import file_name
 
@@ -20,6 +21,28 @@ if TYPE_CHECKING:
     from bookied.offline.check.findings import Problem
 
 
+@shown(
+    "marks",
+    column("path", "The copy.", lambda v: str(v.stored.path)),
+    column(
+        "journal",
+        "Its journal directory's place in the list.",
+        "stored.journal",
+        Kind.COUNT,
+        rank=3,
+    ),
+    column("journal_file", "The journal that it names.", header="FILE"),
+    column("journal_id", "The same as a number.", "stored.mark.journal_id", Kind.COUNT, rank=2),
+    column("offset", "Where in it replay begins.", "stored.mark.offset", Kind.COUNT),
+    column("counts", "Whether it is the highest."),
+    column(
+        "problem",
+        "What is wrong, with --check.",
+        lambda v: v.problem.message if v.problem else None,
+        rank=4,
+        optional=True,
+    ),
+)
 @attrs.frozen
 class MarkRow:
     """One copy of a mark. ``problem`` is what a check of the one that counts has found."""

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import attrs
 
-from bkctl.commands.ledger.entry_views import preview
+from bkctl.commands.ledger.entry import preview
 from bkctl.commands.ledger.read import payload_value
 from bkctl.errors import ProblemsError
+from bkctl.output.views import NEVER, WIDE, Kind, column, shown
 from bookied.errors import CorruptError
 from bookied.offline.packets import find_digest, payload_of
 from wire.codes import ENTRY_HEADER_BYTES
@@ -56,14 +57,83 @@ class DiskRecord:
         return self.path.name
 
 
+_LEDGER: Final = column("ledger", "Ledger.", "ledger_id", Kind.LEDGER_ID)
+
+
+_ENTRY: Final = column("entry", "Entry id.", "entry_id", Kind.COUNT)
+
+
+_OFFSET: Final = column("offset", "Where its length field is in the file.", kind=Kind.COUNT)
+
+
+_CONTENT: Final = (
+    column("size", "Bytes of the record without its length field.", kind=Kind.COUNT),
+    column(
+        "last_add_confirmed",
+        "LAC that its writer stamped on it.",
+        kind=Kind.COUNT,
+        rank=3,
+        header="LAC",
+    ),
+    column("ledger_length", "Payload bytes of the ledger up to here.", kind=Kind.COUNT, rank=WIDE),
+    column(
+        "digest", "The digest that its bytes fit: crc32c, crc32, or unknown.", rank=4, optional=True
+    ),
+    column("payload_b64", "Its payload.", "payload", Kind.DATA, rank=NEVER, optional=True),
+    column(
+        "payload",
+        "Its payload as --entry-format has it.",
+        "text",
+        Kind.NESTED,
+        rank=NEVER,
+        optional=True,
+    ),
+    column(
+        "detail",
+        "What else there is to say; in a table the payload's beginning.",
+        rank=1,
+        header="CONTENT",
+        optional=True,
+    ),
+)
+
+
+_RECORD_FILE: Final = (
+    column("path", "The file.", lambda v: str(v.path), rank=WIDE),
+    column("file", "Its name.", rank=6),
+)
+
+
+@shown(
+    "records",
+    *_RECORD_FILE,
+    _OFFSET,
+    column("kind", "entry, ledger key, fence, explicit LAC."),
+    _LEDGER,
+    _ENTRY,
+    *_CONTENT,
+    id="offset",
+)
 class JournalRow(DiskRecord):
     """A record of a journal."""
 
 
+@shown("records", *_RECORD_FILE, _OFFSET, _LEDGER, _ENTRY, *_CONTENT, id="offset")
 class LogRow(DiskRecord):
     """A record of an entry log."""
 
 
+@shown(
+    "entries",
+    _LEDGER,
+    _ENTRY,
+    column("source", "entry log, or journal.", "kind", rank=2),
+    column("path", "The file.", lambda v: str(v.path), rank=WIDE),
+    column("file", "Its name."),
+    _OFFSET,
+    *_CONTENT,
+    id="entry",
+)
 class PlacedRow(DiskRecord):
     """An entry of a ledger, wherever it is."""
 

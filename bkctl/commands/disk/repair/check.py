@@ -10,6 +10,7 @@ import attrs
 
 from bkctl.errors import NothingFoundError, ProblemsError
 from bkctl.output.units import counted
+from bkctl.output.views import column, shown
 from bkctl.session.directories import open_bookie
 from bookied.directories.in_use import uses
 from bookied.offline.check.check import stages
@@ -22,6 +23,16 @@ if TYPE_CHECKING:
     from bookied.offline.bookie import Shard
 
 
+@shown(
+    "steps",
+    column("step", "What to do."),
+    column("severity", "The worst it helps against.", "severity.value"),
+    column("count", "How many findings."),
+    column("kinds", "Of which kinds."),
+    sentence=lambda v: (
+        f"{v.step}\n    against {v.severity.value}s: {', '.join(v.kinds)} ({v.count})"
+    ),
+)
 @attrs.frozen
 class RepairStep:
     """One thing to do, for all the problems that it helps against."""

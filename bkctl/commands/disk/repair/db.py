@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from bkctl.commands.disk.repair.rebuild import keys, offline_settings, warn_damage
+from bkctl.commands.disk.repair.rebuild import (
+    keys,
+    offline_settings,
+    warn_damage,
+)
 from bkctl.errors import ConflictError, PartlyDoneError, UsageError
 from bkctl.output.units import counted
+from bkctl.output.views import WIDE, Kind, column, shown
 from bkctl.session.directories import find_directories
 from bkctl.session.stopped_bookie import held, insist_current, insist_named, repeatable
 from bookied.offline.repair.convert import Conversion
@@ -28,6 +33,24 @@ if TYPE_CHECKING:
 AGAIN = "the old databases are as they were, or the new ones are there; run the same command again"
 
 
+@shown(
+    "databases",
+    column("database", "ledgers or locations."),
+    column("directory", "Where it is."),
+    column("ledgers", "Ledgers that exist."),
+    column("entries", "Entries that were found in the logs; none for ledgers."),
+    column("unreadable", "Entries in logs that cannot be read; they keep their places."),
+    column(
+        "keyless",
+        "Ledgers whose master key is not known.",
+        lambda v: [str(one) for one in v.keyless],
+        Kind.NESTED,
+        rank=1,
+        cell=lambda v: str(len(v.keyless)),
+    ),
+    column("backup", "The old database.", rank=WIDE),
+    id="directory",
+)
 @attrs.frozen
 class RebuiltDb:
     """One database that was made anew."""
@@ -149,6 +172,32 @@ def _stamp() -> str:
 # convert ------------------------------------------------------------------------------------------
 
 
+_CLASSES: Final = {
+    "db": "DbLedgerStorage",
+    "interleaved": "SortedLedgerStorage or InterleavedLedgerStorage",
+}
+
+
+def _converted(v: StorageConverted) -> str:
+    if not v.changed:
+        return "nothing to convert: the index is of that kind"
+    what = (
+        "the conversion is finished"
+        if v.ledgers is None
+        else (f"converted {counted(v.ledgers, 'ledger')} with {counted(v.entries or 0, 'entry')}")
+    )
+    return f"{what}; set ledgerStorageClass to {_CLASSES[v.to]} before the bookie starts"
+
+
+@shown(
+    "conversions",
+    column("to", "db or interleaved."),
+    column("changed", "Whether there was anything to do."),
+    column("ledgers", "Ledgers converted."),
+    column("entries", "Their entries."),
+    column("logs", "Entry logs that were linked, copied or given new ids."),
+    sentence=_converted,
+)
 @attrs.frozen
 class StorageConverted:
     """An index that is of another kind now; counts are None where an earlier run made them."""

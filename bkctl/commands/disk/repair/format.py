@@ -12,6 +12,7 @@ from bkclient.admin.ledger_scan import IDS_AT_ONCE, read_ledgers
 from bkclient.quorum.replicas import is_only_copy
 from bkctl.errors import RefusedError
 from bkctl.output.units import counted, human_bytes
+from bkctl.output.views import BOOKIE, Kind, column, shown
 from bkctl.session.stopped_bookie import (
     REGISTERED,
     StoppedBookie,
@@ -42,6 +43,25 @@ METADATA: Final = "metadata"
 NAMED_MAX: Final = 10
 
 
+def _formatted(v: Formatted) -> str:
+    cookie = "; its stored cookie is removed" if v.cookie_removed else ""
+    return (
+        f"bookie {v.bookie_id} formatted: {counted(v.files, 'file')} and "
+        f"{counted(v.ledgers, 'ledger')} removed "
+        f"({human_bytes(v.size_bytes)}){cookie}"
+    )
+
+
+@shown(
+    "formats",
+    BOOKIE,
+    column("directories", "Its directories."),
+    column("files", "Files removed."),
+    column("size", "Bytes removed.", "size_bytes", Kind.BYTES),
+    column("ledgers", "Ledgers that its indexes knew."),
+    column("cookie_removed", "Whether the stored cookie is gone."),
+    sentence=_formatted,
+)
 @attrs.frozen
 class Formatted:
     """A bookie whose directories are empty now."""
@@ -54,6 +74,19 @@ class Formatted:
     cookie_removed: bool
 
 
+def _initialized(v: Initialized) -> str:
+    if v.written:
+        return f"bookie {v.bookie_id}: directories made, cookie stored; it can be started"
+    return f"bookie {v.bookie_id}: a new bookie can begin here"
+
+
+@shown(
+    "bookies",
+    BOOKIE,
+    column("directories", "Its directories."),
+    column("written", "Whether directories and cookie are made."),
+    sentence=_initialized,
+)
 @attrs.frozen
 class Initialized:
     """A bookie that could be started anew; ``written`` if its directories and cookie are made."""

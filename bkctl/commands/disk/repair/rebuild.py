@@ -11,6 +11,7 @@ import attrs
 from bkclient.errors import MetadataStoreError, NoSuchLedgerError
 from bkctl.errors import ConflictError, NothingFoundError, PartlyDoneError, UsageError
 from bkctl.output.units import counted, human_bytes
+from bkctl.output.views import Kind, column, shown
 from bkctl.session.directories import bookie_properties, find_directories
 from bkctl.session.stopped_bookie import held, insist_current, insist_named, repeatable
 from bookied.config.storage import StorageClass
@@ -241,6 +242,26 @@ def _not_saved(refused: int, damaged: int) -> str:
 # flush --------------------------------------------------------------------------------------------
 
 
+def _flushed(v: Flushed) -> str:
+    torn = f", {len(v.torn)} torn at the end as a crash leaves them" if v.torn else ""
+    return (
+        f"replayed {counted(v.entries, 'entry')} ({human_bytes(v.size_bytes)}) of "
+        f"{counted(v.journals, 'journal')}"
+        f"{torn}; everything is in entry logs and indexes"
+    )
+
+
+@shown(
+    "flushes",
+    column("directories", "Its directories."),
+    column("journals", "Journals read."),
+    column("entries", "Entries replayed."),
+    column("size", "Bytes replayed.", "size_bytes", Kind.BYTES),
+    column("dropped", "Records of ledgers that were deleted."),
+    column("torn", "Journals that end within a record."),
+    id="entries",
+    sentence=_flushed,
+)
 @attrs.frozen
 class Flushed:
     """What an offline replay put into files."""

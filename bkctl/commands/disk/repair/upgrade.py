@@ -13,6 +13,7 @@ import attrs
 from bkctl.errors import ProblemsError
 from bkctl.exit_status import Effect
 from bkctl.output.units import counted, human_bytes
+from bkctl.output.views import BOOKIE, Kind, column, shown
 from bkctl.session.stopped_bookie import (
     StoppedBookie,
     held,
@@ -37,6 +38,24 @@ EMPTY_DIRECTORY: Final = "empty-directory"
 AGAIN: Final = "run the same command again: it goes on where this one ended"
 
 
+@shown(
+    "directories",
+    column("directory", "The root.", lambda v: str(v.layout.root)),
+    column(
+        "state",
+        "current, old, upgraded (the old data is still there), empty, old cookie, "
+        "half rolled back, half finalized.",
+        kind=Kind.STATE,
+    ),
+    column("layout", "Version of its layout.", "layout.version", Kind.COUNT),
+    column(
+        "started",
+        "Whether a bookie has begun a journal there since the upgrade.",
+        "layout.has_new_journal",
+        Kind.FLAG,
+        rank=2,
+    ),
+)
 @attrs.frozen
 class RootStatus:
     """One root's layout, and what that means for the bookie."""
@@ -55,6 +74,28 @@ class RootStatus:
         return root.state.value
 
 
+_DONE: Final = {
+    "upgrade": ("upgraded", "nothing to upgrade: the layout is current"),
+    "rollback": ("rolled back to its old layout", "nothing to roll back: it is not upgraded"),
+    "finalize": ("finalized: the old data is removed", "nothing to finalize: no old data is left"),
+}
+
+
+def _layout_changed(v: LayoutChanged) -> str:
+    done, nothing = _DONE[v.action]
+    then = f"\n{v.next_step}" if v.next_step else ""
+    return f"bookie {v.bookie_id} {done}{then}" if v.changed else nothing
+
+
+@shown(
+    "upgrades",
+    BOOKIE,
+    column("action", "upgrade, rollback or finalize."),
+    column("changed", "Whether there was anything to do."),
+    column("files", "Files linked, copied or removed."),
+    column("next_step", "What to do next.", lambda v: v.next_step or None),
+    sentence=_layout_changed,
+)
 @attrs.frozen
 class LayoutChanged:
     """What became of a bookie's directories; ``changed`` is False where all was so before."""

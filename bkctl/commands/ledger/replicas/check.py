@@ -16,9 +16,11 @@ from bkclient.repair import verify as verifying
 from bkclient.repair.verify import Flaw, Verified
 from bkctl.commands.ledger.ids import chosen, ids_in_file
 from bkctl.commands.ledger.listing import LedgerFilter, each, ledgers
+from bkctl.commands.ledger.values import LEDGER_COLUMNS
 from bkctl.commands.ledger.write import FRAMING_KEY
 from bkctl.errors import PartlyDoneError, ProblemsError
 from bkctl.output.units import counted
+from bkctl.output.views import LEDGER, Column, column, shown
 from wire.ids import EntryId
 
 if TYPE_CHECKING:
@@ -164,6 +166,21 @@ class CopiesOfBookie:
 # Orphans ----------------------------------------------------------------------------------------
 
 
+def _of_summary(name: str, **changes: Any) -> Column:
+    """Return a field of ``ledger list``."""
+    field = next(one for one in LEDGER_COLUMNS if one.name == name)
+    return attrs.evolve(field, **changes)
+
+
+@shown(
+    "orphans",
+    LEDGER,
+    _of_summary("state"),
+    _of_summary("last_entry"),
+    _of_summary("length"),
+    _of_summary("created"),
+    column("owner", "What it says of its owner.", lambda v: v.owner or None),
+)
 @attrs.frozen
 class Orphan:
     """A ledger that nobody names, and what it says about its owner."""

@@ -6,7 +6,7 @@ import itertools
 import string
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
@@ -16,16 +16,17 @@ from bkclient.repair import replica_map as holdings
 from bkclient.repair.replica_map import Health, Holdings, MappedFragment, Place
 from bkctl.commands.cluster import work as cluster_work
 from bkctl.commands.cluster.map import glyph
-from bkctl.commands.ledger.views import STATE_WORDS
+from bkctl.commands.ledger.values import STATE_WORDS
 from bkctl.errors import NothingFoundError, ProblemsError
 from bkctl.output.canvas import Canvas
 from bkctl.output.table import display_width
 from bkctl.output.units import counted
+from bkctl.output.views import BOOKIE, LEDGER, WIDE, Kind, column, shown
 from wire.ids import BookieId, EntryId, LedgerId
 
 if TYPE_CHECKING:
     from bkclient.client import Client
-    from bkctl.commands.cluster.summary_views import BookieSummary
+    from bkctl.commands.cluster.values import BookieSummary
     from bkctl.session.session import Session
     from wire.ledger_metadata import Fragment, LedgerMetadata
 
@@ -45,6 +46,56 @@ _CELL: Final = 3
 _COPIES_WIDTH: Final = 8
 
 
+def _fragment(one: MappedFragment) -> dict[str, Any]:
+    return {
+        "first_entry": one.first,
+        "last_entry": one.last,
+        "closed": one.is_closed,
+        "copies": one.copies,
+        "replicas": [
+            {
+                "bookie_id": place.bookie_id,
+                "health": place.health.value,
+                "expected": place.expected,
+                "held": place.held,
+                "why": place.why or None,
+            }
+            for place in one.places
+        ],
+    }
+
+
+@shown(
+    "ledgers",
+    column("ledger_id", "The ledger.", "holdings.ledger_id", Kind.LEDGER_ID, header="LEDGER"),
+    column(
+        "state",
+        "open, in-recovery or closed.",
+        lambda v: STATE_WORDS[v.holdings.metadata.state.name],
+        Kind.STATE,
+    ),
+    column("last_confirmed", "Its last entry.", "holdings.lac", Kind.COUNT),
+    column(
+        "write_quorum",
+        "Copies that each entry should have.",
+        "holdings.metadata.write_quorum",
+        Kind.COUNT,
+    ),
+    column("whole", "Whether all are there.", "holdings.is_whole", Kind.FLAG),
+    column("verdict", "The same in words.", lambda v: verdict(v.holdings)),
+    column(
+        "bookies",
+        "Its bookies, and what they are registered as.",
+        lambda v: dict(sorted(v.states.items())),
+        Kind.NESTED,
+    ),
+    column(
+        "fragments",
+        "Its fragments, and the health of each replica.",
+        lambda v: [_fragment(one) for one in v.holdings.fragments],
+        Kind.NESTED,
+    ),
+)
 @attrs.frozen(kw_only=True)
 class LedgerMap:
     """A ledger's replicas, and the state of its bookies by their registrations."""
@@ -57,6 +108,24 @@ class LedgerMap:
         return sorted(self.holdings.metadata.all_bookies())
 
 
+def _place_range(v: LedgerPlace) -> str:
+    return f"{v.first}-{'' if v.last is None else v.last}"
+
+
+@shown(
+    "places",
+    BOOKIE,
+    column("state", "writable, read-only, down or gone.", kind=Kind.STATE),
+    column(
+        "first_entry", "First entry of the fragment.", "first", header="ENTRIES", cell=_place_range
+    ),
+    column("last_entry", "Its last one, if known.", "last", rank=WIDE),
+    column("index", "Place in the ensemble.", rank=1),
+    column("address", "Where it listens.", rank=2),
+    column("rack", "Its network location.", rank=WIDE),
+    column("entry_id", "The entry asked for.", rank=WIDE),
+    attrs.evolve(LEDGER, rank=WIDE),
+)
 @attrs.frozen(kw_only=True)
 class LedgerPlace:
     """A bookie that a ledger, or one entry of it, is on, and its place there.

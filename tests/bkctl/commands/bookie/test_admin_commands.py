@@ -16,8 +16,8 @@ from bkclient.metadata.memory import MemoryCluster
 from bkctl.bookies import admin_api as work
 from bkctl.bookies.admin_client import AdminClient, Answer, HttpAddress
 from bkctl.commands.bookie import admin_settings
-from bkctl.commands.bookie.views import BOOKIE_HTTP_VIEWS
 from bkctl.errors import CommandError, ConflictError, NothingFoundError, RefusedError, UsageError
+from bkctl.output.views import view_of
 from bookied.admin.control.control import Control
 from bookied.admin.exchange import Asked
 from bookied.admin.web import Access, Api, Credentials
@@ -215,7 +215,7 @@ def test_metrics_are_taken_apart_and_chosen_by_a_pattern(stage: Stage) -> None:
     assert count.value == 7
     with pytest.raises(UsageError, match="--grep"):
         list(work.metrics(stage.admin, "("))
-    value = BOOKIE_HTTP_VIEWS[work.MetricSample]["value"]
+    value = view_of(work.MetricSample)["value"]
     assert [value.get(one) for one in found[1:4]] == ["7", "2", "nan"]
 
 

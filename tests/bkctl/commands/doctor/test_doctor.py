@@ -16,7 +16,6 @@ from bkclient.metadata.api import NEW, HeldLock
 from bkclient.metadata.memory import MemoryMetadata
 from bkclient.metadata.stored import StoredLedger
 from bkctl.cli.root import cli
-from bkctl.commands.bookie.change_views import BOOKIE_CHANGE_VIEWS
 from bkctl.commands.doctor.rules import diagnose
 from bkctl.commands.doctor.state import (
     REMEMBERED_MAX,
@@ -26,6 +25,7 @@ from bkctl.commands.doctor.state import (
     Limits,
     SeenCluster,
 )
+from bkctl.output.views import view_of
 from tests.bkclient.metadata.values import metadata
 from tests.bkclient.worlds import Fate, Ruling, World
 from tests.bkctl.support.runner import Result
@@ -442,7 +442,7 @@ def test_a_health_check_that_is_off_is_told_and_can_be_switched(patient: Patient
 
 
 def test_every_finding_is_shown_by_one_view() -> None:
-    view = BOOKIE_CHANGE_VIEWS[Finding]
+    view = view_of(Finding)
     assert view.lines is not None
     many = Finding(Danger.RISK, "x", "3 things are wrong", "mend them", ("1", "2"), 3)
     assert list(view.lines(many, None, False)) == [
@@ -451,7 +451,7 @@ def test_every_finding_is_shown_by_one_view() -> None:
 
 
 def test_on_a_terminal_findings_are_wrapped_at_words_and_the_worst_are_red() -> None:
-    view = BOOKIE_CHANGE_VIEWS[Finding]
+    view = view_of(Finding)
     assert view.lines is not None
     fix = "bkctl ledger recover 4711 --with --a --line --to --copy"
     one = Finding(Danger.LOSS, "x", "ledger 4711 has lost each of its copies", fix, ("4711",), 1)

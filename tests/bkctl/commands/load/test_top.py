@@ -15,7 +15,7 @@ from bkclient.errors import BookieUnavailableError
 from bkctl.bookies import admin_api
 from bkctl.bookies.admin_client import HttpAddress
 from bkctl.bookies.figures import Figures, Rates, figures, rates
-from bkctl.commands.cluster.summary_views import BookieSummary
+from bkctl.commands.cluster.values import BookieSummary
 from bkctl.commands.load import looks as top_work
 from bkctl.commands.load import plot, screen
 from bkctl.commands.load.looks import BookieLoad, ClusterLoad, Looks, outliers
@@ -256,7 +256,7 @@ class TestScreen:
 
     @pytest.mark.usefixtures("in_utc")
     def test_a_look_is_one_line_where_there_is_no_screen(self) -> None:
-        assert screen.line(load()) == (
+        assert top_work.line(load()) == (
             "2026-09-21 14:13:20  adds 1.2k/s p50 0.42 ms p99 17.3 ms  reads 60/s p99 2.00 ms"
             "  queue 12  disk 97 %  under-replicated 2  writable 1 of 3"
         )

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from bkctl.output.emit import NEVER, WIDE, Field, Kind, View
-from bkctl.output.views import LEDGER
+from bkctl.output.views import LEDGER, NEVER, WIDE, Column, Kind, column, shown
 
 if TYPE_CHECKING:
     from wire.ids import LedgerId
@@ -16,31 +15,6 @@ if TYPE_CHECKING:
 
 
 STATE_WORDS: Final = {"OPEN": "open", "IN_RECOVERY": "in-recovery", "CLOSED": "closed"}
-
-
-@attrs.frozen
-class LedgerSummary:
-    """One ledger of a list; ``metadata`` is None where only ids were asked for."""
-
-    ledger_id: LedgerId
-    metadata: LedgerMetadata | None
-
-
-@attrs.frozen
-class LedgerCount:
-    """How many ledgers there are."""
-
-    count: int
-
-
-@attrs.frozen
-class LedgerDetails:
-    """One ledger, whole. ``password`` is None unless secrets are to be shown."""
-
-    ledger_id: LedgerId
-    metadata: LedgerMetadata
-    version: int
-    password: bytes | None = None
 
 
 def _meta(name: str) -> Any:
@@ -72,6 +46,94 @@ def _custom(value: Any) -> dict[str, str]:
     }
 
 
+def _fragments(value: Any) -> list[dict[str, Any]] | None:
+    if value.metadata is None:
+        return None
+    return [
+        {"first_entry": fragment.first_entry_id, "ensemble": list(fragment.ensemble)}
+        for fragment in value.metadata.fragments
+    ]
+
+
+LEDGER_COLUMNS: Final = (
+    LEDGER,
+    column("state", "open, in-recovery or closed.", _state, Kind.STATE),
+    column(
+        "last_entry",
+        "Last entry; none while not closed, -1 for an empty ledger.",
+        _meta("last_entry_id"),
+        Kind.COUNT,
+        rank=1,
+    ),
+    column("length", "Bytes of payload; none while not closed.", _length, Kind.BYTES, rank=1),
+    column(
+        "ensemble_size",
+        "Bookies of a fragment.",
+        _meta("ensemble_size"),
+        Kind.COUNT,
+        rank=4,
+        header="E",
+    ),
+    column(
+        "write_quorum",
+        "Copies of an entry.",
+        _meta("write_quorum"),
+        Kind.COUNT,
+        rank=4,
+        header="QW",
+    ),
+    column(
+        "ack_quorum", "Copies before an ack.", _meta("ack_quorum"), Kind.COUNT, rank=4, header="QA"
+    ),
+    column("digest", "How entries are protected.", _digest, rank=5),
+    column("created", "When it was created.", _meta("ctime_ms"), Kind.TIME_MS, rank=3),
+    column(
+        "fragments",
+        "First entry and ensemble of each fragment.",
+        _fragments,
+        Kind.NESTED,
+        rank=NEVER,
+    ),
+    column(
+        "ensemble",
+        "Bookies of the last fragment.",
+        lambda v: v.metadata and list(v.metadata.ensemble),
+        Kind.NESTED,
+        rank=WIDE,
+    ),
+    column(
+        "custom",
+        "Custom metadata.",
+        _custom,
+        Kind.NESTED,
+        rank=WIDE,
+        cell=lambda v: " ".join(f"{key}={text}" for key, text in _custom(v).items()) or "-",
+    ),
+)
+
+
+@shown(
+    "ledgers",
+    *LEDGER_COLUMNS,
+    id="ledger_id",
+    done=lambda v: bool(v.metadata and v.metadata.is_closed),
+)
+@attrs.frozen
+class LedgerSummary:
+    """One ledger of a list; ``metadata`` is None where only ids were asked for."""
+
+    ledger_id: LedgerId
+    metadata: LedgerMetadata | None
+
+
+@shown("counts", column("count", "How many."), sentence=lambda v: str(v.count))
+@attrs.frozen
+class LedgerCount:
+    """How many ledgers there are."""
+
+    count: int
+
+
 def _topic(value: Any) -> str | None:
     if value.metadata is None or "application" not in value.metadata.custom:
         return None
@@ -80,15 +142,6 @@ def _topic(value: Any) -> str | None:
 
     found = topic_of_ledger(value.metadata.custom)
     return None if found is None else str(found)
-
-
-def _fragments(value: Any) -> list[dict[str, Any]] | None:
-    if value.metadata is None:
-        return None
-    return [
-        {"first_entry": fragment.first_entry_id, "ensemble": list(fragment.ensemble)}
-        for fragment in value.metadata.fragments
-    ]
 
 
 def _fragment_lines(value: Any) -> str:
@@ -102,97 +155,30 @@ def _pairs(value: Mapping[str, str]) -> str:
     return "\n".join(f"{key}={text}" for key, text in value.items()) or "-"
 
 
-_LEDGER: Final = (
-    LEDGER,
-    Field("state", "open, in-recovery or closed.", _state, Kind.STATE),
-    Field(
-        "last_entry",
-        "Last entry; none while not closed, -1 for an empty ledger.",
-        _meta("last_entry_id"),
-        Kind.COUNT,
-        rank=1,
-    ),
-    Field("length", "Bytes of payload; none while not closed.", _length, Kind.BYTES, rank=1),
-    Field(
-        "ensemble_size",
-        "Bookies of a fragment.",
-        _meta("ensemble_size"),
-        Kind.COUNT,
-        rank=4,
-        header="E",
-    ),
-    Field(
-        "write_quorum",
-        "Copies of an entry.",
-        _meta("write_quorum"),
-        Kind.COUNT,
-        rank=4,
-        header="QW",
-    ),
-    Field(
-        "ack_quorum",
-        "Copies before an ack.",
-        _meta("ack_quorum"),
-        Kind.COUNT,
-        rank=4,
-        header="QA",
-    ),
-    Field("digest", "How entries are protected.", _digest, rank=5),
-    Field("created", "When it was created.", _meta("ctime_ms"), Kind.TIME_MS, rank=3),
-    Field(
-        "fragments",
-        "First entry and ensemble of each fragment.",
-        _fragments,
-        Kind.NESTED,
-        rank=NEVER,
-    ),
-    Field(
-        "ensemble",
-        "Bookies of the last fragment.",
-        lambda v: v.metadata and list(v.metadata.ensemble),
-        Kind.NESTED,
-        rank=WIDE,
-    ),
-    Field(
-        "custom",
-        "Custom metadata.",
-        _custom,
-        Kind.NESTED,
-        rank=WIDE,
-        cell=lambda v: " ".join(f"{key}={text}" for key, text in _custom(v).items()) or "-",
-    ),
-)
-
-
-def _details_fields() -> tuple[Field, ...]:
+def _details_fields() -> tuple[Column, ...]:
     cells = {"fragments": _fragment_lines, "custom": lambda v: _pairs(_custom(v))}
     fields = [
         attrs.evolve(field, cell=cells.get(field.name, field.cell))
-        for field in _LEDGER
+        for field in LEDGER_COLUMNS
         if field.name != "ensemble"
     ]
     return (
         *fields,
-        Field("topic", "The Pulsar topic that it belongs to.", _topic, optional=True),
-        Field(
+        column("topic", "The Pulsar topic that it belongs to.", _topic, optional=True),
+        column(
             "format_version", "Form of the stored metadata.", _meta("format_version"), Kind.COUNT
         ),
-        Field("version", "Version of the stored metadata.", lambda v: v.version, Kind.COUNT),
-        Field("password", "Ledger password; with --show-secrets.", lambda v: v.password, Kind.DATA),
+        column("version", "Version of the stored metadata.", kind=Kind.COUNT),
+        column("password", "Ledger password; with --show-secrets.", kind=Kind.DATA),
     )
 
 
-LEDGER_VIEWS: Final[Mapping[type, View]] = {
-    LedgerSummary: View(
-        "ledgers", _LEDGER, "ledger_id", done=lambda v: bool(v.metadata and v.metadata.is_closed)
-    ),
-    LedgerCount: View(
-        "counts",
-        (Field("count", "How many.", lambda v: v.count, Kind.COUNT),),
-        "count",
-        sentence=lambda v: str(v.count),
-    ),
-    LedgerDetails: View(
-        "ledgers", _details_fields(), "ledger_id", done=lambda v: v.metadata.is_closed
-    ),
-}
+@shown("ledgers", *_details_fields(), id="ledger_id", done=lambda v: v.metadata.is_closed)
+@attrs.frozen
+class LedgerDetails:
+    """One ledger, whole. ``password`` is None unless secrets are to be shown."""
+
+    ledger_id: LedgerId
+    metadata: LedgerMetadata
+    version: int
+    password: bytes | None = None

@@ -1,0 +1,24 @@
+"""What a cookie says, as columns of the values that have one."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from bkctl.output.views import WIDE, Column, Kind, column
+
+
+def _of_cookie(name: str, doc: str, **more: Any) -> Column:
+    def get(value: Any) -> Any:
+        found = None if value.cookie is None else getattr(value.cookie, name)
+        return list(found) if isinstance(found, tuple) else found
+
+    return column(name, doc, get, **more)
+
+
+COOKIE_COLUMNS: Final = (
+    _of_cookie("journal_dirs", "Its journal directories, joined by commas."),
+    _of_cookie("ledger_dirs", "Its ledger directories.", kind=Kind.NESTED, rank=1),
+    _of_cookie("index_dirs", "Its index directories, if named.", kind=Kind.NESTED, rank=WIDE),
+    _of_cookie("instance_id", "Its cluster.", rank=2),
+    _of_cookie("layout_version", "Version of its form.", kind=Kind.COUNT, rank=WIDE),
+)

@@ -1,0 +1,67 @@
+"""What an export tells."""
+
+from __future__ import annotations
+
+import attrs
+
+from bkctl.output.units import counted, human_bytes
+from bkctl.output.views import Kind, column, shown
+
+
+@attrs.frozen
+class ExportedLedger:
+    """What one ledger's directory holds."""
+
+    ledger_id: int
+    state: str
+    last_entry: int
+    entries: int
+    payload_bytes: int
+    digest_type: str
+    files: int
+    file_bytes: int
+    path: str
+    unchanged: bool
+
+
+def _exported_sentence(report: ExportReport) -> str:
+    kept = sum(ledger.unchanged for ledger in report.ledgers)
+    return (
+        f"exported {counted(len(report.ledgers), 'ledger')}"
+        + (f" ({kept} had not changed)" if kept else "")
+        + f": {counted(report.entries, 'entry')}, {human_bytes(report.payload_bytes)}, "
+        f"as {counted(report.files, 'Parquet file')} of {human_bytes(report.file_bytes)} "
+        f"in {report.target}\n"
+        f"in Spark: {report.read_back}"
+    )
+
+
+@shown(
+    "exports",
+    column("target", "Where the files are."),
+    column("entries", "Entries exported."),
+    column("payload_bytes", "Bytes of payload.", kind=Kind.BYTES),
+    column("files", "Parquet files."),
+    column("file_bytes", "Their size.", kind=Kind.BYTES),
+    column("read_back", "Python that reads it in a Spark session."),
+    column(
+        "ledgers",
+        "Each ledger's share.",
+        lambda v: [
+            {**attrs.asdict(ledger), "ledger_id": str(ledger.ledger_id)} for ledger in v.ledgers
+        ],
+        Kind.NESTED,
+    ),
+    sentence=_exported_sentence,
+)
+@attrs.frozen
+class ExportReport:
+    """What an export did; ``read_back`` is a line of Python for a Spark session."""
+
+    target: str
+    ledgers: tuple[ExportedLedger, ...]
+    entries: int
+    payload_bytes: int
+    files: int
+    file_bytes: int
+    read_back: str

@@ -1,0 +1,67 @@
+"""What the fields of the values of `ledger verify`, `orphans` and `metadata` are."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from bkclient.repair.verify import BadCopies, Verified
+from bkctl.output.units import counted, human_bytes
+from bkctl.output.views import LEDGER, Kind, column, show
+
+_RANGES_MAX: Final = 6
+"""Ranges of entries that a sentence names."""
+
+
+def _ranges(bad: BadCopies) -> list[str]:
+    return [f"{first}" if first == last else f"{first}-{last}" for first, last in bad.entries]
+
+
+def _bad(bad: BadCopies) -> dict[str, Any]:
+    return {
+        "bookie_id": bad.bookie_id,
+        "flaw": bad.flaw.value,
+        "count": bad.count,
+        "entries": _ranges(bad),
+        "why": bad.why,
+    }
+
+
+def _bad_sentence(bad: BadCopies) -> str:
+    ranges = _ranges(bad)
+    more = len(ranges) - _RANGES_MAX
+    named = ", ".join(ranges[:_RANGES_MAX]) + (f" and {more} more ranges" if more > 0 else "")
+    word = "entry" if bad.count == 1 else "entries"
+    return f"  {bad.bookie_id}  {bad.flaw.value} {bad.count}: {word} {named}"
+
+
+def _verified(v: Verified) -> str:
+    read = f"{counted(v.entries, 'entry')}, {counted(v.copies, 'copy')}, {human_bytes(v.size)}"
+    state = "" if v.metadata.is_closed else f" ({v.metadata.state.name.lower().replace('_', '-')})"
+    lines = [f"ledger {v.ledger_id}{state}: {read}: {'all' if v.sound else 'not all'} sound"]
+    lines += map(_bad_sentence, v.bad)
+    if not v.end_known:
+        lines.append("  where it ends is not known: too few bookies of its last fragment answer")
+    if not v.digests_checked:
+        lines.append("  digests were not checked: the metadata has no password")
+    return "\n".join(lines)
+
+
+show(
+    Verified,
+    "ledgers",
+    LEDGER,
+    column("sound", "Whether every copy is there and right."),
+    column("entries", "Entries looked at."),
+    column("copies", "Copies that there should be."),
+    column("size", "Bytes of payload read.", kind=Kind.BYTES),
+    column(
+        "bad",
+        "Copies that are missing, damaged, differing or unreadable, by bookie.",
+        lambda v: [_bad(one) for one in v.bad],
+        Kind.NESTED,
+        cell=lambda v: "\n".join(_bad_sentence(one).strip() for one in v.bad) or "-",
+    ),
+    column("end_known", "Whether its end is known."),
+    column("digests_checked", "Whether digests could be checked."),
+    sentence=_verified,
+)

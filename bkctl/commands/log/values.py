@@ -1,0 +1,157 @@
+"""What logs, their ledgers and their entries look like."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from bkctl.commands.ledger.values import STATE_WORDS
+from bkctl.output.units import counted, human_bytes, human_duration
+from bkctl.output.views import (
+    ENTRIES,
+    PAYLOAD,
+    SECONDS,
+    SIZE,
+    Kind,
+    column,
+    shown,
+)
+
+if TYPE_CHECKING:
+    from bkclient.log import Position
+    from bkclient.log.manager import LedgerInfo
+    from wire.ids import LedgerId
+
+
+@shown(
+    "logs",
+    column("name", "The log."),
+    column("state", "open or sealed.", kind=Kind.STATE),
+    column("ledgers", "Ledgers it is made of."),
+    column("entries", "Entries of its closed ledgers."),
+    column("length", "Bytes of those.", kind=Kind.BYTES),
+    column("trimmed", "Ledgers dropped off the front.", rank=1),
+)
+@attrs.frozen
+class LogSummary:
+    """One log. ``state`` is open, sealed, or what is wrong with it; the rest is None then."""
+
+    name: str
+    state: str
+    trimmed: int | None
+    ledgers: int | None
+    entries: int | None
+    length: int | None
+
+
+def _log_ledger_state(row: LogLedgerRow) -> str:
+    return "lost" if row.info.state is None else STATE_WORDS[row.info.state.name]
+
+
+@shown(
+    "ledgers",
+    column("index", "Its place in the log.", "info.index", Kind.COUNT),
+    column("ledger_id", "The ledger.", "info.ledger_id", Kind.LEDGER_ID),
+    column("state", "Its state; lost: it is gone.", _log_ledger_state, Kind.STATE),
+    column("last_entry", "Last entry.", "info.last_entry_id", Kind.COUNT),
+    column("length", "Bytes of payload.", "info.length_bytes", Kind.BYTES),
+    column("created", "When it was listed.", "info.created_ms", Kind.TIME_MS, rank=1),
+    id="ledger_id",
+)
+@attrs.frozen
+class LogLedgerRow:
+    """One ledger of a log."""
+
+    info: LedgerInfo
+
+
+@shown(
+    "entries",
+    column("position", "Its place in the log.", lambda v: str(v.position)),
+    column("ledger", "Its ledger.", "position.ledger_id", Kind.LEDGER_ID, rank=1),
+    column("entry", "Its entry there.", "position.entry_id", Kind.COUNT, rank=2),
+    column("length", "Bytes of payload.", lambda v: len(v.payload), Kind.BYTES),
+    *PAYLOAD,
+)
+@attrs.frozen
+class LogEntry:
+    """One entry of a log; ``text`` as in ``EntryRecord``."""
+
+    position: Position
+    payload: bytes
+    text: Any
+
+
+def _appended_sentence(appended: LogAppended) -> str:
+    seal = "; the log is sealed" if appended.sealed else ""
+    if appended.first is None:
+        return f"nothing to append to log {appended.name}{seal}"
+    if appended.entries == 1:
+        return f"appended {appended.first} to log {appended.name}{seal}"
+    how = f"{human_bytes(appended.size)} in {human_duration(appended.seconds)}"
+    return (
+        f"appended {counted(appended.entries, 'entry')}, {appended.first} to {appended.last}, "
+        f"to log {appended.name} ({how}){seal}"
+    )
+
+
+@shown(
+    "additions",
+    column("name", "The log."),
+    column("first", "Position of the first entry."),
+    column("last", "Position of the last."),
+    ENTRIES,
+    SIZE,
+    SECONDS,
+    column("sealed", "Whether the log is complete."),
+    id="last",
+    sentence=_appended_sentence,
+)
+@attrs.frozen(kw_only=True)
+class LogAppended:
+    """What one ``log append`` appended. ``first`` and ``last`` are None when that was nothing."""
+
+    name: str
+    first: str | None
+    last: str | None
+    entries: int
+    size: int
+    seconds: float
+    sealed: bool
+
+
+def _log_changed_sentence(changed: LogChanged) -> str:
+    if changed.change == "trimmed":
+        return f"log {changed.name} begins with {changed.first} now"
+    if changed.change == "swept":
+        count = len(changed.ledgers)
+        what = "ledger that was" if count == 1 else "ledgers that were"
+        return f"deleted {count or 'no'} {what} not part of log {changed.name}"
+    more = f" with {counted(len(changed.ledgers), 'ledger')}" if changed.ledgers else ""
+    return f"log {changed.name}{more} {changed.change}"
+
+
+@shown(
+    "logs",
+    column("name", "The log."),
+    column("change", "What became of it."),
+    column("first", "First position kept, after a trim."),
+    column(
+        "ledgers",
+        "Ledgers that were deleted.",
+        lambda v: [str(ledger_id) for ledger_id in v.ledgers],
+        Kind.NESTED,
+    ),
+    sentence=_log_changed_sentence,
+)
+@attrs.frozen
+class LogChanged:
+    """What became of a log: created, trimmed, swept or deleted."""
+
+    name: str
+    change: str
+    first: str | None = None
+    """The first position that is kept, after a trim."""
+    ledgers: tuple[LedgerId, ...] = ()
+    """Ledgers that were deleted."""

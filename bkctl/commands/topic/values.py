@@ -1,0 +1,202 @@
+"""What topics, their ledgers and their messages look like."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from bkctl.output.units import counted, human_bytes
+from bkctl.output.views import PAYLOAD, WIDE, Kind, column, shown
+
+if TYPE_CHECKING:
+    from bkclient.topic.lookup import TopicPart
+    from bkclient.topic.managed_ledger import TopicLedger
+    from bkclient.topic.messages import TopicMessage
+    from bkclient.topic.schema import TopicSchema
+
+
+_TOPIC: Final = column("topic", "The topic, or the partition.")
+
+
+@shown(
+    "topics",
+    _TOPIC,
+    column("ledgers", "Number of its ledgers."),
+    column("entries", "Entries of its closed ledgers."),
+    column("size", "Bytes of its closed ledgers.", kind=Kind.BYTES),
+    column("problem", "Why its metadata cannot be read.", rank=1),
+    id="topic",
+)
+@attrs.frozen
+class TopicSummary:
+    """One topic or partition. ``problem`` says why it cannot be read; the rest is None then."""
+
+    topic: str
+    ledgers: int | None
+    entries: int | None
+    size: int | None
+    problem: str | None = None
+
+
+def _cursors(details: TopicDetails) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": one.name,
+            "acknowledged": None if one.mark_deleted is None else str(one.mark_deleted),
+        }
+        for one in details.part.cursors
+    ]
+
+
+@shown(
+    "topics",
+    column("topic", "The topic, or the partition.", lambda v: str(v.part.topic)),
+    column("ledgers", "Number of its ledgers.", lambda v: len(v.part.ledgers.ledgers), Kind.COUNT),
+    column("entries", "Entries of its closed ledgers.", "part.entries", Kind.COUNT),
+    column("size", "Bytes of its closed ledgers.", "part.size_bytes", Kind.BYTES),
+    column(
+        "terminated",
+        "Its last message, if the topic takes no more.",
+        lambda v: v.part.ledgers.terminated_at and str(v.part.ledgers.terminated_at),
+        rank=1,
+    ),
+    column(
+        "schema",
+        "Type and version of its schema.",
+        lambda v: v.schema and f"{v.schema.type} {v.schema.version}",
+        rank=1,
+    ),
+    column(
+        "subscriptions",
+        "Each with the message up to which all is acknowledged, where that is in the metadata.",
+        _cursors,
+        Kind.NESTED,
+        cell=lambda v: " ".join(one.name for one in v.part.cursors) or "-",
+    ),
+)
+@attrs.frozen
+class TopicDetails:
+    """One topic or partition, with all that the metadata service knows about it."""
+
+    part: TopicPart
+    schema: TopicSchema | None
+
+
+def _state(row: TopicLedgerRow) -> str:
+    if row.ledger.is_deleted:
+        return "offloaded"
+    return "current" if row.is_last else "closed"
+
+
+@shown(
+    "ledgers",
+    column("ledger_id", "The ledger.", "ledger.ledger_id", Kind.LEDGER_ID),
+    column("state", "current, closed or offloaded.", _state, Kind.STATE),
+    column("entries", "Entries, once closed.", "ledger.entries", Kind.COUNT),
+    column("size", "Bytes, once closed.", "ledger.size_bytes", Kind.BYTES),
+    column(
+        "closed",
+        "When the broker closed it.",
+        lambda v: v.ledger.closed_ms or None,
+        Kind.TIME_MS,
+        rank=1,
+    ),
+    column("topic", "The topic, or the partition.", rank=2),
+)
+@attrs.frozen
+class TopicLedgerRow:
+    """One ledger of a topic; ``is_last`` is the one that a broker may write to."""
+
+    topic: str
+    ledger: TopicLedger
+    is_last: bool
+
+
+def _key(row: TopicMessageRow) -> str | None:
+    key = row.message.key
+    return None if key is None else key.decode(errors="backslashreplace")
+
+
+@shown(
+    "messages",
+    column(
+        "message_id",
+        "LEDGER:ENTRY, or with the index in a batch.",
+        lambda v: str(v.message.message_id),
+    ),
+    column("topic", "The topic, or the partition.", "message.topic", rank=WIDE),
+    column("key", "The key.", _key),
+    column("published", "When the producer sent it.", "message.publish_time_ms", Kind.TIME_MS),
+    column(
+        "event_time",
+        "The time that the producer gave it.",
+        "message.event_time_ms",
+        Kind.TIME_MS,
+        rank=WIDE,
+    ),
+    column(
+        "properties",
+        "The properties.",
+        "message.properties",
+        Kind.NESTED,
+        rank=2,
+        cell=lambda v: (
+            " ".join(f"{key}={text}" for key, text in v.message.properties.items()) or "-"
+        ),
+    ),
+    column("producer", "The producer.", "message.producer", rank=WIDE),
+    column(
+        "sequence_id",
+        "The producer's number of the message.",
+        "message.sequence_id",
+        Kind.COUNT,
+        rank=WIDE,
+    ),
+    column(
+        "encrypted", "Whether the value is encrypted.", "message.encrypted", Kind.FLAG, rank=WIDE
+    ),
+    column(
+        "null",
+        "Whether the message is a tombstone.",
+        lambda v: v.message.value is None,
+        Kind.FLAG,
+        rank=WIDE,
+    ),
+    *PAYLOAD,
+)
+@attrs.frozen
+class TopicMessageRow:
+    """One message; ``text`` as in ``EntryRecord``."""
+
+    message: TopicMessage
+    text: Any
+
+    @property
+    def payload(self) -> bytes | None:
+        """The value; None for a tombstone."""
+        return self.message.value
+
+
+def _exported_sentence(done: TopicExported) -> str:
+    what = f"{counted(done.messages, 'message')} of {done.topic}"
+    return f"wrote {what} to {done.path} ({human_bytes(done.size)})"
+
+
+@shown(
+    "exports",
+    _TOPIC,
+    column("path", "The file."),
+    column("messages", "Messages in it."),
+    column("size", "Bytes of the file.", kind=Kind.BYTES),
+    id="path",
+    sentence=_exported_sentence,
+)
+@attrs.frozen(kw_only=True)
+class TopicExported:
+    """What one ``topic export`` wrote."""
+
+    topic: str
+    path: str
+    messages: int
+    size: int

@@ -1,0 +1,106 @@
+"""Classes of values say how they are shown, each for itself; those of the library are told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import attrs
+import pytest
+
+from bkctl.manual.schema import shown_classes
+from bkctl.output.library_values import LIBRARY_VALUES
+from bkctl.output.views import NEVER, Kind, column, says_how, shown, view_of
+from wire.ids import LedgerId
+
+SHOWN = sorted(shown_classes(), key=lambda kind: kind.__qualname__)
+
+
+@attrs.frozen
+class Inner:
+    size_bytes: int
+
+
+@shown(
+    "examples",
+    column("name", "Its name."),
+    column("ledger_id", "A ledger."),
+    column("copies", "How many."),
+    column("share", "Which part."),
+    column("whole", "Whether it is whole."),
+    column("key", "Its key."),
+    column("parts", "What it is made of."),
+    column("words", "Words by name."),
+    column("size", "Its size.", "inner.size_bytes", Kind.BYTES),
+    column("twice", "Twice the copies."),
+    column("loud", "Its name, loud.", lambda v: v.name.upper(), rank=NEVER),
+)
+@attrs.frozen(kw_only=True)
+class Example:
+    name: str | None = "some"
+    ledger_id: LedgerId
+    copies: int | None = 3
+    share: float = 0.5
+    whole: bool = True
+    key: bytes | None = None
+    parts: tuple[str, ...] = ("a", "b")
+    words: Mapping[str, str] = attrs.field(factory=lambda: {"a": "b"})
+    inner: Inner = Inner(4096)
+
+    @property
+    def twice(self) -> int:
+        return 2 * (self.copies or 0)
+
+
+def test_a_field_holds_an_attribute_a_path_of_them_or_what_a_function_makes() -> None:
+    view = view_of(Example)
+    assert {field.name: field.get(Example(ledger_id=LedgerId(7))) for field in view.fields} == {
+        "name": "some", "ledger_id": 7, "copies": 3, "share": 0.5, "whole": True, "key": None,
+        "parts": ["a", "b"], "words": {"a": "b"}, "size": 4096, "twice": 6, "loud": "SOME",
+    }  # fmt: skip
+    assert (view.name, view.id_field) == ("examples", "name")
+
+
+def test_a_kind_follows_from_the_annotation() -> None:
+    kinds = {field.name: field.kind for field in view_of(Example).fields}
+    assert kinds == {
+        "name": Kind.TEXT, "ledger_id": Kind.LEDGER_ID, "copies": Kind.COUNT,
+        "share": Kind.NUMBER, "whole": Kind.FLAG, "key": Kind.DATA, "parts": Kind.NESTED,
+        "words": Kind.NESTED, "size": Kind.BYTES, "twice": Kind.COUNT, "loud": Kind.TEXT,
+    }  # fmt: skip
+
+
+def test_a_column_without_its_attribute_is_found_when_the_class_is_made() -> None:
+    with pytest.raises(TypeError, match="Inner has no 'size'"):
+        shown("sizes", column("size", "Its size."))(Inner)
+
+
+def test_a_class_does_not_inherit_how_it_is_shown() -> None:
+    class Below(Example):
+        pass
+
+    assert not says_how(Below)
+    with pytest.raises(KeyError):
+        view_of(Below)
+
+
+@pytest.mark.parametrize("kind", SHOWN, ids=lambda kind: kind.__qualname__)
+def test_every_view_documents_its_fields_and_has_its_id(kind: type) -> None:
+    view = view_of(kind)
+    names = [field.name for field in view.fields]
+    assert len(set(names)) == len(names)
+    assert view.id_field in names
+    for field in view.fields:
+        assert field.name.islower()
+        assert field.doc.endswith(".")
+
+
+def test_the_list_of_the_librarys_values_is_what_modules_declare() -> None:
+    root = Path(__file__).parents[3]
+    declare = {path for path in (root / "bkctl").rglob("*.py") if "\nshow(\n" in path.read_text()}
+    modules = {".".join(path.relative_to(root).with_suffix("").parts) for path in declare}
+    assert modules == set(LIBRARY_VALUES.values())
+    for name, module in LIBRARY_VALUES.items():
+        text = (root / f"{module.replace('.', '/')}.py").read_text()
+        assert f"\nshow(\n    {name.rpartition('.')[2]}," in text
+    assert sum(text.read_text().count("\nshow(\n") for text in declare) == len(LIBRARY_VALUES)
