@@ -331,7 +331,7 @@ async def _write_ledger(
 def with_store(uri: str, function: Callable[[MetadataStore], Any], **options: Any) -> Any:
     """Connect to a metadata service, return ``await function(store)``, close the connection.
 
-    For what there is before a cluster: ``with_store(uri, admin.init_cluster)``.
+    For work before a cluster exists: ``with_store(uri, admin.init_cluster)``.
 
     Raises:
         MetadataUnavailableError: the service cannot be reached.

@@ -19,8 +19,8 @@ async def for_each(
 ) -> None:
     """Do ``work`` on each item, on ``at_once`` of them at a time; items are taken when it is time.
 
-    The first error ends all of it and is raised as it was. So does cancelling. What was under way
-    has been cancelled and has ended then.
+    The first error ends all of it and is raised as it was. So does cancelling. Whatever was in
+    progress is cancelled and has ended by then.
     """
     iterator = iter(items)
 

@@ -35,7 +35,7 @@ from bookied.process.standard_streams import open_closed_streams
 from wire.errors import BookKeeperError
 
 ABANDON_S: Final = 15.0
-"""How long a failed bookie has to let go of its parts before the process ends without that."""
+"""How long a failed bookie has to release its parts before the process ends without that."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -204,7 +204,7 @@ class Process:
         self._log.info("serving after {seconds:.2f} s", seconds=time.monotonic() - self._began_s)
 
     def _begin_watchdog(self) -> None:
-        """Tell the service manager that all is well, again and again, where it wants to know."""
+        """Send the service manager its watchdog's sign of life, where it wants one."""
         timeout_s = self._notifier.watchdog_s
         if timeout_s is None:
             return

@@ -32,7 +32,7 @@ class CorruptError(StorageError):
 
         Args:
             path: the file.
-            offset: bytes from its start, or None where the whole file is meant.
+            offset: bytes from its start, or None for the file as a whole.
             expected: what should be there and what is.
         """
         at = "" if offset is None else f" at offset {offset}"
@@ -148,14 +148,14 @@ class StorageKindError(StorageError):
 
 
 class NoWritableDirError(StorageError):
-    """No ledger directory has room left."""
+    """No ledger directory has space left."""
 
 
 class IndexFullError(NoWritableDirError):
-    """The index of some ledgers found no room in any directory; that of all others is written."""
+    """The index of some ledgers found no space in any directory; that of all others is written."""
 
     def __init__(self, directory: Path, ledger_ids: Collection[int]) -> None:
-        """Name one of the directories that have no room, and the ledgers."""
+        """Name one of the directories that have no space, and the ledgers."""
         some = ", ".join(map(str, sorted(ledger_ids)[:10]))
         super().__init__(f"{directory}: no space for the index of ledger {some}")
         self.directory, self.ledger_ids = directory, frozenset(ledger_ids)
@@ -316,13 +316,13 @@ class WrongIdentityError(BookieStopError):
 
 
 class DamagedError(BookieStopError):
-    """What is on the disks is broken or missing, and no start can mend it."""
+    """What is on the disks is damaged or missing, and no start can repair it."""
 
     exit_status = ExitStatus.DAMAGED
 
 
 class NoSpaceError(BookieStopError):
-    """There is no room on the disks, and the bookie may not go read-only."""
+    """There is no space on the disks, and the bookie may not go read-only."""
 
     exit_status = ExitStatus.FATAL
 

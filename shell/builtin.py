@@ -37,7 +37,7 @@ def commands(shell: Shell) -> click.Group:
 @click.argument("words", nargs=-1, metavar="[COMMAND]...")
 @click.pass_obj
 def _help(shell: Shell, words: Sequence[str]) -> None:
-    """Show what there is, or the help of a command."""
+    """Show the commands, or the help of one."""
     if words and words[0] in shell.own.commands:
         _end(shell.own.main([*words, "--help"], prog_name="", standalone_mode=False))
         return
@@ -49,7 +49,7 @@ def _help(shell: Shell, words: Sequence[str]) -> None:
 
 
 def overview(shell: Shell) -> str:
-    """Return what there is, the program's commands first."""
+    """Return the commands, the program's first."""
     tree = shell.program.tree
     ctx = click.Context(tree, info_name=shell.name, obj=shell.program.obj)
     formatter = click.HelpFormatter(max_width=shell.columns)

@@ -23,7 +23,7 @@ FRESH_S: Final = 5.0
 """How long an answer is taken for the present."""
 
 QUESTIONS_MAX: Final = 4
-"""Questions under way at a time; one more is not asked now."""
+"""Questions in progress at a time; one more is not asked now."""
 
 ANSWERS_MAX: Final = 200
 """Answers that are kept; the oldest goes first."""
@@ -44,7 +44,7 @@ def _thread(work: Callable[[], None]) -> None:
 
 
 class Questions:
-    """Questions under way and the answers to those of before.
+    """Questions in progress and the answers to earlier ones.
 
     ``start`` begins work elsewhere, ``clock`` gives seconds; ``heard`` is called from that
     elsewhere after each answer.
@@ -75,7 +75,7 @@ class Questions:
         return answer is not None and self._clock() - answer.asked_s < FRESH_S
 
     def ask(self, key: Any, question: Callable[[], Any]) -> Future[Answer[Any]] | None:
-        """Begin to ask; None where too many questions are under way."""
+        """Begin to ask; None where too many questions are in progress."""
         with self._lock:
             if key in self._asked:
                 return self._asked[key]
@@ -136,7 +136,7 @@ class Live:
     def candidates(
         self, kind: str, prefix: str, given: Sequence[str]
     ) -> tuple[list[Candidate], Future[Answer[Any]] | None]:
-        """Return what is known to begin with ``prefix``, and the question that is under way.
+        """Return what is known to begin with ``prefix``, and the question in progress.
 
         All values are asked for at first; those of one prefix only where there are too many.
         """

@@ -54,7 +54,7 @@ class Program(Protocol):
     def kinds(self) -> Mapping[str, click.ParamType[Any]]:
         """What ``use`` can name, each with the type that such arguments of commands have.
 
-        Types are told apart by their ``name``.
+        The ``name`` distinguishes types.
         """
 
     @property
@@ -121,4 +121,4 @@ class Program(Protocol):
         """
 
     def close(self) -> None:
-        """Let go of the connections; called once, at the very end."""
+        """Release the connections; called once, at the very end."""

@@ -34,8 +34,8 @@ _MINUTE_S: Final = 60
 class Shell:
     """Runs lines through a program's tree; knows commands of its own besides.
 
-    ``leaving`` is the status to leave with, once somebody has asked for that. ``is_typed`` tells
-    whether somebody types the lines, and ``history`` holds those, the newest last.
+    ``leaving`` is the status to leave with, once the user has asked for that. ``is_typed`` tells
+    whether a user types the lines, and ``history`` holds those, the newest last.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class Shell:
         return shutil.get_terminal_size().columns
 
     def took(self, seconds: float) -> None:
-        """Tell how long a line that was typed took, and ring the bell, as somebody likes it."""
+        """Tell how long a line that was typed took, and ring the bell, as the user has set it."""
         if self.timing_s is not None and seconds >= self.timing_s:
             self.tell(f"({seconds:.2f} s)" if seconds < _MINUTE_S else f"({seconds:.0f} s)")
         if self.bell_s is not None and seconds >= self.bell_s:

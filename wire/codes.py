@@ -125,7 +125,7 @@ class AddFlag(enum.IntFlag):
     RECOVERY = 1
     """Accepted on a fenced ledger: written by recovery or re-replication."""
     HIGH_PRIORITY = 2
-    """Still taken by a read-only bookie that has some room."""
+    """A read-only bookie still takes it while it has some space."""
     DEFERRED_SYNC = 4
     """Acknowledge before the journal is synced (V3 only)."""
 

@@ -129,7 +129,7 @@ class ClientConnection(FrameBuffer):
         """Return the answer in a frame's payload.
 
         Raises:
-            RemoteProtocolError: it is none of this protocol.
+            RemoteProtocolError: the frame does not belong to this protocol.
         """
         if self.protocol is ProtocolVersion.V3 or payload[0] == v3.FIRST_BYTE:
             return v3.decode_response(payload)

@@ -146,7 +146,7 @@ def validate_for_write(metadata: LedgerMetadata) -> None:
     _require(1 <= m.format_version <= NEWEST_FORMAT, f"format {m.format_version}")
     if m.format_version == 1:
         _require(m.ack_quorum == m.write_quorum, "format 1 cannot hold an ack quorum of its own")
-    else:  # Java cannot rewrite such a ledger without them.
+    else:  # Java cannot rewrite this ledger without them.
         _require(m.password is not None, "no password and digest type")
     encode_metadata(metadata)
 

@@ -329,7 +329,7 @@ def encode_mark(mark: UnderreplicatedMark) -> bytes:
 
 
 def decode_mark(data: bytes) -> UnderreplicatedMark:
-    """Read a mark; raise ``FormatError`` where it is none."""
+    """Read a mark; raise ``FormatError`` where the bytes hold no mark."""
     message = text_form.parse(data, pb.UnderreplicatedLedgerFormat())
     ctime_ms = message.ctime if message.HasField("ctime") else None
     return UnderreplicatedMark(tuple(BookieId(r) for r in message.replica), ctime_ms)
@@ -341,7 +341,7 @@ def encode_lock(lock: LockData) -> bytes:
 
 
 def decode_lock(data: bytes) -> LockData:
-    """Read who holds a repair lock; raise ``FormatError`` where it is none."""
+    """Read who holds a repair lock; raise ``FormatError`` where the bytes hold no lock."""
     return LockData(text_form.parse(data, pb.LockDataFormat()).bookieId)
 
 
@@ -351,7 +351,7 @@ def encode_vote(vote: AuditorVote) -> bytes:
 
 
 def decode_vote(data: bytes) -> AuditorVote:
-    """Read a vote; raise ``FormatError`` where it is none."""
+    """Read a vote; raise ``FormatError`` where the bytes hold no vote."""
     return AuditorVote(BookieId(text_form.parse(data, pb.AuditorVoteFormat()).bookieId))
 
 
@@ -363,7 +363,7 @@ def encode_repair_layout(layout: RepairLayout) -> bytes:
 
 
 def decode_repair_layout(data: bytes) -> RepairLayout:
-    """Read that layout; raise ``FormatError`` where it is none."""
+    """Read that layout; raise ``FormatError`` where the bytes hold no layout."""
     message = text_form.parse(data, pb.LedgerRereplicationLayoutFormat())
     if not message.IsInitialized():
         raise FormatError("the underreplication layout lacks its type or version")

@@ -32,7 +32,7 @@ async def check_bookie(client: Client, bookie_id: BookieId, entries: int) -> San
     """Write entries to one bookie, read them back, and delete their ledger again.
 
     Raises:
-        ClientError: the bookie did not do one of it; what there is of the ledger is deleted.
+        ClientError: the bookie failed one of these steps; the test ledger is deleted.
     """
     ledger_id = await client.store.allocate_ledger_id()
     metadata = LedgerMetadata(

@@ -45,7 +45,7 @@ class CookieNeededError(ClientError):
 
 @attrs.frozen
 class StoredCookie:
-    """The cookie of one bookie; ``cookie`` is None where the bytes are none that we can read."""
+    """The cookie of one bookie; ``cookie`` is None where the bytes cannot be read."""
 
     bookie_id: BookieId
     stored: Versioned[bytes]

@@ -111,7 +111,7 @@ async def release(writer: LedgerWriter, *, settle_s: float = SETTLE_S) -> Ledger
     ``settle_s``, so that the ledger is left with all its copies where that can be.
 
     Raises:
-        ClientError: an add failed, or the metadata was changed by somebody else. The ledger is
+        ClientError: an add failed, or another client changed the metadata. The ledger is
             not handed over then, and must be recovered.
         IllegalOperationError: the writer did not claim the ledger.
     """

@@ -15,7 +15,7 @@ READS_AT_ONCE: Final = 100
 """Metadata reads in flight."""
 
 AT_FIRST: Final = 50
-"""Ledgers that are read before the first is shown, where somebody waits for it."""
+"""Ledgers that are read before the first is shown to a user who waits."""
 
 IDS_AT_ONCE: Final = 500
 """Ledgers whose metadata is held in memory."""

@@ -96,7 +96,7 @@ class BookieAuthConfig(JaasConfig):
         return _simple(self.auth_factory) == CERTIFICATES
 
     def auth_problems(self, *, wants_certificates: bool) -> Iterator[Finding]:
-        """Give what is missing; nobody could be let in."""
+        """Return what is missing; without it no login can succeed."""
         if self.has_roles and not self.authorized_roles:
             yield _error("authorizedRoles", f"names no role, and {CERTIFICATES} lets in by roles")
         if self.has_roles and not wants_certificates:

@@ -31,9 +31,10 @@ _INT64_MAX: Final = 2**63 - 1
 
 
 def is_secret_key(key: str) -> bool:
-    """Tell by a key's name whether its value is a secret; a file that holds one is none.
+    """Return whether a key's name marks its value as a secret.
 
-    For keys that nobody here declared: Java's bookies give their settings away as they are.
+    The path of a secret's file is not one. For keys that are not declared here: Java's bookies
+    give their settings away as they are.
     """
     names_a_file = re.search(r"(path|file)$", key, re.IGNORECASE)
     return not names_a_file and bool(_SECRET_WORDS.search(key))

@@ -159,7 +159,7 @@ class _Reader:
 
     def _fail(self, wanted: str, found: str | None) -> NoReturn:
         line = self._text.count("\n", 0, self._at) + 1
-        # What is there instead may be half a password, and is not shown.
+        # The text found instead may be half a password, and is not shown.
         what = "the file ends" if found is None else "there is something else"
         raise SecurityError(f"{self._path}:{line}: {wanted} is missing; {what}")
 

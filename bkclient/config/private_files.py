@@ -22,7 +22,7 @@ SECRET_FILES: Final = frozenset(
 
 
 def open_to_others(config: Any) -> Iterator[Finding]:
-    """Warn of each file with a secret that a setting names, and whose permissions let others in."""
+    """Warn of each file with a secret that a setting names and that other users may read."""
     for one in declared(type(config)):
         path = getattr(config, one.argument, None) if one.spec.key in SECRET_FILES else None
         problem = problem_of(path) if path else None

@@ -153,7 +153,7 @@ def parse_properties(
     """Return what ``text`` sets.
 
     ``include`` gets the name in an ``include`` line and gives the source name and the text to read
-    in its place; without it such a line is an error.
+    in its place; without it an ``include`` line is an error.
 
     Raises:
         PropertiesError: a malformed escape, or an include that cannot be followed.

@@ -46,7 +46,7 @@ def suites_refused(listed: Iterable[str]) -> str | None:
 
 
 def openssl_suite(name: str) -> str | None:
-    """Return OpenSSL's name of a suite; ``None`` for what is none, or is offered by neither.
+    """Return OpenSSL's name of a suite; ``None`` for an unknown name, or one that neither offers.
 
     The suites of TLS 1.3 have the same name in both.
     """

@@ -42,7 +42,7 @@ class Quarantine:
     Whatever it was asked counts, as in Java: the pool sees all requests but adds, each ``Member``
     the adds. Entries that fail their digest count here, and do not in Java.
 
-    Nothing runs by itself: intervals end when somebody asks or counts.
+    Nothing runs by itself: an interval ends at the next question or count.
     """
 
     def __init__(self, clock: IReactorTime, rng: random.Random, config: ClientConfig) -> None:
@@ -52,7 +52,7 @@ class Quarantine:
         self._until_s: dict[BookieId, float] = {}
 
     def count(self, bookie: BookieId, error: ClientError, requests: int = 1) -> None:
-        """Note that a bookie failed some requests, unless such an answer is nothing unusual."""
+        """Note that a bookie failed some requests, unless this answer is usual."""
         if not self._config.health_check or isinstance(error, EXPECTED):
             return
         self._end_intervals()

@@ -83,7 +83,7 @@ class Greeting:
 
         Raises:
             SecurityError: TLS could not be set up.
-            ClientUnauthorizedError: the bookie does not let us in, or is not whom it must be.
+            ClientUnauthorizedError: the bookie refuses the login, or has another identity.
             RequestTimeoutError: it took too long.
             BookieUnavailableError: the connection went.
         """

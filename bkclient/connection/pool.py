@@ -148,8 +148,8 @@ class BookiePool:
     def protocol_of(self, request: Request) -> ProtocolVersion:
         """Return what a request has to be spoken in.
 
-        On V2 answers are told apart by entry only. A late answer to a plain read must not pass for
-        the answer to a fencing one, so whatever recovers a ledger is asked over V3. Batch reads go
+        On V2 only the entry distinguishes answers. A late answer to a plain read must not pass for
+        the answer to a fencing one, so a recovery asks over V3. Batch reads go
         over V2 always: V3 has none, every bookie serves both on its port, and a connection that an
         old bookie closes on one carries no adds then.
         """

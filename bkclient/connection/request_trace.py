@@ -1,4 +1,4 @@
-"""Requests to bookies as lines, for whoever wants to see each; nothing of it runs otherwise."""
+"""Requests to bookies as lines, one for each request; it costs nothing while it is off."""
 
 from __future__ import annotations
 

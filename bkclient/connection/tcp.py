@@ -66,7 +66,7 @@ class Silence:
     """
 
     heard_s: float = float("-inf")
-    """When something last came; whoever reads the connection sets it."""
+    """When bytes last came; the reader of the connection sets it."""
     _since_s: float = 0.0
     _doubted_s: float = float("-inf")
     _over_s: float = float("inf")

@@ -48,7 +48,7 @@ class Cluster:
     topology: Topology | None = None
     """Knows the racks, where the placement asks for them."""
     free_space: FreeSpace | None = None
-    """Knows the room that bookies have, where it counts."""
+    """Knows the free space of bookies, where placement uses it."""
 
     @property
     def quarantine(self) -> Quarantine:
@@ -120,7 +120,7 @@ class Cluster:
     async def learn_near(self, metadata: LedgerMetadata) -> None:
         """Find out which of a ledger's bookies are near, where the placement reads from those.
 
-        A script that does not run is no hindrance: whoever only reads insists on no racks.
+        A script that does not run does not stop a client that only reads: it needs no racks.
         """
         if not self.placement.prefers_near:
             return

@@ -103,7 +103,7 @@ async def mark(cluster: Cluster, local: LocalMetadata, ledger_id: LedgerId) -> L
 
 
 class RecoveryRun:
-    """One recovery under way: carries out what ``Recovery`` says.
+    """One recovery in progress: carries out what ``Recovery`` says.
 
     Args:
         metadata: as stored, in recovery; all reads use it.
@@ -134,7 +134,7 @@ class RecoveryRun:
         return self._result
 
     def leave(self) -> None:
-        """Let go of connections and timers."""
+        """Release connections and timers."""
         if self._pipeline is not None:
             self._pipeline.end(InterruptedOperationError("the recovery has ended"))
             self._pipeline.leave()
@@ -155,7 +155,7 @@ class RecoveryRun:
         try:
             for command in commands:
                 self._DOERS[type(command)](self, command)
-        except Exception as error:  # noqa: BLE001 - whoever waits for the end gets it.
+        except Exception as error:  # noqa: BLE001 - passed on to the waiting caller.
             self._fail(error)
 
     def _spawn(self, work: Coroutine[Deferred[Any], Any, None]) -> None:

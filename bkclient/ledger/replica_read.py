@@ -1,4 +1,4 @@
-"""One read under way: a rule of ``read`` run over connections, with its waits."""
+"""One read in progress: a rule of ``read`` run over connections, with its waits."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class _Rule(Protocol[T]):
 
 
 class ReadRun(Generic[T]):
-    """One read under way: asks, waits, speculates, ends.
+    """One read in progress: asks, waits, speculates, ends.
 
     Args:
         what: is read, for the error when nobody gives it.

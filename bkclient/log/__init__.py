@@ -1,7 +1,7 @@
 """Logs: endless sequences made of ledgers, with writers that may change.
 
-A log is a list of ledgers in the metadata, changed by compare-and-swap only. Whoever opens it for
-writing fences the last ledgers of the list and appends one of its own; so there is one writer,
+A log is a list of ledgers in the metadata, changed by compare-and-swap only. A writer that opens it
+fences the last ledgers of the list and appends one of its own; so there is one writer,
 whatever anybody believes about who leads. The rules, and why they are safe: ledgers2logs.md.
 
     logs = LogManager(client)

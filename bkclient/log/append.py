@@ -29,7 +29,7 @@ from bkclient.metadata.api import NoSuchLogError
 from wire.ids import LedgerId
 
 DEPOSED: Final = (ClientLedgerFencedError, MetadataVersionError, NotLeaderError)
-"""Errors that say that somebody else writes now."""
+"""Errors that say that another client writes now."""
 
 
 NOT_WITH_TIME: Final = (

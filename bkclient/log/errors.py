@@ -12,7 +12,7 @@ class LogError(ClientError):
 
 
 class NotLeaderError(LogError):
-    """Somebody else has opened the log for writing; what was not appended was not appended."""
+    """Another client has opened the log for writing; pending entries were not appended."""
 
     exit_status: ClassVar[int] = 4
     hint: ClassVar[str] = "one writer at a time: stop the other, or let it write"

@@ -104,7 +104,7 @@ class LedgerList:
         never listed later.
 
         Raises:
-            NotLeaderError: somebody else has listed one.
+            NotLeaderError: another client has listed one.
             ClientError: no ledger could be made, or the list could not be changed.
         """
         for _ in range(tries):
@@ -140,7 +140,7 @@ class LedgerList:
             found = await self.read_patiently()
             if found.record.last_ledger_id == writer.ledger_id:
                 return found
-            # It may yet be listed, so it stays; whoever sweeps makes sure that it cannot be.
+            # It may yet be listed, so it stays; a sweep makes sure that it is not.
             raise
 
     async def _discard(self, writer: LedgerWriter) -> None:

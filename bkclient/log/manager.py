@@ -128,7 +128,7 @@ class LogManager:
     # Writing
 
     async def open_writer(self, name: str) -> LogWriter:
-        """Become the log's one writer, whoever was it before.
+        """Become the log's one writer, in place of any earlier one.
 
         Raises:
             NoSuchLogError: there is no such log.
@@ -257,7 +257,7 @@ class LogManager:
     # Taking away
 
     async def trim(self, name: str, before: Position) -> Position:
-        """Drop whole ledgers below a position; see ``LogRemoval.trim``."""
+        """Drop the ledgers that lie entirely below a position; see ``LogRemoval.trim``."""
         return await self._removal.trim(name, before)
 
     async def delete(self, name: str, *, force: bool = False) -> int:

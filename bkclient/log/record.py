@@ -48,7 +48,7 @@ class Position:
         """Return the position that ``str`` wrote.
 
         Raises:
-            IncorrectParameterError: it is none.
+            IncorrectParameterError: the text is not a position.
         """
         found = _POSITION.fullmatch(text.strip())
         if found is None:
@@ -65,7 +65,7 @@ LATEST: Final = Position(2**62, 0)
 
 @attrs.frozen(kw_only=True)
 class LogOptions:
-    """How a log's ledgers are made. Any of the limits rolls to the next ledger; 0 is none."""
+    """How a log's ledgers are made. Each limit rolls to the next ledger; 0 means no limit."""
 
     ensemble_size: int = 3
     write_quorum: int = 2

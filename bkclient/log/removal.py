@@ -39,7 +39,7 @@ class LogRemoval:
         self._client = client
 
     async def trim(self, name: str, before: Position) -> Position:
-        """Drop whole ledgers below a position; return the first position that is kept.
+        """Drop the ledgers that lie entirely below a position; return the first position kept.
 
         Only closed ledgers go, and never the last: what is kept may begin before ``before``.
 

@@ -214,7 +214,7 @@ class LedgerStore(Protocol):
         answer was lost, the ledger may have been there, and closed and deleted meanwhile.
 
         Raises:
-            LedgerExistsError: somebody else's ledger has this id, or may have had it.
+            LedgerExistsError: another client's ledger has this id, or may have had it.
             IncorrectParameterError: ``LEDGER_ID_REFUSED`` or a negative id.
             MetadataFormatError: the metadata must not be written as it is.
             MetadataUnavailableError: outcome unknown.
@@ -483,7 +483,7 @@ DamagedMark = Callable[[LedgerId, MetadataFormatError], None]
 
 
 class UnderreplicationQueue(Protocol):
-    """Ledgers that lack replicas, and who mends them.
+    """Ledgers that lack replicas, and the bookies that repair them.
 
     BookKeeper 4.18.0, ZkLedgerUnderreplicationManager; metadata.md section 11.
     """
@@ -494,7 +494,7 @@ class UnderreplicationQueue(Protocol):
         """Create the mark or add ``missing`` to it.
 
         While a repair is in progress the mark gets a new version in any case: it outlives that
-        repair. Java leaves such a mark as it is, and loses it (4.18.0).
+        repair. Java leaves the mark as it is, and loses it (4.18.0).
         """
         ...
 
@@ -523,7 +523,7 @@ class UnderreplicationQueue(Protocol):
         ...
 
     async def acquire_lock(self, ledger_id: LedgerId) -> bool:
-        """Lock a ledger that need not be marked; ``False`` when somebody else holds it."""
+        """Lock a ledger that need not be marked; ``False`` when another client holds the lock."""
         ...
 
     async def release_lock(self, ledger_id: LedgerId) -> None: ...

@@ -1,4 +1,4 @@
-"""How much room bookies have, and a choice among them that looks at it.
+"""The free space of bookies, and a choice among them that is weighted by it.
 
 Agrees with BookKeeper 4.18.0: WeightedRandomSelectionImpl in the weights, and BookieInfoReader in
 how often bookies are asked. They are asked when a choice is made, not by a timer of their own.
@@ -25,7 +25,7 @@ from wire.messages import BookieInfoRequest, BookieInfoResponse, Response
 log = Logger()
 
 FIRST_WAIT_S: Final = 1.0
-"""How long a choice waits for bookies that have never said how much room they have."""
+"""How long a choice waits for bookies that have never reported their free space."""
 
 
 def ask_sizes(pool: BookiePool, bookie: BookieId) -> Deferred[BookieInfoResponse]:
@@ -138,7 +138,7 @@ def weights(free_bytes: Sequence[int], multiple_max: int) -> list[float]:
 
 
 class WeightedDraw:
-    """Draws bookies by lot, those with more room likelier; see ``bkclient.placement.Draw``."""
+    """Draws bookies by lot, those with more space likelier; see ``bkclient.placement.Draw``."""
 
     def __init__(
         self, rng: random.Random, free_of: Callable[[BookieId], int], multiple_max: int

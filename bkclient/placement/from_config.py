@@ -49,7 +49,7 @@ def placement_of(
     """Return the configured policy, and what knows the racks where it asks for them.
 
     A policy that is not offered, or cannot be as it is set, or racks enforced without a way to know
-    them, is an error when a bookie has to be chosen: whoever only reads needs none.
+    them, is an error when a bookie has to be chosen: a client that only reads needs no policy.
 
     Args:
         config: by Java's keys.

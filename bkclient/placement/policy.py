@@ -85,7 +85,7 @@ class Placement(Protocol):
 
 
 class RandomPlacement:
-    """The default policy: every writable bookie is as good as any other, unless the lot knows."""
+    """The default policy: every writable bookie is equal, unless the lot has weights."""
 
     domain: ClassVar[str] = "bookie"
     shortfall: ClassVar[str] = "anything"

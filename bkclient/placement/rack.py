@@ -52,7 +52,7 @@ class RackAwarePlacement:
             enforced: ``enforceMinNumRacksPerWriteQuorum``: rather fail than span fewer, and never
                 use a bookie whose rack is not known.
             local_rack: the client's own rack by now, for the first bookie of an ensemble.
-            draw: the lot among bookies that are as good as each other; fair without it.
+            draw: the lot among equal bookies; fair without it.
         """
         self._rack_of = rack_of
         self._draw: Draw = rng.sample if draw is None else draw

@@ -97,7 +97,7 @@ class Durability:
         return sum(count for _region, count in most) < ack_quorum
 
     def describe(self, ack_quorum: int) -> str:
-        """Return what is asked for, for the error of whoever cannot satisfy it."""
+        """Return what is asked for, for the error where it cannot be satisfied."""
         few = self._regions_min - 1
         many = "1 region holds" if few == 1 else f"{few} regions hold"
         return (
@@ -139,7 +139,7 @@ class RegionAwarePlacement:
             local_rack: where the client itself is by now.
             regions_min: ``reppMinimumRegionsForDurability`` with ``reppRegionsToWrite``, else 0.
             durable_in_replace: ``reppEnableDurabilityEnforcementInReplace``.
-            draw: the lot among bookies that are as good as each other; fair without it.
+            draw: the lot among equal bookies; fair without it.
         """
         self._rack_of, self._local_rack = rack_of, local_rack
         self._durability = Durability(regions_min, in_replace=durable_in_replace)
@@ -363,7 +363,7 @@ def region_of(location: str) -> str | None:
 
 
 def level(size: int, room: Mapping[str, int], order: Sequence[str]) -> dict[str, int] | None:
-    """Return how many of ``size`` each has to give, as evenly as there is room for.
+    """Return how many of ``size`` each has to give, as evenly as their bookies allow.
 
     What cannot be shared evenly comes from those that are first in order; who gives nothing is left
     out. None if there is too little room.

@@ -22,7 +22,7 @@ Rule = Callable[[Sequence[str], int], bool]
 Preference = Callable[[str, Sequence[str]], Any]
 """What sorts labels for the next place, given those of the places before: the least is tried first.
 
-Labels as good as each other are tried in the order that the search was given.
+Equal labels are tried in the order that the search was given.
 """
 
 

@@ -148,7 +148,7 @@ class Topology:
     async def _hosts(self, bookies: Sequence[BookieId]) -> dict[BookieId, str]:
         """Return where bookies are; one that is gone, and whose id is no address, hides no other.
 
-        Whoever replaces it needs the racks of the others.
+        To replace it, the racks of the others are needed.
         """
         hosts = {}
         for bookie in bookies:

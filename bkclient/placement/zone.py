@@ -59,7 +59,7 @@ class ZoneAwarePlacement:
             zones_min: ``minNumZonesPerWriteQuorum``.
             zones_desired: ``desiredNumZonesPerWriteQuorum``.
             strict: ``enforceStrictZoneawarePlacement``.
-            draw: the lot among bookies that are as good as each other; fair without it.
+            draw: the lot among equal bookies; fair without it.
         """
         self._rack_of, self._strict = rack_of, strict
         self._zones_min, self._zones_desired = zones_min, zones_desired
@@ -107,7 +107,7 @@ class ZoneAwarePlacement:
         writable: Collection[BookieId],
         excluded: Collection[BookieId] = frozenset(),
     ) -> BookieId:
-        """See ``Placement``: whoever leaves its write quorums in the most zones.
+        """See ``Placement``: the bookie that leaves its write quorums in the most zones.
 
         More than are desired are not better; among such, an upgrade domain of its own is.
 
@@ -244,7 +244,7 @@ class ZoneAwarePlacement:
 def apart(zones_needed: int) -> Rule:
     """Return the rule that a window spans so many zones, and no zone twice with one domain only.
 
-    Each place that is still open can mend one of either.
+    Each place that is still open can settle one of either.
     """
 
     def keeps(locations: Sequence[str], still_open: int) -> bool:

@@ -40,7 +40,7 @@ def write_sets_of(ensemble_size: int, write_quorum: int) -> tuple[tuple[int, ...
 
 
 class Coverage:
-    """Whether the bookies that have answered leave no room for an ack quorum that has not.
+    """Whether the bookies that have answered rule out an ack quorum that has not.
 
     An answer is definite when it is OK or a plain "no such entry" or "no such ledger". Anything
     else (silence, limbo, a digest that does not match) leaves open what the bookie holds.

@@ -2,7 +2,7 @@
 
 Agrees with BookKeeper 4.18.0, LedgerFragment, LedgerChecker and LedgerFragmentReplicator, but for:
 
-* A fragment is closed unless it is the last one of a ledger that is not. Whoever stored the last
+* A fragment is closed unless it is the last one of a ledger that is not. The writer of the last
   fragment's first entry knew all entries before it to be confirmed, as recovery knows too. Java
   also waits for a LAC that says so, because its handle refuses to read beyond it (#3917).
 * Each copy is for one place in the ensemble, and consists of the entries striped to that place.
@@ -92,7 +92,7 @@ class Lack:
 
     @property
     def bookies(self) -> tuple[BookieId, ...]:
-        """Who is at those places."""
+        """The bookies at those places."""
         return tuple(self.fragment.ensemble[index] for index in self.indexes)
 
 

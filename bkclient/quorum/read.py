@@ -102,7 +102,7 @@ class ReplicaRead(Generic[T]):
 
     @property
     def can_speculate(self) -> bool:
-        """Whether there is somebody left to ask."""
+        """Whether there is a bookie left to ask."""
         return not self.done and len(self._asked) < len(self._order)
 
     def start(self) -> list[ReadCommand[T]]:
@@ -263,7 +263,7 @@ class LongPoll(Generic[T]):
 
     @property
     def can_speculate(self) -> bool:
-        """Whether there is somebody left to ask."""
+        """Whether there is a bookie left to ask."""
         return self._read.can_speculate
 
     def start(self) -> list[ReadCommand[Polled[T]]]:

@@ -76,7 +76,7 @@ class NoAuditorError(ClientError):
 
 @attrs.frozen
 class Mark:
-    """One ledger that lacks replicas: of which bookies, since when, and who is mending it."""
+    """One ledger that lacks replicas: of which bookies, since when, and which bookie repairs it."""
 
     ledger_id: LedgerId
     missing: tuple[BookieId, ...]
@@ -185,7 +185,7 @@ async def status(client: Client) -> Status:
 
 
 async def marks(client: Client, damaged: DamagedMark | None = None) -> AsyncIterator[Mark]:
-    """Yield every ledger that is marked under-replicated, with who is at work on it.
+    """Yield every ledger that is marked under-replicated, with the bookie that repairs it.
 
     Raises:
         MetadataFormatError: a mark cannot be read; rather ``damaged`` hears of it, where given.

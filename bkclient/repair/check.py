@@ -40,7 +40,7 @@ from wire.messages import ReadRequest, Response
 log = Logger()
 
 READS_AT_ONCE: Final = 64
-"""Reads under way in the check of one ledger, where no other limit is set."""
+"""Reads in progress in the check of one ledger, where no other limit is set."""
 
 OURS: Final = (ClientClosedError, InterruptedOperationError)
 """Errors that say nothing about a bookie."""
@@ -127,7 +127,7 @@ class LedgerChecker:
     ) -> tuple[Lack, ...]:
         """Return where replicas are missing; a bookie that is not available has none.
 
-        The places that such a bookie has come first, those of a bookie that did not answer last.
+        The places of a damaged bookie come first, those of a bookie that did not answer last.
 
         Raises:
             ClientClosedError: the client was closed meanwhile.

@@ -178,8 +178,8 @@ async def cancel_decommission(
 ) -> MarksTakenBack:
     """Take back the marks that name this bookie alone, of ledgers that lack nothing.
 
-    Who else marks ledgers is not told apart: what a check has found to be missing there, or what
-    the bookie lost while it was down, has to be mended. A ledger that a worker has at the moment
+    Marks of other origin count too: what a check has found missing there, or what the bookie lost
+    while it was down, has to be repaired. A ledger that a worker has at the moment
     keeps its mark. Of a bookie that is down the next audit makes them again.
 
     Raises:

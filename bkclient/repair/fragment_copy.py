@@ -2,7 +2,7 @@
 
 The order is what makes it safe: every entry striped to a place is on its new bookie, synced, before
 the metadata names that bookie; and the metadata changes by compare-and-swap, under the rules of
-``fragments``. Whoever is interrupted in between leaves copies that nobody asks for.
+``fragments``. A process interrupted in between leaves copies that no reader asks for.
 
 Agrees with BookKeeper 4.18.0, LedgerFragmentReplicator, but that it sends every entry to all new
 bookies and stamps its own LAC: here a bookie gets what is striped to its place, as it was.
@@ -132,7 +132,7 @@ class FragmentRepairer:
             UnclosedFragmentError: the fragment may still grow.
             NotEnoughBookiesError: there is nobody to copy to.
             UnreadableEntryError: an entry is nowhere to be had.
-            FragmentChangedError: somebody else changed the fragment in a way that does not go with
+            FragmentChangedError: another client changed the fragment in a way that does not go with
                 this; it has to be checked again.
             ClientError: a new bookie does not take an entry, or the store failed.
         """
@@ -187,7 +187,7 @@ class FragmentRepairer:
 
 
 async def read(fetcher: EntryFetcher, ledger: ViewedLedger, entry_id: EntryId) -> Entry:
-    """Return an entry from whoever has it.
+    """Return an entry from a bookie that has it.
 
     Raises:
         UnreadableEntryError: nobody gives it.
@@ -237,7 +237,7 @@ class _FragmentCopy:
         if batch and batch[-1] - batch[0] == len(batch) - 1:
             ids = range(batch[0], batch[-1] + 1)
             bulk = self._fetcher.entries(self._ledger.metadata, ids)
-            # A bulk read takes being cancelled for a bookie that is slow: it is let go instead.
+            # A cancelled bulk read counts as a slow bookie: so its answer is ignored instead.
             with contextlib.suppress(ClientError):  # One by one, the entry at fault has a name.
                 return (await Shared(bulk).wait()).entries()
         return await self._read_singly(batch)

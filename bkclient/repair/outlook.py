@@ -43,7 +43,7 @@ _WHY = {
 
 @attrs.frozen(kw_only=True)
 class LedgerProspect:
-    """One ledger that is to be mended. ``state`` and ``size_bytes`` are ``None`` if not known."""
+    """One ledger that is to be repaired. ``state`` and ``size_bytes`` are ``None`` if not known."""
 
     ledger_id: LedgerId
     missing: tuple[BookieId, ...]

@@ -48,7 +48,7 @@ class RecoverOptions:
     ``spare_writers``: leave only the fragments alone that a writer may still add to.
     ``skip_unrecoverable``: go on behind a ledger that fails. ``bytes_per_s``: limit on copying;
     ``None`` is the client's setting. ``delete_cookies``: remove the bookies' cookies at the end.
-    ``to``: the only bookie that may take a place. ``at_once``: ledgers under way at a time.
+    ``to``: the only bookie that may take a place. ``at_once``: ledgers in progress at a time.
     """
 
     ledger_id: LedgerId | None = None
@@ -124,7 +124,7 @@ class BookieLedger:
     """The first entries of those fragments."""
 
     def load(self, bookies: Collection[BookieId]) -> Load:
-        """Return what is on those bookies, as far as the metadata tells."""
+        """Return what is on those bookies, by the metadata."""
         closed = fragments_of(self.metadata, None)
         copies = sum(
             fragment.count_at(index) for fragment in closed for index in _places(fragment, bookies)

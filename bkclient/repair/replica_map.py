@@ -82,7 +82,7 @@ class MappedFragment:
     """A fragment with the health of each of its places, in the order of its ensemble.
 
     ``last`` is None where it is not known; below ``first`` there is nothing in it. ``copies`` is
-    how many whole replicas the entry has that has the fewest; None where that is not known.
+    the number of intact replicas of the entry with the fewest; None where not known.
     """
 
     first: EntryId
@@ -258,7 +258,7 @@ def _unknown(first: EntryId, ensemble: Sequence[BookieId]) -> MappedFragment:
 
 
 def copies(fragment: LedgerFragment, places: Sequence[Place]) -> int | None:
-    """Return how many whole replicas the entry has that has the fewest; None if one may be more."""
+    """Return the intact replicas of the entry with the fewest; None if one may be more."""
     by_bookie = {place.bookie_id: place.health for place in places}
     fewest: int | None = None
     for holders in fragment.write_sets():

@@ -41,7 +41,7 @@ ENTRIES_AT_ONCE: Final = 64
 """Entries that are asked for singly."""
 
 BYTES_AT_ONCE: Final = 32 << 20
-"""What the copies under way may hold together, going by the mean of those before."""
+"""What the copies in progress may hold together, going by the mean of those before."""
 
 BATCH: Final = 512
 """Entries that are asked for at once; fewer where they are large."""

@@ -54,7 +54,7 @@ class TopicName:
 
     @property
     def partitioned(self) -> TopicName:
-        """The topic that this partition belongs to; the topic itself where it is none."""
+        """The topic that this partition belongs to; a topic without partitions itself."""
         found = _PARTITION.fullmatch(self.local)
         return self if found is None else attrs.evolve(self, local=found["topic"])
 

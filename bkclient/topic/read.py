@@ -5,7 +5,7 @@ confirmed. Of the ledger that a broker writes to, that may be all but the newest
 learn that an entry is confirmed from the next one. Nothing is fenced.
 
 Transactions: messages of aborted ones are dropped, and reading ends before the first message of one
-that has not ended. Where reading begins behind the first message of such a transaction, a broker
+that has not ended. Where reading begins behind the first message of one like that, a broker
 would hold back more. Offloaded ledgers can be read while the bookies still have them. Encrypted
 payloads are not decrypted.
 """

@@ -110,7 +110,7 @@ class Decoder:
     """Fills ``TopicMessage.decoded``: from ``string``, ``json``, or ``avro`` by the topic's schema.
 
     Raises:
-        IncorrectParameterError: the kind is none of these.
+        IncorrectParameterError: the kind is not one of these.
     """
 
     KINDS: Final = ("string", "json", "avro")

@@ -101,7 +101,8 @@ async def position_at(client: Client, topic: TopicName, time_ms: int) -> Message
     """Return the position of the first entry that was published at a time or later.
 
     Empty ledgers may lie between. It is found by halves, as a broker finds it: producers' clocks
-    are taken to agree. Without such an entry, it is the position behind the last confirmed one.
+    are taken to agree. Without an entry like that, it is the position behind the last confirmed
+    one.
 
     Raises:
         NoSuchTopicError: there is no such topic.
@@ -132,7 +133,7 @@ async def _first_published_ms(client: Client, ledger: TopicLedger) -> int | None
     try:
         reader = await client.open_ledger(ledger.ledger_id, recover=False)
     except NoSuchLedgerError:
-        return None  # Whoever reads it says so.
+        return None  # The read itself reports the error.
     try:
         return None if reader.last_add_confirmed < 0 else await _published_ms(reader, 0)
     finally:

@@ -467,7 +467,7 @@ def all_settings(admin: AdminClient) -> dict[str, str]:
 
 
 def masked(key: str, value: str) -> str:
-    """Mask a secret: a bookie of ours does so itself, Java's tells whoever asks."""
+    """Mask a secret: a bookie of ours does so itself, Java's answers every client."""
     return MASKED if value and is_secret_key(key) else value
 
 
@@ -505,7 +505,7 @@ def metrics(admin: AdminClient, pattern: str | None) -> Iterator[MetricSample]:
 
 
 def parse_sample(line: str) -> MetricSample:
-    """Return what a line of /metrics says; raise ``CommandError`` where it is none."""
+    """Return what a line of /metrics says; raise ``CommandError`` where it cannot be read."""
     match = _SAMPLE.fullmatch(line)
     if match is None:
         raise CommandError(f"no metric: {line[:80]!r}")

@@ -54,7 +54,7 @@ class Answer:
         """The body as JSON.
 
         Raises:
-            CommandError: it is none.
+            CommandError: the body is not JSON.
         """
         try:
             return json.loads(self.body)
@@ -149,7 +149,7 @@ class AdminClient:
 
 
 def _masked(body: object) -> object:
-    """Return a body without the secrets that are told apart by their keys."""
+    """Return a body without the secrets, which their keys mark."""
     if not isinstance(body, Mapping):
         return body
     return {key: MASKED if is_secret_key(key) else value for key, value in body.items()}

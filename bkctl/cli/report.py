@@ -99,7 +99,7 @@ _EXTRA: Final = re.compile(r"Got unexpected extra argument(s?) \((.*)\)")
 
 
 def describe(error: BaseException, session: Session | None, args: Sequence[str] = ()) -> Report:
-    """Return what there is to say about an error of the command line ``args``."""
+    """Return the report of an error of the command line ``args``."""
     about = session.about if session else ""
     if isinstance(error, KeyboardInterrupt):
         status = getattr(error, "exit_status", ExitStatus.INTERRUPTED)

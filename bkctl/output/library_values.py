@@ -1,8 +1,8 @@
 """Where the values of classes below ``bkctl`` are told how they are shown.
 
 These classes know nothing of tables, so the ``views`` module of the folder whose commands print
-them says it (``bkctl.output.views.show``). Each has its line here, so that whoever prints one needs
-to import nothing for it; a test holds the lines against what these modules declare.
+them says it (``bkctl.output.views.show``). Each has its line here, so that a command that prints
+one needs to import nothing for it; a test holds the lines against what these modules declare.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ class Table:
 
     @property
     def hidden(self) -> list[str]:
-        """The titles of columns that had no room."""
+        """The titles of columns that did not fit."""
         return [c[0] for n, c in enumerate(self._columns) if self.started and n not in self._shown]
 
     def lines(self, rows: Sequence[Sequence[Cell | str]]) -> Iterator[str]:

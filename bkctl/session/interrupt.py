@@ -117,7 +117,7 @@ class Interrupts:
         elif number != signal.SIGALRM and now_s - self._first_s > ECHO_S:
             self._at_once(status, self.last_words)
         elif self._stop is None:
-            return  # Its clean-up is under way.
+            return  # Its clean-up is in progress.
         elif self._stop and number == signal.SIGALRM:
             self._at_once(status, self.last_words)  # The safe point was not reached in time either.
         reason = Interrupted(words, status)

@@ -20,7 +20,7 @@ class Look(Protocol):
     """What can be seen. Everything blocks, and raises ``ClientError`` where it cannot be seen."""
 
     def begin(self) -> None:
-        """See what there is from now on; nothing where that was done since ``close``."""
+        """Watch the metadata from now on; does nothing where that was done since ``close``."""
 
     def ledger_ranges(self, after: LedgerId | None) -> Iterator[Sequence[LedgerId]]:
         """Yield the ids of all ledgers above ``after``, ascending, many at a time."""
@@ -38,7 +38,7 @@ class Look(Protocol):
         """Return the cluster's instance id; ``None`` where it has none."""
 
     def close(self) -> None:
-        """Let go of what was opened to look."""
+        """Release what was opened to look."""
 
 
 class ClientLook:
@@ -81,7 +81,7 @@ class ClientLook:
         return found
 
     def close(self) -> None:
-        """Leave the client to whoever made it."""
+        """Leave the client to its owner."""
 
 
 def _ledger_ranges(client: Client, after: LedgerId | None) -> Any:

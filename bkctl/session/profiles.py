@@ -157,7 +157,7 @@ def parse_toml(text: str) -> dict[str, Any]:
     """Return what a TOML text says.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the text is not TOML.
     """
     found: dict[str, Any] = tomllib.loads(text)
     return found

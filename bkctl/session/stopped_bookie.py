@@ -269,7 +269,7 @@ def _refuse_use(found: Directories) -> None:
 
 
 def _is_taken(port: int) -> bool:
-    """Whether somebody listens on a port, on any address; one we may not bind is asked."""
+    """Whether a process listens on a port, on any address; one we may not bind is asked."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

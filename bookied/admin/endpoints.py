@@ -1,4 +1,4 @@
-"""The one table of ``/api/v2``: what there is, what it takes and gives.
+"""The one table of ``/api/v2``: its endpoints, what they take and return.
 
 The OpenAPI file is made of it: ``python -m bookied.admin.endpoints > docs/openapi.json``.
 """

@@ -47,7 +47,7 @@ class Asked:
         """The body, a JSON object.
 
         Raises:
-            BadRequestError: it is none.
+            BadRequestError: the body is not a JSON object.
         """
         try:
             found = json.loads(self.body)
@@ -72,7 +72,7 @@ def number(text: str, name: str) -> int:
     """Return a number that is not negative.
 
     Raises:
-        BadRequestError: it is none.
+        BadRequestError: the text is not a number.
     """
     if not text.isascii() or not text.isdecimal() or len(text) > len(str(NUMBER_MAX)):
         raise BadRequestError(f"{name} is no number: {text!r}")

@@ -1,4 +1,4 @@
-"""Work that goes on behind an answer, and how whoever asked for it follows it.
+"""Work that goes on behind an answer, and how the client that asked for it follows it.
 
 Jobs belong to the process: what is begun here ends with the bookie. All of it can be asked for
 again, and goes on where it stopped.
@@ -23,7 +23,7 @@ KEPT: Final = 100
 """Jobs that are remembered; the oldest that have ended are forgotten first."""
 
 RUNNING_MAX: Final = 4
-"""Jobs under way; more are refused."""
+"""Jobs in progress; more are refused."""
 
 log = Logger()
 
@@ -42,7 +42,7 @@ class NoSuchJobError(BookKeeperError):
 
 
 class JobRefusedError(BookKeeperError):
-    """The same is under way already, or too much is."""
+    """The same job is in progress already, or too many others are."""
 
 
 @attrs.define(eq=False)
@@ -82,7 +82,7 @@ class Jobs:
         """Begin a job and return at once.
 
         Raises:
-            JobRefusedError: the same is under way, or too many others.
+            JobRefusedError: the same is in progress, or too many others.
         """
         running = [self._jobs[number] for number in self._running]
         for one in running:

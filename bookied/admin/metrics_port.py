@@ -38,7 +38,7 @@ def listen(
     contexts: TlsContexts | None = None,
     hosts: Hosts | None = None,
 ) -> BoundPort:
-    """Serve HTTP on a port, whoever answers; in TLS if there are contexts.
+    """Serve HTTP on a port, with any handler; in TLS if there are contexts.
 
     Raises:
         BookieStopError: it cannot be had.

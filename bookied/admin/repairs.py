@@ -30,7 +30,7 @@ class Repairs:
         """Begin to move what is on a bookie to others.
 
         Raises:
-            JobRefusedError: that is under way, or too much else.
+            JobRefusedError: that job is in progress, or too many others.
         """
         options = RecoverOptions(
             skip_open=skip_open, skip_unrecoverable=True, delete_cookies=delete_cookie
@@ -49,7 +49,7 @@ class Repairs:
         """Begin to take a bookie out: the cluster's workers move what is on it.
 
         Raises:
-            JobRefusedError: that is under way, or too much else.
+            JobRefusedError: that job is in progress, or too many others.
         """
 
         async def work(job: Job) -> str:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def figures_of(service: BookieService) -> Figures:
-    """Return what there is to tell now."""
+    """Return the current figures."""
     config, disks, collectors = service.config, service.disks, service.collectors
     for stats in stats_of(service):
         stats.settle()

@@ -120,7 +120,7 @@ class Collection:
 
 @attrs.frozen(kw_only=True)
 class Asked:
-    """What was asked for is under way."""
+    """What was asked for is in progress."""
 
     accepted: bool = True
 
@@ -234,7 +234,7 @@ class Underreplicated:
 
 @attrs.frozen(kw_only=True)
 class RepairFailure:
-    """A ledger that this process could not mend, when it last tried, and why."""
+    """A ledger that this process could not repair, when it last tried, and why."""
 
     ledger_id: int
     at_ms: int
@@ -251,7 +251,7 @@ class Problem:
 
 @attrs.frozen(kw_only=True)
 class Failed:
-    """An answer that is none."""
+    """An answer without a body."""
 
     error: Problem
 

@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from bkclient.connection.tls import TlsContexts, TlsEnd
 
 HEAVY_AT_ONCE: Final = 2
-"""Requests under way whose answers may be as large as the cluster has ledgers."""
+"""Requests in progress whose answers may be as large as the cluster has ledgers."""
 
 _NO_RESOURCE: Final = Reply(
     NOT_FOUND, "<html><body><h1>Resource not found</h1></body></html>", "text/html; charset=utf-8"
@@ -457,7 +457,7 @@ class _BoundedFactory(WrappingFactory):
 
 
 def _make_room(held: list[_Connection]) -> bool:
-    """Give up the connection that has waited longest for a request; say if there is one."""
+    """Close the connection that has waited longest for a request; return whether there is one."""
     waiting = (one for one in held if not one.channel.is_busy)
     oldest = min(waiting, key=lambda one: one.channel.since_s, default=None)
     if oldest is None:

@@ -3,7 +3,7 @@
 Java's bookie takes any key into its memory and says that all went well (BookKeeper 4.18.0,
 ConfigurationService); of most it never looks at the value again. Here only what takes effect can be
 changed, all that is asked or none of it, until the settings are read again: what SIGHUP takes as
-well (see ``reload``), but for who is let in.
+well (see ``reload``), except who may log in.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from bookied.config.bookie import BookieConfig
 from wire.errors import BookKeeperError
 
 _LOCKED: Final = frozenset({"authorizedRoles", "saslJaasClientAllowedIds"})
-"""Who is let in is up to whoever may write the settings file."""
+"""Who may log in is decided by those who may write the settings file."""
 
 
 class SettingsRefusedError(BookKeeperError):

@@ -316,7 +316,7 @@ class DiskVerdict:
     read_only: bool
     high_priority_allowed: bool
     tight: tuple[Path, ...] = ()
-    """Those of the full that should take no entry log, be it for recovery adds."""
+    """Those of the full that should take no entry log, not even for recovery adds."""
 
 
 def judge(samples: Iterable[DiskSample], limits: DiskLimits, *, was_read_only: bool) -> DiskVerdict:

@@ -24,7 +24,7 @@ class DiskWatch:
     """Samples the disks every ``interval_s``, from a thread, and judges on the reactor.
 
     ``changed`` gets each verdict that differs from the one before, and every one while it
-    ``is_awaited``: a write may find no room between two looks that both find enough. ``failed``
+    ``is_awaited``: a write may find no space between two looks that both find enough. ``failed``
     gets the error of a disk that cannot be asked any more, after which the watch has ended.
     """
 

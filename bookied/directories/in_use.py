@@ -2,7 +2,7 @@
 
 A bookie of ours holds a lock on each root. A Java bookie holds none (but RocksDB's own), so the
 kernel is asked which processes have files below a root open for writing. Only one's own processes
-can be seen unless one is root; then ``DIRTY`` is the only sign of somebody else's Java bookie.
+can be seen unless one is root; then ``DIRTY`` is the only sign of another user's Java bookie.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Use:
 
     @property
     def is_used(self) -> bool:
-        """Whether somebody is at work here."""
+        """Whether a process uses these directories."""
         return self.is_locked or bool(self.workers)
 
 
@@ -83,7 +83,7 @@ def _use(root: Path, workers: Sequence[Worker], proc: Path) -> Use:
 def _is_locked(root: Path) -> bool:
     try:
         return is_locked(root)
-    except OSError:  # Not ours to read; whoever works here is found otherwise, if at all.
+    except OSError:  # Not ours to read; a process that writes here is found otherwise, if at all.
         return False
 
 

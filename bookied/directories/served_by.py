@@ -3,10 +3,10 @@
 A Java bookie may lose fences over a crash, and even over a clean stop (storage.md section 17, D1 to
 D3), and nothing in the directories tells so afterwards. So beside ``current`` of each journal
 directory lies ``bookied.journal``, with the id of the last journal that ours has begun. A higher
-one was begun by somebody else, as every bookie begins one at each start, unless it is in groups,
-which nobody else writes: then ours ended before it could put the id down. Once there was another,
-the file says for good that fences are in doubt. A lower one alone says that journals were lost
-(``held``).
+one was begun by another bookie, as every bookie begins one at each start, unless it is in groups,
+which no other bookie writes: then ours ended before it could put the id down. Once there was
+another, the file says for good that fences are in doubt. A lower one alone says that journals were
+lost (``held``).
 
     journal <id in hex>
     fences kept|in doubt
@@ -52,7 +52,7 @@ def encode_served(served: Served) -> bytes:
 
 
 def decode_served(data: bytes) -> Served | None:
-    """Return what a file says; None if it is none of ours."""
+    """Return what a file says; None if a bookie of ours did not write it."""
     found = _CONTENT.fullmatch(data.decode("utf-8", "replace"))
     if found is None:
         return None

@@ -54,7 +54,7 @@ OPERATIONS: Final = (*dict.fromkeys(_BY_TYPE.values()), FENCE, LONG_POLL)
 _MS: Final = 1000.0
 
 FAILURES_MAX: Final = 1000
-"""Ledgers of which is known why they were not mended."""
+"""Ledgers of which is known why they were not repaired."""
 
 
 def operation_of(request: Request) -> str:
@@ -124,7 +124,7 @@ class RequestStats(_Stats):
     """How long reads wait for a thread."""
     disk_read: Summary = attrs.field(init=False, factory=Summary)
     blocked_wait: Summary = attrs.field(init=False, factory=Summary)
-    """How long no connection was read, for too much was under way."""
+    """How long no connection was read, because too much was in progress."""
     write_bytes: int = attrs.field(init=False, default=0)
     read_bytes: int = attrs.field(init=False, default=0)
     adds_rejected: int = attrs.field(init=False, default=0)
@@ -337,7 +337,7 @@ class WorkerStats(_Stats):
     """What workers of this process have done."""
 
     repair: Summary = attrs.field(factory=Summary)
-    """One ledger, from taking it up; a success is one that is whole."""
+    """One ledger, from taking it up; a success is one that has all its replicas."""
     read_bytes: Summary = attrs.field(factory=_sizes)
     """Of each entry that was copied; written ones count once for each copy."""
     written_bytes: Summary = attrs.field(factory=_sizes)
@@ -351,10 +351,10 @@ class WorkerStats(_Stats):
     deferred: int = 0
     """Locks that were kept for a while because a repair failed."""
     failures: OrderedDict[LedgerId, tuple[float, str]] = attrs.field(factory=OrderedDict)
-    """When a ledger was last not mended, and why: the latest ones, until they are mended."""
+    """When a ledger was last not repaired, and why: the latest ones, until they are repaired."""
 
     def failed(self, ledger_id: LedgerId, now_s: float, why: str) -> None:
-        """Remember why a ledger was not mended, in the place of what was known of it."""
+        """Remember why a ledger was not repaired, in place of the earlier reason."""
         self.failures.pop(ledger_id, None)
         self.failures[ledger_id] = now_s, why
         if len(self.failures) > FAILURES_MAX:

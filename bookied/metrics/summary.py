@@ -57,7 +57,7 @@ class Series:
         self._last: dict[int, int] = {}
         self._last_largest = 0.0
         self._quantiles: list[float] = []
-        """Those of the last window, once somebody has asked."""
+        """Those of the last window, once a scrape has asked."""
 
     def note(self, units: int, count: int = 1) -> None:
         """Note a value, in units, that many times."""

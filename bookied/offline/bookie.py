@@ -114,7 +114,7 @@ class Shard:
         return next(filter(self.files.exists, places), self.ledger_dirs[0] / name)
 
     def close(self) -> None:
-        """Let go of all files."""
+        """Release all files."""
         self.reader.close()
         self.index.close()
 
@@ -139,7 +139,7 @@ class OfflineBookie:
         """Give the cookie of each directory that has one.
 
         Raises:
-            BadCookieError: a VERSION file is none.
+            BadCookieError: a VERSION file holds no cookie.
         """
         for directory in self.found.all_dirs:
             path = directory / VERSION

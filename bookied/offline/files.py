@@ -1,4 +1,4 @@
-"""The files of a stopped bookie, by what they are, and how much room each kind takes."""
+"""The files of a stopped bookie, by what they are, and how much space each kind takes."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ class OfflineIndex(Protocol):
         """
 
     def close(self) -> None:
-        """Let go of all files."""
+        """Release all files."""
 
 
 class FileIndex:

@@ -15,7 +15,7 @@ _STREAMS: Final = ("stdin", "stdout", "stderr")
 
 
 def open_closed_streams(*, keep_output: bool = True) -> None:
-    """Put something behind 0, 1 and 2 where there is nothing, before a file gets such a number.
+    """Put something behind 0, 1 and 2 where there is nothing, before a file gets that number.
 
     Or the next journal would be number 2, and what a library tells stderr would be written into it.
     Input is at its end then, and errors go nowhere. Output that is to be kept cannot be written,

@@ -75,7 +75,7 @@ class Collectors:
             collector.start()
 
     async def stop(self) -> None:
-        """Begin nothing more; return when all that is under way has come to a safe point."""
+        """Begin nothing more; return when all that is in progress has come to a safe point."""
         stopping = [Deferred.fromCoroutine(one.stop()) for one in self._collectors.values()]
         await gatherResults(stopping)
 

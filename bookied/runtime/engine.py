@@ -49,7 +49,7 @@ class EngineEvents:
     synced: Callable[[list[Any]], None]
     """What the members of a journal group that is on disk were queued with."""
     no_room: Callable[[Path], None]
-    """A ledger directory has no room left."""
+    """A ledger directory has no space left."""
     failed: Callable[[Exception], None]
     """A journal, the entry log or a checkpoint is dead."""
     lacks_descriptors: Callable[[bool], object] = lambda lacks: None  # noqa: ARG005
@@ -212,7 +212,7 @@ class Engine:
         await self._checkpoints.now()
 
     async def between_checkpoints(self, work: Callable[[], Any]) -> Any:
-        """Run what blocks in a thread while no checkpoint is under way; return its value."""
+        """Run what blocks in a thread while no checkpoint is in progress; return its value."""
         return await self._checkpoints.between(work)
 
     async def stop(self) -> None:
@@ -234,7 +234,7 @@ class Engine:
         await self._blocking(partial(clear_dirty, self._parts.files, self._found))
 
     async def close(self) -> None:
-        """Let go of the files after a start that did not get as far as ``begin``."""
+        """Release the files after a start that did not get as far as ``begin``."""
         await self._blocking(self.storages.abandon)
 
     async def give_up(self) -> None:
@@ -345,7 +345,7 @@ class Engine:
         note_journal(self._parts.files, root, Served(journal_id, self.fences_in_doubt))
 
     def _take_back(self) -> None:
-        """Let another log have what one had no room for; replay, in its thread, does so itself."""
+        """Let another log have what one had no space for; replay, in its thread, does so itself."""
         if self.has_begun:
             self.storages.take_back()
 

@@ -29,7 +29,7 @@ class BoundPort(Protocol):
         """Accept connections from now on.
 
         Raises:
-            PortInUseError: somebody else has begun to listen there.
+            PortInUseError: another process has begun to listen there.
         """
         ...
 
@@ -45,7 +45,7 @@ class Listener(Protocol):
         """Take a port; ``host`` is an address of this machine, or empty for all of them.
 
         Raises:
-            PortInUseError: somebody else has it.
+            PortInUseError: another process has it.
             AddressError: the address is not ours, or we may not have the port.
         """
         ...

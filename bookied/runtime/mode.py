@@ -1,7 +1,7 @@
 """Whether a bookie takes adds: as its settings, its operator and its disks have it.
 
 Read-only while any of the three says so; agrees with BookKeeper 4.18.0, BookieStateManager. Adds
-of high priority (recovery) are taken in read-only mode too while some disk has room for them.
+of high priority (recovery) are taken in read-only mode too while some disk has space for them.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Mode:
 
     @property
     def is_out_of_room(self) -> bool:
-        """Whether the next look at the disks is awaited, for a write has found no room."""
+        """Whether the next look at the disks is awaited, for a write has found no space."""
         return self._out_of_room
 
     @property
@@ -103,7 +103,7 @@ class Mode:
 
         Args:
             verdict: about all of them.
-            out_of_room: a write that found no room still finds none.
+            out_of_room: a write that found no space still finds none.
         """
         self._verdict, self._out_of_room = verdict, out_of_room
         if verdict.read_only and not self._config.read_only_mode:
@@ -112,7 +112,7 @@ class Mode:
             self._put_into_effect()
 
     def out_of_room(self, directory: Path) -> None:
-        """Obey a write that found no room, until the next look at the disks says otherwise."""
+        """Obey a write that found no space, until the next look at the disks says otherwise."""
         self._out_of_room = True
         if not self._config.read_only_mode and self._state.now in SERVING:
             self._effects.failed(NoSpaceError(_full_message((directory,))))

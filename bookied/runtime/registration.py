@@ -2,7 +2,7 @@
 
 The metadata session may be lost while the bookie goes on serving: the registration vanishes with
 it and is made anew in the session that follows, in the mode the bookie is in by then. A session
-that stays away, or an entry that somebody else keeps, ends the bookie (metadata.md section 14;
+that stays away, or an entry that another process keeps, ends the bookie (metadata.md section 14;
 Java 4.18.0 does the same but for its tries without pause).
 """
 

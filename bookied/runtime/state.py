@@ -17,7 +17,7 @@ class State(enum.Enum):
     WRITABLE = "writable"
     READ_ONLY = "read-only"
     STOPPING = "stopping"
-    """No new connections; what is under way is finished."""
+    """No new connections; requests in progress are finished."""
     STOPPED = "stopped"
 
 

@@ -95,8 +95,8 @@ class Locks(Protocol):
 class Parts:
     """The world of one bookie.
 
-    With ``threads`` off, journals and entry logs have no threads of their own: whoever drives the
-    bookie calls their ``step``. ``close`` is called at the very end.
+    With ``threads`` off, journals and entry logs have no threads of their own: the simulation calls
+    their ``step``. ``close`` is called at the very end.
     """
 
     clock: IReactorTime

@@ -89,14 +89,14 @@ class AutoRecoveryService:
         self._tell_failed(error)
 
     async def stop(self) -> None:
-        """End what is under way and close the session; safe to call again."""
+        """End what is in progress and close the session; safe to call again."""
         self._stop_wanted = True
         if self._running is None and self._starting is not None:
             await self._starting
         await self.abandon()
 
     async def abandon(self) -> None:
-        """Let go of everything. Repairs under way are taken up by the next worker."""
+        """Release everything. The next worker takes up repairs in progress."""
         if self._released:
             return
         self._released = True

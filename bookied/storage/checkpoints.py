@@ -77,7 +77,7 @@ class Checkpoints:
             self._running.release()
 
     async def between(self, work: Callable[[], Any]) -> Any:
-        """Run what blocks in a thread, while no checkpoint is under way; return its value."""
+        """Run what blocks in a thread, while no checkpoint is in progress; return its value."""
         await self._running.acquire()
         try:
             return await self._run_blocking(work)
@@ -85,7 +85,7 @@ class Checkpoints:
             self._running.release()
 
     async def stop(self) -> None:
-        """Begin no more; return when one that is under way has ended."""
+        """Begin no more; return when one in progress has ended."""
         if self._loop.running:
             self._loop.stop()
         if self._ended is not None:

@@ -71,7 +71,7 @@ class ScrubbedStorage(Protocol):
 
 @attrs.frozen
 class Inconsistency:
-    """An entry (or with -1 a whole ledger) that is not where the index says."""
+    """An entry (or with -1 all of a ledger) that is not where the index says."""
 
     ledger_id: int
     entry_id: int

@@ -78,7 +78,7 @@ class IntegrityFlag:
 class JournalMarks:
     """Where replay starts in each journal directory, as the ledger directories have it.
 
-    A mark is in every directory that has room, and the highest counts.
+    A mark is in every directory that has space, and the highest counts.
     """
 
     def __init__(
@@ -227,12 +227,12 @@ class Storages:
         nearly_full: Collection[Path] = (),
         tight: Collection[Path] = (),
     ) -> None:
-        """Put new files where there is room for them; see ``LedgerStorage.avoid``."""
+        """Put new files where there is space for them; see ``LedgerStorage.avoid``."""
         for shard in self._shards:
             shard.avoid(full, nearly_full, tight)
 
     def take_back(self) -> None:
-        """Append again what logs had no room for; see ``EntryAdds.take_back``."""
+        """Append again what logs could not take; see ``EntryAdds.take_back``."""
         for shard in self._shards:
             shard.adds.take_back()
 
@@ -258,7 +258,7 @@ class Storages:
 
     @property
     def lacks_room(self) -> bool:
-        """Whether any directory had no room since the last look at the disks."""
+        """Whether any directory had no space since the last look at the disks."""
         return any(shard.lacks_room for shard in self._shards)
 
     def drop_idle(self) -> None:

@@ -65,7 +65,7 @@ def user_name() -> str:
 def _append(path: str, text: str) -> None:
     number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
-        os.write(number, text.encode())  # In one piece, whoever else writes there.
+        os.write(number, text.encode())  # In one piece: other processes write there too.
     finally:
         os.close(number)
 

@@ -1,4 +1,4 @@
-"""How somebody likes the shell to be: what a program reads from a file of its user's."""
+"""A user's preferences for the shell, as a program reads them from a file."""
 
 from __future__ import annotations
 

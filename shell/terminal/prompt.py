@@ -75,7 +75,7 @@ def run_prompt(
     keyboard: Input | None = None,
     screen: Output | None = None,
 ) -> int:
-    """Read and run what is typed until somebody leaves; return the status to leave with."""
+    """Read and run what is typed until the user leaves; return the status to leave with."""
     prompts = Prompts(shell, environ, vi=vi, bar=bar, keyboard=keyboard, screen=screen)
     shell.tell(f"{shell.program.greeting}\nhelp lists commands, Tab completes, Ctrl-D leaves")
     while shell.leaving is None:
@@ -172,7 +172,7 @@ def _keys() -> KeyBindings:
 
     @keys.add("enter", filter=has_focus(DEFAULT_BUFFER))
     def enter(event: KeyPressEvent) -> None:
-        """Take what is chosen in the menu; else run what is whole; else go on on a new line."""
+        """Take what the menu has chosen; else run a complete command; else begin a new line."""
         buffer = event.current_buffer
         if buffer.complete_state and buffer.complete_state.current_completion:
             buffer.complete_state = None

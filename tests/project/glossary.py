@@ -40,7 +40,7 @@ GLOSSARY: Final = (
     Term(r"\bunder way\b", "in progress, in flight", _PLAIN),
     Term(r"\b(?:no|free|has|have|the|is|much|without|more|any|some|takes?) room\b", "space", _TERM),
     Term(r"\bbe it for\b", "even if only for", _PLAIN),
-    Term(r"(?<!\bthere\s)\b(?:is|are|was) none\b", "fails; is not a valid …", _PLAIN),
+    Term(r"(?<!\bthere\s)\b(?:is|are|was) (?-i:none)\b", "fails; is not a valid …", _PLAIN),
     Term(r"\bat the most\b", "at most", _PLAIN),
     Term(r"\bsuch an?\b", "the name of the thing", _NAME),
     Term(

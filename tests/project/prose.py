@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import io
 import re
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -47,6 +49,18 @@ def long_sentences(prose: str, where: str) -> Iterator[str]:
             count = len(sentence.split())
             if count > WORDS_MAX:
                 yield f"{where}: {count} words: {' '.join(sentence.split())[:80]}…"
+
+
+def remarks(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield (line, text) for each docstring and each comment of a module."""
+    source = path.read_text(encoding="utf-8")
+    for node in ast.walk(ast.parse(source)):
+        value = node.value if isinstance(node, ast.Expr) else None
+        if isinstance(value, ast.Constant) and isinstance(value.value, str):
+            yield node.lineno, value.value
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string
 
 
 def messages(path: Path) -> Iterator[tuple[int, str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -14,6 +15,7 @@ from tests.project.prose import (
     help_texts,
     long_sentences,
     messages,
+    remarks,
     without_code,
 )
 from tests.project.references import ROOT, SPEC, python_files
@@ -24,6 +26,36 @@ PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted(DOCS.glob("*.md"))]
 NOTES = [*sorted(SPEC.glob("*.md")), *sorted((ROOT / "tests").rglob("*.md"))]
 PAGES_MAX = 12
 LINES_MAX = 250
+
+
+STILL_TO_EDIT: Final = {
+    "bkclient/connection/channel.py",
+    "bkclient/ledger/ensemble_member.py",
+    "bkclient/ledger/fetch.py",
+    "bkclient/ledger/pipeline.py",
+    "bkclient/ledger/reader.py",
+    "bkclient/ledger/writer.py",
+    "bkclient/log/writer.py",
+    "bkclient/metadata/memory.py",
+    "bkclient/metadata/sqlite/base.py",
+    "bkclient/quorum/add.py",
+    "bkctl/session/session.py",
+    "bookied/offline/repair/convert.py",
+    "bookied/offline/repair/upgrade.py",
+    "bookied/repair/autorecovery/auditor.py",
+    "bookied/server/admission.py",
+    "bookied/server/connection.py",
+    "bookied/server/fast_adds.py",
+    "bookied/server/intake.py",
+    "bookied/server/limits/memory.py",
+    "bookied/server/limits/timeouts.py",
+    "bookied/server/read_lanes.py",
+    "bookied/server/server.py",
+    "bookied/service/bookie.py",
+    "bookied/storage/index/rocks.py",
+    "bookied/storage/replay.py",
+}
+"""Files whose docstrings and comments have not been edited yet. The list only shrinks."""
 
 
 def _name(page: Path) -> str:
@@ -57,6 +89,22 @@ def test_messages_have_no_word_of_the_glossary() -> None:
         for one in glossary_offences(text, f"{_name(path)}:{line}")
     ]
     assert not found, "\n".join(found)
+
+
+def test_docstrings_and_comments_have_no_word_of_the_glossary() -> None:
+    found = {
+        _name(path): [
+            one
+            for line, text in remarks(path)
+            for one in glossary_offences(without_code(text), f"{_name(path)}:{line}")
+        ]
+        for path in python_files()
+        if not path.is_relative_to(ROOT / "tests")
+    }
+    offences = [one for name, some in found.items() if name not in STILL_TO_EDIT for one in some]
+    assert not offences, "\n".join(offences)
+    done = {name for name in STILL_TO_EDIT if not found.get(name)}
+    assert not done, f"to be taken off STILL_TO_EDIT: {sorted(done)}"
 
 
 def test_a_reader_finds_a_page_and_the_end_of_it() -> None:

@@ -1,7 +1,7 @@
 """Entry packets one behind the other, each after its length, as bytes.
 
 So they lie in an entry log, and so the answer to a batch read has them: what lies together is sent
-as it lies, and taken apart once, by whoever verifies it.
+as it lies, and taken apart once, by the reader that verifies it.
 """
 
 from __future__ import annotations

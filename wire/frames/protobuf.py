@@ -36,7 +36,7 @@ def parse(kind: type[AnyMessage], data: bytes, failure: type[BookKeeperError]) -
 
 
 def text(value: str | bytes, failure: type[BookKeeperError]) -> str:
-    """Return a string field's text; the C runtime hands out the bytes where it is no UTF-8.
+    """Return a string field's text; the C runtime returns bytes where the text is not UTF-8.
 
     Raises:
         failure: it is no UTF-8.

@@ -199,7 +199,7 @@ def _stride_flags(stride: int, version: int) -> int:
 
 
 def _stride(head: int) -> int:
-    """Return the stride in a header; whoever does not know of strides leaves 0 there."""
+    """Return the stride in a header; a client that does not know of strides leaves 0 there."""
     return (head >> STRIDE_SHIFT & STRIDE_MAX) or 1 if head >> 24 & 0xFF else 1
 
 

@@ -36,7 +36,7 @@ def connect(address: Address, timeout_s: float) -> socket.socket:
     Raises:
         OSError: the server cannot be reached.
     """
-    where: Any = address  # Bytes are as good as a text; the stubs do not know.
+    where: Any = address  # Bytes work as text does; the stubs do not know.
     return socket.create_connection(where, timeout_s)
 
 

@@ -78,7 +78,7 @@ class ReadSession:
     def ask(self, bodies: Iterable[Body]) -> Iterator[list[tuple[int, bytes]]]:
         """Yield what is answered, ``(what is wrong or 0, the frame)``, as many as have come.
 
-        ``bodies`` are taken as there is room for them, with ``AT_ONCE`` on their way at most. To
+        ``bodies`` are taken as answers come, at most ``AT_ONCE`` in flight. To
         end the iteration early closes the connection: the next question opens another one.
 
         Raises:
@@ -137,7 +137,7 @@ class ReadSession:
             self._drop()  # What it is about is told when the next answer is due.
 
     def _receive(self) -> list[tuple[int, bytes]]:
-        """Wait for bytes; return the answers that are whole."""
+        """Wait for bytes; return the answers that are complete."""
         assert self._socket is not None
         data = self._socket.recv(_READ_BYTES)
         if not data:

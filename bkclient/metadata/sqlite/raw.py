@@ -55,7 +55,7 @@ class SqliteRaw(SqlitePart):
         """See ``RawNodes``; inner nodes are no rows.
 
         Raises:
-            MetadataStoreError: a node is none that a file can have.
+            MetadataStoreError: a file cannot hold this node.
         """
         found = zk_paths.LAYOUTS[layout]
         keys = {node.path: _key_of(node, found) for node in nodes}

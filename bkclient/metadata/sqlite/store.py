@@ -94,10 +94,10 @@ def open_sqlite(
         chance: the source of tokens and of the order of repairs.
         lock_owner: what locks say of us; the host's name by default.
         registration_wait_s: how long an older session may keep our bookie id.
-        mark_times: whether the marks of under-replicated ledgers tell when they were made.
+        mark_times: whether the marks of under-replicated ledgers hold their time.
         create: make the file, and a cluster in it, where there is none.
         busy_timeout_s: how long another process may hold the file locked.
-        look_s: how often others' changes are looked for, while somebody watches.
+        look_s: how often others' changes are looked for, while a watch is set.
         monotonic_s: a clock that cannot be set, to check the wall clock by.
     """
     path = parse_uri(uri).absolute()

@@ -246,7 +246,7 @@ def no_cookie(bookie_id: BookieId) -> CookieNotFoundError:
 
 
 def cookie_changed(bookie_id: BookieId, version: Version) -> MetadataVersionError:
-    """Return the error for a cookie that somebody else has changed."""
+    """Return the error for a cookie that another client has changed."""
     return MetadataVersionError(f"cookie of {bookie_id}: version {version} is not the last one")
 
 

@@ -72,7 +72,7 @@ class TreeLedgers(TreePart):
         return 0
 
     async def _insist_created(self, ledger_id: LedgerId, token: int, error: Exception) -> None:
-        """Raise ``LedgerExistsError`` unless what is there is what we have created."""
+        """Raise ``LedgerExistsError`` unless the stored metadata is what we have created."""
         try:
             node = await self._tree.get(await self._path_of(ledger_id))
             stored = decode_metadata(node.value)

@@ -159,5 +159,5 @@ def log_exists(name: str) -> LogExistsError:
 
 
 def log_changed(name: str, version: Version) -> MetadataVersionError:
-    """Return the error for a record that somebody else has changed."""
+    """Return the error for a record that another client has changed."""
     return MetadataVersionError(f"log {name}: version {version} is not the last one")

@@ -44,7 +44,7 @@ class NoNodeError(MetadataStoreError):
 
 
 class NodeExistsError(MetadataStoreError):
-    """There is such a node already."""
+    """The node exists already."""
 
 
 class BadVersionError(MetadataStoreError):
@@ -140,7 +140,7 @@ class Tree(Protocol):
         ...
 
     async def stat(self, path: str, fired: Fired | None = None) -> Stat | None:
-        """Return what there is; watch for creation, change and removal."""
+        """Return the node's data; watch for creation, change and removal."""
         ...
 
     async def children(
@@ -183,10 +183,10 @@ async def create_with_parents(
 ) -> str:
     """Make a node and what is missing above it, but never the root.
 
-    Loops, since somebody may prune an empty parent before the node is in it (metadata.md H6).
+    Loops, since another client may prune an empty parent before the node is in it (metadata.md H6).
 
     Raises:
-        NodeExistsError: there is such a node.
+        NodeExistsError: the node exists.
         NotInitializedError: there is no root.
     """
     while True:

@@ -90,7 +90,7 @@ class TreeMetadata(
             try:
                 await insist(lambda: self._tree.create(zk_paths.READ_ONLY))
             except (NoNodeError, NodeExistsError):
-                return  # There is no cluster yet, or somebody was faster.
+                return  # There is no cluster yet, or another client was faster.
 
     async def close(self) -> None:
         """See ``MetadataStore``."""

@@ -50,7 +50,7 @@ def open_zookeeper(
         sasl_options: as kazoo takes them.
         secure: make nodes for their creator only (``zkEnableSecurity``); needs credentials.
         requests_per_s_max: how many requests may go a second (``zkRequestRateLimit``); 0 is all.
-        mark_times: whether the marks of under-replicated ledgers tell when they were made.
+        mark_times: whether the marks of under-replicated ledgers hold their time.
         observing: ``observe``, a ``tree.Observe``, hears how long each operation takes.
     """
     parsed = parse_uri(uri)  # A wrong one needs no kazoo.

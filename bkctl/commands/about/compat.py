@@ -47,7 +47,7 @@ def run(ctx: click.Context, words: Sequence[str]) -> None:
 
 
 def _tell(root: click.Context) -> Callable[[str], None]:
-    """Return what writes a line to the stderr of whoever runs us."""
+    """Return a function that writes a line to the caller's stderr."""
     stderr = getattr(root.obj, "stderr", None)
     return lambda line: click.echo(line, file=stderr, err=stderr is None)
 

@@ -38,7 +38,7 @@ def demo(session: Session, *, path: str | None, directory: str | None, exporting
     """Take a file the whole way through a cluster of three bookies on this machine.
 
     Raises:
-        BookKeeperError: a step failed; what there is so far is kept.
+        BookKeeperError: a step failed; the results so far are kept.
     """
     from bkctl.commands.local.cluster import LocalCluster
 

@@ -1,4 +1,4 @@
-"""What the errors mean for whoever sees them: causes, and commands to try, by stable name.
+"""What the errors mean for a user who sees them: causes, and commands to try, by stable name.
 
 Names, sentences, hints and exit statuses are those of the error classes; here is only what a class
 cannot say in a line.

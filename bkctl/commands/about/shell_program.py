@@ -1,4 +1,4 @@
-"""What the shell gets to know of a cluster: its state, and the ids that there are."""
+"""What the shell gets to know of a cluster: its state, and the existing ids."""
 
 from __future__ import annotations
 
@@ -265,7 +265,7 @@ class Connection:
 
 
 async def cluster_state(store: MetadataStore) -> ClusterState:
-    """Return what there is to show of a cluster."""
+    """Return what is shown of a cluster."""
     from bkclient.repair.autorecovery import count_marks
 
     writable, read_only = await store.writable_bookies(), await store.read_only_bookies()

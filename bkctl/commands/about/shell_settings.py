@@ -1,4 +1,4 @@
-"""How somebody likes the shell to be: the table ``shell`` of the user's file."""
+"""A user's preferences for the shell: the table ``shell`` of the user's file."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def _asked(
 
 
 def of_bookie(admin: AdminClient, bookie_id: BookieId, state: str) -> MemberVersion:
-    """Return what one bookie tells of its version."""
+    """Return what one bookie reports of its version."""
     try:
         if not admin.speaks_v2:
             why = "Java's bookies do not tell"

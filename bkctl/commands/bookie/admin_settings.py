@@ -70,7 +70,7 @@ def change(admin: AdminClient, pairs: Sequence[tuple[str, str]]) -> list[Changed
 def _given(
     admin: AdminClient, pairs: Sequence[tuple[str, str]]
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Return what is to be set, by settings that there are, and what is set now."""
+    """Return what is to be set, by existing settings, and what is set now."""
     given = dict(pairs)
     if len(given) != len(pairs):
         raise UsageError("each key once")

@@ -1,4 +1,4 @@
-"""What `bookie list` does. What only metadata tells is printed without the way to bookies."""
+"""What `bookie list` does. What metadata alone knows is printed without asking bookies."""
 
 from __future__ import annotations
 

@@ -323,7 +323,7 @@ def read(file: Path) -> BackupInfo:
     """Read a backup through; return what it has.
 
     Raises:
-        BackupDamagedError: it is none, or not whole.
+        BackupDamagedError: the file is not a backup, or not complete.
         OSError: it cannot be read.
     """
     digest = hashlib.sha256()

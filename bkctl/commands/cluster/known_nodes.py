@@ -57,7 +57,7 @@ class KnownNode:
 
 
 def known(path: str, value: bytes, layout: str) -> KnownNode:
-    """Return what a node is; its kind is ``unknown`` where it is none of a cluster's."""
+    """Return what a node is; its kind is ``unknown`` where it does not belong to a cluster."""
     found = _place(path, layout)
     try:
         return attrs.evolve(found, value=_decoded(found, path, value))

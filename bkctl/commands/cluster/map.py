@@ -85,7 +85,7 @@ class ClusterMap:
         return [one for rack in self.racks for one in rack.bookies]
 
 
-# What there is ----------------------------------------------------------------------------------
+# Racks and bookies ------------------------------------------------------------------------------
 
 
 def draw(session: Session, *, ask: bool) -> None:

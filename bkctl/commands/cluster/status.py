@@ -248,7 +248,7 @@ def ping(session: Session, *, registered: bool) -> None:
     """Print who answers, and how soon.
 
     Raises:
-        CommandError: somebody does not; status 5.
+        CommandError: a bookie does not; status 5.
     """
     found: list[Pong] = session.call(pong_of_all, registered=registered)
     session.emit_all(found, Pong)

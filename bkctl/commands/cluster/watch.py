@@ -105,7 +105,7 @@ def _ms(client: Client) -> int:
 
 
 class _Wake:
-    """Ends a wait when something was heard; a call to it is such a thing."""
+    """Ends a wait when it is called, and so when something was heard."""
 
     def __init__(self, client: Client) -> None:
         self._clock = client.cluster.clock

@@ -207,7 +207,7 @@ def _given(session: Session, bookie_id: BookieId, path: str, *, check: bool) -> 
 
 
 def _wrong(text: bytes, bookie_id: BookieId, cluster: str | None) -> str:
-    """Return what keeps the bookie from starting with such a cookie."""
+    """Return what keeps the bookie from starting with this cookie."""
     try:
         new = decode_cookie(text)
     except FormatError as error:

@@ -1,4 +1,4 @@
-"""``bkctl doctor`` and ``debug``: what is wrong, and what somebody who is to help needs to know."""
+"""``bkctl doctor`` and ``debug``: what is wrong, and what a supporter needs to know."""
 
 from __future__ import annotations
 

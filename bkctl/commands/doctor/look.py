@@ -1,4 +1,4 @@
-"""What the doctor does: gathers what there is to be seen, once, and prints what the rules say."""
+"""What the doctor does: reads the cluster's state once, and prints what the rules say of it."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ async def look_at_cluster(
 async def _unless_damaged(
     reading: Awaitable[int | None], damaged: dict[str, str], fix: str
 ) -> int | None:
-    """Return what is stored; of what cannot be read remember what mends it."""
+    """Return what is stored; of what cannot be read remember what repairs it."""
     try:
         return await reading
     except FormatError as error:

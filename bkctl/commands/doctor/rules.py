@@ -1,7 +1,7 @@
-"""The doctor's rules: what each thing seen means, how bad it is, and what mends it.
+"""The doctor's rules: what each thing seen means, how bad it is, and what repairs it.
 
-Functions of values alone. A rule yields nothing where all is well. The order in a list is the order
-among findings of one danger.
+Functions of values alone. A rule yields nothing where it finds no fault. The order in a list is the
+order among findings of one danger.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def _of_them(part: int, whole: int) -> str:
 
 
 def _mends(seen: SeenCluster, *, unmarked: bool = False) -> str:
-    """Return what makes autorecovery mend ledgers, by what keeps it from that."""
+    """Return what makes autorecovery repair ledgers, by what keeps it from that."""
     if not seen.enabled:
         return "bkctl autorecovery enable"
     if seen.auditor is None:

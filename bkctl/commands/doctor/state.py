@@ -96,7 +96,7 @@ def _named_in(v: Finding) -> bool:
 )
 @attrs.frozen
 class Finding:
-    """One thing that is wrong. ``name`` is a stable word for programs, ``fix`` what mends it."""
+    """One thing that is wrong. ``name`` is a stable word for programs, ``fix`` what repairs it."""
 
     danger: Danger
     name: str
@@ -189,7 +189,7 @@ class Ledgers:
     unmarked: Some = attrs.field(factory=Some)
     """Of these, without a mark."""
     unmendable: Some = attrs.field(factory=Some)
-    """Marked, and nobody has a copy to mend it from."""
+    """Marked, and no bookie has a copy to repair it from."""
     marked_in_service: Some = attrs.field(factory=Some)
     """Marked, though all that should have copies are in service; whether they do is not asked."""
     single: Some = attrs.field(factory=Some)
@@ -291,7 +291,7 @@ class SeenCluster:
     locks: tuple[HeldLock, ...] = ()
     ledgers: Ledgers
     damaged: Mapping[str, str] = attrs.field(factory=dict)
-    """What of the metadata cannot be read, besides ledgers and cookies; and what mends it."""
+    """What of the metadata cannot be read, besides ledgers and cookies; and what repairs it."""
     stuck: tuple[LedgerId, ...] = ()
     """Ledgers that were in recovery from the beginning of the walk to its end."""
 

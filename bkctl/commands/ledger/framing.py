@@ -1,8 +1,8 @@
 """Bytes to entries and entries to bytes: how a file or a pipe is cut, and put together again.
 
-Cutting does no I/O: a cutter is fed what was read and gives whole entries. ``bkctl ledger write``
-and ``add`` use it one way, ``read`` and ``tail`` the other; what one wrote with a framing the other
-gives back with the same.
+Cutting does no I/O: a cutter is fed what was read and gives complete entries. ``bkctl ledger
+write`` and ``add`` use it one way, ``read`` and ``tail`` the other; what one wrote with a framing
+the other gives back with the same.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Cutter(Protocol):
     """Cuts a stream into entries."""
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Take what comes next; return the entries that are whole by now.
+        """Take what comes next; return the entries that are complete by now.
 
         Raises:
             FramingError: an entry would be too large.

@@ -261,7 +261,7 @@ async def summaries(client: Client, ids: Sequence[LedgerId]) -> list[LedgerSumma
 
 
 def details(session: Session, ids: Iterable[LedgerId]) -> Iterator[LedgerDetails]:
-    """Yield ledgers whole, in the order of ``ids``."""
+    """Yield each ledger with all that is shown, in the order of ``ids``."""
     for ledger_id in ids:
         session.about = f"ledger {ledger_id}"
         stored: Versioned[LedgerMetadata] = session.call(operations.read_metadata, ledger_id)

@@ -59,7 +59,7 @@ def _restored(v: MetadataRestored) -> str:
 )
 @attrs.frozen
 class MetadataRestored:
-    """A ledger whose metadata came from a file. ``backup`` has what was there before."""
+    """A ledger whose metadata came from a file. ``backup`` has the metadata from before."""
 
     ledger_id: LedgerId
     how: str
@@ -68,7 +68,7 @@ class MetadataRestored:
 
 
 def dump(session: Session, ledger_id: LedgerId, path: str) -> None:
-    """Write a ledger's metadata to a file that appears when it is whole."""
+    """Write a ledger's metadata to a file that appears when it is complete."""
     session.about = f"ledger {ledger_id}"
     stored: Versioned[LedgerMetadata] = session.call(operations.read_metadata, ledger_id)
     data = encode_metadata(stored.value)
@@ -88,7 +88,7 @@ def restore(
     Raises:
         NothingFoundError: the file is not there.
         RefusedError: it holds no metadata, or nobody confirmed.
-        ConflictError: there is such a ledger, or it changed meanwhile.
+        ConflictError: the ledger exists, or it changed meanwhile.
     """
     session.about = f"ledger {ledger_id}"
     new = _read(session, path)

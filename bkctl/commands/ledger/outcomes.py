@@ -1,4 +1,4 @@
-"""What the commands that make, write, end and delete ledgers tell."""
+"""Results of the commands that create, write, close and delete ledgers."""
 
 from __future__ import annotations
 

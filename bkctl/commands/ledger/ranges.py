@@ -29,7 +29,7 @@ POLL_S: Final = 2.0
 
 @attrs.frozen
 class Range:
-    """Entries to read, both ends included; ``last`` below ``first`` is none at all.
+    """Entries to read, both ends included; ``last`` below ``first`` means no entry.
 
     ``last`` is None where reading goes on beyond what is confirmed, up to the first gap. ``size``
     is their payload in bytes, where that is known.

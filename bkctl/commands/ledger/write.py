@@ -326,7 +326,7 @@ def open_source(
 
 
 def read_some(stream: Any) -> bytes:
-    """Read what is there, and wait only where there is nothing; empty at the end."""
+    """Read what has come, and wait only where nothing has; empty at the end."""
     read = getattr(stream, "read1", stream.read)
     data: bytes = read(READ_BYTES)
     return data

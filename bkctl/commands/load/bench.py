@@ -131,7 +131,7 @@ def measured(
 
 
 class Load:
-    """Keeps ``window`` requests under way until enough of them have ended; on the reactor's thread.
+    """Keeps ``window`` requests in flight until enough of them have ended; on the reactor's thread.
 
     ``send`` begins the request of a number. The first ``warm_up`` are not counted: the clock starts
     when so many are through, and no other is sent before, or it would be counted for less time than

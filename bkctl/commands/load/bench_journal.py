@@ -79,7 +79,7 @@ def records(size: int) -> list[bytes]:
 
 
 class _Run:
-    """One journal and what is under way in it.
+    """One journal and the writes in flight to it.
 
     The main thread appends; the journal's thread reports what is on disk, and lets as much more in.
     """

@@ -162,7 +162,7 @@ def _head(load: ClusterLoad, canvas: Canvas, history: Sequence[ClusterLoad]) -> 
 def _with_spark(
     figures: str, values: Sequence[float | None], canvas: Canvas, title: str = ""
 ) -> str:
-    """Return figures with a sparkline to their right, where there is room for one."""
+    """Return figures with a sparkline to their right, where one fits."""
     room = min(canvas.width - _FIGURES_WIDTH - len(title) - 1, _SPARK_MAX)
     if not values or room < len("........"):
         return figures
@@ -178,7 +178,7 @@ def has_screen(host: Host) -> bool:
 
 
 class Screen:
-    """The whole terminal, drawn by rich; gone at the end, with what was there before back."""
+    """The whole terminal, drawn by rich; gone at the end, when the earlier content is back."""
 
     def __init__(self, host: Host) -> None:
         from rich.console import Console
@@ -288,7 +288,7 @@ class TopState:
 
 
 def run(session: Session, source: Looks, interval_s: float) -> None:
-    """Draw look after look until somebody leaves. Looks are made by a thread: keys never wait."""
+    """Draw each look until the user leaves. A thread makes the looks: keys never wait."""
     state = TopState(interval_s)
     canvas = session.emitter.canvas
     looker = ThreadPoolExecutor(1)

@@ -436,7 +436,7 @@ class LocalCluster:
         return sum(state.state == "up" for state in self.states())
 
     def states(self) -> list[LocalBookie]:
-        """Return what there is, for a table."""
+        """Return the cluster's processes, for a table."""
         return [
             LocalBookie(
                 bookie_id=bookie.bookie_id,

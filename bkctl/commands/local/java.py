@@ -324,7 +324,7 @@ def _candidates(
 
 
 def _inspect(executable: Path, home: Path | None) -> Java | str:
-    """Return the Java at ``executable``, or the reason why it is none for us."""
+    """Return the Java at ``executable``, or the reason why it cannot be used."""
     if not os.access(executable, os.X_OK):
         return f"{executable} is not there or not executable"
     home = home or executable.resolve().parent.parent

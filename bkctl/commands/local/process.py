@@ -95,8 +95,8 @@ class ChildProcess:
 def free_port(host: str = "127.0.0.1") -> int:
     """Return a TCP port nobody listens on now; someone may the moment after.
 
-    Where it can be told it is none that the kernel gives to outgoing connections: any client on
-    the machine could have one of those by the time a server binds it.
+    Where the kernel's range is known, the port lies outside that for outgoing connections: any
+    client on the machine could have one of those by the time a server binds it.
     """
     ports = range(_FIRST_PORT, _first_outgoing_port())
     for _ in range(_TRIES if ports else 0):

@@ -265,7 +265,7 @@ def _start_in_background(session: Session, directory: Path, settings: dict[str, 
         )
     assert child.stdout is not None
     with child.stdout as stdout, session.waiting("waiting for the bookies to register"):
-        shown = stdout.read()  # Ends when the child has shown what there is: see _detach.
+        shown = stdout.read()  # Ends when the child has shown its table: see _detach.
     if not shown:
         last = log.read_text(encoding="utf-8", errors="replace").splitlines()[-1:]
         said = "".join(last).removeprefix("bkctl: ") or "the cluster ended"
@@ -276,7 +276,7 @@ def _start_in_background(session: Session, directory: Path, settings: dict[str, 
 
 
 def _detach() -> None:
-    """Let go of stdout: who started us in the background knows by that that all are up."""
+    """Release stdout: so the process that started us in the background knows that all are up."""
     sys.stdout.flush()
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 1)

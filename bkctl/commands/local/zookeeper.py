@@ -25,7 +25,7 @@ _LOOK_EVERY_S: Final = 0.5
 
 
 def run(session: Session, directory: str | None, port: int | None, *, keep: bool) -> None:
-    """Start a server, show where it is, and watch it until somebody ends it.
+    """Start a server, show where it is, and watch it until it is stopped.
 
     ``BOOKIE_ZK_CONF`` may name a zookeeper.conf, as for Java's launcher: its port and its directory
     count where no option says otherwise.

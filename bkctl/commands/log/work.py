@@ -64,7 +64,7 @@ async def create(client: Client, name: str, options: LogOptions) -> LogChanged:
 
 
 async def summaries(client: Client) -> list[LogSummary]:
-    """Return what there is to say of each log; one that is damaged is said to be."""
+    """Return the summary of each log; a damaged one is marked as damaged."""
     manager, found = LogManager(client), []
     for name in await manager.list():
         try:

@@ -103,7 +103,7 @@ def all_keys() -> dict[str, KeyInfo]:
                 found[info.key] = info
             elif before.uses[0] == info.uses[0]:
                 found[info.key] = attrs.evolve(before, read_by=(*before.read_by, side))
-            elif info.uses[0] == _HONOURED:  # What one side uses is what there is to say.
+            elif info.uses[0] == _HONOURED:  # What one side uses is said, and no more.
                 found[info.key] = info
     return found
 

@@ -27,7 +27,7 @@ def export(
     """Write the messages of a topic to a new file.
 
     Raises:
-        ConflictError: there is such a file.
+        ConflictError: the file exists.
         NothingFoundError: it cannot be written.
         UsageError: the library that writes Parquet is not installed.
     """

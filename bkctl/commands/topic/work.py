@@ -34,7 +34,7 @@ _ID: Final = re.compile(r"(\d{1,18}):(\d{1,18})(?::(\d{1,9}))?")
 
 
 async def summaries(client: Client, pattern: str | None) -> AsyncIterator[TopicSummary]:
-    """Yield what there is to say of each topic; one that is damaged is said to be."""
+    """Yield the summary of each topic; a damaged one is marked as damaged."""
     try:
         re.compile(pattern or "")
     except re.error as error:
@@ -74,7 +74,7 @@ def message_id(text: str | None) -> MessageId | None:
     """Return the message id that a user gives.
 
     Raises:
-        UsageError: it is none.
+        UsageError: the text is not a message id.
     """
     if text is None:
         return None

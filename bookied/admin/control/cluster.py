@@ -85,7 +85,7 @@ class ClusterControl:
         return (await self.store.read_ledger(ledger_id)).value
 
     async def entries(self, ledger_id: LedgerId, first: int, last: int | None) -> list[Entry]:
-        """Read confirmed entries of a ledger from whoever has them, without recovery.
+        """Read confirmed entries of a ledger from any bookie that has them, without recovery.
 
         Raises:
             TooMuchError: they are too many for the memory of a bookie.
@@ -137,7 +137,7 @@ class ClusterControl:
         return dict(itertools.islice(found.items(), limit))
 
     def repair_failures(self) -> Mapping[LedgerId, tuple[float, str]]:
-        """Return which ledgers the worker beside this bookie could not mend, when and why."""
+        """Return which ledgers the worker beside this bookie could not repair, when and why."""
         beside = self._service.autorecovery
         return {} if beside is None else beside.stats.worker.failures
 

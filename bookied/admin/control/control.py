@@ -118,7 +118,7 @@ class Control:
     async def set_read_only(self, *, read_only: bool) -> None:
         """Make it read-only, or take that back; disks that are full keep it so.
 
-        Whoever looks at the cluster afterwards sees it, unless the metadata service is away.
+        Clients of the cluster see it afterwards, unless the metadata service is away.
 
         Raises:
             NotServingError: it does not serve.

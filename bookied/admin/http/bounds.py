@@ -1,4 +1,4 @@
-"""What HTTP may take of a bookie, whoever asks: connections, memory, time, and the reactor's time.
+"""What HTTP may take of a bookie, for any client: connections, memory, time on the reactor.
 
 All HTTP connections of a port together hold at most ``ANSWERS_BYTES_MAX`` of answers that are not
 taken yet, and some 300 KiB each beside that.
@@ -87,7 +87,7 @@ class AnswerRoom:
         return True
 
     def hold(self, size_bytes: int) -> None:
-        """Hold a few bytes whatever there is: those that say that there is no room."""
+        """Hold a few bytes in any case: those of the answer that the bound is reached."""
         self.held_bytes += size_bytes
 
     def give_back(self, size_bytes: int) -> None:

@@ -37,7 +37,7 @@ class Metrics:
 
         Args:
             clock: of the reactor.
-            families: what there is to tell now.
+            families: the current figures.
             stats: all whose windows have to end.
             window_s: ``prometheusStatsLatencyRolloverSeconds``.
         """

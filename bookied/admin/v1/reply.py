@@ -17,7 +17,7 @@ def in_json(value: object, status: int = OK) -> Reply:
 
 
 def text(body: str) -> Reply:
-    """Return what is no JSON, though all is well."""
+    """Return a body that is not JSON, with status 200."""
     return Reply(OK, body)
 
 

@@ -39,8 +39,8 @@ def stages(
         bookie: the directories.
         found: filled while the stages run.
         shards: the bookie's, open.
-        deep: read every journal, every record of every log and every entry whole, and check
-            digests where that needs no password.
+        deep: read every journal, every record of every log and every entry with its bytes, and
+            check digests where that needs no password.
     """
     yield Stage("cookies and marks", "directories", 1, partial(start.check_start, bookie))
     yield Stage(

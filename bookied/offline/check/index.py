@@ -1,8 +1,8 @@
 """Checks the index against the entry logs: each location leads to the entry it is said to be.
 
-The plain check reads the head of each record; a deep one the whole entry, and its digest where that
-needs no password: an entry's own bytes tell CRC32C and CRC32. One that fits neither, in a ledger
-where others do, is damaged.
+The plain check reads the head of each record; a deep one all bytes of the entry, and its digest
+where that needs no password: an entry's own bytes tell CRC32C and CRC32. One that fits neither, in
+a ledger where others do, is damaged.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Checks entry logs: headers and ledgers maps; in a deep check every record, and who points at it.
 
 A ledgers map that leaves out a ledger is the worst that can be wrong with a log: the collector goes
-by it, and would remove the log with entries that somebody still wants.
+by it, and would remove the log with entries that a ledger still has.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ def flush(
     Raises:
         CorruptError: a journal is damaged or missing, or a directory was emptied; the marks stay
             where they were.
-        NoWritableDirError: there was no room for all of it; likewise.
+        NoWritableDirError: there was no space for all of it; likewise.
         StorageError: not everything could be written; likewise. So for ``OSError``.
     """
     check_losses(files, found)

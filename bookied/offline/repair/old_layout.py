@@ -82,7 +82,7 @@ class OldData:
     """The files of version 1 or 2 in one root, by what becomes of them."""
 
     shared: tuple[Path, ...]
-    """Journals and entry logs: never written again, so a second name is as good as a copy."""
+    """Journals and entry logs: never written again, so a second name serves as a copy."""
     rewritten: tuple[Path, ...]
     """Marks, ``lastId`` and index files: changed in place."""
 
@@ -95,7 +95,7 @@ def look(files: Files, found: Directories) -> list[RootLayout]:
 
     Raises:
         LayoutTooNewError: one is of a release after ours.
-        BadCookieError: a VERSION is none.
+        BadCookieError: a VERSION holds no cookie.
         OSError: a root cannot be read.
     """
     return [_look(files, root) for root in found.roots]
@@ -151,7 +151,7 @@ def read_cookie(files: Files, directory: Path) -> Cookie | None:
 
     Raises:
         LayoutTooNewError: it is of a release after ours.
-        BadCookieError: it is none.
+        BadCookieError: the file holds no cookie.
     """
     path = directory / VERSION
     try:

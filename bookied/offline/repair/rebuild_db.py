@@ -149,7 +149,7 @@ class RebuildDb:
     def _unreadable(
         self, rescan: Rescan, old: Path, wanted: set[int], target: KeyValues, counts: _Counts
     ) -> Iterator[tuple[bytes, bytes]]:
-        """Give old places that nothing was read from: what was there may be acknowledged."""
+        """Yield old places that nothing was read from: their entries may be acknowledged."""
         try:
             for key, value in self._items(old, b"", layout.LEDGER_KEYS_END):
                 ledger_id, _entry_id = layout.decode_location_key(key, old)
@@ -168,7 +168,7 @@ class RebuildDb:
     # Ledgers --------------------------------------------------------------------------------------
 
     def ledgers(self, key_of: KeyOf = lambda _ledger_id: None) -> list[RebuiltLedgers]:
-        """Make ``ledgers`` anew in every directory, from journals, logs and what was there.
+        """Make ``ledgers`` anew in every directory, from journals, logs and the old databases.
 
         Args:
             key_of: asked for master keys that neither journals nor the old database know.
@@ -326,7 +326,7 @@ def _noted(rescan: Rescan) -> Iterator[None]:
 def _header(
     old: IndexHeader | None, journalled: JournalledLedger | None, key_of: KeyOf, ledger_id: int
 ) -> IndexHeader:
-    """Return what is to be stored of a ledger: the key of whoever knows it, and fenced."""
+    """Return what is stored of a ledger: the key from the first source that has it, and fenced."""
     key = journalled.master_key if journalled is not None else None
     if not key and old is not None and old.master_key.strip(b"\0"):
         key = old.master_key

@@ -101,7 +101,7 @@ def rebuild(
         pages_max: bound on memory, in pages of 8 KiB.
 
     Raises:
-        OSError: a file cannot be read, or there is no room; all old indexes are as they were, or
+        OSError: a file cannot be read, or there is no space; all old indexes are as they were, or
             new and whole.
     """
     work = _Rebuild(files, found, wanted, tell, header_version, None if dry_run else pages_max)
@@ -244,7 +244,7 @@ class _Rebuild:
             file.close()
 
     def _keep_unreadable(self, ledger_id: int, *, is_ruined: bool) -> int:
-        """Keep the old places that nothing was read from: what was there may be acknowledged.
+        """Keep the old places that nothing was read from: their entries may be acknowledged.
 
         Of an index without a header, only places in logs that there can have been.
         """

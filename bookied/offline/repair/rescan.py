@@ -1,8 +1,8 @@
 """What entry logs and journals say when no index is to be believed: the ground of all repairs.
 
 Logs come by id, so that of two copies of an entry the later one counts: compaction copies into
-later logs. What follows damage in a file cannot be read and is left out; the damage is kept for
-whoever has to tell it.
+later logs. What follows damage in a file cannot be read and is left out; the damage is kept for the
+report.
 """
 
 from __future__ import annotations

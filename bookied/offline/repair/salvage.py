@@ -92,7 +92,7 @@ def salvage(
     digest: DigestType | None = None,
     tell: Tell = lambda _bytes: None,
 ) -> Salvaged:
-    """Write what there is of a ledger into ``out``, over what an earlier run wrote there.
+    """Write the entries found of a ledger into ``out``, over what an earlier run wrote there.
 
     ``ledger-ID.entries`` has the payloads, each after its length (4 bytes, big-endian), in order of
     their entry ids; ``ledger-ID.jsonl`` has a line for each entry. With nothing found, nothing is
@@ -108,7 +108,7 @@ def salvage(
         tell: hears how far the search is.
 
     Raises:
-        OSError: something cannot be read, or there is no room in ``out``.
+        OSError: something cannot be read, or there is no space in ``out``.
     """
     search = _Search(files, found, ledger_id, Rescan(files, tell))
     search.run()
@@ -179,7 +179,7 @@ class _Search:
                     yield _Copy(path, offset, _read_packet(file, offset))
 
     def close(self) -> None:
-        """Let go of all files."""
+        """Release all files."""
         self._open.close()
 
 

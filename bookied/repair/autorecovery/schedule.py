@@ -62,7 +62,7 @@ class Failures:
         self._unreadable.get(ledger_id, set()).difference_update(entries)
 
     def forget(self, ledger_id: LedgerId) -> None:
-        """The ledger is whole, or gone."""
+        """The ledger has all its replicas, or is deleted."""
         self._times.pop(ledger_id, None)
         self._unreadable.pop(ledger_id, None)
         self._lost.pop(ledger_id, None)

@@ -1,11 +1,11 @@
 """Election, auditor and worker over one metadata session, and how they live beside a bookie.
 
 A session that is lost ends all of it: vote and locks are gone with it, and others may have begun.
-As a process of its own that is the process's end, with status 3, as it is Java's; whoever runs it
-starts it again. Beside a bookie it is not: Java's takes the bookie down with it, which makes of one
-slow moment of the metadata service the loss of bookies all over the cluster, and of their ledgers'
-replicas. There it begins anew, in a new session, and the bookie never notices; its registration is
-in a session of its own.
+As a process of its own that is the process's end, with status 3, as it is Java's; the service
+manager starts it again. Beside a bookie it is not: Java's takes the bookie down with it, which
+makes of one slow moment of the metadata service the loss of bookies all over the cluster, and of
+their ledgers' replicas. There it begins anew, in a new session, and the bookie never notices; its
+registration is in a session of its own.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class AutoRecovery:
         await Auditor(self._client, self._config, self._bookie_id, self._rng, stats).run()
 
     async def _for_ever(self, run: Callable[[], Awaitable[None]]) -> None:
-        """Run something again and again: whatever ended it, somebody has to do it."""
+        """Run something again and again, whatever ended it."""
         while True:
             try:
                 await run()

@@ -1,6 +1,6 @@
-"""A replication worker: takes marks one by one and makes their ledgers whole.
+"""A replication worker: takes marks one by one and repairs their ledgers.
 
-A mark goes only when the whole ledger was checked after the mark was last changed. The lock keeps
+A mark goes only when all of the ledger was checked after the mark was last changed. The lock keeps
 workers out of each other's way, no more: it vanishes with the session, and what is stored of a
 repair is stored by compare-and-swap. Between any two steps a worker can die; the next one begins
 from the metadata.
@@ -67,7 +67,7 @@ class Outcome(enum.Enum):
     WHOLE = enum.auto()
     """Every replica is where it should be, or the ledger is gone."""
     OPEN = enum.auto()
-    """What it lacks may still grow: the writer gets time to mend it itself."""
+    """What it lacks may still grow: the writer gets time to repair it itself."""
     LACKING = enum.auto()
     """Not everything could be copied; later perhaps."""
     LOST = enum.auto()
@@ -227,8 +227,8 @@ class Worker:
     async def _spread(self, ledger: ViewedLedger) -> list[bool]:
         """Move fragments of a closed ledger that are not spread as they should be, if wanted.
 
-        Return of each whether that succeeded. What cannot be spread better is none of them: the
-        auditor will look at it again.
+        Return of each whether that succeeded. A fragment that cannot be spread better is not
+        counted: the auditor will look at it again.
         """
         cluster, metadata = self._client.cluster, ledger.metadata
         if not self._config.repair_placement or not metadata.is_closed:
@@ -317,7 +317,7 @@ class Worker:
         self._bell.ring()
 
     async def _release(self, ledger_id: LedgerId) -> None:
-        """Let go of a lock, for sure: one that stays keeps everybody from the ledger."""
+        """Release a lock, for sure: one that stays keeps every worker from the ledger."""
         while True:
             try:
                 await self._store.release_lock(ledger_id)

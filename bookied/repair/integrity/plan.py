@@ -18,10 +18,11 @@ def is_kept_here(metadata: LedgerMetadata, bookie_id: BookieId) -> bool:
 
 
 def may_have_forgotten(metadata: LedgerMetadata, bookie_id: BookieId) -> bool:
-    """Return whether an entry or a fence may be lost of which nothing but the bookie tells.
+    """Return whether an entry or a fence may be lost that only this bookie knows.
 
     Of a ledger that is not closed, the bookies of the last fragment alone know where it ends, and
-    whether its writer was fenced. Such a ledger goes into limbo until it was recovered from others.
+    whether its writer was fenced. A ledger like that goes into limbo until it was recovered from
+    others.
     """
     return not metadata.is_closed and bookie_id in metadata.last_fragment.ensemble
 

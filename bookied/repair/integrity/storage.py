@@ -32,7 +32,7 @@ class HealedStorages:
         Args:
             storages: DbLedgerStorage, which alone can keep limbo and flag.
             run_blocking: runs what blocks elsewhere, and never during a checkpoint.
-            flush: makes all durable, one at a time with whoever else does.
+            flush: makes all durable, never beside another flush.
             needs_check: whether the flag is set.
         """
         assert storages.integrity_flag.is_kept

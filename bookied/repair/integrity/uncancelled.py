@@ -1,4 +1,4 @@
-"""Work on the disk that goes on to its end, though whoever waited for it has been cancelled."""
+"""Work on the disk that goes on to its end, though the waiting caller has been cancelled."""
 
 from __future__ import annotations
 
@@ -37,6 +37,6 @@ class Uncut:
         return waiting
 
     async def ended(self) -> None:
-        """Return once nothing is under way any more, however it has ended."""
+        """Return once nothing is in progress any more, however it has ended."""
         while self._under_way:
             await next(iter(self._under_way))

@@ -47,7 +47,7 @@ def open_authenticator(config: BookieConfig) -> Authenticator | None:
 def open_again(now: Authenticator, config: BookieConfig) -> Authenticator:
     """Return what the settings and the files say now, or ``now`` where they cannot be used.
 
-    Exchanges under way go on with what they began with.
+    Exchanges in progress go on with what they began with.
     """
     try:
         return open_authenticator(config) or now

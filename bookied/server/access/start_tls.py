@@ -58,7 +58,7 @@ class Upgrade:
         """Weigh a request in clear behind START_TLS.
 
         Raises:
-            TlsOrderError: it is not the one AUTH that Java's client sends there. Whoever is on the
+            TlsOrderError: it is not the one AUTH that Java's client sends there. An attacker on the
                 way could have put it there, to be taken for the client's own.
         """
         if self._was_asked or not isinstance(request, AuthRequest):

@@ -175,8 +175,8 @@ def _packet_ids(packet: bytes) -> tuple[LedgerId, EntryId]:
     """Return whose entry this is.
 
     Raises:
-        BadRequestError: too short, or an id that is none. A negative entry id would be read back
-            from the journal as something else than an entry.
+        BadRequestError: too short, or an id that is not valid. A negative entry id would be read
+            back from the journal as something else than an entry.
     """
     if len(packet) < ENTRY_BYTES_MIN:
         raise BadRequestError(f"entry packet of {len(packet)} bytes")

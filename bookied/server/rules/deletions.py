@@ -2,7 +2,7 @@
 
 Some of them live on at other bookies, and were deleted here for being in excess. They may be copied
 here again, by recovery adds, and are fenced from the first of these on. Java's bookie refuses those
-too (4.18.0, HandleFactoryImpl): for a week it can take no part in repairing such a ledger.
+too (4.18.0, HandleFactoryImpl): for a week it can take no part in repairing that ledger.
 
 They are kept in a file beside ``current/``, for a writer may come back after a restart as well. The
 file (integers big-endian):

@@ -1,7 +1,7 @@
 """An answer that cannot be given without the disk, as a value.
 
 The rules run on the reactor and never wait for a disk. Where they would have to, they answer with
-a ``DiskRead``: whoever asked runs ``fetch`` in a thread (or at once, in a simulation) and then
+a ``DiskRead``: the caller runs ``fetch`` in a thread (or at once, in a simulation) and then
 ``answer`` back on the reactor. An answer may again be a ``DiskRead``.
 """
 

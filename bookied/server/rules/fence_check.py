@@ -1,6 +1,6 @@
 """Which ledgers are open, by their metadata: asked before adds where fences may have been lost.
 
-For a ledger that metadata has as closed or in recovery somebody has fenced this bookie, or will
+For a ledger that metadata has as closed or in recovery a client has fenced this bookie, or will
 not need it any more (storage.md section 17). Each ledger is asked for once, at its first ordinary
 add: a start is no slower for it, be there 100 000 ledgers.
 """
@@ -26,7 +26,7 @@ ASK_S: Final = 5.0
 """How long the metadata service has to answer; the adds that wait are refused then."""
 
 LATE_S: Final = 1.0
-"""A time-out that comes later than this says that the bookie itself stood still: it asks again."""
+"""A time-out later than this says that the bookie's own process was stopped: it asks again."""
 
 PAUSE_S: Final = 1.0
 """How long nothing is asked after it did not: adds are refused at once meanwhile."""

@@ -44,7 +44,7 @@ class LedgerWrites:
         state = storage.ledgers.lookup(ledger_id)
         if state is None:
             return storage.ledgers.create(ledger_id, master_key)
-        # A rebuilt index knows no keys: the first to write to such a ledger brings it back.
+        # A rebuilt index knows no keys: the first write to that ledger brings it back.
         if state.master_key != master_key and not storage.ledgers.adopt_key(state, master_key):
             self._stats.keys_refused += 1
             raise UnauthorizedError(f"ledger {ledger_id}")

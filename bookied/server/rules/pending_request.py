@@ -32,7 +32,7 @@ _R = TypeVar("_R", bound=Request)
 
 @attrs.frozen
 class PendingRequest(Generic[_R]):
-    """A request under way, with all that its answer needs."""
+    """A request in progress, with all that its answer needs."""
 
     request: _R
     reply_to: ReplyTo

@@ -35,7 +35,7 @@ from wire.records import encode_entry_list
 
 
 class ReadRules:
-    """Answers reads; with a ``DiskRead``, which somebody fetches, where the disk is needed."""
+    """Answers reads; with a ``DiskRead``, which the caller fetches, where the disk is needed."""
 
     def __init__(
         self,

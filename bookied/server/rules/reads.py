@@ -68,7 +68,7 @@ class EntryReads:
         """Read one entry, -1 meaning the last one, and answer with ``found`` of its packet.
 
         Raises:
-            BookieError: no such ledger or entry, or an id that is none.
+            BookieError: no such ledger or entry, or an id that is not valid.
         """
         state = self.ledger(ledger_id)
         entry_id = actual_entry_id(state, entry_id)
@@ -85,7 +85,7 @@ class EntryReads:
         """Read entries that follow each other, as many as wire.md section 10 lets into the answer.
 
         Raises:
-            BookieError: no such ledger or first entry, or an id that is none.
+            BookieError: no such ledger or first entry, or an id that is not valid.
         """
         state = self.ledger(request.ledger_id)
         first = actual_entry_id(state, request.entry_id)
@@ -274,7 +274,7 @@ class _Batch:
 
 @attrs.define
 class _BatchRead:
-    """A batch under way; it may go to the disk and come back several times."""
+    """A batch in progress; it may go to the disk and come back several times."""
 
     state: LedgerState
     first: EntryId

@@ -1,4 +1,4 @@
-"""What the reactor hands over to whoever writes an entry log, in order."""
+"""What the reactor passes to the writer of an entry log, in order."""
 
 from __future__ import annotations
 

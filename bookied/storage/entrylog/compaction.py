@@ -114,7 +114,7 @@ def due(
 
 
 def suspended_by_disks(*, nearly_full: bool, full: bool, collects_when_full: bool) -> Suspended:
-    """Return what has to wait while disks are short of room, for a rewrite takes room at first.
+    """Return what has to wait while disks are short of space, as a rewrite takes space first.
 
     Agrees with InterleavedLedgerStorage's disk listener: with ``isForceGCAllowWhenNoSpace`` nothing
     waits; almost full stops the major, full both.

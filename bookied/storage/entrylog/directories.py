@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 class LogDirectories:
-    """The ledger directories of one storage, and which of them have room.
+    """The ledger directories of one storage, and which of them have space.
 
     There is always one to choose: where all are full, entries go to the least full as long as a
     write works. What a write has found full counts until the next look at the disks (``avoid``).
@@ -27,11 +27,11 @@ class LogDirectories:
         Args:
             directories: their ``current`` directories, in configured order; they exist.
             rng: picks the directory of a new log among the writable ones.
-            on_full: called with a directory in which a write found no room. From any thread.
+            on_full: called with a directory in which a write found no space. From any thread.
         """
         self.all = tuple(directories)
         self.writable: Sequence[Path] = self.all
-        """Those that are not full; whoever watches the disks says what to ``avoid``."""
+        """Those that are not full; the watch of the disks says what to ``avoid``."""
         self._best: Sequence[Path] = self.all
         self._without_room: frozenset[Path] = frozenset()
         self._rng = rng or random.Random()
@@ -63,7 +63,7 @@ class LogDirectories:
         return self._rng.choice(_without(self._best, self._without_room))
 
     def other_than(self, full: Path) -> Path | None:
-        """Return one that is not known to have no room, instead of one found so. Any thread."""
+        """Return one that is not known to be full, in place of one found full. Any thread."""
         for group in (self._best, self.all):
             others = [one for one in group if one != full and one not in self._without_room]
             if others:
@@ -71,13 +71,13 @@ class LogDirectories:
         return None
 
     def note_full(self, directory: Path) -> None:
-        """Remember that a write found no room there. Any thread."""
+        """Remember that a write found no space there. Any thread."""
         self._without_room |= {directory}
         self._on_full(directory)
 
     @property
     def any_without_room(self) -> bool:
-        """Whether a write has found any without room since the last look at the disks."""
+        """Whether a write has found any of them full since the last look at the disks."""
         return bool(self._without_room)
 
 

@@ -50,8 +50,9 @@ class OneSync:
 class WriteFailures:
     """Weighs failures, and remembers what they came to.
 
-    Without a descriptor, and without room, it can be tried again; without room perhaps in another
-    directory. Anything else is the end. Belongs to whoever writes, the attributes to any thread.
+    Without a descriptor, and without space, it can be tried again; without space perhaps in another
+    directory. Anything else is the end. Belongs to the writing thread, the attributes to any
+    thread.
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class WriteFailures:
         Args:
             syncs: says whether a sync has failed: nothing is tried again then.
             on_fatal: nothing more can be written; called once.
-            on_full: a directory has no room; called when that, or ``is_stuck``, changes.
+            on_full: a directory has no space; called when that, or ``is_stuck``, changes.
         """
         self._syncs, self._on_fatal, self._on_full = syncs, on_fatal, on_full
         self.failure: WriteFailedError | None = None
@@ -80,7 +81,7 @@ class WriteFailures:
         Args:
             action: what to do; it may be done again.
             path: of the log.
-            move: where that has no room: lets the rest go elsewhere, and says whether it can.
+            move: where that has no space: lets the rest go elsewhere, and says whether it can.
 
         Raises:
             OSError: it can be tried again, perhaps elsewhere.

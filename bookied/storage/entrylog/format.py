@@ -135,7 +135,7 @@ def decode_header(start: bytes, path: Path) -> LogHeader:
     """Return the header that the first bytes of a log hold.
 
     Raises:
-        EntryLogFormatError: it is none we know.
+        EntryLogFormatError: the version is not known.
     """
     if len(start) < HEADER.size:
         raise EntryLogFormatError(path, 0, f"{len(start)} bytes; the header has {HEADER_BYTES}")
@@ -202,7 +202,7 @@ def _check_map_record(data: bytes, at: int, path: Path, base: int) -> int:
 
 
 def record_spans(blob: bytes) -> Iterator[tuple[int, int, int]]:
-    """Give ledger id, offset and size of each record in joined whole records."""
+    """Yield ledger id, offset and size of each of several joined records."""
     at, unpack = 0, struct.Struct(">iq").unpack_from
     while at < len(blob):
         length, ledger_id = unpack(blob, at)

@@ -38,7 +38,7 @@ class LogIds:
         self._last_id = -1
 
     def give_out(self) -> int:
-        """Return the next log id, whoever is going to write that log."""
+        """Return the next log id, for any writer of that log."""
         log_id = self._free_id()
         self.next = log_id + 1
         return log_id
@@ -60,7 +60,7 @@ class LogIds:
     def note(self, log_id: int) -> None:
         """Note in every directory which id was given out; a full one does without, as in Java.
 
-        Whoever comes a little later with a lower id, given out before, does not put it back.
+        A writer that comes a little later with a lower id, given out before, does not put it back.
         """
         with self._noting:
             is_late = 0 <= self._last_id - log_id < IDS_AT_ONCE_MAX

@@ -26,8 +26,8 @@ _LEDGER: Final = struct.Struct(">iq")
 class LogFile:
     """One log after the other, each begun, written and closed in order.
 
-    Belongs to whoever holds the writer's lock. Only ``sync_beside`` runs beside it: a checkpoint
-    waits for the disk while records are written. What of a log could not be written for
+    Belongs to the thread that holds the writer's lock. Only ``sync_beside`` runs beside it: a
+    checkpoint waits for the disk while records are written. What of a log could not be written for
     want of room is kept until the reactor has taken it (``give_up``, ``take_unwritten``).
     """
 
@@ -226,7 +226,7 @@ class LogFile:
     # Give up --------------------------------------------------------------------------------------
 
     def give_up(self, path: Path, other: Path) -> bool:
-        """End a log in the middle: another directory has room for the rest of it; say whether.
+        """End a log in the middle: another directory has space for the rest of it; say whether.
 
         What can be read of it stays, durably. What a write that failed left behind that is cut off.
 

@@ -1,4 +1,4 @@
-"""Reads entry logs: single entries for the bookie, whole logs for compaction and offline tools."""
+"""Reads entry logs: single entries for the bookie, all for compaction and offline tools."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class LogScan:
         """Make sure, after the last entry, that nothing behind it could be an entry.
 
         A crash leaves the last record cut off, or zeros. Anything else behind the end means that a
-        length is damaged, and who knows what it hides: such a log must not be deleted.
+        length is damaged, and who knows what it hides: the log must not be deleted.
 
         Raises:
             EntryLogRecordError: there is something.
@@ -132,7 +132,7 @@ def open_scan(files: Files, path: Path) -> LogScan:
     """Open an entry log to read all its entries.
 
     Raises:
-        EntryLogFormatError: it is none.
+        EntryLogFormatError: the file is no entry log.
         FileNotFoundError: it is not there.
     """
     log_id = layout.used_log_id(path.name)
@@ -263,7 +263,7 @@ class EntryLogReader:
             MissingEntryError: the log is shorter.
             BadEntryLengthError: no record begins there.
             WrongEntryError: another entry lies there.
-            EntryLogFormatError: the log is none.
+            EntryLogFormatError: the file is no entry log.
         """
         log_id, offset = layout.split_location(location)
         with self._reading(log_id) as (file, path):
@@ -368,14 +368,14 @@ class EntryLogReader:
 
         Raises:
             MissingLogError: it is not there.
-            EntryLogFormatError: it is none.
+            EntryLogFormatError: the file is no entry log.
         """
         with contextlib.ExitStack() as stack:
             path = self._path(log_id)
             try:
                 file = stack.enter_context(self._open.use(path))
             except FileNotFoundError:
-                # Perhaps it had no room there when it was listed, and was begun elsewhere then.
+                # Perhaps it had no space there when it was listed, and was begun elsewhere then.
                 self._paths.pop(log_id, None)
                 path = self._path(log_id)
                 file = self._open_again(path, stack)
@@ -404,14 +404,14 @@ class EntryLogReader:
             self._checked.add(log_id)
 
     def forget(self, log_id: int) -> None:
-        """Let go of a log that was removed."""
+        """Release a log that was removed."""
         path = self._paths.pop(log_id, None)
         self._checked.discard(log_id)
         if path is not None:
             self._open.forget(path)
 
     def close(self) -> None:
-        """Let go of all files."""
+        """Release all files."""
         self._open.close()
 
 

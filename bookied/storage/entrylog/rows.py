@@ -123,7 +123,7 @@ def cut_rows(
         last, end = at, stop
         count += 1
     if count and not may_follow(data[end : end + NEXT.size], base + end):
-        # Its length is wrong: whoever reads it by itself says so.
+        # Its length is wrong: a read of this entry alone reports it.
         end, count = last, count - 1
     if not count:
         return None

@@ -27,7 +27,7 @@ class LogUsage:
 
     log_id: int
     total_bytes: int
-    """Of all its records, length fields included, whoever's they were."""
+    """Of all its records, length fields included, of any ledger."""
     live_bytes: int
     """Of the records of ledgers that still are."""
     ledgers: array[int] = attrs.field(repr=False)
@@ -94,8 +94,8 @@ def _scanned(files: Files, path: Path, log_id: int) -> Iterator[LogUsage | None]
 class Usages:
     """The usages of all finished logs, in about ``rows_max`` times 16 bytes.
 
-    Beyond that, of logs with a map only the sums stay; ``is_known`` then is False, and whoever
-    needs their ledgers reads the map again.
+    Beyond that, of logs with a map only the sums stay; ``is_known`` then is False, and the ledgers
+    are read from the map again.
     """
 
     def __init__(self, *, rows_max: int = 4_000_000) -> None:

@@ -4,10 +4,10 @@ The reactor gives out places (``reserve``) and appends to memory; a thread write
 ``sync_bytes`` so that a checkpoint never meets a mountain. The thread runs ``step`` in a loop; a
 simulation calls it itself. ``sync`` is for checkpoints, from whatever thread.
 
-No room on the disk is answered by giving the log up where another directory has room: it ends with
+A full disk is answered by giving the log up where another directory has space: it ends with
 what is in it, and the reactor takes back what is not (``take_back``) to append it to the next log
-and to say so in the index. Without such a directory, and without a descriptor to open a file with,
-the same bytes are tried again, and ``unwritten_bytes`` grows until whoever accepts adds holds back.
+and to say so in the index. Without another directory, and without a descriptor to open a file with,
+the same bytes are tried again, and ``unwritten_bytes`` grows until the bookie accepts no more adds.
 Any other failed write or sync is the end (``on_fatal``): what the log holds is unknown then, while
 the journals hold it all for the replay of the next start.
 """
@@ -51,7 +51,7 @@ class LogRoom(Protocol):
         """Return where a new log goes; raises ``NoWritableDirError``."""
 
     def other_than(self, full: Path) -> Path | None:
-        """Return which directory has room where this one has none, if any. Any thread."""
+        """Return which directory has space where this one has none, if any. Any thread."""
 
     def note_full(self, directory: Path) -> None:
         """Note that a directory has run out of room. Any thread."""
@@ -95,7 +95,7 @@ class EntryLogWriter:
         self._accepted_bytes = 0
         self.paths: dict[int, Path] = {}
         """Where the logs begun by this writer are."""
-        # Of whoever holds the lock:
+        # Of the thread that holds the lock:
         self._io = threading.Lock()
         self._commands: deque[Command] = deque()
         syncs = OneSync()
@@ -198,7 +198,7 @@ class EntryLogWriter:
     def take_back(self) -> list[tuple[int, bytes]]:
         """Return what a log that was given up has not got, and let writing go on.
 
-        Whoever has the index appends it again. The active log is another one from now on.
+        The owner of the index appends it again. The active log is another one from now on.
 
         Returns:
             Joined records, each time with the location of the first one's length field; of some
@@ -215,13 +215,13 @@ class EntryLogWriter:
             self._accepted_bytes -= command.size_bytes
             records.append(command)
         assert isinstance(command, CloseLog)
-        self.moves += 1  # What was asked for before knows places that are none any more.
+        self.moves += 1  # Requests from before know places that are not valid any more.
         self._given_up_id = -1
         self._retry.set()
         return [(log_id << 32 | write.offset, b"".join(write.blobs)) for write in records]
 
     def leave(self, full: Collection[Path]) -> None:
-        """End the active log if it is in one of these directories: what comes has no room there."""
+        """End the active log if it is in one of these directories: they take no more."""
         if self._log_id >= 0 and self.paths[self._log_id].parent in full:
             self.finish()
 
@@ -333,7 +333,7 @@ class EntryLogWriter:
         return True
 
     def _give_up(self, path: Path) -> bool:
-        """End the log in the middle if another directory has room; say whether."""
+        """End the log in the middle if another directory has space; say whether."""
         other = self._room.other_than(path.parent)
         if other is None or not self.file.give_up(path, other):
             return False
@@ -342,7 +342,7 @@ class EntryLogWriter:
         return True
 
     def _begin_elsewhere(self, path: Path) -> bool:
-        """Let the log be begun in another directory if one has room; say whether."""
+        """Let the log be begun in another directory if one has space; say whether."""
         directory = self._room.other_than(path.parent)
         if directory is None:
             return False

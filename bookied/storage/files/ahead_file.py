@@ -105,7 +105,7 @@ class _ZerosAhead:
     """Writes zeros ahead of a position, in a thread; never where something else is written.
 
     All below ``_clear`` is written, zeroed, or about to be written by the appender. While a piece
-    is under way the appender waits if it needs any of it.
+    is in progress the appender waits if it needs any of it.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class _ZerosAhead:
                 self._changed.notify()
 
     def stop(self) -> None:
-        """End the thread; a piece under way is finished."""
+        """End the thread; a piece in progress is finished."""
         with self._changed:
             self._has_ended = True
             self._changed.notify()

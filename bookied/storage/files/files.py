@@ -62,7 +62,7 @@ class ReadFile(Protocol):
         """Return up to ``size`` bytes; fewer at the end of the file."""
 
     def read_now(self, offset: int, size: int) -> bytes | None:
-        """Return what is there without waiting for a disk, perhaps less; None if that is nothing.
+        """Return the bytes in memory without waiting for a disk, perhaps fewer; None without any.
 
         So for files in the page cache. An end of file, too, may come as None.
         """
@@ -295,7 +295,7 @@ def remove_tree(files: Files, path: Path) -> None:
 
 
 SYNC_THREADS: Final = 16
-"""Syncs under way at once: the file system makes one commit of several that wait for it."""
+"""Syncs in progress at once: the file system makes one commit of several that wait for it."""
 
 
 def _side_by_side(actions: Iterable[Callable[[], object]]) -> None:

@@ -107,14 +107,14 @@ class OpenFiles:
             shared.file.close()
 
     def forget(self, path: Path) -> None:
-        """Let go of a file that was removed or replaced."""
+        """Release a file that was removed or replaced."""
         with self._lock:
             closing = self._take_out(path)
         for old in closing:
             old.file.close()
 
     def close(self) -> None:
-        """Let go of all files."""
+        """Release all files."""
         for path in list(self._open):
             self.forget(path)
 

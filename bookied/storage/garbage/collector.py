@@ -128,7 +128,7 @@ class Collector:
             self._call_later(min(settings.wait_s, self._call.getTime() - self._clock.seconds()))
 
     async def stop(self) -> None:
-        """Begin nothing more; return when what is under way has come to a safe point."""
+        """Begin nothing more; return when what is in progress has come to a safe point."""
         self._is_stopping = True
         self._pace.stop()
         if self._call is not None and self._call.active():
@@ -138,7 +138,7 @@ class Collector:
         self._answer()
 
     def collect(self, *, major: bool = True, minor: bool = True) -> Deferred[CollectorStatus]:
-        """Collect now, or after the round under way; the status comes when that has ended.
+        """Collect now, or after the round in progress; the status comes when that has ended.
 
         Args:
             major: compact as a major compaction does, where that is allowed.

@@ -37,7 +37,7 @@ class DroppedLedgers:
             self._written_since_excess = self._storage.ledgers.watch()
 
     async def drop(self) -> None:
-        """Drop what the metadata says is not needed, unless somebody has written to it since.
+        """Drop what the metadata says is not needed, unless a client has written to it since.
 
         A ledger id can be used again, and a copy can come here before the metadata names us.
         """

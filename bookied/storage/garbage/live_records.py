@@ -46,7 +46,7 @@ class LiveRecords:
         """Open the log.
 
         Raises:
-            EntryLogFormatError: it is none.
+            EntryLogFormatError: the file is no entry log.
             OSError: it cannot be read.
         """
         self._index = index
@@ -75,12 +75,12 @@ class LiveRecords:
         """Make sure that all of the log was read.
 
         Raises:
-            EntryLogRecordError: something behind the last record is none.
+            EntryLogRecordError: bytes behind the last record are not a record.
         """
         self._scan.insist_complete()
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Release the file."""
         self._scan.close()
 
 

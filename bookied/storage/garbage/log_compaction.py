@@ -120,7 +120,7 @@ class LogCompaction:
             await self._compact_one(usage, self._census.path(usage.log_id))
 
     async def _has_room(self, usage: LogUsage) -> bool:
-        """Whether copies of what is alive have room, beside what new entries may need."""
+        """Whether copies of live entries fit, beside what new entries may need."""
         needed = self._collection.settings.room_bytes_min + usage.live_bytes
         directories = self._storage.directories.writable
         usable = await self._pace.blocking(partial(_usable_bytes, self._files, directories))

@@ -28,7 +28,7 @@ class CollectorStatus:
 
     is_running: bool = False
     is_forced: bool = False
-    """Whether somebody asked for the round under way, or for the last one."""
+    """Whether the round in progress was asked for, or the last one."""
     compacting: Kind | None = None
     rounds: int = 0
     failed_rounds: int = 0

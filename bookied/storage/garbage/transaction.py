@@ -290,7 +290,7 @@ class _Scan:
         self._scan.insist_complete()
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Release the file."""
         self._scan.close()
 
 

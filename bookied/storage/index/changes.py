@@ -1,7 +1,7 @@
 """What a checkpoint writes into one index file: a change, in place or on top of a copy.
 
 The area behind the header is always a whole number of pages (storage.md section 6), also after a
-write that found no room in the middle.
+write that found no space in the middle.
 """
 
 from __future__ import annotations
@@ -71,11 +71,11 @@ def copy_index(
         files: the disk.
         source: the file.
         pages: those of it that may hold something; it may have holes of any size.
-        path: the copy; it goes again where there is no room for all of it.
+        path: the copy; it goes again where there is no space for all of it.
         change: what the copy has and the source has not.
 
     Raises:
-        OSError: there is no whole copy.
+        OSError: there is no complete copy.
     """
     copy = files.open_update(path, create=True)
     try:

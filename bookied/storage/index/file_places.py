@@ -93,7 +93,7 @@ class IndexPlaces:
         return self._moving.get(ledger_id, ())
 
     def blank_directory(self, ledger_id: int) -> Path | None:
-        """Return where an empty file of a ledger was taken for none: its new one comes there."""
+        """Return where an empty file was taken for a missing one: the new one comes there."""
         return self._blank.get(ledger_id)
 
     def begin_anew(self, ledger_id: int) -> bool:
@@ -133,7 +133,7 @@ class IndexPlaces:
 
 
 def index_files(files: Files, directory: Path) -> Iterator[Path]:
-    """Give all files two levels down that could be index files, whole or under way."""
+    """Yield all files two levels down that could be index files, complete or in progress."""
     for low, names in _index_names(files, directory):
         for name in names:
             yield low / name

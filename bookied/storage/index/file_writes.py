@@ -68,11 +68,11 @@ class IndexWrites:
     def write(self, changes: Sequence[LedgerChange]) -> None:
         """Put changes on disk; on return they are durable.
 
-        What a change's locations point at must be durable already. A file that has no room to grow
+        What a change's locations point at must be durable already. A file that has no space to grow
         moves to another directory.
 
         Raises:
-            IndexFullError: some found no room anywhere; all others are written.
+            IndexFullError: some found no space anywhere; all others are written.
             OSError: some may be written, some not.
         """
         created: list[_Created] = []
@@ -89,7 +89,7 @@ class IndexWrites:
             raise IndexFullError(next(iter(homeless.values())), homeless)
 
     def _write_some(self, waiting: deque[LedgerChange], created: list[_Created]) -> list[_Write]:
-        """Write and sync the first changes; return those for which there was no room.
+        """Write and sync the first changes; return those for which there was no space.
 
         As many as there may be files open: where descriptors run out, those at least that are open.
         """
@@ -159,7 +159,7 @@ class IndexWrites:
                     file.sync()
 
     def _rehome(self, write: _Write, created: list[_Created]) -> bool:
-        """Write a change to another directory that has room for it; say whether there is one."""
+        """Write a change to another directory that has space for it; say whether there is one."""
         others = [one for one in self._writable if one != write.directory]
         self._rng.shuffle(others)
         for directory in others:
@@ -185,11 +185,12 @@ class IndexWrites:
         return new
 
     def _move(self, change: LedgerChange, old: Path, new: Path) -> None:
-        """Move a ledger's file to where it has room for a change, and write that.
+        """Move a ledger's file to where it has space for a change, and write that.
 
-        There is a whole file under a name that counts at any time: the copy is durable before the
-        original goes, and that has gone durably before the copy gets its name. A start meanwhile
-        removes the copy where there is an original, and gives it its name where there is none.
+        There is a complete file under a name that counts at any time: the copy is durable before
+        the original goes, and that has gone durably before the copy gets its name. A start
+        meanwhile removes the copy where there is an original, and gives it its name where there is
+        none.
         """
         ledger_id = change.ledger_id
         name = layout.relative_path(ledger_id)

@@ -125,7 +125,7 @@ class IndexFiles:
         """Put changes on disk, durably; see ``IndexWrites.write``.
 
         Raises:
-            IndexFullError: some found no room anywhere; all others are written.
+            IndexFullError: some found no space anywhere; all others are written.
             OSError: some may be written, some not.
         """
         self._writes.write(changes)
@@ -164,5 +164,5 @@ class IndexFiles:
             del self._hidden[: len(some)]
 
     def close(self) -> None:
-        """Let go of all files."""
+        """Release all files."""
         self._open.close()

@@ -14,7 +14,7 @@ big-endian and signed.
     ...           zeros up to 1024
     1024     8 e  locations: that of entry e at 1024 + 8 e; 0 for none
 
-The locations are whole pages of 8192 bytes: Java loses what a partial last page holds.
+The locations are full pages of 8192 bytes: Java loses what a partial last page holds.
 """
 
 from __future__ import annotations

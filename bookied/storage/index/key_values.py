@@ -44,14 +44,14 @@ class KeyValues(Protocol):
         """Return once everything written so far is durable."""
 
     def compact(self) -> None:
-        """Rewrite what is there without what was deleted; others go on meanwhile.
+        """Rewrite the stored pairs without the deleted ones; others go on meanwhile.
 
         Raises:
             StorageError: it was closed before that had ended.
         """
 
     def close(self) -> None:
-        """Let go of all files."""
+        """Release all files."""
 
 
 OpenKeyValues = Callable[[Path], KeyValues]

@@ -48,8 +48,8 @@ class StoredLedger:
 class LedgerState:
     """One ledger in memory. There is never more than one state of a ledger.
 
-    Whoever keeps it for longer than a turn of the reactor must not write to it after the ledger was
-    deleted: better look it up again.
+    A caller that keeps it for longer than a turn of the reactor must not write to it after the
+    ledger was deleted: better look it up again.
     """
 
     __slots__ = (
@@ -223,7 +223,7 @@ class LedgerPages:
         self._keeps_before = keeps_before
         self._clean_pages_max, self._ledgers_max = clean_pages_max, ledgers_max
         self.hot: dict[int, LedgerState] = {}
-        # Dropped from ``hot``, and yet somebody holds on to it: there is one state of a ledger.
+        # Dropped from ``hot``, and yet still referred to: there is one state of a ledger.
         self._held: WeakValueDictionary[int, LedgerState] = WeakValueDictionary()
         self._dirty_ledgers: dict[int, LedgerState] = {}
         self._clean: dict[tuple[int, int], None] = {}  # Longest unchanged first.
@@ -396,7 +396,7 @@ class LedgerPages:
             for number, _ in change.pages:
                 state.file_pages = max(state.file_pages, number + 1)
                 if number == doubted:
-                    state.doubt = None  # The file is whole now, as the next start will find it.
+                    state.doubt = None  # The file is complete now, as the next start will find it.
                 if number not in state._dirty and number in state.pages:  # noqa: SLF001
                     self._clean[change.ledger_id, number] = None
         self._drop_clean_pages()

@@ -50,7 +50,7 @@ class LocationCompaction:
             self._next()
 
     def stop(self) -> None:
-        """Begin no more; closing a database ends what is under way."""
+        """Begin no more; closing a database ends what is in progress."""
         while len(self._asked) > 1:
             self._asked.pop()
 

@@ -1,7 +1,7 @@
 """Index pages that were read for readers, kept small: only up to the last entry they locate.
 
-The pages that writers use are whole, 8 KiB each. A ledger of a few entries needs a few dozen bytes
-of one, so that pages of many ledgers fit into the room of a few whole ones.
+The pages that writers use have 8 KiB each. A ledger of a few entries needs a few dozen bytes
+of one, so that pages of many ledgers fit into the space of a few full ones.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LEDGER_BYTES: Final = 400
 class ReadPages:
     """At most ``bytes_max`` of pages that the disk has and no writer does; first in, first out.
 
-    Whoever changes a page drops it here first. Belongs to the reactor's thread.
+    The writer of a page drops it here first. Belongs to the reactor's thread.
     """
 
     def __init__(self, *, bytes_max: int) -> None:

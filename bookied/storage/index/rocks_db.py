@@ -217,7 +217,7 @@ class RocksDatabase:
     """One open database. Safe from any thread; see ``KeyValues``.
 
     RocksDB takes no more writes once one has failed, until it is opened anew: that happens with the
-    next write, where there is room for it. Until then it is read from as it is.
+    next write, where there is space for it. Until then it is read from as it is.
     """
 
     def __init__(

@@ -21,7 +21,7 @@ class IndexStore(Protocol):
     """The index of one log-id space. Everything blocks; see each method for the thread.
 
     Reading is for any thread; ``write`` and ``remove_hidden`` belong to one checkpoint at a time;
-    the rest to whoever owns the ledgers in memory, and never while a checkpoint runs.
+    the rest to the owner of the ledgers in memory, and never while a checkpoint runs.
     """
 
     @property
@@ -119,4 +119,4 @@ class IndexStore(Protocol):
         """Put no new file into directories that are full, unless there is no other."""
 
     def close(self) -> None:
-        """Let go of all files."""
+        """Release all files."""

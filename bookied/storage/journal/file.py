@@ -20,7 +20,7 @@ class JournalFile:
     """One file at a time: the next begins only when all of the one before is on disk.
 
     ``synced`` says up to where the disk has it. Only a sync moves it, and never back. All methods
-    belong to the journal's thread, or to whoever has stopped or not started that thread.
+    belong to the journal's thread, or to the caller that has stopped or not started that thread.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class JournalFile:
         self.begin(self._id + 1)
 
     def write(self, records: list[Buffer]) -> None:
-        """Append whole records as one group; ``sync`` makes it durable."""
+        """Append complete records as one group; ``sync`` makes it durable."""
         file, began_s = self._open_file, self._seconds()
         if self._settings.in_groups:
             records = [self._head(file, records), *records]

@@ -103,7 +103,7 @@ def parse_header(start: bytes, path: Path) -> tuple[int, int]:
         path: for the error.
 
     Raises:
-        JournalFormatError: the version is none we know.
+        JournalFormatError: the version is not known.
     """
     if len(start) < HEADER.size or start[:4] != MAGIC:
         return 1, 0

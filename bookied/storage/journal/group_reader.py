@@ -1,4 +1,4 @@
-"""The whole groups of a journal file that has them; see ``bookied.storage.journal.groups``.
+"""The complete groups of a journal file that has them; see ``bookied.storage.journal.groups``.
 
 What a crash leaves is a last group of which parts are missing: there the data ends. A group that is
 not whole although it was on disk before a later one was written is damage, and an error.
@@ -49,7 +49,7 @@ class GroupReader:
         self._data, self._base = b"", 0
 
     def groups(self, start: int) -> Iterator[tuple[int, GroupHead, bytes]]:
-        """Give offset, head and bytes of each whole group that ends behind ``start``.
+        """Yield offset, head and bytes of each complete group that ends behind ``start``.
 
         Raises:
             JournalRecordError: a group is damaged.
@@ -94,7 +94,7 @@ class GroupReader:
             yield self._file.read_at(at + begin, min(CHUNK_BYTES, size - begin))
 
     def _check_end(self, at: int) -> None:
-        """Make sure that no group behind ``at`` was written when what is there was on disk."""
+        """Make sure that no group behind ``at`` was written when the bytes found were on disk."""
         for later, synced in self._later_groups(at):
             if synced > at:
                 message = f"damaged, and the records behind it, at {later}, are intact"
@@ -110,7 +110,7 @@ class GroupReader:
                 if begin % BLOCK_BYTES == 0 and (group := self._whole_group(begin)) is not None:
                     yield begin, group[0].synced
                 found = data.find(GROUP_MAGIC, found + 1)
-            at += CHUNK_BYTES  # Never in the middle of a head: both are whole blocks.
+            at += CHUNK_BYTES  # Never in the middle of a head: both are full blocks.
 
     def _read(self, at: int, size: int) -> bytes:
         """Return bytes of the file, fewer at its end; reads ahead."""

@@ -1,4 +1,4 @@
-"""Groups of a journal as bytes: what one write holds, and how a reader knows that it is whole.
+"""Groups of a journal as bytes: what one write holds, and how a reader knows that it is complete.
 
 A journal has no checksums of its own. Ours carries them in padding records, the content of which
 Java skips (Journal.scanJournal, 4.18.0), so that each group is taken whole or not at all:
@@ -108,7 +108,7 @@ def parse_file_mark(data: bytes) -> FileMark | None:
         data: what follows the header, ``FILE_MARK_BYTES`` of it.
 
     Raises:
-        FileMarkDamagedError: it begins as a mark does, and is none.
+        FileMarkDamagedError: it begins as a mark does, and cannot be read as one.
     """
     if data[8:16] != FILE_MAGIC:
         return None
@@ -125,7 +125,7 @@ def group_head(
     """Return what comes before the records of a group, its zeros included.
 
     Args:
-        records: whole records; not empty.
+        records: complete records; not empty.
         generation: of the file.
         offset: where the group will be, a multiple of the alignment.
         synced: up to where the file is on disk.

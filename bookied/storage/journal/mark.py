@@ -134,5 +134,5 @@ def _write_mark(files: Files, directory: Path, name: str, mark: Mark) -> None:
     if found < mark:
         files.write_atomic(directory / name, encode_mark(mark))
     elif found == mark:
-        # Whoever wrote it may have been killed, or refused, before its name was durable.
+        # Its writer may have been killed, or refused, before its name was durable.
         files.sync_dir(directory)

@@ -3,7 +3,7 @@
 Damage in the middle of a journal is an error that names the place; a torn tail is where writing
 stopped and no error (storage.md section 3.6). No file is ever created or changed.
 
-A file with groups (``bookied.storage.journal.groups``) gives the records of whole groups only.
+A file with groups (``bookied.storage.journal.groups``) gives the records of complete groups only.
 Java's, and ours of version 4, have no checksums: what was cut off by zeros there is told by its
 alignment.
 """
@@ -60,7 +60,7 @@ class JournalScan:
 
         Raises:
             JournalRecordError: damage; what follows it cannot be read.
-            JournalFormatError: what was taken for a journal without a header is none.
+            JournalFormatError: what was taken for a journal without a header cannot be read as one.
         """
         self.end = self.start
         return self._plain_records() if self._groups is None else self._grouped(self._groups)
@@ -73,7 +73,7 @@ class JournalScan:
         self.is_torn = not self._is_zero_from(self.end)
 
     def _records_of(self, data: bytes, begin: int, base: int) -> Iterator[JournalRecord]:
-        """Give the records of a whole group, but for those before ``start``."""
+        """Yield the records of a complete group, but for those before ``start``."""
         read_length, read_ids = layout.LENGTH.unpack_from, layout.IDS.unpack_from
         size = len(data)
         while begin < size:
@@ -156,8 +156,8 @@ class JournalScan:
     def _is_cut(self, body: bytes, end: int) -> bool:
         """Whether a record that ends with zeros, with zeros behind it, is part of what was sent.
 
-        Groups end at a multiple of 512; one that does not was under way when the power went. Only
-        a preallocated file can look like that, and nothing of that group was acknowledged.
+        Groups end at a multiple of 512; one that does not was in progress when the power failed.
+        Only a preallocated file can look like that, and nothing of that group was acknowledged.
         """
         if self.version < layout.PADDING_SINCE or end >= self.size:
             return False
@@ -181,7 +181,7 @@ class JournalScan:
 
     @property
     def has_groups(self) -> bool:
-        """Whether checksums tell what is whole: ``bookied.storage.journal.groups``."""
+        """Whether checksums show what is complete: ``bookied.storage.journal.groups``."""
         return self._groups is not None
 
     def read_at(self, offset: int, size: int) -> bytes:

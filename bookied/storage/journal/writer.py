@@ -1,7 +1,7 @@
 """The journal of one directory: what must survive a crash is appended, synced, and then reported.
 
 The reactor queues records with ``append``. One thread runs ``step`` in a loop: it takes all that is
-queued, writes it at once, syncs once and reports the whole group with one call to the reactor.
+queued, writes it at once, syncs once and reports the group with one call to the reactor.
 A simulation calls ``step`` itself.
 
 A failed write or sync is the end: what the file holds is unknown then, so nothing is tried again
@@ -113,7 +113,7 @@ class Journal:
     def append(
         self, records: Buffer, done: object, *, early: bool = False, entries: int = 1
     ) -> None:
-        """Queue whole records; once they are on disk ``on_synced`` gets ``done``.
+        """Queue complete records; once they are on disk ``on_synced`` gets ``done``.
 
         Without records this is a force: ``done`` comes back once all that was queued before is on
         disk, whatever ``journalSyncData`` says.

@@ -30,7 +30,7 @@ class EntryAdds:
         self._base = 0
 
     def reserve(self, size: int) -> int:
-        """Return the location of the next record's length field; ``size`` bytes have room there.
+        """Return the location of the next record's length field; ``size`` bytes fit there.
 
         An entry's location is 4 more: that of its packet. Begins the next entry log if needed.
 
@@ -72,7 +72,7 @@ class EntryAdds:
         state.lac = max(state.lac, packet_lac(packet))
 
     def take_back(self) -> bool:
-        """Append again what a log had no room for that was given up; say whether there was any.
+        """Append again what a given-up log could not take; return whether there was any.
 
         Nobody but the reactor changes locations, and a sync that was asked for before fails: so no
         index on disk ever points where these entries were to be.

@@ -15,5 +15,5 @@ class Changes:
         """How many bytes of entries were added."""
 
     def reset(self) -> None:
-        """Begin anew: a checkpoint takes what there is."""
+        """Begin anew: a checkpoint takes the changes so far."""
         self.any, self.entry_bytes = False, 0

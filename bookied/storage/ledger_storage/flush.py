@@ -40,7 +40,7 @@ class Flush:
         self._adds, self._log, self._cache = adds, log, cache
         self._on_full = on_full
         self.index_has_no_room = False
-        """Whether the last one found no room for some ledger's index."""
+        """Whether the last one found no space for some ledger's index."""
 
     async def run(self, run_blocking: RunBlocking) -> None:
         """Make durable in files all that is in memory at the call.
@@ -58,7 +58,7 @@ class Flush:
                 await self._write_all(run_blocking)
                 break
             except OSError:
-                # Now or meanwhile, another log has taken what that one had no room for.
+                # Now or meanwhile, another log has taken what that one had no space for.
                 if not self._adds.take_back() and self._log.moves == moves:
                     raise
 
@@ -92,12 +92,12 @@ class Flush:
     async def _write_changes(
         self, changes: list[LedgerChange], run_blocking: RunBlocking
     ) -> IndexFullError | None:
-        """Write index pages and headers; return why some have found no room, if so."""
+        """Write index pages and headers; return why some have found no space, if so."""
         try:
             await self._sync_log(run_blocking)
             await run_blocking(partial(self._index.write, changes))
         except IndexFullError as error:
-            # One ledger without room does not keep the pages of all others in memory.
+            # One ledger without space does not keep the pages of all others in memory.
             self._pages.put_back(one for one in changes if one.ledger_id in error.ledger_ids)
             self._pages.written(one for one in changes if one.ledger_id not in error.ledger_ids)
             return error

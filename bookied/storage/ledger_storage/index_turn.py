@@ -11,7 +11,7 @@ from bookied.storage.index.store import IndexStore
 
 
 class IndexTurn:
-    """The turn of whoever writes to the index in a thread: ``async with turn``.
+    """The turn of the one that writes to the index in a thread: ``async with turn``.
 
     A ledger that is deleted meanwhile keeps what the index has of it until the turn ends: its file
     may be open, or about to appear. Nobody may find it until then: see ``deleted``.

@@ -76,7 +76,7 @@ class Ledgers:
         Of a page that a power cut tore while it was new, replay has brought all again; any other
         cut has taken away what was durable, as one in the first page has: that comes with the file.
         A page that also has slots which no replay brings waits for the checkpoint that writes the
-        page: the file is whole from then on. Blocks, for a page.
+        page: the file is complete from then on. Blocks, for a page.
 
         Raises:
             OSError: the page cannot be read.

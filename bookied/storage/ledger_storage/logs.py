@@ -58,7 +58,7 @@ class EntryLogs:
         }
 
     def new(self) -> tuple[int, Path]:
-        """Return the id and the directory of a log that somebody else is going to write."""
+        """Return the id and the directory of a log for another writer."""
         return self._log.ids.give_out(), self._directories.choose()
 
     def note_id(self, log_id: int) -> None:
@@ -80,6 +80,6 @@ class EntryLogs:
         self._files.sync_dir(path.parent)
 
     def forget(self, log_id: int) -> None:
-        """Let go of a log that was removed: of its file, and of what is known about it."""
+        """Forget a log that was removed: close its file, and drop what is known about it."""
         self._reader.forget(log_id)
         self._log.paths.pop(log_id, None)

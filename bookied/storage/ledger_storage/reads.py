@@ -97,7 +97,7 @@ class EntryReads:
     ) -> Rows | None:
         """Return entries ``stride`` ids apart that one look at memory brings; it never waits.
 
-        None where that is none, for whatever reason: ``read_memory`` says which.
+        None where there is none, for any reason: ``read_memory`` says which.
         """
         locations = state.locations(entry_id, count_max, stride)
         if not locations or not locations[0]:
@@ -119,7 +119,7 @@ class EntryReads:
     ) -> Callable[[int], Rows | None] | None:
         """Return what reads entries ``stride`` ids apart, in any thread; None if there are none.
 
-        It takes the bytes that there is room for, and raises what ``read_disk`` does. It is about
+        It takes the bytes that fit, and raises what ``read_disk`` does. It is about
         files alone: where the entries are is looked up here.
         """
         locations, until = state.locations(entry_id, count_max, stride), self._cache.until

@@ -98,7 +98,7 @@ class Relocation:
     ) -> None:
         """Make durable what ``append`` has appended, and make sure that it is there.
 
-        A log without room may be given up meanwhile, and what it has not got goes elsewhere.
+        A log on a full disk may be given up meanwhile, and what it has not got goes elsewhere.
 
         Args:
             samples: location of the body, ledger id and entry id of the last record of each blob.

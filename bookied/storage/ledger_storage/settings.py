@@ -18,8 +18,8 @@ RunBlocking = Callable[[Callable[[], Any]], Awaitable[Any]]
 class StorageLimits:
     """How much memory the storage takes: about the sum of the first three, twice the pages.
 
-    Beyond ``cache_bytes`` the oldest written entries leave memory. Unwritten ones never do: whoever
-    accepts adds holds back above ``unwritten_bytes_max``. Dirty pages above ``dirty_pages_max``
+    Beyond ``cache_bytes`` the oldest written entries leave memory. Unwritten ones never do: the
+    bookie accepts no more adds above ``unwritten_bytes_max``. Dirty pages above ``dirty_pages_max``
     count as unwritten bytes and ask for a checkpoint; clean ones above ``clean_pages_max`` leave.
     """
 
@@ -54,6 +54,6 @@ class StorageEvents:
     on_fatal: Callable[[WriteFailedError], object]
     """Entries can no longer be written, the bookie has to stop."""
     on_full: Callable[[Path], object] = lambda path: None  # noqa: ARG005
-    """This directory has no room, and yet something has to be written there."""
+    """This directory has no space, and yet something has to be written there."""
     on_given_up: Callable[[], object] = lambda: None
     """``take_back`` is waited for. Without a thread of the entry log's, ``flush`` does it."""

@@ -177,14 +177,14 @@ class LedgerStorage:
         nearly_full: Collection[Path] = (),
         tight: Collection[Path] = (),
     ) -> None:
-        """Put new files where there is room for them; see ``LogDirectories.avoid``."""
+        """Put new files where there is space for them; see ``LogDirectories.avoid``."""
         left = self.directories.avoid(full, nearly_full, tight)
         self._index.avoid(full)
         self._log.leave(left)
 
     @property
     def lacks_room(self) -> bool:
-        """Whether any directory had no room since the last look at the disks."""
+        """Whether any directory had no space since the last look at the disks."""
         return self.directories.any_without_room or self.is_out_of_room
 
     @property

@@ -210,7 +210,7 @@ def left_behind(racks: RackOutlook) -> str:
 
 
 def tell_of_racks(session: Session, moved: Collection[BookieLedger]) -> None:
-    """Warn of the ledgers that a move has left on too few racks, whoever has moved them."""
+    """Warn of the ledgers that a move has left on too few racks, also another client's move."""
     thin: list[LedgerId] = session.call(on_too_few_racks, moved)
     if thin:
         session.warn(

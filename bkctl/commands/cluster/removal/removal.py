@@ -129,7 +129,7 @@ def format_cluster(
 
 
 def _kept(session: Session, found: Stock, backup_to: str | None) -> str | None:
-    """Write all metadata to a file; return its path, None where no layout says what there is."""
+    """Write all metadata to a file; return its path, None where no layout says how to read it."""
     if not found.has_layout:
         return None
     session.failed = "nothing was formatted; --backup FILE names another file"
@@ -217,7 +217,7 @@ async def _insist_same(store: MetadataStore, shown: Stock | None) -> None:
     """Make sure that nobody has made, formatted or removed the cluster since it was shown.
 
     Raises:
-        ConflictError: somebody has.
+        ConflictError: another client has.
     """
     try:
         found = await store.instance_id()

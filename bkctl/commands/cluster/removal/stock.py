@@ -69,7 +69,7 @@ def _counted_names(names: Collection[str], what: str) -> list[str]:
 
 
 async def stock(store: MetadataStore) -> Stock | None:
-    """Return what there is; None where there is no cluster. Walks over all ledgers.
+    """Return what the cluster holds; None where there is no cluster. Walks over all ledgers.
 
     Raises:
         ConflictError: there is a root without a layout, and more in it than a cut init leaves.
@@ -101,7 +101,7 @@ async def stock(store: MetadataStore) -> Stock | None:
 
 
 async def _without_layout(store: MetadataStore) -> Stock | None:
-    """Return what there is where nothing says how ledgers are kept: nobody can count them."""
+    """Return the counts where no layout says how ledgers are kept: they cannot be counted."""
     try:
         nodes = set(await store.dump())
     except NotInitializedError:

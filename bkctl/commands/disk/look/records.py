@@ -202,7 +202,7 @@ def _unknown(packet: bytes) -> dict[str, Any]:
 
 
 def _shown(session: Session, data: bytes) -> dict[str, Any]:
-    """Return a payload as the output has room for it."""
+    """Return a payload, shortened to the width of the output."""
     if session.options.output in {None, "table", "wide"}:
         width = shutil.get_terminal_size().columns if session.host.stdout.isatty() else _WIDTH
         return {"detail": preview(data, max(_PREVIEW_MIN, width - _OTHER_COLUMNS))}

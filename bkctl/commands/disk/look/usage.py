@@ -1,4 +1,4 @@
-"""What ``bkctl disk usage`` does: what of the entry logs is still wanted, and what takes room."""
+"""What ``bkctl disk usage`` does: what of the entry logs is still needed, and what takes space."""
 
 from __future__ import annotations
 

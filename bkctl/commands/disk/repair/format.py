@@ -176,7 +176,7 @@ def format_bookie(session: Session, *, delete_cookie: bool, force: Sequence[str]
 
 
 def _insist_same_cluster(session: Session, bookie: StoppedBookie) -> None:
-    """Refuse to ask a cluster that the bookie is none of: it would have nothing against it."""
+    """Refuse to ask a cluster that the bookie does not belong to: it would not object."""
     cluster = session.call(_instance_id)
     for root in bookie.found.roots:
         try:

@@ -240,7 +240,7 @@ def parse_where(value: str) -> Where:
     """Return ``earliest``, ``latest`` or a position such as ``3:17``.
 
     Raises:
-        ValueError: it is none of them.
+        ValueError: it is not one of them.
     """
     word = value.strip().lower()
     if word in ("earliest", "latest"):

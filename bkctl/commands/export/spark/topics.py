@@ -76,7 +76,7 @@ async def start_of(
 
 
 async def first_of(client: Client, topic: TopicName) -> MessageId:
-    """Return the position of the first entry that there is."""
+    """Return the position of the first existing entry."""
     ledgers = (await topic_ledgers(client, topic)).ledgers
     return MessageId(ledgers[0].ledger_id, 0) if ledgers else NOTHING
 

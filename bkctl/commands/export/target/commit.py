@@ -2,7 +2,7 @@
 
 1. Tasks write below ``_bkctl-tmp-<random>/``, which Spark ignores.
 2. ``_bkctl/commit.json`` is written with the run's record and the moves to make. From here on the
-   run is decided: whoever opens the directory next finishes the moves.
+   run is decided: the next run in the directory finishes the moves.
 3. Files that the run replaces move into the staging directory, new files move to their places.
 4. ``_bkctl/run-<n>.json`` is written; ``commit.json`` and the staging directory are removed.
 
@@ -115,7 +115,7 @@ def staging(files: Files) -> Iterator[str]:
     try:
         yield name
     finally:
-        # One that stays is swept by the next run; the error under way says more.
+        # One that stays is swept by the next run; the error being raised says more.
         with contextlib.suppress(OSError):
             if not files.exists(COMMIT_PATH):
                 files.remove(name)

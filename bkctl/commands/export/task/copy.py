@@ -284,7 +284,7 @@ class ParquetFile:
         )
 
     def close(self) -> None:
-        """Let go of the file; one that was not finished is left for the driver to remove."""
+        """Release the file; one that was not finished is left for the driver to remove."""
         for end in (self._writer.close, self._stream.close):
             _ignore_os_error(end)
 

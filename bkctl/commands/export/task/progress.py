@@ -1,7 +1,7 @@
 """How far an export's tasks have come, told to the driver by datagrams.
 
 Spark tells its driver of finished tasks only; a person watching a bar wants more. A lost datagram
-costs nothing: each carries running totals. Nothing here decides whether an export is whole.
+costs nothing: each carries running totals. Nothing here decides whether an export is complete.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Done:
 
 
 class ProgressListener:
-    """The driver's end: a socket that is emptied whenever somebody looks.
+    """The driver's end: a socket that is emptied at each look.
 
     One line a task and attempt is kept; a task that runs again starts its line anew.
     """

@@ -177,7 +177,7 @@ async def _map(client: Client, ledger_id: LedgerId) -> LedgerMap:
 
 
 def verdict(found: Holdings) -> str:
-    """Return in a few words how whole a ledger is."""
+    """Return in a few words how intact a ledger is."""
     if found.is_whole:
         return "every replica is there"
     lost = [one for one in found.fragments if one.copies == 0]
@@ -293,7 +293,7 @@ def _cell(health: Health | None, width: int, canvas: Canvas) -> str:
 
 
 def _copies(fragment: MappedFragment, metadata: LedgerMetadata) -> str:
-    """Return how many whole copies the entry has that has the fewest, of how many."""
+    """Return the number of intact replicas of the entry with the fewest, of how many."""
     if fragment.last is not None and fragment.last < fragment.first:
         return "-"
     return f"{'?' if fragment.copies is None else fragment.copies}/{metadata.write_quorum}"
