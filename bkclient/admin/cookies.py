@@ -22,7 +22,7 @@ from bkclient.quorum.replicas import is_only_copy
 from wire.errors import FormatError
 from wire.ids import BookieId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
-from wire.records import Cookie, decode_cookie
+from wire.records.cookie import Cookie, decode_cookie
 
 _SHOWN_MAX: Final = 10
 

@@ -25,7 +25,7 @@ from wire.digest import Entry
 from wire.errors import FormatError
 from wire.ids import NO_ENTRY, BookieId, EntryId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
-from wire.records import BookieServiceInfo
+from wire.records.service_info import BookieServiceInfo
 
 if TYPE_CHECKING:
     from bkclient.client import Client

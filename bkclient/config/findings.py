@@ -57,6 +57,11 @@ class Finding:
 Findings = tuple[Finding, ...]
 
 
+def invalid(key: str, message: str) -> Finding:
+    """Return the finding that a key's value is refused."""
+    return Finding(Severity.ERROR, FindingKind.INVALID, key, message)
+
+
 class ConfigError(BookKeeperError):
     """The settings cannot be used as they are.
 

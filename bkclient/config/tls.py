@@ -1,4 +1,4 @@
-"""What clients and bookies can be told about TLS, by Java's keys.
+"""What both ends can be told about TLS, by Java's keys.
 
 Agrees with BookKeeper 4.18.0, AbstractConfiguration, ServerConfiguration, ClientConfiguration and
 TLSContextFactory. Where Java reads a list of versions or ciphers only up to its first comma, the
@@ -148,77 +148,6 @@ class TlsConfig:
 
 
 @attrs.frozen(kw_only=True, slots=False)  # One of several bases.
-class BookieTlsConfig(TlsConfig):
-    """What a bookie can be told about TLS."""
-
-    tls_key_store_type: StoreType = setting(
-        StoreType.JKS,
-        key="tlsKeyStoreType",
-        doc="PEM, or PKCS12, JKS or JCEKS: by its first bytes.",
-    )
-    tls_key_store: str = setting("", key="tlsKeyStore", doc="File with the bookie's key.")
-    tls_key_store_password_path: str = setting(
-        "", key="tlsKeyStorePasswordPath", doc="File with that file's password."
-    )
-    tls_trust_store_type: StoreType = setting(
-        StoreType.JKS,
-        key="tlsTrustStoreType",
-        doc="PEM, or PKCS12, JKS or JCEKS: by its first bytes.",
-    )
-    tls_trust_store: str = setting(
-        "", key="tlsTrustStore", doc="File with the certificates that clients' must come from."
-    )
-    tls_trust_store_password_path: str = setting(
-        "", key="tlsTrustStorePasswordPath", doc="File with that file's password."
-    )
-
-    tls_required: bool = setting(
-        False,
-        key="tlsRequired",
-        doc="Refuse whatever a client asks in clear, but for START_TLS. Not a key of Java.",
-    )
-
-    @property
-    def tls(self) -> TlsSettings | None:
-        """What the bookie's end is told; ``None`` where TLS is off."""
-        if not self.has_tls:
-            return None
-        return TlsSettings(
-            certificate_path=self.tls_certificate_path,
-            key_store=StoreFile(
-                key="tlsKeyStore",
-                type=self.tls_key_store_type,
-                path=self.tls_key_store,
-                password_path=self.tls_key_store_password_path,
-            ),
-            trust_store=StoreFile(
-                key="tlsTrustStore",
-                type=self.tls_trust_store_type,
-                path=self.tls_trust_store,
-                password_path=self.tls_trust_store_password_path,
-            ),
-            client_authentication=self.tls_client_authentication,
-            versions=self.tls_versions,
-            suites=self.tls_suites,
-            revoked_path=self.tls_revoked_path,
-            refresh_s=self.tls_refresh_s,
-        )
-
-    def tls_problems(self) -> Iterator[Finding]:
-        """Give what is missing, and what lets in more than was perhaps meant."""
-        if not self.has_tls:
-            if self.tls_required:
-                yield _error("tlsRequired", "is set, and tlsProviderFactoryClass does not offer it")
-            return
-        if not self.tls_key_store:
-            yield _error("tlsKeyStore", "is not set, and TLS needs the bookie's key")
-        if self.tls_key_store_type is StoreType.PEM and not self.tls_certificate_path:
-            yield _error("tlsCertificatePath", "is not set, and a key in PEM needs it")
-        if self.tls_client_authentication and not self.tls_trust_store:
-            yield _error("tlsTrustStore", "is not set, and tlsClientAuthentication needs it")
-
-
-@attrs.frozen(kw_only=True, slots=False)  # One of several bases.
 class ClientTlsConfig(TlsConfig):
     """What a client can be told about TLS; a bookie's keys hold where its own are not set."""
 
@@ -312,7 +241,3 @@ class ClientTlsConfig(TlsConfig):
             timeout_s=self.start_tls_timeout_s,
             check_host=self.tls_check_host,
         )
-
-
-def _error(key: str, message: str) -> Finding:
-    return Finding(Severity.ERROR, FindingKind.INVALID, key, message)

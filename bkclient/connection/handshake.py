@@ -27,8 +27,8 @@ from bkclient.errors import (
     SecurityError,
 )
 from wire.codes import ReturnCode
-from wire.digest_md5 import AuthenticationError, DigestMd5Client
 from wire.messages import AUTH_DISABLED, SASL, AuthRequest, AuthResponse, StartTlsRequest
+from wire.sasl_digest_md5 import AuthenticationError, DigestMd5Client
 
 if TYPE_CHECKING:
     from bkclient.connection.tls import TlsContexts

@@ -23,7 +23,7 @@ _REASONS: Final[Mapping[type[BaseException], str]] = {
 
 
 class TcpConnect:
-    """How a bookie is reached in earnest; implements ``bkclient.pool.Connect``."""
+    """How a bookie is reached in earnest; implements ``bkclient.connection.pool.Connect``."""
 
     def __init__(self, reactor: Any) -> None:
         self._reactor = reactor

@@ -30,7 +30,8 @@ from bkclient.errors import (
 from wire.errors import MetadataFormatError
 from wire.ids import BookieId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
-from wire.records import BookieServiceInfo, UnderreplicatedMark
+from wire.records.repair_marks import UnderreplicatedMark
+from wire.records.service_info import BookieServiceInfo
 
 T = TypeVar("T")
 

@@ -31,7 +31,7 @@ from bkclient.metadata.tree.nodes import (
     insist,
 )
 from bkclient.metadata.tree.store import TreeMetadata
-from wire.records import LAYOUT_FACTORIES, Layout, encode_layout
+from wire.records.layout import LAYOUT_FACTORIES, Layout, encode_layout
 
 T = TypeVar("T")
 

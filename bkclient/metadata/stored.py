@@ -19,7 +19,8 @@ from bkclient.metadata.api import (
 from wire.errors import FormatError, MetadataFormatError
 from wire.ids import BookieId, LedgerId
 from wire.ledger_metadata import LedgerMetadata, decode_metadata
-from wire.records import LAYOUT_FACTORIES, BookieServiceInfo, decode_layout, decode_service_info
+from wire.records.layout import LAYOUT_FACTORIES, decode_layout
+from wire.records.service_info import BookieServiceInfo, decode_service_info
 
 IDS_AT_ONCE: Final = 10_000
 """How many ids of ledgers are given at a time."""

@@ -33,7 +33,7 @@ from wire.errors import FormatError
 from wire.ids import BookieId, EntryId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
 from wire.messages import ListEntriesRequest, ListEntriesResponse, ReadRequest, Response
-from wire.records import EntryList, decode_entry_list
+from wire.records.entry_list import EntryList, decode_entry_list
 
 ASKED_AT_ONCE: Final = 16
 

@@ -13,15 +13,15 @@ from bkclient.config.properties import Properties
 from bkctl.errors import NothingFoundError, UsageError
 from bkctl.output.views import Kind, column, shown
 from bkctl.session.settings import DEFAULT_CONF, overrides, read_conf
-from bookied.directories.dirs import CURRENT, OLD_DATA
 from bookied.directories.in_use import Use, uses
+from bookied.directories.roots import CURRENT, OLD_DATA
 from bookied.offline import directories
 from bookied.offline.bookie import OfflineBookie
 from bookied.storage.files.files import RealFiles
 
 if TYPE_CHECKING:
     from bkctl.session.session import Session
-    from bookied.directories.dirs import Directories
+    from bookied.directories.roots import Directories
 
 _HEX: Final = re.compile("[0-9a-f]+")
 """The names of journals and entry logs, before the dot."""

@@ -20,9 +20,10 @@ from bkclient.metadata.api import ANY
 from bkctl.errors import CommandError, NothingFoundError, RefusedError, UsageError
 from bkctl.session import directories as disk_dirs
 from bookied.directories.cookie_check import check_cookies
-from bookied.directories.dirs import CURRENT, Directories, DirectoryLocks, directories
 from bookied.directories.identity import RealHost, identify
 from bookied.directories.in_use import TOOL, uses
+from bookied.directories.lock import DirectoryLocks
+from bookied.directories.roots import CURRENT, Directories, directories
 from bookied.directories.stored_cookie import StoredCookie
 from bookied.errors import DbRecordError, DirectoryInUseError, WrongIdentityError
 from bookied.offline.settings import KEYS, OfflineConfig, metadata_cache, offline_config

@@ -28,7 +28,7 @@ from bookied.metrics.stats import Summaries
 from bookied.runtime.listener import BoundPort
 from bookied.runtime.state import State
 from bookied.service.bookie import BookieService
-from wire.records import Endpoint
+from wire.records.service_info import Endpoint
 
 if TYPE_CHECKING:
     from bkclient.connection.tls import TlsContexts

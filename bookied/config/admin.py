@@ -8,6 +8,7 @@ from typing import Final
 
 import attrs
 
+from bkclient.config.findings import invalid
 from bkclient.config.settings import Finding, FindingKind, Severity, setting
 from bkclient.config.tls import StoreFile, StoreType, TlsSettings
 
@@ -182,17 +183,13 @@ class AdminConfig:
 
     def _https_problems(self) -> Iterator[Finding]:
         if not self.http_key_store:
-            yield _error("httpServerKeyStorePath", "is not set, and TLS needs the server's key")
+            yield invalid("httpServerKeyStorePath", "is not set, and TLS needs the server's key")
         if self.http_key_store_type is StoreType.PEM and not self.http_certificate_path:
-            yield _error("httpServerCertificatePath", "is not set, and a key in PEM needs it")
+            yield invalid("httpServerCertificatePath", "is not set, and a key in PEM needs it")
         if self.http_client_authentication and not self.http_trust_store:
             message = "is not set, and httpServerTlsClientAuthentication needs it"
-            yield _error("httpServerTrustStorePath", message)
+            yield invalid("httpServerTrustStorePath", message)
 
 
 def _warning(key: str, message: str) -> Finding:
     return Finding(Severity.WARNING, FindingKind.RISKY, key, message)
-
-
-def _error(key: str, message: str) -> Finding:
-    return Finding(Severity.ERROR, FindingKind.INVALID, key, message)

@@ -13,12 +13,11 @@ from typing import ClassVar, Final
 
 import attrs
 
-from bkclient.config.auth import BookieAuthConfig
 from bkclient.config.client import ClientConfig, MetadataConfig
+from bkclient.config.findings import invalid
 from bkclient.config.properties import user_name
 from bkclient.config.settings import (
     Finding,
-    FindingKind,
     Findings,
     OtherKey,
     Properties,
@@ -26,11 +25,12 @@ from bkclient.config.settings import (
     load,
     setting,
 )
-from bkclient.config.tls import BookieTlsConfig
 from bookied.config.admin import AdminConfig
+from bookied.config.auth import BookieAuthConfig
 from bookied.config.autorecovery import AutoRecoveryConfig
 from bookied.config.db import DbStorageConfig
 from bookied.config.java_keys import BOOKIE_OTHER_KEYS
+from bookied.config.limits import LimitsConfig
 from bookied.config.storage import (
     CollectorConfig,
     DiskConfig,
@@ -38,6 +38,7 @@ from bookied.config.storage import (
     LedgerConfig,
     StorageClass,
 )
+from bookied.config.tls import BookieTlsConfig
 
 LEVELS: Final = ("debug", "info", "warn", "error", "critical")
 """From which on events can be logged."""
@@ -127,162 +128,11 @@ class IdentityConfig:
     def identity_problems(self) -> Iterator[Finding]:
         """Give what Java's validate() and start refuse about identity."""
         if self.port == 0 and not self.allow_ephemeral_ports:
-            yield _error("bookiePort", "is 0, which only allowEphemeralPorts=true permits")
+            yield invalid("bookiePort", "is 0, which only allowEphemeralPorts=true permits")
         if self.permitted_users and user_name() not in self.permitted_users:
             allowed = ", ".join(self.permitted_users)
             told = f"user {user_name()} may not start it ({allowed})"
-            yield _error("permittedStartupUsers", told)
-
-
-@attrs.frozen(kw_only=True, slots=False)  # One of several bases.
-class LimitsConfig:
-    """How much a bookie takes on at a time, and what it was told to be."""
-
-    adds_in_progress_max: int = setting(
-        0,
-        key="maxAddsInProgressLimit",
-        reloads=True,
-        group="Limits",
-        minimum=0,
-        doc="Adds in progress before connections are paused; 0 leaves it to the bytes.",
-    )
-    reads_in_progress_max: int = setting(
-        10_000,
-        key="maxReadsInProgressLimit",
-        reloads=True,
-        minimum=0,
-        doc="The same for reads; 0 is no limit.",
-    )
-    read_threads: int = setting(
-        8,
-        key="numReadWorkerThreads",
-        minimum=0,
-        maximum=256,
-        doc="Threads for reads from disk; 0 reads on the reactor thread.",
-    )
-    batch_read_bytes_max: int = setting(
-        5_242_880, key="maxBatchReadSize", unit="bytes", minimum=1, doc="Largest batch-read answer."
-    )
-    write_low_water_bytes: int = setting(
-        393_216,
-        key="serverWriteBufferLowWaterMark",
-        unit="bytes",
-        minimum=1,
-        doc="Unsent bytes below which a connection is read again.",
-    )
-    write_high_water_bytes: int = setting(
-        524_288,
-        key="serverWriteBufferHighWaterMark",
-        unit="bytes",
-        minimum=1,
-        doc="Unsent bytes above which a connection is not read.",
-    )
-    close_on_response_timeout: bool = setting(
-        False,
-        key="closeChannelOnResponseTimeout",
-        reloads=True,
-        doc="Cut connections that do not take their answers within "
-        "waitTimeoutOnResponseBackpressureMs. Otherwise they are kept and not read, where Java "
-        "drops the answers.",
-    )
-    response_wait_ms: int = setting(
-        -1,
-        key="waitTimeoutOnResponseBackpressureMs",
-        reloads=True,
-        unit="ms",
-        doc="How long a connection may not take its answers; below 0 is no limit.",
-    )
-    connections_max: int = setting(
-        0,
-        key="serverMaxConnections",
-        reloads=True,
-        minimum=0,
-        doc="Connections from clients; 0 is as many as the limit on open files leaves room for.",
-    )
-    address_connections_max: int = setting(
-        0,
-        key="serverMaxConnectionsPerAddress",
-        reloads=True,
-        minimum=0,
-        doc="Connections from clients of one address; 0 is half of what all may have.",
-    )
-    frame_wait_ms: int = setting(
-        60_000,
-        key="serverFrameTimeoutMs",
-        reloads=True,
-        unit="ms",
-        minimum=0,
-        doc="Time for a request to arrive completely; 0 is no limit.",
-    )
-    idle_wait_ms: int = setting(
-        0,
-        key="serverIdleTimeoutMs",
-        reloads=True,
-        unit="ms",
-        minimum=0,
-        doc="How long a client may send nothing and wait for nothing; 0 is no limit.",
-    )
-    login_wait_ms: int = setting(
-        30_000,
-        key="serverAuthTimeoutMs",
-        reloads=True,
-        unit="ms",
-        minimum=0,
-        doc="How long a client may take to show who it is, where it must; 0 is no limit.",
-    )
-    half_frames_bytes_max: int = setting(
-        67_108_864,
-        key="serverHalfFramesMaxBytes",
-        reloads=True,
-        unit="bytes",
-        minimum=1,
-        doc="Bytes of requests that are not whole, over all connections.",
-    )
-    unsent_bytes_max: int = setting(
-        67_108_864,
-        key="serverUnsentResponsesMaxBytes",
-        reloads=True,
-        unit="bytes",
-        minimum=1,
-        doc="Bytes of answers that are not taken, over all connections.",
-    )
-    stop_wait_ms: int = setting(
-        90_000,
-        key="serverStopTimeoutMs",
-        reloads=True,
-        unit="ms",
-        minimum=0,
-        doc="How long a stop may take before the process ends without it, and the next start "
-        "replays; 0 is no limit.",
-    )
-    force_read_only: bool = setting(
-        False, key="forceReadOnlyBookie", doc="Start read-only and stay so."
-    )
-    allow_storage_expansion: bool = setting(
-        False, key="allowStorageExpansion", doc="Take new, empty directories into use."
-    )
-    extra_components: tuple[str, ...] = setting(
-        (), key="extraServerComponents", doc="Java plug-ins; none can be loaded here."
-    )
-    ignore_extra_component_failures: bool = setting(
-        False,
-        key="ignoreExtraServerComponentsStartupFailures",
-        doc="Start without the plug-ins in extraServerComponents.",
-    )
-
-    def limits_problems(self) -> Iterator[Finding]:
-        """Give what cannot be provided, and limits that contradict each other."""
-        if self.extra_components and not self.ignore_extra_component_failures:
-            yield attrs.evolve(
-                _error(
-                    "extraServerComponents",
-                    f"'{','.join(self.extra_components)}' are Java classes; remove the key, or set "
-                    "ignoreExtraServerComponentsStartupFailures=true",
-                ),
-                kind=FindingKind.REFUSED,
-            )
-        if self.write_low_water_bytes > self.write_high_water_bytes:
-            yield _error("serverWriteBufferLowWaterMark", "is above serverWriteBufferHighWaterMark")
+            yield invalid("permittedStartupUsers", told)
 
 
 @attrs.frozen(kw_only=True, slots=False)  # One of several bases.
@@ -348,7 +198,7 @@ class BookieConfig(
         wants_certificates = self.has_tls and self.tls_client_authentication
         yield from self.auth_problems(wants_certificates=wants_certificates)
         if self.service_uri is None:
-            yield _error("metadataServiceUri", "is not set; give it here or with --metadata-uri")
+            yield invalid("metadataServiceUri", "is not set; give it here or with --metadata-uri")
 
 
 def load_bookie_config(
@@ -375,7 +225,3 @@ def worst(findings: Iterable[Finding]) -> Severity:
     """Return the worst severity among ``findings``; ``NOTE`` for none."""
     order = (Severity.NOTE, Severity.WARNING, Severity.ERROR)
     return max((found.severity for found in findings), key=order.index, default=Severity.NOTE)
-
-
-def _error(key: str, message: str) -> Finding:
-    return Finding(Severity.ERROR, FindingKind.INVALID, key, message)

@@ -12,6 +12,7 @@ from typing import Final
 
 import attrs
 
+from bkclient.config.findings import invalid
 from bkclient.config.settings import Finding, FindingKind, Severity, setting
 
 _MB: Final = 1024 * 1024
@@ -33,10 +34,6 @@ def _storage_class(text: str) -> StorageClass:
         return StorageClass(text.rsplit(".", 1)[-1])
     except ValueError:
         raise ValueError("is no ledger storage we know") from None
-
-
-def _invalid(key: str, message: str) -> Finding:
-    return Finding(Severity.ERROR, FindingKind.INVALID, key, message)
 
 
 def _in_tmp(key: str, directories: tuple[str, ...]) -> Iterator[Finding]:
@@ -206,11 +203,11 @@ class JournalConfig:
         key = "journalDirectories" if self._journal_directories else "journalDirectory"
         yield from _in_tmp(key, self.journal_directories)
         if self.journal_alignment_bytes % 512:
-            yield _invalid("journalAlignmentSize", "must be a multiple of 512")
+            yield invalid("journalAlignmentSize", "must be a multiple of 512")
         if self.journal_alignment_bytes > self.journal_prealloc_bytes:
-            yield _invalid("journalAlignmentSize", "is larger than journalPreAllocSizeMB")
+            yield invalid("journalAlignmentSize", "is larger than journalPreAllocSizeMB")
         if (self.journal_format_version >= 6) != (self.file_info_format_version >= 1):  # noqa: PLR2004  # the version that keeps the explicit LAC
-            yield _invalid(
+            yield invalid(
                 "journalFormatVersionToWrite",
                 "6 goes with fileInfoFormatVersionToWrite 1, and 5 or less with 0",
             )
@@ -369,22 +366,22 @@ class LedgerConfig:
         yield from _in_tmp("ledgerDirectories", self.ledger_directories)
         yield from _in_tmp("indexDirectories", self._index_directories)
         if self.index_page_bytes % 8:
-            yield _invalid("pageSize", "must be a multiple of 8")
+            yield invalid("pageSize", "must be a multiple of 8")
         ledgers, indexes = len(self.ledger_directories), len(self.index_directories)
         if self.storage_class is StorageClass.DB and ledgers != indexes:
-            yield _invalid(
+            yield invalid(
                 "indexDirectories",
                 f"are {indexes} for {ledgers} ledgerDirectories, and DbLedgerStorage has one for "
                 "each: name as many, in the same order, or none",
             )
         if self.check_integrity and self.storage_class is not StorageClass.DB:
-            yield _invalid(
+            yield invalid(
                 "dataIntegrityChecking",
                 "needs ledgerStorageClass=org.apache.bookkeeper.bookie.storage.ldb.DbLedgerStorage:"
                 " only that can note what may be missing",
             )
         if self.stamp_missing_cookies and not self.check_integrity:
-            yield _invalid(
+            yield invalid(
                 "dataIntegrityStampMissingCookies",
                 "needs dataIntegrityChecking=true, or lost entries would pass for ones never added",
             )
@@ -484,9 +481,9 @@ class DiskConfig:
     def disk_problems(self) -> Iterator[Finding]:
         """Give thresholds that contradict each other."""
         if self.disk_writable_below > self.disk_full_at:
-            yield _invalid("diskUsageLwmThreshold", "is above diskUsageThreshold")
+            yield invalid("diskUsageLwmThreshold", "is above diskUsageThreshold")
         if self.disk_warn_at > self.disk_full_at:
-            yield _invalid("diskUsageWarnThreshold", "is above diskUsageThreshold")
+            yield invalid("diskUsageWarnThreshold", "is above diskUsageThreshold")
 
 
 @attrs.frozen(kw_only=True, slots=False)  # One of several bases.
@@ -641,11 +638,11 @@ class CollectorConfig:
         enabled = [one for one in (minor, major) if one[1] > 0 and one[2] > 0]
         for name, interval_s, threshold in enabled:
             if interval_s * 1000 < self.gc_wait_ms:
-                yield _invalid(f"{name}Interval", "is shorter than gcWaitTime")
+                yield invalid(f"{name}Interval", "is shorter than gcWaitTime")
             if threshold > 1:
-                yield _invalid(f"{name}Threshold", "is above 1, and no log is that full")
+                yield invalid(f"{name}Threshold", "is above 1, and no log is that full")
         if len(enabled) == len((minor, major)):
             if self.minor_interval_s >= self.major_interval_s:
-                yield _invalid("minorCompactionInterval", "is not below majorCompactionInterval")
+                yield invalid("minorCompactionInterval", "is not below majorCompactionInterval")
             if self.minor_threshold >= self.major_threshold:
-                yield _invalid("minorCompactionThreshold", "is not below majorCompactionThreshold")
+                yield invalid("minorCompactionThreshold", "is not below majorCompactionThreshold")

@@ -20,14 +20,14 @@ from twisted.logger import Logger
 
 from bkclient.metadata.api import NEW, CookieNotFoundError, CookieStore, Versioned
 from bookied.config.bookie import BookieConfig, StorageClass
-from bookied.directories.dirs import VERSION, Directories
 from bookied.directories.identity import Identity
 from bookied.directories.losses import forget
+from bookied.directories.roots import VERSION, Directories
 from bookied.errors import BadCookieError, Difference, WrongIdentityError
 from bookied.storage.files.files import Files
 from wire.errors import FormatError
 from wire.ids import BookieId
-from wire.records import Cookie, cookie_differences, decode_cookie, encode_cookie
+from wire.records.cookie import Cookie, cookie_differences, decode_cookie, encode_cookie
 
 STAMPING: Final = "bookied.stamping"
 """Beside ``current`` of the first directory, while new cookies are being written."""

@@ -16,7 +16,8 @@ from typing import Final
 
 import attrs
 
-from bookied.directories.dirs import CURRENT, DIRTY, LOCK, is_locked
+from bookied.directories.lock import LOCK, is_locked
+from bookied.directories.roots import CURRENT, DIRTY
 
 PROC: Final = Path("/proc")
 TOOL: Final = "bkctl"

@@ -5,7 +5,7 @@ journals that were put back from an older copy like all there ever were. A booki
 these would answer "no such entry" for what it has acknowledged, and a recovery takes that for
 proof: with equal write and ack quorums it closes a ledger in front of confirmed entries. So beside
 ``current`` lie two notes that go with the root and not with its contents: ``bookied.journal`` names
-the last journal that ours has begun (see ``takeover``), and ``bookied.held`` says what a checkpoint
+the last journal that ours has begun (see ``served_by``); ``bookied.held`` says what a checkpoint
 has found in a directory.
 
     entries    a ledger directory has had a mark, the last log id or an entry log
@@ -27,7 +27,7 @@ from typing import Final
 import attrs
 from twisted.logger import Logger
 
-from bookied.directories.dirs import CURRENT, Directories
+from bookied.directories.roots import CURRENT, Directories
 from bookied.directories.served_by import NAME as SERVED
 from bookied.directories.served_by import read_served
 from bookied.errors import CorruptError, DirectoryEmptiedError, JournalMissingError

@@ -22,7 +22,7 @@ from typing import Final
 import attrs
 from twisted.logger import Logger
 
-from bookied.directories.dirs import CURRENT
+from bookied.directories.roots import CURRENT
 from bookied.storage.files.files import Files
 from bookied.storage.journal import format as layout
 from bookied.storage.journal import groups

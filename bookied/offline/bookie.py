@@ -17,7 +17,7 @@ from typing import Final
 
 import attrs
 
-from bookied.directories.dirs import VERSION, Directories
+from bookied.directories.roots import VERSION, Directories
 from bookied.errors import BadCookieError, CorruptError, DirectoryError, LastMarkError
 from bookied.offline.index import FileIndex, OfflineIndex, entries_of, is_db
 from bookied.storage.entrylog import format as log_layout
@@ -30,7 +30,7 @@ from bookied.storage.journal.damage import trusted_mark
 from bookied.storage.journal.mark import START, Mark, decode_mark, file_name
 from wire.errors import FormatError
 from wire.ids import EntryId, LedgerId
-from wire.records import Cookie, decode_cookie
+from wire.records.cookie import Cookie, decode_cookie
 
 Report = Callable[[CorruptError], object]
 """Is told of damage; what is left is read on."""

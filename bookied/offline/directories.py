@@ -15,7 +15,7 @@ import attrs
 from bkclient.config.properties import Properties, Property
 from bkclient.config.settings import load
 from bookied.config.storage import JournalConfig, LedgerConfig
-from bookied.directories.dirs import CURRENT, Directories
+from bookied.directories.roots import CURRENT, Directories
 
 KEYS = ("journalDirectories", "journalDirectory", "ledgerDirectories", "indexDirectories")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import attrs
 
-from bookied.directories.dirs import Directories
+from bookied.directories.roots import Directories
 from bookied.offline.index import is_db
 from bookied.storage.entrylog import format as log_layout
 from bookied.storage.files.files import Files

@@ -10,13 +10,13 @@ import attrs
 from twisted.internet.defer import Deferred, gatherResults
 
 from bookied.config.bookie import BookieConfig
-from bookied.directories.dirs import DiskVerdict
+from bookied.directories.fullness import DiskVerdict
 from bookied.metrics.stats import CollectorStats
 from bookied.runtime.world import Parts
 from bookied.server.rules.bookie import Bookie
-from bookied.storage.entrylog.compaction import Suspended
 from bookied.storage.garbage.collection import CollectorEffects
 from bookied.storage.garbage.collector import Collector
+from bookied.storage.garbage.compaction_rules import Suspended
 from bookied.storage.garbage.ledgers import LedgerGarbage, Membership
 from bookied.storage.garbage.settings import CollectorSettings
 from bookied.storage.garbage.status import CollectorStatus

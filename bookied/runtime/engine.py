@@ -16,8 +16,8 @@ import attrs
 from twisted.logger import Logger
 
 from bookied.config.bookie import BookieConfig, StorageClass
-from bookied.directories.dirs import Directories, clear_dirty, mark_dirty, was_dirty
 from bookied.directories.losses import ContentsNotes, check_losses
+from bookied.directories.roots import Directories, clear_dirty, mark_dirty, was_dirty
 from bookied.directories.served_by import Served, fences_are_in_doubt, note_journal
 from bookied.errors import DamagedError, WriteFailedError
 from bookied.runtime.world import Parts, in_own_thread
@@ -25,8 +25,8 @@ from bookied.storage.checkpoints import Checkpoints
 from bookied.storage.entrylog.settings import LogSettings
 from bookied.storage.index.files import IndexFiles
 from bookied.storage.index.location_compaction import LocationCompaction
-from bookied.storage.index.rocks import RocksIndex
-from bookied.storage.index.rocks_db import open_of_index
+from bookied.storage.index.rocks_binding import open_of_index
+from bookied.storage.index.rocks_index import RocksIndex
 from bookied.storage.index.store import IndexStore
 from bookied.storage.journal.group_commit import GroupCommit
 from bookied.storage.journal.settings import JournalEvents, JournalSettings

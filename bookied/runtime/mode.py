@@ -14,7 +14,7 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
 from bookied.config.bookie import BookieConfig
-from bookied.directories.dirs import DiskVerdict
+from bookied.directories.fullness import DiskVerdict
 from bookied.directories.status_file import BookieStatus
 from bookied.errors import NoSpaceError
 from bookied.runtime.state import SERVING, BookieState, Event, State

@@ -26,7 +26,7 @@ from bkclient.metadata.api import (
 from bookied.errors import BookieStopError, RegistrationError, SessionLostError
 from wire.errors import BookKeeperError
 from wire.ids import BookieId
-from wire.records import BookieServiceInfo
+from wire.records.service_info import BookieServiceInfo
 
 RETRY_S_MIN: Final = 0.5
 RETRY_S_MAX: Final = 10.0

@@ -30,8 +30,8 @@ from bkclient.metadata.access import store_options
 from bkclient.metadata.api import MetadataStore
 from bkclient.placement.from_config import reads_near, real_script
 from bookied.config.bookie import BookieConfig
-from bookied.directories.dirs import DirectoryLocks
 from bookied.directories.identity import Host, RealHost
+from bookied.directories.lock import DirectoryLocks
 from bookied.errors import BookieStopError, ExitStatus, SecurityStartError
 from bookied.metrics.stats import MetadataStats
 from bookied.runtime.listener import Listener, TcpListener

@@ -29,17 +29,16 @@ from bkclient.metadata.api import (
 )
 from bookied.config.bookie import BookieConfig
 from bookied.directories.cookie_check import check_cookies
-from bookied.directories.dirs import (
+from bookied.directories.disk_watch import DiskWatch
+from bookied.directories.fullness import (
     DiskLimits,
     DiskSample,
     DiskVerdict,
-    directories,
-    prepare,
     sample_disks,
     total_and_free,
 )
-from bookied.directories.disk_watch import DiskWatch
 from bookied.directories.identity import Identity, identify, listen_host
+from bookied.directories.roots import directories, prepare
 from bookied.directories.status_file import BookieStatus, read_status, write_status
 from bookied.errors import (
     BookieStopError,
@@ -70,7 +69,7 @@ from bookied.server.limits.timeouts import Timeouts
 from bookied.server.rules.adds import Writes
 from bookied.server.rules.bookie import Bookie, ReadLimits
 from bookied.server.rules.deletions import FencedDeletions, read_deletions, write_deletions
-from bookied.server.rules.fence_check import FenceCheck
+from bookied.server.rules.lost_fences import LostFences
 from bookied.server.server import BookieServer
 from bookied.storage.garbage.ledgers import Membership
 from bookied.storage.garbage.status import CollectorStatus
@@ -78,7 +77,7 @@ from bookied.storage.ledger_storage.settings import StorageLimits
 from bookied.storage.storages import Storages
 from wire.errors import BookKeeperError
 from wire.ids import BookieId
-from wire.records import BOOKIE_RPC, BookieServiceInfo, Endpoint
+from wire.records.service_info import BOOKIE_RPC, BookieServiceInfo, Endpoint
 
 if TYPE_CHECKING:
     from bkclient.connection.tls import TlsContexts
@@ -285,7 +284,7 @@ class BookieService:
             parts.clock,
             disk_usage=partial(total_and_free, parts.files, self.directories),
             limits=ReadLimits(batch_bytes_max=config.batch_read_bytes_max),
-            fence_check=FenceCheck(parts.store, parts.clock) if engine.fences_in_doubt else None,
+            fence_check=LostFences(parts.store, parts.clock) if engine.fences_in_doubt else None,
             monotonic_s=parts.monotonic_s,
         )
         self.bookie.adds.allowed = self.mode.writes

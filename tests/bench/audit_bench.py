@@ -36,7 +36,7 @@ from bkclient.concurrency import for_each
 from bkclient.metadata.api import NEW, MetadataStore
 from bkctl.commands.local.java import ZooKeeperProcess
 from bkctl.commands.local.process import ChildProcess, free_port
-from bookied.repair.autorecovery.checks import audit_bookies
+from bookied.repair.autorecovery.auditor_checks import audit_bookies
 from tests.bench.loads.load import cpu_seconds, peak_rss_bytes, rss_bytes
 from tests.interop.peers.jars import admin_jars
 from tests.interop.peers.jvm import java_command
@@ -44,7 +44,7 @@ from tests.interop.peers.peers import SHIPPED_JVM, write_conf, zookeeper_client
 from wire.codes import DigestType, LedgerState
 from wire.ids import BookieId, EntryId, LedgerId
 from wire.ledger_metadata import Fragment, LedgerMetadata
-from wire.records import BOOKIE_RPC, BookieServiceInfo, Endpoint
+from wire.records.service_info import BOOKIE_RPC, BookieServiceInfo, Endpoint
 
 NAMES: Final = [BookieId(f"bookie-{number}.example.org:3181") for number in range(4)]
 AT_ONCE: Final = 200

@@ -28,15 +28,15 @@ from twisted.internet.threads import deferToThread
 
 from bookied.config.db import RocksSettings
 from bookied.storage.checkpoints import Checkpoints
-from bookied.storage.entrylog.compaction import Schedule, Schedules
 from bookied.storage.entrylog.settings import LogSettings
 from bookied.storage.files.files import RealFiles
 from bookied.storage.garbage.collection import CollectorEffects
 from bookied.storage.garbage.collector import Collector
+from bookied.storage.garbage.compaction_rules import Schedule, Schedules
 from bookied.storage.garbage.settings import CollectorSettings
 from bookied.storage.index.files import IndexFiles
-from bookied.storage.index.rocks import RocksIndex
-from bookied.storage.index.rocks_db import ledgers_options, open_database
+from bookied.storage.index.rocks_binding import ledgers_options, open_database
+from bookied.storage.index.rocks_index import RocksIndex
 from bookied.storage.index.store import IndexStore
 from bookied.storage.journal.settings import JournalEvents
 from bookied.storage.journal.writer import Journal

@@ -38,7 +38,7 @@ from wire.codes import ProtocolVersion
 from wire.connection import ServerConnection
 from wire.ids import BookieId, LedgerId
 from wire.messages import NEED_DATA, Received
-from wire.records import BookieServiceInfo, Endpoint
+from wire.records.service_info import BookieServiceInfo, Endpoint
 
 TRIPLE = {"ensemble_size": 3, "write_quorum": 3, "ack_quorum": 2}
 

@@ -55,7 +55,8 @@ from wire.messages import (
     WriteLacRequest,
     WriteLacResponse,
 )
-from wire.records import BookieServiceInfo, Endpoint, encode_entry_list
+from wire.records.entry_list import encode_entry_list
+from wire.records.service_info import BookieServiceInfo, Endpoint
 
 T = TypeVar("T")
 

@@ -39,7 +39,7 @@ from wire.codes import LedgerState
 from wire.errors import MetadataFormatError
 from wire.ids import LEDGER_ID_REFUSED, BookieId, EntryId, LedgerId
 from wire.ledger_metadata import Fragment
-from wire.records import BookieServiceInfo
+from wire.records.service_info import BookieServiceInfo
 
 
 async def all_ranges(store: Any, **how: Any) -> list[tuple[LedgerId, ...]]:

@@ -8,10 +8,10 @@ from typing import Final
 from OpenSSL import SSL
 
 from bkclient.config.jaas import JaasFile
-from wire.digest_md5 import AuthenticationError, DigestMd5Client, DigestMd5Server
 from wire.frames import v2
 from wire.frames.v3 import encode_request
 from wire.messages import SASL, AuthRequest, StartTlsRequest
+from wire.sasl_digest_md5 import AuthenticationError, DigestMd5Client, DigestMd5Server
 
 NONCE: Final = "OA6MG9tEQGm2hh"
 _USERS: Final = {"bookkeeper": "secret", "zo\u00eb": "schl\u00fcssel"}

@@ -41,16 +41,27 @@ from tests.fuzz import security
 from tests.fuzz.bookie import FuzzedBookie, FuzzedGuardedBookie, FuzzedTlsBookie, pieces
 from tests.fuzz.hunt import Target
 from tests.wire.vectors import load
-from wire import records
 from wire.codes import ProtocolVersion
 from wire.connection import ClientConnection, ServerConnection
-from wire.digest_md5 import AuthenticationError
 from wire.errors import FormatError, RemoteProtocolError
 from wire.frames import adds, reads, v2, v3
 from wire.frames.varint import decode_varint
 from wire.ids import BookieId, LedgerId
 from wire.ledger_metadata import decode_metadata
 from wire.messages import NEED_DATA
+from wire.records.cookie import decode_cookie
+from wire.records.db_ledger import decode_db_ledger
+from wire.records.entry_list import decode_entry_list
+from wire.records.layout import decode_layout
+from wire.records.repair_marks import (
+    decode_check_time,
+    decode_lock,
+    decode_mark,
+    decode_repair_layout,
+    decode_vote,
+)
+from wire.records.service_info import decode_service_info
+from wire.sasl_digest_md5 import AuthenticationError
 
 EVENTS_MAX: Final = 10_000
 
@@ -125,7 +136,7 @@ def _events(connection: Any, data: bytes) -> None:
 
 def _entry_list(data: bytes) -> None:
     # A peer may claim any number of entries; only what is asked for may cost anything.
-    found = records.decode_entry_list(data)
+    found = decode_entry_list(data)
     assert found.count >= len(list(islice(found, 100)))
 
 
@@ -266,16 +277,16 @@ _ALL: Final = (
     _target("plain-read-v3", reads.match_read_v3, (), _PAYLOADS),
     _target("varint", decode_varint, FormatError, (b"\x01", b"\xff" * 10)),
     _target("ledger-metadata", decode_metadata, FormatError, _STORED),
-    _target("cookie", records.decode_cookie, FormatError, _STORED),
-    _target("layout", records.decode_layout, FormatError, _STORED),
-    _target("service-info", lambda d: records.decode_service_info(d, _B), FormatError, _STORED),
-    _target("mark", records.decode_mark, FormatError, _STORED),
-    _target("lock", records.decode_lock, FormatError, _STORED),
-    _target("vote", records.decode_vote, FormatError, _STORED),
-    _target("repair-layout", records.decode_repair_layout, FormatError, _STORED),
-    _target("check-time", records.decode_check_time, FormatError, _STORED),
+    _target("cookie", decode_cookie, FormatError, _STORED),
+    _target("layout", decode_layout, FormatError, _STORED),
+    _target("service-info", lambda d: decode_service_info(d, _B), FormatError, _STORED),
+    _target("mark", decode_mark, FormatError, _STORED),
+    _target("lock", decode_lock, FormatError, _STORED),
+    _target("vote", decode_vote, FormatError, _STORED),
+    _target("repair-layout", decode_repair_layout, FormatError, _STORED),
+    _target("check-time", decode_check_time, FormatError, _STORED),
     _target("delay", parse_delay, FormatError, (b"60",)),
-    _target("db-ledger", records.decode_db_ledger, FormatError, _STORED),
+    _target("db-ledger", decode_db_ledger, FormatError, _STORED),
     _target("entry-list", _entry_list, FormatError, (*_PAYLOADS, *_STORED)),
     _target("handover", lambda d: decode_handover(LedgerId(7), d), NotHandedOverError, _JSON),
     _target("log-record", lambda d: decode_record("log", d), LogDamagedError, _RECORD),

@@ -45,7 +45,7 @@ STILL_OVER: Final[dict[str, set[str]]] = {
     "bookied/offline/repair/upgrade.py Upgrade": {"lines"},
     "bookied/repair/autorecovery/auditor.py Auditor": {"methods"},
     "bookied/service/bookie.py BookieService": {"lines", "methods"},
-    "bookied/storage/index/rocks.py RocksIndex": {"lines", "methods"},
+    "bookied/storage/index/rocks_index.py RocksIndex": {"lines", "methods"},
 }
 """Classes that are over a limit today, and which. The list shrinks; it never grows."""
 

@@ -39,7 +39,9 @@ from wire.messages import (
     WriteLacRequest,
     WriteLacResponse,
 )
-from wire.records import BookieServiceInfo, Cookie, Endpoint, UnderreplicatedMark
+from wire.records.cookie import Cookie
+from wire.records.repair_marks import UnderreplicatedMark
+from wire.records.service_info import BookieServiceInfo, Endpoint
 
 i64 = st.integers(-(2**63), 2**63 - 1)
 u63 = st.integers(0, 2**63 - 1)

@@ -10,18 +10,29 @@ from hypothesis import strategies as st
 
 from tests.support import strategies
 from tests.wire.vectors import by_name, load, wire_vectors
-from wire import records
 from wire.errors import FormatError
 from wire.ids import is_valid_bookie_id
-from wire.records import (
+from wire.records.cookie import Cookie, cookie_differences, decode_cookie, encode_cookie
+from wire.records.db_ledger import DbLedger, decode_db_ledger, encode_db_ledger
+from wire.records.entry_list import _GROUP, _LIST_HEADER, decode_entry_list, encode_entry_list
+from wire.records.layout import LAYOUT_FACTORIES, Layout, decode_layout, encode_layout
+from wire.records.repair_marks import (
+    REPAIR_LAYOUT,
     AuditorVote,
-    BookieServiceInfo,
-    Cookie,
-    DbLedger,
-    Layout,
     LockData,
     UnderreplicatedMark,
+    decode_check_time,
+    decode_lock,
+    decode_mark,
+    decode_repair_layout,
+    decode_vote,
+    encode_check_time,
+    encode_lock,
+    encode_mark,
+    encode_repair_layout,
+    encode_vote,
 )
+from wire.records.service_info import BookieServiceInfo, decode_service_info, encode_service_info
 
 METADATA = load("metadata.json")
 
@@ -36,13 +47,13 @@ def znode(pattern: str) -> list[dict]:
 @pytest.mark.parametrize("vector", METADATA["cookies"], ids=by_name)
 def test_cookies_are_javas(vector) -> None:
     data, told = bytes.fromhex(vector["hex"]), vector["decoded"]
-    cookie = records.decode_cookie(data)
+    cookie = decode_cookie(data)
     assert cookie.bookie_id == told["bookie_host"]
     assert cookie.journal_dirs == told["journal_dir"]
     assert list(cookie.ledger_dirs) == told["ledger_dirs"]
     assert (cookie.index_dirs and list(cookie.index_dirs)) == told["index_dirs"]
     assert cookie.instance_id == told["instance_id"]
-    assert records.encode_cookie(cookie) == data
+    assert encode_cookie(cookie) == data
 
 
 @pytest.mark.parametrize(
@@ -53,7 +64,7 @@ def test_cookies_are_javas(vector) -> None:
 )
 def test_cookies_are_accepted_and_refused_as_java_does(vector) -> None:
     try:
-        records.decode_cookie(vector["text"].encode())
+        decode_cookie(vector["text"].encode())
         accepted = True
     except FormatError:
         accepted = False
@@ -64,33 +75,33 @@ def test_cookies_are_accepted_and_refused_as_java_does(vector) -> None:
 def test_a_cookie_of_no_version_we_know_is_refused(version) -> None:
     body = 'bookieHost: "a:1" journalDir: "/j" ledgerDirs: "1\\t/l"'
     with pytest.raises(FormatError):
-        records.decode_cookie(f"{version}\n{body}\n".encode())
-    assert records.decode_cookie(f"+5 \n{body}".encode()).ledger_dirs == ("/l",)
+        decode_cookie(f"{version}\n{body}\n".encode())
+    assert decode_cookie(f"+5 \n{body}".encode()).ledger_dirs == ("/l",)
 
 
 @pytest.mark.parametrize("line_end", ["\n", "\r\n"])
 def test_a_cookie_of_version_3_has_plain_lines(line_end) -> None:
-    cookie = records.decode_cookie(line_end.join(("3", "h:1", "/j", "2\t/a\t/b", "")).encode())
+    cookie = decode_cookie(line_end.join(("3", "h:1", "/j", "2\t/a\t/b", "")).encode())
     assert cookie == Cookie("h:1", "/j", ("/a", "/b"), layout_version=3)
     with pytest.raises(FormatError):
-        records.decode_cookie(b"3\nh:1\n/j")
+        decode_cookie(b"3\nh:1\n/j")
 
 
 @pytest.mark.parametrize("dirs", ["", "/a", "2\\t/a", "0\\t/a", "x\\t/a"])
 def test_a_cookie_that_miscounts_its_directories_is_damaged(dirs) -> None:
     with pytest.raises(FormatError, match="lists directories"):
-        records.decode_cookie(f'5\nbookieHost: "a" journalDir: "b" ledgerDirs: "{dirs}"'.encode())
+        decode_cookie(f'5\nbookieHost: "a" journalDir: "b" ledgerDirs: "{dirs}"'.encode())
 
 
 @given(strategies.cookies)
 def test_cookies_survive_the_store(cookie) -> None:
-    assert records.decode_cookie(records.encode_cookie(cookie)) == cookie
+    assert decode_cookie(encode_cookie(cookie)) == cookie
 
 
 @given(st.binary(max_size=60), st.sampled_from([b"", b"3\n", b"4\n", b"5\n", b"99\n"]))
 def test_garbage_is_a_typed_error_or_a_cookie(tail, head) -> None:
     try:
-        records.decode_cookie(head + tail)
+        decode_cookie(head + tail)
     except FormatError:
         return
 
@@ -113,12 +124,12 @@ VERIFICATION = {
 @pytest.mark.parametrize("vector", METADATA["cookie_verification"], ids=lambda v: v["case"])
 def test_cookies_fit_as_java_says(vector) -> None:
     ours, theirs = VERIFICATION[vector["case"]]
-    assert (not records.cookie_differences(ours, theirs)) is vector["exact"]
-    assert (not records.cookie_differences(ours, theirs, superset=True)) is vector["superset"]
+    assert (not cookie_differences(ours, theirs)) is vector["exact"]
+    assert (not cookie_differences(ours, theirs, superset=True)) is vector["superset"]
 
 
 def test_a_difference_names_field_and_both_values() -> None:
-    (difference,) = records.cookie_differences(BASE, Cookie("h:1", "/k", ("/a", "/b"), None, "id"))
+    (difference,) = cookie_differences(BASE, Cookie("h:1", "/k", ("/a", "/b"), None, "id"))
     assert (difference.field, difference.ours, difference.theirs) == (
         "journal directories",
         "/j",
@@ -133,33 +144,33 @@ def test_a_difference_names_field_and_both_values() -> None:
     "vector", [v for v in METADATA["registrations"] if v.get("decoded") and v["hex"]], ids=by_name
 )
 def test_registrations_are_javas(vector) -> None:
-    info = records.decode_service_info(bytes.fromhex(vector["hex"]), "x:1")
+    info = decode_service_info(bytes.fromhex(vector["hex"]), "x:1")
     told = vector["decoded"]
     assert [e.id for e in info.endpoints] == [e["id"] for e in told["endpoints"]]
     assert [(e.host, e.port, e.protocol) for e in info.endpoints] == [
         (e["host"], e["port"], e["protocol"]) for e in told["endpoints"]
     ]
     assert dict(info.properties) == told["properties"]
-    assert records.encode_service_info(info) == bytes.fromhex(vector["hex"])
+    assert encode_service_info(info) == bytes.fromhex(vector["hex"])
 
 
 def test_an_empty_registration_means_the_address_in_the_id() -> None:
-    endpoint = records.decode_service_info(b"", "10.9.9.9:3181").endpoint()
+    endpoint = decode_service_info(b"", "10.9.9.9:3181").endpoint()
     assert (endpoint.host, endpoint.port) == ("10.9.9.9", 3181)
     for bookie_id in ("hostonly", "h:", ":1", "h:x"):
         with pytest.raises(FormatError):
-            records.decode_service_info(b"", bookie_id)
+            decode_service_info(b"", bookie_id)
 
 
 @pytest.mark.parametrize("data", ["32020a00", "ffffff"])
 def test_a_broken_registration_is_a_typed_error(data) -> None:
     with pytest.raises(FormatError):
-        records.decode_service_info(bytes.fromhex(data), "x:1")
+        decode_service_info(bytes.fromhex(data), "x:1")
 
 
 @given(strategies.service_infos)
 def test_registrations_survive_the_store(info) -> None:
-    assert records.decode_service_info(records.encode_service_info(info), "x:1") == info
+    assert decode_service_info(encode_service_info(info), "x:1") == info
 
 
 def test_a_registration_may_have_no_endpoint_for_entries() -> None:
@@ -170,13 +181,13 @@ def test_a_registration_may_have_no_endpoint_for_entries() -> None:
 def test_layouts_are_javas(vector) -> None:
     if "hex" in vector:
         data = bytes.fromhex(vector["hex"])
-        layout = Layout(records.LAYOUT_FACTORIES[vector["name"]])
-        assert (records.encode_layout(layout), records.decode_layout(data)) == (data, layout)
+        layout = Layout(LAYOUT_FACTORIES[vector["name"]])
+        assert (encode_layout(layout), decode_layout(data)) == (data, layout)
     elif vector["accepted"]:
-        records.decode_layout(vector["text"].encode())
+        decode_layout(vector["text"].encode())
     else:
         with pytest.raises(FormatError):
-            records.decode_layout(vector["text"].encode())
+            decode_layout(vector["text"].encode())
 
 
 @pytest.mark.parametrize("valid", [True, False])
@@ -192,41 +203,41 @@ def test_bookie_ids_are_javas(valid) -> None:
 def test_marks_and_locks_are_javas(vector) -> None:
     data = bytes.fromhex(vector["hex"])
     if "/locks/" in vector["path"]:
-        assert records.encode_lock(records.decode_lock(data)) == data
+        assert encode_lock(decode_lock(data)) == data
     else:
-        assert records.encode_mark(records.decode_mark(data)) == data
+        assert encode_mark(decode_mark(data)) == data
 
 
 @pytest.mark.parametrize("vector", znode(r"/V_\d+$"), ids=lambda v: v["path"])
 def test_votes_are_javas(vector) -> None:
     data = bytes.fromhex(vector["hex"])
-    assert records.encode_vote(records.decode_vote(data)) == data
+    assert encode_vote(decode_vote(data)) == data
 
 
 def test_the_layout_of_repair_is_javas() -> None:
     (vector,) = znode("/underreplication/LAYOUT$")
     data = bytes.fromhex(vector["hex"])
-    assert records.decode_repair_layout(data) == records.REPAIR_LAYOUT
-    assert records.encode_repair_layout(records.REPAIR_LAYOUT) == data
+    assert decode_repair_layout(data) == REPAIR_LAYOUT
+    assert encode_repair_layout(REPAIR_LAYOUT) == data
 
 
 def test_check_times_are_javas() -> None:
     vector = METADATA["ctime_nodes"]
     data = bytes.fromhex(vector["hex"])
-    assert records.encode_check_time(vector["value"]) == data
-    assert records.decode_check_time(data) == vector["value"]
-    assert records.decode_check_time(b"") is None
+    assert encode_check_time(vector["value"]) == data
+    assert decode_check_time(data) == vector["value"]
+    assert decode_check_time(b"") is None
 
 
 @given(strategies.marks)
 def test_marks_survive_the_store(mark) -> None:
-    assert records.decode_mark(records.encode_mark(mark)) == mark
+    assert decode_mark(encode_mark(mark)) == mark
 
 
 @given(st.text(max_size=20))
 def test_names_survive_the_store(name) -> None:
-    assert records.decode_lock(records.encode_lock(LockData(name))) == LockData(name)
-    assert records.decode_vote(records.encode_vote(AuditorVote(name))) == AuditorVote(name)
+    assert decode_lock(encode_lock(LockData(name))) == LockData(name)
+    assert decode_vote(encode_vote(AuditorVote(name))) == AuditorVote(name)
 
 
 @given(
@@ -240,20 +251,20 @@ def test_names_survive_the_store(name) -> None:
     )
 )
 def test_database_rows_survive_the_store(row) -> None:
-    assert records.decode_db_ledger(records.encode_db_ledger(row)) == row
+    assert decode_db_ledger(encode_db_ledger(row)) == row
 
 
 @given(st.binary(max_size=40))
 def test_garbage_is_a_typed_error(data) -> None:
     for decode in (
-        records.decode_mark,
-        records.decode_lock,
-        records.decode_vote,
-        records.decode_repair_layout,
-        records.decode_check_time,
-        records.decode_db_ledger,
-        records.decode_layout,
-        records.decode_entry_list,
+        decode_mark,
+        decode_lock,
+        decode_vote,
+        decode_repair_layout,
+        decode_check_time,
+        decode_db_ledger,
+        decode_layout,
+        decode_entry_list,
     ):
         try:
             decode(data)
@@ -262,7 +273,7 @@ def test_garbage_is_a_typed_error(data) -> None:
 
 
 def test_an_empty_mark_is_legal() -> None:
-    assert records.decode_mark(b"") == UnderreplicatedMark()
+    assert decode_mark(b"") == UnderreplicatedMark()
 
 
 @pytest.mark.parametrize(
@@ -270,7 +281,7 @@ def test_an_empty_mark_is_legal() -> None:
 )
 def test_a_layout_with_loose_numbers_is_refused(text) -> None:
     with pytest.raises(FormatError):
-        records.decode_layout(text.encode())
+        decode_layout(text.encode())
 
 
 # Entry lists
@@ -280,8 +291,8 @@ def test_a_layout_with_loose_numbers_is_refused(text) -> None:
 def test_entry_lists_are_javas(vector) -> None:
     entries = vector["inputs"]["entries"]
     data = bytes.fromhex(vector["hex"])
-    assert records.encode_entry_list(entries) == data
-    found = records.decode_entry_list(data)
+    assert encode_entry_list(entries) == data
+    found = decode_entry_list(data)
     assert list(found) == sorted(set(entries))
     assert found.count == len(set(entries))
     assert all(entry in found for entry in entries)
@@ -289,14 +300,14 @@ def test_entry_lists_are_javas(vector) -> None:
 
 @given(st.sets(st.integers(0, 200)))
 def test_entry_lists_survive_the_wire(entries) -> None:
-    found = records.decode_entry_list(records.encode_entry_list(sorted(entries)))
+    found = decode_entry_list(encode_entry_list(sorted(entries)))
     assert list(found) == sorted(entries)
     assert {e for e in range(-1, 202) if e in found} == entries
 
 
 def test_periods_are_honoured() -> None:
-    header = records._LIST_HEADER.pack(0, 1)
-    found = records.decode_entry_list(header + records._GROUP.pack(2, 12, 3, 5))
+    header = _LIST_HEADER.pack(0, 1)
+    found = decode_entry_list(header + _GROUP.pack(2, 12, 3, 5))
     assert list(found) == [2, 3, 4, 7, 8, 9, 12, 13, 14]
     assert found.count == 9
     assert [e for e in range(20) if e in found] == list(found)
@@ -306,18 +317,18 @@ def test_periods_are_honoured() -> None:
     "data",
     [
         b"",
-        records._LIST_HEADER.pack(1, 0),
-        records._LIST_HEADER.pack(0, 1),
-        records._LIST_HEADER.pack(0, -1),
-        records._LIST_HEADER.pack(0, 1) + records._GROUP.pack(5, 4, 1, 1),
-        records._LIST_HEADER.pack(0, 1) + records._GROUP.pack(5, 9, 1, 0),
-        records._LIST_HEADER.pack(0, 1) + records._GROUP.pack(5, 5, 0, 0),
-        records._LIST_HEADER.pack(0, 1) + records._GROUP.pack(-1, -1, 1, 0),
-        records._LIST_HEADER.pack(0, 1) + records._GROUP.pack(0, 2**63 - 1, 1, 1),
-        records._LIST_HEADER.pack(0, 1) + records._GROUP.pack(0, 9, 4, 3),
-        records._LIST_HEADER.pack(0, 1) + records._GROUP.pack(0, 10, 1, 3),
+        _LIST_HEADER.pack(1, 0),
+        _LIST_HEADER.pack(0, 1),
+        _LIST_HEADER.pack(0, -1),
+        _LIST_HEADER.pack(0, 1) + _GROUP.pack(5, 4, 1, 1),
+        _LIST_HEADER.pack(0, 1) + _GROUP.pack(5, 9, 1, 0),
+        _LIST_HEADER.pack(0, 1) + _GROUP.pack(5, 5, 0, 0),
+        _LIST_HEADER.pack(0, 1) + _GROUP.pack(-1, -1, 1, 0),
+        _LIST_HEADER.pack(0, 1) + _GROUP.pack(0, 2**63 - 1, 1, 1),
+        _LIST_HEADER.pack(0, 1) + _GROUP.pack(0, 9, 4, 3),
+        _LIST_HEADER.pack(0, 1) + _GROUP.pack(0, 10, 1, 3),
     ],
 )
 def test_a_broken_entry_list_is_a_typed_error(data) -> None:
     with pytest.raises(FormatError):
-        records.decode_entry_list(data)
+        decode_entry_list(data)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from bkclient.metadata.reader.session import ReadSession
     from bkclient.metadata.zk_paths import Digits, LedgerLayout
     from bkclient.metadata.zk_uri import ZooKeeperUri
-    from wire.records import BookieServiceInfo
+    from wire.records.service_info import BookieServiceInfo
 
 _NODES_AT_ONCE: Final = 16
 """Lists of names that are read together, where they are short."""

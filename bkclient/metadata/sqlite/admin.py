@@ -29,7 +29,7 @@ from bkclient.metadata.sqlite.database import Key, Rows
 from bkclient.metadata.stored import known_layout
 from wire.errors import FormatError
 from wire.ids import BookieId, LedgerId
-from wire.records import LAYOUT_FACTORIES, Layout, encode_layout
+from wire.records.layout import LAYOUT_FACTORIES, Layout, encode_layout
 
 
 class SqliteAdmin(SqlitePart):

@@ -27,7 +27,7 @@ from bkclient.metadata.tree.bookies import (
 )
 from bkclient.metadata.tree.nodes import BadVersionError, NodeExistsError, NoNodeError
 from wire.ids import BookieId
-from wire.records import BookieServiceInfo
+from wire.records.service_info import BookieServiceInfo
 
 _LOOK_S: Final = 0.25
 

@@ -34,7 +34,7 @@ from bkclient.metadata.tree.repair import (
     stored_mark,
 )
 from wire.ids import BookieId, LedgerId
-from wire.records import (
+from wire.records.repair_marks import (
     REPAIR_LAYOUT,
     AuditorVote,
     LockData,

@@ -27,7 +27,7 @@ from bkclient.metadata.tree.nodes import (
     together,
 )
 from wire.errors import FormatError
-from wire.records import LAYOUT_FACTORIES, Layout, encode_layout
+from wire.records.layout import LAYOUT_FACTORIES, Layout, encode_layout
 
 _ROOT = ""
 

@@ -42,10 +42,7 @@ from bkclient.metadata.tree.nodes import (
     make_path,
 )
 from wire.ids import BookieId, is_valid_bookie_id
-from wire.records import (
-    BookieServiceInfo,
-    encode_service_info,
-)
+from wire.records.service_info import BookieServiceInfo, encode_service_info
 
 log = Logger()
 

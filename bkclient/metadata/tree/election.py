@@ -21,7 +21,7 @@ from bkclient.metadata.tree.nodes import (
     make_path,
 )
 from wire.ids import BookieId
-from wire.records import AuditorVote, decode_vote, encode_vote
+from wire.records.repair_marks import AuditorVote, decode_vote, encode_vote
 
 log = Logger()
 

@@ -44,7 +44,7 @@ from bkclient.metadata.tree.nodes import (
 )
 from wire.errors import FormatError, MetadataFormatError
 from wire.ids import BookieId, LedgerId
-from wire.records import (
+from wire.records.repair_marks import (
     REPAIR_LAYOUT,
     LockData,
     UnderreplicatedMark,

@@ -1,7 +1,7 @@
 """What Tab offers behind ``bkctl``: asked of the click tree, on behalf of a shell's script.
 
 Commands, options and choices come from the tree, and no more of it is imported than the line names.
-Ids that exist come through ``live_values``. Whatever goes wrong, a line is answered with nothing:
+Ids that exist come through ``live_ids``. Whatever goes wrong, a line is answered with nothing:
 there is nobody here to be told.
 """
 

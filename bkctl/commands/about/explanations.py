@@ -22,7 +22,7 @@ from wire.errors import BookKeeperError
 MODULES: Final = (
     "bkctl.errors",
     "wire.errors",
-    "wire.digest_md5",
+    "wire.sasl_digest_md5",
     "bkclient.errors",
     "bkclient.repair.autorecovery",
     "bkclient.admin.bookie_ids",

@@ -29,11 +29,11 @@ from bkctl.session.stopped_bookie import (
     stopped_bookie,
 )
 from bookied.directories.cookie_check import master_cookie
-from bookied.directories.dirs import CURRENT, VERSION, prepare
+from bookied.directories.roots import CURRENT, VERSION, prepare
 from bookied.storage.files.files import RealFiles
 from wire.errors import FormatError
 from wire.ids import BookieId
-from wire.records import Cookie, cookie_differences, decode_cookie, encode_cookie
+from wire.records.cookie import Cookie, cookie_differences, decode_cookie, encode_cookie
 
 if TYPE_CHECKING:
     from bkclient.client import Client

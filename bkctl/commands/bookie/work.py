@@ -27,13 +27,14 @@ from bkctl.output.views import BOOKIE, NEVER, WIDE, Column, Kind, column, shown
 from bkctl.suggest import did_you_mean
 from wire.errors import BookKeeperError
 from wire.ids import BookieId
-from wire.records import BookieServiceInfo
+from wire.records.service_info import BookieServiceInfo
 
 if TYPE_CHECKING:
     from bkclient.admin.operations import BookieStatus
     from bkclient.client import Client
     from bkctl.session.session import Session
-    from wire.records import Cookie, Endpoint
+    from wire.records.cookie import Cookie
+    from wire.records.service_info import Endpoint
 
 
 def _endpoints(v: BookieDetails) -> str:

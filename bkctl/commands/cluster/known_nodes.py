@@ -13,16 +13,16 @@ from bkclient.metadata.zk_paths import LAYOUTS
 from wire.errors import BookKeeperError
 from wire.ids import BookieId, LedgerId
 from wire.ledger_metadata import decode_metadata
-from wire.records import (
+from wire.records.cookie import decode_cookie
+from wire.records.layout import decode_layout
+from wire.records.repair_marks import (
     decode_check_time,
-    decode_cookie,
-    decode_layout,
     decode_lock,
     decode_mark,
     decode_repair_layout,
-    decode_service_info,
     decode_vote,
 )
+from wire.records.service_info import decode_service_info
 
 _INNER: Final = {
     "": "root",

@@ -21,7 +21,9 @@ from bkctl.output.units import counted
 from bkctl.output.views import NEVER, WIDE, Kind, column, shown
 from bkctl.suggest import nearest
 from wire.ledger_metadata import LedgerMetadata
-from wire.records import BookieServiceInfo, Cookie, UnderreplicatedMark
+from wire.records.cookie import Cookie
+from wire.records.repair_marks import UnderreplicatedMark
+from wire.records.service_info import BookieServiceInfo
 
 if TYPE_CHECKING:
     from bkclient.client import Client

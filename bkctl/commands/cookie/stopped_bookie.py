@@ -14,10 +14,10 @@ from bkctl.output.units import counted
 from bkctl.output.views import BOOKIE, column, shown
 from bkctl.session.stopped_bookie import StoppedBookie, held, refuse_registered, stopped_bookie
 from bookied.directories.cookie_check import master_cookie
-from bookied.directories.dirs import VERSION
+from bookied.directories.roots import VERSION
 from bookied.storage.files.files import RealFiles
 from wire.errors import FormatError
-from wire.records import Cookie, cookie_differences, decode_cookie, encode_cookie
+from wire.records.cookie import Cookie, cookie_differences, decode_cookie, encode_cookie
 
 if TYPE_CHECKING:
     from bkclient.client import Client

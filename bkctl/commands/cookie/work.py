@@ -21,7 +21,7 @@ from bkctl.session.safety import Objection, heed, named
 from bkctl.suggest import did_you_mean
 from wire.errors import FormatError
 from wire.ids import BookieId
-from wire.records import Cookie, cookie_differences, decode_cookie, encode_cookie
+from wire.records.cookie import Cookie, cookie_differences, decode_cookie, encode_cookie
 
 if TYPE_CHECKING:
     from bkclient.admin.cookies import Reliance, StoredCookie
@@ -252,7 +252,7 @@ def _delete_with_files(
         RefusedError: it runs, or something relies on it that must not be lost.
     """
     from bkctl.session.stopped_bookie import held, stopped_bookie
-    from bookied.directories.dirs import VERSION
+    from bookied.directories.roots import VERSION
 
     bookie = stopped_bookie(session)
     if bookie_id not in {None, bookie.bookie_id}:

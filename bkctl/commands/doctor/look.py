@@ -30,16 +30,18 @@ from bkctl.session import directories
 from bkctl.session.stopped_bookie import is_registered, stopped_bookie
 from bookied.config.bookie import BookieConfig
 from bookied.directories.cookie_check import master_cookie
-from bookied.directories.dirs import CURRENT, LOCK, VERSION, DiskLimits
+from bookied.directories.fullness import DiskLimits
 from bookied.directories.identity import Host, RealHost
 from bookied.directories.in_use import uses
+from bookied.directories.lock import LOCK
+from bookied.directories.roots import CURRENT, VERSION
 from bookied.errors import CorruptError, StorageKindError
 from bookied.offline.bookie import OfflineBookie
 from bookied.offline.check.start import check_start
 from bookied.storage.files.files import RealFiles
 from bookied.storage.kind import check_kind
 from wire.errors import BookKeeperError, FormatError
-from wire.records import Cookie, cookie_differences, decode_cookie
+from wire.records.cookie import Cookie, cookie_differences, decode_cookie
 
 if TYPE_CHECKING:
     from bkclient.client import Client
@@ -47,7 +49,7 @@ if TYPE_CHECKING:
     from bkclient.metadata.api import Version
     from bkctl.session.session import Session
     from bkctl.session.stopped_bookie import StoppedBookie
-    from bookied.directories.dirs import Directories
+    from bookied.directories.roots import Directories
     from wire.errors import MetadataFormatError
     from wire.ids import LedgerId
 

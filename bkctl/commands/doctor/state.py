@@ -29,7 +29,7 @@ from bookied.offline.check.findings import Problem
 from wire.codes import LedgerState
 from wire.ids import LEDGER_ID_REFUSED, BookieId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
-from wire.records import Cookie, CookieDifference
+from wire.records.cookie import Cookie, CookieDifference
 
 REMEMBERED_MAX: Final = 20
 

@@ -41,7 +41,7 @@ from bkctl.commands.local.values import LocalBookie
 from bkctl.errors import CommandError, ConflictError, RefusedError
 from bkctl.exit_status import ExitStatus
 from bkctl.output.units import counted
-from bookied.directories.dirs import LOCK, DirectoryLocks, is_locked
+from bookied.directories.lock import LOCK, DirectoryLocks, is_locked
 from bookied.errors import DirectoryInUseError
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from bkctl.commands.local.values import LocalBookie, LocalSummary, show
 from bkctl.errors import ConflictError, NothingFoundError
 from bkctl.exit_status import ExitStatus
 from bkctl.output.units import counted
-from bookied.directories.dirs import is_locked, lock_owner
+from bookied.directories.lock import is_locked, lock_owner
 
 if TYPE_CHECKING:
     from bkctl.session.session import Session

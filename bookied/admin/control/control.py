@@ -24,7 +24,7 @@ from bookied.admin.values import BookieSummary, SanityCheck
 from bookied.config.bookie import BookieConfig
 from bookied.config.reload import changed_settings
 from bookied.directories.cookie_check import check_cookies
-from bookied.directories.dirs import VERSION, directories, prepare
+from bookied.directories.roots import VERSION, directories, prepare
 from bookied.errors import WrongIdentityError
 from bookied.runtime.state import SERVING, State
 from bookied.server.rules.adds import Writes

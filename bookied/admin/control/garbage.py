@@ -9,7 +9,7 @@ from twisted.logger import Logger
 from bookied.admin.control.refusals import NotServingError
 from bookied.runtime.state import SERVING
 from bookied.service.bookie import BookieService
-from bookied.storage.entrylog.compaction import Suspended
+from bookied.storage.garbage.compaction_rules import Suspended
 from bookied.storage.garbage.status import CollectorStatus
 
 log = Logger()

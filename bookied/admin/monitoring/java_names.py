@@ -14,7 +14,8 @@ from typing import Any, Final
 import attrs
 
 from bookied.admin.monitoring.text import Family, Kind, Labels, gauge, summary
-from bookied.directories.dirs import Directories, DiskSample
+from bookied.directories.fullness import DiskSample
+from bookied.directories.roots import Directories
 from bookied.metrics.stats import (
     ADD,
     FENCE,
@@ -31,7 +32,7 @@ from bookied.metrics.summary import Summary
 from bookied.runtime.engine import Engine
 from bookied.runtime.world import CountedRuns
 from bookied.server.server import BookieServer
-from bookied.storage.entrylog.compaction import TENTHS
+from bookied.storage.garbage.compaction_rules import TENTHS
 from bookied.storage.garbage.status import CollectorStatus
 from bookied.storage.journal.writer import Journal
 from bookied.storage.ledger_storage.storage import LedgerStorage, StorageMemory

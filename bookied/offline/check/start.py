@@ -8,8 +8,8 @@ from typing import Final
 
 import attrs
 
-from bookied.directories.dirs import CURRENT, DIRTY, VERSION
 from bookied.directories.losses import losses
+from bookied.directories.roots import CURRENT, DIRTY, VERSION
 from bookied.errors import BadCookieError, CorruptError, JournalMissingError, JournalRecordError
 from bookied.offline.bookie import OfflineBookie
 from bookied.offline.check.findings import Findings, Problem, Severity, from_error
@@ -19,7 +19,7 @@ from bookied.storage.journal import reader as journals
 from bookied.storage.journal.damage import check_end, is_boundary, journals_to_replay, trusted_mark
 from bookied.storage.journal.mark import START, Mark
 from wire.errors import FormatError
-from wire.records import Cookie, decode_cookie
+from wire.records.cookie import Cookie, decode_cookie
 
 _SALVAGE_FIX: Final = (
     "skipReplayJournalInvalidRecord=true starts without the rest of that journal; "

@@ -20,8 +20,8 @@ from typing import Final
 
 import attrs
 
-from bookied.directories.dirs import CONVERTING, Directories
 from bookied.directories.losses import forget_index
+from bookied.directories.roots import CONVERTING, Directories
 from bookied.errors import StorageError
 from bookied.offline.repair.convert_logs import (
     STAGED,
@@ -38,8 +38,8 @@ from bookied.storage.index.files import IndexFiles
 from bookied.storage.index.format import IndexHeader
 from bookied.storage.index.key_values import KeyValues, OpenKeyValues
 from bookied.storage.index.ledger_pages import LedgerChange
-from bookied.storage.index.rocks import RocksIndex
 from bookied.storage.index.rocks_format import LEDGERS, LOCATIONS
+from bookied.storage.index.rocks_index import RocksIndex
 from bookied.storage.index.store import IndexStore
 
 STAGED_INDEX: Final = ".converting"

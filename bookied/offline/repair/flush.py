@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from bookied.directories.dirs import Directories, clear_dirty
 from bookied.directories.losses import check_losses
+from bookied.directories.roots import Directories, clear_dirty
 from bookied.errors import NoWritableDirError
 from bookied.storage.files.files import Files
 from bookied.storage.replay import Replayed, recover

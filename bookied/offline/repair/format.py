@@ -12,7 +12,8 @@ from pathlib import Path
 
 import attrs
 
-from bookied.directories.dirs import CURRENT, LOCK, VERSION, Directories
+from bookied.directories.lock import LOCK
+from bookied.directories.roots import CURRENT, VERSION, Directories
 from bookied.directories.stored_cookie import StoredCookie
 from bookied.storage.files.files import Files, remove_tree
 

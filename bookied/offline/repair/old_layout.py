@@ -18,7 +18,7 @@ from typing import Final
 
 import attrs
 
-from bookied.directories.dirs import CURRENT, VERSION, Directories
+from bookied.directories.roots import CURRENT, VERSION, Directories
 from bookied.errors import BadCookieError, LayoutTooNewError
 from bookied.storage.entrylog import format as log_layout
 from bookied.storage.files.files import Files
@@ -27,7 +27,7 @@ from bookied.storage.index.file_places import index_files
 from bookied.storage.journal import format as journal_layout
 from bookied.storage.journal.mark import MARK_NAME
 from wire.errors import FormatError
-from wire.records import COOKIE_VERSION, Cookie, decode_cookie
+from wire.records.cookie import COOKIE_VERSION, Cookie, decode_cookie
 
 UPGRADING: Final = "upgradeTmp."
 """In front of a directory that is to become ``current``; Java's name for it too."""

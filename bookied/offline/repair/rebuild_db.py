@@ -18,7 +18,7 @@ from typing import ClassVar, Final
 
 import attrs
 
-from bookied.directories.dirs import Directories
+from bookied.directories.roots import Directories
 from bookied.errors import CorruptError, DbRecordError, StorageError
 from bookied.offline.repair.rescan import JournalledLedger, Rescan, Tell
 from bookied.offline.repair.storages import insist_paired

@@ -21,8 +21,8 @@ from typing import Final
 
 import attrs
 
-from bookied.directories.dirs import Directories
 from bookied.directories.losses import forget_index
+from bookied.directories.roots import Directories
 from bookied.errors import CorruptError, EntryLogRecordError, IndexTruncatedError
 from bookied.offline.repair.rescan import JournalledLedger, Rescan, Tell, marks
 from bookied.storage.entrylog import format as log_layout

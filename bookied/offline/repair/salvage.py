@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import attrs
 
-from bookied.directories.dirs import Directories
+from bookied.directories.roots import Directories
 from bookied.errors import CorruptError
 from bookied.offline.repair.rescan import JournalledLedger, Rescan, Tell
 from bookied.storage.entrylog import format as log_layout

@@ -19,8 +19,8 @@ from typing import ClassVar, Final
 import attrs
 
 from bkclient.metadata.api import NEW, Versioned
-from bookied.directories.dirs import CURRENT, VERSION, Directories
 from bookied.directories.losses import forget
+from bookied.directories.roots import CURRENT, VERSION, Directories
 from bookied.directories.stored_cookie import StoredCookie
 from bookied.errors import Difference
 from bookied.offline.repair.old_layout import (
@@ -35,7 +35,7 @@ from bookied.offline.repair.old_layout import (
 )
 from bookied.storage.files.files import Files, copy_file, remove_tree
 from wire.errors import BookKeeperError, FormatError
-from wire.records import (
+from wire.records.cookie import (
     COOKIE_VERSION,
     Cookie,
     cookie_differences,

@@ -26,7 +26,7 @@ from bkclient.repair.check import READS_AT_ONCE, LedgerChecker
 from bookied.config.autorecovery import AutoRecoveryConfig
 from bookied.metrics.stats import AuditorStats
 from bookied.metrics.summary import Summary
-from bookied.repair.autorecovery.checks import (
+from bookied.repair.autorecovery.auditor_checks import (
     DisabledError,
     audit_bookies,
     available_bookies,

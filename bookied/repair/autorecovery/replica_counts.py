@@ -15,7 +15,7 @@ from bkclient.quorum.fragments import LedgerFragment, fragments_of
 from wire.errors import FormatError
 from wire.ids import BookieId, EntryId
 from wire.ledger_metadata import LedgerMetadata
-from wire.records import EntryList
+from wire.records.entry_list import EntryList
 
 STEP_ENTRIES: Final = 5000
 

@@ -46,7 +46,7 @@ from bkclient.repair.check import READS_AT_ONCE, LedgerChecker, ViewedLedger, vi
 from bkclient.repair.fragment_copy import ByteRate, FragmentRepairer, UnreadableEntryError
 from bookied.config.autorecovery import AutoRecoveryConfig
 from bookied.metrics.stats import WorkerStats
-from bookied.repair.autorecovery.checks import available_bookies
+from bookied.repair.autorecovery.auditor_checks import available_bookies
 from bookied.repair.autorecovery.schedule import Failures
 from bookied.repair.autorecovery.wake_up import Bell, until_enabled
 from wire.errors import BookKeeperError

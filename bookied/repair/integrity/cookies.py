@@ -14,14 +14,14 @@ import attrs
 from bkclient.metadata.api import NEW, CookieNotFoundError, CookieStore, Version
 from bookied.config.bookie import BookieConfig
 from bookied.directories.cookie_check import master_cookie
-from bookied.directories.dirs import VERSION, Directories
 from bookied.directories.identity import Identity
 from bookied.directories.losses import forget_loss, losses
+from bookied.directories.roots import VERSION, Directories
 from bookied.errors import BadCookieError, Difference, WrongIdentityError
 from bookied.storage.files.files import Files
 from wire.errors import FormatError
 from wire.ids import BookieId
-from wire.records import Cookie, cookie_differences, decode_cookie, encode_cookie
+from wire.records.cookie import Cookie, cookie_differences, decode_cookie, encode_cookie
 
 
 @attrs.frozen

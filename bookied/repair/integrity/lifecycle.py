@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 
 from bkclient.client import Client
 from bookied.config.bookie import BookieConfig
-from bookied.directories.dirs import Directories
 from bookied.directories.identity import Identity
+from bookied.directories.roots import Directories
 from bookied.repair.integrity.check import IntegrityCheck
 from bookied.repair.integrity.cookies import HealingCookies, Stale
 from bookied.repair.integrity.healer import Healer

@@ -17,7 +17,6 @@ from bookied.metrics.stats import RequestStats
 from bookied.server.access.login_delays import LoginDelays
 from bookied.server.rules.refusal import refusal
 from wire.codes import ProtocolVersion, ReturnCode
-from wire.digest_md5 import AuthenticationError
 from wire.messages import (
     AddRequest,
     AuthRequest,
@@ -28,6 +27,7 @@ from wire.messages import (
     Request,
     Response,
 )
+from wire.sasl_digest_md5 import AuthenticationError
 
 if TYPE_CHECKING:
     from cryptography import x509

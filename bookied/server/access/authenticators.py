@@ -18,8 +18,8 @@ from bkclient.config.jaas import read_jaas
 from bkclient.errors import SecurityError
 from bookied.config.bookie import BookieConfig
 from bookied.server.access.auth_gate import Authenticator, Proof
-from wire.digest_md5 import AuthenticationError, DigestMd5Server
 from wire.messages import SASL
+from wire.sasl_digest_md5 import AuthenticationError, DigestMd5Server
 
 CERTIFICATE_PLUGIN: Final = "BookieAuthZFactory"
 """Its clients send no messages; the name is there for those that do."""

@@ -9,10 +9,10 @@ from typing import Final
 
 from bookied.server.rules.deletions import FencedDeletions
 from bookied.server.rules.disk_read import refusal_code
-from bookied.server.rules.fence_check import FenceCheck, Standing
 from bookied.server.rules.fences import Fences
 from bookied.server.rules.ledger_writes import LedgerWrites
 from bookied.server.rules.long_poll import LongPolls
+from bookied.server.rules.lost_fences import LostFences, Standing
 from bookied.server.rules.pending_request import PendingRequest
 from bookied.server.rules.reads import packet_lac
 from bookied.storage.index.format import has_place
@@ -70,7 +70,7 @@ class Adds:
         fences: Fences,
         polls: LongPolls,
         deletions: FencedDeletions,
-        fence_check: FenceCheck | None,
+        fence_check: LostFences | None,
     ) -> None:
         """``fence_check`` says which ledgers are open, where fences may have been lost."""
         self._writes, self._fences, self._polls = writes, fences, polls

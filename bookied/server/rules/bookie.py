@@ -16,10 +16,10 @@ from bookied.metrics.stats import RequestStats
 from bookied.server.rules.adds import Adds
 from bookied.server.rules.deletions import FencedDeletions
 from bookied.server.rules.disk_read import DiskRead, refusal_code
-from bookied.server.rules.fence_check import FenceCheck
 from bookied.server.rules.fences import Fences
 from bookied.server.rules.ledger_writes import LedgerWrites
 from bookied.server.rules.long_poll import Cancel, LongPolls
+from bookied.server.rules.lost_fences import LostFences
 from bookied.server.rules.pending_request import PendingRequest, Respond
 from bookied.server.rules.read_rules import ReadRules
 from bookied.server.rules.reads import EntryReads
@@ -84,7 +84,7 @@ class Bookie:
         *,
         disk_usage: Callable[[], tuple[int, int]],
         limits: ReadLimits | None = None,
-        fence_check: FenceCheck | None = None,
+        fence_check: LostFences | None = None,
         stats: RequestStats | None = None,
         monotonic_s: Callable[[], float] | None = None,
     ) -> None:

@@ -31,7 +31,7 @@ from wire.messages import (
     ReadRequest,
     ReadResponse,
 )
-from wire.records import encode_entry_list
+from wire.records.entry_list import encode_entry_list
 
 
 class ReadRules:

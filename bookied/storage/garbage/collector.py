@@ -19,10 +19,10 @@ from twisted.python.failure import Failure
 
 from bookied.errors import NoWritableDirError
 from bookied.metrics.stats import CollectorStats
-from bookied.storage.entrylog import compaction
-from bookied.storage.entrylog.compaction import Rate, Throttle
 from bookied.storage.files.files import Files
+from bookied.storage.garbage import compaction_rules
 from bookied.storage.garbage.collection import Collection, CollectorEffects
+from bookied.storage.garbage.compaction_rules import Rate, Throttle
 from bookied.storage.garbage.dropped_ledgers import DroppedLedgers
 from bookied.storage.garbage.log_census import LogCensus
 from bookied.storage.garbage.log_compaction import CompactionWish, LogCompaction, Suspensions
@@ -159,7 +159,7 @@ class Collector:
     def disks_changed(self, *, nearly_full: bool, full: bool) -> None:
         """Obey what a look at the storage's disks has found."""
         collects = self._collection.settings.collects_when_full
-        suspended = compaction.suspended_by_disks(
+        suspended = compaction_rules.suspended_by_disks(
             nearly_full=nearly_full, full=full, collects_when_full=collects
         )
         self.suspensions.suspend_by_disks(suspended)

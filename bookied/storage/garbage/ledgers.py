@@ -18,12 +18,12 @@ from twisted.logger import Logger
 
 from bkclient.errors import MetadataSerializationError, NoSuchLedgerError
 from bkclient.metadata.api import CookieNotFoundError, LayoutInfo, Versioned
-from bookied.storage.entrylog.compaction import Rate
+from bookied.storage.garbage.compaction_rules import Rate
 from wire.codes import LedgerState
 from wire.errors import BookKeeperError
 from wire.ids import BookieId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
-from wire.records import UnderreplicatedMark
+from wire.records.repair_marks import UnderreplicatedMark
 
 log = Logger()
 

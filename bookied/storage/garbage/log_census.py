@@ -9,8 +9,8 @@ from pathlib import Path
 from twisted.logger import Logger
 
 from bookied.errors import CorruptError
-from bookied.storage.entrylog import compaction
 from bookied.storage.entrylog.usage import LogUsage, Usages, read_usage
+from bookied.storage.garbage import compaction_rules
 from bookied.storage.garbage.collection import Collection
 from bookied.storage.garbage.status import FreedSpace
 from bookied.storage.ledger_storage.logs import BegunLogs
@@ -110,6 +110,6 @@ class LogCensus:
             logs=len(usages),
             total_bytes=sum(usage.total_bytes for usage in usages),
             live_bytes=sum(usage.live_bytes for usage in usages),
-            tenths=compaction.tenths(usages, self._collection.settings.target_bytes),
+            tenths=compaction_rules.tenths(usages, self._collection.settings.target_bytes),
             unreadable_logs=len(self.unreadable),
         )

@@ -10,11 +10,11 @@ import attrs
 from twisted.logger import Logger
 
 from bookied.errors import CorruptError, StorageError
-from bookied.storage.entrylog import compaction
-from bookied.storage.entrylog.compaction import Kind, LastRuns, Suspended
 from bookied.storage.entrylog.usage import LogUsage
 from bookied.storage.files.files import Files
+from bookied.storage.garbage import compaction_rules
 from bookied.storage.garbage.collection import Collection
+from bookied.storage.garbage.compaction_rules import Kind, LastRuns, Suspended
 from bookied.storage.garbage.log_census import LogCensus
 from bookied.storage.garbage.rewriting import Rewriter
 from bookied.storage.garbage.status import FreedSpace
@@ -84,7 +84,7 @@ class LogCompaction:
         if wanted is not None:
             suspended |= Suspended(minor=not wanted.minor, major=not wanted.major)
         force = wanted is not None
-        kind = compaction.due(settings.schedules, self._last, now_s, suspended, force=force)
+        kind = compaction_rules.due(settings.schedules, self._last, now_s, suspended, force=force)
         if kind is None:
             return
         self._collection.note(compacting=kind)
@@ -103,7 +103,7 @@ class LogCompaction:
     async def _compact_all(self, kind: Kind, began_s: float) -> None:
         settings = self._collection.settings
         schedule = settings.schedules.of(kind)
-        todo = compaction.worth_rewriting(
+        todo = compaction_rules.worth_rewriting(
             self._census.usages, schedule.threshold, settings.target_bytes
         )
         log.info("{kind} compaction of {count} entry logs", kind=kind.value, count=len(todo))

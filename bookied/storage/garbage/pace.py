@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.interfaces import IReactorTime
 
-from bookied.storage.entrylog.compaction import Throttle
+from bookied.storage.garbage.compaction_rules import Throttle
 from bookied.storage.garbage.ledgers import pause
 from bookied.storage.ledger_storage.settings import RunBlocking
 from wire.errors import BookKeeperError

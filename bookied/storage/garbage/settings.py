@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 
 from bookied.config.bookie import BookieConfig
-from bookied.storage.entrylog.compaction import Schedule, Schedules
+from bookied.storage.garbage.compaction_rules import Schedule, Schedules
 
 
 @attrs.frozen(kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import attrs
 
-from bookied.storage.entrylog.compaction import TENTHS, Kind
+from bookied.storage.garbage.compaction_rules import TENTHS, Kind
 
 
 @attrs.frozen(kw_only=True)

@@ -8,7 +8,7 @@ from tests.bkclient.metadata.values import closed, metadata
 from tests.bkclient.worlds import World
 from wire.ids import BookieId, EntryId, LedgerId
 from wire.ledger_metadata import Fragment
-from wire.records import Cookie, encode_cookie
+from wire.records.cookie import Cookie, encode_cookie
 
 A, B, C = (BookieId(f"b{n}") for n in (1, 2, 3))
 

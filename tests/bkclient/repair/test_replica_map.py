@@ -15,7 +15,7 @@ from wire.codes import ReturnCode
 from wire.errors import FormatError
 from wire.ids import BookieId, EntryId, LedgerId
 from wire.messages import ErrorResponse, ListEntriesRequest, ReadRequest, Request
-from wire.records import EntryList, decode_entry_list, encode_entry_list
+from wire.records.entry_list import EntryList, decode_entry_list, encode_entry_list
 
 
 def fragment(first: int, last: int, size: int, quorum: int) -> LedgerFragment:

@@ -14,7 +14,8 @@ import pytest
 
 from bkctl.cli.root import cli
 from bkctl.commands.local.process import free_port
-from bookied.directories.dirs import CURRENT, DirectoryLocks
+from bookied.directories.lock import DirectoryLocks
+from bookied.directories.roots import CURRENT
 from tests.bkctl.support.disk import Result, snapshot
 from tests.bkctl.support.terminal import FakeHost
 from tests.bookied.worlds.golden import DIRECTORY

@@ -14,7 +14,7 @@ from bkctl.commands.local.process import free_port
 from tests.bkctl.support.runner import Result
 from tests.bkctl.support.terminal import FakeHost
 from wire.ids import BookieId
-from wire.records import decode_cookie
+from wire.records.cookie import decode_cookie
 
 
 @attrs.define

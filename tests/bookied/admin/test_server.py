@@ -16,7 +16,7 @@ from bookied.service.autorecovery import AutoRecoveryService
 from tests.bookied.worlds.clock_world import FakeListener, World
 from tests.bookied.worlds.fakes import done
 from wire.ids import BookieId
-from wire.records import Endpoint
+from wire.records.service_info import Endpoint
 
 
 def served(world: World) -> AdminServer:

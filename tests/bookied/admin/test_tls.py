@@ -23,7 +23,7 @@ from tests.bookied.worlds.fakes import done
 from tests.bookied.worlds.secured import conf
 from tests.support.certificates import PASSWORD, Authority, Issued
 from tests.support.tls_link import Link
-from wire.records import Endpoint
+from wire.records.service_info import Endpoint
 
 AUTHORITY, STRANGERS = Authority(), Authority("strangers")
 SERVER = AUTHORITY.issue("server")

@@ -22,7 +22,7 @@ from tests.bookied.worlds.clock_world import World
 from tests.bookied.worlds.fakes import done
 from wire.ids import BookieId, EntryId, LedgerId
 from wire.ledger_metadata import Fragment
-from wire.records import decode_cookie
+from wire.records.cookie import decode_cookie
 
 BODIES: dict[str, Any] = {
     "set_read_only": {"read_only": False},

@@ -13,13 +13,13 @@ from bkclient.metadata.api import ANY, CookieNotFoundError
 from bkclient.metadata.memory import MemoryCluster
 from bookied.config.bookie import BookieConfig, StorageClass
 from bookied.directories.cookie_check import STAMPING, check_cookies, master_cookie
-from bookied.directories.dirs import directories, prepare
 from bookied.directories.identity import Identity
+from bookied.directories.roots import directories, prepare
 from bookied.errors import BadCookieError, ExitStatus, WrongIdentityError
 from bookied.storage.files.files import Files, RealFiles
 from tests.bookied.worlds.fakes import config_for, done
 from wire.ids import BookieId
-from wire.records import encode_cookie
+from wire.records.cookie import encode_cookie
 
 FILES = RealFiles()
 B1 = BookieId("b1")

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from bookied.directories.dirs import DirectoryLocks
 from bookied.directories.in_use import Worker, uses
+from bookied.directories.lock import DirectoryLocks
 
 HOLDER = """
 import sys, time

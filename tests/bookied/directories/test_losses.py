@@ -9,7 +9,6 @@ from random import Random
 
 import pytest
 
-from bookied.directories.dirs import Directories
 from bookied.directories.losses import (
     NAME,
     ContentsNotes,
@@ -18,6 +17,7 @@ from bookied.directories.losses import (
     forget_index,
     losses,
 )
+from bookied.directories.roots import Directories
 from bookied.directories.served_by import NAME as SERVED
 from bookied.directories.served_by import Served, note_journal
 from bookied.errors import CorruptError, DirectoryEmptiedError, JournalMissingError

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bookied.directories.dirs import Directories
+from bookied.directories.roots import Directories
 from bookied.errors import BadCookieError, JournalMissingError, LastMarkError
 from bookied.offline.bookie import OfflineBookie, RecordKind
 from bookied.storage.files.files import RealFiles

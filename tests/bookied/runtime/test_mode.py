@@ -8,7 +8,7 @@ import pytest
 from twisted.internet.task import Clock
 
 from bookied.config.bookie import BookieConfig
-from bookied.directories.dirs import DiskVerdict
+from bookied.directories.fullness import DiskVerdict
 from bookied.directories.status_file import (
     NAME,
     BookieStatus,

@@ -14,7 +14,7 @@ from bookied.errors import BookieStopError, ExitStatus, RegistrationError
 from bookied.runtime.registration import Registration
 from tests.bookied.worlds.fakes import done
 from wire.ids import BookieId
-from wire.records import BOOKIE_RPC, BookieServiceInfo, Endpoint
+from wire.records.service_info import BOOKIE_RPC, BookieServiceInfo, Endpoint
 
 B1 = BookieId("b1")
 INFO = BookieServiceInfo((Endpoint("bookie", 3181, "h", BOOKIE_RPC),))

@@ -18,7 +18,8 @@ from bkclient.config.client import ClientConfig
 from bkclient.config.tls import StoreType
 from bkclient.metadata.api import ANY, MetadataUnavailableError
 from bkclient.metadata.memory import MemoryCluster
-from bookied.directories.dirs import VERSION, Directories, is_locked, was_dirty
+from bookied.directories.lock import is_locked
+from bookied.directories.roots import VERSION, Directories, was_dirty
 from bookied.errors import (
     DirectoryEmptiedError,
     DirectoryInUseError,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from bookied.directories.dirs import Directories
+from bookied.directories.roots import Directories
 from bookied.storage.files.files import Files
 from tests.bookied.worlds.golden import DIRECTORY, expected
 from tests.bookied.worlds.old_layouts import put_files

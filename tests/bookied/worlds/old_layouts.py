@@ -11,7 +11,7 @@ from typing import Any
 from twisted.internet.task import Clock
 
 from bkclient.metadata.memory import MemoryCluster
-from bookied.directories.dirs import CURRENT, VERSION, Directories
+from bookied.directories.roots import CURRENT, VERSION, Directories
 from bookied.directories.stored_cookie import StoredCookie
 from bookied.offline.repair.upgrade import Upgrade
 from bookied.storage.files.files import Files
@@ -19,7 +19,7 @@ from bookied.storage.journal.mark import Mark, encode_mark
 from tests.bookied.worlds.fakes import done
 from tests.sim.world.disk import PowerCut, SimFiles
 from wire.ids import BookieId
-from wire.records import Cookie
+from wire.records.cookie import Cookie
 
 JOURNAL, LEDGERS, MORE = Path("/j"), Path("/l0"), Path("/l1")
 FOUND = Directories((JOURNAL,), (LEDGERS, MORE), (LEDGERS, MORE))

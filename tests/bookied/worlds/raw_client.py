@@ -10,7 +10,6 @@ from typing import NamedTuple
 from tests.bookied.worlds.serving import KEY, packet
 from wire.codes import ProtocolVersion, ReadFlag, ReturnCode
 from wire.connection import ClientConnection
-from wire.digest_md5 import DigestMd5Client
 from wire.frames import v2
 from wire.ids import EntryId, LedgerId
 from wire.messages import (
@@ -26,6 +25,7 @@ from wire.messages import (
     Request,
     Response,
 )
+from wire.sasl_digest_md5 import DigestMd5Client
 
 READS_MAX = 256
 

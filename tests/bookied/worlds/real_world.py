@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from bookied.directories.dirs import Directories
+from bookied.directories.roots import Directories
 from bookied.offline.bookie import OfflineBookie
 from bookied.offline.repair.storages import open_rocks
 from bookied.storage.files.files import RealFiles

@@ -22,7 +22,7 @@ from tests.interop.peers.sides import INSTANCE_ID, Side, bkctl
 from tests.support import reactor
 from tests.support.waiting import until
 from wire.ids import LedgerId
-from wire.records import Cookie, encode_cookie
+from wire.records.cookie import Cookie, encode_cookie
 
 CLUSTER = "11111111-2222-4333-8444-555555555555"
 

@@ -25,7 +25,7 @@ from bkctl.commands.local.zookeeper import settings as zookeeper_settings
 from bkctl.errors import ConflictError, NothingFoundError, RefusedError, UsageError
 from bkctl.exit_status import ExitStatus
 from bkctl.session.profiles import read_profiles
-from bookied.directories.dirs import DirectoryLocks
+from bookied.directories.lock import DirectoryLocks
 from tests.bkctl.support.cluster import BKCTL, local_cluster
 from tests.bkctl.support.terminal import FakeHost
 from tests.support.waiting import until

@@ -29,7 +29,6 @@ from tests.support.certificates import Authority, Issued, bookie_keys, client_ke
 from tests.support.waiting import until
 from wire.codes import ProtocolVersion, ReturnCode
 from wire.connection import ClientConnection
-from wire.digest_md5 import DigestMd5Client
 from wire.frames import v2, v3
 from wire.ids import EntryId, LedgerId
 from wire.messages import (
@@ -44,6 +43,7 @@ from wire.messages import (
     Request,
     StartTlsRequest,
 )
+from wire.sasl_digest_md5 import DigestMd5Client
 
 pytestmark = pytest.mark.processes
 

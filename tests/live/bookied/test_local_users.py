@@ -14,7 +14,7 @@ import pytest
 
 from bkclient.config.settings import ConfigError, parse_properties
 from bookied.config.bookie import load_bookie_config
-from bookied.directories.dirs import LOCK, DirectoryLocks, _has_lock, is_locked
+from bookied.directories.lock import LOCK, DirectoryLocks, _has_lock, is_locked
 from bookied.errors import DirectoryError, DirectoryInUseError
 from bookied.process.command_line import parse_options
 from tests.live.bookied.test_main import Machine

@@ -23,7 +23,7 @@ import pytest
 
 from bkclient.metadata import open_metadata
 from bookied.__main__ import main
-from bookied.directories.dirs import VERSION
+from bookied.directories.roots import VERSION
 from bookied.process.command_line import configure, log_path, parse_options
 from tests.bookied.worlds.raw_client import RawClient
 from tests.bookied.worlds.serving import packet

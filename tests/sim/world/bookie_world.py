@@ -25,7 +25,7 @@ from twisted.python.failure import Failure
 
 from bkclient.metadata.memory import MemoryCluster
 from bookied.config.bookie import BookieConfig, StorageClass
-from bookied.directories.dirs import VERSION, directories, was_dirty
+from bookied.directories.roots import VERSION, directories, was_dirty
 from bookied.runtime.state import SERVING
 from bookied.runtime.world import Parts
 from bookied.server.connection import BookieConnection

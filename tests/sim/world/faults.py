@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import attrs
 
-from bookied.directories.dirs import clear_dirty
+from bookied.directories.roots import clear_dirty
 from bookied.runtime.engine import Engine
 from bookied.service.bookie import BookieService
 from bookied.storage.index.ledger_pages import LedgerState

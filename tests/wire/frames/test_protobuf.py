@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from wire import records
 from wire.errors import FormatError, MetadataFormatError, RemoteProtocolError
 from wire.frames import protobuf, v2, v3
 from wire.ledger_metadata import decode_metadata
 from wire.pb import bookkeeper_pb2 as pb
 from wire.pb import data_formats_pb2 as stored
+from wire.records.service_info import decode_service_info
 
 NO_TEXT = b"\xff\xfe"
 
@@ -63,11 +63,11 @@ def test_a_registration_with_a_string_that_is_no_text_is_damaged() -> None:
         fields = {**whole, broken: NO_TEXT}
         endpoint = b"".join(with_length(n, v) for n, v in fields.items()) + b"\x10\x01"
         with pytest.raises(FormatError):
-            records.decode_service_info(with_length(6, endpoint), "a:1")
+            decode_service_info(with_length(6, endpoint), "a:1")
     for key, value in ((NO_TEXT, b"v"), (b"k", NO_TEXT)):
         pair = with_length(1, key) + with_length(2, value)
         with pytest.raises(FormatError):
-            records.decode_service_info(with_length(7, pair), "a:1")
+            decode_service_info(with_length(7, pair), "a:1")
 
 
 def test_metadata_with_a_string_that_is_no_text_is_damaged() -> None:

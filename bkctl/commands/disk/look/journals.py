@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from bkctl.commands.disk.look import records as disk_records
 from bkctl.errors import NothingFoundError, UsageError
 from bkctl.session.directories import open_bookie
-from bookied.directories.dirs import Directories
+from bookied.directories.roots import Directories
 from bookied.errors import CorruptError
 from bookied.offline.bookie import OfflineBookie, journal_entry
 from bookied.offline.directories import named

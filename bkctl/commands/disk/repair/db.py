@@ -27,7 +27,7 @@ from bookied.storage.kind import has_index_files
 
 if TYPE_CHECKING:
     from bkctl.session.session import Session
-    from bookied.directories.dirs import Directories
+    from bookied.directories.roots import Directories
     from bookied.errors import CorruptError
 
 AGAIN = "the old databases are as they were, or the new ones are there; run the same command again"

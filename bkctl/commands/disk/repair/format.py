@@ -24,7 +24,8 @@ from bkctl.session.stopped_bookie import (
     stamp,
     stopped_bookie,
 )
-from bookied.directories.dirs import CURRENT, LOCK, Directories, prepare
+from bookied.directories.lock import LOCK
+from bookied.directories.roots import CURRENT, Directories, prepare
 from bookied.errors import BadCookieError, CorruptError, DirectoryError
 from bookied.offline.bookie import OfflineBookie
 from bookied.offline.index import entries_of

@@ -26,7 +26,7 @@ from bookied.offline.repair.old_layout import RootLayout, RootState, look
 from bookied.offline.repair.upgrade import Upgrade
 from bookied.storage.files.files import RealFiles
 from wire.ids import BookieId
-from wire.records import COOKIE_VERSION
+from wire.records.cookie import COOKIE_VERSION
 
 if TYPE_CHECKING:
     from bkclient.client import Client

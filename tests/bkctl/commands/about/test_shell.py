@@ -33,7 +33,7 @@ from tests.bkctl.support.terminal import Stream
 from tests.bkctl.support.world import WorldClient
 from wire.ids import BookieId
 from wire.messages import BookieInfoRequest
-from wire.records import Cookie, encode_cookie
+from wire.records.cookie import Cookie, encode_cookie
 
 ROOT = Path(__file__).parents[4]
 

@@ -26,7 +26,7 @@ from tests.bkctl.support.terminal import FakeHost
 from tests.bookied.worlds.clock_world import World
 from tests.bookied.worlds.fakes import done
 from wire.ids import BookieId
-from wire.records import BOOKIE_RPC, BookieServiceInfo, Endpoint
+from wire.records.service_info import BOOKIE_RPC, BookieServiceInfo, Endpoint
 
 ME = BookieId("b1")
 PAGE = """\

@@ -8,7 +8,7 @@ from bkctl.commands.bookie.work import BookieDetails, space
 from tests.bkclient.worlds import World
 from tests.bkctl.support.world import run_in
 from wire.ids import BookieId, LedgerId
-from wire.records import Endpoint
+from wire.records.service_info import Endpoint
 
 
 def written(world: World, *, entries: int = 10) -> LedgerId:

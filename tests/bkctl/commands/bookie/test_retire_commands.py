@@ -25,7 +25,7 @@ from tests.bkclient.repairs import (
 from tests.bkclient.worlds import World
 from tests.bkctl.support.world import run_in
 from wire.ids import BookieId, LedgerId
-from wire.records import Cookie, encode_cookie
+from wire.records.cookie import Cookie, encode_cookie
 
 B1, B2 = BookieId("b1"), BookieId("b2")
 

@@ -24,7 +24,7 @@ from tests.bkctl.support.runner import Result
 from tests.bkctl.support.terminal import FakeHost
 from tests.bkctl.support.world import run_in
 from wire.ids import BookieId, LedgerId
-from wire.records import Cookie, encode_cookie
+from wire.records.cookie import Cookie, encode_cookie
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from tests.bkctl.support.world import run_in
 from wire.codes import LedgerState
 from wire.ids import BookieId, EntryId, LedgerId
 from wire.ledger_metadata import Fragment, LedgerMetadata
-from wire.records import Cookie, decode_cookie, encode_cookie
+from wire.records.cookie import Cookie, decode_cookie, encode_cookie
 
 A, B, C = (BookieId(f"b{n}") for n in (1, 2, 3))
 CLUSTER = "00000000-0000-4000-8000-000000000000"

@@ -9,7 +9,7 @@ import pytest
 
 from bkclient.metadata import open_metadata
 from bkclient.metadata.api import ANY
-from bookied.directories.dirs import VERSION
+from bookied.directories.roots import VERSION
 from tests.bkclient.metadata.values import info
 from tests.bkctl.support.stopped import Bookie, new_bookie
 from tests.support import reactor

@@ -14,7 +14,7 @@ import pytest
 
 from bkctl.exit_status import ExitStatus
 from bkctl.options import OUTPUTS
-from bookied.directories.dirs import DirectoryLocks
+from bookied.directories.lock import DirectoryLocks
 from bookied.storage.journal.format import entry_record, header
 from tests.bkctl.support.disk import SYNTHETIC, copy_of, dirs, run, snapshot
 from tests.bookied.worlds.golden import CRASHED, DIRECTORY, WITH_LEDGERS, expected, sha256

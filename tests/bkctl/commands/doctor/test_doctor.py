@@ -34,7 +34,7 @@ from wire.codes import LedgerState, ReturnCode
 from wire.ids import LEDGER_ID_REFUSED, BookieId, EntryId, LedgerId
 from wire.ledger_metadata import Fragment, LedgerMetadata
 from wire.messages import BookieInfoRequest, BookieInfoResponse, Request
-from wire.records import Cookie, encode_cookie
+from wire.records.cookie import Cookie, encode_cookie
 
 A, B, C, D = (BookieId(f"b{n}") for n in (1, 2, 3, 4))
 CLUSTER = "00000000-0000-4000-8000-000000000000"

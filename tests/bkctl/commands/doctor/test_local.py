@@ -17,13 +17,14 @@ from twisted.internet import threads
 
 from bkctl.commands.doctor.local_rules import local_findings
 from bkctl.commands.doctor.state import Danger, SeenLocal
-from bookied.directories.dirs import CURRENT, DirectoryLocks
+from bookied.directories.lock import DirectoryLocks
+from bookied.directories.roots import CURRENT
 from bookied.storage.journal.mark import Mark, encode_mark
 from tests.bkclient.metadata.values import info
 from tests.bkctl.support.disk import snapshot
 from tests.bkctl.support.stopped import Bookie, new_bookie
 from wire.ids import BookieId
-from wire.records import decode_cookie, encode_cookie
+from wire.records.cookie import decode_cookie, encode_cookie
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ from bkctl.commands.doctor.state import (
 from bookied.offline.check.findings import Problem
 from bookied.offline.check.findings import Severity as ProblemSeverity
 from wire.ids import BookieId, LedgerId
-from wire.records import Cookie, CookieDifference
+from wire.records.cookie import Cookie, CookieDifference
 
 REPAIR = Path(__file__).parents[4] / "docs" / "repair.md"
 NOW_MS = 2_000_000_000_000

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from bookied.directories.dirs import Directories
 from bookied.directories.losses import ContentsNotes
+from bookied.directories.roots import Directories
 from bookied.directories.served_by import Served, note_journal
 from bookied.offline.bookie import OfflineBookie
 from bookied.offline.check.check import stages
@@ -19,7 +19,7 @@ from bookied.offline.check.findings import Findings, Problem, Severity
 from bookied.storage.files.files import RealFiles
 from bookied.storage.journal.mark import Mark, encode_mark
 from tests.bookied.worlds.golden import CRASHED, DIRECTORY, WITH_LEDGERS, expected
-from wire.records import Cookie, encode_cookie
+from wire.records.cookie import Cookie, encode_cookie
 
 SLOT = struct.Struct(">q")
 

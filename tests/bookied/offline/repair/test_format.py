@@ -11,15 +11,15 @@ import pytest
 
 from bkclient.metadata.api import NEW
 from bookied.directories.cookie_check import check_cookies
-from bookied.directories.dirs import Directories, prepare
 from bookied.directories.identity import Identity
+from bookied.directories.roots import Directories, prepare
 from bookied.errors import WrongIdentityError
 from bookied.offline.repair.format import contents, wipe
 from bookied.storage.files.files import RealFiles
 from tests.bookied.worlds.fakes import config_for, done
 from tests.bookied.worlds.old_layouts import FOUND, OldBookie, each_crash, put_files
 from tests.sim.world.disk import SimFiles
-from wire.records import encode_cookie
+from wire.records.cookie import encode_cookie
 
 CACHE = Path("/cache")
 FILES = {

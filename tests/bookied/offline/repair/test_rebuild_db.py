@@ -11,7 +11,7 @@ from random import Random
 import attrs
 import pytest
 
-from bookied.directories.dirs import Directories
+from bookied.directories.roots import Directories
 from bookied.offline.repair.convert import Conversion
 from bookied.offline.repair.flush import flush
 from bookied.offline.repair.rebuild_db import NoLedgersError, RebuildDb
@@ -23,7 +23,7 @@ from bookied.storage.index.files import IndexFiles
 from bookied.storage.index.format import FENCED, IndexHeader
 from bookied.storage.index.key_values import KeyValues, OpenKeyValues
 from bookied.storage.index.ledger_pages import LedgerChange
-from bookied.storage.index.rocks import RocksIndex
+from bookied.storage.index.rocks_index import RocksIndex
 from bookied.storage.journal import format as journal_layout
 from tests.bookied.offline.repair.test_convert import ONE, TWO, Seen, contents, disk, in_db
 from tests.bookied.offline.repair.test_rebuild_index import KEY, journal, lac_packet, log, packet

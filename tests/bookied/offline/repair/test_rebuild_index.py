@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from bookied.directories.dirs import Directories
 from bookied.directories.losses import ContentsNotes, check_losses
+from bookied.directories.roots import Directories
 from bookied.errors import DirectoryEmptiedError, EntryLogRecordError, IndexFormatError
 from bookied.offline.bookie import OfflineBookie
 from bookied.offline.repair.rebuild_index import Rebuilt, RebuiltLedger, rebuild

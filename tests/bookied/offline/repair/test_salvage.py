@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bkctl.commands.ledger.framing import Framing, cutter
-from bookied.directories.dirs import Directories
+from bookied.directories.roots import Directories
 from bookied.offline.repair.salvage import Salvaged, salvage
 from bookied.storage.entrylog.format import LogHeader
 from bookied.storage.files.files import Files

@@ -13,7 +13,7 @@ import pytest
 from bkclient.errors import MetadataStoreError
 from bkclient.metadata.api import ANY, NEW
 from bkclient.metadata.memory import Fault
-from bookied.directories.dirs import CURRENT, VERSION, Directories, prepare
+from bookied.directories.roots import CURRENT, VERSION, Directories, prepare
 from bookied.errors import BadCookieError, DirectoryError, LayoutTooNewError, LayoutTooOldError
 from bookied.offline.repair.old_layout import RootState, look
 from bookied.offline.repair.upgrade import UpgradeRefusedError
@@ -29,7 +29,7 @@ from tests.bookied.worlds.old_layouts import (
     put_files,
 )
 from tests.sim.world.disk import SimFiles
-from wire.records import encode_cookie
+from wire.records.cookie import encode_cookie
 
 
 def new_world(version: int = 1) -> OldBookie:

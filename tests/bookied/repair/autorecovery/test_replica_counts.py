@@ -20,7 +20,7 @@ from wire.codes import LedgerState
 from wire.errors import FormatError
 from wire.ids import BookieId, EntryId
 from wire.ledger_metadata import Fragment, LedgerMetadata
-from wire.records import EntryList
+from wire.records.entry_list import EntryList
 
 BOOKIES = tuple(BookieId(name) for name in "abcd")
 

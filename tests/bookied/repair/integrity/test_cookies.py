@@ -8,9 +8,9 @@ from twisted.internet.task import Clock
 
 from bkclient.metadata.memory import MemoryCluster, MemoryMetadata
 from bookied.config.bookie import BookieConfig
-from bookied.directories.dirs import VERSION, directories, prepare
 from bookied.directories.identity import Identity
 from bookied.directories.losses import Contents, ContentsNotes, losses
+from bookied.directories.roots import VERSION, directories, prepare
 from bookied.directories.served_by import NAME, Served, note_journal
 from bookied.repair.integrity.cookies import HealingCookies
 from bookied.storage.files.files import RealFiles

@@ -29,7 +29,6 @@ from tests.bookied.worlds.secured import AUTHORITY, Connection, Stage
 from tests.bookied.worlds.serving import KEY, WRONG_KEY, Client, packet
 from tests.support.certificates import write_pem
 from wire.codes import ProtocolVersion, ReadFlag, ReturnCode
-from wire.digest_md5 import DigestMd5Client
 from wire.ids import EntryId, LedgerId
 from wire.messages import (
     AUTH_DISABLED,
@@ -43,6 +42,7 @@ from wire.messages import (
     ReadRequest,
     StartTlsRequest,
 )
+from wire.sasl_digest_md5 import DigestMd5Client
 
 V2, V3 = ProtocolVersion.V2, ProtocolVersion.V3
 L, E = LedgerId(4), EntryId(0)

@@ -40,7 +40,7 @@ from wire.messages import (
     StartTlsRequest,
     WriteLacRequest,
 )
-from wire.records import decode_entry_list
+from wire.records.entry_list import decode_entry_list
 
 V2, V3 = ProtocolVersion.V2, ProtocolVersion.V3
 FENCE, RECOVERY, PRIORITY = ReadFlag.FENCE, AddFlag.RECOVERY, AddFlag.HIGH_PRIORITY

@@ -14,13 +14,13 @@ from bookied.errors import DatabaseInUseError, DbRecordError
 from bookied.storage.index import rocks_format as layout
 from bookied.storage.index.format import FENCED, IndexHeader, decode_native
 from bookied.storage.index.ledger_pages import LedgerChange
-from bookied.storage.index.rocks import RocksIndex
-from bookied.storage.index.rocks_db import (
+from bookied.storage.index.rocks_binding import (
     ledgers_options,
     locations_options,
     open_database,
     open_read_only,
 )
+from bookied.storage.index.rocks_index import RocksIndex
 from tests.bookied.worlds import golden
 
 SETS = ["db/clean", "db/crash"]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bkctl.exit_status import ExitStatus
-from bookied.directories.dirs import DirectoryLocks
+from bookied.directories.lock import DirectoryLocks
 from tests.bkctl.support.disk import run
 
 

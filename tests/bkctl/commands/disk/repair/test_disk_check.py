@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from bkctl.exit_status import ExitStatus
-from bookied.directories.dirs import DirectoryLocks
+from bookied.directories.lock import DirectoryLocks
 from tests.bkctl.support.disk import copy_of, dirs, run, snapshot
 
 

@@ -12,8 +12,8 @@ from twisted.internet.task import Clock
 
 from bkclient.errors import MetadataSerializationError, NoSuchLedgerError
 from bkclient.metadata.api import MetadataUnavailableError, Versioned
-from bookied.server.rules import fence_check as module
-from bookied.server.rules.fence_check import ASK_S, LATE_S, PAUSE_S, FenceCheck, Standing
+from bookied.server.rules import lost_fences as module
+from bookied.server.rules.lost_fences import ASK_S, LATE_S, PAUSE_S, LostFences, Standing
 from tests.bkclient.metadata.values import metadata
 from tests.bookied.worlds.serving import KEY, WRONG_KEY, Serving, packet
 from wire.codes import AddFlag, LedgerState, ProtocolVersion, ReadFlag, ReturnCode
@@ -49,7 +49,7 @@ class Store:
 class Desk:
     def __init__(self) -> None:
         self.clock, self.store = Clock(), Store()
-        self.check = FenceCheck(self.store, self.clock)  # type: ignore[arg-type]
+        self.check = LostFences(self.store, self.clock)  # type: ignore[arg-type]
         self.known: list[tuple[int, Standing]] = []
 
     def ask(self, ledger_id: LedgerId) -> None:
@@ -176,7 +176,7 @@ class Doubtful:
         self.store = Store()
         self.serving = Serving(
             directory,
-            fence_check=FenceCheck(self.store, first.clock),  # type: ignore[arg-type]
+            fence_check=LostFences(self.store, first.clock),  # type: ignore[arg-type]
         )
         self.client = self.serving.connect()
 

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from bookied.storage.entrylog.compaction import (
+from bookied.storage.entrylog.usage import LogUsage
+from bookied.storage.garbage.compaction_rules import (
     Kind,
     LastRuns,
     Rate,
@@ -16,7 +17,6 @@ from bookied.storage.entrylog.compaction import (
     tenths,
     worth_rewriting,
 )
-from bookied.storage.entrylog.usage import LogUsage
 
 
 def schedules(*, minor_s=3600, major_s=86_400, minor=0.2, major=0.8, force=False) -> Schedules:

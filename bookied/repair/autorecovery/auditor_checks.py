@@ -40,7 +40,7 @@ from wire.errors import BookKeeperError, FormatError
 from wire.ids import BookieId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
 from wire.messages import ListEntriesRequest, ListEntriesResponse
-from wire.records import EntryList, decode_entry_list
+from wire.records.entry_list import EntryList, decode_entry_list
 
 log = Logger()
 

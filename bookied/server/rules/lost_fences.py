@@ -51,7 +51,7 @@ class Standing(enum.Enum):
 Known = Callable[[Standing], None]
 
 
-class FenceCheck:
+class LostFences:
     """Asks for ledgers, each once. Methods belong to the reactor's thread.
 
     Those who wait for an answer are adds, which count as requests in flight: so they have a bound.

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wire.digest_md5 import AuthenticationError, DigestMd5Client, DigestMd5Server
+from wire.sasl_digest_md5 import AuthenticationError, DigestMd5Client, DigestMd5Server
 
 KERBEROS = bytes.fromhex("6082025506092a864886f71201020201006e82")
 SPNEGO = bytes.fromhex("6081a806062b0601050502a0819d30819aa0")

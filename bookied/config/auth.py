@@ -1,0 +1,86 @@
+"""Who may log in to a bookie, and how.
+
+Agrees with BookKeeper 4.18.0: SASLBookieAuthProviderFactory and BookieAuthZFactory.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+import attrs
+
+from bkclient.config.auth import JaasConfig, simple_name
+from bkclient.config.findings import Finding, invalid
+from bkclient.config.settings import setting
+
+SASL_BOOKIE: Final = "SASLBookieAuthProviderFactory"
+CERTIFICATES: Final = "BookieAuthZFactory"
+"""The simple names of Java's factories."""
+
+
+def _no_bookie_factory(name: str) -> str | None:
+    if simple_name(name) in {"", SASL_BOOKIE, CERTIFICATES}:
+        return None
+    return f"is not offered; {SASL_BOOKIE} and {CERTIFICATES} are"
+
+
+def _no_pattern(text: str) -> str | None:
+    try:
+        re.compile(text)
+    except re.error as error:
+        return f"is no regular expression: {error}"
+    return None
+
+
+@attrs.frozen(kw_only=True, slots=False)  # One of several bases.
+class BookieAuthConfig(JaasConfig):
+    """Whom a bookie lets in."""
+
+    auth_factory: str = setting(
+        "",
+        key="bookieAuthProviderFactoryClass",
+        doc=f"How clients show who they are: {SASL_BOOKIE} (DIGEST-MD5), or {CERTIFICATES} (the "
+        "role in their certificate). If empty, nobody is asked.",
+        refuse=_no_bookie_factory,
+    )
+    authorized_roles: tuple[str, ...] = setting(
+        (),
+        key="authorizedRoles",
+        reloads=True,
+        doc=f"With {CERTIFICATES}: the allowed roles.",
+    )
+    jaas_bookie_section: str = setting(
+        "Bookie",
+        key="saslJaasBookieSectionName",
+        doc="The section of the JAAS file that names the allowed users.",
+    )
+    sasl_allowed_ids: str = setting(
+        ".*bookkeeper.*",
+        key="saslJaasClientAllowedIds",
+        reloads=True,
+        doc="Of those, only users whose complete name this regular expression matches are allowed.",
+        refuse=_no_pattern,
+    )
+
+    @property
+    def has_sasl(self) -> bool:
+        """Whether clients show who they are by name and password."""
+        return simple_name(self.auth_factory) == SASL_BOOKIE
+
+    @property
+    def has_roles(self) -> bool:
+        """Whether clients show who they are by their certificate."""
+        return simple_name(self.auth_factory) == CERTIFICATES
+
+    def auth_problems(self, *, wants_certificates: bool) -> Iterator[Finding]:
+        """Return what is missing; without it no login can succeed."""
+        if self.has_roles and not self.authorized_roles:
+            yield invalid("authorizedRoles", f"names no role, and {CERTIFICATES} lets in by roles")
+        if self.has_roles and not wants_certificates:
+            yield invalid(
+                "bookieAuthProviderFactoryClass",
+                f"{CERTIFICATES} needs TLS with tlsClientAuthentication=true: without, no client"
+                " shows a certificate",
+            )

@@ -1,0 +1,84 @@
+"""What a bookie can be told about TLS."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import attrs
+
+from bkclient.config.findings import Finding, invalid
+from bkclient.config.settings import setting
+from bkclient.config.tls import StoreFile, StoreType, TlsConfig, TlsSettings
+
+
+@attrs.frozen(kw_only=True, slots=False)  # One of several bases.
+class BookieTlsConfig(TlsConfig):
+    """What a bookie can be told about TLS."""
+
+    tls_key_store_type: StoreType = setting(
+        StoreType.JKS,
+        key="tlsKeyStoreType",
+        doc="PEM, or PKCS12, JKS or JCEKS: by its first bytes.",
+    )
+    tls_key_store: str = setting("", key="tlsKeyStore", doc="File with the bookie's key.")
+    tls_key_store_password_path: str = setting(
+        "", key="tlsKeyStorePasswordPath", doc="File with that file's password."
+    )
+    tls_trust_store_type: StoreType = setting(
+        StoreType.JKS,
+        key="tlsTrustStoreType",
+        doc="PEM, or PKCS12, JKS or JCEKS: by its first bytes.",
+    )
+    tls_trust_store: str = setting(
+        "", key="tlsTrustStore", doc="File with the certificates that clients' must come from."
+    )
+    tls_trust_store_password_path: str = setting(
+        "", key="tlsTrustStorePasswordPath", doc="File with that file's password."
+    )
+
+    tls_required: bool = setting(
+        False,
+        key="tlsRequired",
+        doc="Refuse whatever a client asks in clear, but for START_TLS. Not a key of Java.",
+    )
+
+    @property
+    def tls(self) -> TlsSettings | None:
+        """What the bookie's end is told; ``None`` where TLS is off."""
+        if not self.has_tls:
+            return None
+        return TlsSettings(
+            certificate_path=self.tls_certificate_path,
+            key_store=StoreFile(
+                key="tlsKeyStore",
+                type=self.tls_key_store_type,
+                path=self.tls_key_store,
+                password_path=self.tls_key_store_password_path,
+            ),
+            trust_store=StoreFile(
+                key="tlsTrustStore",
+                type=self.tls_trust_store_type,
+                path=self.tls_trust_store,
+                password_path=self.tls_trust_store_password_path,
+            ),
+            client_authentication=self.tls_client_authentication,
+            versions=self.tls_versions,
+            suites=self.tls_suites,
+            revoked_path=self.tls_revoked_path,
+            refresh_s=self.tls_refresh_s,
+        )
+
+    def tls_problems(self) -> Iterator[Finding]:
+        """Give what is missing, and what lets in more than was perhaps meant."""
+        if not self.has_tls:
+            if self.tls_required:
+                yield invalid(
+                    "tlsRequired", "is set, and tlsProviderFactoryClass does not offer it"
+                )
+            return
+        if not self.tls_key_store:
+            yield invalid("tlsKeyStore", "is not set, and TLS needs the bookie's key")
+        if self.tls_key_store_type is StoreType.PEM and not self.tls_certificate_path:
+            yield invalid("tlsCertificatePath", "is not set, and a key in PEM needs it")
+        if self.tls_client_authentication and not self.tls_trust_store:
+            yield invalid("tlsTrustStore", "is not set, and tlsClientAuthentication needs it")

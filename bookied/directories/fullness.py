@@ -1,0 +1,134 @@
+"""How full the disks of a bookie's directories are, and whether it may write.
+
+Agrees with BookKeeper 4.18.0, LedgerDirsMonitor.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterable
+from pathlib import Path
+
+import attrs
+
+from bookied.config.bookie import BookieConfig
+from bookied.directories.roots import VERSION, Directories
+from bookied.storage.files.files import Files
+
+
+@attrs.frozen
+class DiskSample:
+    """How full the disk of one directory is."""
+
+    directory: Path
+    total_bytes: int
+    usable_bytes: int
+    takes_logs: bool = True
+    takes_indexes: bool = True
+
+    @property
+    def used(self) -> float:
+        """Share in use, 0 to 1; a disk that tells no size counts as empty."""
+        return 1 - self.usable_bytes / self.total_bytes if self.total_bytes else 0.0
+
+
+@attrs.frozen(kw_only=True)
+class DiskLimits:
+    """When a bookie turns read-only for want of space, and when it turns back."""
+
+    full_at: float
+    warn_at: float
+    writable_below: float
+    on_any_full: bool
+    high_priority_bytes_min: int
+    log_bytes_min: int = 0
+    """What a full directory needs to take an entry log all the same."""
+    index_bytes_min: int = 0
+    """What one of the index directories needs for the index of a ledger that is new."""
+
+    @classmethod
+    def of(cls, config: BookieConfig) -> DiskLimits:
+        return cls(
+            full_at=config.disk_full_at,
+            warn_at=config.disk_warn_at,
+            writable_below=config.disk_writable_below,
+            on_any_full=config.read_only_on_any_full,
+            high_priority_bytes_min=config.high_priority_bytes_min,
+            log_bytes_min=config.entry_log_bytes_min(config.log_bytes_max),
+            index_bytes_min=config.index_file_bytes_min,
+        )
+
+
+@attrs.frozen
+class DiskVerdict:
+    """What the samples mean: directories that are full or nearly, and what may be written."""
+
+    full: tuple[Path, ...]
+    nearly_full: tuple[Path, ...]
+    read_only: bool
+    high_priority_allowed: bool
+    tight: tuple[Path, ...] = ()
+    """Those of the full that should take no entry log, not even for recovery adds."""
+
+
+def judge(samples: Iterable[DiskSample], limits: DiskLimits, *, was_read_only: bool) -> DiskVerdict:
+    """Decide about read-only mode.
+
+    It begins when any directory (or every one, without ``on_any_full``) is above ``full_at``, and
+    ends when that is over and the use of all of them together is below ``writable_below``.
+    """
+    seen = tuple(samples)
+    full = tuple(one.directory for one in seen if one.used > limits.full_at)
+    nearly = tuple(one.directory for one in seen if limits.warn_at < one.used <= limits.full_at)
+    read_only = bool(full) if limits.on_any_full else len(full) == len(seen)
+    if was_read_only and not read_only:
+        read_only = _used_together(seen) >= limits.writable_below
+    tight = tuple(
+        one.directory
+        for one in seen
+        if one.directory in full and one.usable_bytes < limits.log_bytes_min
+    )
+    return DiskVerdict(full, nearly, read_only, _has_room_for_recovery(seen, limits), tight)
+
+
+def _has_room_for_recovery(samples: tuple[DiskSample, ...], limits: DiskLimits) -> bool:
+    least_log, least_index = limits.high_priority_bytes_min, limits.index_bytes_min
+    logs = any(one.usable_bytes >= least_log for one in samples if one.takes_logs)
+    return logs and any(one.usable_bytes >= least_index for one in samples if one.takes_indexes)
+
+
+def _used_together(samples: tuple[DiskSample, ...]) -> float:
+    total = sum(one.total_bytes for one in samples)
+    usable = sum(one.usable_bytes for one in samples)
+    return DiskSample(Path(), total, usable).used
+
+
+def sample_disks(
+    files: Files, found: Directories, *, may_be_new: bool = False
+) -> tuple[DiskSample, ...]:
+    """Ask how full the ledger and index directories are, and whether any has failed; blocking.
+
+    With ``may_be_new`` directories have no cookie yet.
+
+    Raises:
+        OSError: a directory, be it a journal's, cannot be used any more, or its cookie is gone.
+    """
+    for directory in found.all_dirs:
+        files.check_usable(directory)
+        if not may_be_new and not files.exists(directory / VERSION):
+            message = "the directory was emptied or unmounted: its cookie is gone"
+            raise FileNotFoundError(errno.ENOENT, message, str(directory / VERSION))
+    logs, indexes = frozenset(found.ledger_dirs), frozenset(found.index_dirs)
+    return tuple(
+        DiskSample(one, *files.disk_usage(one), one in logs, one in indexes)
+        for one in dict.fromkeys((*found.ledger_dirs, *found.index_dirs))
+    )
+
+
+def total_and_free(files: Files, found: Directories) -> tuple[int, int]:
+    """Return total and usable bytes over the disks of the ledger directories; blocking.
+
+    Directories on one disk are counted once where its numbers are the same.
+    """
+    seen = {files.disk_usage(directory) for directory in found.ledger_dirs}
+    return sum(total for total, _ in seen), sum(free for _, free in seen)

@@ -1,0 +1,168 @@
+"""A bookie's directories: where they are, how they are made, and the mark of an unclean stop.
+
+Each configured root holds ``current/`` (all data), ``bookied.lock`` (see ``lock``), notes of what
+``current/`` has held (see ``losses``) and, while a new cookie is being written,
+``bookied.stamping``. All but the first lie beside ``current/`` because Java refuses a new
+``current/`` that is not empty. Agrees with BookKeeper 4.18.0,
+BookieImpl.checkDirectoryStructure and UncleanShutdownDetectionImpl.
+"""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+from typing import Final
+
+import attrs
+from twisted.logger import Logger
+
+from bookied.config.bookie import BookieConfig
+from bookied.errors import DirectoryError, LayoutTooOldError
+from bookied.storage.files.files import Files
+
+CURRENT: Final = "current"
+VERSION: Final = "VERSION"
+DIRTY: Final = "DIRTY"
+CONVERTING: Final = "bookied.converting"
+"""In the first root while the index is moved to another kind of storage."""
+
+_NOT_OURS: Final = {errno.EACCES, errno.EPERM, errno.EROFS, errno.EINVAL}
+"""What a directory says that we cannot have made, nor anything in it."""
+
+OLD_DATA: Final = (".txn", ".idx", ".log")
+"""How files end that lie in the root itself before layout 3."""
+
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+log = Logger()
+
+
+@attrs.frozen
+class Directories:
+    """The configured roots by what they hold, in order of configuration."""
+
+    journals: tuple[Path, ...]
+    ledgers: tuple[Path, ...]
+    indexes: tuple[Path, ...]
+
+    @property
+    def roots(self) -> tuple[Path, ...]:
+        """Every root once: journal, ledger, then index."""
+        return tuple(dict.fromkeys((*self.journals, *self.ledgers, *self.indexes)))
+
+    @property
+    def journal_dirs(self) -> tuple[Path, ...]:
+        return tuple(root / CURRENT for root in self.journals)
+
+    @property
+    def ledger_dirs(self) -> tuple[Path, ...]:
+        return tuple(root / CURRENT for root in self.ledgers)
+
+    @property
+    def index_dirs(self) -> tuple[Path, ...]:
+        return tuple(root / CURRENT for root in self.indexes)
+
+    @property
+    def all_dirs(self) -> tuple[Path, ...]:
+        """Every ``current`` once: journal, ledger, then index."""
+        return tuple(root / CURRENT for root in self.roots)
+
+
+def directories(config: BookieConfig) -> Directories:
+    """Return the directories of a configuration.
+
+    Raises:
+        DirectoryError: one is listed twice for the same purpose.
+    """
+    lists = (config.journal_directories, config.ledger_directories, config.index_directories)
+    kinds = ("journalDirectories", "ledgerDirectories", "indexDirectories")
+    for kind, names in zip(kinds, lists, strict=True):
+        twice = {name for name in names if names.count(name) > 1}
+        if twice:
+            raise DirectoryError(f"{kind}: {', '.join(sorted(twice))} is listed twice")
+    return Directories(*(tuple(map(Path, names)) for names in lists))
+
+
+def prepare(files: Files, found: Directories, *, several_per_disk: bool = True) -> None:
+    """Make the roots and their ``current``, and refuse what cannot hold data.
+
+    Raises:
+        DirectoryError: not a directory, not readable or writable, or two on one disk partition
+            with ``several_per_disk`` off; or a conversion was cut short.
+        LayoutTooOldError: data of a layout before version 3.
+    """
+    if files.exists(found.roots[0] / CONVERTING):
+        raise DirectoryError(
+            f"{found.roots[0]}: the index is on its way to another kind of storage; run the "
+            "`bkctl disk convert` again that was cut short"
+        )
+    for root in found.roots:
+        try:
+            files.mkdirs(root)
+            _refuse_old_layout(files, root)
+            files.mkdirs(root / CURRENT)
+            _make_names_durable(files, root)
+            files.check_usable(root / CURRENT)
+            files.check_usable(root)
+        except OSError as error:
+            raise DirectoryError(f"{root} cannot be used: {error.strerror or error}") from error
+    if not several_per_disk:
+        for roots in (found.journals, found.ledgers, found.indexes):
+            _refuse_shared_disk(roots)
+
+
+def _make_names_durable(files: Files, root: Path) -> None:
+    """Make sure that a power cut takes no directory away in which a cookie is going to be."""
+    files.sync_dir(root)
+    for parent in root.parents:
+        try:
+            files.sync_dir(parent)
+        except OSError as error:
+            if error.errno not in _NOT_OURS:
+                raise
+            return
+
+
+def _refuse_old_layout(files: Files, root: Path) -> None:
+    if files.exists(root / CURRENT):
+        return
+    old = [name for name in files.list(root) if name == VERSION or name.endswith(OLD_DATA)]
+    if old:
+        raise LayoutTooOldError(
+            root, None, f"holds {old[0]} of an old layout; run `bkctl upgrade --upgrade` first"
+        )
+
+
+def _refuse_shared_disk(roots: tuple[Path, ...]) -> None:
+    by_device: dict[int, Path] = {}
+    for root in roots:
+        other = by_device.setdefault(root.stat().st_dev, root)
+        if other != root:
+            raise DirectoryError(
+                f"{other} and {root} are on one disk partition, which "
+                "allowMultipleDirsUnderSameDiskPartition=false forbids"
+            )
+
+
+def mark_dirty(files: Files, found: Directories) -> None:
+    """Say on disk that a bookie runs here; what finds the mark at a start follows a crash."""
+    for directory in found.ledger_dirs:
+        try:
+            files.write_atomic(directory / DIRTY, b"")
+        except OSError as error:
+            if error.errno not in _FULL:
+                raise
+            log.warn("no space for {name} in {path}", name=DIRTY, path=directory)
+
+
+def clear_dirty(files: Files, found: Directories) -> None:
+    """Say on disk that the bookie stopped with everything flushed."""
+    for directory in found.ledger_dirs:
+        if files.exists(directory / DIRTY):
+            files.remove(directory / DIRTY)
+            files.sync_dir(directory)
+
+
+def was_dirty(files: Files, found: Directories) -> bool:
+    """Whether the last stop was unclean."""
+    return any(files.exists(directory / DIRTY) for directory in found.ledger_dirs)

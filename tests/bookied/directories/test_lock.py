@@ -1,0 +1,64 @@
+"""One process at a time has a bookie's directories."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bookied.directories.lock import DirectoryLocks, is_locked
+from bookied.directories.roots import (
+    Directories,
+)
+from bookied.errors import DirectoryError, DirectoryInUseError
+from bookied.storage.files.files import RealFiles
+
+FILES = RealFiles()
+
+
+@pytest.fixture
+def found(tmp_path: Path) -> Directories:
+    names = [tmp_path / name for name in ("j0", "j1", "l0", "l1")]
+    return Directories(tuple(names[:2]), tuple(names[2:]), (names[2], tmp_path / "i"))
+
+
+def test_a_second_bookie_on_a_directory_is_refused_and_keeps_nothing(found: Directories) -> None:
+    first, second = DirectoryLocks(), DirectoryLocks()
+    first.take(found.roots[1:3])
+    with pytest.raises(DirectoryInUseError, match=r"/j1 is in use by another bookie \(process \d"):
+        second.take(found.roots)
+    assert not is_locked(found.roots[0])
+    assert is_locked(found.roots[1])
+    first.release()
+    assert not is_locked(found.roots[1])
+    second.take(found.roots)
+    second.release()
+
+
+def test_a_lock_is_held_against_other_processes_and_goes_with_its_own(found: Directories) -> None:
+    code = (
+        "import sys; from pathlib import Path\n"
+        "from bookied.directories.lock import DirectoryLocks\n"
+        "DirectoryLocks().take([Path(sys.argv[1])]); print('locked', flush=True); sys.stdin.read()"
+    )
+    root = found.roots[0]
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(root)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"locked\n"
+        with pytest.raises(DirectoryInUseError, match=f"process {other.pid}"):
+            DirectoryLocks().take([root])
+        other.kill()
+        other.communicate()
+    locks = DirectoryLocks()
+    locks.take([root])
+    locks.release()
+
+
+def test_a_lock_that_cannot_be_made_is_a_bad_directory(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DirectoryError, match="cannot be used: Not a directory"):
+        DirectoryLocks().take([tmp_path / "file" / "below"])

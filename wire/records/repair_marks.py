@@ -1,0 +1,111 @@
+"""Records of autorecovery: marks, locks, votes, its layout, and the times of its checks.
+
+Agrees byte for byte with BookKeeper 4.18.0,
+ZkLedgerUnderreplicationManager and ZkLedgerAuditorManager.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import attrs
+
+from wire.errors import FormatError
+from wire.frames import protobuf, text_form
+from wire.ids import BookieId
+from wire.pb import data_formats_pb2 as pb
+
+
+@attrs.frozen
+class UnderreplicatedMark:
+    """Which bookies' replicas a ledger lacks, and since when (ms), where that is recorded."""
+
+    replicas: tuple[BookieId, ...] = ()
+    ctime_ms: int | None = None
+
+
+@attrs.frozen
+class LockData:
+    """Who repairs a ledger: a name for people, in Java a host's."""
+
+    bookie_id: str
+
+
+@attrs.frozen
+class AuditorVote:
+    """Who stands for election as auditor."""
+
+    bookie_id: BookieId
+
+
+@attrs.frozen
+class RepairLayout:
+    """The layout of the underreplication nodes."""
+
+    type: str
+    version: int
+
+
+REPAIR_LAYOUT: Final = RepairLayout("BASIC", 1)
+"""The only one there is."""
+
+
+def encode_mark(mark: UnderreplicatedMark) -> bytes:
+    """Write a mark as the auditor does."""
+    message = pb.UnderreplicatedLedgerFormat(replica=list(mark.replicas))
+    if mark.ctime_ms is not None:
+        message.ctime = mark.ctime_ms
+    return text_form.write(message)
+
+
+def decode_mark(data: bytes) -> UnderreplicatedMark:
+    """Read a mark; raise ``FormatError`` where the bytes hold no mark."""
+    message = text_form.parse(data, pb.UnderreplicatedLedgerFormat())
+    ctime_ms = message.ctime if message.HasField("ctime") else None
+    return UnderreplicatedMark(tuple(BookieId(r) for r in message.replica), ctime_ms)
+
+
+def encode_lock(lock: LockData) -> bytes:
+    """Write who holds a repair lock."""
+    return text_form.write(pb.LockDataFormat(bookieId=lock.bookie_id))
+
+
+def decode_lock(data: bytes) -> LockData:
+    """Read who holds a repair lock; raise ``FormatError`` where the bytes hold no lock."""
+    return LockData(text_form.parse(data, pb.LockDataFormat()).bookieId)
+
+
+def encode_vote(vote: AuditorVote) -> bytes:
+    """Write a vote in the auditor election."""
+    return text_form.write(pb.AuditorVoteFormat(bookieId=vote.bookie_id))
+
+
+def decode_vote(data: bytes) -> AuditorVote:
+    """Read a vote; raise ``FormatError`` where the bytes hold no vote."""
+    return AuditorVote(BookieId(text_form.parse(data, pb.AuditorVoteFormat()).bookieId))
+
+
+def encode_repair_layout(layout: RepairLayout) -> bytes:
+    """Write the layout of the underreplication nodes."""
+    return text_form.write(
+        pb.LedgerRereplicationLayoutFormat(type=layout.type, version=layout.version)
+    )
+
+
+def decode_repair_layout(data: bytes) -> RepairLayout:
+    """Read that layout; raise ``FormatError`` where the bytes hold no layout."""
+    message = text_form.parse(data, pb.LedgerRereplicationLayoutFormat())
+    if not message.IsInitialized():
+        raise FormatError("the underreplication layout lacks its type or version")
+    return RepairLayout(message.type, message.version)
+
+
+def encode_check_time(time_ms: int) -> bytes:
+    """Write when a check last ended; binary, unlike its neighbours."""
+    return pb.CheckTimeFormat(checkCTime=time_ms).SerializeToString()
+
+
+def decode_check_time(data: bytes) -> int | None:
+    """Read when a check last ended, in ms; ``None`` where it says nothing."""
+    message = protobuf.parse(pb.CheckTimeFormat, data, FormatError)
+    return message.checkCTime if message.HasField("checkCTime") else None
