@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from shell.line import LineError, parse
 from shell.program import Program
+from shell.prompt import MORE, is_unfinished, prompt_parts, run_interactive
 from shell.shell import FAILED, INTERRUPTED, TERMINATED, USAGE, Shell
 from shell.terminal.preferences import Preferences
-from shell.typed import MORE, is_unfinished, prompt_parts, run_interactive
 
 if TYPE_CHECKING:
     pass
@@ -65,7 +65,7 @@ def _run(
     shell.is_typed = True
     if is_plain(os.environ):
         return run_plain(shell)
-    from shell.terminal.prompt import run_prompt
+    from shell.terminal.editor import run_prompt
 
     with kept_terminal(sys.stdin.fileno()):
         return run_prompt(shell, vi=prefer.vi, bar=prefer.bar)

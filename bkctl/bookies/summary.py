@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bkctl.commands.cluster.values import BookieSummary
+from bkctl.commands.cluster.columns import BookieSummary
 
 if TYPE_CHECKING:
     from bkclient.metadata.stored import BookieStatus

@@ -1,6 +1,6 @@
 """Where the values of classes below ``bkctl`` are told how they are shown.
 
-These classes know nothing of tables, so the ``views`` module of the folder whose commands print
+These classes know nothing of tables, so the ``columns`` module of the folder whose commands print
 them says it (``bkctl.output.views.show``). Each has its line here, so that a command that prints
 one needs to import nothing for it; a test holds the lines against what these modules declare.
 """
@@ -13,26 +13,26 @@ from typing import Final
 
 LIBRARY_VALUES: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "bkclient.admin.bookie_test.Sanity": "bkctl.commands.bookie.views",
-        "bkclient.admin.cluster_test.Trial": "bkctl.commands.cluster.views",
-        "bkclient.admin.cookies.StoredCookie": "bkctl.commands.cookie.views",
-        "bkclient.metadata.api.HeldLock": "bkctl.commands.autorecovery.views",
-        "bkclient.repair.autorecovery.Forgotten": "bkctl.commands.autorecovery.views",
-        "bkclient.repair.autorecovery.Mark": "bkctl.commands.autorecovery.views",
-        "bkclient.repair.autorecovery.Status": "bkctl.commands.autorecovery.views",
-        "bkclient.repair.decommission.DecommissionReport": "bkctl.commands.bookie.retire.views",
-        "bkclient.repair.decommission.DecommissionStatus": "bkctl.commands.bookie.retire.views",
-        "bkclient.repair.outlook.LedgerProspect": "bkctl.commands.autorecovery.views",
-        "bkclient.repair.recover_bookies.BookieLedger": "bkctl.commands.bookie.retire.views",
-        "bkclient.repair.recover_bookies.LedgerMove": "bkctl.commands.bookie.retire.views",
-        "bkclient.repair.recover_bookies.RecoverReport": "bkctl.commands.bookie.retire.views",
-        "bkclient.repair.verify.Verified": "bkctl.commands.ledger.replicas.views",
-        "bookied.offline.check.findings.Problem": "bkctl.commands.disk.look.views",
-        "bookied.offline.files.BookieFile": "bkctl.commands.disk.look.views",
-        "bookied.offline.files.DirectoryUse": "bkctl.commands.disk.look.views",
-        "bookied.offline.journals.JournalVerdict": "bkctl.commands.disk.look.views",
-        "bookied.offline.logs.LogUse": "bkctl.commands.disk.look.views",
-        "bookied.offline.repair.rebuild_index.RebuiltLedger": "bkctl.commands.disk.repair.views",
-        "bookied.offline.repair.salvage.Salvaged": "bkctl.commands.disk.repair.views",
+        "bkclient.admin.bookie_test.Sanity": "bkctl.commands.bookie.columns",
+        "bkclient.admin.cluster_test.Trial": "bkctl.commands.cluster.trial_columns",
+        "bkclient.admin.cookies.StoredCookie": "bkctl.commands.cookie.columns",
+        "bkclient.metadata.api.HeldLock": "bkctl.commands.autorecovery.columns",
+        "bkclient.repair.autorecovery.Forgotten": "bkctl.commands.autorecovery.columns",
+        "bkclient.repair.autorecovery.Mark": "bkctl.commands.autorecovery.columns",
+        "bkclient.repair.autorecovery.Status": "bkctl.commands.autorecovery.columns",
+        "bkclient.repair.decommission.DecommissionReport": "bkctl.commands.bookie.retire.columns",
+        "bkclient.repair.decommission.DecommissionStatus": "bkctl.commands.bookie.retire.columns",
+        "bkclient.repair.outlook.LedgerProspect": "bkctl.commands.autorecovery.columns",
+        "bkclient.repair.recover_bookies.BookieLedger": "bkctl.commands.bookie.retire.columns",
+        "bkclient.repair.recover_bookies.LedgerMove": "bkctl.commands.bookie.retire.columns",
+        "bkclient.repair.recover_bookies.RecoverReport": "bkctl.commands.bookie.retire.columns",
+        "bkclient.repair.verify.Verified": "bkctl.commands.ledger.replicas.columns",
+        "bookied.offline.check.findings.Problem": "bkctl.commands.disk.look.columns",
+        "bookied.offline.files.BookieFile": "bkctl.commands.disk.look.columns",
+        "bookied.offline.files.DirectoryUse": "bkctl.commands.disk.look.columns",
+        "bookied.offline.journals.JournalVerdict": "bkctl.commands.disk.look.columns",
+        "bookied.offline.logs.LogUse": "bkctl.commands.disk.look.columns",
+        "bookied.offline.repair.rebuild_index.RebuiltLedger": "bkctl.commands.disk.repair.columns",
+        "bookied.offline.repair.salvage.Salvaged": "bkctl.commands.disk.repair.columns",
     }
 )

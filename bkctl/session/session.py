@@ -340,7 +340,7 @@ class Session:
 
     def plan(self, steps: Iterable[str]) -> None:
         """Print what a dry run would have done."""
-        from bkctl.commands.cluster.values import Plan
+        from bkctl.commands.cluster.columns import Plan
 
         self.emit(Plan(tuple(steps)))
 

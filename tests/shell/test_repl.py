@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from shell.prompt import is_unfinished, prompt_parts
 from shell.repl import is_plain, run, run_script
-from shell.typed import is_unfinished, prompt_parts
 from tests.shell.toy import ToyProgram, make_shell
 
 TIMEOUT_S = 120.0

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from bkclient.client import Client
     from bkclient.config.client import ClientConfig
     from bkclient.metadata.api import MetadataStore, SessionEvent
-    from bkctl.commands.ledger.values import LedgerSummary
+    from bkctl.commands.ledger.columns import LedgerSummary
     from wire.ids import LedgerId
 
 T = TypeVar("T")

@@ -20,7 +20,7 @@ def show_version(session: Session, *, every: bool) -> None:
     Raises:
         MetadataStoreError: the cluster cannot be asked for its members.
     """
-    from bkctl.commands.about.values import MemberVersion, own
+    from bkctl.commands.about.columns import MemberVersion, own
 
     if not every:
         session.emit(own())
@@ -34,7 +34,7 @@ def show_version(session: Session, *, every: bool) -> None:
 
 def print_script(session: Session, *, shell: str) -> None:
     """Print the script that makes a shell complete."""
-    from bkctl.commands.about.values import Script
+    from bkctl.commands.about.columns import Script
 
     session.emit(Script(shell, SCRIPTS[shell]))
 

@@ -11,7 +11,7 @@ from bkclient.admin.operations import BookieState, list_bookies
 from bkctl.bookies.admin_api import admin_token, published
 from bkctl.bookies.admin_client import AdminClient, HttpAddress
 from bkctl.cli.own_version import own_version
-from bkctl.commands.about.values import MemberVersion
+from bkctl.commands.about.columns import MemberVersion
 from bkctl.errors import NothingFoundError
 from wire.errors import BookKeeperError
 

@@ -13,7 +13,7 @@ from bkctl.commands.autorecovery import repairs
 from bkctl.commands.autorecovery import work as autorecovery_work
 from bkctl.commands.autorecovery.pause import pause, say_how_it_ends
 from bkctl.commands.autorecovery.work import Auditor, Switched
-from bkctl.commands.ledger.values import LedgerCount
+from bkctl.commands.ledger.columns import LedgerCount
 from bkctl.session.check_names import DAMAGED_MARK
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from bkctl.commands.cluster.values import BookieSummary
+from bkctl.commands.cluster.columns import BookieSummary
 
 if TYPE_CHECKING:
     from bkctl.session.session import Session

@@ -13,7 +13,7 @@ from bkclient.metadata import zk_paths
 from bkclient.metadata.api import NotFoundError, StoredNode
 from bkctl.commands.cluster.known_nodes import KnownNode, known
 from bkctl.commands.cluster.map import branches
-from bkctl.commands.ledger.values import STATE_WORDS
+from bkctl.commands.ledger.columns import STATE_WORDS
 from bkctl.errors import NothingFoundError, UsageError
 from bkctl.output.canvas import Canvas
 from bkctl.output.emit import safe

@@ -1,10 +1,11 @@
-"""What a cookie says, as columns of the values that have one."""
+"""Columns of cookies, also of other values that have one."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from bkctl.output.views import WIDE, Column, Kind, column
+from bkclient.admin.cookies import StoredCookie
+from bkctl.output.views import BOOKIE, WIDE, Column, Kind, column, show
 
 
 def _of_cookie(name: str, doc: str, **more: Any) -> Column:
@@ -21,4 +22,14 @@ COOKIE_COLUMNS: Final = (
     _of_cookie("index_dirs", "Its index directories, if named.", kind=Kind.NESTED, rank=WIDE),
     _of_cookie("instance_id", "Its cluster.", rank=2),
     _of_cookie("layout_version", "Version of its form.", kind=Kind.COUNT, rank=WIDE),
+)
+
+
+show(
+    StoredCookie,
+    "cookies",
+    BOOKIE,
+    *COOKIE_COLUMNS,
+    column("problem", "What is wrong with it.", lambda v: v.problem or None, rank=WIDE),
+    column("version", "How often it was replaced.", "stored.version", Kind.COUNT, rank=WIDE),
 )

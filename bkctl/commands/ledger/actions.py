@@ -9,8 +9,8 @@ from bkctl.cli.ledger_options import LOG_LEDGER, OPEN_LEDGER
 from bkctl.cli.params import LEDGER_ID
 from bkctl.commands.ledger import ids as ledger_ids
 from bkctl.commands.ledger import lifecycle
+from bkctl.commands.ledger.columns import LedgerDetails
 from bkctl.commands.ledger.outcomes import LedgerClosed, LedgerFenced
-from bkctl.commands.ledger.values import LedgerDetails
 from bkctl.errors import PartlyDoneError
 from bkctl.session import writers
 from wire.codes import LedgerState

@@ -19,6 +19,7 @@ from bkclient.admin import handover, operations
 from bkclient.admin.ledger_scan import read_ledgers
 from bkclient.errors import LedgerIdOverflowError, MetadataVersionError
 from bkclient.log.ledger_list import LOG_KEY
+from bkctl.commands.ledger.columns import LedgerDetails, LedgerSummary
 from bkctl.commands.ledger.outcomes import (
     EntriesAdded,
     LedgerClosed,
@@ -26,7 +27,6 @@ from bkctl.commands.ledger.outcomes import (
     LedgerDeleted,
     LedgerFenced,
 )
-from bkctl.commands.ledger.values import LedgerDetails, LedgerSummary
 from bkctl.errors import (
     ConflictError,
     NothingFoundError,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from bkctl.commands.ledger.values import LedgerCount, LedgerSummary
+from bkctl.commands.ledger.columns import LedgerCount, LedgerSummary
 from wire.codes import LedgerState
 from wire.ids import BookieId, LedgerId
 

@@ -36,8 +36,8 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from bkclient.config.settings import value_text
+from bkctl.commands.local.columns import LocalBookie
 from bkctl.commands.local.process import ChildProcess, free_port, port_is_free
-from bkctl.commands.local.values import LocalBookie
 from bkctl.errors import CommandError, ConflictError, RefusedError
 from bkctl.exit_status import ExitStatus
 from bkctl.output.units import counted

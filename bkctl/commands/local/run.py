@@ -200,7 +200,7 @@ def _run_until_stopped(session: Session, cluster: LocalCluster) -> None:
 
 def _show(session: Session, cluster: LocalCluster) -> None:
     """Print the bookies and what to type next."""
-    from bkctl.commands.local.values import LocalSummary, show
+    from bkctl.commands.local.columns import LocalSummary, show
 
     found = LocalSummary(cluster.uri, str(cluster.directory), tuple(cluster.states()))
     show(session, found)

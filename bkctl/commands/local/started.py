@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from bkctl.commands.local.cluster import HOST, STATE_FILE, bookie_directory, refuse_others_directory
-from bkctl.commands.local.values import LocalBookie, LocalSummary, show
+from bkctl.commands.local.columns import LocalBookie, LocalSummary, show
 from bkctl.errors import ConflictError, NothingFoundError
 from bkctl.exit_status import ExitStatus
 from bkctl.output.units import counted

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from bkctl.commands.ledger.write import Arguments, Source, open_source
 from bkctl.commands.log import work as log_work
-from bkctl.commands.log.values import LogLedgerRow, LogSummary
+from bkctl.commands.log.columns import LogLedgerRow, LogSummary
 from bkctl.errors import UsageError
 from bkctl.exit_status import Effect
 

@@ -11,7 +11,7 @@ from bkclient.errors import ClientError
 from bkclient.log import LATEST, LogManager, LogOptions, Position
 from bkctl.commands.ledger.entry import preview
 from bkctl.commands.ledger.read import choose_form, payload_value
-from bkctl.commands.log.values import LogAppended, LogChanged, LogEntry, LogLedgerRow, LogSummary
+from bkctl.commands.log.columns import LogAppended, LogChanged, LogEntry, LogLedgerRow, LogSummary
 from bkctl.errors import UsageError
 from bkctl.output.units import counted, human_bytes
 from wire.codes import DigestType

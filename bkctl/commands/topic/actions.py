@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from bkctl.commands.topic import export as topic_export
 from bkctl.commands.topic import work
-from bkctl.commands.topic.values import TopicDetails, TopicLedgerRow, TopicMessageRow, TopicSummary
+from bkctl.commands.topic.columns import TopicDetails, TopicLedgerRow, TopicMessageRow, TopicSummary
 
 if TYPE_CHECKING:
     from bkctl.session.session import Session

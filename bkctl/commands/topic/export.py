@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from bkctl.commands.topic.values import TopicExported
+from bkctl.commands.topic.columns import TopicExported
 from bkctl.commands.topic.work import message_id, messages
 from bkctl.errors import ConflictError, NothingFoundError, UsageError
 

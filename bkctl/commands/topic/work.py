@@ -18,12 +18,7 @@ from bkclient.topic.read import TopicReader
 from bkclient.topic.schema import Decoder, read_schema
 from bkctl.commands.ledger.entry import preview
 from bkctl.commands.ledger.read import payload_value
-from bkctl.commands.topic.values import (
-    TopicDetails,
-    TopicLedgerRow,
-    TopicMessageRow,
-    TopicSummary,
-)
+from bkctl.commands.topic.columns import TopicDetails, TopicLedgerRow, TopicMessageRow, TopicSummary
 from bkctl.errors import UsageError
 
 if TYPE_CHECKING:

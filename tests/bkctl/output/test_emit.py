@@ -12,10 +12,10 @@ import attrs
 import pytest
 
 from bkctl.cli.root import cli
-from bkctl.commands.cluster.values import BookieSummary
+from bkctl.commands.cluster.columns import BookieSummary
+from bkctl.commands.ledger.columns import LedgerDetails, LedgerSummary
 from bkctl.commands.ledger.entry import EntryRecord
 from bkctl.commands.ledger.outcomes import EntriesAdded, LedgerCreated
-from bkctl.commands.ledger.values import LedgerDetails, LedgerSummary
 from bkctl.errors import UsageError
 from bkctl.options import OUTPUTS, Options
 from bkctl.output.emit import Emitter

@@ -31,7 +31,7 @@ def _menu(text: str, shell: Shell | None = None) -> dict[str, str]:
 def test_the_first_word_is_a_command_of_the_program_or_of_the_shell() -> None:
     assert _menu("")["book"] == "Single books."
     assert list(_menu("h")) == ["how", "help", "history"]
-    assert _menu("he")["help"] == "Show what there is, or the help of a command."
+    assert _menu("he")["help"] == "Show the commands, or the help of one."
     assert "quit" not in _menu("")
 
 

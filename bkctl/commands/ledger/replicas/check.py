@@ -14,9 +14,9 @@ from bkclient.ledger import handed_over
 from bkclient.log.ledger_list import LedgerList
 from bkclient.repair import verify as verifying
 from bkclient.repair.verify import Flaw, Verified
+from bkctl.commands.ledger.columns import LEDGER_COLUMNS
 from bkctl.commands.ledger.ids import chosen, ids_in_file
 from bkctl.commands.ledger.listing import LedgerFilter, each, ledgers
-from bkctl.commands.ledger.values import LEDGER_COLUMNS
 from bkctl.commands.ledger.write import FRAMING_KEY
 from bkctl.errors import PartlyDoneError, ProblemsError
 from bkctl.output.units import counted

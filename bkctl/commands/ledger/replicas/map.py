@@ -16,7 +16,7 @@ from bkclient.repair import replica_map as holdings
 from bkclient.repair.replica_map import Health, Holdings, MappedFragment, Place
 from bkctl.commands.cluster import work as cluster_work
 from bkctl.commands.cluster.map import glyph
-from bkctl.commands.ledger.values import STATE_WORDS
+from bkctl.commands.ledger.columns import STATE_WORDS
 from bkctl.errors import NothingFoundError, ProblemsError
 from bkctl.output.canvas import Canvas
 from bkctl.output.table import display_width
@@ -26,7 +26,7 @@ from wire.ids import BookieId, EntryId, LedgerId
 
 if TYPE_CHECKING:
     from bkclient.client import Client
-    from bkctl.commands.cluster.values import BookieSummary
+    from bkctl.commands.cluster.columns import BookieSummary
     from bkctl.session.session import Session
     from wire.ledger_metadata import Fragment, LedgerMetadata
 

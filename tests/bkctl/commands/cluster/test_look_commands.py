@@ -9,8 +9,8 @@ import attrs
 import pytest
 
 from bkctl.commands.cluster import map as cluster_map
+from bkctl.commands.cluster.columns import BookieSummary
 from bkctl.commands.cluster.map import ClusterMap, Rack
-from bkctl.commands.cluster.values import BookieSummary
 from bkctl.output.canvas import Canvas
 from tests.bkclient.worlds import Fate, World
 from tests.bkctl.commands.bookie.test_bookie import written

@@ -1,4 +1,4 @@
-"""What bookies, clusters and plans look like in tables and machine forms."""
+"""Bookies, clusters and plans: values and their columns."""
 
 from __future__ import annotations
 

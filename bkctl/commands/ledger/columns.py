@@ -1,4 +1,4 @@
-"""What ledgers look like in tables and machine forms."""
+"""Ledgers in tables and machine forms: values and their columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What commands about bkctl itself tell: versions, and the script of a shell's completion."""
+"""Versions and completion scripts: values and their columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the fields of the values of ``bkctl disk`` are; ``views`` has those of a cluster."""
+"""Columns of what ``bkctl disk`` prints of files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the fields of the values of `bookie recover` and `bookie decommission` are."""
+"""Columns of what `bookie recover` and `bookie decommission` print."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bkclient.repair.recover_bookies import (
     LedgerOutcome,
     RecoverReport,
 )
-from bkctl.commands.ledger.values import STATE_WORDS
+from bkctl.commands.ledger.columns import STATE_WORDS
 from bkctl.output.units import counted, human_bytes
 from bkctl.output.views import BOOKIE, LEDGER, Kind, column, show
 

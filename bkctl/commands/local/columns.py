@@ -1,4 +1,4 @@
-"""What local clusters look like."""
+"""Local clusters: values and their columns."""
 
 from __future__ import annotations
 

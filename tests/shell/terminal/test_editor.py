@@ -14,7 +14,7 @@ from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
 from shell.shell import Shell
-from shell.terminal.prompt import OLD_S, bar_text, draw_anew, offer_late, run_prompt
+from shell.terminal.editor import OLD_S, bar_text, draw_anew, offer_late, run_prompt
 from tests.shell.toy import Later, ToyProgram, make_shell
 
 PASTED = "\x1b[200~{}\x1b[201~"

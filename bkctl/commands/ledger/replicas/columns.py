@@ -1,4 +1,4 @@
-"""What the fields of the values of `ledger verify`, `orphans` and `metadata` are."""
+"""Columns of what `ledger verify`, `orphans` and `metadata` print."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the outcome of a bookie's sanity test is shown."""
+"""Columns of the outcome of a bookie's sanity test."""
 
 from __future__ import annotations
 

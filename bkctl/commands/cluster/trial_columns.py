@@ -1,4 +1,4 @@
-"""What the fields of the values are that come of looking at a whole cluster."""
+"""Columns of what `cluster test` prints."""
 
 from __future__ import annotations
 

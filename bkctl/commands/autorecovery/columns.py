@@ -1,4 +1,4 @@
-"""How the marks, locks and prospects of ledgers under repair are shown, and autorecovery itself."""
+"""Columns of marks, locks, ledgers to repair, and autorecovery itself."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bkclient.metadata.api import HeldLock
 from bkclient.repair.autorecovery import Forgotten, Mark, Pause, Status
 from bkclient.repair.outlook import LedgerProspect
 from bkctl.commands.autorecovery.work import delay_text, told
-from bkctl.commands.ledger.values import STATE_WORDS
+from bkctl.commands.ledger.columns import STATE_WORDS
 from bkctl.output.units import human_duration, rfc3339
 from bkctl.output.views import LEDGER, WIDE, Kind, column, show
 

@@ -1,4 +1,4 @@
-"""What the fields of the values of the changing ``bkctl disk`` commands are."""
+"""Columns of what the changing ``bkctl disk`` commands print."""
 
 from __future__ import annotations
 

@@ -25,11 +25,11 @@ from prompt_toolkit.output import Output
 from prompt_toolkit.patch_stdout import patch_stdout
 from prompt_toolkit.styles import Style
 
+from shell.prompt import MORE, is_unfinished, prompt_parts, run_interactive
 from shell.shell import TERMINATED, Shell
 from shell.terminal.colours import TreeLexer
 from shell.terminal.completer import TreeCompleter
 from shell.terminal.history import history_path, open_history
-from shell.typed import MORE, is_unfinished, prompt_parts, run_interactive
 
 LOOK_EVERY_S: Final = 5.0
 """How often the bar is drawn anew while nothing is typed."""

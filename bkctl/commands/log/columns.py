@@ -1,4 +1,4 @@
-"""What logs, their ledgers and their entries look like."""
+"""Logs, their ledgers and entries: values and their columns."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from bkctl.commands.ledger.values import STATE_WORDS
+from bkctl.commands.ledger.columns import STATE_WORDS
 from bkctl.output.units import counted, human_bytes, human_duration
 from bkctl.output.views import (
     ENTRIES,

@@ -1,4 +1,4 @@
-"""What topics, their ledgers and their messages look like."""
+"""Topics, their ledgers and messages: values and their columns."""
 
 from __future__ import annotations
 
