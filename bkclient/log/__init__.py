@@ -12,6 +12,7 @@ whatever anybody believes about who leads. The rules, and why they are safe: led
         print(position, payload)
 """
 
+from bkclient.log.cursors import Cursor, Cursors
 from bkclient.log.manager import LogInfo, LogManager
 from bkclient.log.reader import LogReader
 from bkclient.log.record import EARLIEST, LATEST, LogOptions, Position
@@ -20,6 +21,8 @@ from bkclient.log.writer import LogWriter
 __all__ = [
     "EARLIEST",
     "LATEST",
+    "Cursor",
+    "Cursors",
     "LogInfo",
     "LogManager",
     "LogOptions",

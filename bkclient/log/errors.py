@@ -59,6 +59,13 @@ class LogDamagedError(LogError):
     """A ledger that the log's record lists is gone, or the record cannot be understood."""
 
 
+class NoSuchCursorError(LogError):
+    """The log or topic has no cursor of this name."""
+
+    exit_status: ClassVar[int] = 3
+    hint: ClassVar[str] = "`bkctl log cursors NAME` shows the cursors of a log or topic"
+
+
 class LogInUseError(LogError):
     """The log still holds entries."""
 

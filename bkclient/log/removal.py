@@ -16,6 +16,7 @@ from bkclient.errors import (
 )
 from bkclient.log.batches import BATCH_KEY
 from bkclient.log.batches import SWEEP_AGE_S as BATCH_SWEEP_AGE_S
+from bkclient.log.cursors import Cursors
 from bkclient.log.errors import LogError, LogInUseError
 from bkclient.log.ledger_list import LOG_KEY, LedgerList
 from bkclient.log.record import LogRecord, Position
@@ -92,9 +93,17 @@ class LogRemoval:
             ledgers = len(known.record.ledgers)
             raise LogInUseError(f"log {name} has {ledgers} ledgers with entries")
         await self._client.store.remove_log(name, known.version)
+        await self._forget_cursors(name)
         for one in known.record.ledgers:
             await self._fence_and_delete(one.ledger_id, known.record.options.password)
         return len(known.record.ledgers)
+
+    async def _forget_cursors(self, name: str) -> None:
+        """Delete a log's cursors; one that is left is replaced by the first reader of its name."""
+        try:
+            await Cursors(self._client, name).delete_all()
+        except ClientError as error:
+            log.warn("the cursors of log {name} are left: {error}", name=name, error=error)
 
     async def _has_entries(self, record: LogRecord) -> bool:
         """Return whether a ledger has entries, or is open, or lost."""

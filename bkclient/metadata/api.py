@@ -185,8 +185,8 @@ class HeldLock:
 class StoredNode:
     """One node of the tree: its path below the root, its value and its version.
 
-    The root's path is ``""``; what lies beside it begins with ``.logs``. ``children`` is how many
-    lie right below it. An ephemeral one vanishes with its session.
+    The root's path is ``""``; what is beside it begins with ``.logs`` or ``.cursors``.
+    ``children`` is how many lie right below it. An ephemeral one vanishes with its session.
     """
 
     path: str
@@ -371,6 +371,29 @@ class LogStore(Protocol):
 
     async def watch_log(self, name: str, changed: Callable[[], None]) -> Watch:
         """Call ``changed`` after each change or removal of a record."""
+        ...
+
+
+class CursorStore(Protocol):
+    """How far readers of logs and topics have come: a value for each log or topic.
+
+    They are this project's own; Java knows nothing of them.
+    """
+
+    async def read_cursors(self, source: str) -> Versioned[bytes]:
+        """Return the value of a log or topic; ``b""`` with the version ``NEW`` if there is none."""
+        ...
+
+    async def write_cursors(self, source: str, value: bytes, version: Version) -> Version:
+        """Create (``NEW``) or replace the value of a log or topic; return its version.
+
+        Raises:
+            MetadataVersionError: the value has another version.
+        """
+        ...
+
+    async def list_cursors(self) -> list[str]:
+        """Return the logs and topics that have a value, sorted."""
         ...
 
 
@@ -608,6 +631,7 @@ class MetadataStore(
     BookieRegistry,
     CookieStore,
     LogStore,
+    CursorStore,
     ClusterAdmin,
     RawNodes,
     SiblingNodes,

@@ -11,6 +11,7 @@ import itertools
 import re
 from collections.abc import Iterable
 from typing import Final
+from urllib.parse import quote, unquote
 
 import attrs
 
@@ -32,6 +33,11 @@ DISABLE_HEALTH_CHECK: Final = "/disableHealthCheck"
 LOGS: Final = ".logs"
 """Of ours: the records of logs made of ledgers. Beside the root and not below it, for Java takes
 whatever is below for its own: ``/ledgers.logs`` where the root is ``/ledgers``."""
+
+CURSORS: Final = ".cursors"
+"""Of ours, beside the root as ``LOGS``: how far readers of logs and topics have come."""
+
+BESIDE_ROOT: Final = (LOGS, CURSORS)
 
 BESIDE: Final = "../"
 """What the path of a node begins with that is not below the root but below the root's parent."""
@@ -292,7 +298,7 @@ def parent(path: str) -> str:
 
 def is_top(path: str) -> bool:
     """Return whether a node has none of ours above it."""
-    return path in {"", LOGS} or (path.startswith(BESIDE) and path.count("/") == 1)
+    return path in {"", *BESIDE_ROOT} or (path.startswith(BESIDE) and path.count("/") == 1)
 
 
 def beside(path: str) -> str:
@@ -303,3 +309,13 @@ def beside(path: str) -> str:
 def log(name: str) -> str:
     """Return where the record of a log is."""
     return f"{LOGS}/{name}"
+
+
+def cursors(source: str) -> str:
+    """Return where the cursors of a log or topic are kept."""
+    return f"{CURSORS}/{quote(source, safe='')}"
+
+
+def source_of_cursors(name: str) -> str:
+    """Return the log or topic of the cursors that are kept under this last part of a path."""
+    return unquote(name)

@@ -41,6 +41,9 @@ from wire.ids import LEDGER_ID_REFUSED, BookieId, EntryId, LedgerId
 from wire.ledger_metadata import Fragment
 from wire.records.service_info import BookieServiceInfo
 
+TOPIC = "persistent://shop/eu/orders"
+CURSORS_OF_TOPIC = ".cursors/persistent%3A%2F%2Fshop%2Feu%2Forders"
+
 
 async def all_ranges(store: Any, **how: Any) -> list[tuple[LedgerId, ...]]:
     return [ids async for ids in store.ledger_ranges(**how)]
@@ -601,6 +604,42 @@ class TestLogs:
         driver.run(scenario())
 
 
+class TestCursors:
+    def test_a_value_is_kept_for_each_source_and_changed_by_version(self, driver: Any) -> None:
+        async def scenario() -> None:
+            store, other = await driver.open(), await driver.open()
+            assert await store.list_cursors() == []
+            assert await store.read_cursors("events") == Versioned(b"", NEW)
+            first = await store.write_cursors("events", b"first", NEW)
+            await other.write_cursors(TOPIC, b"of a topic", NEW)
+            assert await other.list_cursors() == ["events", TOPIC]
+            assert await other.read_cursors("events") == Versioned(b"first", first)
+            second = await other.write_cursors("events", b"second", first)
+            for version in (NEW, first):
+                with pytest.raises(MetadataVersionError):
+                    await store.write_cursors("events", b"late", version)
+            assert await store.read_cursors("events") == Versioned(b"second", second)
+            with pytest.raises(MetadataVersionError):
+                await store.write_cursors("audit", b"of nothing", second)
+
+        driver.run(scenario())
+
+    def test_the_cluster_is_what_it_would_be_without_them(self, driver: Any) -> None:
+        async def scenario() -> None:
+            store = await driver.open()
+            before = await store.dump()
+            await store.write_cursors("events", b"first", NEW)
+            assert await store.dump() == before
+            await store.format()
+            assert await store.list_cursors() == []
+            await store.write_cursors("events", b"first", NEW)
+            await store.nuke()
+            await store.initialize()
+            assert await store.list_cursors() == []
+
+        driver.run(scenario())
+
+
 class TestCluster:
     def test_a_new_cluster_has_javas_nodes(self, bare_driver: Any) -> None:
         async def scenario() -> None:
@@ -778,6 +817,7 @@ class TestRawNodes:
         await store.set_lost_bookie_recovery_delay(7)
         await store.set_replication_enabled(enabled=False)
         await store.create_log("l", b"record")
+        await store.write_cursors(TOPIC, b"cursors", NEW)
 
     def test_every_node_comes_after_its_parent_with_its_value_and_version(
         self, driver: Any
@@ -788,7 +828,13 @@ class TestRawNodes:
             found = await all_nodes(store)
             dump = await store.dump()
             assert {p: (n.value, n.version) for p, n in found.items() if p in dump} == dump
-            assert found.keys() - dump.keys() == {"", ".logs", ".logs/l"}
+            assert found.keys() - dump.keys() == {
+                "",
+                ".logs",
+                ".logs/l",
+                ".cursors",
+                CURSORS_OF_TOPIC,
+            }
             assert found["/00/0000/L0002"].version == 1
             assert found["/cookies"].children == 1
             seen: set[str] = set()
@@ -842,6 +888,7 @@ class TestRawNodes:
             assert not await keeper.replication_enabled()
             assert await keeper.lost_bookie_recovery_delay() == 7
             assert (await keeper.read_log("l")).value == b"record"
+            assert (await keeper.read_cursors(TOPIC)).value == b"cursors"
             assert await keeper.underreplicated(LedgerId(13)) is not None
 
         driver.run(scenario())

@@ -16,6 +16,7 @@ from bkclient.metadata.api import (
 from bkclient.metadata.sqlite.base import (
     AVAILABLE,
     COOKIE,
+    CURSORS,
     LEDGER,
     LOCK,
     LOG,
@@ -62,7 +63,7 @@ class SqliteAdmin(SqlitePart):
         instance_id = self._new_instance_id()
 
         def clear(rows: Rows, _session_id: int) -> None:
-            for kind in (LEDGER, MARK, LOCK, COOKIE, LOG):
+            for kind in (LEDGER, MARK, LOCK, COOKIE, LOG, CURSORS):
                 rows.delete_all(kind)
             rows.restart(LEDGER)
             for key in (zk_paths.LAYOUT, zk_paths.INSTANCE_ID):

@@ -30,6 +30,7 @@ T = TypeVar("T")
 LEDGER: Final = "ledger"
 COOKIE: Final = "cookie"
 LOG: Final = "log"
+CURSORS: Final = "cursors"
 AVAILABLE: Final = "avail"
 READ_ONLY: Final = "avail_ro"
 MARK: Final = "mark"

@@ -5,7 +5,7 @@ table      rows
 =========  =============================================================================
 node       kind, key, value, version, ctime_ms, owner: every stored value. ``kind`` is
            ledger, mark, lock, vote (keys are integers), cookie, avail, avail_ro, meta
-           (keys are text; of ``meta`` the path below ZooKeeper's root), log. ``owner`` is
+           (keys are text; of ``meta`` the path below ZooKeeper's root), log, cursors. ``owner`` is
            the session that the row vanishes with, or null
 session    id, expires_ms, timeout_ms, pid: leases, by the wall clock
 seq        name, next: ledger ids, votes, and for some kinds the first version of a new row,
@@ -46,7 +46,9 @@ Key = int | str
 
 APPLICATION_ID: Final = 0x424B4D44  # "BKMD"
 SCHEMA_VERSION: Final = 1
-_VERSIONS: Final = {kind: f"version of {kind}" for kind in ("ledger", "cookie", "log", "mark")}
+_VERSIONS: Final = {
+    kind: f"version of {kind}" for kind in ("ledger", "cookie", "log", "cursors", "mark")
+}
 """The sequences that versions of new rows begin with; rows of other kinds begin with 0."""
 CHANGES_KEPT: Final = 10_000
 

@@ -10,7 +10,7 @@ from bkclient.errors import MetadataStoreError
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import NotFoundError, NotInitializedError, StoredNode, Version
 from bkclient.metadata.sqlite.admin import dump_rows
-from bkclient.metadata.sqlite.base import COOKIE, LEDGER, LOG, MARK, SqlitePart
+from bkclient.metadata.sqlite.base import COOKIE, CURSORS, LEDGER, LOG, MARK, SqlitePart
 from bkclient.metadata.sqlite.core import META
 from bkclient.metadata.sqlite.database import Key, Rows
 from bkclient.metadata.zk_paths import LedgerLayout
@@ -42,7 +42,7 @@ class SqliteRaw(SqlitePart):
             found = {}
         if path not in found:
             raise NotFoundError(f"{self._uri}: there is no node {path or '/'}")
-        children = Counter(zk_paths.parent(one) for one in found if one and one != zk_paths.LOGS)
+        children = Counter(zk_paths.parent(one) for one in found if not zk_paths.is_top(one))
         wanted = [
             StoredNode(one, *found[one], children[one], _is_ephemeral(one))
             for one in sorted(found)
@@ -81,8 +81,15 @@ class SqliteRaw(SqlitePart):
 
 
 def _all(rows: Rows, session_id: int) -> dict[str, tuple[bytes, Version]]:
-    logs = {zk_paths.log(str(key)): (row.value, row.version) for key, row in rows.all(LOG).items()}
-    beside = {zk_paths.LOGS: (b"", 0), **logs} if logs else {}
+    beside: dict[str, tuple[bytes, Version]] = {}
+    for kind, top, path_of in (
+        (LOG, zk_paths.LOGS, zk_paths.log),
+        (CURSORS, zk_paths.CURSORS, zk_paths.cursors),
+    ):
+        found = rows.all(kind).items()
+        if found:
+            beside[top] = (b"", 0)
+            beside |= {path_of(str(key)): (row.value, row.version) for key, row in found}
     return {"": (b"", 0), **dump_rows(rows, session_id), **beside}
 
 
@@ -107,6 +114,8 @@ def _key_of(node: StoredNode, layout: LedgerLayout) -> tuple[str, Key] | None:
         return COOKIE, name
     if path.startswith(f"{zk_paths.LOGS}/"):
         return LOG, name
+    if path.startswith(f"{zk_paths.CURSORS}/"):
+        return CURSORS, zk_paths.source_of_cursors(name)
     if path.startswith(f"{zk_paths.MARKS}/"):
         ledger_id = zk_paths.marked_ledger(path)
         return None if ledger_id is None else (MARK, ledger_id)

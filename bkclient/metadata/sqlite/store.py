@@ -14,6 +14,7 @@ from bkclient.metadata.api import AlreadyInitializedError, NotInitializedError
 from bkclient.metadata.sqlite.admin import SqliteAdmin
 from bkclient.metadata.sqlite.bookies import SqliteBookies, SqliteCookies
 from bkclient.metadata.sqlite.core import Core
+from bkclient.metadata.sqlite.cursors import SqliteCursors
 from bkclient.metadata.sqlite.ledgers import SqliteLedgers
 from bkclient.metadata.sqlite.logs import SqliteLogs
 from bkclient.metadata.sqlite.raw import SqliteRaw
@@ -26,6 +27,7 @@ class SqliteMetadata(
     SqliteBookies,
     SqliteCookies,
     SqliteLogs,
+    SqliteCursors,
     SqliteAdmin,
     SqliteRaw,
     SqliteSiblings,

@@ -87,6 +87,7 @@ class TreeAdmin(TreePart):
         for path in (zk_paths.MARKS, zk_paths.LOCKS, zk_paths.COOKIES):
             await delete_all_below(self._tree, path)
         await remove_all_logs(self._tree)
+        await delete_all_below(self._tree, zk_paths.CURSORS)
         await delete_if_there(self._tree, zk_paths.INSTANCE_ID)
         instance_id = self._new_instance_id()
         await self._make(zk_paths.INSTANCE_ID, instance_id.encode())
@@ -134,7 +135,8 @@ class TreeAdmin(TreePart):
             raise ClusterInUseError(
                 f"{self._tree.uri}: not the cluster's own: {', '.join(sorted(foreign)[:5])}"
             )
-        await delete_all_below(self._tree, zk_paths.LOGS)
+        for path in zk_paths.BESIDE_ROOT:
+            await delete_all_below(self._tree, path)
         await self._remove_root(children)
 
     async def _check_unused(self) -> None:

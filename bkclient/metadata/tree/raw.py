@@ -32,8 +32,9 @@ class TreeRaw(TreePart):
         first = await self._stored(path)
         if first is None:
             raise NotFoundError(f"{self._tree.uri}: there is no node {path or '/'}")
-        beside = await self._stored(zk_paths.LOGS) if path == _ROOT else None
-        found = [(first, 0)] if beside is None else [(first, 0), (beside, 0)]
+        beside = zk_paths.BESIDE_ROOT if path == _ROOT else ()
+        others = [await self._stored(one) for one in beside]
+        found = [(first, 0), *((one, 0) for one in others if one is not None)]
         yield tuple(node for (node, _), _ in found)
         # The last ones first: what is still to be looked at stays little.
         left = _below(found, depth)

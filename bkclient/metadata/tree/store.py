@@ -12,6 +12,7 @@ from bkclient.metadata import zk_paths
 from bkclient.metadata.api import SessionEvent, Watch
 from bkclient.metadata.tree.admin import TreeAdmin
 from bkclient.metadata.tree.bookies import TreeBookies, TreeCookies
+from bkclient.metadata.tree.cursors import TreeCursors
 from bkclient.metadata.tree.election import TreeElection
 from bkclient.metadata.tree.ids import TreeLedgerIds
 from bkclient.metadata.tree.ledgers import TreeLedgers
@@ -28,6 +29,7 @@ class TreeMetadata(
     TreeBookies,
     TreeCookies,
     TreeLogs,
+    TreeCursors,
     TreeAdmin,
     TreeRaw,
     TreeSiblings,

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import attrs
 
+from bkclient.log.cursors import decode_cursors
 from bkclient.log.record import decode_record
 from bkclient.metadata import zk_paths
 from bkclient.metadata.tree.repair import parse_delay
@@ -35,6 +36,7 @@ _INNER: Final = {
     zk_paths.MARKS: "marks",
     zk_paths.LOCKS: "locks",
     zk_paths.LOGS: "logs",
+    zk_paths.CURSORS: "cursors",
 }
 _SWITCHES: Final = {
     zk_paths.REPLICATION_DISABLED: "autorecovery is disabled",
@@ -80,6 +82,8 @@ def _place(path: str, layout: str) -> KnownNode:
         return KnownNode(kind="cookie", bookie_id=BookieId(name))
     if parent == zk_paths.LOGS:
         return KnownNode(kind="log")
+    if parent == zk_paths.CURSORS:
+        return KnownNode(kind="cursor list")
     if parent == zk_paths.LOCKS:
         return KnownNode(kind="lock", ledger_id=zk_paths.marked_ledger(name))
     if parent == zk_paths.ELECTION:
@@ -124,6 +128,7 @@ def _decoded(found: KnownNode, path: str, value: bytes) -> Any:
         "instance id": value.decode,
         "switch": lambda: _SWITCHES[path],
         "log": lambda: decode_record(name, value),
+        "cursor list": lambda: decode_cursors(zk_paths.source_of_cursors(name), value),
     }
     decode = decoders.get(found.kind)
     return None if decode is None else decode()

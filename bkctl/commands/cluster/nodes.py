@@ -154,7 +154,7 @@ def normal(path: str) -> str:
     if not {".", ".."}.isdisjoint(path.split("/")):
         raise UsageError(f"{path}: '.' and '..' are no names of nodes")
     path = path.rstrip("/")
-    if not path or path.startswith(("/", zk_paths.LOGS)):
+    if not path or path.startswith(("/", *zk_paths.BESIDE_ROOT)):
         return path
     return f"/{path}"
 

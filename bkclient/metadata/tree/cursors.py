@@ -1,0 +1,50 @@
+"""How far readers of logs and topics have come, in a tree: a node for each log or topic."""
+
+from __future__ import annotations
+
+from bkclient.errors import MetadataVersionError
+from bkclient.metadata import zk_paths
+from bkclient.metadata.api import NEW, Version, Versioned
+from bkclient.metadata.tree.base import TreePart
+from bkclient.metadata.tree.nodes import (
+    BadVersionError,
+    NodeExistsError,
+    NoNodeError,
+    create_with_parents,
+)
+
+
+class TreeCursors(TreePart):
+    """Implements ``CursorStore``."""
+
+    async def read_cursors(self, source: str) -> Versioned[bytes]:
+        """See ``CursorStore``."""
+        try:
+            node = await self._tree.get(zk_paths.cursors(source))
+        except NoNodeError:
+            return Versioned(b"", NEW)
+        return Versioned(node.value, node.stat.version)
+
+    async def write_cursors(self, source: str, value: bytes, version: Version) -> Version:
+        """See ``CursorStore``."""
+        path = zk_paths.cursors(source)
+        try:
+            if version == NEW:
+                await create_with_parents(self._tree, path, value)
+                return 0
+            return await self._tree.set(path, value, version)
+        except (NodeExistsError, NoNodeError, BadVersionError) as error:
+            raise cursors_changed(source) from error
+
+    async def list_cursors(self) -> list[str]:
+        """See ``CursorStore``."""
+        try:
+            names = await self._tree.children(zk_paths.CURSORS)
+        except NoNodeError:
+            return []
+        return sorted(map(zk_paths.source_of_cursors, names))
+
+
+def cursors_changed(source: str) -> MetadataVersionError:
+    """Return the error for cursors that another process has changed."""
+    return MetadataVersionError(f"the cursors of {source} were changed by another process")
