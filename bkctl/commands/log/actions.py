@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from bkctl.commands.ledger.write import Arguments, Source, open_source
+from bkctl.commands.log import cursors as log_cursors
 from bkctl.commands.log import work as log_work
-from bkctl.commands.log.columns import LogLedgerRow, LogSummary
+from bkctl.commands.log.columns import CursorRow, LogLedgerRow, LogSummary
 from bkctl.errors import UsageError
 from bkctl.exit_status import Effect
+from bkctl.output.whole_file import write_whole
 
 if TYPE_CHECKING:
     from bkclient.log import Position
@@ -76,6 +78,24 @@ def show(session: Session, *, name: str) -> None:
     """Show the ledgers that the log NAME is made of."""
     session.about = f"log {name}"
     session.emit_all(session.call(log_work.ledgers, name), LogLedgerRow)
+
+
+def cursors(session: Session, *, name: str | None, metrics: str | None) -> None:
+    """List the cursors of the log or topic NAME, or all, and how far they are behind."""
+    session.about = "cursors" if name is None else f"cursors of {name}"
+    found: list[CursorRow] = session.call(log_cursors.rows, name)
+    if metrics is not None:
+        write_whole(metrics, log_cursors.metrics(found).encode())
+    session.emit_all(found, CursorRow)
+
+
+def delete_cursor(session: Session, *, name: str, cursor: str) -> None:
+    """Delete a cursor of the log or topic NAME."""
+    session.about = f"cursor {cursor} of {name}"
+    if session.dry_run:
+        session.plan([f"delete cursor {cursor} of {name}"])
+        return
+    session.emit(session.call(log_cursors.delete, name, cursor))
 
 
 def trim(session: Session, *, name: str, before: Position) -> None:  # fmt: skip

@@ -83,6 +83,47 @@ class LogEntry:
     text: Any
 
 
+@shown(
+    "cursors",
+    column("source", "The log or topic."),
+    column("name", "The cursor.", header="CURSOR"),
+    column("position", "First position that its reader has not committed."),
+    column("entries_behind", "Entries from there to the last add confirmed.", kind=Kind.COUNT),
+    column("ledgers_behind", "Ledgers with such entries.", kind=Kind.COUNT, rank=2),
+    column("updated", "When it was last moved.", "updated_ms", Kind.TIME_MS, rank=1),
+    column("trimmed", "Whether entries from there on were trimmed.", "is_trimmed", Kind.FLAG),
+    id="name",
+)
+@attrs.frozen(kw_only=True)
+class CursorRow:
+    """One cursor of a log or topic; None is what cannot be determined."""
+
+    source: str
+    name: str
+    position: str | None = None
+    entries_behind: int | None = None
+    ledgers_behind: int | None = None
+    updated_ms: int | None = None
+    is_trimmed: bool | None = None
+
+
+@shown(
+    "cursors",
+    column("source", "The log or topic."),
+    column("name", "The cursor that was deleted."),
+    column("position", "Where it was."),
+    id="name",
+    sentence=lambda v: f"deleted cursor {v.name} of {v.source}, which was at {v.position}",
+)
+@attrs.frozen
+class CursorDeleted:
+    """A cursor that was deleted, and where it was."""
+
+    source: str
+    name: str
+    position: str
+
+
 def _appended_sentence(appended: LogAppended) -> str:
     seal = "; the log is sealed" if appended.sealed else ""
     if appended.first is None:

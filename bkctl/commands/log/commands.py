@@ -161,6 +161,50 @@ log.command(
 )
 
 log.command(
+    "cursors",
+    body="bkctl.commands.log.actions:cursors",
+    short_help="List the cursors of a log or topic, and how far they are behind.",
+    help="""List the cursors of the log or topic NAME, or all, and how far they are behind.
+
+    A cursor is the name under which a reader notes what it has committed, such as a Spark stream
+    with the option `cursor`. A NAME with a slash is a topic.
+    """,
+    params=(
+        argument("name", type=LOG_NAME, required=False),
+        option(
+            "--metrics",
+            metavar="FILE",
+            help="Also write FILE for the textfile collector of Prometheus' node exporter.",
+        ),
+    ),
+    effect=Effect.READ,
+    examples=(
+        ("bkctl log cursors events", "who reads the log, and how far behind"),
+        ("bkctl log cursors --metrics /var/lib/node_exporter/bkctl.prom", "for Prometheus"),
+    ),
+    exits=(*FAILURES, ExitStatus.NOT_FOUND),
+    replaces="nothing in Java's tools",
+)
+
+log.command(
+    "delete-cursor",
+    body="bkctl.commands.log.actions:delete_cursor",
+    short_help="Delete a cursor of a log or topic.",
+    help="""Delete CURSOR of the log or topic NAME. Its reader is not affected, and writes it again.
+
+    Of a partitioned topic, name a partition.
+    """,
+    params=(argument("name", type=LOG_NAME), argument("cursor")),
+    effect=Effect.REVERSIBLE,
+    examples=(
+        ("bkctl log delete-cursor events etl", "a reader that is no more"),
+        ("bkctl log delete-cursor shop/eu/orders etl", "of a topic"),
+    ),
+    exits=(*FAILURES, ExitStatus.NOT_FOUND),
+    replaces="nothing in Java's tools",
+)
+
+log.command(
     "trim",
     body="bkctl.commands.log.actions:trim",
     short_help="Delete the beginning of a log.",

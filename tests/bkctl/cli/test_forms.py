@@ -14,6 +14,8 @@ from typing import Any, Final
 
 import pytest
 
+from bkclient.blocking import BlockingClient
+from bkclient.log import Cursors, Position
 from bkctl.exit_status import Effect, ExitStatus
 from bkctl.options import OUTPUTS
 from tests.bkctl.cli.test_root import TREE
@@ -32,6 +34,7 @@ LINES: Final = {
     "autorecovery status": "",
     "autorecovery list": "", "autorecovery auditor": "", "cookie list": "",
     "cookie show": "BOOKIE", "doctor": "", "log list": "", "log show": "LOG", "log tail": "LOG",
+    "log cursors": "LOG",
     "profile list": "", "config show": "", "explain": "BK-LOCKED",
     "version": "--all", "autorecovery active": "", "bookie decommission-status": "BOOKIE",
     "bookie show": "BOOKIE",
@@ -93,10 +96,12 @@ def run(cluster: Cluster) -> Iterator[Run]:
 
 
 @pytest.fixture(scope="module")
-def names(run: Run) -> dict[str, str]:
+def names(run: Run, cluster: Cluster) -> dict[str, str]:
     ledger = run("ledger", "write", "-", "-E", 1, "-W", 1, "-A", 1, typed="a\nb\n").id
     run("log", "create", "events", "-E", 1, "-W", 1, "-A", 1)
     run("log", "append", "events", "x")
+    with BlockingClient(cluster.uri) as client:
+        client.call(lambda connected: Cursors(connected, "events").advance("etl", Position(0, 0)))
     bookie = run("bookie", "list", "-o", "id").id
     return {"LEDGER": ledger, "BOOKIE": bookie, "LOG": "events"}
 

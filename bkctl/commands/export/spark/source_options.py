@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import hashlib
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -85,6 +86,7 @@ class SourceOptions:
     bytes_per_trigger_max: int | None = None
     value_column: str | None = None
     writer_id: str | None = None
+    cursor: str | None = None
 
     @property
     def columns_there(self) -> tuple[str, ...]:
@@ -140,6 +142,24 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
     parsed = SourceOptions(**found, meta=tuple(meta))
     _check_together(parsed)
     return parsed
+
+
+def cursor_of(options: Mapping[str, str], asked: SourceOptions) -> str | None:
+    """Return the cursor of a stream: the option, or the query's name or checkpoint.
+
+    Spark shows a source neither of the latter, unless they are options of ``readStream`` too. A
+    name that no cursor can have, or a checkpoint, becomes a digest of it.
+    """
+    if asked.cursor is not None:
+        return asked.cursor
+    lower = {name.lower(): value for name, value in options.items()}
+    for key in ("queryname", "checkpointlocation"):
+        if key in lower:
+            try:
+                return _cursor(lower[key])
+            except ValueError:
+                return f"spark-{hashlib.sha256(lower[key].encode()).hexdigest()[:16]}"
+    return None
 
 
 _WHAT: Final = ("topic", "topics_pattern", "log", "ledgers")
@@ -277,6 +297,16 @@ def _decoding(value: str) -> str:
     return wanted
 
 
+def _cursor(value: str) -> str:
+    from bkclient.errors import IncorrectParameterError
+    from bkclient.log.cursors import check_cursor_name
+
+    try:
+        return check_cursor_name(value.strip())
+    except IncorrectParameterError as error:
+        raise ValueError(str(error)) from error
+
+
 def _flag(value: str) -> bool:
     words = {"true": True, "false": False}
     if value.strip().lower() not in words:
@@ -339,6 +369,7 @@ OPTIONS: Final = (
     Option("pushFilters", "push_filters", _flag, "Take filters over from Spark (4.1 and newer)."),
     Option("maxEntriesPerTrigger", "entries_per_trigger_max", _count, "Entries of a micro-batch."),
     Option("maxBytesPerTrigger", "bytes_per_trigger_max", _size, "Bytes of a micro-batch, about."),
+    Option("cursor", "cursor", _cursor, "Name under which a stream notes what is committed."),
     Option("valueColumn", "value_column", _text, "Binary or text column to write as entries."),
     Option("writerId", "writer_id", _text, "Name of a streaming writer, kept over restarts."),
 )

@@ -6,20 +6,27 @@ offsets never changes, so a micro-batch that is tried again is the same.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from bkctl.commands.export.spark.datasource import Query, TaskPartition
+from bkclient.log.cursors import Cursors
+from bkclient.log.record import Position
+from bkctl.commands.export.spark.query import Query, TaskPartition
 from bkctl.commands.export.spark.selection import LogPosition, log_extents, log_start
 from bkctl.commands.export.spark.source_options import LATEST, SourceOptionError
+from wire.errors import BookKeeperError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from bkclient.blocking import BlockingClient
+    from bkclient.client import Client
+
+log = logging.getLogger(__name__)
 
 limits: ModuleType | None
 try:  # PySpark 4.2 and newer.
@@ -40,12 +47,14 @@ class FollowingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     The driver keeps one of these, with a client, for the life of a query; ``read`` runs in tasks.
     """
 
-    def __init__(self, query: Query) -> None:
+    def __init__(self, query: Query, cursor: str | None) -> None:
         options = query.options
         if options.ending is not None or options.ending_ms is not None:
             raise SourceOptionError("a stream has no endingPosition or endingTimestamp")
-        self._query = query
+        self._query, self._cursor = query, cursor
         self._client: BlockingClient | None = None
+        self._noted: dict[str, Any] | None = None
+        """The offset that the cursor was moved to."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_client": None}
@@ -80,7 +89,31 @@ class FollowingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         yield from self._query.read(partition.ranges)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Do nothing: the checkpoint of the query keeps where it is."""
+        """Move the cursor to what Spark has committed.
+
+        The checkpoint of the query decides where it continues. So a cursor that cannot be written
+        does not end the query: the next commit writes it.
+        """
+        if self._cursor is None or end == self._noted:
+            return
+        try:
+            self._call(self._advance, self._cursor, end)
+        except BookKeeperError as error:
+            log.warning("cursor %s was not moved to %s: %s", self._cursor, end, error)
+        else:
+            self._noted = end
+
+    def _note_start(self, start: dict[str, Any] | None) -> None:
+        """Move the cursor to where the next micro-batch starts: the batch before is committed.
+
+        Spark calls ``commit`` with the next micro-batch only, and there may be none.
+        """
+        if start is not None:
+            self.commit(start)
+
+    async def _advance(self, client: Client, cursor: str, end: dict[str, Any]) -> None:
+        """Move a cursor to an offset."""
+        raise NotImplementedError
 
     def stop(self) -> None:
         """Close the client."""
@@ -92,12 +125,12 @@ class FollowingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 class LogStreamReader(FollowingReader):
     """Follows a log from ledger to ledger, up to what is confirmed of the last one."""
 
-    def __init__(self, query: Query) -> None:
+    def __init__(self, query: Query, cursor: str | None = None) -> None:
         if query.options.log is None:
             raise SourceOptionError(
                 "a stream reads a log or topics: give the option log, topic or topicsPattern"
             )
-        super().__init__(query)
+        super().__init__(query, cursor)
         self._start: LogPosition | None = None
         self._stop_at: LogPosition | None = None
 
@@ -118,6 +151,7 @@ class LogStreamReader(FollowingReader):
         Raises:
             LogTrimmedError: entries that were not read yet were trimmed.
         """
+        self._note_start(start)
         begin = self._start if start is None else _to_position(start)
         if begin is None:  # An old PySpark, and a query that goes on from a checkpoint.
             begin = self._call(log_start, self._query.options, LATEST)
@@ -157,6 +191,11 @@ class LogStreamReader(FollowingReader):
             return []
         extents, _ = self._call(log_extents, self._query.options, begin, stop)
         return self._query.partitions(extents)
+
+    async def _advance(self, client: Client, cursor: str, end: dict[str, Any]) -> None:
+        assert self._query.options.log is not None
+        at = _to_position(end)
+        await Cursors(client, self._query.options.log).advance(cursor, Position(at.index, at.entry))
 
 
 def _at_latest(query: Query) -> Any:

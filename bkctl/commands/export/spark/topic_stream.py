@@ -10,15 +10,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from pyspark.sql.datasource import InputPartition
 
 from bkclient.client import Client
+from bkclient.concurrency import for_each
+from bkclient.log.cursors import Cursors
+from bkclient.log.record import Position
 from bkclient.topic.errors import NoSuchTopicError, TopicTrimmedError
 from bkclient.topic.names import TopicName
 from bkclient.topic.settled import Frontier
-from bkctl.commands.export.spark.datasource import Query
+from bkctl.commands.export.spark.query import Query
 from bkctl.commands.export.spark.source_options import LATEST
 from bkctl.commands.export.spark.stream import FollowingReader
 from bkctl.commands.export.spark.topics import (
@@ -37,15 +40,19 @@ from bkctl.commands.export.task.plan import LedgerExtent
 
 Offset = dict[str, dict[str, str]]
 
+CURSORS_AT_ONCE: Final = 64
+
 
 class TopicStreamReader(FollowingReader):
     """Follows topics and partitions, also those that are made meanwhile, which it reads whole."""
 
-    def __init__(self, query: Query) -> None:
-        super().__init__(query)
+    def __init__(self, query: Query, cursor: str | None = None) -> None:
+        super().__init__(query, cursor)
         self._start: Offset | None = None
         self._stop_at: Positions | None = None
         self._frontiers: dict[TopicName, Frontier] = {}
+        self._committed: Positions = {}
+        """Where the cursors are, as far as they were moved here."""
 
     def initialOffset(self) -> Offset:  # noqa: N802 -- Spark's name
         """Return where a new query begins: by default at the end of all topics."""
@@ -62,6 +69,7 @@ class TopicStreamReader(FollowingReader):
         Raises:
             TopicTrimmedError: messages that were not read yet were deleted.
         """
+        self._note_start(start)
         entries_max, bytes_max = self._limits(limit, is_known=self._start is not None)
         begin = start or self._start or self.initialOffset()
         found: Offset = self._call(self._next, begin, entries_max, bytes_max)
@@ -149,6 +157,17 @@ class TopicStreamReader(FollowingReader):
             if at < stop:
                 extents += await extents_between(client, topic, self._query.options, at, stop)
         return extents
+
+    async def _advance(self, client: Client, cursor: str, end: Offset) -> None:
+        ends = from_names(end["topics"])
+        moved = [topic for topic, at in ends.items() if self._committed.get(topic) != at]
+
+        async def advance(topic: TopicName) -> None:
+            at = ends[topic]
+            await Cursors(client, str(topic)).advance(cursor, Position(at.ledger_id, at.entry_id))
+            self._committed[topic] = at
+
+        await for_each(moved, advance, CURSORS_AT_ONCE)
 
 
 def _share(total: int | None, parts: int) -> int | None:

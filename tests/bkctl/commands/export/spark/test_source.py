@@ -10,7 +10,8 @@ import pytest
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'bkctl[spark]'")
 
 from bkclient.blocking import BlockingClient
-from bkclient.log import LogManager, LogOptions, Position
+from bkclient.log import Cursors, LogManager, LogOptions, Position
+from bkclient.metadata.api import NEW
 from bkctl.commands.export.run import spark_session
 from tests.bkctl.support.cluster import Cluster, local_cluster
 from tests.support.waiting import until
@@ -214,6 +215,62 @@ class TestStream:
             assert seen == [b"%d" % n for n in range(30)]
         finally:
             query.stop()
+
+
+class TestCursor:
+    def positions(self, client, source: str) -> dict[str, str]:
+        found = client.call(lambda connected: Cursors(connected, source).list())
+        return {cursor.name: str(cursor.position) for cursor in found}
+
+    def stream(self, spark, cluster, tmp_path, sink, **options):
+        reader = spark.readStream.format("bookkeeper").option("uri", cluster.uri)
+        reader = reader.options(startingPosition="earliest", maxEntriesPerTrigger=2, **options)
+        writer = reader.load().writeStream.foreachBatch(sink)
+        return writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+
+    def test_it_follows_what_is_committed_and_never_what_is_not(
+        self, spark, cluster, client, tmp_path
+    ) -> None:
+        make_log(client, "cursor")
+        append(client, "cursor", [b"%d" % n for n in range(8)])
+        at: list[str | None] = []
+
+        def sink(frame, batch: int) -> None:
+            frame.collect()
+            at.append(self.positions(client, "cursor").get("etl"))
+            if batch == 2 and at.count("0:4") == 1:
+                raise ValueError("the sink is full")
+
+        writer = self.stream(spark, cluster, tmp_path, sink, log="cursor", cursor="etl")
+        query = writer.trigger(availableNow=True).start()
+        with pytest.raises(Exception, match="the sink is full"):
+            query.awaitTermination(60)
+        assert at == ["0:0", "0:2", "0:4"]
+        assert self.positions(client, "cursor") == {"etl": "0:4"}
+        query = writer.trigger(availableNow=True).start()
+        assert query.awaitTermination(60)
+        assert at[3:] == ["0:4", "0:6"]
+        assert self.positions(client, "cursor") == {"etl": "1:0"}
+
+    def test_one_that_cannot_be_written_does_not_end_the_query(
+        self, spark, cluster, client, tmp_path
+    ) -> None:
+        make_log(client, "damaged")
+        append(client, "damaged", [b"a", b"b", b"c"])
+        client.call(lambda connected: connected.store.write_cursors("damaged", b"{", NEW))
+        seen: list[bytes] = []
+
+        def sink(frame, _batch: int) -> None:
+            seen.extend(payloads_of(frame, "entry_id"))
+
+        writer = self.stream(spark, cluster, tmp_path, sink, log="damaged", cursor="etl")
+        query = writer.trigger(availableNow=True).start()
+        assert query.awaitTermination(60)
+        assert seen == [b"a", b"b", b"c"]
+
+    def test_a_table_has_none(self, spark, cluster) -> None:
+        with pytest.raises(Exception, match="option cursor needs readStream"):
+            read(spark, cluster, log="cursor", cursor="etl").collect()
 
 
 def is_active(query) -> None:

@@ -9,6 +9,7 @@ from bkctl.commands.export.spark.source_options import (
     OPTIONS,
     SourceOptionError,
     Where,
+    cursor_of,
     parse_ledgers,
     parse_options,
 )
@@ -79,11 +80,27 @@ def test_every_value_is_read() -> None:
         ({"columns": "payloads"}, r"did you mean payload\?; there are ledger_id"),
         ({"columns": "log_index"}, "no column 'log_index'"),
         ({"uri": " "}, "is empty"),
+        ({"cursor": "../etl"}, "cannot be the name of a cursor"),
     ],
 )
 def test_what_cannot_be_is_refused(options, words) -> None:
     with pytest.raises(SourceOptionError, match=words):
         parse_options(options)
+
+
+@pytest.mark.parametrize(
+    ("options", "cursor"),
+    [
+        ({"cursor": "etl", "queryName": "q"}, "etl"),
+        ({"queryName": "daily", "checkpointLocation": "/c"}, "daily"),
+        ({"QUERYNAME": "daily load"}, "spark-"),
+        ({"checkpointLocation": "s3a://bucket/c"}, "spark-"),
+        ({}, None),
+    ],
+)
+def test_a_cursor_has_the_name_of_its_query(options, cursor) -> None:
+    found = cursor_of(options, parse_options(options))
+    assert found == cursor or (cursor and found.startswith(cursor) and len(found) == 22)
 
 
 def test_names_are_each_once_and_in_the_manner_of_spark() -> None:

@@ -19,6 +19,7 @@ pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'bk
 from kazoo.client import KazooClient
 
 from bkclient.blocking import BlockingClient
+from bkclient.log import Cursors
 from bkclient.topic.names import TopicName, parse_topic
 from bkctl.commands.export.run import spark_session
 from tests.bkclient.topic.entries import batch, chunks, entry, in_txn, managed_ledger, marker, pairs
@@ -26,6 +27,11 @@ from tests.bkctl.support.cluster import Cluster, local_cluster
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.spark, pytest.mark.processes]
+
+
+async def cursors_of(client, topic: str):
+    return await Cursors(client, topic).list()
+
 
 ALONE = {"ensemble_size": 1, "write_quorum": 1, "ack_quorum": 1}
 
@@ -234,6 +240,7 @@ class TestStreams:
         writer = self.start(
             spark, pulsar, tmp_path, sink,
             topic="stream/eu/many", startingPosition="earliest", maxEntriesPerTrigger=4,
+            cursor="etl",
         )  # fmt: skip
         expected: list[bytes] = []
         for n in range(3):
@@ -246,6 +253,10 @@ class TestStreams:
             assert query.exception() is None
         assert sorted(one for some in seen for one in some) == sorted(expected)
         assert len(seen) > 4
+        for part in parts:
+            (cursor,) = pulsar.client.call(cursors_of, str(part.name))
+            last = part.infos[-1]
+            assert str(cursor.position) == f"{last['ledgerId']}:{last['entries']}"
 
     def test_a_message_in_chunks_is_waited_for(self, spark, pulsar, tmp_path) -> None:
         made = pulsar.topic("waited")
