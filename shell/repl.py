@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import FrameType
 from typing import TYPE_CHECKING, Any, TextIO
 
+from shell.builtin import commands
 from shell.line import LineError, parse
 from shell.program import Program
 from shell.prompt import MORE, is_unfinished, prompt_parts, run_interactive
@@ -40,7 +41,7 @@ def run(
         OSError: the file cannot be read.
     """
     prefer = Preferences(**preferences)
-    shell = Shell(program, given, prefer=prefer)
+    shell = Shell(program, given, own=commands, prefer=prefer)
     before = [(number, signal.signal(number, _end)) for number in (signal.SIGTERM, signal.SIGHUP)]
     try:
         status = _run(shell, prefer, text=text, path=path, keep_going=keep_going)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import shutil
 import signal
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import click
 
-from shell.builtin import commands
 from shell.context import Current
 from shell.line import Line, LineError, quoted
 from shell.live import Live, State
@@ -43,15 +42,17 @@ class Shell:
         program: Program,
         given: Mapping[str, Sequence[str]] | None = None,
         *,
+        own: Callable[[Shell], click.Group],
         live: Live | None = None,
         prefer: Preferences = NOTHING_SAID,
     ) -> None:
+        """``own`` makes the shell's own commands; see ``shell.builtin``."""
         self.program = program
         self.name = program.tree.name or ""
         self.current = Current(program.kinds)
         self.settings = Settings(program.tree, given)
         self.live = live or Live(program)
-        self.own = commands(self)
+        self.own = own(self)
         self.leaving: int | None = None
         self.is_typed = False
         self.history: Sequence[str] = ()

@@ -122,7 +122,8 @@ class Command(click.Command):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the callback with a session for this one command as the context's object."""
-        from bkctl.session.session import Host, session_for
+        from bkctl.host import Host
+        from bkctl.session.session import session_for
 
         host = ctx.obj if isinstance(ctx.obj, Host) else Host()
         with augment_usage_errors(ctx), session_for(host, ctx) as session:

@@ -10,7 +10,7 @@ import click
 
 from bkctl.ledger_ids import parse_ledger_id
 from bkctl.options import LiveType, options_of
-from bkctl.output.units import parse_duration, parse_size
+from bkctl.quantities import parse_duration, parse_size
 
 if TYPE_CHECKING:
     _ParamType = click.ParamType[Any]  # Generic for type checkers only, before click 8.4.

@@ -23,13 +23,17 @@ from bkctl.options import PROFILE, global_options, options_of
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-    from bkctl.session.session import Host, Session
+    from bkctl.host import Host
+    from bkctl.session.session import Session
 
 PROGRAM: Final = "bkctl"
 
 HELP_WIDTH_MAX: Final = 100
 HELP_WIDTH_MIN: Final = 30
 _WIDTH_DEFAULT: Final = 80
+
+LIVE_IDS: Final = "bkctl.commands.about.live_ids:completions"
+"""What Tab asks for ids that exist."""
 
 GC_THRESHOLD: Final = 20_000
 """Objects made since the last look for garbage before there is another one."""
@@ -123,9 +127,8 @@ class RootGroup(Group):
 
             names = profile_names(os.environ)
             return [CompletionItem(name) for name in names if name.startswith(prefix)]
-        from bkctl.cli.completion.live_ids import completions
-
-        return completions(ctx, kind, prefix)
+        found: list[CompletionItem] = late(LIVE_IDS)(ctx, kind, prefix)
+        return found
 
     def format_options(
         self,
@@ -152,7 +155,7 @@ class RootGroup(Group):
 
 def _is_wanted(ctx: click.Context, told: str) -> bool:
     """Ask on a terminal whether a line is to be run instead of what was typed."""
-    from bkctl.session.session import Host
+    from bkctl.host import Host
 
     options = options_of(ctx)
     host = ctx.obj if isinstance(ctx.obj, Host) else Host()

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import io
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import attrs
 
 from bkctl.errors import Interrupted, TimeLimitError, UsageError
 from bkctl.exit_status import ExitStatus
+from bkctl.host import Host
 from bkctl.options import WATCH_EVERY_S
 from bkctl.output.conditions import Comparison, parse_comparison
-from bkctl.output.units import human_duration, human_time, rfc3339
-from bkctl.session.session import Host
+from bkctl.output.units import human_duration, human_time
+from bkctl.output.watched import Watch
 from wire.errors import BookKeeperError
 
 if TYPE_CHECKING:
@@ -43,41 +44,6 @@ _COMMAND_CHARS_MIN: Final = 20
 """Of the command, in the line above a round, on however narrow a terminal."""
 
 Condition = Comparison | Literal["healthy", "done"]
-
-
-class Watch:
-    """One command's rounds, as its emitters see them."""
-
-    def __init__(self, clock_s: Callable[[], float]) -> None:
-        self._clock_s = clock_s
-        self.number = 0
-        self.seen: list[tuple[View, Any, Mapping[str, Any]]] = []
-        """The values of this round, each with its machine form."""
-        self._cells: dict[tuple[Any, ...], str] = {}
-        self._before: dict[tuple[Any, ...], str] = {}
-
-    @property
-    def now_ms(self) -> int:
-        return int(self._clock_s() * 1000)
-
-    @property
-    def at(self) -> str:
-        """When this round began."""
-        return rfc3339(self.now_ms)
-
-    def begin(self) -> None:
-        """Begin the next round."""
-        self.number += 1
-        self._before, self._cells, self.seen = self._cells, {}, []
-
-    def see(self, view: View, value: Any, record: Mapping[str, Any]) -> None:
-        """Take note of a value that is shown."""
-        self.seen.append((view, value, record))
-
-    def is_new(self, key: tuple[Any, ...], text: str) -> bool:
-        """Tell whether a cell has changed since the last round."""
-        self._cells[key] = text
-        return self.number > 1 and self._before.get(key) != text
 
 
 class _Stream(io.TextIOWrapper):

@@ -11,7 +11,7 @@ from typing import Any, Final
 import attrs
 
 from bkctl.errors import UsageError
-from bkctl.output.units import parse_duration, parse_size
+from bkctl.quantities import parse_duration, parse_size
 from bkctl.suggest import did_you_mean
 
 _COMPARISON: Final = re.compile(

@@ -34,9 +34,9 @@ from bkctl.output.table import Cell, Table, vertical
 from bkctl.output.views import WIDE, Field, Kind, View, view_of
 
 if TYPE_CHECKING:
-    from bkctl.cli.watch import Watch
+    from bkctl.host import Host
     from bkctl.options import Options
-    from bkctl.session.session import Host
+    from bkctl.output.watched import Watch
 
 WATCHED_AT: Final = "watched_at"
 """The field that JSON lines have besides their own when a command is watched."""

@@ -17,8 +17,8 @@ from bkctl.output.units import human_bytes, human_duration
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from bkctl.host import Host
     from bkctl.options import Options
-    from bkctl.session.session import Host
 
 _QUIET_S: Final = 0.7
 _SILENT_S: Final = 1.0

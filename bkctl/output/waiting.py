@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from bkctl.host import Host
     from bkctl.options import Options
-    from bkctl.session.session import Host
 
 EVERY_S: Final = 1.0
 _COLUMNS_DEFAULT: Final = 80

@@ -7,10 +7,7 @@ point. The second one ends the process: nothing that could hang is tried any mor
 from __future__ import annotations
 
 import contextlib
-import os
-import select
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -19,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from bkctl.errors import Interrupted
 from bkctl.exit_status import ExitStatus
+from bkctl.host import leave
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -127,16 +125,3 @@ class Interrupts:
             signal.setitimer(signal.ITIMER_REAL, GRACE_S)
         if not self._stop:
             self._stop.ask(reason)
-
-
-def leave(status: int, words: str = "") -> None:
-    """End the process now, without clean-up; try to write out what was printed so far."""
-    with contextlib.suppress(Exception):
-        # A reader that does not read must not hold us here.
-        if select.select([], [sys.stdout.fileno()], [], 0)[1]:
-            sys.stdout.flush()
-        # A progress bar hides the cursor.
-        sys.stderr.write("\x1b[?25h" if sys.stderr.isatty() else "")
-        sys.stderr.write(f"bkctl: left at once{'; ' if words else ''}{words}\n")
-        sys.stderr.flush()
-    os._exit(status)

@@ -6,13 +6,12 @@ anywhere else the client.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from bkclient.client import Client
     from bkclient.metadata.stored import BookieStatus, StoredLedger
-    from bkctl.session.session import Session
     from wire.ids import LedgerId
 
 
@@ -41,18 +40,28 @@ class Look(Protocol):
         """Release what was opened to look."""
 
 
-class ClientLook:
-    """A look through the client of a session."""
+class Caller(Protocol):
+    """Runs functions of a client on the reactor; a ``Session`` is one."""
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def call(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Run ``await function(client, *args)``; return its value."""
+
+    def iterate(self, function: Callable[..., Any], *args: Any) -> Iterator[Any]:
+        """Yield what ``function(client, *args)``, an async iterator, yields."""
+
+
+class ClientLook:
+    """A look through a client."""
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
 
     def begin(self) -> None:
         """Leave that to the client, which hears of changes."""
 
     def ledger_ranges(self, after: LedgerId | None) -> Iterator[Sequence[LedgerId]]:
         """See ``Look``."""
-        return self._session.iterate(_ledger_ranges, after)
+        return self._caller.iterate(_ledger_ranges, after)
 
     def ledgers(self, ids: Sequence[LedgerId]) -> Iterator[list[StoredLedger]]:
         """See ``Look``; ``AT_FIRST`` of them come first."""
@@ -61,23 +70,23 @@ class ClientLook:
         end = 0
         while end < len(ids):
             at, end = end, end + (IDS_AT_ONCE if end else AT_FIRST)
-            yield self._session.call(_ledgers, ids[at:end])
+            yield self._caller.call(_ledgers, ids[at:end])
 
     def bookies(self) -> tuple[BookieStatus, ...]:
         """See ``Look``."""
         from bkclient.admin import operations
 
-        found: tuple[BookieStatus, ...] = self._session.call(operations.list_bookies)
+        found: tuple[BookieStatus, ...] = self._caller.call(operations.list_bookies)
         return found
 
     def replication_note(self) -> bytes | None:
         """See ``Look``."""
-        note: bytes | None = self._session.call(_replication_note)
+        note: bytes | None = self._caller.call(_replication_note)
         return note
 
     def instance_id(self) -> str | None:
         """See ``Look``."""
-        found: str | None = self._session.call(_instance_id)
+        found: str | None = self._caller.call(_instance_id)
         return found
 
     def close(self) -> None:

@@ -10,18 +10,17 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
-import sys
-import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, TextIO, TypeVar
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeVar
 
 import click
 
 from bkctl.errors import Interrupted, NothingFoundError, RefusedError
 from bkctl.exit_status import Effect
+from bkctl.host import Host
 from bkctl.options import Options, options_of
 from bkctl.output.waiting import ERASE, waiting
-from bkctl.session.interrupt import Interrupts, Stop, leave
+from bkctl.session.interrupt import Interrupts, Stop
 from wire.errors import BookKeeperError
 
 if TYPE_CHECKING:
@@ -29,90 +28,15 @@ if TYPE_CHECKING:
 
     from bkclient.blocking import BlockingClient
     from bkclient.config.client import ClientConfig
-    from bkclient.metadata.reader.zookeeper import ZooKeeperLook
-    from bkctl.cli.watch import Watch
     from bkctl.output.emit import Emitter
     from bkctl.output.progress import Progress
+    from bkctl.output.watched import Watch
     from bkctl.session.metadata_view import Look
     from bkctl.session.profiles import Profile
-    from bkctl.session.writers import HeldWriters
 
 T = TypeVar("T")
 
 SESSION_META: Final = "bkctl.session"
-
-
-class Host:
-    """The environment, the standard streams and the connections, for as many commands as come."""
-
-    def __init__(
-        self,
-        *,
-        environ: Mapping[str, str] | None = None,
-        stdin: TextIO | None = None,
-        stdout: TextIO | None = None,
-        stderr: TextIO | None = None,
-        connect: Callable[[str, ClientConfig], BlockingClient] | None = None,
-    ) -> None:
-        """What is left out is the process's own; its streams are looked up at each use."""
-        self.environ = os.environ if environ is None else environ
-        self._streams = stdin, stdout, stderr
-        self._connect = connect or _connect
-        self._clients: dict[tuple[str, ClientConfig], BlockingClient] = {}
-        self.writers: HeldWriters | None = None
-        """The writers that are kept from one command to the next, where there is a next one."""
-        self.last: dict[str, str] = {}
-        """The ids of what was printed last by itself, by the names of their fields."""
-        self.warned: set[str] = set()
-        """What has been warned about and need not be said twice."""
-
-    @property
-    def stdin(self) -> TextIO:
-        return self._streams[0] or sys.stdin
-
-    @property
-    def stdout(self) -> TextIO:
-        return self._streams[1] or sys.stdout
-
-    @property
-    def stderr(self) -> TextIO:
-        return self._streams[2] or sys.stderr
-
-    def client(self, uri: str, config: ClientConfig) -> BlockingClient:
-        """Return the connection with one cluster, made at the first call."""
-        if (uri, config) not in self._clients:
-            self._clients[uri, config] = self._connect(uri, config)
-        return self._clients[uri, config]
-
-    def look(self, uri: str, config: ClientConfig) -> ZooKeeperLook | None:
-        """Return a look at a cluster's metadata, for one command; None where it takes a client."""
-        from bkclient.metadata.access import store_options
-        from bkclient.metadata.reader import open_look
-
-        return open_look(uri, **store_options(config, uri))
-
-    def leave(self, status: int, words: str) -> None:
-        """End a command that does not end: by default, the process with it."""
-        leave(status, words)
-
-    def clock_s(self) -> float:
-        """Return the time of day, in seconds since the epoch."""
-        return time.time()
-
-    def sleep(self, seconds: float) -> None:
-        """Wait; a signal ends it at once."""
-        time.sleep(seconds)
-
-    def close(self) -> None:
-        """Close every connection."""
-        while self._clients:
-            self._clients.popitem()[1].close()
-
-
-def _connect(uri: str, config: ClientConfig) -> BlockingClient:
-    from bkclient.blocking import BlockingClient
-
-    return BlockingClient(uri, config=config)
 
 
 @contextlib.contextmanager
@@ -254,7 +178,7 @@ class Session:
             except ClientError:
                 return
             if note is not None:
-                from bkctl.commands.autorecovery.work import reminder
+                from bkctl.session.reminder import reminder
 
                 self._tell(reminder(note))
 
@@ -340,7 +264,7 @@ class Session:
 
     def plan(self, steps: Iterable[str]) -> None:
         """Print what a dry run would have done."""
-        from bkctl.commands.cluster.columns import Plan
+        from bkctl.output.plan import Plan
 
         self.emit(Plan(tuple(steps)))
 

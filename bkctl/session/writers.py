@@ -18,6 +18,7 @@ from wire.errors import BookKeeperError
 
 if TYPE_CHECKING:
     from bkclient.blocking import BlockingClient
+    from bkclient.client import Client
     from bkclient.ledger.writer import LedgerWriter
     from bkctl.session.session import Session
     from wire.ids import LedgerId
@@ -64,11 +65,9 @@ class HeldWriters:
 
 
 def _let_go(held: Held, tell: Tell) -> bool:
-    from bkctl.commands.ledger import lifecycle
-
     ledger = f"ledger {held.writer.ledger_id}"
     try:
-        held.client.call(lifecycle.release, held.writer)
+        held.client.call(_release, held.writer)
     except (LedgerClosedError, NoSuchLedgerError) as error:
         # By `ledger recover`, with all that was confirmed, or by `ledger delete`.
         tell(f"nothing of {ledger} is held any more: {error_message(error)}", False)
@@ -79,6 +78,18 @@ def _let_go(held: Held, tell: Tell) -> bool:
     else:
         tell(f"{ledger} handed back, after entry {held.writer.last_add_confirmed}", False)
     return True
+
+
+async def _release(_client: Client, writer: LedgerWriter) -> None:
+    """Hand the ledger back, as this process's last act on it."""
+    from bkclient.admin import handover
+
+    await handover.release(writer)
+
+
+async def _publish(_client: Client, writer: LedgerWriter) -> None:
+    """Let readers see all that is confirmed, while the ledger stays ours."""
+    await writer.publish()
 
 
 def held_writer(session: Session, ledger_id: LedgerId) -> LedgerWriter | None:
@@ -93,12 +104,12 @@ def take(session: Session, ledger_id: LedgerId) -> LedgerWriter:
     Raises:
         ClientError: its last writer has not handed it over.
     """
-    from bkctl.commands.ledger import lifecycle
+    from bkclient.admin import handover
 
     held = held_writer(session, ledger_id)
     if held is not None:
         return held
-    writer: LedgerWriter = session.call(lifecycle.claim, ledger_id)
+    writer: LedgerWriter = session.call(handover.claim, ledger_id)
     if session.host.writers is not None:
         session.host.writers.keep(session.uri, session.client, writer)
     return writer
@@ -106,9 +117,7 @@ def take(session: Session, ledger_id: LedgerId) -> LedgerWriter:
 
 def give_back(session: Session, writer: LedgerWriter) -> None:
     """Hand the ledger back; in a shell only let others read what has been added."""
-    from bkctl.commands.ledger import lifecycle
-
     if session.host.writers is None:
-        session.call(lifecycle.release, writer)
+        session.call(_release, writer)
     else:
-        session.call(lifecycle.publish, writer)
+        session.call(_publish, writer)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from shell.builtin import commands
 from shell.line import parse
 from shell.shell import Shell
 from shell.terminal.preferences import Preferences
@@ -86,7 +87,7 @@ def test_a_place_can_be_used_by_its_name_and_what_was_in_use_elsewhere_is_not(ru
 
 
 def test_what_said_otherwise_where_commands_go_is_forgotten_for_good() -> None:
-    shell = Shell(ToyProgram(), {"loud": ("--loud",)})
+    shell = Shell(ToyProgram(), {"loud": ("--loud",)}, own=commands)
     _run(shell, "use latin; unset")
     assert shell.settings.words == []
 
@@ -194,7 +195,7 @@ def test_how_times_are_told_can_be_asked_and_not_be_anything(run: Printed) -> No
 
 
 def test_the_bell_rings_after_what_took_long(capfd: pytest.CaptureFixture[str]) -> None:
-    shell = Shell(ToyProgram(), prefer=Preferences(timing_s=None, bell_s=30))
+    shell = Shell(ToyProgram(), own=commands, prefer=Preferences(timing_s=None, bell_s=30))
     shell.took(29)
     assert capfd.readouterr().err == ""
     shell.took(30)

@@ -9,6 +9,7 @@ from typing import Any
 import attrs
 import click
 
+from shell.builtin import commands
 from shell.live import Live, Questions
 from shell.shell import Shell
 
@@ -215,7 +216,7 @@ def make_shell(program: ToyProgram | None = None, later: Later | None = None) ->
     program = program or ToyProgram()
     start = later or (lambda work: work())
     questions = Questions(start=start, clock=(later or Later()).seconds)
-    return Shell(program, live=Live(program, questions))
+    return Shell(program, own=commands, live=Live(program, questions))
 
 
 if __name__ == "__main__":

@@ -13,8 +13,8 @@ from typing import Any, Final
 import click
 
 from bkctl.commands.about.shell_program import ShellHost, ShellProgram
+from bkctl.host import Host
 from bkctl.options import as_words, options_of
-from bkctl.session.session import Host
 
 ENTRY_POINT_GROUP: Final = "bkctl.shell"
 BUILT_IN: Final = "shell.repl:run"

@@ -16,10 +16,9 @@ from bkctl.cli.completion.order import ordered
 from bkctl.cli.params import BOOKIE_ID, LEDGER_ID, LOG_NAME
 from bkctl.errors import CommandError, Interrupted, error_message
 from bkctl.exit_status import Effect, ExitStatus
+from bkctl.host import Host, leave
 from bkctl.ledger_ids import format_ledger_id
 from bkctl.options import Options, options_of
-from bkctl.session.interrupt import leave
-from bkctl.session.session import Host
 from bkctl.session.writers import HeldWriters
 from wire.errors import BookKeeperError
 

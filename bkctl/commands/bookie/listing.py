@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from bkctl.commands.cluster.columns import BookieSummary
+from bkctl.bookies.summary import BookieSummary
 
 if TYPE_CHECKING:
     from bkctl.session.session import Session

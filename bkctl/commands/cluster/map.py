@@ -17,7 +17,7 @@ from bkctl.output.views import Kind, column, shown
 
 if TYPE_CHECKING:
     from bkclient.client import Client
-    from bkctl.commands.cluster.columns import BookieSummary
+    from bkctl.bookies.summary import BookieSummary
     from bkctl.session.session import Session
 
 _BAR_MIN, _BAR_MAX = 8, 40

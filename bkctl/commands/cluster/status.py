@@ -27,7 +27,7 @@ from wire.ids import BookieId, LedgerId
 if TYPE_CHECKING:
     from bkclient.client import Client
     from bkclient.connection.pool import BookiePool
-    from bkctl.commands.cluster.columns import BookieSummary
+    from bkctl.bookies.summary import BookieSummary
     from bkctl.session.session import Session
 
 METADATA: Final = "metadata"

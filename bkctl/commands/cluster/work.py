@@ -20,7 +20,8 @@ from bkclient.metadata.tree.nodes import together
 from bkctl.bookies import figures as bookie_figures
 from bkctl.bookies import summary
 from bkctl.bookies.admin_api import http_address
-from bkctl.commands.cluster.columns import BookieSummary, ClusterCreated, ClusterId, HealthCheck
+from bkctl.bookies.summary import BookieSummary
+from bkctl.commands.cluster.columns import ClusterCreated, ClusterId, HealthCheck
 from bkctl.errors import NothingFoundError, error_message
 from wire.errors import BookKeeperError
 

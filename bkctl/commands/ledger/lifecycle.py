@@ -156,21 +156,6 @@ def check_handed_over(session: Session, ledger_id: LedgerId) -> None:
     handover.handed_over(ledger_id, metadata_of(session, ledger_id))
 
 
-async def claim(client: Client, ledger_id: LedgerId) -> LedgerWriter:
-    """Become the only writer of a ledger that was handed over."""
-    return await handover.claim(client, ledger_id)
-
-
-async def release(_client: Client, writer: LedgerWriter) -> None:
-    """Hand the ledger back, as this process's last act on it."""
-    await handover.release(writer)
-
-
-async def publish(_client: Client, writer: LedgerWriter) -> None:
-    """Let readers see all that is confirmed, while the ledger stays ours."""
-    await writer.publish()
-
-
 async def close(_client: Client, writer: LedgerWriter) -> LedgerMetadata:
     """Close the ledger of our own writer."""
     return await writer.close()

@@ -21,7 +21,7 @@ from wire.ids import BookieId
 
 if TYPE_CHECKING:
     from bkclient.client import Client
-    from bkctl.commands.cluster.columns import BookieSummary
+    from bkctl.bookies.summary import BookieSummary
     from bkctl.session.session import Session
 
 T = TypeVar("T")

@@ -24,7 +24,7 @@ from bkctl.suggest import did_you_mean
 from wire.ids import BookieId
 
 if TYPE_CHECKING:
-    from bkctl.commands.cluster.columns import BookieSummary
+    from bkctl.bookies.summary import BookieSummary
     from bkctl.session.session import Session
 
 _TIMEOUT_S: Final = 5.0

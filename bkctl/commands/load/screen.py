@@ -36,7 +36,8 @@ from bkctl.commands.load.looks import every, flushed, looks
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from bkctl.session.session import Host, Session
+    from bkctl.host import Host
+    from bkctl.session.session import Session
 
 HISTORY_MAX: Final = 600
 """Looks that sparklines remember."""

@@ -11,8 +11,8 @@ from pathlib import Path
 import attrs
 import pytest
 
+from bkctl.bookies.summary import BookieSummary
 from bkctl.cli.root import cli
-from bkctl.commands.cluster.columns import BookieSummary
 from bkctl.commands.ledger.columns import LedgerDetails, LedgerSummary
 from bkctl.commands.ledger.entry import EntryRecord
 from bkctl.commands.ledger.outcomes import EntriesAdded, LedgerCreated

@@ -2,14 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from bkctl.output.units import (
-    human_bytes,
-    human_duration,
-    human_time,
-    parse_duration,
-    parse_size,
-    rfc3339,
-)
+from bkctl.output.units import human_bytes, human_duration, human_time, rfc3339
+from bkctl.quantities import parse_duration, parse_size
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,10 @@ import pytest
 from bkctl.cli.params import LEDGER_ID
 from bkctl.errors import NothingFoundError, RefusedError
 from bkctl.exit_status import Effect
+from bkctl.host import Host
 from bkctl.options import Options
 from bkctl.session.interrupt import Interrupts
-from bkctl.session.session import Host, Session
+from bkctl.session.session import Session
 from tests.bkctl.support.terminal import FakeHost
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Mapping
 
-from bkctl.session.session import Host
+from bkctl.host import Host
 
 
 class Stream(io.TextIOWrapper):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from shell.builtin import commands
 from shell.line import parse
 from shell.shell import Shell
 from shell.terminal.audit import SYSLOG, Audit, told, user_name
@@ -17,7 +18,7 @@ from tests.shell.toy import ToyProgram
 
 def test_who_ran_what_where_and_how_it_ended_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "audit"
-    shell = Shell(ToyProgram(), prefer=Preferences(audit=str(path)))
+    shell = Shell(ToyProgram(), own=commands, prefer=Preferences(audit=str(path)))
     for line in parse("fail 3; use latin; words 'a b' | cat > /dev/null; !true"):
         shell.run(line)
     kept = [json.loads(one) for one in path.read_text().splitlines()]
@@ -52,7 +53,7 @@ def test_secrets_are_masked(typed: str, kept: str) -> None:
 def test_what_cannot_be_kept_is_run_and_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    shell = Shell(ToyProgram(), prefer=Preferences(audit=str(tmp_path)))
+    shell = Shell(ToyProgram(), own=commands, prefer=Preferences(audit=str(tmp_path)))
     (line,) = parse("words on")
     assert shell.run(line) == 0
     said = capsys.readouterr()

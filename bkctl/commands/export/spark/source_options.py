@@ -13,7 +13,7 @@ import attrs
 
 from bkctl.commands.export.spark.topic_rows import DECODED, TOPIC_COLUMNS
 from bkctl.commands.export.task.rows import COLUMNS, LOG_COLUMNS
-from bkctl.output.units import parse_size
+from bkctl.quantities import parse_size
 from bkctl.suggest import did_you_mean
 from wire.codes import LedgerState
 from wire.errors import BookKeeperError

@@ -26,7 +26,7 @@ from wire.ids import BookieId, EntryId, LedgerId
 
 if TYPE_CHECKING:
     from bkclient.client import Client
-    from bkctl.commands.cluster.columns import BookieSummary
+    from bkctl.bookies.summary import BookieSummary
     from bkctl.session.session import Session
     from wire.ledger_metadata import Fragment, LedgerMetadata
 

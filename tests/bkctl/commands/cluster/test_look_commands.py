@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import attrs
 import pytest
 
+from bkctl.bookies.summary import BookieSummary
 from bkctl.commands.cluster import map as cluster_map
-from bkctl.commands.cluster.columns import BookieSummary
 from bkctl.commands.cluster.map import ClusterMap, Rack
 from bkctl.output.canvas import Canvas
 from tests.bkclient.worlds import Fate, World

@@ -15,7 +15,7 @@ from bkclient.errors import BookieUnavailableError
 from bkctl.bookies import admin_api
 from bkctl.bookies.admin_client import HttpAddress
 from bkctl.bookies.figures import Figures, Rates, figures, rates
-from bkctl.commands.cluster.columns import BookieSummary
+from bkctl.bookies.summary import BookieSummary
 from bkctl.commands.load import looks as top_work
 from bkctl.commands.load import plot, screen
 from bkctl.commands.load.looks import BookieLoad, ClusterLoad, Looks, outliers

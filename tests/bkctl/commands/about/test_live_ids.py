@@ -6,8 +6,8 @@ import os
 import threading
 from pathlib import Path
 
-from bkctl.cli.completion.live_ids import answer_of
 from bkctl.cli.completion.order import Values
+from bkctl.commands.about.live_ids import answer_of
 from tests.support.waiting import until
 
 LEDGERS = [("17", "closed"), ("12", "open"), ("5", "open")]

@@ -1,0 +1,117 @@
+"""What outlives a command: the environment, the standard streams, the connections.
+
+A ``Host`` is one for the process, or for the life of an interactive shell.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Protocol, TextIO
+
+if TYPE_CHECKING:
+    from bkclient.blocking import BlockingClient
+    from bkclient.config.client import ClientConfig
+    from bkclient.ledger.writer import LedgerWriter
+    from bkclient.metadata.reader.zookeeper import ZooKeeperLook
+    from wire.ids import LedgerId
+
+
+def leave(status: int, words: str = "") -> None:
+    """End the process now, without clean-up; try to write out what was printed so far."""
+    with contextlib.suppress(Exception):
+        # A reader that does not read must not hold us here.
+        if select.select([], [sys.stdout.fileno()], [], 0)[1]:
+            sys.stdout.flush()
+        # A progress bar hides the cursor.
+        sys.stderr.write("\x1b[?25h" if sys.stderr.isatty() else "")
+        sys.stderr.write(f"bkctl: left at once{'; ' if words else ''}{words}\n")
+        sys.stderr.flush()
+    os._exit(status)
+
+
+class KeptWriters(Protocol):
+    """Writers of ledgers that are kept from one command to the next, by cluster and ledger."""
+
+    def get(self, uri: str, ledger_id: LedgerId) -> LedgerWriter | None:
+        """Return the writer of a ledger, if it is here and can still write."""
+
+    def keep(self, uri: str, client: BlockingClient, writer: LedgerWriter) -> None:
+        """Keep the writer of a ledger."""
+
+
+class Host:
+    """The environment, the standard streams and the connections, for as many commands as come."""
+
+    def __init__(
+        self,
+        *,
+        environ: Mapping[str, str] | None = None,
+        stdin: TextIO | None = None,
+        stdout: TextIO | None = None,
+        stderr: TextIO | None = None,
+        connect: Callable[[str, ClientConfig], BlockingClient] | None = None,
+    ) -> None:
+        """What is left out is the process's own; its streams are looked up at each use."""
+        self.environ = os.environ if environ is None else environ
+        self._streams = stdin, stdout, stderr
+        self._connect = connect or _connect
+        self._clients: dict[tuple[str, ClientConfig], BlockingClient] = {}
+        self.writers: KeptWriters | None = None
+        """The writers that are kept from one command to the next, where there is a next one."""
+        self.last: dict[str, str] = {}
+        """The ids of what was printed last by itself, by the names of their fields."""
+        self.warned: set[str] = set()
+        """What has been warned about and need not be said twice."""
+
+    @property
+    def stdin(self) -> TextIO:
+        return self._streams[0] or sys.stdin
+
+    @property
+    def stdout(self) -> TextIO:
+        return self._streams[1] or sys.stdout
+
+    @property
+    def stderr(self) -> TextIO:
+        return self._streams[2] or sys.stderr
+
+    def client(self, uri: str, config: ClientConfig) -> BlockingClient:
+        """Return the connection with one cluster, made at the first call."""
+        if (uri, config) not in self._clients:
+            self._clients[uri, config] = self._connect(uri, config)
+        return self._clients[uri, config]
+
+    def look(self, uri: str, config: ClientConfig) -> ZooKeeperLook | None:
+        """Return a look at a cluster's metadata, for one command; None where it takes a client."""
+        from bkclient.metadata.access import store_options
+        from bkclient.metadata.reader import open_look
+
+        return open_look(uri, **store_options(config, uri))
+
+    def leave(self, status: int, words: str) -> None:
+        """End a command that does not end: by default, the process with it."""
+        leave(status, words)
+
+    def clock_s(self) -> float:
+        """Return the time of day, in seconds since the epoch."""
+        return time.time()
+
+    def sleep(self, seconds: float) -> None:
+        """Wait; a signal ends it at once."""
+        time.sleep(seconds)
+
+    def close(self) -> None:
+        """Close every connection."""
+        while self._clients:
+            self._clients.popitem()[1].close()
+
+
+def _connect(uri: str, config: ClientConfig) -> BlockingClient:
+    from bkclient.blocking import BlockingClient
+
+    return BlockingClient(uri, config=config)

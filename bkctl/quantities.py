@@ -1,0 +1,47 @@
+"""Sizes and times as people write them."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_SIZE: Final = {
+    "": 1,
+    "b": 1,
+    **{unit: 1024**n for n, unit in enumerate(("k", "m", "g", "t"), 1)},
+    **{f"{unit}ib": 1024**n for n, unit in enumerate(("k", "m", "g", "t"), 1)},
+    **{f"{unit}b": 1000**n for n, unit in enumerate(("k", "m", "g", "t"), 1)},
+}
+_SECONDS: Final = {
+    "": 1.0,
+    "ms": 0.001,
+    "s": 1.0,
+    "m": 60.0,
+    "h": 3600.0,
+    "d": 86400.0,
+    "w": 604800.0,
+}
+
+
+def parse_size(text: str) -> int:
+    """Return the bytes of ``512``, ``64k``, ``1MiB`` (binary) or ``20MB`` (decimal).
+
+    Raises:
+        ValueError: it is no size.
+    """
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-zA-Z]*)", text.strip())
+    if match is None or match[2].lower() not in _SIZE:
+        raise ValueError(f"{text!r} is no size; try 512, 64k, 1MiB or 20MB")
+    return int(float(match[1]) * _SIZE[match[2].lower()])
+
+
+def parse_duration(text: str) -> float:
+    """Return the seconds of ``90``, ``1.5s``, ``30m``, ``7d`` or ``1h30m``.
+
+    Raises:
+        ValueError: it is no duration.
+    """
+    parts = re.findall(r"(\d+(?:\.\d+)?)(ms|[smhdw]|$)", text.strip())
+    if not parts or "".join(a + b for a, b in parts) != text.strip():
+        raise ValueError(f"{text!r} is no duration; try 90, 30m, 7d or 1h30m")
+    return sum(float(number) * _SECONDS[unit] for number, unit in parts)

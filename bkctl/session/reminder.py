@@ -1,0 +1,31 @@
+"""That autorecovery is off: since when, for how long, and why."""
+
+from __future__ import annotations
+
+import time
+
+from bkclient.repair import autorecovery
+from bkclient.repair.autorecovery import Pause
+from bkctl.output.units import human_duration
+
+
+def reminder(note: bytes) -> str:
+    """Return what to say where autorecovery is off, by the note that was left then."""
+    pause = autorecovery.decode_pause(note)
+    return f"bkctl: autorecovery is disabled{told(pause, time.time())}"
+
+
+def told(pause: Pause, now_s: float) -> str:
+    """Return since when, for how long and why it is off, to go on with a sentence."""
+    words = []
+    if pause.since_ms is not None:
+        words.append(f" since {human_duration(max(0, now_s - pause.since_ms / 1000))}")
+    if pause.user is not None or pause.host is not None:
+        words.append(f" by {'@'.join(one for one in (pause.user, pause.host) if one)}")
+    if pause.until_ms is not None:
+        left_s = pause.until_ms / 1000 - now_s
+        late = "should be on again since" if left_s < 0 else "for another"
+        words.append(f", {late} {human_duration(abs(left_s))}")
+    if pause.reason is not None:
+        words.append(f" ({pause.reason})")
+    return "".join(words)
