@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -130,6 +131,10 @@ class Options:
         self.used_profile: Any = None
         """The ``session.profiles.Profile`` that counts for this command, if any does."""
         self.profile_is_used = False
+
+    def again(self, *more: str) -> str:
+        """Return this command line with more options, to be pasted."""
+        return shlex.join(["bkctl", *self.args, *more])
 
     def is_of_profile(self, name: str) -> bool:
         """Tell whether it is a profile that gave an option its value."""

@@ -223,7 +223,7 @@ def connect(
         where = _parsed(session, address)
     session.verbose(f"asking {where.host}:{where.port}")
     token = admin_token(session, token_file)
-    return AdminClient(*where, token=token, timeout_s=timeout_s, tell=session.trace)
+    return AdminClient(*where, token=token, timeout_s=timeout_s, tell=session.messages.trace)
 
 
 async def published(client: Client, bookie_id: BookieId) -> HttpAddress:
@@ -277,7 +277,7 @@ def admin_token(session: Session, token_file: Path | None = None) -> str:
 
 def _token_file(session: Session) -> Path | None:
     """Return the file that the profile names, if it names one."""
-    profile = session.profile
+    profile = session.options.used_profile
     if profile is None or not profile.admin_token_file:
         return None
     return Path(of_user(profile.admin_token_file))

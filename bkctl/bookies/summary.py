@@ -66,7 +66,8 @@ class BookieSummary:
 
 def bookies(session: Session, wanted: str | None) -> list[BookieSummary]:
     """Return the bookies in a state (``None``: all), by id."""
-    return [summary(one) for one in session.look.bookies() if wanted in {None, one.state.value}]
+    found = session.cluster.look.bookies()
+    return [summary(one) for one in found if wanted in {None, one.state.value}]
 
 
 def summary(one: BookieStatus) -> BookieSummary:

@@ -147,7 +147,8 @@ class Rounds:
         moment = human_time(watch.now_ms, utc=session.options.utc)
         columns, height = shutil.get_terminal_size()
         how = f"  every {self.every_s:g} s{until}  {moment}"
-        head = _shortened(session.again(), max(columns - len(how), _COMMAND_CHARS_MIN)) + how
+        command = session.options.again()
+        head = _shortened(command, max(columns - len(how), _COMMAND_CHARS_MIN)) + how
         room = max(height - 3, 1)
         lines = frame.lines
         if len(lines) > room:

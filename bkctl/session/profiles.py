@@ -35,6 +35,7 @@ from bkctl.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from bkctl.options import Options
+    from bkctl.session.messages import Messages
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -206,6 +207,14 @@ def profile_names(environ: Mapping[str, str]) -> list[str]:
         return list(read_profiles(environ).profiles)
     except CommandError:
         return []
+
+
+def warn_of_open_file(messages: Messages, path: Path) -> None:
+    """Warn, once, when others can read the file of profiles."""
+    warned = messages.host.warned
+    if is_open_to_others(path) and str(path) not in warned:
+        warned.add(str(path))
+        messages.warn(f"{path} can be read by others; chmod 600 {path}")
 
 
 def use_profile(options: Options, environ: Mapping[str, str]) -> Profile | None:

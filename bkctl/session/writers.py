@@ -111,7 +111,7 @@ def take(session: Session, ledger_id: LedgerId) -> LedgerWriter:
         return held
     writer: LedgerWriter = session.call(handover.claim, ledger_id)
     if session.host.writers is not None:
-        session.host.writers.keep(session.uri, session.client, writer)
+        session.host.writers.keep(session.uri, session.cluster.client, writer)
     return writer
 
 

@@ -40,7 +40,6 @@ STILL_OVER: Final[dict[str, set[str]]] = {
     "bkctl/cli/command.py Command": {"arguments"},
     "bkctl/commands/local/cluster.py LocalCluster": {"lines", "methods"},
     "bkctl/output/emit.py Emitter": {"lines", "methods"},
-    "bkctl/session/session.py Session": {"lines", "methods"},
     "bookied/offline/repair/convert.py Conversion": {"lines"},
     "bookied/offline/repair/upgrade.py Upgrade": {"lines"},
     "bookied/repair/autorecovery/auditor.py Auditor": {"methods"},

@@ -118,7 +118,7 @@ class _Demo:
             ledger_id = self._write()
             self._recover(ledger_id)
             self._read_back(ledger_id)
-            with self._session.waiting("waiting for the killed bookie to register again"):
+            with self._session.messages.waiting("waiting for the killed bookie to register again"):
                 self._cluster.restart(KILLED, watched.writable)
             self._tell("restart", "the killed bookie is back, with all it had acknowledged")
             exported = self._export(ledger_id) if exporting else None
@@ -210,12 +210,12 @@ class _Demo:
         target = str(self._cluster.directory / "parquet")
         try:
             with contextlib.ExitStack() as stack:
-                with self._session.waiting("waiting for Spark to start"):
+                with self._session.messages.waiting("waiting for Spark to start"):
                     spark = stack.enter_context(spark_session("local[2]"))
-                with self._session.waiting("waiting for Spark to export the ledger"):
+                with self._session.messages.waiting("waiting for Spark to export the ledger"):
                     report = export_ledgers(self._cluster.uri, [ledger_id], target, spark=spark)
                 self._tell("export", f"Parquet, {human_bytes(report.file_bytes)}, written by Spark")
-                with self._session.waiting("waiting for Spark to read the files"):
+                with self._session.messages.waiting("waiting for Spark to read the files"):
                     found = _spark_sums(spark, target)
         except SparkMissingError:
             return None

@@ -27,7 +27,7 @@ def show_version(session: Session, *, every: bool) -> None:
         return
     from bkctl.commands.about.version import everybody
 
-    with session.waiting("waiting for the bookies' answers"):
+    with session.messages.waiting("waiting for the bookies' answers"):
         members = list(everybody(session))  # All, so that the columns fit all.
     session.emit_all(members, MemberVersion)
 

@@ -54,7 +54,7 @@ def gc(
     if not wait:
         session.emit(asked)
         return
-    with session.waiting(f"waiting for the collection of bookie {bookie_id}"):
+    with session.messages.waiting(f"waiting for the collection of bookie {bookie_id}"):
         found = admin_api.wait_collected(admin, before, lambda: time.sleep(_LOOK_EVERY_S))
     session.emit_all(found, admin_api.GarbageRun)
 

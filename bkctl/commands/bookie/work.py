@@ -138,7 +138,7 @@ def named(session: Session, given: Sequence[str]) -> tuple[BookieId, ...]:
     Raises:
         NothingFoundError: some were to be named, and none is.
     """
-    found = tuple(map(BookieId, session.words(given, BOOKIE_ID)))
+    found = tuple(map(BookieId, session.input.words(given, BOOKIE_ID)))
     if given and not found:
         raise NothingFoundError("no bookie ids on stdin")
     return found

@@ -192,7 +192,7 @@ def _given(session: Session, bookie_id: BookieId, path: str, *, check: bool) -> 
         RefusedError: it is no cookie, or not of this bookie and cluster, and ``check`` is on.
     """
     if path == "-":
-        text = session.stdin_bytes.read()
+        text = session.input.bytes.read()
     else:
         try:
             text = Path(path).read_bytes()

@@ -35,7 +35,7 @@ def export(
     everything = since_last or follow_s is not None
     if not ledger_ids and not everything:
         raise UsageError("no LEDGER_ID: give some, or --since-last for all that is new")
-    ids = list(session.words(ledger_ids, LEDGER_ID))
+    ids = list(session.input.words(ledger_ids, LEDGER_ID))
     if ledger_ids and not ids:
         raise NothingFoundError("no ledger ids on stdin")
     if everything and options["recover"]:
@@ -66,7 +66,7 @@ def _rounds(
     if follow_s is None:
         session.emit(_export_once(session, ids, target, options))
         return
-    with session.stopping() as stop:
+    with session.interrupts.stopping() as stop:
         while not stop:
             session.emit(_export_once(session, ids, target, options))
             stop.wait_for(time.sleep, follow_s)

@@ -32,7 +32,7 @@ def create(session: Session, /, **wanted: Any) -> None:
 
 def show(session: Session, ledger_ids: Sequence[Any]) -> None:
     """Show quorums, fragments, state and custom metadata of ledgers; `-` reads ids from stdin."""
-    details = lifecycle.details(session, session.words(ledger_ids, LEDGER_ID))
+    details = lifecycle.details(session, session.input.words(ledger_ids, LEDGER_ID))
     if len(ledger_ids) == 1 and ledger_ids[0] != "-":
         session.emit(next(details))
     elif session.options.output in {None, "wide"}:
@@ -109,7 +109,7 @@ def _recovered(session: Session, ledger_id: LedgerId, found: Any) -> Any:
     if session.dry_run:
         return f"fence, recover and close ledger {ledger_id} ({found.state.name.lower()})"
     _confirm_fencing(session, ledger_id, found, f"Recover and close ledger {ledger_id}?")
-    session.resume = f"it is safe to run again: {session.again()}"
+    session.resume = f"it is safe to run again: {session.options.again()}"
     return lifecycle.recover(session, ledger_id)
 
 

@@ -52,12 +52,12 @@ def chosen(
 
 
 def _all(session: Session) -> Iterator[LedgerId]:
-    for ids in session.look.ledger_ranges(None):
+    for ids in session.cluster.look.ledger_ranges(None):
         yield from ids
 
 
 def _given(session: Session, given: Sequence[Any], from_file: str | None) -> Iterator[LedgerId]:
-    yield from session.words(given, LEDGER_ID)
+    yield from session.input.words(given, LEDGER_ID)
     if from_file is not None:
         yield from ids_in_file(session, from_file)
 
@@ -79,7 +79,7 @@ def each(
         BookKeeperError: the work on the only one failed.
         PartlyDoneError: that on some of many.
     """
-    ids = map(LedgerId, session.words(given, LEDGER_ID))
+    ids = map(LedgerId, session.input.words(given, LEDGER_ID))
     if session.dry_run:
         session.plan([work(session, ledger_id) for ledger_id in ids])
         return

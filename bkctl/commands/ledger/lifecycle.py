@@ -101,7 +101,7 @@ def new_ledger(
         write_quorum=write_quorum,
         ack_quorum=ack_quorum,
         digest_type=DigestType[digest.upper()],
-        password=session.password(password_file),
+        password=session.questions.password(password_file),
         custom={key: text.encode() for key, text in meta},
         ledger_id=wanted_id,
     )

@@ -73,8 +73,8 @@ def dump(session: Session, ledger_id: LedgerId, path: str) -> None:
     stored: Versioned[LedgerMetadata] = session.call(operations.read_metadata, ledger_id)
     data = encode_metadata(stored.value)
     if path == "-":
-        session.stdout_bytes.write(data)
-        session.stdout_bytes.flush()
+        session.host.stdout.buffer.write(data)
+        session.host.stdout.buffer.flush()
         return
     write_whole(path, data, private=True)
     session.emit(MetadataDumped(ledger_id, path, len(data), stored.version))
@@ -103,7 +103,7 @@ def restore(
     elif not replace:
         raise ConflictError(
             f"the ledger exists, and differs in {', '.join(c.field for c in changes)}",
-            next_step=f"look at it: {session.again('--replace', '--dry-run')}",
+            next_step=f"look at it: {session.options.again('--replace', '--dry-run')}",
         )
     else:
         kept = backup or f"{'stdin' if path == '-' else path}.before-{stored.version}"
@@ -220,7 +220,7 @@ def _summary(new: LedgerMetadata) -> str:
 
 def _read(session: Session, path: str) -> LedgerMetadata:
     if path == "-":
-        data = session.stdin_bytes.read()
+        data = session.input.bytes.read()
     else:
         try:
             with open(path, "rb") as file:  # noqa: PTH123 -- pathlib costs start time

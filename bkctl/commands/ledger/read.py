@@ -54,7 +54,7 @@ def read(
             session.plan([f"recover and close ledger {ledger_id}", "print its entries"])
             return
         _confirm_recovery(session, ledger_id, metadata)
-    password = session.password(password_file) if password_file else None
+    password = session.questions.password(password_file) if password_file else None
     reading = session.call(ranges.open_ledger, ledger_id, recover=recover, password=password)
     chosen = ranges.range_of(reading, first or 0, last, unconfirmed=unconfirmed)
     forms = choose_form(session, form, delimiter, pattern, metadata, to_file=out is not None)
@@ -116,14 +116,14 @@ def tail(
 
     session.about = f"ledger {ledger_id}"
     metadata = lifecycle.metadata_of(session, ledger_id)
-    password = session.password(password_file) if password_file else None
+    password = session.questions.password(password_file) if password_file else None
     reading = session.call(ranges.open_ledger, ledger_id, password=password)
     forms = choose_form(session, form, delimiter, pattern, metadata, to_file=False)
     found = ranges.tail(session, reading, count, follow=follow)
     if session.options.output in _RECORD_FORMS:
         session.emit_all(_records(session, found), _record_kind())
     else:
-        print_entries(session.stdout_bytes, ledger_id, found, forms, flush_each=True)
+        print_entries(session.host.stdout.buffer, ledger_id, found, forms, flush_each=True)
 
 
 # Forms -----------------------------------------------------------------------------------------
@@ -250,7 +250,7 @@ def _may_draw(session: Session, out: str | None) -> bool:
 def _output(session: Session, out: str | None) -> Iterator[BinaryIO]:
     """Give stdout, or a file that takes its name when everything is in it."""
     if out is None:
-        yield session.stdout_bytes
+        yield session.host.stdout.buffer
         return
     part = f"{out}.part"
     try:

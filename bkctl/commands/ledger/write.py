@@ -75,18 +75,18 @@ def _add(session: Session, ledger_id: LedgerId, source: Source) -> Any:
     from bkctl.session import writers
 
     began_s = time.monotonic()
-    session.last_words = f"ledger {ledger_id} was not handed back; {_recover(ledger_id)}"
+    session.interrupts.last_words = f"ledger {ledger_id} was not handed back; {_recover(ledger_id)}"
     after = f"ledger {ledger_id} handed back in order"
     if session.host.writers is not None:
-        session.last_words = "what was on its way is added all the same"
+        session.interrupts.last_words = "what was on its way is added all the same"
         after = f"this shell goes on writing ledger {ledger_id}"
-    with session.stopping() as stop:
+    with session.interrupts.stopping() as stop:
         writer = writers.take(session, ledger_id)
         first = writer.last_add_pushed + 1
         pump = Pump(session, writer, source, f"adding to ledger {ledger_id}")
         pump.run(stop)
         writers.give_back(session, writer)
-        session.last_words = ""
+        session.interrupts.last_words = ""
         if stop.reason is not None:
             session.resume = (
                 f"{pump.entries} entries were added, and {after}; "
@@ -123,16 +123,16 @@ def _write(session: Session, new: Any, source: Stream) -> Any:
     from bkctl.commands.ledger.outcomes import LedgerWritten
 
     began_s = time.monotonic()
-    with session.stopping() as stop:
+    with session.interrupts.stopping() as stop:
         writer = session.call(lifecycle.create_for_writing, new)
         ledger_id = writer.ledger_id
         session.about = f"ledger {ledger_id}"
         session.verbose(f"ledger {ledger_id} created")
-        session.last_words = f"ledger {ledger_id} is open; {_recover(ledger_id)}"
+        session.interrupts.last_words = f"ledger {ledger_id} is open; {_recover(ledger_id)}"
         pump = Pump(session, writer, source, f"writing ledger {ledger_id}")
         pump.run(stop)
         session.call(lifecycle.close, writer)
-        session.last_words = ""
+        session.interrupts.last_words = ""
         if stop.reason is not None:
             session.resume = (
                 f"ledger {ledger_id} is closed with the {pump.entries} entries read so far; "
@@ -302,7 +302,7 @@ def open_source(
 
     if framing is not None and chunk_bytes is not None:
         raise UsageError(f"--{framing} and --chunks: only one of them can be")
-    stream: Any = session.stdin_bytes if path is None else open(path, "rb")  # noqa: PTH123, SIM115
+    stream: Any = session.input.bytes if path is None else open(path, "rb")  # noqa: PTH123, SIM115
     start = read_some(stream)
     if chunk_bytes is not None:
         chosen = Framing.CHUNKS

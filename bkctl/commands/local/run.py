@@ -178,7 +178,7 @@ def running(session: Session, cluster: LocalCluster) -> Iterator[Watched]:
     from bkctl.commands.cluster import work as cluster_work
 
     with cluster, cluster_work.Watched(lambda: cluster.uri) as watched:
-        with session.waiting("waiting for the bookies to register"):
+        with session.messages.waiting("waiting for the bookies to register"):
             cluster.start(watched.writable, watched.initialize, session.note)
         yield watched
 
@@ -264,7 +264,7 @@ def _start_in_background(session: Session, directory: Path, settings: dict[str, 
             },
         )
     assert child.stdout is not None
-    with child.stdout as stdout, session.waiting("waiting for the bookies to register"):
+    with child.stdout as stdout, session.messages.waiting("waiting for the bookies to register"):
         shown = stdout.read()  # Ends when the child has shown its table: see _detach.
     if not shown:
         last = log.read_text(encoding="utf-8", errors="replace").splitlines()[-1:]

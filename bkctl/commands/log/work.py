@@ -48,7 +48,7 @@ def options_of(
         write_quorum=write_quorum,
         ack_quorum=ack_quorum,
         digest_type=DigestType[digest.upper()],
-        password=session.password(password_file) if password_file else b"",
+        password=session.questions.password(password_file) if password_file else b"",
         roll_bytes=roll_size,
         roll_entries=roll_entries,
         roll_s=roll_after,
@@ -183,7 +183,7 @@ def append(session: Session, name: str, source: Source, *, seal: bool) -> LogApp
     """Append what a source has; return where it went."""
     began_s = time.monotonic()
     entries = size = 0
-    with session.stopping() as stop:
+    with session.interrupts.stopping() as stop:
         writer = session.call(_open_writer, name)
         feed = _Feed(writer)
         with session.progress(f"appending to log {name}", total=source.size) as progress:
@@ -251,7 +251,7 @@ def tail(
         session.emit_all(_records(session, found), LogEntry)
         return
     shape = choose_form(session, *form, None, to_file=False)
-    stream = session.stdout_bytes
+    stream = session.host.stdout.buffer
     for position, payload in found:
         assert position.ledger_id is not None
         stream.write(shape(position.ledger_id, position.entry_id, payload))

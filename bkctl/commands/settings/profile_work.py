@@ -40,6 +40,7 @@ from bkctl.session.profiles import (
     profile_path,
     read_profiles,
     resolve_profile,
+    warn_of_open_file,
 )
 from bkctl.session.settings import URI_KEY, overrides, read_conf
 from bkctl.suggest import did_you_mean
@@ -246,7 +247,7 @@ def edit_by_hand(session: Session) -> None:
         UsageError: what was saved cannot be used; it is kept beside the file.
     """
     path = _path(session)
-    if not session.interactive:
+    if not session.questions.can_ask:
         raise RefusedError("nobody to edit here", next_step=f"the file is {path}")
     before = path.read_text(encoding="utf-8") if path.exists() else HEAD
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -275,7 +276,7 @@ def _path(session: Session) -> Path:
 
 def _file(session: Session) -> ProfileFile:
     file = read_profiles(session.host.environ)
-    session.warn_of_open_file(file.path)
+    warn_of_open_file(session.messages, file.path)
     return file
 
 

@@ -604,7 +604,7 @@ def test_a_command_knows_its_own_line_to_be_repeated() -> None:
         options_of(ctx).args = ("ledger", "delete", "a b")
         with pytest.raises(Exception, match="which cluster"):
             cli.invoke(ctx)
-        assert ctx.meta[SESSION_META].again("--yes") == "bkctl ledger delete 'a b' --yes"
+        assert ctx.meta[SESSION_META].options.again("--yes") == "bkctl ledger delete 'a b' --yes"
 
 
 @pytest.mark.parametrize(

@@ -70,23 +70,23 @@ def test_reading_never_asks_unless_it_is_to_fence() -> None:
 
 def test_ids_come_from_arguments_and_where_a_dash_stands_from_stdin() -> None:
     session = _session(FakeHost("3 4\n0x10\n\n"))
-    assert list(session.words([1, "-", 2], LEDGER_ID)) == [1, 3, 4, 16, 2]
+    assert list(session.input.words([1, "-", 2], LEDGER_ID)) == [1, 3, 4, 16, 2]
 
 
 def test_a_password_is_the_file_without_its_last_newline(tmp_path) -> None:
     file = tmp_path / "pw"
     file.write_bytes(b"se cret\n\n")
     session = _session(FakeHost())
-    assert session.password(str(file)) == b"se cret\n"
-    assert session.password(None) == b""
+    assert session.questions.password(str(file)) == b"se cret\n"
+    assert session.questions.password(None) == b""
     with pytest.raises(NothingFoundError, match="No such file"):
-        session.password(str(tmp_path / "none"))
+        session.questions.password(str(tmp_path / "none"))
 
 
 def test_a_password_in_place_of_a_file_is_the_first_line_of_stdin() -> None:
     session = _session(FakeHost("se cret\nthe rest"))
-    assert session.password("-") == b"se cret"
-    assert session.stdin_bytes.read() == b"the rest"
+    assert session.questions.password("-") == b"se cret"
+    assert session.input.bytes.read() == b"the rest"
 
 
 def test_quiet_keeps_warnings_and_drops_notes() -> None:
@@ -123,7 +123,7 @@ def test_a_host_keeps_one_connection_a_cluster_until_it_is_closed() -> None:
 
     host = Host(environ={}, connect=connect)
     for uri in ("sqlite:///a", "sqlite:///a", "sqlite:///b"):
-        assert _session(host, service_uri=uri).client is not None
+        assert _session(host, service_uri=uri).cluster.client is not None
     assert [uri for uri, _ in made] == ["sqlite:///a", "sqlite:///b"]
     host.close()
     assert all(client.closed for _, client in made)

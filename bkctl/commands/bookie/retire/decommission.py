@@ -154,7 +154,7 @@ def _take_out(
     )
     session.resume = (
         f"`bkctl bookie decommission-status {bookie_id}` shows what is left; "
-        f"to go on: {session.again()}"
+        f"to go on: {session.options.again()}"
     )
     report = _wait(session, bookie_id, len(found), keep_cookie=keep_cookie)
     session.resume = ""
@@ -323,7 +323,7 @@ def _drain(
         [f"To empty {bookie_id}:", *(f"  {step}" for step in steps)], "Go on?", proof=bookie_id
     )
     _set_mode(session, bookie_id, address, token_file, read_only=True)
-    session.resume = f"what is moved stays so; to go on: {session.again()}"
+    session.resume = f"what is moved stays so; to go on: {session.options.again()}"
     options = RecoverOptions(spare_writers=True, skip_unrecoverable=True, at_once=_DRAINED_AT_ONCE)
     report: RecoverReport = move(session, [bookie_id], options, len(found))
     session.resume = ""

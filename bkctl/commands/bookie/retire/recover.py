@@ -91,7 +91,7 @@ def recover(
         _plan(session, bookies, options)
         return
     _confirm(session, bookies, found, options)
-    session.resume = f"what is moved stays so; to go on: {session.again()}"
+    session.resume = f"what is moved stays so; to go on: {session.options.again()}"
     report = move(session, bookies, options, len(found))
     session.resume = ""
     tell_of_racks(session, found)

@@ -43,7 +43,7 @@ def rebuild_index(
     """Make index files of Interleaved or Sorted storage anew; `-` reads ids from stdin."""
     rebuild.rebuild_index(
         session,
-        session.words(ledger_ids, LEDGER_ID),
+        session.input.words(ledger_ids, LEDGER_ID),
         all_ledgers=all_ledgers,
         password_file=password_file,
         dirs=dirs,

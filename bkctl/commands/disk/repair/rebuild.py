@@ -154,7 +154,7 @@ def keys(
 ) -> Callable[[int], tuple[bytes, str] | None]:
     """Return who knows the keys that the disk has lost: the password's file, else the cluster."""
     if password_file is not None:
-        key = master_key(session.password(password_file))
+        key = master_key(session.questions.password(password_file))
         return lambda _ledger_id: (key, "password")
     if named and session.options.service_uri is None:
         return lambda _ledger_id: None
@@ -201,7 +201,7 @@ def salvage_ledger(
         raise UsageError(f"--out {out}: is no directory")
     session.about = f"ledger {ledger_id}"
     total = size_of(RealFiles(), found.journal_dirs, found.ledger_dirs)
-    password = None if password_file is None else session.password(password_file)
+    password = None if password_file is None else session.questions.password(password_file)
     if session.dry_run:
         session.plan(
             [f"search {human_bytes(total)} of logs and journals", f"write what is found to {out}"]

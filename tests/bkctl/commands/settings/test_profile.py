@@ -26,7 +26,7 @@ from bkctl.session.profiles import (
     resolve_profile,
     use_profile,
 )
-from bkctl.session.session import Session
+from bkctl.session.session import Session, take_profile
 from bkctl.session.settings import cluster_settings
 from tests.bkclient.worlds import World
 from tests.bkctl.support.terminal import FakeHost
@@ -349,7 +349,7 @@ def test_a_file_that_others_can_read_is_warned_about_once(run: Run, two: Path) -
 def test_on_a_production_cluster_a_question_says_so(environ: dict[str, str]) -> None:
     host = FakeHost("y\n", tty=True, environ=environ)
     session = Session(host, _options(profile="prod"), Effect.FENCES, Interrupts())
-    session.use_profile()
+    take_profile(session)
     session.confirm(["ledger 7: open"], "Fence it?")
     assert host.err.text.startswith("profile prod is marked production\nledger 7: open\n")
 
@@ -425,7 +425,7 @@ def test_a_title_asks_no_cluster_that_the_command_itself_does_not_ask(
 
     host._connect = connect
     session = Session(host, _options(profile="lab"), Effect.READ, Interrupts())
-    session.use_profile()
+    take_profile(session)
     assert session.config.https is not None  # As where a bookie is named by its address.
     session.emit(BookieSetting("journalDirectory", "/j"))
     session.finish()
