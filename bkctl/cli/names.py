@@ -18,6 +18,7 @@ COMMANDS: Final = {
     "log": (f"{_AT}.log.commands:log", "Logs: endless sequences made of ledgers."),
     "topic": (f"{_AT}.topic.commands:topic", "Pulsar topics, read without a broker."),
     "export": (f"{_AT}.export.commands:export", "Export ledgers to Parquet."),
+    "spark": (f"{_AT}.export.commands:spark", "Spark: pack what its workers need."),
     "fence": (f"{_AT}.ledger.commands:fence", "Short for `ledger fence`."),
     "cluster": (
         f"{_AT}.cluster.commands:cluster",
@@ -95,13 +96,14 @@ COMMANDS: Final = {
 }
 
 SECTIONS: Final = {
-    "Data": ("ledger", "log", "topic", "export", "fence"),
+    "Data": ("ledger", "log", "topic", "export", "spark", "fence"),
     "Cluster": ("cluster", "bookie", "cookie", "top", "metaformat"),
     "Repair": ("doctor", "autorecovery", "recover", "decommission"),
     "Offline disk": ("disk", "bookieformat", "upgrade"),
-    "Settings": ("config", "profile"),
     "Try out": ("demo", "local", "bench"),
-    "Other": ("shell", "compat", "explain", "debug", "version", "completion"),
+    "Settings and tool": (
+        *("config", "profile", "shell", "compat", "explain", "debug", "version", "completion"),
+    ),
 }
 """The help of the root; ``help`` and ``options`` are in its last line."""
 

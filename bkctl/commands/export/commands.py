@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from bkctl.cli.command import Command
+from bkctl.cli.command import Command, SubGroup
 from bkctl.cli.params import DURATION, KEY_VALUE, LEDGER_IDS, argument, option
 from bkctl.exit_status import Effect, ExitStatus
 
@@ -87,5 +87,35 @@ export = Command(
         ExitStatus.TIME_LIMIT,
         ExitStatus.INTERRUPTED,
     ),
+    replaces="nothing in Java's tools",
+)
+
+spark = SubGroup(
+    name="spark",
+    short_help="Spark: pack what its workers need.",
+    help="""Spark: pack what its workers need.
+
+    `bkctl export` runs on Spark by itself. The data source `bookkeeper` is for your own queries.
+    """,
+)
+
+spark.command(
+    "bundle",
+    body="bkctl.commands.export.spark.bundle:write",
+    short_help="Write the archive of packages that Spark's workers need.",
+    help="""Write FILE, the archive that `spark.archives` takes, so that workers need no package.
+
+    It has the packages of bkctl[spark] as they are installed here, and of bkctl[pulsar] if they
+    are. Workers need the version of Python and the platform that the command prints, and their own
+    PySpark, which each distribution of Spark has. The default name says both.
+    """,
+    params=(argument("path", required=False, metavar="[FILE]"),),
+    effect=Effect.READ,
+    watch=False,
+    examples=(
+        ("bkctl spark bundle", "for hosts like this one"),
+        ("bkctl spark bundle /tmp/bkctl.tar.gz", "under another name"),
+    ),
+    exits=(ExitStatus.FAILED, ExitStatus.USAGE, ExitStatus.NOT_FOUND),
     replaces="nothing in Java's tools",
 )

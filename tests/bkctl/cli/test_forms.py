@@ -51,7 +51,7 @@ ELSEWHERE: Final = {
     "bookie slow": "test_top",
     "cluster backup": "test_cluster_metadata", "cluster watch": "test_cluster_metadata",
     "ledger metadata dump": "test_ledger_check", "ledger orphans": "test_ledger_check",
-    "debug bundle": "test_bundle", "topic": "test_topic",
+    "debug bundle": "test_bundle", "spark bundle": "test_bundle", "topic": "test_topic",
     "help": "test_root", "options": "test_root",
 }  # fmt: skip
 

