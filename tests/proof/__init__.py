@@ -1,0 +1,1 @@
+"""The fault model on real processes: bookies and clients of both kinds, and a real ZooKeeper."""
