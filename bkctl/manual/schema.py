@@ -16,7 +16,7 @@ from typing import Any, Final
 import bkctl
 from bkctl.exit_status import ExitStatus
 from bkctl.options import SCHEMA
-from bkctl.output.emit import WATCHED_AT
+from bkctl.output.forms.machine import WATCHED_AT
 from bkctl.output.library_values import LIBRARY_VALUES
 from bkctl.output.views import Field, Kind, View, says_how, view_of
 

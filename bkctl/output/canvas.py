@@ -11,7 +11,7 @@ from typing import Final
 
 import attrs
 
-from bkctl.output.table import display_width
+from bkctl.output.forms.table import display_width
 
 WIDTH_DEFAULT: Final = 80
 """Where there is no terminal that has one."""

@@ -12,7 +12,7 @@
 
 A column is an attribute of the same name, a path of attributes, or what a function makes of the
 value. Its kind follows from the attribute's annotation where none is given. Values of classes that
-stand below ``bkctl`` are told with ``show`` in the ``views`` module of the folder whose commands
+stand below ``bkctl`` are told with ``show`` in the ``columns`` module of the folder whose commands
 print them; ``library_values`` has the list of these.
 """
 
@@ -22,7 +22,7 @@ import enum
 import importlib
 import operator
 import types
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar
 
 import attrs
@@ -33,6 +33,8 @@ from bkctl.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+
+    from bkctl.options import Options
 
 _Class = TypeVar("_Class", bound=type)
 
@@ -314,3 +316,20 @@ PAYLOAD: Final = (
     ),
 )
 """What an entry holds: as bytes, or as ``--entry-format`` reads it."""
+
+
+def chosen_fields(options: Options, view: View, fields: Sequence[Field]) -> Sequence[Field]:
+    """Return the fields of ``--columns`` in its order, else ``fields``.
+
+    Raises:
+        UsageError: the view has no column of a name.
+    """
+    if not options.columns:
+        return fields
+    chosen = []
+    for word in options.columns.split(","):
+        field = view.named(word)
+        if field is None:
+            raise view.no_field("--columns", word.strip())
+        chosen.append(field)
+    return chosen

@@ -80,7 +80,7 @@ def _remind(session: Session) -> None:
     except ClientError:
         return
     if note is not None:
-        from bkctl.session.reminder import reminder
+        from bkctl.output.pause import reminder
 
         session.messages.say(reminder(note))
 

@@ -39,7 +39,6 @@ STILL_OVER: Final[dict[str, set[str]]] = {
     "bkclient/quorum/add.py AddQuorum": {"lines", "methods"},
     "bkctl/cli/command.py Command": {"arguments"},
     "bkctl/commands/local/cluster.py LocalCluster": {"lines", "methods"},
-    "bkctl/output/emit.py Emitter": {"lines", "methods"},
     "bookied/offline/repair/convert.py Conversion": {"lines"},
     "bookied/offline/repair/upgrade.py Upgrade": {"lines"},
     "bookied/repair/autorecovery/auditor.py Auditor": {"methods"},

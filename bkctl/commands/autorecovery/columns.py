@@ -12,9 +12,9 @@ from bkclient.repair.autorecovery import Forgotten, Mark, Pause, Status
 from bkclient.repair.outlook import LedgerProspect
 from bkctl.commands.autorecovery.work import delay_text
 from bkctl.commands.ledger.columns import STATE_WORDS
+from bkctl.output.pause import told
 from bkctl.output.units import human_duration, rfc3339
 from bkctl.output.views import LEDGER, WIDE, Kind, column, show
-from bkctl.session.reminder import told
 
 
 def _ago(time_ms: int | None) -> str:

@@ -10,13 +10,13 @@ from twisted.internet.task import deferLater
 
 from bkclient.admin import bookie_ids
 from bkclient.admin.bookie_ids import Renaming
+from bkctl.bookies.stopped_bookie import is_registered
 from bkctl.errors import PartlyDoneError, UsageError
 from bkctl.exit_status import Effect
 from bkctl.output.units import counted
 from bkctl.output.views import Kind, column, shown
 from bkctl.session.check_names import REGISTERED, UNVERIFIED
 from bkctl.session.safety import NAMED_MAX, Objection, heed
-from bkctl.session.stopped_bookie import is_registered
 from wire.ids import BookieId
 
 if TYPE_CHECKING:

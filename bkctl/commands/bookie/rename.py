@@ -14,11 +14,7 @@ import attrs
 
 from bkclient.admin import bookie_ids
 from bkclient.metadata.api import NEW, CookieExistsError, CookieNotFoundError
-from bkctl.commands.bookie.ledgers_of import rename_all, update_bookie
-from bkctl.errors import ConflictError, NothingFoundError, PartlyDoneError, RefusedError, UsageError
-from bkctl.output.units import counted
-from bkctl.output.views import BOOKIE, column, shown
-from bkctl.session.stopped_bookie import (
+from bkctl.bookies.stopped_bookie import (
     StoppedBookie,
     held,
     insist_current,
@@ -28,6 +24,10 @@ from bkctl.session.stopped_bookie import (
     stamp,
     stopped_bookie,
 )
+from bkctl.commands.bookie.ledgers_of import rename_all, update_bookie
+from bkctl.errors import ConflictError, NothingFoundError, PartlyDoneError, RefusedError, UsageError
+from bkctl.output.units import counted
+from bkctl.output.views import BOOKIE, column, shown
 from bookied.directories.cookie_check import master_cookie
 from bookied.directories.roots import CURRENT, VERSION, prepare
 from bookied.storage.files.files import RealFiles

@@ -259,7 +259,7 @@ def test(session: Session, *, bookie_id: BookieId | None, entries: int) -> None:
         session.plan([f"write, read and delete a ledger of {entries} entries"])
         return
     if bookie_id is None:
-        from bkctl.session.stopped_bookie import stopped_bookie
+        from bkctl.bookies.stopped_bookie import stopped_bookie
 
         bookie_id = stopped_bookie(session).bookie_id
     session.about = f"bookie {bookie_id}"

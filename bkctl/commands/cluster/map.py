@@ -11,7 +11,7 @@ import attrs
 from bkctl.commands.bookie.work import space
 from bkctl.commands.cluster import work as cluster_work
 from bkctl.output.canvas import Canvas
-from bkctl.output.table import display_width
+from bkctl.output.forms.table import display_width
 from bkctl.output.units import counted, free_of, human_bytes
 from bkctl.output.views import Kind, column, shown
 

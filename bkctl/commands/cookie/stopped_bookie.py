@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from bkclient.metadata.api import NEW
+from bkctl.bookies.stopped_bookie import StoppedBookie, held, refuse_registered, stopped_bookie
 from bkctl.errors import ConflictError, ProblemsError, RefusedError
 from bkctl.output.units import counted
 from bkctl.output.views import BOOKIE, column, shown
-from bkctl.session.stopped_bookie import StoppedBookie, held, refuse_registered, stopped_bookie
 from bookied.directories.cookie_check import master_cookie
 from bookied.directories.roots import VERSION
 from bookied.storage.files.files import RealFiles

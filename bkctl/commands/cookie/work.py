@@ -126,7 +126,7 @@ def generate(
 
 def _of_settings(session: Session, bookie_id: BookieId | None, cluster: str | None) -> Cookie:
     """Return the cookie that the daemon would write, by its own code."""
-    from bkctl.session.stopped_bookie import stopped_bookie
+    from bkctl.bookies.stopped_bookie import stopped_bookie
     from bookied.directories.cookie_check import master_cookie
 
     bookie = stopped_bookie(session)
@@ -251,7 +251,7 @@ def _delete_with_files(
         UsageError: another bookie is named.
         RefusedError: it runs, or something relies on it that must not be lost.
     """
-    from bkctl.session.stopped_bookie import held, stopped_bookie
+    from bkctl.bookies.stopped_bookie import held, stopped_bookie
     from bookied.directories.roots import VERSION
 
     bookie = stopped_bookie(session)

@@ -14,6 +14,8 @@ from bkclient.config.settings import load
 from bkclient.errors import NoSuchLedgerError
 from bkclient.metadata.tree.nodes import together
 from bkclient.repair import autorecovery
+from bkctl.bookies import directories
+from bkctl.bookies.stopped_bookie import is_registered, stopped_bookie
 from bkctl.commands.doctor.rules import CLUSTER_RULES, diagnose
 from bkctl.commands.doctor.state import (
     Danger,
@@ -26,8 +28,6 @@ from bkctl.commands.doctor.state import (
 )
 from bkctl.errors import ProblemsError, WarningsError
 from bkctl.output.units import counted
-from bkctl.session import directories
-from bkctl.session.stopped_bookie import is_registered, stopped_bookie
 from bookied.config.bookie import BookieConfig
 from bookied.directories.cookie_check import master_cookie
 from bookied.directories.fullness import DiskLimits
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from bkclient.client import Client
     from bkclient.config.findings import Findings
     from bkclient.metadata.api import Version
+    from bkctl.bookies.stopped_bookie import StoppedBookie
     from bkctl.session.session import Session
-    from bkctl.session.stopped_bookie import StoppedBookie
     from bookied.directories.roots import Directories
     from wire.errors import MetadataFormatError
     from wire.ids import LedgerId

@@ -12,8 +12,8 @@ from typing import Final
 from bkclient.admin.operations import BookieState
 from bkctl.commands.doctor.local_rules import SAME_TIME, local_findings
 from bkctl.commands.doctor.state import Danger, Finding, SeenBookie, SeenCluster, SeenLocal, Some
+from bkctl.output.pause import told
 from bkctl.output.units import counted, human_bytes, human_duration
-from bkctl.session.reminder import told
 from wire.ids import LEDGER_ID_REFUSED, LedgerId
 
 _DANGERS: Final = list(Danger)

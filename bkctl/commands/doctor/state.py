@@ -23,7 +23,7 @@ from bkclient.metadata.api import HeldLock, Version
 from bkclient.metadata.stored import StoredLedger
 from bkclient.quorum.replicas import is_out_of_reach, lacks_copies, write_sets
 from bkclient.repair.autorecovery import Mark, Pause
-from bkctl.output.table import wrapped
+from bkctl.output.forms.table import wrapped
 from bkctl.output.views import WIDE, Kind, column, shown
 from bookied.offline.check.findings import Problem
 from wire.codes import LedgerState

@@ -25,7 +25,7 @@ from bkctl.commands.load.looks import (
 )
 from bkctl.errors import error_message
 from bkctl.output.canvas import Canvas
-from bkctl.output.table import Cell, Table
+from bkctl.output.forms.table import Cell, Table
 from bkctl.output.units import counted, human_bytes, human_ms, human_time
 from wire.errors import BookKeeperError
 

@@ -22,6 +22,7 @@ from bkclient.repair.decommission import decommission as decommission_bookie
 from bkclient.repair.outlook import Lacking, LedgerProspect, prospects
 from bkclient.repair.rack_outlook import domain
 from bkclient.repair.recover_bookies import BookieLedger, RecoverOptions, ledgers_on_bookies
+from bkctl.bookies.stopped_bookie import is_registered, refuse_registered
 from bkctl.commands.bookie.retire.recover import (
     insist_known,
     left_behind,
@@ -40,7 +41,6 @@ from bkctl.session.check_names import (
     TOO_LITTLE_SPACE,
 )
 from bkctl.session.safety import Objection, heed, named
-from bkctl.session.stopped_bookie import is_registered, refuse_registered
 from bkctl.suggest import did_you_mean
 from wire.ids import BookieId, LedgerId
 
@@ -105,7 +105,7 @@ def run(
     if cancel and (drain or keep_cookie):
         raise UsageError("--cancel goes with neither --drain nor --keep-cookie")
     if bookie_id is None:
-        from bkctl.session.stopped_bookie import stopped_bookie
+        from bkctl.bookies.stopped_bookie import stopped_bookie
 
         try:
             bookie_id = stopped_bookie(session).bookie_id

@@ -20,6 +20,7 @@ from bkclient.repair.recover_bookies import (
     ledgers_on_bookies,
     recover_bookies,
 )
+from bkctl.bookies.stopped_bookie import is_registered, refuse_registered
 from bkctl.cli.params import BOOKIE_ID, LEDGER_ID
 from bkctl.commands.bookie import work as bookie_work
 from bkctl.commands.ledger.actions import recover as recover_ledgers
@@ -28,7 +29,6 @@ from bkctl.exit_status import Effect
 from bkctl.ledger_ids import parse_ledger_id
 from bkctl.output.units import counted, human_bytes
 from bkctl.session.safety import named
-from bkctl.session.stopped_bookie import is_registered, refuse_registered
 from bkctl.suggest import did_you_mean
 from wire.codes import LedgerState
 from wire.ids import BookieId, LedgerId

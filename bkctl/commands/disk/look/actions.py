@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from bkctl.bookies import directories as disk_dirs
+from bkctl.bookies.directories import open_bookie
 from bkctl.commands.disk.look import entry_logs, journals
 from bkctl.commands.disk.look import ledgers as disk_ledgers
 from bkctl.commands.disk.look import marks as marks_work
 from bkctl.commands.disk.look import usage as usage_work
 from bkctl.commands.disk.look.records import Damage, JournalRow, LogRow, PlacedRow
 from bkctl.errors import ProblemsError, UsageError
-from bkctl.session import directories as disk_dirs
-from bkctl.session.directories import open_bookie
 from bookied.offline import files as offline_files
 from bookied.offline.files import DirectoryUse
 from bookied.offline.journals import JournalVerdict

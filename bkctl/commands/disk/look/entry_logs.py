@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from bkctl.bookies.directories import open_bookie
 from bkctl.commands.disk.look import records as disk_records
 from bkctl.commands.disk.look.records import LogRow
 from bkctl.errors import NothingFoundError, UsageError
-from bkctl.output.table import Cell, Table
+from bkctl.output.forms.table import Cell, Table
 from bkctl.output.units import human_bytes
 from bkctl.output.views import WIDE, Kind, column, shown
-from bkctl.session.directories import open_bookie
 from bookied.errors import CorruptError
 from bookied.offline.bookie import Shard, StoredEntry
 from bookied.offline.logs import LedgerShare, LogSummary, summarize

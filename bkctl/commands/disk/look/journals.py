@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bkctl.bookies.directories import open_bookie
 from bkctl.commands.disk.look import records as disk_records
 from bkctl.errors import NothingFoundError, UsageError
-from bkctl.session.directories import open_bookie
 from bookied.directories.roots import Directories
 from bookied.errors import CorruptError
 from bookied.offline.bookie import OfflineBookie, journal_entry

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from bkctl.bookies.directories import open_bookie
 from bkctl.commands.disk.look import records
 from bkctl.commands.disk.look.records import PlacedRow, lac_of
 from bkctl.errors import NothingFoundError
 from bkctl.output.views import WIDE, Kind, column, shown
-from bkctl.session.directories import open_bookie
 from bookied.errors import CorruptError
 from bookied.offline.bookie import OfflineBookie, Shard, shard_of
 from bookied.offline.index import entries_of

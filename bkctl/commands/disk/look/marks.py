@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from bkctl.bookies.directories import open_bookie
 from bkctl.errors import ProblemsError
 from bkctl.output.views import Kind, column, shown
-from bkctl.session.directories import open_bookie
 from bookied.offline.check.findings import Problem, Severity
 from bookied.offline.check.start import check_mark
 from bookied.storage.journal.format import file_name

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from bkctl.bookies.directories import bookie_properties, open_bookie
 from bkctl.errors import UsageError
 from bkctl.output.units import human_bytes
-from bkctl.session.directories import bookie_properties, open_bookie
 from bookied.errors import CorruptError
 from bookied.offline import files as offline_files
 from bookied.offline.bookie import Shard

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from bkctl.bookies.directories import open_bookie
 from bkctl.errors import NothingFoundError, ProblemsError
 from bkctl.output.units import counted
 from bkctl.output.views import column, shown
-from bkctl.session.directories import open_bookie
 from bookied.directories.in_use import uses
 from bookied.offline.check.check import stages
 from bookied.offline.check.findings import Findings, Problem, Severity

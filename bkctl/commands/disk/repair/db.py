@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from bkctl.bookies.directories import find_directories
+from bkctl.bookies.stopped_bookie import held, insist_current, insist_named, repeatable
 from bkctl.commands.disk.repair.rebuild import (
     keys,
     offline_settings,
@@ -15,8 +17,6 @@ from bkctl.commands.disk.repair.rebuild import (
 from bkctl.errors import ConflictError, PartlyDoneError, UsageError
 from bkctl.output.units import counted
 from bkctl.output.views import WIDE, Kind, column, shown
-from bkctl.session.directories import find_directories
-from bkctl.session.stopped_bookie import held, insist_current, insist_named, repeatable
 from bookied.offline.repair.convert import Conversion
 from bookied.offline.repair.flush import flush
 from bookied.offline.repair.rebuild_db import NoLedgersError, RebuildDb, RebuiltLocations

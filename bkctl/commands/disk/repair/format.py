@@ -10,10 +10,7 @@ import attrs
 
 from bkclient.admin.ledger_scan import IDS_AT_ONCE, read_ledgers
 from bkclient.quorum.replicas import is_only_copy
-from bkctl.errors import RefusedError
-from bkctl.output.units import counted, human_bytes
-from bkctl.output.views import BOOKIE, Kind, column, shown
-from bkctl.session.stopped_bookie import (
+from bkctl.bookies.stopped_bookie import (
     REGISTERED,
     StoppedBookie,
     is_registered,
@@ -24,6 +21,9 @@ from bkctl.session.stopped_bookie import (
     stamp,
     stopped_bookie,
 )
+from bkctl.errors import RefusedError
+from bkctl.output.units import counted, human_bytes
+from bkctl.output.views import BOOKIE, Kind, column, shown
 from bookied.directories.lock import LOCK
 from bookied.directories.roots import CURRENT, Directories, prepare
 from bookied.errors import BadCookieError, CorruptError, DirectoryError

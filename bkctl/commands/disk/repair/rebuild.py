@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from bkclient.errors import MetadataStoreError, NoSuchLedgerError
+from bkctl.bookies.directories import bookie_properties, find_directories
+from bkctl.bookies.stopped_bookie import held, insist_current, insist_named, repeatable
 from bkctl.errors import ConflictError, NothingFoundError, PartlyDoneError, UsageError
 from bkctl.output.units import counted, human_bytes
 from bkctl.output.views import Kind, column, shown
-from bkctl.session.directories import bookie_properties, find_directories
-from bkctl.session.stopped_bookie import held, insist_current, insist_named, repeatable
 from bookied.config.storage import StorageClass
 from bookied.errors import CorruptError
 from bookied.offline.repair.flush import flush

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from bkctl.errors import ProblemsError
-from bkctl.exit_status import Effect
-from bkctl.output.units import counted, human_bytes
-from bkctl.output.views import BOOKIE, Kind, column, shown
-from bkctl.session.stopped_bookie import (
+from bkctl.bookies.stopped_bookie import (
     StoppedBookie,
     held,
     refuse_registered,
     repeatable,
     stopped_bookie,
 )
+from bkctl.errors import ProblemsError
+from bkctl.exit_status import Effect
+from bkctl.output.units import counted, human_bytes
+from bkctl.output.views import BOOKIE, Kind, column, shown
 from bookied.directories.cookie_check import master_cookie
 from bookied.offline.repair.old_layout import RootLayout, RootState, look
 from bookied.offline.repair.upgrade import Upgrade
@@ -124,7 +124,7 @@ def check(session: Session) -> None:
 
 def disk_found(session: Session) -> Any:
     """Return the directories of the settings; neither bookie nor cluster need be known."""
-    from bkctl.session import directories
+    from bkctl.bookies import directories
 
     return directories.find_directories(session, (), (), ())
 

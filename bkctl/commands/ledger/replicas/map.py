@@ -19,7 +19,7 @@ from bkctl.commands.cluster.map import glyph
 from bkctl.commands.ledger.columns import STATE_WORDS
 from bkctl.errors import NothingFoundError, ProblemsError
 from bkctl.output.canvas import Canvas
-from bkctl.output.table import display_width
+from bkctl.output.forms.table import display_width
 from bkctl.output.units import counted
 from bkctl.output.views import BOOKIE, LEDGER, WIDE, Kind, column, shown
 from wire.ids import BookieId, EntryId, LedgerId

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from bkclient.metadata.api import ANY
+from bkctl.bookies import directories as disk_dirs
 from bkctl.errors import CommandError, NothingFoundError, RefusedError, UsageError
-from bkctl.session import directories as disk_dirs
 from bookied.directories.cookie_check import check_cookies
 from bookied.directories.identity import RealHost, identify
 from bookied.directories.in_use import TOOL, uses

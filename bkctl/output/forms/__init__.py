@@ -1,0 +1,1 @@
+"""The forms that values are printed in: tables, and the machine forms."""

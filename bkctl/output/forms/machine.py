@@ -1,0 +1,122 @@
+"""Machine forms: JSON, JSON lines, YAML, CSV and ids.
+
+All fields of every value, under their own names, with bytes and milliseconds as integers, times in
+UTC (RFC 3339), ledger ids as strings, and nothing cut.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from bkctl.ledger_ids import format_ledger_id
+from bkctl.options import SCHEMA
+from bkctl.output import units
+from bkctl.output.forms.text import csv_line, flat, yaml
+from bkctl.output.views import Field, Kind, View, chosen_fields
+
+if TYPE_CHECKING:
+    from bkctl.options import Options
+    from bkctl.output.watched import Watch
+
+WATCHED_AT: Final = "watched_at"
+"""The field that JSON lines have besides their own when a command is watched."""
+
+
+class MachineForms:
+    """Makes the texts of one command's values."""
+
+    def __init__(self, form: str, options: Options, watch: Watch | None) -> None:
+        """``form`` is json, jsonl, yaml, csv or id."""
+        self.form, self._options, self._watch = form, options, watch
+
+    def one(self, view: View, value: Any) -> str | None:
+        """Return the document of a single value; None in a form that has none of its own."""
+        if self.form == "json":
+            return json.dumps({"schema": SCHEMA, **self.fields(view, value)}, indent=2) + "\n"
+        if self.form == "yaml":
+            lines = yaml({"schema": SCHEMA, **self.fields(view, value)})
+            return self.document_begin + "\n".join(lines) + "\n"
+        return None
+
+    def fields(self, view: View, value: Any) -> dict[str, Any]:
+        """Return the fields of ``value`` as JSON has them."""
+        found = ((field, self.plain(field, field.get(value))) for field in view.fields)
+        return {f.name: plain for f, plain in found if plain is not None or not f.optional}
+
+    def record(self, view: View, value: Any) -> dict[str, Any]:
+        """Return all fields of a value as machine forms have them."""
+        return {field.name: self.plain(field, field.get(value)) for field in view.fields}
+
+    def texts(self, view: View, values: Iterable[Any]) -> Iterator[str]:
+        """Yield the parts of a document of values of one view, in the form asked for."""
+        if self.form == "json":
+            return self._json(view, values)
+        if self.form == "jsonl":
+            return self._json_lines(view, values)
+        if self.form == "yaml":
+            return self._yaml(view, values)
+        if self.form == "csv":
+            return self._csv(view, values)
+        field = view[view.id_field]
+        return (f"{line}\n" for value in values for line in self._id_lines(field, value))
+
+    def _id_lines(self, field: Field, value: Any) -> Sequence[Any]:
+        plain = self.plain(field, field.get(value))
+        return plain if isinstance(plain, list) else (plain,)
+
+    def _json(self, view: View, values: Iterable[Any]) -> Iterator[str]:
+        # The head goes with the first value: what fails before that leaves no half a document.
+        head = f'{{"schema": {SCHEMA}, "{view.name}": ['
+        separator = f"{head}\n  "
+        for value in values:
+            yield separator + json.dumps(self.fields(view, value))
+            separator = ",\n  "
+        yield "\n]}\n" if separator == ",\n  " else f"{head}]}}\n"
+
+    def _json_lines(self, view: View, values: Iterable[Any]) -> Iterator[str]:
+        moment = {} if self._watch is None else {WATCHED_AT: self._watch.at}
+        for value in values:
+            yield json.dumps({"schema": SCHEMA, **self.fields(view, value), **moment}) + "\n"
+
+    def _yaml(self, view: View, values: Iterable[Any]) -> Iterator[str]:
+        head = f"{self.document_begin}schema: {SCHEMA}\n{view.name}:"
+        empty = True
+        for value in values:
+            if empty:
+                yield f"{head}\n"
+            empty = False
+            lines = list(yaml(self.fields(view, value)))
+            yield "".join(f"{'- ' if n == 0 else '  '}{line}\n" for n, line in enumerate(lines))
+        if empty:
+            yield f"{head} []\n"
+
+    def _csv(self, view: View, values: Iterable[Any]) -> Iterator[str]:
+        fields = chosen_fields(self._options, view, view.fields)
+        headed = self._options.no_headers or (self._watch is not None and self._watch.number > 1)
+        head = "" if headed else csv_line([field.name for field in fields])
+        for value in values:
+            yield head + csv_line([flat(self.plain(field, field.get(value))) for field in fields])
+            head = ""
+        yield head
+
+    @property
+    def document_begin(self) -> str:
+        """What begins one more document of YAML."""
+        return "" if self._watch is None or self._watch.number == 1 else "---\n"
+
+    def plain(self, field: Field, value: Any) -> Any:
+        """Return a field's value as machine forms have it."""
+        if value is None:
+            return None
+        if field.kind is Kind.LEDGER_ID:
+            return format_ledger_id(value, self._options.ledger_id_format)
+        if field.kind is Kind.TIME_MS:
+            return units.rfc3339(value)
+        if field.kind is Kind.SECONDS:
+            return round(value, 6)
+        if field.kind is Kind.DATA:
+            return base64.b64encode(value).decode()
+        return value
