@@ -86,8 +86,24 @@ class ServerConnection(FrameBuffer):
             RemoteProtocolError: the peer broke the framing or the coding; close the connection.
         """
         payload = self.next_payload()
-        if payload is None:
-            return NEED_DATA
+        return NEED_DATA if payload is None else self.decode(payload)
+
+    @staticmethod
+    def insist_begin(payload: bytes) -> None:
+        """Refuse a request that would take too long to read, by what is here of its payload.
+
+        Raises:
+            RemoteProtocolError: it would.
+        """
+        if payload[0] == v3.FIRST_BYTE:
+            v3.insist_few_fields(payload, is_begin=True)
+
+    def decode(self, payload: bytes) -> Received:
+        """Return the request in a frame's payload, which is not empty.
+
+        Raises:
+            RemoteProtocolError: it is not a request.
+        """
         if payload[0] == v3.FIRST_BYTE:
             received = v3.decode_request(payload)
         else:

@@ -186,6 +186,15 @@ _REQUEST_ENCODERS: Final[dict[type, tuple[Operation, Callable[[pb.Request, Any],
 }
 
 
+def insist_few_fields(payload: bytes, *, is_begin: bool = False) -> None:
+    """Refuse a request that is large by its number of fields; see ``protobuf``.
+
+    Raises:
+        RemoteProtocolError: it is, or its form is broken.
+    """
+    protobuf.insist_few_fields(pb.Request, payload, RemoteProtocolError, is_begin=is_begin)
+
+
 def decode_request(payload: bytes | memoryview) -> Received:
     """Read a request from a frame's payload.
 
@@ -194,7 +203,9 @@ def decode_request(payload: bytes | memoryview) -> Received:
     Raises:
         RemoteProtocolError: no V3 request; close the connection.
     """
-    message = protobuf.parse(pb.Request, bytes(payload), RemoteProtocolError)
+    data = bytes(payload)
+    insist_few_fields(data)
+    message = protobuf.parse(pb.Request, data, RemoteProtocolError)
     operation, reply_to = _reply_to(message.header)
     if operation in _UNSUPPORTED:
         refused = BadRequest(ReturnCode.EBADREQ, f"{operation.name} is not served")

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from wire.codes import AddFlag
 from wire.errors import FormatError, MetadataFormatError, RemoteProtocolError
 from wire.frames import protobuf, v2, v3
+from wire.ids import EntryId, LedgerId
 from wire.ledger_metadata import decode_metadata
+from wire.messages import AddRequest, ReadRequest
 from wire.pb import bookkeeper_pb2 as pb
 from wire.pb import data_formats_pb2 as stored
 from wire.records.service_info import decode_service_info
@@ -34,6 +39,56 @@ def test_a_message_nested_without_end_is_refused() -> None:
     groups = b"\x0b" * 5000 + b"\x0c" * 5000  # A field nobody knows, in itself.
     with pytest.raises(RemoteProtocolError):
         protobuf.parse(pb.Request, groups, RemoteProtocolError)
+
+
+READ = v3.encode_request(ReadRequest(LedgerId(1), EntryId(2)), 3)[4:]
+UNKNOWN = b"\x78\0"
+MERGED = b"\xaa\x06\0"
+HEADER_AGAIN = with_length(1, b"\x08\x03")
+UNKNOWN_INSIDE = with_length(1, UNKNOWN * 60)
+GROUP = b"\x7b\x7c"
+
+
+@pytest.mark.parametrize("field", [UNKNOWN, MERGED, HEADER_AGAIN, UNKNOWN_INSIDE, GROUP])
+def test_a_large_message_of_many_fields_is_refused_unparsed(field: bytes) -> None:
+    payload = READ + field * (1_000_000 // len(field))
+    with pytest.raises(RemoteProtocolError, match=r"over 256 fields|wire type 3"):
+        v3.decode_request(payload)
+    with pytest.raises(RemoteProtocolError):
+        v3.insist_few_fields(payload[:65536], is_begin=True)
+
+
+def test_what_a_small_message_consists_of_is_not_looked_at() -> None:
+    fields = (protobuf.UNCOUNTED_BYTES - len(READ)) // len(UNKNOWN)
+    assert fields > protobuf.FIELDS_MAX
+    assert v3.decode_request(READ + UNKNOWN * fields) == v3.decode_request(READ)
+
+
+@pytest.mark.parametrize("broken", [b"\x82\x06\xff", b"\x78" + b"\xff" * 11, b"\x79\0", b"\xff"])
+def test_a_large_message_with_an_incomplete_field_is_refused(broken: bytes) -> None:
+    with pytest.raises(RemoteProtocolError):
+        v3.decode_request(READ + b"\x7a\xff\x7f" + bytes(16383) + broken)
+
+
+@given(
+    size=st.integers(0, 20_000),
+    flags=st.sampled_from([AddFlag.NONE, AddFlag.RECOVERY, AddFlag.HIGH_PRIORITY]),
+    pairs=st.integers(0, 60),
+    cut=st.integers(1, 20_000),
+)
+def test_requests_that_clients_send_are_taken_by_their_begin_too(
+    size: int, flags: AddFlag, pairs: int, cut: int
+) -> None:
+    message = pb.Request.FromString(
+        v3.encode_request(
+            AddRequest(LedgerId(1), EntryId(2), b"k" * 20, bytes(24 + size), flags), 5
+        )[4:]
+    )
+    for number in range(pairs):
+        message.requestContext.add(key=f"key {number}", value="value")
+    payload = message.SerializeToString()
+    assert isinstance(v3.decode_request(payload).request, AddRequest)
+    v3.insist_few_fields(payload[:cut], is_begin=True)
 
 
 def test_a_plugin_name_that_is_no_text_closes_the_connection() -> None:
