@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import socket
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,10 +19,11 @@ from bookied.directories.disk_watch import DiskWatch
 from bookied.directories.fullness import DiskLimits, DiskSample, DiskVerdict
 from bookied.errors import AddressError, ExitStatus, PortInUseError, WriteFailedError
 from bookied.process.systemd import Notifier
-from bookied.runtime.listener import TcpListener
+from bookied.runtime.listener import ACCEPTS_MAX, TcpListener
 from bookied.storage.checkpoints import LOOK_S, Checkpoints
 from bookied.storage.storages import Storages
 from tests.support.reactor import call, run, the_reactor
+from tests.support.waiting import until
 
 
 class Greeting(Protocol):
@@ -44,6 +47,35 @@ def test_a_bound_port_refuses_until_it_listens() -> None:
     run(port.close())
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port.port), timeout=60)
+
+
+def test_a_turn_accepts_one_connection_however_many_there_are() -> None:
+    accepted: list[int] = []
+    turns: list[int] = []
+
+    class Counting(Protocol):
+        def connectionMade(self) -> None:
+            accepted.append(len(turns))
+
+    def note() -> None:
+        turns.append(len(accepted))
+        if len(accepted) < 20:
+            the_reactor().callLater(0, note)
+
+    port = bind()
+    with contextlib.ExitStack() as clients:
+
+        def connect_and_listen() -> None:
+            port.listen(Factory.forProtocol(Counting))
+            for _ in range(20):
+                address = ("127.0.0.1", port.port)
+                clients.enter_context(socket.create_connection(address, timeout=60))
+            note()
+
+        call(connect_and_listen)
+        until(lambda: len(accepted) == 20)
+    run(port.close())
+    assert max(after - before for before, after in pairwise(turns)) == ACCEPTS_MAX
 
 
 def test_a_port_that_somebody_listens_on_cannot_be_bound() -> None:
