@@ -23,6 +23,8 @@ from bookied.server.context import ServerContext
 from bookied.server.intake import Intake
 from bookied.server.limits.hits import Limit
 from bookied.server.limits.timeouts import WaitTimes
+from bookied.server.limits.turns import SLICE_REQUESTS
+from bookied.server.read_lanes import BATCH_MAX
 from bookied.server.replies import Replies
 from wire.connection import ServerConnection
 from wire.errors import RemoteProtocolError, TlsOrderError
@@ -111,6 +113,8 @@ class BookieConnection(Protocol):
             return
         self._intake.waiting.heard_s = self._shared.clock.seconds()
         self._obey(data)
+        if not self._intake.is_waiting:
+            self._shared.turns.others_ask()
 
     def handshakeCompleted(self) -> None:  # noqa: N802 - Twisted's.
         """Go on in TLS."""
@@ -129,6 +133,7 @@ class BookieConnection(Protocol):
         self._answers.drop()
         self._shared.half_frames.release(self)
         self._shared.unsent.taken(self)
+        self._shared.turns.leave(self)
         self._replies.drop()
         self._owner.connection_lost(self, self._host, broken=broken)
 
@@ -156,15 +161,26 @@ class BookieConnection(Protocol):
         is_paused = (
             self._answers.is_stalled
             or self._intake.is_stopped
+            or self._intake.is_waiting
             or shared.backpressure.is_paused
             or shared.half_frames.is_waiting(self)
         )
+        if self._intake.is_waiting and not shared.backpressure.is_paused:
+            shared.turns.wait(self)
         wanted = not (is_paused or self._is_closing or self._is_draining)
         self._intake.waiting.is_read = wanted
         if wanted != self._is_reading:
             self._is_reading = wanted
             transport = self._transport()
             transport.resumeProducing() if wanted else transport.pauseProducing()
+
+    def take_turn(self, requests_max: int) -> int:
+        """Take some of the requests that are here already; return how many were taken."""
+        if self._is_closing or self._is_draining or self._shared.backpressure.is_paused:
+            return 0  # When reading goes on, ``update_reading`` has the connection wait again.
+        self._intake.is_waiting = False
+        self._go_on(requests_max)
+        return self._intake.requests_taken
 
     @property
     def waiting(self) -> WaitTimes:
@@ -200,10 +216,10 @@ class BookieConnection(Protocol):
 
     # In and out --------------------------------------------------------------------------------
 
-    def _obey(self, data: bytes = b"") -> None:
+    def _obey(self, data: bytes = b"", requests_max: int = SLICE_REQUESTS) -> None:
         self._answers.is_corked = True
         try:
-            self._intake.take(data)
+            self._intake.take(data, requests_max=requests_max)
         except TlsOrderError as error:
             self._admission.refuse_tls(error)
             self._close()
@@ -216,17 +232,24 @@ class BookieConnection(Protocol):
         finally:
             self._answers.is_corked = False
         self._answers.flush()
-        self._replies.lanes.start()
+        self._start_fetches()
         if self._answers.is_held and not self._is_closing:
             self._admission.go_on()
 
-    def _go_on(self) -> None:
+    def _go_on(self, requests_max: int = SLICE_REQUESTS) -> None:
         """Take up what had to wait."""
-        self._intake.is_stopped = False
-        if self._intake.has_frames and not (self._is_closing or self._is_draining):
-            self._obey()
-        self._replies.lanes.start()
+        intake = self._intake
+        intake.is_stopped = False
+        is_ending = self._is_closing or self._is_draining
+        if intake.has_frames and not (intake.is_waiting or is_ending):
+            self._obey(requests_max=requests_max)
+        self._start_fetches()
         self.update_reading()
+
+    def _start_fetches(self) -> None:
+        """Read from the disk what came together; with more to come soon, a full batch at least."""
+        if not self._intake.is_waiting or self._replies.count >= BATCH_MAX:
+            self._replies.lanes.start()
 
     def _fetched(self) -> None:
         """Go on with the requests that were left for too many answers waited already."""

@@ -16,6 +16,7 @@ from bookied.server.limits.backpressure import Backpressure
 from bookied.server.limits.hits import Limit, LimitHits
 from bookied.server.limits.memory import FrameRoom, UnsentAnswers
 from bookied.server.limits.pending_reads import PendingReads
+from bookied.server.limits.turns import Turns
 from bookied.server.read_lanes import RunBlocking
 from bookied.server.rules.bookie import Bookie
 
@@ -52,6 +53,7 @@ class ServerContext:
     half_frames: FrameRoom
     unsent: UnsentAnswers
     pending_reads: PendingReads
+    turns: Turns
     hits: LimitHits[Limit]
     refusals: Refusals
     login_delays: LoginDelays

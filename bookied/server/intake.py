@@ -12,6 +12,7 @@ from bookied.server.answers import WRITE_BYTES, AnswerBuffer
 from bookied.server.context import ServerContext
 from bookied.server.limits.memory import Client
 from bookied.server.limits.timeouts import WaitTimes
+from bookied.server.limits.turns import SLICE_REQUESTS
 from bookied.server.replies import Replies, Reply
 from bookied.server.rules.long_poll import Cancel
 from wire.codes import ReturnCode
@@ -21,12 +22,16 @@ from wire.messages import Received, StartTlsRequest, StartTlsResponse
 
 _LENGTH: Final = struct.Struct(">i")
 
+CHECKED_BYTES: Final = 64 * 1024
+"""With so much of a frame here, it is refused if it will take too long to read."""
+
 
 class Intake:
     """Takes frames off what a client sends, in order: adds and reads in bulk, the rest one by one.
 
-    What is left is the begin of a frame, or whole frames while the client does not take its answers
-    or has too many reads waiting (``is_stopped``). Both are counted over all connections.
+    What is left is the begin of a frame, or whole frames while the client does not take its
+    answers, has too many reads waiting (``is_stopped``) or waits for its turn (``is_waiting``).
+    Both are counted over all connections.
     """
 
     def __init__(
@@ -44,11 +49,15 @@ class Intake:
         self._admission, self._answers, self._replies = admission, answers, replies
         self._close = close
         self._fast_adds, self._fast_reads = shared.fast_adds, shared.fast_reads
-        self._is_waiting = replies.lanes.is_waiting
+        self._must_queue = replies.lanes.is_waiting
         self._rest: list[bytes] = []
-        self._rest_bytes = self._frame_bytes = 0
+        self._rest_at = self._rest_bytes = self._frame_bytes = 0
         self.is_stopped = False
         """Whether no more is taken until reads have come back from the disk."""
+        self.is_waiting = False
+        """Whether no more is taken until the connection's next turn."""
+        self.requests_taken = 0
+        """How many requests ``take`` took that no bulk path takes."""
         self.waiting = WaitTimes(shared.clock.seconds())
         """For how long the client keeps the bookie waiting."""
 
@@ -66,26 +75,37 @@ class Intake:
         """Forget what is left."""
         self._rest = []
 
-    def take(self, data: bytes = b"") -> None:
-        """Obey the frames that are whole now that ``data`` has come.
+    def take(self, data: bytes = b"", *, requests_max: int = SLICE_REQUESTS) -> None:
+        """Obey the frames that are complete now that ``data`` has come, at most so many of them.
+
+        Those that are taken in bulk do not count.
 
         Raises:
             RemoteProtocolError: the framing is broken, or a request cannot be.
             TlsOrderError: a request where only TLS may come.
         """
+        self.requests_taken = 0
+        at = 0
         if self._rest:
-            self._rest.append(data)
-            self._rest_bytes += len(data)
-            if self._rest_bytes < self._frame_bytes:
-                self._shared.half_frames.note(self._client, self._rest_bytes)
+            if data:
+                self._rest.append(data)
+                self._rest_bytes += len(data)
+            if self.is_waiting:
                 return
-            data = b"".join(self._rest)
-        at, end = 0, len(data)
+            if self._rest_bytes < self._frame_bytes:
+                self._note_half(len(data))
+                return
+            data = self._rest[0] if len(self._rest) == 1 else b"".join(self._rest)
+            at = self._rest_at
+        begin_at, end = at, len(data)
         answers, lanes, admission = self._answers, self._replies.lanes, self._admission
         if self._frame_bytes:
             self._frame_bytes = 0
             self._shared.half_frames.release(self._client)
         while not (answers.is_stalled or answers.is_closed or lanes.is_full):
+            if self.requests_taken >= requests_max:
+                self.is_waiting = at < end
+                break
             begin = at
             if answers.is_held:  # TLS is on its way.
                 if data.startswith(TLS_BEGIN[:1], at):
@@ -99,24 +119,38 @@ class Intake:
             frame_bytes = _LENGTH.size + _LENGTH.unpack_from(data, at)[0]
             if end - at < frame_bytes <= self._framing.frame_bytes_max:
                 self._frame_bytes = frame_bytes
-                self._shared.half_frames.note(self._client, end - at)
                 break
             if at > begin:
                 continue  # What follows may be plain too, but of another kind or journal.
-            # A length that is too large or negative goes there as well, to be refused.
-            self._handle(data[at : at + max(frame_bytes, _LENGTH.size)])
+            self._handle(self._request(data, at, frame_bytes), frame_bytes)
+            self.requests_taken += 1
             at += frame_bytes
         self.is_stopped = lanes.is_full
-        self._rest = [data[at:]] if at < end else []
-        self._rest_bytes = end - at
-        self._note_rest(is_new=at > 0)
-        if self.is_stopped:
+        self._keep(data, at, end)
+        self._note_rest(is_new=at > begin_at)
+        if self._frame_bytes:
+            self._note_half(self._rest_bytes)
+        if self.is_stopped or self.is_waiting:
             self._client.update_reading()
+
+    def _keep(self, data: bytes, at: int, end: int) -> None:
+        """Keep what is left from ``at`` on: copied, unless that would copy most of it again."""
+        self._rest_at = at if 2 * at < end else 0
+        rest = data if self._rest_at else data[at:]
+        self._rest = [rest] if at < end else []
+        self._rest_bytes = end - at
+
+    def _note_half(self, new_bytes: int) -> None:
+        """Count what is here of a frame, and look at its begin once enough of it is here."""
+        self._shared.half_frames.note(self._client, self._rest_bytes)
+        if self._rest_bytes - new_bytes < CHECKED_BYTES <= self._rest_bytes:
+            begin = b"".join(self._rest)[self._rest_at + _LENGTH.size :]
+            self._framing.insist_begin(begin)
 
     def _note_rest(self, *, is_new: bool) -> None:
         """Count what is left: whole frames behind answers not taken, or the begin of a frame."""
         waiting, is_stalled = self.waiting, self._answers.is_stalled
-        if not self._rest_bytes or is_stalled or self.is_stopped:
+        if not self._rest_bytes or is_stalled or self.is_stopped or self.is_waiting:
             waiting.frame_s = None
             if self._rest_bytes and is_stalled:
                 self._shared.unsent.add(self._client, self._rest_bytes)
@@ -130,18 +164,23 @@ class Intake:
         return after
 
     def _take_reads(self, data: bytes, at: int) -> int:
-        after, answers, reads = self._fast_reads.take(data, at, self._is_waiting, WRITE_BYTES)
+        after, answers, reads = self._fast_reads.take(data, at, self._must_queue, WRITE_BYTES)
         if answers:
             self._answers.put(answers, reads)
         return after
 
-    def _handle(self, frame: bytes) -> None:
-        self._framing.receive_data(frame)
-        received = self._framing.next_event()
-        if not isinstance(received, Received):
-            raise RemoteProtocolError("a malformed frame")
+    def _request(self, data: bytes, at: int, frame_bytes: int) -> Received:
+        """Return the request in the frame at ``at``, which is complete unless it is refused."""
+        framing, begin = self._framing, at + _LENGTH.size
+        if _LENGTH.size < frame_bytes <= framing.frame_bytes_max:
+            return framing.decode(data[begin : at + frame_bytes])
+        framing.receive_data(data[at:begin])
+        framing.next_event()
+        raise RemoteProtocolError("a malformed frame")  # Not reached: the length is refused.
+
+    def _handle(self, received: Received, frame_bytes: int) -> None:
         self._admission.insist_allowed(received.request)
-        reply = self._replies.begin(received, len(frame))
+        reply = self._replies.begin(received, frame_bytes)
         try:
             cancel = self._answer(received, reply)
         except BaseException:

@@ -22,6 +22,7 @@ from bookied.server.limits.hits import MEANINGS, Limit, LimitHits
 from bookied.server.limits.memory import FrameRoom, UnsentAnswers
 from bookied.server.limits.pending_reads import PendingReads
 from bookied.server.limits.timeouts import Watch
+from bookied.server.limits.turns import Turns
 from bookied.server.read_lanes import RunBlocking
 from bookied.server.rules.bookie import Bookie
 
@@ -91,6 +92,7 @@ class BookieServer(Factory):
             half_frames=self.half_frames,
             unsent=self.unsent,
             pending_reads=self.pending_reads,
+            turns=Turns(clock),
             hits=self.hits,
             refusals=Refusals(clock),
             login_delays=LoginDelays(clock),

@@ -153,6 +153,8 @@ class Serving:
         jobs, self._fetching = self._fetching, []
         for function, fetched in jobs:
             maybeDeferred(function).chainDeferred(fetched)
+        if jobs and not self.fetches:
+            self.take_turns()
         return len(jobs)
 
     def fail_fetch(self, error: Exception) -> None:
@@ -160,6 +162,11 @@ class Serving:
         jobs, self._fetching = self._fetching, []
         for _, fetched in jobs:
             fetched.errback(error)
+
+    def take_turns(self) -> None:
+        """Take all requests of connections that have more than a slice, but not time."""
+        while self.server.shared.turns:
+            self.clock.advance(0)
 
     def flush(self) -> None:
         """Put all entries into files and out of memory, as far as the limits let them."""
@@ -215,6 +222,7 @@ class Client:
     def send(self, data: bytes) -> None:
         """Send bytes; sync what they made the journals owe."""
         self.connection.dataReceived(data)
+        self._serving.take_turns()
         if self._serving.syncs:
             self._serving.sync()
 
