@@ -98,6 +98,9 @@ class Kept:
     """By entry which of them is the latest that was acknowledged, and durably so."""
     early: dict[int, int] = attrs.field(factory=dict)
     """The same for those acknowledged before a sync; a force makes them ``acked``."""
+    unanswered: dict[int, set[int]] = attrs.field(factory=dict)
+    """By entry which of them have no answer yet: a connection that waits for its turn may have its
+    add taken after a later one of another connection."""
     fence_sent: bool = False
     fenced: bool = False
     lacs: list[bytes] = attrs.field(factory=list)
@@ -540,15 +543,19 @@ class BookieWorld:
         packet = struct.pack(">qqqq", ledger_id, entry_id, entry_id - 1, len(body)) + body
         kept.sent.setdefault(entry_id, []).append(packet)
         number = len(kept.sent[entry_id]) - 1
+        unanswered = kept.unanswered.setdefault(entry_id, set())
+        unanswered.add(number)
+        least = min(unanswered)
         was_fenced = kept.fenced and not flags & AddFlag.RECOVERY
 
         def answered(answer: AddResponse) -> None:
+            unanswered.discard(number)
             if answer.rc is ReturnCode.EOK:
                 self._insist(not was_fenced, f"ledger {ledger_id} takes adds behind its fence")
                 if is_early:
-                    kept.early[entry_id] = max(number, kept.early.get(entry_id, -1))
+                    kept.early[entry_id] = max(least, kept.early.get(entry_id, -1))
                 else:
-                    kept.keep(entry_id, number)
+                    kept.keep(entry_id, least)
             else:
                 # What is deleted may have come back fenced over a crash, and gone again.
                 may_be_fenced = kept.fence_sent or kept.is_deleted
@@ -714,6 +721,7 @@ class BookieWorld:
             state = storage.ledgers.lookup(ledger_id)
             held = storage.reads.entries(ledger_id) if state is not None else []
             kept.early.clear()
+            kept.unanswered.clear()
             kept.sent = {
                 entry_id: [held_packet(storage, state, ledger_id, entry_id)] for entry_id in held
             }
