@@ -21,6 +21,7 @@ from bookied.server.admission import Admission
 from bookied.server.answers import AnswerBuffer
 from bookied.server.context import ServerContext
 from bookied.server.intake import Intake
+from bookied.server.limits.backpressure import Load
 from bookied.server.limits.hits import Limit
 from bookied.server.limits.timeouts import WaitTimes
 from bookied.server.limits.turns import SLICE_REQUESTS
@@ -68,9 +69,11 @@ class BookieConnection(Protocol):
         self._answers = AnswerBuffer(
             shared.stats, flush_soon=owner.flush_soon, stalled=self._count_unsent
         )
+        self._load = Load(self.update_reading)
         self._replies = Replies(
             shared,
             self._answers,
+            self._load,
             fetched=self._fetched,
             failed=self._fail,
             close=self._close,
@@ -104,6 +107,7 @@ class BookieConnection(Protocol):
         self._host = str(getattr(transport.getPeer(), "host", ""))
         self._answers.begin(transport.writeSequence)
         self._admission.begin(transport)
+        self._shared.backpressure.begin(self._load)
         self._owner.connection_made(self, self._host)
         self.update_reading()
 
@@ -134,6 +138,7 @@ class BookieConnection(Protocol):
         self._shared.half_frames.release(self)
         self._shared.unsent.taken(self)
         self._shared.turns.leave(self)
+        self._shared.backpressure.end(self._load)
         self._replies.drop()
         self._owner.connection_lost(self, self._host, broken=broken)
 
@@ -162,10 +167,10 @@ class BookieConnection(Protocol):
             self._answers.is_stalled
             or self._intake.is_stopped
             or self._intake.is_waiting
-            or shared.backpressure.is_paused
+            or self._load.is_held
             or shared.half_frames.is_waiting(self)
         )
-        if self._intake.is_waiting and not shared.backpressure.is_paused:
+        if self._intake.is_waiting and not self._load.is_held:
             shared.turns.wait(self)
         wanted = not (is_paused or self._is_closing or self._is_draining)
         self._intake.waiting.is_read = wanted
@@ -176,7 +181,7 @@ class BookieConnection(Protocol):
 
     def take_turn(self, requests_max: int) -> int:
         """Take some of the requests that are here already; return how many were taken."""
-        if self._is_closing or self._is_draining or self._shared.backpressure.is_paused:
+        if self._is_closing or self._is_draining or self._load.is_held:
             return 0  # When reading goes on, ``update_reading`` has the connection wait again.
         self._intake.is_waiting = False
         self._go_on(requests_max)

@@ -12,7 +12,7 @@ from twisted.python.failure import Failure
 from bookied.metrics.stats import ADD, operation_of
 from bookied.server.answers import AnswerBuffer
 from bookied.server.context import ServerContext
-from bookied.server.limits.backpressure import Backpressure
+from bookied.server.limits.backpressure import Backpressure, Load
 from bookied.server.read_lanes import ReadLanes
 from bookied.server.rules.disk_read import Answer, DiskRead
 from bookied.server.rules.long_poll import Cancel
@@ -44,11 +44,11 @@ class Reply:
     def __call__(self, answer: Answer) -> None:
         self._replies.answer(self, answer)
 
-    def settle(self, backpressure: Backpressure) -> None:
+    def settle(self, backpressure: Backpressure, load: Load) -> None:
         """Count the request as answered, or as never to be."""
         assert not self.is_given, "two answers to one request"
         self.is_given = True
-        backpressure.answered(self._size_bytes, self.adds)
+        backpressure.answered(load, self._size_bytes, self.adds)
 
 
 class Replies:
@@ -63,6 +63,7 @@ class Replies:
         self,
         shared: ServerContext,
         answers: AnswerBuffer,
+        load: Load,
         *,
         fetched: Callable[[], None],
         failed: Callable[[Failure], None],
@@ -74,6 +75,7 @@ class Replies:
         Args:
             shared: what bounds all connections.
             answers: where answers go.
+            load: what the client has in flight.
             fetched: called when reads have come back from the disk.
             failed: gets why the disk could not be read: the connection has to be closed.
             close: closes the connection.
@@ -81,6 +83,7 @@ class Replies:
         """
         self._stats, self._backpressure = shared.stats, shared.backpressure
         self._pending_reads, self._answers = shared.pending_reads, answers
+        self._load = load
         self._close, self._finished = close, finished
         self._add_took = shared.stats.requests[ADD].success
         self._polls: dict[Reply, Cancel] = {}
@@ -93,13 +96,13 @@ class Replies:
         """Take a request in; its answer goes where this returns."""
         reply = Reply(self, received, size_bytes, self._stats.now_ns())
         self.count += 1
-        self._backpressure.received(size_bytes, reply.adds)
+        self._backpressure.received(self._load, size_bytes, reply.adds)
         return reply
 
     def begin_adds(self, size_bytes: int, adds: int) -> None:
         """Take a batch of adds in; ``adds_synced`` answers it."""
         self.count += 1
-        self._backpressure.received(size_bytes, adds)
+        self._backpressure.received(self._load, size_bytes, adds)
 
     def keep_poll(self, reply: Reply, cancel: Cancel) -> None:
         """Remember how to cancel a request that waits."""
@@ -108,7 +111,7 @@ class Replies:
     def adds_synced(self, responses: bytes, size_bytes: int, adds: int, began_ns: int) -> None:
         """Send the prebuilt answers to a batch of adds that is durable now."""
         self._add_took.note((self._stats.now_ns() - began_ns) // 1000, adds)
-        self._backpressure.answered(size_bytes, adds)
+        self._backpressure.answered(self._load, size_bytes, adds)
         self._answers.put((responses,), adds)
         self.count -= 1
         if not self.count:
@@ -153,7 +156,7 @@ class Replies:
 
     def settle(self, reply: Reply) -> None:
         """Count a request as done with."""
-        reply.settle(self._backpressure)
+        reply.settle(self._backpressure, self._load)
         self.count -= 1
         if not self.count:
             self._finished()

@@ -16,7 +16,7 @@ from bookied.server.connection import BookieConnection
 from bookied.server.context import AccessRules, ServerContext
 from bookied.server.fast_adds import FastAdds
 from bookied.server.fast_reads import FastReads
-from bookied.server.limits.backpressure import Backpressure, Limits
+from bookied.server.limits.backpressure import Backpressure, Crowd, Limits
 from bookied.server.limits.connections import ConnectionCounts, ConnectionSettings
 from bookied.server.limits.hits import MEANINGS, Limit, LimitHits
 from bookied.server.limits.memory import FrameRoom, UnsentAnswers
@@ -67,14 +67,14 @@ class BookieServer(Factory):
             self.limits,
             clock,
             lambda: bookie.storages.unwritten_bytes,
-            pause=self._pause_all,
-            resume=self._resume_all,
+            limited=self._note_limited,
+            freed=self._note_freed,
         )
-        self._paused_ns = 0
+        self._limited_ns = 0
         self.half_frames = FrameRoom(
             clock,
             bytes_max=self.limits.half_frames_bytes_max,
-            is_reading=lambda: not self.backpressure.is_paused,
+            is_reading=lambda: self.backpressure.crowd is Crowd.NONE,
         )
         self.unsent = UnsentAnswers(clock, bytes_max=self.limits.unsent_bytes_max)
         self.pending_reads = PendingReads(self.hits, lambda: self.limits.reads_pending_max)
@@ -163,8 +163,8 @@ class BookieServer(Factory):
 
     @property
     def held_back(self) -> int:
-        """How many clients are not read, for too much is under way."""
-        return len(self.connections) if self.backpressure.is_paused else 0
+        """How many clients are not read, because too much is in flight."""
+        return self.backpressure.held
 
     def drain(self, timeout_s: float) -> Deferred[None]:
         """Take no more requests, answer those there are, close; cut what takes too long.
@@ -206,13 +206,9 @@ class BookieServer(Factory):
         for connection in list(self.connections):
             connection.abort()
 
-    def _pause_all(self) -> None:
+    def _note_limited(self) -> None:
         self.hits.hit(Limit.IN_FLIGHT)
-        self._paused_ns = self.stats.now_ns()
-        for connection in self.connections:
-            connection.update_reading()
+        self._limited_ns = self.stats.now_ns()
 
-    def _resume_all(self) -> None:
-        self.stats.blocked_wait.note(self.stats.since_us(self._paused_ns))
-        for connection in list(self.connections):
-            connection.update_reading()
+    def _note_freed(self) -> None:
+        self.stats.blocked_wait.note(self.stats.since_us(self._limited_ns))

@@ -600,7 +600,7 @@ class BookieService:
                 not one.waiting.is_idle for one in server.connections
             )
             found["bytes in flight"] = server.backpressure.in_flight_bytes
-            found["paused"] = server.backpressure.is_paused
+            found["clients that wait for others' requests"] = server.backpressure.held
             found["bytes of half frames"] = server.half_frames.held_bytes
             found["bytes of answers not taken"] = server.unsent.size_bytes
         if engine is not None and engine.has_begun:

@@ -49,7 +49,6 @@ STILL_TO_EDIT: Final = {
     "bookied/server/limits/memory.py",
     "bookied/server/limits/timeouts.py",
     "bookied/server/read_lanes.py",
-    "bookied/server/server.py",
     "bookied/service/bookie.py",
     "bookied/storage/index/rocks_index.py",
     "bookied/storage/replay.py",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import Enum
 from typing import Final
 
 import attrs
@@ -18,10 +19,13 @@ class Limits:
 
     At ``in_flight_bytes_max`` of requests without an answer, at ``unwritten_bytes_max`` of entries
     not yet in an entry log, or at ``adds_max`` adds without an answer, reading from every client
-    stops; it goes on at half of each. Reads that wait for the disk beyond ``reads_pending_max``
-    are answered ETOOMANYREQUESTS, but for a few of each connection. ``None`` is no limit.
-    ``shared_room`` keeps the last two; beside them each connection may hold one read, and what its
-    transport takes before it is full.
+    stops. From three quarters of each on, reading stops from clients that have more than their
+    share; at half of each all are read again. ``FrameRoom`` and ``UnsentAnswers`` keep the last two
+    limits; beside them each connection may hold one read, and what its transport takes before it
+    is full. ``None`` is no limit.
+
+    Reads that wait for the disk beyond ``reads_pending_max`` are answered ETOOMANYREQUESTS, but for
+    a few of each connection.
     """
 
     in_flight_bytes_max: int = 32 * 1024 * 1024
@@ -32,11 +36,42 @@ class Limits:
     unsent_bytes_max: int = 64 * 1024 * 1024
 
 
-class Backpressure:
-    """Counts what is in flight and says when reading is to stop and to go on.
+class Crowd(Enum):
+    """How near a bookie is to its limits, and so who is read."""
 
-    ``pause`` and ``resume`` are called in turn, ``pause`` first. One read of each connection may
-    still arrive after a pause, so the bound is exceeded by that much.
+    NONE = "all are read"
+    SHARED = "clients with more than their share wait"
+    FULL = "all wait"
+
+
+_OVER: Final = {Crowd.NONE: 0.5, Crowd.SHARED: 0.75, Crowd.FULL: 1.0}
+"""Over so much of a limit a crowd begins, or, for ``NONE``, goes on."""
+
+NEW_PART: Final = 0.125
+"""Of the entries not yet written, the part that clients may add while they share, all together."""
+
+
+class Load:
+    """What one connection has in flight, and whether it has to wait."""
+
+    __slots__ = ("adds", "is_held", "new_bytes", "size_bytes", "update")
+
+    def __init__(self, update: Callable[[], object]) -> None:
+        """Begin with nothing; ``update`` is called when ``is_held`` has changed."""
+        self.update = update
+        self.size_bytes = self.adds = 0
+        self.new_bytes = 0
+        """What has come since clients share."""
+        self.is_held = False
+        """Whether the connection must not be read."""
+
+
+class Backpressure:
+    """Counts what is in flight, and says from which connections not to read.
+
+    One connection that fills a limit leaves a quarter of it to the others: it waits, they are read.
+    ``limited`` is called when the first have to wait, and ``freed`` when all are read again. One
+    read of each connection may still arrive after that, so a limit is exceeded by that much.
     """
 
     def __init__(
@@ -45,46 +80,111 @@ class Backpressure:
         clock: IReactorTime,
         unwritten_bytes: Callable[[], int],
         *,
-        pause: Callable[[], None],
-        resume: Callable[[], None],
+        limited: Callable[[], None],
+        freed: Callable[[], None],
     ) -> None:
         self.limits, self._clock, self._unwritten_bytes = limits, clock, unwritten_bytes
-        self._pause, self._resume = pause, resume
+        self._limited, self._freed = limited, freed
         self._rechecking = False
+        self._loads: set[Load] = set()
+        self._sharers = 1
         self.in_flight_bytes = 0
         self.adds_in_flight = 0
-        self.is_paused = False
+        self.crowd = Crowd.NONE
 
-    def received(self, size_bytes: int, adds: int = 0) -> None:
-        """Count a request, or a batch of adds."""
+    @property
+    def held(self) -> int:
+        """How many connections are not read."""
+        return sum(load.is_held for load in self._loads)
+
+    def begin(self, load: Load) -> None:
+        """Take in a new connection."""
+        self._loads.add(load)
+        load.is_held = self.crowd is Crowd.FULL
+
+    def end(self, load: Load) -> None:
+        """Forget a connection; what it has in flight still counts."""
+        self._loads.discard(load)
+
+    def received(self, load: Load, size_bytes: int, adds: int = 0) -> None:
+        """Count a connection's request, or a batch of its adds."""
         self.in_flight_bytes += size_bytes
         self.adds_in_flight += adds
-        if not self.is_paused and self._is_over(1):
-            self.is_paused = True
-            self._pause()
-            self._recheck_later()
+        load.size_bytes += size_bytes
+        load.adds += adds
+        load.new_bytes += size_bytes
+        if self._is_over(_OVER[Crowd.FULL if self.crowd is Crowd.SHARED else Crowd.SHARED]):
+            self._grow()
+        if self.crowd is Crowd.SHARED:
+            self._judge(load)
 
-    def answered(self, size_bytes: int, adds: int = 0) -> None:
+    def answered(self, load: Load, size_bytes: int, adds: int = 0) -> None:
         """Count what ``received`` counted out again."""
         self.in_flight_bytes -= size_bytes
         self.adds_in_flight -= adds
+        load.size_bytes -= size_bytes
+        load.adds -= adds
         assert self.in_flight_bytes >= 0 <= self.adds_in_flight
-        if self.is_paused:
-            self._resume_if_fit()
+        if self.crowd is not Crowd.NONE:
+            self._shrink()
+            if self.crowd is Crowd.SHARED and load in self._loads:
+                self._judge(load)
 
-    def _resume_if_fit(self) -> None:
-        if self.is_paused and not self._is_over(2):
-            self.is_paused = False
-            self._resume()
+    def _grow(self) -> None:
+        """Have clients wait: all at the limit, those with more than their share before it."""
+        if self.crowd is Crowd.FULL:
+            return
+        if self.crowd is Crowd.NONE:
+            self._limited()
+            self._sharers = max(1, sum(load.size_bytes > 0 for load in self._loads))
+            for load in self._loads:
+                load.new_bytes = 0
+            self._recheck_later()
+        self._set(Crowd.FULL if self._is_over(_OVER[Crowd.FULL]) else Crowd.SHARED)
 
-    def _is_over(self, divisor: int) -> bool:
+    def _shrink(self) -> None:
+        """Read from clients again: all at half of the limits, those within their share before."""
+        if not self._is_over(_OVER[Crowd.NONE]):
+            self._set(Crowd.NONE)
+            self._freed()
+        elif self.crowd is Crowd.FULL and not self._is_over(_OVER[Crowd.SHARED]):
+            self._set(Crowd.SHARED)
+
+    def _set(self, crowd: Crowd) -> None:
+        self.crowd = crowd
+        for load in list(self._loads):
+            self._judge(load)
+
+    def _judge(self, load: Load) -> None:
+        """Hold a connection or not, as things stand."""
+        is_held = self.crowd is Crowd.FULL or (
+            self.crowd is Crowd.SHARED and self._is_over_share(load)
+        )
+        if is_held is not load.is_held:
+            load.is_held = is_held
+            load.update()
+
+    def _is_over_share(self, load: Load) -> bool:
+        limits, part = self.limits, _OVER[Crowd.SHARED] / self._sharers
+        unwritten_max = limits.unwritten_bytes_max
+        return (
+            load.size_bytes > limits.in_flight_bytes_max * part
+            or (limits.adds_max is not None and load.adds > limits.adds_max * part)
+            or (
+                unwritten_max is not None
+                and load.new_bytes > unwritten_max * NEW_PART / self._sharers
+                and self._unwritten_bytes() > unwritten_max * _OVER[Crowd.NONE]
+            )
+        )
+
+    def _is_over(self, part: float) -> bool:
         limits = self.limits
         return (
-            self.in_flight_bytes > limits.in_flight_bytes_max // divisor
-            or (limits.adds_max is not None and self.adds_in_flight > limits.adds_max // divisor)
+            self.in_flight_bytes > limits.in_flight_bytes_max * part
+            or (limits.adds_max is not None and self.adds_in_flight > limits.adds_max * part)
             or (
                 limits.unwritten_bytes_max is not None
-                and self._unwritten_bytes() > limits.unwritten_bytes_max // divisor
+                and self._unwritten_bytes() > limits.unwritten_bytes_max * part
             )
         )
 
@@ -95,6 +195,7 @@ class Backpressure:
 
     def _recheck(self) -> None:
         self._rechecking = False
-        self._resume_if_fit()
-        if self.is_paused:
+        if self.crowd is not Crowd.NONE:
+            self._shrink()
+        if self.crowd is not Crowd.NONE:
             self._recheck_later()

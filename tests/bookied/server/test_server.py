@@ -430,7 +430,7 @@ def test_reading_goes_on_at_half_the_limit(tmp_path: Path) -> None:
 
 
 def test_adds_in_progress_may_be_limited(tmp_path: Path) -> None:
-    serving = Serving(tmp_path, limits=Limits(adds_max=4), syncs=False)
+    serving = Serving(tmp_path, limits=Limits(adds_max=6), syncs=False)
     client = serving.connect()
     for entry_id in range(4):
         client.request(add(5, entry_id))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bookied.server.limits.backpressure import Limits
+from bookied.server.limits.backpressure import Crowd, Limits
 from bookied.server.limits.turns import SLICE_REQUESTS, TURN_REQUESTS_MAX
 from tests.bookied.worlds.serving import KEY, WRONG_KEY, Client, Serving, packet
 from wire.codes import ProtocolVersion, ReturnCode
@@ -37,7 +37,7 @@ def wrong_keys(protocol: ProtocolVersion, number: int = FLOOD) -> bytes:
     return b"".join(v3.encode_request(one, txn_id) for txn_id, one in enumerate(requests))
 
 
-class Crowd:
+class World:
     """A bookie whose turns are taken when told to, with ledger 7 of a client that behaves."""
 
     def __init__(self, directory: Path, limits: Limits | None = None) -> None:
@@ -63,8 +63,8 @@ class Crowd:
 
 
 @pytest.fixture
-def crowd(tmp_path: Path) -> Crowd:
-    return Crowd(tmp_path)
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
 
 
 def ask(client: Client, request: AddRequest | ReadRequest) -> ReturnCode:
@@ -81,98 +81,98 @@ def is_read(client: Client) -> bool:
 
 @pytest.mark.parametrize("protocol", [V2, V3])
 def test_a_flood_of_wrong_keys_is_taken_a_slice_at_a_time(
-    crowd: Crowd, protocol: ProtocolVersion
+    world: World, protocol: ProtocolVersion
 ) -> None:
-    attacker = crowd.flooded(wrong_keys(protocol), protocol)
+    attacker = world.flooded(wrong_keys(protocol), protocol)
     assert [answer.rc for answer in attacker.answers()] == [EUA] * SLICE_REQUESTS
     assert not is_read(attacker)
-    assert ask(crowd.honest, add(7, 1)) is EOK
-    assert ask(crowd.honest, read(7, 1)) is EOK
+    assert ask(world.honest, add(7, 1)) is EOK
+    assert ask(world.honest, read(7, 1)) is EOK
     assert attacker.answers() == []
 
 
-def test_a_turn_takes_one_request_more_each_time_that_nobody_else_asks(crowd: Crowd) -> None:
-    attacker = crowd.flooded(wrong_keys(V2))
+def test_a_turn_takes_one_request_more_each_time_that_nobody_else_asks(world: World) -> None:
+    attacker = world.flooded(wrong_keys(V2))
     attacker.receive()
     taken = []
     for number in range(6):
         if number == 3:
-            assert ask(crowd.honest, read(7, 0)) is EOK
-        crowd.turn()
+            assert ask(world.honest, read(7, 0)) is EOK
+        world.turn()
         taken.append(len(attacker.answers()))
     assert taken == [1, 2, 3, 1, 2, 3]
 
 
-def test_a_turn_is_bounded_however_long_nobody_else_asks(crowd: Crowd) -> None:
-    attackers = [crowd.flooded(wrong_keys(V2, 4 * FLOOD)) for _ in range(16)]
+def test_a_turn_is_bounded_however_long_nobody_else_asks(world: World) -> None:
+    attackers = [world.flooded(wrong_keys(V2, 4 * FLOOD)) for _ in range(16)]
     for each in attackers:
         each.receive()
     most = 0
     for _ in range(2 * TURN_REQUESTS_MAX):
-        crowd.turn()
+        world.turn()
         most = max(most, sum(len(each.answers()) for each in attackers))
     assert most == TURN_REQUESTS_MAX
 
 
-def test_clients_that_wait_are_served_in_turn(crowd: Crowd) -> None:
-    attackers = [crowd.flooded(wrong_keys(V2)) for _ in range(3)]
+def test_clients_that_wait_are_served_in_turn(world: World) -> None:
+    attackers = [world.flooded(wrong_keys(V2)) for _ in range(3)]
     done = [0, 0, 0]
     for _ in range(20):
-        crowd.turn()
+        world.turn()
         done = [one + len(each.answers()) for one, each in zip(done, attackers, strict=True)]
         assert max(done) - min(done) <= 2 * SLICE_REQUESTS
     assert min(done) > 2 * SLICE_REQUESTS
 
 
-def test_what_waits_is_bounded_by_one_read_and_all_of_it_is_answered(crowd: Crowd) -> None:
-    attacker = crowd.flooded(wrong_keys(V2))
+def test_what_waits_is_bounded_by_one_read_and_all_of_it_is_answered(world: World) -> None:
+    attacker = world.flooded(wrong_keys(V2))
     assert not is_read(attacker)
-    assert len(crowd.turns) == 1
+    assert len(world.turns) == 1
     # TLS may bring more after the pause: that is behind what waits.
     attacker.connection.dataReceived(v2.encode_request(read(7, 0)))
-    crowd.serving.take_turns()
+    world.serving.take_turns()
     answers = attacker.answers()
     assert [answer.rc for answer in answers] == [EUA] * FLOOD + [EOK]
     assert is_read(attacker)
-    assert len(crowd.turns) == 0
+    assert len(world.turns) == 0
     assert ask(attacker, add(7, 1)) is EOK
 
 
-def test_requests_taken_in_bulk_keep_their_order_among_others(crowd: Crowd) -> None:
+def test_requests_taken_in_bulk_keep_their_order_among_others(world: World) -> None:
     some = [v2.encode_request(read(7, 0)), v2.encode_request(read(7, 99))]
-    client = crowd.flooded(b"".join(some) * 50)
-    crowd.serving.take_turns()
+    client = world.flooded(b"".join(some) * 50)
+    world.serving.take_turns()
     assert [answer.entry_id for answer in client.answers()] == [0, 99] * 50
 
 
-def test_a_client_that_leaves_has_no_turn(crowd: Crowd) -> None:
-    attacker = crowd.flooded(wrong_keys(V2))
+def test_a_client_that_leaves_has_no_turn(world: World) -> None:
+    attacker = world.flooded(wrong_keys(V2))
     attacker.disconnect()
-    assert len(crowd.turns) == 0
-    crowd.turn()
-    assert ask(crowd.honest, read(7, 0)) is EOK
+    assert len(world.turns) == 0
+    world.turn()
+    assert ask(world.honest, read(7, 0)) is EOK
 
 
-def test_a_client_that_is_closed_for_its_framing_has_no_further_turn(crowd: Crowd) -> None:
-    attacker = crowd.flooded(wrong_keys(V2, 2 * SLICE_REQUESTS) + bytes(4) + wrong_keys(V2))
-    crowd.serving.take_turns()
+def test_a_client_that_is_closed_for_its_framing_has_no_further_turn(world: World) -> None:
+    attacker = world.flooded(wrong_keys(V2, 2 * SLICE_REQUESTS) + bytes(4) + wrong_keys(V2))
+    world.serving.take_turns()
     assert attacker.is_closed
     assert len(attacker.answers()) == 2 * SLICE_REQUESTS
 
 
 def test_nobody_has_a_turn_while_too_much_is_in_flight(tmp_path: Path) -> None:
-    crowd = Crowd(tmp_path, Limits(adds_max=1))
-    crowd.serving.syncs = False
+    world = World(tmp_path, Limits(adds_max=1))
+    world.serving.syncs = False
     lacs = [v3.encode_request(ReadLacRequest(LedgerId(7)), txn_id) for txn_id in range(FLOOD)]
-    client = crowd.flooded(b"".join(lacs), V3)
+    client = world.flooded(b"".join(lacs), V3)
     client.receive()
-    crowd.honest.connection.dataReceived(
+    world.honest.connection.dataReceived(
         v2.encode_request(add(7, 1)) + v2.encode_request(add(7, 2))
     )
-    assert crowd.serving.server.backpressure.is_paused
-    crowd.turn()
+    assert world.serving.server.backpressure.crowd is Crowd.FULL
+    world.turn()
     assert client.answers() == []
-    assert len(crowd.turns) == 0
-    crowd.serving.sync()
-    crowd.serving.take_turns()
+    assert len(world.turns) == 0
+    world.serving.sync()
+    world.serving.take_turns()
     assert len(client.answers()) == FLOOD - SLICE_REQUESTS

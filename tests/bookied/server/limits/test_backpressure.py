@@ -1,0 +1,189 @@
+"""Who waits near a limit: one client that fills it leaves a part of it to the others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from twisted.internet.task import Clock
+
+from bookied.server.limits.backpressure import RECHECK_S, Backpressure, Crowd, Limits, Load
+from tests.bookied.worlds.serving import KEY, Client, Serving, packet
+from wire.codes import ReturnCode
+from wire.frames import v2
+from wire.ids import EntryId, LedgerId
+from wire.messages import AddRequest
+
+
+class World:
+    """Limits of 1,000 bytes in flight, 1,000 bytes not written and 100 adds."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.unwritten_bytes = 0
+        self.said: list[str] = []
+        limits = Limits(in_flight_bytes_max=1000, unwritten_bytes_max=1000, adds_max=100)
+        self.pressure = Backpressure(
+            limits,
+            self.clock,
+            lambda: self.unwritten_bytes,
+            limited=lambda: self.said.append("limited"),
+            freed=lambda: self.said.append("freed"),
+        )
+
+    def load(self) -> Load:
+        load = Load(lambda: None)
+        self.pressure.begin(load)
+        return load
+
+    def loads(self, number: int) -> list[Load]:
+        return [self.load() for _ in range(number)]
+
+
+def held(*loads: Load) -> list[bool]:
+    return [load.is_held for load in loads]
+
+
+def test_who_fills_the_bytes_in_flight_waits_and_others_do_not() -> None:
+    world = World()
+    greedy, modest = world.loads(2)
+    world.pressure.received(modest, 10)
+    world.pressure.received(greedy, 700)
+    assert held(greedy, modest) == [False, False]
+    world.pressure.received(greedy, 100)
+    assert held(greedy, modest, world.load()) == [True, False, False]
+    for _ in range(20):
+        world.pressure.received(modest, 10)
+        world.pressure.answered(modest, 10)
+    assert held(greedy, modest) == [True, False]
+    world.pressure.answered(greedy, 400)
+    assert held(greedy, modest) == [False, False]
+    assert world.said == ["limited", "freed"]
+
+
+def test_who_fills_the_adds_in_flight_waits_and_others_do_not() -> None:
+    world = World()
+    greedy, modest = world.loads(2)
+    world.pressure.received(greedy, 0, 76)
+    world.pressure.received(modest, 1, 1)
+    assert held(greedy, modest) == [True, False]
+    assert world.pressure.held == 1
+
+
+def test_who_fills_what_is_not_written_waits_and_others_do_not() -> None:
+    """An add is answered long before the entry log has it: the bytes in flight say nothing."""
+    world = World()
+    greedy, modest = world.loads(2)
+    world.unwritten_bytes = 800
+    for _ in range(3):
+        world.pressure.received(greedy, 100)
+        world.pressure.answered(greedy, 100)
+    world.pressure.received(modest, 10)
+    world.pressure.answered(modest, 10)
+    assert held(greedy, modest) == [True, False]
+    world.unwritten_bytes = 400
+    world.clock.advance(RECHECK_S)
+    assert held(greedy, modest) == [False, False]
+    assert world.clock.getDelayedCalls() == []
+
+
+def test_each_of_those_that_fill_a_limit_has_an_equal_share() -> None:
+    world = World()
+    greedy = world.loads(3)
+    for load in greedy:
+        world.pressure.received(load, 200)
+    assert held(*greedy) == [False, False, False]
+    world.pressure.received(greedy[0], 200)
+    assert held(*greedy) == [True, False, False]
+    world.pressure.received(greedy[1], 60)
+    assert held(*greedy) == [True, True, False]
+
+
+def test_at_the_limit_all_wait_and_those_within_their_share_are_read_first() -> None:
+    world = World()
+    greedy, modest = world.loads(2)
+    world.pressure.received(modest, 10)
+    world.pressure.received(greedy, 1000)
+    assert held(greedy, modest, world.load()) == [True, True, True]
+    assert world.pressure.crowd is Crowd.FULL
+    world.pressure.answered(greedy, 300)
+    assert held(greedy, modest) == [True, False]
+
+
+def test_what_a_client_that_left_has_in_flight_still_counts() -> None:
+    world = World()
+    gone, other = world.loads(2)
+    world.pressure.received(gone, 1100)
+    world.pressure.end(gone)
+    assert held(other) == [True]
+    world.pressure.answered(gone, 1100)
+    assert held(other) == [False]
+    assert world.pressure.in_flight_bytes == 0
+
+
+@given(
+    steps=st.lists(
+        st.tuples(st.integers(0, 3), st.integers(0, 400), st.integers(0, 30)), max_size=60
+    )
+)
+def test_nobody_waits_for_ever_and_nobody_within_its_share_waits_before_the_limit(
+    steps: list[tuple[int, int, int]],
+) -> None:
+    world = World()
+    loads = world.loads(4)
+    asked: list[tuple[Load, int, int]] = []
+    for who, size_bytes, adds in steps:
+        if who == 0 and asked:
+            world.pressure.answered(*asked.pop(0))
+        elif not loads[who].is_held:
+            asked.append((loads[who], size_bytes, adds))
+            world.pressure.received(*asked[-1])
+        if world.pressure.crowd is Crowd.NONE:
+            assert not any(held(*loads))
+        if world.pressure.crowd is Crowd.SHARED:
+            assert not [one for one in loads if one.is_held and not one.size_bytes | one.adds]
+    for one in asked:
+        world.pressure.answered(*one)
+    assert world.pressure.crowd is Crowd.NONE
+    assert not any(held(*loads))
+
+
+# Served -------------------------------------------------------------------------------------------
+
+
+def adds(ledger_id: int, number: int, size_bytes: int = 0) -> bytes:
+    return b"".join(
+        v2.encode_request(
+            AddRequest(
+                LedgerId(ledger_id),
+                EntryId(entry_id),
+                KEY,
+                packet(ledger_id, entry_id, payload=bytes(size_bytes)),
+            )
+        )
+        for entry_id in range(number)
+    )
+
+
+@pytest.mark.parametrize(
+    "limits", [Limits(adds_max=20), Limits(in_flight_bytes_max=20_000)], ids=["adds", "bytes"]
+)
+def test_a_client_that_fills_a_limit_does_not_keep_another_waiting(
+    tmp_path: Path, limits: Limits
+) -> None:
+    serving = Serving(tmp_path, limits=limits, syncs=False)
+    greedy, modest = serving.connect(), serving.connect()
+    greedy.send(adds(5, 18, 1000))
+
+    def is_read(client: Client) -> bool:
+        return bool(client.transport.producerState == "producing")
+
+    assert (is_read(greedy), is_read(modest)) == (False, True)
+    modest.send(adds(6, 1))
+    assert is_read(modest)
+    assert serving.server.held_back == 1
+    serving.sync()
+    assert [answer.rc for answer in modest.answers()] == [ReturnCode.EOK]
+    assert (is_read(greedy), is_read(modest)) == (True, True)
