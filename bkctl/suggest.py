@@ -7,15 +7,15 @@ from typing import Final
 
 ELSEWHERE: Final[Mapping[str, tuple[str, ...]]] = {
     "add": ("append",),
-    "cat": ("read", "get", "tail"),
+    "cat": ("read", "show", "tail"),
     "check": ("verify",),
     "ls": ("list", "tree"),
-    "read": ("tail", "get"),
+    "read": ("tail", "show"),
     "remove": ("delete",),
     "rm": ("delete",),
     "info": ("show", "status"),
     "get": ("show",),
-    "stat": ("show", "status", "get"),
+    "stat": ("show", "status"),
     "write": ("append",),
 }
 """Words of shells, of `zkCli.sh` and of our other groups, and what a group has for the same."""

@@ -28,6 +28,17 @@ def option(*names: str, **declared: Any) -> click.Option:
     return click.Option(names, **declared)
 
 
+def fail_if(example: str) -> click.Option:
+    """Declare ``--fail-if``: a threshold for the result, as ``filters.thresholds`` reads it."""
+    return option(
+        "--fail-if",
+        "fail_if",
+        multiple=True,
+        metavar="CONDITION",
+        help=f"Exit with 10 if the result is so, as in '{example}'; repeatable.",
+    )
+
+
 def argument(name: str, **declared: Any) -> click.Argument:
     """Declare an argument of a command, as click's decorator would."""
     return click.Argument([name], **declared)

@@ -1,10 +1,10 @@
-"""Comparisons of a field with a value, as ``--filter`` and ``--until`` take them."""
+"""Comparisons of a field with a value: ``--filter``, ``--until`` and ``--fail-if``."""
 
 from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -45,6 +45,8 @@ class Comparison:
     field: str
     sign: str
     text: str
+    in_seconds: bool = False
+    """Whether the field is a time: ``5m`` is five minutes, and not 5 MiB."""
 
     def __str__(self) -> str:
         return f"{self.field}{self.sign}{self.text}"
@@ -89,13 +91,25 @@ class Comparison:
             return any(self.text.lower() in str(one).lower() for one in found)
         return _ORDER[self.sign](len(found), self._number())
 
+    def insist_number(self) -> None:
+        """Check the text of a field that has numbers before there is a value to compare.
+
+        Raises:
+            UsageError: it is no number.
+        """
+        if self.text.lower() not in _NOTHING:
+            self._number()
+
     def _flag(self) -> bool:
         if self.text.lower() not in _YES | _NO:
             raise UsageError(f"{self}: the field is yes or no")
         return self.text.lower() in _YES
 
     def _number(self) -> float:
-        for parse in (float, parse_size, parse_duration):
+        parses: Sequence[Callable[[str], float]] = (float, parse_size, parse_duration)
+        if self.in_seconds:
+            parses = (float, parse_duration)
+        for parse in parses:
             try:
                 return parse(self.text)
             except ValueError:

@@ -1,4 +1,4 @@
-"""``--filter`` and ``--sort-by``: which values of a list are shown, and in which order."""
+"""Options about the fields of results: ``--filter``, ``--sort-by`` and ``--fail-if``."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from bkctl.errors import UsageError
+from bkctl.errors import ProblemsError, UsageError
 from bkctl.output.conditions import Comparison, parse_comparison
+from bkctl.output.units import human_latency
+from bkctl.output.views import Kind, view_of
 
 if TYPE_CHECKING:
     from bkctl.options import Options
@@ -39,19 +41,19 @@ def selection(options: Options, record: Record) -> Select:
 def _filtered(
     view: View, values: Iterable[Any], filters: Iterable[Comparison], record: Record
 ) -> Iterator[Any]:
-    named = [_of_field(view, one) for one in filters]
+    named = [_of_field("--filter", view, one) for one in filters]
     for value in values:
         found = record(view, value)
         if all(one.holds(found) for one in named):
             yield value
 
 
-def _of_field(view: View, one: Comparison) -> Comparison:
+def _of_field(option: str, view: View, one: Comparison) -> Comparison:
     """Return a comparison of the field that a name in JSON, or a header, stands for."""
     field = view.named(one.field)
     if field is None:
-        raise view.no_field(f"--filter {one}", one.field)
-    return attrs.evolve(one, field=field.name)
+        raise view.no_field(f"{option} {one}", one.field)
+    return attrs.evolve(one, field=field.name, in_seconds=field.kind is Kind.SECONDS)
 
 
 def _sorted(view: View, values: Iterable[Any], by: str) -> list[Any]:
@@ -75,3 +77,49 @@ def _key(value: Any) -> tuple[bool, Any]:
     """Numbers by size, before all else, which goes by its text."""
     is_number = isinstance(value, (int, float))
     return not is_number, value if is_number else str(value)
+
+
+# Thresholds -------------------------------------------------------------------------------------
+
+_NUMBERS: Final = frozenset({Kind.COUNT, Kind.NUMBER, Kind.BYTES, Kind.SECONDS})
+
+
+@attrs.frozen
+class Thresholds:
+    """What ``--fail-if`` says of a result: comparisons that must not hold."""
+
+    _view: View
+    _limits: tuple[Comparison, ...]
+
+    def insist(self, value: Any) -> None:
+        """Raise if one of the comparisons holds for a result.
+
+        Raises:
+            ProblemsError: one does; the message has the field and its value.
+        """
+        broken = [one for one in self._limits if one.holds(self._record(one, value))]
+        if broken:
+            raise ProblemsError("; ".join(f"{self._said(one, value)} ({one})" for one in broken))
+
+    def _record(self, one: Comparison, value: Any) -> Mapping[str, Any]:
+        return {one.field: self._view[one.field].get(value)}
+
+    def _said(self, one: Comparison, value: Any) -> str:
+        field = self._view[one.field]
+        found = field.get(value)
+        in_seconds = field.kind is Kind.SECONDS and found is not None
+        return f"{field.name} is {human_latency(found) if in_seconds else found}"
+
+
+def thresholds(texts: Iterable[str], kind: type) -> Thresholds:
+    """Return what ``--fail-if`` says of results of one kind; before the work begins.
+
+    Raises:
+        UsageError: a text is no comparison, or it names no field of the result.
+    """
+    view = view_of(kind)
+    limits = tuple(_of_field("--fail-if", view, parse_comparison(text)) for text in texts)
+    for one in limits:
+        if view[one.field].kind in _NUMBERS:
+            one.insist_number()
+    return Thresholds(view, limits)

@@ -7,7 +7,7 @@ from typing import Final
 import click
 
 from bkctl.cli.command import Command, SubGroup
-from bkctl.cli.params import SIZE, argument, option
+from bkctl.cli.params import SIZE, argument, fail_if, option
 from bkctl.commands.cluster.metadata_commands import METADATA
 from bkctl.exit_status import Effect, ExitStatus
 from bkctl.session.check_names import LEDGERS, LIVE_BOOKIES
@@ -24,6 +24,7 @@ cluster = SubGroup(
     commands=METADATA,
     order=("init", "status", "id", "ping", "test", "map", "health-check"),
     aliases={
+        "get": "cluster show",
         "info": "cluster status",
         "instance-id": "cluster id",
         "topology": "cluster map --no-ask",
@@ -183,14 +184,16 @@ cluster.command(
             help="Bytes of each.",
         ),
         option("--keep", is_flag=True, help="Do not delete the ledger afterwards."),
+        fail_if("add>2s"),
     ),
     effect=Effect.REVERSIBLE,
     examples=(
         ("bkctl cluster test", "100 entries on 3 bookies, two copies of each"),
         ("bkctl cluster test -E 5 -W 3 -A 2 -n 10000 --size 1KiB", "more of it, and larger ones"),
         ("bkctl cluster test --keep -o json", "and leave the ledger there"),
+        ("bkctl cluster test --fail-if 'add>2s'", "for cron: status 10 if its adds are slower"),
     ),
-    exits=_LOOKED,
+    exits=(*_LOOKED, ExitStatus.PROBLEMS),
     replaces="bookkeeper shell simpletest -ensemble N -writeQuorum N -ackQuorum N -numEntries N",
 )
 

@@ -52,7 +52,7 @@ METADATA: Final = (
         replaces="ls and get of ZooKeeper's zkCli.sh",
     ),
     Command(
-        "get",
+        "show",
         body="bkctl.commands.cluster.nodes:show_node",
         help="""Show one node of the metadata, decoded.
 
@@ -61,9 +61,9 @@ METADATA: Final = (
         params=(argument("path"),),
         effect=Effect.READ,
         examples=(
-            ("bkctl cluster get /LAYOUT", "how ledgers are kept"),
-            ("bkctl cluster get /cookies/10.0.0.1:3181 -o yaml", "a cookie, field by field"),
-            ("bkctl cluster get /00/0000/L0042 --json", "a ledger's metadata"),
+            ("bkctl cluster show /LAYOUT", "how ledgers are kept"),
+            ("bkctl cluster show /cookies/10.0.0.1:3181 -o yaml", "a cookie, field by field"),
+            ("bkctl cluster show /00/0000/L0042 --json", "a ledger's metadata"),
         ),
         exits=(*_FAILURES, ExitStatus.NOT_FOUND),
         replaces="get of ZooKeeper's zkCli.sh",

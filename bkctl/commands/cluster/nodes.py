@@ -1,4 +1,4 @@
-"""What `cluster tree` and `cluster get` show: nodes of the metadata, decoded."""
+"""What `cluster tree` and `cluster show` show: nodes of the metadata, decoded."""
 
 from __future__ import annotations
 

@@ -18,6 +18,7 @@ from bkctl.commands.bookie.work import space
 from bkctl.commands.cluster import work as cluster_work
 from bkctl.errors import CommandError, ProblemsError, error_message
 from bkctl.exit_status import ExitStatus
+from bkctl.output.filters import thresholds
 from bkctl.output.units import counted, human_duration, human_latency
 from bkctl.output.views import WIDE, Kind, column, shown
 from wire.codes import ProtocolVersion
@@ -327,21 +328,27 @@ def test(
     entries: int,
     size: int,
     keep: bool,
+    fail_if: Sequence[str],
 ) -> None:
-    """Write a ledger, read it, and delete it unless it is to be kept; print how long each took."""
+    """Write a ledger, read it, and delete it unless it is to be kept; print how long each took.
+
+    Raises:
+        ProblemsError: a threshold of ``fail_if`` is broken.
+    """
+    limits = thresholds(fail_if, cluster_test.Trial)
     if session.dry_run:
         session.plan(
             [f"write, read and {'keep' if keep else 'delete'} a ledger of {entries} entries"]
         )
         return
-    session.emit(
-        session.call(
-            cluster_test.try_cluster,
-            ensemble_size=ensemble_size,
-            write_quorum=write_quorum,
-            ack_quorum=ack_quorum,
-            entries=entries,
-            entry_bytes=size,
-            keep=keep,
-        )
+    found = session.call(
+        cluster_test.try_cluster,
+        ensemble_size=ensemble_size,
+        write_quorum=write_quorum,
+        ack_quorum=ack_quorum,
+        entries=entries,
+        entry_bytes=size,
+        keep=keep,
     )
+    session.emit(found)
+    limits.insist(found)

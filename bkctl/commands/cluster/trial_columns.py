@@ -26,7 +26,8 @@ def _trial(v: Trial) -> str:
 
 
 def _took(name: str, doc: str) -> Column:
-    return column(f"{name}_s", doc, kind=Kind.SECONDS)
+    title = name.upper().replace("_", " ")
+    return column(f"{name}_s", doc, kind=Kind.SECONDS, header=title)
 
 
 show(

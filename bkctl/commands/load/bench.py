@@ -16,6 +16,7 @@ from twisted.python.failure import Failure
 
 from bkctl.commands.ledger.lifecycle import NewLedger, create_for_writing, new_ledger
 from bkctl.errors import UsageError
+from bkctl.output.filters import thresholds
 from bkctl.output.units import human_bytes
 from bkctl.output.views import Column, Kind, column, shown
 from wire.ids import LedgerId
@@ -213,9 +214,15 @@ def write(
     size: int,
     window: int,
     keep: bool,
+    fail_if: Sequence[str],
     **of_ledger: Any,
 ) -> None:
-    """Write to a new ledger, print the figures, and delete it."""
+    """Write to a new ledger, print the figures, and delete it.
+
+    Raises:
+        ProblemsError: a threshold of ``fail_if`` is broken.
+    """
+    limits = thresholds(fail_if, Measured)
     new = new_ledger(session, meta=(("application", "bkctl bench"),), wanted_id=None, **of_ledger)
     if session.dry_run:
         step = "" if keep else ", and delete it"
@@ -233,16 +240,16 @@ def write(
             window=window,
         )
         session.call(_close, writer)
-    session.emit(
-        measured(
-            "write",
-            load.latencies_s,
-            entries=entries,
-            size=entries * size,
-            seconds=load.elapsed_s,
-            ledger_id=writer.ledger_id if keep else None,
-        )
+    found = measured(
+        "write",
+        load.latencies_s,
+        entries=entries,
+        size=entries * size,
+        seconds=load.elapsed_s,
+        ledger_id=writer.ledger_id if keep else None,
     )
+    session.emit(found)
+    limits.insist(found)
 
 
 class _BenchLedger:
@@ -310,13 +317,16 @@ def read(
     warm_up: int,
     size: int,
     window: int,
+    fail_if: Sequence[str],
     **of_ledger: Any,
 ) -> None:
     """Read a ledger, or one that is made for it; print the figures.
 
     Raises:
         UsageError: the ledger has no entry.
+        ProblemsError: a threshold of ``fail_if`` is broken.
     """
+    limits = thresholds(fail_if, Measured)
     if session.dry_run:
         made = "" if ledger_id is not None else f"write {entries} entries of {size} bytes, "
         session.plan([f"{made}read {entries + warm_up} entries"])
@@ -326,6 +336,7 @@ def read(
         session.about = f"ledger {ledger_id}"
         found = _read(session, ledger_id, at_random=at_random, **counts)
         session.emit(attrs.evolve(found, ledger_id=ledger_id))
+        limits.insist(found)
         return
     new = new_ledger(session, meta=(("application", "bkctl bench"),), wanted_id=None, **of_ledger)
     with _BenchLedger(session, new, keep=False) as writer:
@@ -333,6 +344,7 @@ def read(
         session.call(_close, writer)
         found = _read(session, writer.ledger_id, at_random=at_random, **counts)
     session.emit(found)
+    limits.insist(found)
 
 
 def _read(

@@ -7,11 +7,13 @@ import tempfile
 import threading
 import time
 from array import array
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from bkctl.commands.load.bench import LOOK_S, PAYLOADS, measured, payloads
+from bkctl.commands.load.bench import LOOK_S, PAYLOADS, Measured, measured, payloads
 from bkctl.errors import CommandError, NothingFoundError
+from bkctl.output.filters import thresholds
 from bookied.storage.files.files import RealFiles
 from bookied.storage.journal.format import entry_record
 from bookied.storage.journal.group_commit import GroupCommit
@@ -38,13 +40,16 @@ def journal(
     window: int,
     sync: bool,
     group_wait: float,
+    fail_if: Sequence[str],
 ) -> None:
     """Write a journal, print the figures, and remove it.
 
     Raises:
+        ProblemsError: a threshold of ``fail_if`` is broken.
         NothingFoundError: the directory is not there, or not ours to write.
         CommandError: the disk failed.
     """
+    limits = thresholds(fail_if, Measured)
     if session.dry_run:
         session.plan([f"write {entries + warm_up} entries of {size} bytes to a journal there"])
         return
@@ -58,15 +63,15 @@ def journal(
             run.write(records(size), entries + warm_up, progress)
     finally:
         shutil.rmtree(place, ignore_errors=True)
-    session.emit(
-        measured(
-            "journal",
-            run.latencies_s,
-            entries=entries,
-            size=entries * size,
-            seconds=run.elapsed_s,
-        )
+    found = measured(
+        "journal",
+        run.latencies_s,
+        entries=entries,
+        size=entries * size,
+        seconds=run.elapsed_s,
     )
+    session.emit(found)
+    limits.insist(found)
 
 
 def records(size: int) -> list[bytes]:

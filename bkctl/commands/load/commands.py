@@ -8,7 +8,7 @@ import click
 
 from bkctl.cli.command import Command, SubGroup
 from bkctl.cli.ledger_options import COPIES
-from bkctl.cli.params import BOOKIE_ID, DURATION, LEDGER_ID, SIZE, argument, option
+from bkctl.cli.params import BOOKIE_ID, DURATION, LEDGER_ID, SIZE, argument, fail_if, option
 from bkctl.exit_status import Effect, ExitStatus
 from bkctl.options import Number
 
@@ -123,6 +123,7 @@ OF_BOOKIES: Final = (
 
 _MEASURED: Final = (
     ExitStatus.FAILED, ExitStatus.UNREACHABLE, ExitStatus.TIME_LIMIT, ExitStatus.INTERRUPTED,
+    ExitStatus.PROBLEMS,
 )  # fmt: skip
 
 bench = SubGroup(
@@ -170,8 +171,9 @@ _LOAD: Final = (
         metavar="N",
         help="Number of adds in flight; 1 measures latency.",
     ),
+    fail_if("p99>50ms"),
 )
-"""How many entries, how large, and how many at a time."""
+"""How many entries, how large, how many at a time, and what is too slow."""
 
 bench.command(
     "write",
@@ -191,6 +193,7 @@ bench.command(
         ("bkctl bench write", "10,000 entries of 1 KiB, 400 at a time, three bookies"),
         ("bkctl bench write --window 1 -n 1000", "what one add takes, with nothing beside it"),
         ("bkctl bench write -n 100000 --json | jq .p99", "one figure, for a graph"),
+        ("bkctl bench write --fail-if 'p99>50ms'", "for CI: status 10 if it is slower"),
     ),
     exits=_MEASURED,
     replaces="bkperf; org.apache.bookkeeper.benchmark.BenchThroughputLatency",
@@ -257,6 +260,11 @@ bench.command(
         ("bkctl bench journal --dir /mnt/journal --window 1", "what one sync takes"),
         ("bkctl bench journal --dir /tmp --no-sync", "written and not synced: for comparison"),
     ),
-    exits=(ExitStatus.FAILED, ExitStatus.NOT_FOUND, ExitStatus.INTERRUPTED),
+    exits=(
+        ExitStatus.FAILED,
+        ExitStatus.NOT_FOUND,
+        ExitStatus.INTERRUPTED,
+        ExitStatus.PROBLEMS,
+    ),
     replaces="bkperf journal append -j DIR",
 )

@@ -38,7 +38,7 @@ LINES: Final = {
     "profile list": "", "config show": "", "explain": "BK-LOCKED",
     "version": "--all", "autorecovery active": "", "bookie decommission-status": "BOOKIE",
     "bookie show": "BOOKIE",
-    "bookie plot": "BOOKIE adds -i 0.2s --for 1s", "cluster get": "/", "cluster id": "",
+    "bookie plot": "BOOKIE adds -i 0.2s --for 1s", "cluster show": "/", "cluster id": "",
     "cluster map": "", "cluster ping": "", "cluster status": "",
     "cluster tree": "", "completion": "bash", "ledger map": "LEDGER", "ledger verify": "LEDGER",
     "top": "--once -i 0.2s",

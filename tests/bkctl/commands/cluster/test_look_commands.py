@@ -122,6 +122,16 @@ class TestTest:
         assert failed.status != 0
         assert run_in(world, "ledger", "list", "--count").out == "0\n"
 
+    def test_a_threshold_that_is_broken_is_status_10_after_the_figures(self) -> None:
+        world = World(3)
+        fine = run_in(world, "cluster", "test", "--fail-if", "add>5m", "--fail-if", "read_s>1h")
+        assert "the cluster works" in fine.out
+        slow = run_in(world, "cluster", "test", "--fail-if", "entries>=100", ok=False)
+        assert slow.status == 10
+        assert "the cluster works" in slow.out
+        assert "entries is 100 (entries>=100)" in slow.err
+        assert run_in(world, "ledger", "list", "--count").out == "0\n"
+
     def test_a_dry_run_writes_nothing(self) -> None:
         world = World(3)
         said = run_in(world, "cluster", "test", "--dry-run").out

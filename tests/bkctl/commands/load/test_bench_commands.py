@@ -175,6 +175,31 @@ def test_a_directory_that_is_not_there_is_not_found(tmp_path: Path) -> None:
     assert gone.status == ExitStatus.NOT_FOUND
 
 
+@pytest.mark.parametrize("what", ["write", "read", "journal"])
+def test_a_threshold_that_is_broken_is_status_10_and_nothing_stays(
+    what: str, tmp_path: Path
+) -> None:
+    world = World(3)
+    words = ("bench", what, *SMALL, *(("--dir", tmp_path) if what == "journal" else ()))
+    run_in(world, *words, "--fail-if", "p99>10m", "--fail-if", "entries<50")
+    slow = run_in(world, *words, "--fail-if", "p99>=0ms", "--json", ok=False)
+    assert slow.status == ExitStatus.PROBLEMS
+    assert slow.json["entries"] == 50
+    assert "p99 is " in slow.err
+    assert "(p99>=0ms)" in slow.err
+    assert ledgers(world) == []
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("text", ["p98>50ms", "p99", "p99>fast", "p99>50MiB"])
+def test_a_threshold_that_says_nothing_is_refused_before_anything_is_written(text: str) -> None:
+    world = World(3)
+    refused = run_in(world, "bench", "write", *SMALL, "--fail-if", text, ok=False)
+    assert refused.status == ExitStatus.USAGE
+    assert "entries" not in refused.out
+    assert not any(bookie.ledgers for bookie in world.bookies.values())
+
+
 def test_dry_runs_measure_nothing(tmp_path: Path) -> None:
     world = World(3)
     for words in (("write",), ("read",), ("journal", "--dir", tmp_path)):
