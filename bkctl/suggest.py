@@ -7,7 +7,7 @@ from typing import Final
 
 ELSEWHERE: Final[Mapping[str, tuple[str, ...]]] = {
     "add": ("append",),
-    "cat": ("read", "show", "tail"),
+    "cat": ("read", "tail", "show"),
     "check": ("verify",),
     "ls": ("list", "tree"),
     "read": ("tail", "show"),

@@ -35,8 +35,10 @@ _WHY = {
     Prospect.UNREADABLE: "its metadata cannot be read",
     Prospect.LOST: "no bookie that is there has some of its entries",
     Prospect.TOO_FEW: "no bookie that takes adds is outside of its ensemble",
-    Prospect.OPEN: "it grows there: its writer has a while to leave, then it is recovered",
-    Prospect.MENDING: "a worker has it",
+    Prospect.OPEN: "its last fragment is open there: after openLedgerRereplicationGracePeriod "
+    "(30s by default) a worker fences the writer and recovers the ledger",
+    Prospect.MENDING: "a worker holds its lock; after a failed repair a worker tries again within "
+    "lockReleaseOfFailedLedgerGracePeriod (5m by default)",
     Prospect.WAITING: "it waits for a worker",
 }
 

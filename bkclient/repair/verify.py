@@ -16,7 +16,7 @@ from typing import Final
 import attrs
 
 from bkclient.client import Client
-from bkclient.concurrency import for_each
+from bkclient.concurrency import for_each, rate_limit
 from bkclient.errors import (
     ClientDigestMismatchError,
     ClientError,
@@ -112,9 +112,16 @@ class Verifying:
 
 
 async def verify(
-    client: Client, ledger_id: LedgerId, share: float, rng: random.Random
+    client: Client,
+    ledger_id: LedgerId,
+    share: float,
+    rng: random.Random,
+    *,
+    bytes_per_s: int = 0,
 ) -> AsyncIterator[Verifying | Verified]:
     """Read the copies of ``share`` of a ledger's entries; yield how far it is, and the outcome.
+
+    ``bytes_per_s`` limits what is read of all copies together; 0 is no limit.
 
     The first and the last entry of each fragment are read in any case. Nobody is fenced: of a
     ledger that is not closed it is what is confirmed.
@@ -125,7 +132,7 @@ async def verify(
     """
     for more in reversed(range(TRIES)):
         ledger = as_far_as_told(await view(client, ledger_id))
-        run = _Run(client, ledger)
+        run = _Run(client, ledger, bytes_per_s)
         try:
             async for step in run.read_all(share, rng):
                 yield step
@@ -238,8 +245,11 @@ class CopyReader:
 class _Run:
     """The reads of one ledger, and what they showed."""
 
-    def __init__(self, client: Client, ledger: ViewedLedger) -> None:
+    def __init__(self, client: Client, ledger: ViewedLedger, bytes_per_s: int) -> None:
+        """Read at most ``bytes_per_s``; 0 is no limit."""
         self._ledger = ledger
+        self._rate = rate_limit(client.cluster.clock, bytes_per_s)
+        self._bytes_at_once = min(BYTES_AT_ONCE, bytes_per_s or BYTES_AT_ONCE)
         self._copies = CopyReader(client, ledger)
         self._found: dict[tuple[BookieId, Flaw], _Found] = {}
         self._silent: Counter[BookieId] = Counter()
@@ -256,16 +266,24 @@ class _Run:
         for fragment in fragments:
             entries = chosen(fragment, share, rng)
             while batch := list(islice(entries, self._room())):
+                before = self._size
                 await self._read(fragment, batch)
+                await self._rest(self._size - before)
                 done += len(batch)
                 yield Verifying(min(done, total), total)
+
+    async def _rest(self, size: int) -> None:
+        """Wait as long as so many bytes may take."""
+        if self._rate is not None:
+            self._rate.take(size)
+            await self._rate.turn(0)
 
     def _room(self) -> int:
         """Return how many entries to read now, going by the mean size of those before."""
         if not self._copies_read:
             return BATCH_FIRST
         held = max(1, self._size // self._copies_read) * self._ledger.metadata.write_quorum
-        return max(1, min(BATCH, BYTES_AT_ONCE // held))
+        return max(1, min(BATCH, self._bytes_at_once // held))
 
     async def _read(self, fragment: LedgerFragment, entries: list[EntryId]) -> None:
         """Read and compare all copies: many at once, and by themselves those that did not come."""

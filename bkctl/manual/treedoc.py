@@ -28,6 +28,13 @@ LEFT_OUT: Final = {
     "metadata and no other; `bkctl ledger metadata dump` keeps one, and a restore what it replaces",
     "-password of regenerate-interleaved-storage-index-file": "everybody sees a command line; it "
     "is taken from the metadata, or from --password-file",
+    "bkctl export --format jsonl|raw": "`bkctl ledger read ID -o jsonl --out FILE` writes entries "
+    "as JSON, and without `-o` their bytes",
+    "bkctl export --rate": "its tasks share no count of bytes; "
+    "`--spark-conf spark.cores.max=N` limits how many of them run at a time",
+    "bkctl cluster backup --rate": "it reads metadata alone; zkRequestRateLimit in the settings "
+    "limits its requests",
+    "a row limit in the shell": "lists go through the pager as they are read; q ends the list",
 }
 """What was thought of and is not there, and why."""
 

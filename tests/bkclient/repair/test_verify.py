@@ -36,12 +36,12 @@ from wire.messages import ReadRequest, ReadResponse
 
 
 def verified(
-    world: World, client: Client, ledger_id: LedgerId, share: float = 1.0
+    world: World, client: Client, ledger_id: LedgerId, share: float = 1.0, **how: Any
 ) -> tuple[Verified, list[Verifying]]:
     steps: list[Verifying] = []
 
     async def run() -> Verified:
-        async for one in verify(client, ledger_id, share, random.Random(0)):
+        async for one in verify(client, ledger_id, share, random.Random(0), **how):
             if isinstance(one, Verified):
                 return one
             steps.append(one)
@@ -94,6 +94,16 @@ def test_a_copy_that_matches_its_digest_and_no_other_copy_is_named() -> None:
     stored(world, ledger_id, 0)[2] = sound.package(ledger_id, 2, 1, length, b"another")
     found, _ = verified(world, client, ledger_id)
     assert told(found) == [(member(world, ledger_id, 0).bookie_id, "differing", ((2, 2),))]
+
+
+def test_a_rate_holds_for_the_copies_of_all_bookies_together() -> None:
+    world = World(3)
+    client = world.client()
+    ledger_id = closed_ledger(world, client, 100, **TRIPLE)
+    at_once = verified(world, client, ledger_id)[0]
+    began_s = world.clock.seconds()
+    assert verified(world, client, ledger_id, bytes_per_s=at_once.size // 20)[0] == at_once
+    assert 19 < world.clock.seconds() - began_s < 25
 
 
 def test_another_lac_in_a_copy_is_no_difference() -> None:

@@ -131,6 +131,13 @@ decommission = Command(
             help="Override a safety check by its name.",
         ),
         option("--drain", is_flag=True, help="If it runs: make it read-only, and empty it."),
+        option(
+            "--rate",
+            "bytes_per_s",
+            type=RATE,
+            metavar="SIZE",
+            help="With --drain: bytes copied a second, at most.  [default: as configured]",
+        ),
         option("--keep-cookie", is_flag=True, help="Leave its cookie: it may start again, empty."),
         option("--cancel", is_flag=True, help="Withdraw a decommission that has begun."),
         *WHERE,

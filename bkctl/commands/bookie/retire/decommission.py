@@ -31,7 +31,7 @@ from bkctl.commands.bookie.retire.recover import (
     tell_of_racks,
 )
 from bkctl.errors import PartlyDoneError, RefusedError, UsageError
-from bkctl.output.units import counted, human_bytes
+from bkctl.output.units import counted, human_bytes, human_duration
 from bkctl.output.views import BOOKIE, Kind, column, shown
 from bkctl.session.check_names import (
     ONLY_COPIES,
@@ -90,6 +90,7 @@ def run(
     *,
     force: Collection[str],
     drain: bool,
+    bytes_per_s: int | None,
     keep_cookie: bool,
     cancel: bool,
     address: str | None,
@@ -104,6 +105,11 @@ def run(
     """
     if cancel and (drain or keep_cookie):
         raise UsageError("--cancel goes with neither --drain nor --keep-cookie")
+    if bytes_per_s is not None and not drain:
+        raise UsageError(
+            "--rate is for --drain, which copies from this process",
+            next_step="the workers have replicationRateByBytes in their settings",
+        )
     if bookie_id is None:
         from bkctl.bookies.stopped_bookie import stopped_bookie
 
@@ -120,7 +126,7 @@ def run(
     if cancel:
         _cancel(session, bookie_id, address, token_file, runs=runs)
     elif drain and runs:
-        _drain(session, bookie_id, force, address, token_file)
+        _drain(session, bookie_id, force, bytes_per_s, address, token_file)
     else:
         _take_out(session, bookie_id, force, keep_cookie=keep_cookie)
 
@@ -275,7 +281,7 @@ def _wait(
                 told = True
                 session.warn("no auditor is elected: do any workers run? `bkctl doctor` looks")
             for one in step.stuck:
-                session.warn(f"no progress: ledger {one.ledger_id}: {one.why}")
+                session.warn(f"no progress: ledger {one.ledger_id}: {_why(session, one)}")
             for ledger_id, why in step.damaged.items():
                 warn_of_mark(ledger_id, why)
 
@@ -283,6 +289,14 @@ def _wait(
             decommission_bookie, bookie_id, report, keep_cookie=keep_cookie
         )
     return done
+
+
+def _why(session: Session, one: LedgerProspect) -> str:
+    """Return what a ledger waits for, and since when a worker has it."""
+    if one.worker_since_ms is None:
+        return one.why
+    age_s = max(0.0, session.host.clock_s() - one.worker_since_ms / 1000)
+    return f"{one.why}; {one.worker} has held the lock for {human_duration(age_s)}"
 
 
 def _damaged_marks(session: Session) -> Callable[[LedgerId, object], None]:
@@ -304,6 +318,7 @@ def _drain(
     session: Session,
     bookie_id: BookieId,
     force: Collection[str],
+    bytes_per_s: int | None,
     address: str | None,
     token_file: Path | None,
 ) -> None:
@@ -324,8 +339,13 @@ def _drain(
     )
     _set_mode(session, bookie_id, address, token_file, read_only=True)
     session.resume = f"what is moved stays so; to go on: {session.options.again()}"
-    options = RecoverOptions(spare_writers=True, skip_unrecoverable=True, at_once=_DRAINED_AT_ONCE)
-    report: RecoverReport = move(session, [bookie_id], options, len(found))
+    options = RecoverOptions(
+        spare_writers=True,
+        skip_unrecoverable=True,
+        at_once=_DRAINED_AT_ONCE,
+        bytes_per_s=bytes_per_s,
+    )
+    report: RecoverReport = move(session, [bookie_id], options, found)
     session.resume = ""
     tell_of_racks(session, found)
     session.emit(report)

@@ -10,6 +10,7 @@ from click.core import ParameterSource
 
 from bkclient.admin import operations
 from bkclient.errors import LedgerRecoveryError
+from bkclient.repair.fragment_copy import Copied
 from bkclient.repair.rack_outlook import RackOutlook, on_too_few_racks, outlook, shortfall
 from bkclient.repair.recover_bookies import (
     BookieLedger,
@@ -30,7 +31,7 @@ from bkctl.ledger_ids import parse_ledger_id
 from bkctl.output.units import counted, human_bytes
 from bkctl.session.safety import named
 from bkctl.suggest import did_you_mean
-from wire.codes import LedgerState
+from wire.codes import ENTRY_HEADER_BYTES, LedgerState
 from wire.ids import BookieId, LedgerId
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def recover(
         return
     _confirm(session, bookies, found, options)
     session.resume = f"what is moved stays so; to go on: {session.options.again()}"
-    report = move(session, bookies, options, len(found))
+    report = move(session, bookies, options, found)
     session.resume = ""
     tell_of_racks(session, found)
     session.emit(report)
@@ -292,24 +293,36 @@ def _grows_there(one: BookieLedger, bookies: Collection[BookieId]) -> bool:
 
 
 def move(
-    session: Session, bookies: Sequence[BookieId], options: RecoverOptions, total: int
+    session: Session,
+    bookies: Sequence[BookieId],
+    options: RecoverOptions,
+    found: Sequence[BookieLedger],
 ) -> RecoverReport:
-    """Move the ledgers, with progress; tell of each that is not moved."""
-    ended = moved = 0
-    with session.progress("moving", total=total, unit="ledgers") as progress:
+    """Move the ledgers, with progress in bytes; warn of each ledger that is not moved."""
+    loads = [one.load(bookies) for one in found]
+    # What is copied are packets: payloads with their headers.
+    size = sum((load.size_bytes or 0) + load.copies * ENTRY_HEADER_BYTES for load in loads)
+    total = len(found)
+    entries = done_bytes = moved = 0
+    with session.progress(f"moving {counted(total, 'ledger')}", total=size) as progress:
+
+        def copied(one: Copied) -> None:
+            nonlocal entries, done_bytes
+            entries += one.copies
+            done_bytes += one.copies * one.size_bytes
+            # Ledgers that are not closed are not in the total, and grow it.
+            progress.update(done_bytes, entries, max(size, done_bytes))
 
         def report(one: LedgerMove) -> None:
-            nonlocal ended, moved
-            ended += 1
+            nonlocal moved
             moved += one.outcome in {LedgerOutcome.MOVED, LedgerOutcome.DELETED}
-            progress.update(ended)
             if one.error is not None:
                 session.warn(f"ledger {one.ledger_id}: {one.error}")
             elif one.outcome is LedgerOutcome.SKIPPED_OPEN:
                 session.warn(f"ledger {one.ledger_id}: open, and its writer is spared")
 
         try:
-            done: RecoverReport = session.call(recover_bookies, bookies, options, report)
+            done: RecoverReport = session.call(recover_bookies, bookies, options, report, copied)
         except LedgerRecoveryError:
             if not options.skip_unrecoverable:
                 session.failed = (

@@ -41,6 +41,7 @@ def verify(
     given: Sequence[Any],
     everything: bool,
     share: float,
+    bytes_per_s: int | None,
     from_file: str | None,
 ) -> None:
     """Verify a ``share`` of the entries of ledgers one by one, printing each.
@@ -53,9 +54,10 @@ def verify(
     """
     ids = chosen(session, given, from_file, everything=everything)
     found = _Tally()
+    how = {"share": share, "bytes_per_s": bytes_per_s or 0}
     with session.progress("verifying", unit="entries") as progress:
         session.emit_all(
-            found.count(_verified(session, ids, share, progress, found, tolerant=everything)),
+            found.count(_verified(session, ids, progress, found, tolerant=everything, **how)),
             Verified,
         )
     session.about = ""
@@ -85,17 +87,17 @@ class _Tally:
 def _verified(
     session: Session,
     ids: Iterable[LedgerId],
-    share: float,
     progress: Progress,
     tally: _Tally,
     *,
     tolerant: bool,
+    **how: Any,
 ) -> Iterator[Verified]:
     rng = random.Random()
     for ledger_id in ids:
         session.about = f"ledger {ledger_id}"
         try:
-            for step in session.iterate(verifying.verify, ledger_id, share, rng):
+            for step in session.iterate(verifying.verify, ledger_id, rng=rng, **how):
                 if isinstance(step, Verified):
                     yield step
                 else:

@@ -8,7 +8,7 @@ import click
 
 from bkctl.cli.command import Command
 from bkctl.cli.ledger_options import FAILURES, ShareType
-from bkctl.cli.params import DURATION, LEDGER_ID, LEDGER_IDS, argument, option
+from bkctl.cli.params import DURATION, LEDGER_ID, LEDGER_IDS, RATE, argument, option
 from bkctl.exit_status import Effect, ExitStatus
 
 REPLICAS: Final = (
@@ -65,6 +65,13 @@ REPLICAS: Final = (
                 metavar="SHARE",
                 help="Only so many entries; both ends in any case.",
             ),
+            option(
+                "--rate",
+                "bytes_per_s",
+                type=RATE,
+                metavar="SIZE",
+                help="Bytes read a second from all bookies, at most.  [default: no limit]",
+            ),
             option("--from-file", metavar="FILE", help="Ledger ids from FILE as well; - is stdin."),
         ),
         effect=Effect.READ,
@@ -74,6 +81,7 @@ REPLICAS: Final = (
                 "bkctl ledger verify --all --sample 5%",
                 "some entries of all ledgers, for a nightly job",
             ),
+            ("bkctl ledger verify --all --rate 20MB/s", "all entries, at a pace that spares disks"),
             ("bkctl ledger list -o id | bkctl ledger verify - -o jsonl", "ids from a pipe"),
         ),
         exits=(*FAILURES, ExitStatus.NOT_FOUND, ExitStatus.PROBLEMS, ExitStatus.INTERRUPTED),

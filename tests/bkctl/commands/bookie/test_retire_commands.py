@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -164,6 +165,16 @@ class TestRecover:
         check_whole(world, ledger_id, payloads(10))
         assert has_cookie(world)
         assert run_in(world, "recover", "b2").out.startswith("moved 0 ledgers")
+
+    def test_the_progress_has_entries_and_bytes(self) -> None:
+        world = World(5)
+        lost(world)
+        said = run_in(world, "recover", "b2", "--yes", "--progress", "jsonl")
+        steps = [json.loads(line) for line in said.err.splitlines() if line.startswith("{")]
+        assert steps[-1]["unit"] == "bytes"
+        assert steps[-1]["done"] == steps[-1]["total"] == 258
+        assert steps[-1]["items"] == 6
+        assert said.out.startswith("moved 1 ledger: 6 copies of entries, 258 B")
 
     def test_a_number_was_meant_for_a_ledger(self) -> None:
         refused = run_in(World(3), "bookie", "recover", "42", ok=False)
@@ -366,6 +377,28 @@ class TestDecommission:
         stuck = [one for step in progress for one in step.stuck]
         assert {(one.ledger_id, one.prospect) for one in stuck} == {(ledger_id, Prospect.TOO_FEW)}
         assert len(stuck) >= 2
+
+    def test_what_a_worker_failed_to_repair_is_told_with_when_it_is_tried_again(self) -> None:
+        world = World(5)
+        ledger_id = lost(world)
+        worker = world.client()
+        world.run(worker.store.acquire_lock(ledger_id))
+
+        async def repair() -> None:
+            await worker.store.release_lock(ledger_id)
+            await recover_bookies(worker, [B2])
+
+        world.clock.callLater(100, lambda: Deferred.fromCoroutine(repair()).addErrback(print))
+        said = run_in(world, "decommission", "b2", "--yes")
+        (stuck,) = [line for line in said.err.splitlines() if "no progress" in line]
+        assert f"ledger {ledger_id}: a worker holds its lock" in stuck
+        assert "tries again within lockReleaseOfFailedLedgerGracePeriod (5m by default)" in stuck
+        assert "has held the lock for " in stuck
+
+    def test_a_rate_is_for_what_is_copied_from_here(self) -> None:
+        refused = run_in(World(3), "decommission", "b2", "--rate", "1MB", ok=False)
+        assert (refused.status, "--rate is for --drain" in refused.err) == (2, True)
+        assert "replicationRateByBytes" in refused.err
 
     def test_its_cookie_can_stay(self) -> None:
         world = World(5)
