@@ -118,14 +118,14 @@ def _is_free(step: Step, ends: list[Step]) -> bool:
 def figures_of(events: list[Event]) -> Counter[str]:
     """Return how much of each thing clients saw."""
     figures: Counter[str] = Counter()
+    refused = {(event.client, event.handle) for event in events if event.kind is Kind.REFUSED}
+    figures["writers refused"] = len(refused)
     for event in events:
         match event.kind:
             case Kind.CREATED:
                 figures["ledgers"] += 1
             case Kind.ACKED:
                 figures["entries acknowledged"] += event.last - event.first + 1
-            case Kind.REFUSED:
-                figures["writers refused"] += 1
             case Kind.READ:
                 figures["entries read"] += len(event.sums)
             case Kind.FAILED:
