@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 from typing import Final
 
@@ -45,3 +46,18 @@ def parse_duration(text: str) -> float:
     if not parts or "".join(a + b for a, b in parts) != text.strip():
         raise ValueError(f"{text!r} is no duration; try 90, 30m, 7d or 1h30m")
     return sum(float(number) * _SECONDS[unit] for number, unit in parts)
+
+
+def parse_time_ms(text: str) -> int:
+    """Return ms since 1970, from a number of them or from ISO 8601; UTC without a zone.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    word = text.strip()
+    if re.fullmatch(r"\d{1,15}", word):
+        return int(word)
+    moment = dt.datetime.fromisoformat(word.replace("Z", "+00:00"))
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=dt.timezone.utc)
+    return int(moment.timestamp() * 1000)

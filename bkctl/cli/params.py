@@ -10,7 +10,7 @@ import click
 
 from bkctl.ledger_ids import parse_ledger_id
 from bkctl.options import LiveType, options_of
-from bkctl.quantities import parse_duration, parse_size
+from bkctl.quantities import parse_duration, parse_size, parse_time_ms
 
 if TYPE_CHECKING:
     _ParamType = click.ParamType[Any]  # Generic for type checkers only, before click 8.4.
@@ -64,6 +64,25 @@ class LedgerIdType(LiveType):
         except ValueError as error:
             self.fail(str(error), param, ctx)
         return number
+
+
+class LedgerRangesType(LedgerIdType):
+    """Ledger ids and ranges of them, ``1-100,205``, as pairs of the first and the last id."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, tuple) or value == "-":
+            return value
+        return tuple(self._pair(word, param, ctx) for word in value.split(","))
+
+    def _pair(
+        self, word: str, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, int]:
+        form = options_of(ctx).ledger_id_format if ctx else "long"
+        words = [word] if form == "uuid" else word.split("-", 1)
+        ends = [super(LedgerRangesType, self).convert(one, param, ctx) for one in words]
+        if ends[0] > ends[-1]:
+            self.fail(f"{word!r} ends before it begins", param, ctx)
+        return ends[0], ends[-1]
 
 
 class EntryRangeType(_ParamType):
@@ -152,6 +171,20 @@ class PositionType(_ParamType):
             self.fail(str(error), param, ctx)
 
 
+class TimeType(_ParamType):
+    """Milliseconds since 1970, from a number of them or from ISO 8601; UTC without a zone."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, int):
+            return value
+        try:
+            return parse_time_ms(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
 class KeyValueType(_ParamType):
     """``KEY=VALUE`` as a pair of texts."""
 
@@ -203,6 +236,7 @@ def complete_files(parameters: Iterable[click.Parameter]) -> None:
 LEDGER_ID: Final = LedgerIdType()
 LEDGER_IDS: Final = LedgerIdType(dash=True)
 """For arguments that also take ``-``: ids from stdin (``Session.words``)."""
+LEDGER_RANGES: Final = LedgerRangesType(dash=True)
 
 ENTRY_RANGE: Final = EntryRangeType()
 BOOKIE_ID: Final = BookieIdType()
@@ -212,6 +246,7 @@ RATE: Final = RateType()
 KEY_VALUE: Final = KeyValueType()
 POSITION: Final = PositionType()
 LOG_NAME: Final = LogNameType()
+TIME: Final = TimeType()
 
 
 class Word(_Choice):

@@ -6,10 +6,12 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from bkctl.cli.params import LEDGER_ID
+from bkctl.cli.params import LEDGER_RANGES
 from bkctl.commands.export.run import ExportOptions, export_ledgers
+from bkctl.commands.export.task.choice import LedgerChoice, parse_state
 from bkctl.commands.ledger import lifecycle
-from bkctl.errors import NothingFoundError, UsageError
+from bkctl.errors import NothingFoundError, PartlyDoneError, UsageError
+from bkctl.output.units import counted
 from wire.codes import LedgerState
 
 if TYPE_CHECKING:
@@ -23,6 +25,12 @@ def export(
     /,
     *,
     ledger_ids: Sequence[Any],
+    log: str | None,
+    topic: str | None,
+    state: str | None,
+    created_after: int | None,
+    created_before: int | None,
+    meta: Sequence[tuple[str, str]],
     since_last: bool,
     follow_s: float | None,
     target: str,
@@ -32,53 +40,88 @@ def export(
     **options: Any,
 ) -> None:
     """Export ledgers to Parquet; `-` reads ids from stdin."""
-    everything = since_last or follow_s is not None
-    if not ledger_ids and not everything:
-        raise UsageError("no LEDGER_ID: give some, or --since-last for all that is new")
-    ids = list(session.input.words(ledger_ids, LEDGER_ID))
-    if ledger_ids and not ids:
+    is_repeated = since_last or follow_s is not None
+    ranges = [one for some in session.input.words(ledger_ids, LEDGER_RANGES) for one in some]
+    if ledger_ids and not ranges:
         raise NothingFoundError("no ledger ids on stdin")
-    if everything and options["recover"]:
+    choice = LedgerChoice(
+        ranges=tuple(ranges) if ledger_ids else None,
+        log=log,
+        topic=topic,
+        state=None if state is None else parse_state(state),
+        created_after_ms=created_after,
+        created_before_ms=created_before,
+        meta=tuple((key, value.encode()) for key, value in meta),
+    )
+    if choice.is_everything and not is_repeated:
+        raise UsageError("no LEDGER_ID: give some, or --since-last for all that is new")
+    if sum(one is not None for one in (choice.ranges, log, topic)) > 1:
+        raise UsageError("LEDGER_ID, --log and --topic exclude each other")
+    are_single = all(first == last for first, last in ranges)
+    if options["recover"] and (is_repeated or not ranges or not are_single):
         raise UsageError("--recover would fence all writers: give the ids of ledgers")
     if session.dry_run:
-        what = [f"ledger {ledger_id}" for ledger_id in ids] or ["all ledgers that are new"]
-        session.plan([f"export {one} to {target}" for one in what])
+        session.plan([f"export {one} to {target}" for one in _described(choice)])
         return
     if options["recover"]:
-        _confirm_recovery(session, ids)
+        _confirm_recovery(session, [first for first, _ in ranges])
     spark = dict(spark_conf)
     if packages:
         spark["spark.jars.packages"] = packages
     if driver_memory:
         spark["spark.driver.memory"] = driver_memory
-    chosen = ExportOptions(**options, spark_options=spark)
-    _rounds(session, ids or None, target, chosen, follow_s)
+    chosen = ExportOptions(**options, skip_unreadable=is_repeated, spark_options=spark)
+    _rounds(session, choice, target, chosen, follow_s)
+
+
+def _described(choice: LedgerChoice) -> list[str]:
+    """Return what is exported, a line each."""
+    if choice.log is not None:
+        return [f"the ledgers of log {choice.log}"]
+    if choice.topic is not None:
+        return [f"the ledgers of topic {choice.topic}"]
+    if choice.ranges is None:
+        return ["all ledgers that are new"]
+    return [
+        f"ledger {first}" if first == last else f"ledgers {first} to {last}"
+        for first, last in choice.ranges
+    ]
 
 
 def _rounds(
     session: Session,
-    ids: Sequence[Any] | None,
+    choice: LedgerChoice,
     target: str,
     options: ExportOptions,
     follow_s: float | None,
 ) -> None:
-    """Export once, or, to follow, until Ctrl-C."""
+    """Export once, or, to follow, until Ctrl-C.
+
+    Raises:
+        PartlyDoneError: ledgers cannot be read, and were left out.
+    """
     if follow_s is None:
-        session.emit(_export_once(session, ids, target, options))
+        report = _export_once(session, choice, target, options)
+        session.emit(report)
+        if report.unreadable:
+            raise PartlyDoneError(
+                f"{counted(len(report.unreadable), 'ledger')} cannot be read",
+                next_step="export again once the reason is gone; all others are exported",
+            )
         return
     with session.interrupts.stopping() as stop:
         while not stop:
-            session.emit(_export_once(session, ids, target, options))
+            session.emit(_export_once(session, choice, target, options))
             stop.wait_for(time.sleep, follow_s)
 
 
 def _export_once(
-    session: Session, ids: Sequence[Any] | None, target: str, options: ExportOptions
+    session: Session, choice: LedgerChoice, target: str, options: ExportOptions
 ) -> ExportReport:
     with session.progress("exporting") as progress:
         return export_ledgers(
             session.uri,
-            ids,
+            choice,
             target,
             options=options,
             config=session.config,

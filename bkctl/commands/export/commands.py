@@ -5,14 +5,15 @@ from __future__ import annotations
 import click
 
 from bkctl.cli.command import Command, SubGroup
-from bkctl.cli.params import DURATION, KEY_VALUE, LEDGER_IDS, argument, option
+from bkctl.cli.params import DURATION, KEY_VALUE, LEDGER_RANGES, LOG_NAME, TIME, argument, option
 from bkctl.exit_status import Effect, ExitStatus
 
 export = Command(
     "export",
     body="bkctl.commands.export.actions:export",
     short_help="Export ledgers to Parquet.",
-    help="""Export ledgers to Parquet; `-` reads ids from stdin.
+    help="""Export ledgers to Parquet; `-` reads ids from stdin. A range such as 1-100 takes those
+    of its ledgers that exist.
 
     Each ledger becomes DIR/ledger=ID. With --partition-by none, day or log, ledgers share files
     below DIR/run=N. Files appear when they are complete and verified, and DIR/_bkctl records each
@@ -21,7 +22,30 @@ export = Command(
     that settings name (keys, passwords) must be on each of Spark's hosts.
     """,
     params=(
-        argument("ledger_ids", type=LEDGER_IDS, nargs=-1, metavar="[LEDGER_ID...]"),
+        argument("ledger_ids", type=LEDGER_RANGES, nargs=-1, metavar="[LEDGER_ID|RANGE...]"),
+        option("--log", type=LOG_NAME, metavar="NAME", help="The ledgers of a log."),
+        option("--topic", metavar="TOPIC", help="The ledgers of a Pulsar topic, entry by entry."),
+        option(
+            "--state",
+            type=click.Choice(["open", "in_recovery", "closed"]),
+            help="Only ledgers in this state.",
+        ),
+        option(
+            "--created-after",
+            type=TIME,
+            metavar="TIME",
+            help="Only ledgers from TIME on, in ISO 8601 or ms since 1970.",
+        ),
+        option(
+            "--created-before", type=TIME, metavar="TIME", help="Only ledgers from before TIME."
+        ),
+        option(
+            "--meta",
+            type=KEY_VALUE,
+            multiple=True,
+            metavar="KEY=VALUE",
+            help="Only ledgers with this custom metadata; repeatable.",
+        ),
         option(
             "--to",
             "target",
@@ -29,7 +53,11 @@ export = Command(
             metavar="DIR",
             help="Directory, or URI (s3a, hdfs, gs, ...).",
         ),
-        option("--since-last", is_flag=True, help="Export all entries that DIR lacks."),
+        option(
+            "--since-last",
+            is_flag=True,
+            help="Export all entries that DIR lacks, also if some ledgers cannot be read.",
+        ),
         option(
             "--follow",
             "follow_s",
@@ -75,7 +103,7 @@ export = Command(
     effect=Effect.FENCES,
     examples=(
         ("bkctl export 42 43 --to /data/ledgers", "two ledgers, as ledger=42/ and ledger=43/"),
-        ("bkctl ledger list -o id --state closed | bkctl export - --to /data", "all closed ones"),
+        ("bkctl export 1-100,205 --meta application=pulsar --to /data", "by ids and metadata"),
         ("bkctl export --since-last --to /data --partition-by none", "all that is new, from cron"),
         ("bkctl export 42 --to s3a://bucket/ledgers --master spark://spark:7077", "on a cluster"),
     ),
@@ -85,6 +113,7 @@ export = Command(
         ExitStatus.REFUSED,
         ExitStatus.UNREACHABLE,
         ExitStatus.TIME_LIMIT,
+        ExitStatus.PARTLY,
         ExitStatus.INTERRUPTED,
     ),
     replaces="nothing in Java's tools",

@@ -1,6 +1,6 @@
 """Run the tasks of an export: on Spark, or in processes of this machine.
 
-Both run ``bkctl.commands.export.spark.copy.copy_task``, and return what it returned for every task.
+Both run ``bkctl.commands.export.task.copy.copy_task``, and return what it returned for every task.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import struct
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any, Final
 
 from bkctl.commands.export.errors import ExportError, translated
 from bkctl.commands.export.interrupts import uninterrupted
-from bkctl.commands.export.task.copy import CopyJob, WrittenFile, copy_task
+from bkctl.commands.export.task.copy import CopyJob, TaskResult, WrittenFile, copy_task
 from bkctl.commands.export.task.plan import Task
 
 WATCH_INTERVAL_S: Final = 0.2
@@ -34,26 +34,54 @@ class SparkEngine:
         self.cores: int = spark.sparkContext.defaultParallelism
         self.progress_host: str = spark.conf.get("spark.driver.host", "127.0.0.1")
 
-    def run(self, job: CopyJob, tasks: Sequence[Task], look: Look) -> list[WrittenFile]:
-        """Run all tasks; return their files.
+    def run(self, job: CopyJob, tasks: Sequence[Task], look: Look) -> list[TaskResult]:
+        """Run all tasks; return their results, in any order.
 
         Raises:
             ExportReadError, ExportWriteError: a task failed, again and again.
             ExportError: Spark failed.
         """
-        files: list[list[WrittenFile]] = []
-        watch(self._spark, lambda: files.extend(self._collect(job, tasks)), look)
-        return [file for one in files for file in one]
+        results: list[TaskResult] = []
+        watch(self._spark, lambda: results.extend(self._collect(job, tasks)), look)
+        return results
 
-    def _collect(self, job: CopyJob, tasks: Sequence[Task]) -> list[list[WrittenFile]]:
+    def _collect(self, job: CopyJob, tasks: Sequence[Task]) -> list[TaskResult]:
         context = self._spark.sparkContext
         numbered = context.parallelize(list(enumerate(tasks)), max(1, len(tasks)))
 
-        def run_one(share: tuple[int, Task]) -> list[WrittenFile]:
+        def run_one(share: tuple[int, Task]) -> TaskResult:
             return copy_task(job, *share)
 
-        collected: list[list[WrittenFile]] = numbered.map(run_one).collect()
+        collected: list[TaskResult] = numbered.map(run_one).collect()
         return collected
+
+
+def copy_readable(
+    run: Callable[[Sequence[Task]], Sequence[TaskResult]],
+    tasks: Sequence[Task],
+    unreadable: dict[int, str],
+) -> list[WrittenFile]:
+    """Run tasks; return the files of all ledgers that can be read, and note the others.
+
+    No file has a part of a ledger that cannot be read. So what tasks wrote of it does not count,
+    and its companions there are copied again without it.
+    """
+    kept: list[tuple[Task, TaskResult]] = []
+    left = tasks
+    while left:
+        results = run(left)
+        kept += [(left[result.number], result) for result in results]
+        for result in results:
+            unreadable.update(result.unreadable)
+        again = [task for task, _ in kept if _has_any(task, unreadable)]
+        kept = [(task, result) for task, result in kept if not _has_any(task, unreadable)]
+        readable = (tuple(r for r in task if r.ledger_id not in unreadable) for task in again)
+        left = [task for task in readable if task]
+    return [file for _, result in kept for file in result.files]
+
+
+def _has_any(task: Task, ledger_ids: Container[int]) -> bool:
+    return any(entry_range.ledger_id in ledger_ids for entry_range in task)
 
 
 def watch(spark: Any, work: Callable[[], object], look: Look) -> None:
@@ -100,8 +128,8 @@ class LocalEngine:
     def __init__(self, cores: int | None = None) -> None:
         self.cores = cores or len(os.sched_getaffinity(0))
 
-    def run(self, job: CopyJob, tasks: Sequence[Task], look: Look) -> list[WrittenFile]:
-        """Run all tasks; return their files.
+    def run(self, job: CopyJob, tasks: Sequence[Task], look: Look) -> list[TaskResult]:
+        """Run all tasks; return their results, in any order.
 
         Raises:
             ExportReadError, ExportWriteError: a task failed.
@@ -109,7 +137,7 @@ class LocalEngine:
         """
         if sum(r.length for task in tasks for r in task) <= IN_PROCESS_BYTES_MAX:
             try:
-                return [f for n, task in enumerate(tasks) for f in copy_task(job, n, task)]
+                return [copy_task(job, n, task) for n, task in enumerate(tasks)]
             except Exception as error:
                 raise translated(error) from error
         waiting: queue.SimpleQueue[tuple[int, Task]] = queue.SimpleQueue()
@@ -126,7 +154,7 @@ class LocalEngine:
         finally:
             for worker in pool:
                 worker.stop()
-        return [file for worker in pool for file in worker.files]
+        return [result for worker in pool for result in worker.results]
 
 
 def _join_one(pool: Sequence[_Worker]) -> None:
@@ -137,7 +165,7 @@ class _Worker:
     """One worker process, and the thread here that hands it tasks."""
 
     def __init__(self, job: CopyJob, waiting: queue.SimpleQueue[tuple[int, Task]]) -> None:
-        self.files: list[WrittenFile] = []
+        self.results: list[TaskResult] = []
         self.failure: BaseException | None = None
         self._process = subprocess.Popen(
             [sys.executable, "-m", __name__],
@@ -173,11 +201,11 @@ class _Worker:
                     number, task = waiting.get_nowait()
                 except queue.Empty:
                     return
-                self.files += self._run(job, number, task)
+                self.results.append(self._run(job, number, task))
         except BaseException as error:  # noqa: BLE001 -- raised again by the caller's thread
             self.failure = error
 
-    def _run(self, job: CopyJob, number: int, task: Task) -> list[WrittenFile]:
+    def _run(self, job: CopyJob, number: int, task: Task) -> TaskResult:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         try:
@@ -188,8 +216,8 @@ class _Worker:
             raise ExportError(f"a worker process ended with {status}") from error
         if isinstance(answer, str):
             raise _TaskFailedError(answer)
-        files: list[WrittenFile] = answer
-        return files
+        result: TaskResult = answer
+        return result
 
 
 class _TaskFailedError(Exception):

@@ -24,6 +24,14 @@ class ExportedLedger:
     unchanged: bool
 
 
+@attrs.frozen
+class UnreadableLedger:
+    """A ledger that was left out, and why; the next export tries it again."""
+
+    ledger_id: int
+    why: str
+
+
 def _exported_sentence(report: ExportReport) -> str:
     kept = sum(ledger.unchanged for ledger in report.ledgers)
     return (
@@ -33,6 +41,7 @@ def _exported_sentence(report: ExportReport) -> str:
         f"as {counted(report.files, 'Parquet file')} of {human_bytes(report.file_bytes)} "
         f"in {report.target}\n"
         f"in Spark: {report.read_back}"
+        + "".join(f"\nleft out: {one.why}" for one in report.unreadable)
     )
 
 
@@ -52,6 +61,12 @@ def _exported_sentence(report: ExportReport) -> str:
         ],
         Kind.NESTED,
     ),
+    column(
+        "unreadable",
+        "Ledgers that were left out because they cannot be read, and why.",
+        lambda v: [{"ledger_id": str(one.ledger_id), "why": one.why} for one in v.unreadable],
+        Kind.NESTED,
+    ),
     sentence=_exported_sentence,
 )
 @attrs.frozen
@@ -65,3 +80,4 @@ class ExportReport:
     files: int
     file_bytes: int
     read_back: str
+    unreadable: tuple[UnreadableLedger, ...] = ()

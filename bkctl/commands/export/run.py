@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from bkctl.commands.export.engines import LocalEngine, SparkEngine
+from bkctl.commands.export.engines import LocalEngine, SparkEngine, copy_readable
 from bkctl.commands.export.errors import (
     ExportBusyError,
     ExportError,
@@ -27,7 +27,7 @@ from bkctl.commands.export.errors import (
     SparkStartError,
 )
 from bkctl.commands.export.interrupts import uninterrupted
-from bkctl.commands.export.outcome import ExportedLedger, ExportReport
+from bkctl.commands.export.outcome import ExportedLedger, ExportReport, UnreadableLedger
 from bkctl.commands.export.spark.session import own_address, spark_session
 from bkctl.commands.export.target.changes import (
     Change,
@@ -51,6 +51,7 @@ from bkctl.commands.export.target.commit import (
 from bkctl.commands.export.target.files import Files, open_files
 from bkctl.commands.export.target.manifest import Tree
 from bkctl.commands.export.target.verify import check_footers, check_ranges, verify_files
+from bkctl.commands.export.task.choice import LedgerChoice
 from bkctl.commands.export.task.copy import CopyJob, WrittenFile
 from bkctl.commands.export.task.plan import LedgerExtent, cut
 from bkctl.commands.export.task.progress import Done, open_listener
@@ -72,7 +73,8 @@ class ExportOptions:
 
     ``layout`` is one of ``LAYOUTS``. ``engine`` is ``local``, ``spark`` or None, which takes
     Spark for a ``master`` and for more than ``LOCAL_BYTES_MAX``. With ``again`` also ledgers that
-    have not changed are written anew. ``verify`` reads all new files back.
+    have not changed are written anew. ``verify`` reads all new files back. ``skip_unreadable``
+    leaves out ledgers that cannot be read, and reports them; the next export tries them again.
     """
 
     layout: str = "ledger"
@@ -82,12 +84,13 @@ class ExportOptions:
     recover: bool = False
     again: bool = False
     verify: bool = False
+    skip_unreadable: bool = False
     spark_options: Mapping[str, str] = attrs.field(factory=dict)
 
 
 def export_ledgers(
     uri: str,
-    ledger_ids: Sequence[int] | None,
+    ledger_ids: Sequence[int] | LedgerChoice | None,
     target: str,
     *,
     options: ExportOptions | None = None,
@@ -98,8 +101,9 @@ def export_ledgers(
 ) -> ExportReport:
     """Export ledgers to Parquet under ``target``, a directory or a URI that pyarrow can write.
 
-    Without ``ledger_ids`` all ledgers of the cluster that are new or have grown since the last
-    export to ``target`` are exported. Blocks until done; ``progress`` is called on the calling
+    Of the ledgers that a ``LedgerChoice`` chooses, and without ``ledger_ids`` of all ledgers of the
+    cluster, those are exported that are new or have grown since the last export to ``target``; with
+    ``again`` all. Blocks until done; ``progress`` is called on the calling
     thread. ``spark`` is a running session, which is used; without one, ``options`` say where the
     export runs. ``more`` are fields of ``ExportOptions``. ``config`` is how bookies are talked to,
     by tasks too: the files that it names, with keys and passwords, are read on each host of
@@ -123,14 +127,16 @@ def export_ledgers(
     config = config or ClientConfig()
     with BlockingClient(uri, config=config) as client:
         cluster = client.call(_instance_id)
-        if ledger_ids is not None:  # A ledger that is missing is reported before anything is made.
-            extents = ledger_extents(client, ledger_ids, recover=options.recover)
+        choice = _choice_of(ledger_ids)
+        named = choice.ranges is not None and not options.skip_unreadable
+        if named:  # A ledger that is missing is reported before anything is made.
+            planned = client.call(_plan, choice, options, {})
         with _opened(target) as (files, tree):
-            if ledger_ids is None:
-                wanted = client.call(_growing, tree)
-                extents = ledger_extents(client, wanted, recover=options.recover)
+            if not named:
+                done = {} if options.again else tree.ledgers
+                planned = client.call(_plan, choice, options, done)
             run = _Run(uri, config, cluster, files, tree, options)
-            return run.export(extents, progress or (lambda *_: None), spark)
+            return run.export(planned, progress or (lambda *_: None), spark)
 
 
 def _check_pyarrow() -> None:
@@ -140,22 +146,43 @@ def _check_pyarrow() -> None:
         raise SparkMissingError("export needs pyarrow, which is not installed here") from error
 
 
-def ledger_extents(client: Any, ledger_ids: Sequence[int], *, recover: bool) -> list[LedgerExtent]:
-    """Return how far each ledger goes: see ``bkctl.commands.export.spark.extents.read_extents``."""
+def _choice_of(ledger_ids: Sequence[int] | LedgerChoice | None) -> LedgerChoice:
+    if isinstance(ledger_ids, LedgerChoice):
+        return ledger_ids
+    if ledger_ids is None:
+        return LedgerChoice()
+    return LedgerChoice(ranges=tuple((number, number) for number in ledger_ids))
+
+
+@attrs.frozen
+class _Plan:
+    """How far ledgers go, and which cannot be read, with the reasons."""
+
+    extents: list[LedgerExtent]
+    unreadable: dict[int, str]
+
+
+async def _plan(
+    client: Client, choice: LedgerChoice, options: ExportOptions, known: Mapping[int, LedgerExtent]
+) -> _Plan:
+    """Return the ledgers of a choice, without those that are exported to their end already."""
     from bkctl.commands.export.task.extents import read_extents
 
-    extents: list[LedgerExtent] = client.call(read_extents, ledger_ids, recover=recover)
-    return extents
+    done = {number for number, extent in known.items() if extent.is_closed}
+    unreadable: dict[int, str] = {}
+    named, listed = await choice.find(client, done)
+    how: dict[str, Any] = {
+        "recover": options.recover,
+        "chosen": choice.holds,
+        "unreadable": unreadable if options.skip_unreadable else None,
+    }
+    extents = await read_extents(client, named, **how)
+    extents += await read_extents(client, listed, may_be_gone=True, **how)
+    return _Plan(extents, unreadable)
 
 
 async def _instance_id(client: Client) -> str:
     return await client.store.instance_id() or "unknown"
-
-
-async def _growing(client: Client, tree: Tree) -> list[int]:
-    """Return the ledgers of the cluster that the tree does not have to their end."""
-    done = {number for number, extent in tree.ledgers.items() if extent.is_closed}
-    return [number async for number in client.list_ledgers() if number not in done]
 
 
 @contextlib.contextmanager
@@ -199,9 +226,8 @@ class _Run:
         self._uri, self._config, self._cluster = uri, config, cluster
         self._files, self._tree, self._options = files, tree, options
 
-    def export(
-        self, extents: Sequence[LedgerExtent], progress: Progress, spark: Any
-    ) -> ExportReport:
+    def export(self, plan: _Plan, progress: Progress, spark: Any) -> ExportReport:
+        extents, unreadable = plan.extents, plan.unreadable
         layout, tree = self._options.layout, self._tree
         check_ours(tree, self._cluster, layout, self._files.uri)
         sizes = self._files.sizes()
@@ -210,15 +236,24 @@ class _Run:
         with staging(self._files) as staged:
             written: list[WrittenFile] = []
             if any(extent.entries for extent in change.todo):
-                written = self._copied(change.todo, staged, progress, spark)
+                written = self._copied(change.todo, staged, progress, spark, unreadable)
+            if unreadable:
+                extents = [one for one in extents if one.ledger_id not in unreadable]
+                change = find_changes(tree, extents, sizes, again=self._options.again)
+            self._check(change, written, staged)
             if change.todo or change.noted:
                 self._commit(change, written, staged)
-        return self._report(extents, change)
+        return self._report(extents, change, unreadable)
 
     def _copied(
-        self, todo: Sequence[LedgerExtent], staged: str, progress: Progress, spark: Any
+        self,
+        todo: Sequence[LedgerExtent],
+        staged: str,
+        progress: Progress,
+        spark: Any,
+        unreadable: dict[int, str],
     ) -> list[WrittenFile]:
-        """Copy all of ``todo`` below ``staged``; return the files once they are verified."""
+        """Copy all of ``todo`` below ``staged``; note ledgers that cannot be read."""
         staging_files = self._files.child(staged)
         with self._engine(todo, spark) as engine, open_listener(engine.progress_host) as listener:
             tasks = cut(
@@ -231,14 +266,24 @@ class _Run:
                 self._cluster,
                 self._options.compression,
                 listener.address,
+                self._options.skip_unreadable,
             )
             entries, size = sum(e.entries for e in todo), sum(e.length for e in todo)
-            written = engine.run(job, tasks, lambda: progress(listener.done(), entries, size))
-        check_ranges(todo, written)
+            return copy_readable(
+                lambda some: engine.run(
+                    job, some, lambda: progress(listener.done(), entries, size)
+                ),
+                tasks,
+                unreadable,
+            )
+
+    def _check(self, change: Change, written: Sequence[WrittenFile], staged: str) -> None:
+        """Compare the files with what was planned, before they are put in place."""
+        staging_files = self._files.child(staged)
+        check_ranges(change.todo, written)
         check_footers(staging_files, written)
         if self._options.verify:
             verify_files(staging_files, written)
-        return written
 
     def _folder_of(self, extent: LedgerExtent) -> str:
         folder = folder_of(self._options.layout, extent)
@@ -281,7 +326,9 @@ class _Run:
             commit(self._files, Commit(staged, moves, record))
         tree.apply(record)
 
-    def _report(self, extents: Sequence[LedgerExtent], change: Change) -> ExportReport:
+    def _report(
+        self, extents: Sequence[LedgerExtent], change: Change, unreadable: Mapping[int, str]
+    ) -> ExportReport:
         by_ledger = self._tree.files_by_ledger()
         ledgers = tuple(
             self._described(extent, by_ledger.get(extent.ledger_id, []), change)
@@ -302,6 +349,7 @@ class _Run:
             files=len(held),
             file_bytes=sum(file.size for file in held.values()),
             read_back=f"spark.read.parquet({self._files.uri!r})",
+            unreadable=tuple(UnreadableLedger(n, why) for n, why in sorted(unreadable.items())),
         )
 
     def _described(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
+from typing import Any
 
 import attrs
 
@@ -13,7 +12,6 @@ from bkclient.log.errors import LogDamagedError, LogTrimmedError
 from bkclient.log.ledger_list import LedgerList
 from bkclient.log.record import LogRecord
 from bkctl.commands.export.spark.source_options import (
-    IdRange,
     SourceOptionError,
     SourceOptions,
     Where,
@@ -23,9 +21,6 @@ from bkctl.commands.export.task.plan import LedgerExtent
 from wire.ids import EntryId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
 
-NAMED_MAX: Final = 10_000
-"""Ranges of ids with more ids than that are compared with the list of all ledgers."""
-
 
 async def chosen_ledgers(client: Client, options: SourceOptions) -> list[LedgerExtent]:
     """Return the ledgers that the options of a query choose, ascending.
@@ -34,66 +29,22 @@ async def chosen_ledgers(client: Client, options: SourceOptions) -> list[LedgerE
         SourceOptionError: no option chooses any.
         NoSuchLedgerError: a ledger that is named by its id is missing, with ``failOnDataLoss``.
     """
-    filters = _filters(options)
-    if options.ledgers is None and not filters:
+    choice = options.choice
+    if choice.is_everything:
         raise SourceOptionError(
             "which ledgers? Give ledgers, log, topic, topicsPattern, state, createdAfter, "
             "createdBefore or meta.KEY"
         )
-    if not options.include_open:
-        filters.append(lambda metadata: metadata.is_closed)
-    named = _named(options.ledgers or ())
-    found = await read_extents(
-        client,
-        named if named is not None else await _listed(client, options.ledgers),
-        recover=options.recover,
-        chosen=lambda metadata: all(holds(metadata) for holds in filters),
-        may_be_gone=named is None or not options.fail_on_data_loss,
-    )
+
+    def is_chosen(metadata: LedgerMetadata) -> bool:
+        return choice.holds(metadata) and (options.include_open or metadata.is_closed)
+
+    named, listed = await choice.find(client)
+    how: dict[str, Any] = {"recover": options.recover, "chosen": is_chosen}
+    may_be_gone = not options.fail_on_data_loss
+    found = await read_extents(client, named, may_be_gone=may_be_gone, **how)
+    found += await read_extents(client, listed, may_be_gone=True, **how)
     return sorted(found, key=lambda extent: extent.ledger_id)
-
-
-def _filters(options: SourceOptions) -> list[Callable[[LedgerMetadata], bool]]:
-    filters: list[Callable[[LedgerMetadata], bool]] = []
-    if options.state is not None:
-        filters.append(lambda metadata: metadata.state is options.state)
-    if options.created_after_ms is not None or options.created_before_ms is not None:
-        filters.append(lambda metadata: _is_of_time(metadata, options))
-    for key, value in options.meta:
-        filters.append(_has_value(key, value))
-    return filters
-
-
-def _is_of_time(metadata: LedgerMetadata, options: SourceOptions) -> bool:
-    after, before = options.created_after_ms, options.created_before_ms
-    made = metadata.ctime_ms
-    if made is None:
-        return False
-    return (after is None or made >= after) and (before is None or made < before)
-
-
-def _has_value(key: str, value: bytes) -> Callable[[LedgerMetadata], bool]:
-    return lambda metadata: _by_lower(metadata).get(key.lower()) == value
-
-
-def _by_lower(metadata: LedgerMetadata) -> dict[str, bytes]:
-    """Return the custom metadata by names in lower case: Spark hands options on so."""
-    return {key.lower(): value for key, value in metadata.custom.items()}
-
-
-def _named(ranges: tuple[IdRange, ...]) -> list[int] | None:
-    """Return the ids in ranges; None where they are too many to be meant one by one."""
-    if not ranges or sum(last - first + 1 for first, last in ranges) > NAMED_MAX:
-        return None
-    return sorted({number for first, last in ranges for number in range(first, last + 1)})
-
-
-async def _listed(client: Client, ranges: tuple[IdRange, ...] | None) -> list[int]:
-    """Return the cluster's ledgers, or those within ranges of ids."""
-    every = [number async for number in client.list_ledgers()]
-    if ranges is None:
-        return list(every)
-    return [n for n in every if any(first <= n <= last for first, last in ranges)]
 
 
 # Logs ------------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import hashlib
 import os
 import re
@@ -12,8 +11,14 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from bkctl.commands.export.spark.topic_rows import DECODED, TOPIC_COLUMNS
+from bkctl.commands.export.task.choice import (
+    IdRange,
+    LedgerChoice,
+    parse_ledgers,
+    parse_state,
+)
 from bkctl.commands.export.task.rows import COLUMNS, LOG_COLUMNS
-from bkctl.quantities import parse_size
+from bkctl.quantities import parse_size, parse_time_ms
 from bkctl.suggest import did_you_mean
 from wire.codes import LedgerState
 from wire.errors import BookKeeperError
@@ -21,7 +26,6 @@ from wire.errors import BookKeeperError
 if TYPE_CHECKING:
     from bkclient.config.client import ClientConfig
 
-LEDGER_ID_MAX: Final = 2**63 - 1
 META_PREFIX: Final = "meta."
 PARTITION_BYTES: Final = 128 * 1024 * 1024
 PARTITION_BYTES_MIN: Final = 1024
@@ -32,10 +36,6 @@ _SPARKS_OWN: Final = frozenset({"checkpointlocation", "queryname"})
 
 class SourceOptionError(BookKeeperError):
     """An option of the data source is unknown, missing, or has a value that it cannot have."""
-
-
-IdRange = tuple[int, int]
-"""First and last ledger id, both included."""
 
 
 @attrs.frozen
@@ -99,6 +99,17 @@ class SourceOptions:
     def is_topics(self) -> bool:
         """Whether messages of topics are read."""
         return self.topic is not None or self.topics_pattern is not None
+
+    @property
+    def choice(self) -> LedgerChoice:
+        """The ledgers that are chosen by id and by metadata."""
+        return LedgerChoice(
+            ranges=self.ledgers,
+            state=self.state,
+            created_after_ms=self.created_after_ms,
+            created_before_ms=self.created_before_ms,
+            meta=self.meta,
+        )
 
     def where(self) -> tuple[str, ClientConfig]:
         """Return the metadata service and the client's settings, by options and environment.
@@ -220,42 +231,6 @@ def _text(value: str) -> str:
     return value.strip()
 
 
-def parse_ledgers(value: str) -> tuple[IdRange, ...]:
-    """Return the ranges in a list such as ``1-100,205``.
-
-    Raises:
-        ValueError: it is no such list.
-    """
-    ranges: list[IdRange] = []
-    for word in value.split(","):
-        match = re.fullmatch(r"(\d{1,19})(?:-(\d{1,19}))?", word.strip())
-        if match is None:
-            raise ValueError(f"{word.strip()!r} is neither an id nor a range such as 1-100")
-        first, last = int(match[1]), int(match[2] or match[1])
-        if not first <= last <= LEDGER_ID_MAX:
-            raise ValueError(f"{word.strip()!r} is no range of ledger ids")
-        ranges.append((first, last))
-    return tuple(ranges)
-
-
-def _state(value: str) -> LedgerState:
-    names = [state.name.lower() for state in LedgerState]
-    wanted = value.strip().lower()
-    for state in LedgerState:
-        if state.name.lower() == wanted:
-            return state
-    raise ValueError(f"is not one of {', '.join(names)}{did_you_mean(wanted, names)}")
-
-
-def _time_ms(value: str) -> int:
-    if re.fullmatch(r"\d{1,15}", value.strip()):
-        return int(value)
-    moment = dt.datetime.fromisoformat(value.strip().replace("Z", "+00:00"))
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=dt.timezone.utc)
-    return int(moment.timestamp() * 1000)
-
-
 def parse_where(value: str) -> Where:
     """Return ``earliest``, ``latest`` or a position such as ``3:17``.
 
@@ -353,13 +328,13 @@ OPTIONS: Final = (
     Option("topic", "topic", _topic, "Topic of Pulsar, with all its partitions."),
     Option("topicsPattern", "topics_pattern", _pattern, "Regular expression for whole topics."),
     Option("decode", "decode", _decoding, "Add `decoded` to messages: string, json or avro."),
-    Option("state", "state", _state, "Only ledgers in this state: open, in_recovery, closed."),
-    Option("createdAfter", "created_after_ms", _time_ms, "Only ledgers from this time on."),
-    Option("createdBefore", "created_before_ms", _time_ms, "Only ledgers before this time."),
+    Option("state", "state", parse_state, "Only ledgers in this state: open, in_recovery, closed."),
+    Option("createdAfter", "created_after_ms", parse_time_ms, "Only ledgers from this time on."),
+    Option("createdBefore", "created_before_ms", parse_time_ms, "Only ledgers before this time."),
     Option("startingPosition", "starting", parse_where, "earliest, latest, or `INDEX:ENTRY`."),
     Option("endingPosition", "ending", parse_where, "Where to stop; the position is excluded."),
-    Option("startingTimestamp", "starting_ms", _time_ms, "Begin with what was written then."),
-    Option("endingTimestamp", "ending_ms", _time_ms, "Stop before what was written then."),
+    Option("startingTimestamp", "starting_ms", parse_time_ms, "Begin with what was written then."),
+    Option("endingTimestamp", "ending_ms", parse_time_ms, "Stop before what was written then."),
     Option("includeOpen", "include_open", _flag, "Read open ledgers up to what is confirmed."),
     Option("recover", "recover", _flag, "Close open ledgers first; fences their writers."),
     Option("maxPartitionBytes", "partition_bytes_max", _size, "Payload bytes of a partition."),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,7 +19,7 @@ import crc32c
 from bkctl.commands.export.task.errors import TaskError, host
 from bkctl.commands.export.task.plan import EntryRange, Task
 from bkctl.commands.export.task.progress import ProgressReporter
-from bkctl.commands.export.task.rows import RowBuffer, arrow_schema, read_ranges
+from bkctl.commands.export.task.rows import RangeReadError, RowBuffer, arrow_schema, read_ranges
 from wire.entry_batch import EntryBatch
 from wire.errors import BookKeeperError
 from wire.ids import EntryId, LedgerId
@@ -34,6 +34,9 @@ ROW_GROUP_BYTES: Final = 16 * 1024 * 1024
 """Payload bytes of a row group: what a writer holds in memory, and what a reader can skip."""
 
 ROW_GROUP_ROWS: Final = 256 * 1024
+
+UNREADABLE_MAX: Final = 100
+"""With more ledgers of a task that cannot be read, the bookies are at fault: the task fails."""
 
 FILE_ROW_COLUMNS: Final = ("ledger_id", "entry_id", "lac", "length", "ctime")
 """The columns that have statistics: all but the payload."""
@@ -53,6 +56,8 @@ class CopyJob:
     cluster: str
     compression: str = "zstd"
     progress: str = ""
+    skips_unreadable: bool = False
+    """Whether a ledger that cannot be read is reported, instead of failing the export."""
 
 
 @attrs.frozen
@@ -102,6 +107,18 @@ class WrittenFile:
         )
 
 
+@attrs.frozen
+class TaskResult:
+    """What one task did: the files that it wrote, or the ledgers that it could not read, and why.
+
+    A task that could not read a ledger has written nothing that counts.
+    """
+
+    number: int
+    files: tuple[WrittenFile, ...]
+    unreadable: tuple[tuple[int, str], ...] = ()
+
+
 class RowDigest:
     """A digest of payloads in order, whatever batches they come in.
 
@@ -133,8 +150,8 @@ class RowDigest:
         return f"{self._bytes:08x}{self._lengths:08x}"
 
 
-def copy_task(job: CopyJob, number: int, task: Task) -> list[WrittenFile]:
-    """Read the ranges of one task and write a file for each folder; return the files.
+def copy_task(job: CopyJob, number: int, task: Task) -> TaskResult:
+    """Read the ranges of one task and write a file for each folder.
 
     Raises:
         TaskError: no client could be made, an entry cannot be read, or a file cannot be written.
@@ -142,7 +159,10 @@ def copy_task(job: CopyJob, number: int, task: Task) -> list[WrittenFile]:
     report = ProgressReporter(job.progress, number)
     try:
         with connect(job.uri, job.config) as client:
-            return _copy(job, client, task, report)
+            copying = _Copying(job, client, report)
+            for folder, ranges in _by_folder(task):
+                copying.copy(folder, ranges)
+            return copying.result(number)
     finally:
         report.close()
 
@@ -161,28 +181,56 @@ def connect(uri: str | None, config: ClientConfig | None) -> BlockingClient:
         raise TaskError(f"no client on {host()}", error) from error
 
 
-def _copy(
-    job: CopyJob, client: BlockingClient, task: Task, report: ProgressReporter
-) -> list[WrittenFile]:
-    files: list[WrittenFile] = []
-    for folder, ranges in _by_folder(task):
-        with closing(_open_writer(job, folder)) as writer:
+class _Copying:
+    """Copies the folders of one task."""
+
+    def __init__(self, job: CopyJob, client: BlockingClient, report: ProgressReporter) -> None:
+        self._job, self._client, self._report = job, client, report
+        self._files: list[WrittenFile] = []
+        self._unreadable: dict[int, str] = {}
+
+    def copy(self, folder: str, ranges: Sequence[EntryRange]) -> None:
+        """Write the entries of ranges to a file.
+
+        Once a ledger cannot be read, the rest is only read: to find all such ledgers at once.
+        """
+        with closing(_open_writer(self._job, folder)) as writer:
             try:
-                for parts in client.iterate(lambda c, r=ranges: read_ranges(c, r)):  # type: ignore[misc]
-                    for entry_range, batch in parts:
-                        writer.add(entry_range, batch)
-                    report.add(
-                        sum(len(batch) for _, batch in parts),
-                        sum(len(batch.payloads) for _, batch in parts),
-                    )
-                files.append(writer.finish())
+                left = ranges
+                while left:
+                    left = self._copy_some(writer, left)
+                if not self._unreadable:
+                    self._files.append(writer.finish())
             except TaskError:
                 raise
             except BookKeeperError as error:
                 raise TaskError("", error) from error
             except OSError as error:
                 raise TaskError(f"{host()} cannot write {writer.uri}", error) from error
-    return files
+
+    def _copy_some(self, writer: ParquetFile, ranges: Sequence[EntryRange]) -> Sequence[EntryRange]:
+        """Copy ranges up to a ledger that cannot be read; return those behind it."""
+        try:
+            for parts in self._client.iterate(lambda client: read_ranges(client, ranges)):
+                if not self._unreadable:
+                    for entry_range, batch in parts:
+                        writer.add(entry_range, batch)
+                self._report.add(
+                    sum(len(batch) for _, batch in parts),
+                    sum(len(batch.payloads) for _, batch in parts),
+                )
+        except RangeReadError as error:
+            if not self._job.skips_unreadable or len(self._unreadable) >= UNREADABLE_MAX:
+                raise
+            self._unreadable[error.ledger_id] = str(error)
+            last = max(n for n, one in enumerate(ranges) if one.ledger_id == error.ledger_id)
+            return ranges[last + 1 :]
+        return ()
+
+    def result(self, number: int) -> TaskResult:
+        """Return what was done."""
+        files = () if self._unreadable else tuple(self._files)
+        return TaskResult(number, files, tuple(self._unreadable.items()))
 
 
 def _by_folder(task: Task) -> Iterator[tuple[str, list[EntryRange]]]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from bkclient.admin import operations
@@ -10,8 +11,10 @@ from bkclient.client import Client
 from bkclient.concurrency import for_each
 from bkclient.errors import NoSuchLedgerError
 from bkclient.log.ledger_list import LOG_KEY
+from bkclient.metadata.api import MetadataUnavailableError
 from bkctl.commands.export.task.plan import LedgerExtent
 from wire.codes import LedgerState
+from wire.errors import BookKeeperError
 from wire.ids import NO_ENTRY, EntryId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
 
@@ -28,30 +31,34 @@ async def read_extents(
     recover: bool = False,
     chosen: Callable[[LedgerMetadata], bool] = lambda _metadata: True,
     may_be_gone: bool = False,
+    unreadable: dict[int, str] | None = None,
 ) -> list[LedgerExtent]:
     """Return how far each ledger goes, in the order asked for and each once.
 
     A closed ledger goes to its end, an open one to what is confirmed. With ``recover`` open
     ledgers are recovered first: their writers are fenced. No ledger is recovered where one of them
     is missing. Ledgers that are not ``chosen`` by their metadata are left out, and with
-    ``may_be_gone`` those that are missing.
+    ``may_be_gone`` those that are missing. With ``unreadable``, a ledger whose metadata or end
+    cannot be read is left out too, and noted there with the reason.
 
     Raises:
         NoSuchLedgerError: a ledger is missing.
+        MetadataUnavailableError: the metadata service does not answer.
         ClientError: the end of an open ledger cannot be determined.
     """
     wanted = [LedgerId(number) for number in dict.fromkeys(ledger_ids)]
     metadata: dict[LedgerId, LedgerMetadata] = {}
 
     async def read(ledger_id: LedgerId) -> None:
-        try:
-            value = (await client.read_metadata(ledger_id)).value
-        except NoSuchLedgerError:
-            if not may_be_gone:
-                raise
-        else:
-            if chosen(value):
-                metadata[ledger_id] = value
+        with _noted(ledger_id, unreadable):
+            try:
+                value = (await client.read_metadata(ledger_id)).value
+            except NoSuchLedgerError:
+                if not may_be_gone:
+                    raise
+            else:
+                if chosen(value):
+                    metadata[ledger_id] = value
 
     await for_each(wanted, read, READS_AT_ONCE)
     wanted = [ledger_id for ledger_id in wanted if ledger_id in metadata]
@@ -60,10 +67,22 @@ async def read_extents(
     found: dict[LedgerId, LedgerExtent] = {}
 
     async def measure(ledger_id: LedgerId) -> None:
-        found[ledger_id] = await extent_of(client, ledger_id, metadata[ledger_id])
+        with _noted(ledger_id, unreadable):
+            found[ledger_id] = await extent_of(client, ledger_id, metadata[ledger_id])
 
     await for_each(wanted, measure, READS_AT_ONCE)
-    return [found[ledger_id] for ledger_id in wanted]
+    return [found[ledger_id] for ledger_id in wanted if ledger_id in found]
+
+
+@contextlib.contextmanager
+def _noted(ledger_id: LedgerId, unreadable: dict[int, str] | None) -> Iterator[None]:
+    """Note an error of a ledger in ``unreadable``; without it, or of the store, raise it."""
+    try:
+        yield
+    except BookKeeperError as error:
+        if unreadable is None or isinstance(error, MetadataUnavailableError):
+            raise
+        unreadable[ledger_id] = f"{error} ({type(error).__name__})"
 
 
 async def _recover(client: Client, metadata: dict[LedgerId, LedgerMetadata]) -> None:

@@ -442,3 +442,56 @@ class TestCommand:
         done = self.run(cluster, str(write(client, [b"x"])), *words[1:])
         assert done.returncode == 4
         assert "holds an export of cluster" in done.stderr
+
+    @pytest.mark.parametrize("layout", ["ledger", "none"])
+    def test_since_last_goes_on_past_a_ledger_that_cannot_be_read(
+        self, tmp_path, layout: str
+    ) -> None:
+        from pyarrow import parquet
+
+        target = tmp_path / "out"
+        words = ["--since-last", "--to", str(target), "--partition-by", layout, "--verify"]
+        alone = {"ensemble_size": 1, "write_quorum": 1, "ack_quorum": 1}
+        with local_cluster(tmp_path / "bk", 1) as own, BlockingClient(own.uri) as client:
+            good = [write(client, PAYLOADS[:5], **alone)]
+            bad = write_open(client, PAYLOADS[:5])
+            close_at(client, bad, 5)
+            good.append(write(client, PAYLOADS[:3], **alone))
+            for expected in (good, []):
+                done = self.run(own, *words, "-o", "json")
+                assert done.returncode == 8, done.stderr
+                told = json.loads(done.stdout)
+                assert [int(one["ledger_id"]) for one in told["ledgers"]] == expected
+                (left,) = told["unreadable"]
+                assert (int(left["ledger_id"]), "entry 5" in left["why"]) == (bad, True)
+            close_at(client, bad, 4)
+            done = self.run(own, *words, "-o", "json")
+            assert done.returncode == 0, done.stderr
+            found = parquet.ParquetDataset(target, partitioning=None).read().to_pylist()
+        rows = sorted((row["ledger_id"], row["entry_id"], row["payload"]) for row in found)
+        whole = {good[0]: PAYLOADS[:5], bad: PAYLOADS[:5], good[1]: PAYLOADS[:3]}
+        assert rows == sorted((i, n, p) for i, some in whole.items() for n, p in enumerate(some))
+
+    def test_ledgers_are_chosen_as_in_the_source(self, cluster, client, tmp_path) -> None:
+        marked = write(client, PAYLOADS[:2], custom={"job": b"daily"})
+        other = write(client, PAYLOADS[:2])
+        for words, expected in (
+            ([f"{marked}-{other}"], [marked, other]),
+            ([f"{marked}-{other}", "--meta", "job=daily"], [marked]),
+            (["--meta", "job=daily", "--created-after", "2020-01-01"], [marked]),
+            (["--meta", "job=daily", "--created-before", "2020-01-01"], []),
+            ([str(other), "--state", "closed"], [other]),
+        ):
+            place = tmp_path / str(len(list(tmp_path.iterdir())))
+            done = self.run(cluster, *words, "--to", str(place), "-o", "json")
+            assert done.returncode == 0, done.stderr
+            found = [int(one["ledger_id"]) for one in json.loads(done.stdout)["ledgers"]]
+            assert found == expected, words
+        for words, why in (
+            (["--log", "a", "--topic", "b"], "exclude each other"),
+            (["1-5", "--recover"], "give the ids"),
+            (["9-1"], "ends before it begins"),
+            (["--created-after", "yesterday"], "yesterday"),
+        ):
+            done = self.run(cluster, *words, "--to", str(tmp_path / "no"))
+            assert (done.returncode, why in done.stderr) == (2, True), done.stderr

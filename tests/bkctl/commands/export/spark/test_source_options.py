@@ -10,9 +10,9 @@ from bkctl.commands.export.spark.source_options import (
     SourceOptionError,
     Where,
     cursor_of,
-    parse_ledgers,
     parse_options,
 )
+from bkctl.commands.export.task.choice import parse_ledgers
 from wire.codes import LedgerState
 
 

@@ -1,0 +1,159 @@
+"""Which ledgers a query or an export takes: by id, log, topic, or by what their metadata says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Mapping
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from bkctl.ledger_ids import LEDGER_ID_MAX
+from bkctl.suggest import did_you_mean
+from wire.codes import LedgerState
+
+if TYPE_CHECKING:
+    from bkclient.client import Client
+    from wire.ids import LedgerId
+    from wire.ledger_metadata import LedgerMetadata
+
+IdRange = tuple[int, int]
+"""First and last ledger id, both included."""
+
+
+@attrs.frozen(kw_only=True)
+class LedgerChoice:
+    """Ledgers of a cluster; ``None`` and ``()`` are no condition. Times are in ms since 1970.
+
+    ``ranges``, ``log`` and ``topic`` name ledgers, and exclude each other; the others say what the
+    metadata must have. A log or topic has the ledgers that its list has now. A range takes those
+    of its ledgers that exist; a range of one id, and a ledger that a log lists, must exist.
+    """
+
+    ranges: tuple[IdRange, ...] | None = None
+    log: str | None = None
+    topic: str | None = None
+    state: LedgerState | None = None
+    created_after_ms: int | None = None
+    created_before_ms: int | None = None
+    meta: tuple[tuple[str, bytes], ...] = ()
+
+    @property
+    def is_everything(self) -> bool:
+        """Whether no condition is given."""
+        return self == LedgerChoice()
+
+    def holds(self, metadata: LedgerMetadata) -> bool:
+        """Return whether a ledger's metadata has what is asked for.
+
+        The case of a key does not matter, for Spark hands options on in lower case.
+        """
+        if self.state is not None and metadata.state is not self.state:
+            return False
+        return self._is_of_time(metadata.ctime_ms) and self._has_values(metadata.custom)
+
+    def _is_of_time(self, made_ms: int | None) -> bool:
+        after, before = self.created_after_ms, self.created_before_ms
+        if after is None and before is None:
+            return True
+        if made_ms is None:
+            return False
+        return (after is None or made_ms >= after) and (before is None or made_ms < before)
+
+    def _has_values(self, custom: Mapping[str, bytes]) -> bool:
+        by_lower = {key.lower(): value for key, value in custom.items()} if self.meta else {}
+        return all(by_lower.get(key.lower()) == value for key, value in self.meta)
+
+    async def find(
+        self, client: Client, done: Container[int] = ()
+    ) -> tuple[list[LedgerId], list[LedgerId]]:
+        """Return the ledgers that must exist, and others that exist, without those ``done``.
+
+        ``holds`` decides which of them are chosen.
+
+        Raises:
+            NoSuchLogError, NoSuchTopicError: the log or topic does not exist.
+        """
+        if self.log is not None:
+            from bkclient.log.ledger_list import LedgerList
+
+            record = (await LedgerList(client, self.log).read_patiently()).record
+            return [one.ledger_id for one in record.ledgers if one.ledger_id not in done], []
+        if self.topic is not None:
+            return [n for n in await _of_topic(client, self.topic) if n not in done], []
+        ranges = ((-1, LEDGER_ID_MAX),) if self.ranges is None else joined(self.ranges)
+        named = [_id(first) for first, last in ranges if first == last and first not in done]
+        listed: list[LedgerId] = []
+        for first, last in ranges:
+            if first < last:
+                async for number in client.list_ledgers(after=_id(first - 1)):
+                    if number > last:
+                        break
+                    if number not in done:
+                        listed.append(number)
+        return named, listed
+
+
+def _id(number: int) -> LedgerId:
+    from wire.ids import LedgerId
+
+    return LedgerId(number)
+
+
+async def _of_topic(client: Client, topic: str) -> list[LedgerId]:
+    """Return the ledgers of a topic, of all its partitions, that bookies have."""
+    from bkclient.topic.lookup import parts_of, topic_ledgers
+    from bkclient.topic.names import parse_topic
+
+    found: list[LedgerId] = []
+    for part in await parts_of(client, parse_topic(topic)):
+        ledgers = (await topic_ledgers(client, part)).ledgers
+        found += [one.ledger_id for one in ledgers if not one.is_deleted]
+    return found
+
+
+def joined(ranges: tuple[IdRange, ...]) -> list[IdRange]:
+    """Return the same ids as ascending ranges that do not overlap."""
+    found: list[IdRange] = []
+    for first, last in sorted(ranges):
+        if found and first <= found[-1][1]:
+            found[-1] = (found[-1][0], max(last, found[-1][1]))
+        else:
+            found.append((first, last))
+    return found
+
+
+# Values ----------------------------------------------------------------------------------------
+
+STATES: Final = tuple(state.name.lower() for state in LedgerState)
+
+
+def parse_ledgers(value: str) -> tuple[IdRange, ...]:
+    """Return the ranges in a list such as ``1-100,205``.
+
+    Raises:
+        ValueError: it is no such list.
+    """
+    ranges: list[IdRange] = []
+    for word in value.split(","):
+        match = re.fullmatch(r"(\d{1,19})(?:-(\d{1,19}))?", word.strip())
+        if match is None:
+            raise ValueError(f"{word.strip()!r} is neither an id nor a range such as 1-100")
+        first, last = int(match[1]), int(match[2] or match[1])
+        if not first <= last <= LEDGER_ID_MAX:
+            raise ValueError(f"{word.strip()!r} is no range of ledger ids")
+        ranges.append((first, last))
+    return tuple(ranges)
+
+
+def parse_state(value: str) -> LedgerState:
+    """Return the state with this name, in any case.
+
+    Raises:
+        ValueError: there is none.
+    """
+    wanted = value.strip().lower()
+    for state in LedgerState:
+        if state.name.lower() == wanted:
+            return state
+    raise ValueError(f"is not one of {', '.join(STATES)}{did_you_mean(wanted, STATES)}")
