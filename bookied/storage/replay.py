@@ -12,9 +12,10 @@ from collections.abc import (
     Callable,
     Coroutine,
     Generator,
-    MutableSequence,
+    Iterable,
     Sequence,
 )
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -32,9 +33,14 @@ from bookied.storage.index.ledger_pages import LedgerState
 from bookied.storage.journal import format as layout
 from bookied.storage.journal.damage import check_end, journals_to_replay, trusted_mark
 from bookied.storage.journal.mark import START, Mark
-from bookied.storage.journal.reader import JournalRecord, JournalScan, open_scan
-from bookied.storage.ledger_storage.reads import packet_lac
-from bookied.storage.ledger_storage.storage import LedgerStorage
+from bookied.storage.journal.reader import (
+    EntryHead,
+    EntryRun,
+    JournalRecord,
+    JournalScan,
+    open_scan,
+)
+from bookied.storage.replay_batch import BATCH_BYTES, Batch, Target
 from bookied.storage.storages import Storages
 
 log = Logger()
@@ -45,7 +51,6 @@ UNSYNCED_BYTES_MAX: Final = 32 * 1024 * 1024
 """More than what a journal writes without having synced what is in front of it."""
 
 DRAIN_BYTES: Final = 16 * 1024 * 1024
-BATCH_BYTES: Final = 256 * 1024
 BATCH_PAGES: Final = 512
 """Turns from one index page to another, at most so many new ones, after which a batch ends."""
 
@@ -150,7 +155,9 @@ class _Replay:
         self._files, self._storages, self._tell = files, storages, tell
         self._skip_invalid, self._may_be_missing = skip_invalid, may_be_missing
         self._drain_bytes = drain_bytes
-        self._batches = {storage: _Batch(storage) for storage in storages}
+        self._batches = {storage: Batch(storage) for storage in storages}
+        self._targets: dict[int, Target] = {}
+        self._batched_bytes = 0
         self.found = Replayed()
         self._places: list[tuple[Path, int]] = []
         """Where to read in the directory that is being replayed: journals, and from which byte."""
@@ -210,6 +217,7 @@ class _Replay:
             log.warn("skipping the rest of a damaged journal: {error}", error=error)
         finally:
             self._store_batches()
+            self._tell(self.found.size_bytes)
         if scan.is_torn:
             self.found.torn.append(scan.path)
             log.warn("{path} is torn at {end}", path=scan.path, end=scan.end)
@@ -223,30 +231,30 @@ class _Replay:
             )
 
     def _replay_all(self, scan: JournalScan) -> None:
-        ledger_id, state = -1, None
-        for record in scan:
-            if record.ledger_id != ledger_id or record.entry_id < 0:
-                ledger_id, state = record.ledger_id, self._ledger(record)
-            if record.entry_id >= 0:
-                self._entry(state, record)
+        for part in scan.parts():
+            if isinstance(part, EntryRun):
+                self._entries(part)
+            else:
+                self._targets.pop(part.ledger_id, None)
+                self._ledger(part.ledger_id, part)
 
-    def _ledger(self, record: JournalRecord) -> LedgerState | None:
-        """Return a record's ledger, after doing what a record that is no entry says."""
-        ledger_id = record.ledger_id
+    def _ledger(self, ledger_id: int, record: JournalRecord | None = None) -> LedgerState | None:
+        """Return a ledger, after doing what a record that is no entry says."""
         if ledger_id in self.found.unreadable:
             return None
         try:
             state = self._storages.of(ledger_id).ledgers.lookup(ledger_id)
         except CorruptError as error:
-            if self._is_new(record, error):
+            if record is not None and self._is_new(record, error):
                 return self._ledger_key(None, record)
             log.warn("ledger {id} is unreadable: {error}", id=ledger_id, error=error)
             self.found.unreadable.add(ledger_id)
             return None
+        if record is None:
+            return state
         if record.entry_id == layout.LEDGER_KEY:
             return self._ledger_key(state, record)
-        if record.entry_id < 0:
-            self._meta(state, record)
+        self._meta(state, record)
         return state
 
     def _is_new(self, record: JournalRecord, error: CorruptError) -> bool:
@@ -294,45 +302,69 @@ class _Replay:
         else:
             log.warn("skipping a record of unknown kind {kind:#x}", kind=record.entry_id)
 
-    def _entry(self, state: LedgerState | None, record: JournalRecord) -> None:
-        """Put an entry into the batch, and its location into the index.
+    def _entries(self, run: EntryRun) -> None:
+        """Put a run into batches, each entry into that of its ledger's storage."""
+        if self._are_batches_full():
+            self._end_batches()
+        ledgers = {head[1] for head in run.heads}
+        for ledger_id in ledgers - self._targets.keys():
+            self._targets[ledger_id] = self._target(ledger_id)
+        begin = 0
+        for batch, heads in self._by_batch(run.heads, ledgers):
+            end = begin + sum(head[0] for head in heads) + layout.LENGTH.size * len(heads)
+            if batch is None:
+                self.found.dropped += len(heads)
+            else:
+                batch.add(heads, run.records[begin:end], self._targets)
+                self.found.entries += len(heads)
+                self.found.size_bytes += end - begin
+                self._batched_bytes += end - begin
+            begin = end
+
+    def _target(self, ledger_id: int) -> Target:
+        """Return where the entries of a ledger go.
 
         The bytes of a ledger with a damaged index are kept, for whoever rebuilds that.
         """
-        if state is None and record.ledger_id not in self.found.unreadable:
-            self.found.dropped += 1
-            return
-        storage = self._storages.of(record.ledger_id)
-        if state is not None and not storage.reads.has_place(record.entry_id):
-            log.warn(
-                "entry {entry} of ledger {id}: the index has no place for this id",
-                entry=record.entry_id,
-                id=record.ledger_id,
-            )
-            state = None
-        batch = self._batches[storage]
-        size = layout.LENGTH.size + len(record.body)
-        if batch.room_bytes < size or batch.pages >= BATCH_PAGES:
-            self._begin_batch(batch, size)
-        batch.add(state, record)
-        self.found.entries += 1
-        self.found.size_bytes += size
+        storage = self._storages.of(ledger_id)
+        state = self._ledger(ledger_id)
+        is_kept = state is not None or ledger_id in self.found.unreadable
+        return Target(self._batches[storage] if is_kept else None, state, storage.reads.has_place)
 
-    def _begin_batch(self, batch: _Batch, size: int) -> None:
-        batch.store()
+    def _by_batch(
+        self, heads: Sequence[EntryHead], ledgers: set[int]
+    ) -> Iterable[tuple[Batch | None, Sequence[EntryHead]]]:
+        """Cut a run where the storage changes, which is seldom: mostly there is one."""
+        targets = self._targets
+        batches = {targets[ledger_id].batch for ledger_id in ledgers}
+        if len(batches) == 1:
+            return [(batches.pop(), heads)]
+        return [
+            (batch, list(some))
+            for batch, some in groupby(heads, lambda head: targets[head[1]].batch)
+        ]
+
+    def _are_batches_full(self) -> bool:
+        if self._batched_bytes >= BATCH_BYTES:
+            return True
+        return sum(one.pages for one in self._batches.values()) >= BATCH_PAGES
+
+    def _end_batches(self) -> None:
+        self._store_batches()
         self._tell(self.found.size_bytes)
         undrained_bytes = sum(one.undrained_bytes for one in self._batches.values())
         # Small entries of many ledgers fill the memory with pages long before it is full of them.
         if undrained_bytes >= self._drain_bytes or self._storages.needs_checkpoint:
-            self._store_batches()
             self._drain()
-        batch.begin(max(size, BATCH_BYTES))
 
     def _store_batches(self) -> None:
+        self._batched_bytes = 0
         for batch in self._batches.values():
             batch.store()
+            batch.pages = 0
 
     def _drain(self) -> None:
+        self._targets.clear()  # A checkpoint takes the pages away.
         for batch in self._batches.values():
             batch.undrained_bytes = 0
         storages = self._storages
@@ -364,57 +396,6 @@ class _Replay:
             raise error
         log.warn("what is replayed waits in memory for room: {error}", error=error)
         return False
-
-
-class _Batch:
-    """Entries on their way to one storage.
-
-    Of a run of them only the location in the index page is looked after one by one.
-    """
-
-    def __init__(self, storage: LedgerStorage) -> None:
-        self._storage = storage
-        self._records: list[bytes] = []
-        self._next = self._limit = 0  # Where the batch ends now, and where its reservation does.
-        self._page: MutableSequence[int] = []
-        self._page_of: tuple[LedgerState, int] | None = None
-        self.pages = 0
-        """How often it went from one index page to another."""
-        self.undrained_bytes = 0
-
-    @property
-    def room_bytes(self) -> int:
-        """How much more the reservation takes."""
-        return self._limit - self._next
-
-    def begin(self, size: int) -> None:
-        """Reserve so many bytes; the batch before was stored."""
-        self._next = self._storage.adds.reserve(size)
-        self._limit = self._next + size
-
-    def add(self, state: LedgerState | None, record: JournalRecord) -> None:
-        """Put an entry into the batch and its location into the index, if that is readable."""
-        if state is not None:
-            entry_id = record.entry_id
-            if self._page_of != (state, entry_id >> 10):
-                self._page_of = (state, entry_id >> 10)
-                self.pages += 1
-                self._page = state.page_for_write(entry_id >> 10)
-            self._page[entry_id & 1023] = self._next + layout.LENGTH.size
-            state.last_entry = max(state.last_entry, entry_id)
-            state.lac = max(state.lac, packet_lac(record.body))
-        self._records += layout.LENGTH.pack(len(record.body)), record.body
-        self._next += layout.LENGTH.size + len(record.body)
-
-    def store(self) -> None:
-        """Give the batch to storage; nothing may come between that and what set its locations."""
-        if self._records:
-            blob = b"".join(self._records)
-            self._records = []
-            self._storage.adds.append(blob)
-            self.undrained_bytes += len(blob)
-        self._next = self._limit = self.pages = 0
-        self._page_of = None
 
 
 class do_now(Awaitable[T]):  # stands in for a function, as deferToThread is one

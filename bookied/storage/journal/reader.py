@@ -11,13 +11,14 @@ alignment.
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator
+import struct
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import attrs
 
-from bookied.errors import JournalFormatError, JournalMissingError, JournalRecordError
+from bookied.errors import CorruptError, JournalFormatError, JournalMissingError, JournalRecordError
 from bookied.storage.files.files import Files, ReadFile
 from bookied.storage.journal import format as layout
 from bookied.storage.journal import groups
@@ -26,6 +27,13 @@ from bookied.storage.journal.group_reader import GroupReader
 CHUNK_BYTES: Final = 1024 * 1024
 """Read at once; a longer record makes for a longer read, but never beyond the file's end."""
 
+RUN_BYTES: Final = 256 * 1024
+"""After which a run of entries ends, unless one of them is longer."""
+
+RUN_ENTRIES_MAX: Final = 512
+"""In one run: each may belong to another ledger, and need another page of an index."""
+
+_ENTRY_HEAD: Final = struct.Struct(">iqqq")
 _ENTRY_ID_BYTE_MAX: Final = 0x7F
 """The first byte of an entry id that is not negative; those need no further look."""
 
@@ -39,9 +47,30 @@ class JournalRecord(NamedTuple):
     body: bytes
 
 
+EntryHead = tuple[int, int, int, int]
+"""Of an entry's record: length of the packet, ledger id, entry id, LAC."""
+
+
+class EntryRun(NamedTuple):
+    """Entries one behind the other: ``records`` are as a journal and an entry log have them."""
+
+    offset: int
+    heads: Sequence[EntryHead]
+    records: bytes
+
+    def split(self) -> Iterator[JournalRecord]:
+        """Yield the entries one by one."""
+        at = 0
+        for length, ledger_id, entry_id, _ in self.heads:
+            stop = at + layout.LENGTH.size + length
+            body = self.records[at + layout.LENGTH.size : stop]
+            yield JournalRecord(self.offset + at, ledger_id, entry_id, body)
+            at = stop
+
+
 @attrs.define
 class JournalScan:
-    """The records of one journal file, in order: iterate once.
+    """The records of one journal file, in order: iterate once, or take ``parts`` once.
 
     Then ``end`` is where data ended and ``is_torn`` whether a record was cut short there.
     """
@@ -63,32 +92,60 @@ class JournalScan:
             JournalFormatError: what was taken for a journal without a header cannot be read as one.
         """
         self.end = self.start
-        return self._plain_records() if self._groups is None else self._grouped(self._groups)
+        return self._plain_records() if self._groups is None else _split(self._grouped())
 
-    def _grouped(self, reader: GroupReader) -> Iterator[JournalRecord]:
-        self.end = max(self.start, reader.first)
-        for at, head, data in reader.groups(self.start):
-            yield from self._records_of(data, head.records_at, at)
+    def parts(self) -> Iterator[EntryRun | JournalRecord]:
+        """Give the entries in runs, and what is no entry by itself; raises as iterating does."""
+        self.end = self.start
+        return _gathered(self._plain_records()) if self._groups is None else self._grouped()
+
+    def _grouped(self) -> Iterator[EntryRun | JournalRecord]:
+        assert self._groups is not None
+        self.end = max(self.start, self._groups.first)
+        for at, head, data in self._groups.groups(self.start):
+            yield from self._parts_of(data, head.records_at, at)
             self.end = at + len(data)
         self.is_torn = not self._is_zero_from(self.end)
 
-    def _records_of(self, data: bytes, begin: int, base: int) -> Iterator[JournalRecord]:
-        """Yield the records of a complete group, but for those before ``start``."""
-        read_length, read_ids = layout.LENGTH.unpack_from, layout.IDS.unpack_from
-        size = len(data)
+    def _parts_of(self, data: bytes, begin: int, base: int) -> Iterator[EntryRun | JournalRecord]:
+        """Yield what is in a complete group, but for what is before ``start``."""
+        unpack, size = _ENTRY_HEAD.unpack_from, len(data)
+        least, last = self.start - base, size - _ENTRY_HEAD.size
         while begin < size:
-            length = read_length(data, begin)[0] if begin + 4 <= size else 0
-            stop = begin + 4 + length
-            if length <= 0 or stop > size:
-                message = f"length {length} of a record in a group that ends at {base + size}"
-                raise JournalRecordError(self.path, base + begin, message)
-            if base + begin >= self.start:
-                body = data[begin + 4 : stop]
-                if length < layout.ENTRY_BYTES_MIN or body[8] > _ENTRY_ID_BYTE_MAX:
-                    layout.check_record(body, self.version, self.path, base + begin)
-                ledger_id, entry_id = read_ids(body)
-                yield JournalRecord(base + begin, ledger_id, entry_id, body)
-            begin = stop
+            heads: list[EntryHead] = []
+            at, stop_at = begin, begin + RUN_BYTES
+            while at <= last and least <= at < stop_at and len(heads) < RUN_ENTRIES_MAX:
+                head = unpack(data, at)
+                stop = at + 4 + head[0]
+                if head[2] < 0 or head[0] < layout.ENTRY_BYTES_MIN or stop > size:
+                    break
+                heads.append(head)
+                at = stop
+            if heads:
+                yield EntryRun(base + begin, heads, data[begin:at])
+                begin = at
+            else:
+                record = self._record_at(data, begin, base)
+                if begin >= least:
+                    yield record
+                begin += layout.LENGTH.size + len(record.body)
+
+    def _record_at(self, data: bytes, begin: int, base: int) -> JournalRecord:
+        """Return a record of a complete group, whatever it is.
+
+        Raises:
+            JournalRecordError: it is none.
+        """
+        size = len(data)
+        length = layout.LENGTH.unpack_from(data, begin)[0] if begin + 4 <= size else 0
+        if length <= 0 or begin + 4 + length > size:
+            message = f"length {length} of a record in a group that ends at {base + size}"
+            raise JournalRecordError(self.path, base + begin, message)
+        body = data[begin + 4 : begin + 4 + length]
+        if base + begin >= self.start:
+            layout.check_record(body, self.version, self.path, base + begin)
+        ids = layout.IDS.unpack_from(body) if length >= layout.IDS.size else (-1, -1)
+        return JournalRecord(base + begin, *ids, body)
 
     def _plain_records(self) -> Iterator[JournalRecord]:
         at = self.start
@@ -191,6 +248,48 @@ class JournalScan:
     def close(self) -> None:
         """Give up the file."""
         self._file.close()
+
+
+def _split(parts: Iterable[EntryRun | JournalRecord]) -> Iterator[JournalRecord]:
+    for part in parts:
+        if isinstance(part, EntryRun):
+            yield from part.split()
+        else:
+            yield part
+
+
+def _gathered(records: Iterator[JournalRecord]) -> Iterator[EntryRun | JournalRecord]:
+    """Yield runs of what came one by one; an error comes after what was read before it."""
+    error = None
+    run: list[JournalRecord] = []
+    size = 0
+    while True:
+        try:
+            record = next(records, None)
+        except CorruptError as damage:
+            error, record = damage, None
+        is_over = size >= RUN_BYTES or len(run) >= RUN_ENTRIES_MAX
+        if run and (record is None or record.entry_id < 0 or is_over):
+            yield _joined(run)
+            run, size = [], 0
+        if record is None:
+            break
+        if record.entry_id < 0:
+            yield record
+        else:
+            run.append(record)
+            size += layout.LENGTH.size + len(record.body)
+    if error is not None:
+        raise error
+
+
+def _joined(run: Sequence[JournalRecord]) -> EntryRun:
+    records = b"".join(layout.entry_record(one.body) for one in run)
+    heads, at = [], 0
+    for one in run:
+        heads.append(_ENTRY_HEAD.unpack_from(records, at))
+        at += layout.LENGTH.size + len(one.body)
+    return EntryRun(run[0].offset, heads, records)
 
 
 def journal_ids(files: Files, directory: Path) -> list[int]:

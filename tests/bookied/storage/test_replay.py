@@ -117,6 +117,44 @@ def test_everything_in_a_journal_comes_back_and_is_durable_then() -> None:
         assert (one.master_key, three.master_key) == (KEY, b"other")
 
 
+def test_entries_of_two_storages_between_those_that_nobody_knows_find_their_places() -> None:
+    """Each run is cut where the storage changes, and where the entries are dropped."""
+    desk, other = Desk(), Path("/m/current")
+    desk.files.mkdirs(other)
+    rng = Random(3)
+    known = [2, 3, 4, 5]
+    records = [layout.ledger_key_record(number, KEY) for number in known]
+    expected: dict[int, list[int]] = {number: [] for number in known}
+    for number in range(1500):
+        ledger = rng.choice([*known, 8, 9])
+        records.append(entry(ledger, number))
+        if ledger in expected:
+            expected[ledger].append(number)
+    desk.journal(5, *records)
+    shards = [
+        LedgerStorage(
+            desk.files,
+            [directory],
+            IndexFiles(desk.files, [directory]),
+            events=StorageEvents(on_fatal=print),
+        )
+        for directory in (L, other)
+    ]
+    storages = Storages(desk.files, shards)
+    storages.open()
+    found = recover(desk.files, storages, [J], drain_bytes=20_000)
+    assert found.entries == sum(map(len, expected.values()))
+    assert found.dropped == 1500 - found.entries
+    for ledger, numbers in expected.items():
+        reads = storages.of(ledger).reads
+        assert reads.entries(ledger) == numbers
+        for number in numbers:
+            assert reads.read_disk(0, ledger, number) == entry(ledger, number)[4:]
+        state = storages.of(ledger).ledgers.lookup(ledger)
+        assert state is not None
+        assert (state.last_entry, state.lac) == (numbers[-1], numbers[-1] - 1)
+
+
 def test_entries_of_many_ledgers_do_not_fill_the_memory_with_index_pages() -> None:
     desk = Desk()
     ledgers = range(1, 3001)

@@ -1,0 +1,117 @@
+"""Replayed entries on their way to a storage: their bytes as they are, their places in the index.
+
+Of a run only the location in the index page is looked after entry by entry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, MutableSequence, Sequence
+from typing import Final
+
+from twisted.logger import Logger
+
+from bookied.storage.index.format import PAGE_SLOTS
+from bookied.storage.index.ledger_pages import LedgerState
+from bookied.storage.journal import format as layout
+from bookied.storage.journal.reader import EntryHead
+from bookied.storage.ledger_storage.storage import LedgerStorage
+
+log = Logger()
+
+BATCH_BYTES: Final = 256 * 1024
+_NO_PAGE: Final = -1
+
+
+class Target:
+    """Where the entries of one ledger go, until the batches are drained.
+
+    ``batch`` is None for a ledger that was deleted, ``state`` for one whose index is damaged: its
+    bytes are kept.
+    """
+
+    __slots__ = ("_has_place", "batch", "page", "page_no", "state")
+
+    def __init__(
+        self, batch: Batch | None, state: LedgerState | None, has_place: Callable[[int], bool]
+    ) -> None:
+        self.batch, self.state, self._has_place = batch, state, has_place
+        self.page_no = _NO_PAGE
+        """Of the page that every entry may be put into without a further look."""
+        self.page: MutableSequence[int] = []
+
+    def page_of(self, entry_id: int) -> MutableSequence[int] | None:
+        """Return the page an entry belongs to; None where the index cannot have it."""
+        self.page_no = _NO_PAGE
+        if self.state is None:
+            return None
+        if not self._has_place(entry_id):
+            log.warn(
+                "entry {entry} of ledger {id}: the index has no place for this id",
+                entry=entry_id,
+                id=self.state.ledger_id,
+            )
+            return None
+        page_no = entry_id // PAGE_SLOTS
+        self.page = self.state.page_for_write(page_no)
+        if self._has_place((page_no + 1) * PAGE_SLOTS - 1):
+            self.page_no = page_no
+        return self.page
+
+
+class Batch:
+    """Entries for one storage."""
+
+    def __init__(self, storage: LedgerStorage) -> None:
+        self._storage = storage
+        self._pieces: list[bytes] = []
+        self._counted: dict[int, int] = {}
+        self._next = self._limit = 0  # Where the batch ends now, and where its reservation does.
+        self.pages = 0
+        """How often entries went from one index page to another since this was last set."""
+        self.undrained_bytes = 0
+        """What it took since this was last set."""
+
+    def add(
+        self, heads: Sequence[EntryHead], records: bytes, targets: Mapping[int, Target]
+    ) -> None:
+        """Take a run of entries, and put their locations into the index.
+
+        Args:
+            heads: of the entries.
+            records: the entries, as an entry log has them.
+            targets: by ledger id; all of these are of this storage.
+        """
+        if self._limit - self._next < len(records):
+            self.store()
+            size = max(len(records), BATCH_BYTES)
+            self._next = self._storage.adds.reserve(size)
+            self._limit = self._next + size
+        location = self._next + layout.LENGTH.size
+        counted = self._counted
+        for length, ledger_id, entry_id, lac in heads:
+            target = targets[ledger_id]
+            page: MutableSequence[int] | None = target.page
+            if entry_id >> 10 != target.page_no:
+                page = target.page_of(entry_id)
+                self.pages += 1
+            state = target.state
+            if page is not None and state is not None:
+                page[entry_id & 1023] = location
+                if entry_id > state.last_entry:  # noqa: PLR1730 -- a call costs five times as much
+                    state.last_entry = entry_id
+                if lac > state.lac:  # noqa: PLR1730
+                    state.lac = lac
+            size = length + 4
+            counted[ledger_id] = counted.get(ledger_id, 0) + size
+            location += size
+        self._next += len(records)
+        self._pieces.append(records)
+        self.undrained_bytes += len(records)
+
+    def store(self) -> None:
+        """Give the batch to storage; nothing may come between that and what set its locations."""
+        if self._pieces:
+            blob, counted = b"".join(self._pieces), tuple(self._counted.items())
+            self._pieces, self._counted = [], {}
+            self._storage.adds.append(blob, counted)
+        self._next = self._limit = 0
