@@ -134,7 +134,7 @@ class JournalScan:
         """Return a record of a complete group, whatever it is.
 
         Raises:
-            JournalRecordError: it is none.
+            JournalRecordError: what is there is no record.
         """
         size = len(data)
         length = layout.LENGTH.unpack_from(data, begin)[0] if begin + 4 <= size else 0
