@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
 from typing import Final
 
 from bkclient.concurrency import for_each
@@ -40,6 +41,7 @@ async def read_ledgers(store: LedgerStore, ids: Sequence[LedgerId]) -> list[Stor
 async def walk(store: LedgerStore) -> AsyncIterator[StoredLedger]:
     """Yield every ledger with its metadata, ascending."""
     async for ids in store.ledger_ranges():
-        for at in range(0, len(ids), IDS_AT_ONCE):
-            for one in await read_ledgers(store, ids[at : at + IDS_AT_ONCE]):
-                yield one
+        async with aclosing(store.read_ledgers(ids)) as found:
+            async for some in found:
+                for one in some:
+                    yield one

@@ -15,8 +15,8 @@ Rules that hold for every driver:
 from __future__ import annotations
 
 import enum
-from collections.abc import AsyncIterator, Callable, Sequence
-from typing import ClassVar, Final, Generic, Protocol, TypeVar
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from typing import TYPE_CHECKING, ClassVar, Final, Generic, Protocol, TypeVar
 
 import attrs
 
@@ -32,6 +32,9 @@ from wire.ids import BookieId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
 from wire.records.repair_marks import UnderreplicatedMark
 from wire.records.service_info import BookieServiceInfo
+
+if TYPE_CHECKING:
+    from bkclient.metadata.stored import StoredLedger
 
 T = TypeVar("T")
 
@@ -228,6 +231,14 @@ class LedgerStore(Protocol):
         Raises:
             NoSuchLedgerError: there is none.
             MetadataSerializationError: it cannot be read.
+        """
+        ...
+
+    def read_ledgers(self, ids: Sequence[LedgerId]) -> AsyncGenerator[list[StoredLedger]]:
+        """Yield very many ledgers in the order of ``ids``, as many as have come.
+
+        Those that are gone are left out; one that cannot be read says so. Nothing is older than
+        the call. Close it (``aclosing``) unless it is read to its end.
         """
         ...
 
@@ -505,6 +516,9 @@ class SiblingNodes(Protocol):
 DamagedMark = Callable[[LedgerId, MetadataFormatError], None]
 """Hears of a mark that cannot be read, and why not."""
 
+Missing = tuple[LedgerId, tuple[BookieId, ...]]
+"""A ledger, and the bookies it lacks replicas on."""
+
 
 class UnderreplicationQueue(Protocol):
     """Ledgers that lack replicas, and the bookies that repair them.
@@ -519,6 +533,15 @@ class UnderreplicationQueue(Protocol):
 
         While a repair is in progress the mark gets a new version in any case: it outlives that
         repair. Java leaves the mark as it is, and loses it (4.18.0).
+        """
+        ...
+
+    async def mark_all_underreplicated(
+        self, marks: Sequence[Missing], damaged: DamagedMark
+    ) -> None:
+        """Mark very many ledgers, as ``mark_underreplicated`` does each of them.
+
+        ``damaged`` hears of ledgers with a mark that cannot be read: it stays as it is.
         """
         ...
 

@@ -14,6 +14,7 @@ from bkclient.metadata.api import (
     LayoutInfo,
     NotFoundError,
     NotInitializedError,
+    Version,
     Versioned,
 )
 from wire.errors import FormatError, MetadataFormatError
@@ -56,6 +57,15 @@ def decode_stored(ledger_id: LedgerId, value: bytes, ctime_ms: int) -> LedgerMet
         return decode_metadata(value, ctime_ms=ctime_ms)
     except MetadataFormatError as error:
         raise MetadataSerializationError(f"ledger {ledger_id}: {error}") from error
+
+
+def as_stored(ledger_id: LedgerId, value: bytes, ctime_ms: int, version: Version) -> StoredLedger:
+    """Return a ledger as the store has it, readable or not."""
+    try:
+        metadata = decode_stored(ledger_id, value, ctime_ms)
+    except MetadataSerializationError as error:
+        return StoredLedger(ledger_id, None, error)
+    return StoredLedger(ledger_id, Versioned(metadata, version))
 
 
 def decode_info(bookie_id: BookieId, value: bytes) -> BookieServiceInfo:

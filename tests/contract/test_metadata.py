@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from contextlib import aclosing
 from typing import Any
 
 import pytest
@@ -1031,6 +1032,26 @@ class TestSwitches:
         driver.run(scenario())
 
 
+class TestVeryManyLedgers:
+    def test_they_are_read_in_order_without_those_that_are_gone(self, driver: Any) -> None:
+        async def scenario() -> None:
+            store, other = await driver.open(), await driver.open()
+            ids = [LedgerId(number) for number in range(7, 330)]
+            for ledger_id in ids[::2]:
+                await other.create_ledger(ledger_id, metadata())
+            async with aclosing(store.read_ledgers(ids)) as pieces:
+                found = [one async for piece in pieces for one in piece]
+            assert [one.ledger_id for one in found] == ids[::2]
+            assert found[3].stored == await store.read_ledger(found[3].ledger_id)
+            await other.remove_ledger(ids[2])
+            async with aclosing(store.read_ledgers(ids)) as pieces:
+                first = await anext(pieces)  # And no more: the rest is given up.
+            assert first[0].ledger_id == ids[0]
+            assert [one async for one in store.read_ledgers([])] == []
+
+        driver.run(scenario())
+
+
 class TestRepair:
     def test_marks_gather_missing_replicas(self, driver: Any) -> None:
         async def scenario() -> None:
@@ -1045,6 +1066,32 @@ class TestRepair:
             assert mark.ctime_ms is not None
             listed = [(ledger_id, m.replicas) async for ledger_id, m in one.list_underreplicated()]
             assert listed == [(LedgerId(13), (B1, B2)), (LedgerId(2**40), ())]
+
+        driver.run(scenario())
+
+    def test_very_many_ledgers_are_marked_as_one_by_one(self, driver: Any) -> None:
+        async def scenario() -> None:
+            auditor, worker = await driver.open(), await driver.open()
+            ids = [*map(LedgerId, range(1, 150)), LedgerId(2**40)]
+            await auditor.mark_underreplicated(LedgerId(2), (B1,))
+            await auditor.mark_underreplicated(LedgerId(3), (B2,))
+            await auditor.mark_underreplicated(LedgerId(4), (B1,))
+            await driver.spoil_mark(auditor, LedgerId(4))
+            await auditor.mark_underreplicated(LedgerId(5), (B1, B2))
+            assert await worker.take_underreplicated(LedgerId(5))
+            told: list[LedgerId] = []
+            for _ in range(2):
+                await auditor.mark_all_underreplicated(
+                    [(one, (B1, B1)) for one in ids], lambda one, _why: told.append(one)
+                )
+            assert told == [4, 4]
+            listed = auditor.list_underreplicated(lambda _one, _why: None)
+            marks = {one: mark.replicas async for one, mark in listed}
+            assert list(marks) == [one for one in ids if one != 4]
+            assert (marks[LedgerId(2)], marks[LedgerId(3)]) == ((B1,), (B2, B1))
+            await worker.mark_replicated(LedgerId(5))  # It began before the ledger was marked.
+            assert await auditor.underreplicated(LedgerId(5)) is not None
+            await auditor.mark_all_underreplicated([], lambda _one, _why: None)
 
         driver.run(scenario())
 

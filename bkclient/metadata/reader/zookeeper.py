@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from bkclient.errors import MetadataSerializationError, MetadataStoreError
+from bkclient.errors import MetadataStoreError
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import (
     MetadataAccessError,
     NotFoundError,
     NotInitializedError,
-    Versioned,
 )
 from bkclient.metadata.reader import frames
 from bkclient.metadata.stored import (
@@ -19,8 +18,8 @@ from bkclient.metadata.stored import (
     BookieState,
     BookieStatus,
     StoredLedger,
+    as_stored,
     decode_info,
-    decode_stored,
     known_layout,
     layout_in_force,
     states,
@@ -118,7 +117,7 @@ class ZooKeeperLook:
             some = ids[at : at + len(answers)]
             for ledger_id, (wrong, answer) in zip(some, answers, strict=True):
                 if wrong == 0:
-                    found.append(_stored(ledger_id, answer))
+                    found.append(as_stored(ledger_id, *frames.data_of(answer)))
                 else:
                     self._check(wrong)
             at += len(answers)
@@ -222,12 +221,3 @@ class ZooKeeperLook:
             raise MetadataAccessError(f"{self._uri.text}: we may not look there ({wrong})")
         if wrong != frames.NO_NODE:
             raise MetadataStoreError(f"{self._uri.text}: ZooKeeper answers with error {wrong}")
-
-
-def _stored(ledger_id: LedgerId, answer: bytes) -> StoredLedger:
-    value, ctime_ms, version = frames.data_of(answer)
-    try:
-        metadata = decode_stored(ledger_id, value, ctime_ms)
-    except MetadataSerializationError as error:
-        return StoredLedger(ledger_id, None, error)
-    return StoredLedger(ledger_id, Versioned(metadata, version))

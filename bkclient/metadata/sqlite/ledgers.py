@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from functools import partial
 from typing import Final
 
 from bkclient.errors import LedgerExistsError, NoSuchLedgerError
 from bkclient.metadata.api import ANY, Version, Versioned, Watch
 from bkclient.metadata.sqlite.base import LEDGER, SqlitePart
-from bkclient.metadata.sqlite.database import Key, Rows
-from bkclient.metadata.stored import IDS_AT_ONCE, decode_stored
+from bkclient.metadata.sqlite.database import Key, Row, Rows
+from bkclient.metadata.stored import IDS_AT_ONCE, StoredLedger, as_stored, decode_stored
 from bkclient.metadata.tree.ledgers import (
     changed_meanwhile,
     check_new_id,
@@ -25,6 +26,7 @@ from wire.ledger_metadata import (
     validate_for_write,
 )
 
+_LEDGERS_AT_ONCE: Final = 200
 _SKIPPED_END: Final = 2**62
 """Ids from here on are not generated in any lifetime, so they are not skipped either."""
 
@@ -63,6 +65,18 @@ class SqliteLedgers(SqlitePart):
         if row is None:
             raise _no_ledger(ledger_id)
         return Versioned(decode_stored(ledger_id, row.value, row.ctime_ms), row.version)
+
+    async def read_ledgers(self, ids: Sequence[LedgerId]) -> AsyncGenerator[list[StoredLedger]]:
+        """See ``LedgerStore``."""
+        for at in range(0, len(ids), _LEDGERS_AT_ONCE):
+            some_ids = ids[at : at + _LEDGERS_AT_ONCE]
+
+            some_rows = await self._read(partial(_rows_of, some_ids))
+            yield [
+                as_stored(ledger_id, row.value, row.ctime_ms, row.version)
+                for ledger_id, row in zip(some_ids, some_rows, strict=True)
+                if row is not None
+            ]
 
     async def write_ledger(
         self, ledger_id: LedgerId, metadata: LedgerMetadata, version: Version
@@ -108,6 +122,10 @@ class SqliteLedgers(SqlitePart):
     async def allocate_ledger_id(self) -> LedgerId:
         """See ``LedgerIds``."""
         return LedgerId(await self._write(lambda rows, _: rows.next_of(LEDGER)))
+
+
+def _rows_of(ids: Sequence[LedgerId], rows: Rows, _session_id: int) -> list[Row | None]:
+    return [rows.get(LEDGER, ledger_id) for ledger_id in ids]
 
 
 def _no_ledger(ledger_id: LedgerId) -> NoSuchLedgerError:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 import attrs
@@ -16,6 +17,7 @@ from bkclient.metadata.api import (
     DamagedMark,
     HeldLock,
     MetadataUnavailableError,
+    Missing,
     Version,
     Versioned,
     Watch,
@@ -33,6 +35,7 @@ from bkclient.metadata.tree.repair import (
     readable_mark,
     stored_mark,
 )
+from wire.errors import MetadataFormatError
 from wire.ids import BookieId, LedgerId
 from wire.records.repair_marks import (
     REPAIR_LAYOUT,
@@ -51,6 +54,9 @@ from wire.records.repair_marks import (
 
 log = Logger()
 
+_MARKS_AT_ONCE: Final = 100
+"""In one transaction: others write in between."""
+
 _LOOK_S: Final = 0.25
 
 
@@ -62,34 +68,48 @@ class _Held:
     mark_version: Version | None
 
 
-class SqliteRepair(SqlitePart):
-    """Implements ``UnderreplicationQueue``."""
-
-    def __init__(self, uri: str, core: Core, **rest: Any) -> None:
-        """See ``SqlitePart``."""
-        super().__init__(uri, core, **rest)
-        self._held: dict[LedgerId, _Held] = {}
+class SqliteMarks(SqlitePart):
+    """Marks of ledgers that lack replicas."""
 
     async def mark_underreplicated(
         self, ledger_id: LedgerId, missing: tuple[BookieId, ...]
     ) -> None:
         """See ``UnderreplicationQueue``."""
-        missing = tuple(dict.fromkeys(missing))
+        await self._write(lambda rows, _: self._mark(rows, ledger_id, missing))
 
-        def mark(rows: Rows, _session_id: int) -> None:
-            _prepare(rows)
-            row = rows.get(MARK, ledger_id)
-            old = UnderreplicatedMark(()) if row is None else stored_mark(ledger_id, row.value)
-            added = tuple(bookie for bookie in missing if bookie not in old.replicas)
-            since_ms = rows.now_ms if self._mark_times else old.ctime_ms
-            value = encode_mark(UnderreplicatedMark(old.replicas + added, since_ms))
-            if row is None:
-                rows.insert(MARK, ledger_id, value)
-            elif added or rows.get(LOCK, ledger_id) is not None:
-                # A repair in progress may have looked at these bookies before they were lost again.
-                rows.update(MARK, ledger_id, value)
+    async def mark_all_underreplicated(
+        self, marks: Sequence[Missing], damaged: DamagedMark
+    ) -> None:
+        """See ``UnderreplicationQueue``."""
+        for at in range(0, len(marks), _MARKS_AT_ONCE):
+            some = partial(self._mark_each, marks[at : at + _MARKS_AT_ONCE])
+            for ledger_id, error in await self._write(some):
+                damaged(ledger_id, error)
 
-        await self._write(mark)
+    def _mark_each(
+        self, marks: Sequence[Missing], rows: Rows, _session_id: int
+    ) -> list[tuple[LedgerId, MetadataFormatError]]:
+        """Mark ledgers; return those of which the mark cannot be read."""
+        unreadable = []
+        for ledger_id, missing in marks:
+            try:
+                self._mark(rows, ledger_id, missing)
+            except MetadataFormatError as error:
+                unreadable.append((ledger_id, error))
+        return unreadable
+
+    def _mark(self, rows: Rows, ledger_id: LedgerId, missing: tuple[BookieId, ...]) -> None:
+        _prepare(rows)
+        row = rows.get(MARK, ledger_id)
+        old = UnderreplicatedMark(()) if row is None else stored_mark(ledger_id, row.value)
+        added = tuple(bookie for bookie in dict.fromkeys(missing) if bookie not in old.replicas)
+        since_ms = rows.now_ms if self._mark_times else old.ctime_ms
+        value = encode_mark(UnderreplicatedMark(old.replicas + added, since_ms))
+        if row is None:
+            rows.insert(MARK, ledger_id, value)
+        elif added or rows.get(LOCK, ledger_id) is not None:
+            # A repair in progress may have looked at these bookies before they were lost again.
+            rows.update(MARK, ledger_id, value)
 
     async def underreplicated(self, ledger_id: LedgerId) -> UnderreplicatedMark | None:
         """See ``UnderreplicationQueue``."""
@@ -112,6 +132,15 @@ class SqliteRepair(SqlitePart):
                 if (mark := readable_mark(ledger_id, value, damaged)) is not None:
                     yield ledger_id, mark
             last = marks[-1][0]
+
+
+class SqliteRepair(SqliteMarks):
+    """Implements ``UnderreplicationQueue``."""
+
+    def __init__(self, uri: str, core: Core, **rest: Any) -> None:
+        """See ``SqlitePart``."""
+        super().__init__(uri, core, **rest)
+        self._held: dict[LedgerId, _Held] = {}
 
     async def poll_underreplicated(self) -> LedgerId | None:
         """See ``UnderreplicationQueue``."""

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import random
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from typing import Final
 
 from twisted.internet.interfaces import IReactorTime
 
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import LayoutInfo
 from bkclient.metadata.stored import known_layout, layout_in_force
-from bkclient.metadata.tree.nodes import NoNodeError, Tree
+from bkclient.metadata.tree.nodes import ManyValues, NodeValue, NoNodeError, Tree, together
 from bkclient.metadata.zk_paths import LedgerLayout
+
+_READS_AT_ONCE: Final = 100
 
 
 class TreePart:
@@ -26,6 +31,7 @@ class TreePart:
         lock_owner: str,
         registration_wait_s: float,
         mark_times: bool,
+        many_values: ManyValues | None = None,
     ) -> None:
         """Take what the store leans on.
 
@@ -37,11 +43,12 @@ class TreePart:
             lock_owner: what the locks we take say about us.
             registration_wait_s: how long another session may keep our bookie id.
             mark_times: whether marks tell when they were made.
+            many_values: reads very many nodes; the tree does, one by one, unless given.
         """
         self._tree, self._clock, self._chance = tree, clock, chance
         self._layout_wanted, self._layout_found = layout, None
         self._lock_owner, self._registration_wait_s = lock_owner, registration_wait_s
-        self._mark_times = mark_times
+        self._mark_times, self._many_values = mark_times, many_values
 
     _layout_found: LedgerLayout | None
 
@@ -68,3 +75,20 @@ class TreePart:
         if self._layout_found is None:
             self._layout_found = zk_paths.LAYOUTS[(await self.layout()).name]
         return self._layout_found
+
+    async def _values(self, paths: Sequence[str]) -> AsyncGenerator[list[NodeValue | None]]:
+        """Read very many nodes, in order; None where no node is. Nothing is older than the call."""
+        if self._many_values is not None:
+            async with aclosing(self._many_values(paths)) as found:
+                async for some in found:
+                    yield some
+            return
+        for start in range(0, len(paths), _READS_AT_ONCE):
+            yield await together(map(self._value, paths[start : start + _READS_AT_ONCE]))
+
+    async def _value(self, path: str) -> NodeValue | None:
+        try:
+            node = await self._tree.get(path)
+        except NoNodeError:
+            return None
+        return NodeValue(node.value, node.stat.ctime_ms, node.stat.version)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import aclosing
 from typing import Final
 
 import attrs
@@ -16,7 +17,7 @@ from bkclient.errors import (
 )
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import ANY, NotInitializedError, Version, Versioned, Watch
-from bkclient.metadata.stored import IDS_AT_ONCE, decode_stored
+from bkclient.metadata.stored import IDS_AT_ONCE, StoredLedger, as_stored, decode_stored
 from bkclient.metadata.tree.base import TreePart
 from bkclient.metadata.tree.nodes import (
     ATTEMPTS_MAX,
@@ -92,6 +93,18 @@ class TreeLedgers(TreePart):
         return Versioned(
             decode_stored(ledger_id, node.value, node.stat.ctime_ms), node.stat.version
         )
+
+    async def read_ledgers(self, ids: Sequence[LedgerId]) -> AsyncGenerator[list[StoredLedger]]:
+        """See ``LedgerStore``."""
+        path_of, at = (await self._ledger_layout()).path_of, 0
+        async with aclosing(self._values([path_of(ledger_id) for ledger_id in ids])) as values:
+            async for some in values:
+                yield [
+                    as_stored(ledger_id, *found)
+                    for ledger_id, found in zip(ids[at : at + len(some)], some, strict=True)
+                    if found is not None
+                ]
+                at += len(some)
 
     async def write_ledger(
         self, ledger_id: LedgerId, metadata: LedgerMetadata, version: Version

@@ -5,7 +5,7 @@ BookKeeper 4.18.0, ZkLedgerUnderreplicationManager; metadata.md section 11.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -20,11 +20,13 @@ from bkclient.metadata.api import (
     HeldLock,
     IncompatibleLayoutError,
     MetadataUnavailableError,
+    Missing,
     Version,
     Versioned,
     Watch,
 )
 from bkclient.metadata.tree.base import TreePart
+from bkclient.metadata.tree.marks import ManyMarks
 from bkclient.metadata.tree.nodes import (
     ATTEMPTS_MAX,
     AnswerLostError,
@@ -159,6 +161,14 @@ class TreeRepair(TreePart):
                     return
             else:
                 return
+
+    async def mark_all_underreplicated(
+        self, marks: Sequence[Missing], damaged: DamagedMark
+    ) -> None:
+        """See ``UnderreplicationQueue``; may be repeated at will."""
+        await self._prepare()
+        one = self.mark_underreplicated
+        await ManyMarks(self._tree, self._values, one, self._mark_ms, damaged).mark(marks)
 
     async def _add_to_mark(self, ledger_id: LedgerId, missing: tuple[BookieId, ...]) -> bool:
         """Add to a mark what it lacks; return ``False`` when it changed or went meanwhile."""

@@ -17,7 +17,13 @@ from bkclient.metadata.tree.election import TreeElection
 from bkclient.metadata.tree.ids import TreeLedgerIds
 from bkclient.metadata.tree.ledgers import TreeLedgers
 from bkclient.metadata.tree.logs import TreeLogs
-from bkclient.metadata.tree.nodes import NodeExistsError, NoNodeError, Tree, insist
+from bkclient.metadata.tree.nodes import (
+    ManyValues,
+    NodeExistsError,
+    NoNodeError,
+    Tree,
+    insist,
+)
 from bkclient.metadata.tree.raw import TreeRaw
 from bkclient.metadata.tree.repair import TreeRepair
 from bkclient.metadata.tree.siblings import TreeSiblings
@@ -48,6 +54,7 @@ class TreeMetadata(
         lock_owner: str = "localhost",
         registration_wait_s: float | None = None,
         mark_times: bool = True,
+        many_values: ManyValues | None = None,
     ) -> None:
         """See ``TreePart`` for what is not said here.
 
@@ -61,6 +68,7 @@ class TreeMetadata(
             layout=layout,
             lock_owner=lock_owner,
             mark_times=mark_times,
+            many_values=many_values,
             registration_wait_s=(
                 tree.session_timeout_s + _TICKS_S
                 if registration_wait_s is None

@@ -54,8 +54,12 @@ def open_zookeeper(
         observing: ``observe``, a ``tree.Observe``, hears how long each operation takes.
     """
     parsed = parse_uri(uri)  # A wrong one needs no kazoo.
+    from bkclient.metadata.zookeeper.bulk import BulkReads
     from bkclient.metadata.zookeeper.tree import KazooTree
 
+    bulk = BulkReads(
+        parsed, reactor=reactor, session_timeout_s=session_timeout_s, auth_data=auth_data
+    )
     tree = KazooTree(
         parsed,
         reactor=reactor,
@@ -74,6 +78,8 @@ def open_zookeeper(
         lock_owner=socket.gethostname() if lock_owner is None else lock_owner,
         registration_wait_s=registration_wait_s,
         mark_times=mark_times,
+        # It knows neither SASL nor a measured pace.
+        many_values=None if sasl_options or requests_per_s_max > 0 else bulk,
     )
 
 

@@ -36,7 +36,7 @@ from bookied.repair.autorecovery.replica_counts import (
     count_replicas,
 )
 from wire.codes import ReturnCode
-from wire.errors import BookKeeperError, FormatError
+from wire.errors import BookKeeperError, FormatError, MetadataFormatError
 from wire.ids import BookieId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
 from wire.messages import ListEntriesRequest, ListEntriesResponse
@@ -146,15 +146,12 @@ async def audit_bookies(
     marks = [(i, tuple(sorted(bookies & lost))) for i, bookies in sorted(suspects.items())]
     marks = [(ledger_id, missing) for ledger_id, missing in marks if missing]
 
-    async def mark(one: tuple[LedgerId, tuple[BookieId, ...]]) -> None:
+    def damaged(ledger_id: LedgerId, error: MetadataFormatError) -> None:
         nonlocal failed
-        try:
-            await store.mark_underreplicated(*one)
-        except FormatError as error:
-            failed += 1
-            log.warn("ledger {id} cannot be marked: {error}", id=one[0], error=error)
+        failed += 1
+        log.warn("ledger {id} cannot be marked: {error}", id=ledger_id, error=error)
 
-    await for_each(marks, mark, LEDGERS_AT_ONCE)
+    await store.mark_all_underreplicated(marks, damaged)
     counts = Counter(bookie for _, missing in marks for bookie in missing)
     for bookie, ledgers in sorted(counts.items()):
         log.warn("{bookie} is lost: {ledgers} ledgers are marked", bookie=bookie, ledgers=ledgers)

@@ -134,7 +134,7 @@ class JournalScan:
         """Return a record of a complete group, whatever it is.
 
         Raises:
-            JournalRecordError: what is there is no record.
+            JournalRecordError: the record is damaged.
         """
         size = len(data)
         length = layout.LENGTH.unpack_from(data, begin)[0] if begin + 4 <= size else 0
@@ -144,8 +144,8 @@ class JournalScan:
         body = data[begin + 4 : begin + 4 + length]
         if base + begin >= self.start:
             layout.check_record(body, self.version, self.path, base + begin)
-        ids = layout.IDS.unpack_from(body) if length >= layout.IDS.size else (-1, -1)
-        return JournalRecord(base + begin, *ids, body)
+        ledger_id, entry_id = layout.IDS.unpack(body[: layout.IDS.size].ljust(layout.IDS.size))
+        return JournalRecord(base + begin, ledger_id, entry_id, body)
 
     def _plain_records(self) -> Iterator[JournalRecord]:
         at = self.start

@@ -1,0 +1,92 @@
+"""Very many nodes read at once, over a session of their own: kazoo asks for one at a time.
+
+The reader of ``bkclient.metadata.reader`` has hundreds of questions on their way. It blocks, so it
+runs in a thread of the reactor's pool, one piece of its answers after the other.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from typing import Any
+
+from twisted.internet.threads import deferToThreadPool
+
+from bkclient.errors import MetadataStoreError
+from bkclient.metadata.api import MetadataAccessError
+from bkclient.metadata.reader import frames
+from bkclient.metadata.reader.session import ReadSession
+from bkclient.metadata.tree.nodes import NodeValue
+from bkclient.metadata.zk_uri import ZooKeeperUri
+
+
+class BulkReads:
+    """Reads values of many nodes; implements ``ManyValues``."""
+
+    def __init__(
+        self,
+        uri: ZooKeeperUri,
+        *,
+        reactor: Any,
+        session_timeout_s: float,
+        auth_data: Sequence[tuple[str, str]] = (),
+    ) -> None:
+        self._uri, self._reactor = uri, reactor
+        self._timeout_s, self._auth_data = session_timeout_s, auth_data
+
+    async def __call__(self, paths: Sequence[str]) -> AsyncGenerator[list[NodeValue | None]]:
+        """See ``ManyValues``.
+
+        Raises:
+            MetadataUnavailableError: no server answered within the session's time-out.
+            MetadataAccessError: we may not look there.
+            MetadataStoreError: what a server sent is no ZooKeeper.
+        """
+        answers = _Answers(
+            ReadSession(self._uri, timeout_s=self._timeout_s, auth_data=self._auth_data),
+            self._uri,
+            paths,
+        )
+        pool = self._reactor.getThreadPool()
+        try:
+            while some := await deferToThreadPool(self._reactor, pool, answers.more):
+                yield some
+        finally:
+            pool.callInThread(answers.close)
+
+
+class _Answers:
+    """The answers to one list of questions. Any thread, one at a time."""
+
+    def __init__(self, session: ReadSession, uri: ZooKeeperUri, paths: Sequence[str]) -> None:
+        self._session, self._uri = session, uri
+        self._values = self._read(paths)
+        self._lock = threading.Lock()
+
+    def more(self) -> list[NodeValue | None]:
+        """Return the next values, as many as have come; nothing at the end."""
+        with self._lock:
+            return next(self._values, [])
+
+    def close(self) -> None:
+        """End the session, once nobody waits for an answer any more."""
+        with self._lock:
+            self._session.close()
+            self._values = iter(())
+
+    def _read(self, paths: Sequence[str]) -> Iterator[list[NodeValue | None]]:
+        root = self._uri.root
+        # What was complete when we began is seen, whichever server answers.
+        for _ in self._session.ask([frames.sync(root)]):
+            pass
+        for answers in self._session.ask(frames.get_data(root + path) for path in paths):
+            yield [self._value(wrong, answer) for wrong, answer in answers]
+
+    def _value(self, wrong: int, answer: bytes) -> NodeValue | None:
+        if wrong == frames.NO_NODE:
+            return None
+        if wrong in {frames.NO_AUTH, frames.AUTH_FAILED}:
+            raise MetadataAccessError(f"{self._uri.text}: we may not look there ({wrong})")
+        if wrong:
+            raise MetadataStoreError(f"{self._uri.text}: ZooKeeper answers with error {wrong}")
+        return NodeValue(*frames.data_of(answer))
