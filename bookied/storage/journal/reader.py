@@ -144,7 +144,9 @@ class JournalScan:
         body = data[begin + 4 : begin + 4 + length]
         if base + begin >= self.start:
             layout.check_record(body, self.version, self.path, base + begin)
-        ledger_id, entry_id = layout.IDS.unpack(body[: layout.IDS.size].ljust(layout.IDS.size))
+        # Before ``start`` nothing is checked, and nothing is given.
+        has_ids = length >= layout.IDS.size
+        ledger_id, entry_id = layout.IDS.unpack_from(body) if has_ids else (0, 0)
         return JournalRecord(base + begin, ledger_id, entry_id, body)
 
     def _plain_records(self) -> Iterator[JournalRecord]:
