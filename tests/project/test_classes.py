@@ -30,7 +30,6 @@ STILL_OVER: Final[dict[str, set[str]]] = {
     "bkclient/ledger/pipeline.py AddPipeline": {"arguments", "lines", "methods"},
     "bkclient/ledger/reader.py LedgerReader": {"lines", "methods"},
     "bkclient/ledger/writer.py LedgerWriter": {"lines", "methods"},
-    "bkclient/log/writer.py LogWriter": {"lines", "methods"},
     "bkclient/metadata/memory.py MemoryTree": {"methods"},
     "bkclient/metadata/sqlite/base.py SqlitePart": {"arguments"},
     "bkclient/metadata/sqlite/database.py Rows": {"methods"},

@@ -367,9 +367,9 @@ class TestFailingBookies:
         world.metadata.delay_s = lambda _operation: 0.5  # The repair begins, and takes its time.
         for _ in range(100):
             world.settle(0.1)
-            if writer._repairing:
+            if writer.is_repairing:
                 break
-        assert writer._repairing
+        assert writer.is_repairing
         for bookie in world.bookies.values():
             bookie.policy = lambda _request: Fate.SERVE
         rolling = world.start(roll())

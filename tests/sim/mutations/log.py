@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 from typing import Any, Final
 
-from bkclient.log import LogManager, LogWriter, Position
+from bkclient.log import LogManager, Position
+from bkclient.log.append_queue import AppendQueue
 from bkclient.log.ledger_list import KnownRecord, LedgerList
 from bkclient.log.reader import LogReader
 from bkclient.log.record import LogRecord
 from bkclient.log.removal import LogRemoval
-from bkclient.log.retry import Patience
+from bkclient.log.retry import RetrySchedule
+from bkclient.log.segments import Segments
 from bkclient.metadata.api import ANY
 from tests.sim.engine.switches import Mutation, put, switch
 
@@ -39,18 +41,19 @@ def _blind_list(stack: Stack) -> None:
 
 def _acks_ahead(stack: Stack) -> None:
     """Entries of the next ledger are acknowledged before the one before is closed."""
-    usual = LogWriter._begin_next
+    usual = Segments.begin_next
 
     async def begin_next(self: Any) -> None:
         await usual(self)
-        self._current.is_settled = True
+        self.current.is_settled = True
 
     def settle(self: Any) -> None:
-        for append in [one for one in self._unsettled if one.is_stored]:
-            self._unsettled.remove(append)
+        for append in [one for one in self if one.is_stored]:
+            self._waiting.remove(append)
             self._answer(append, append.position)
 
-    put(stack, LogWriter, _begin_next=begin_next, _settle=settle)
+    put(stack, Segments, begin_next=begin_next)
+    put(stack, AppendQueue, settle=settle)
 
 
 def _reads_ahead(stack: Stack) -> None:
@@ -114,29 +117,29 @@ def _trims_what_is_open(stack: Stack) -> None:
 
 def _appends_again(stack: Stack) -> None:
     """A repair appends all that was not acknowledged again, whatever is in the ledger."""
-    usual = LogWriter._recovered_end
+    usual = Segments._recovered_end
 
     async def recovered_end(self: Any, segment: Any) -> int:
         await usual(self, segment)
         return -1
 
-    put(stack, LogWriter, _recovered_end=recovered_end)
+    put(stack, Segments, _recovered_end=recovered_end)
 
 
 def _ignores_holes(stack: Stack) -> None:
     """A repair appends what the older ledger lost behind what the newer one has."""
-    put(stack, LogWriter, _has_hole_before=lambda _self, _segment: False)
+    put(stack, AppendQueue, has_hole_before=lambda _self, _segment: False)
 
 
 def _impatient(stack: Stack) -> None:
     """A writer that cannot go on gives up after five tries, however quick they were."""
-    usual = Patience.next_pause_s
+    usual = RetrySchedule.next_pause_s
 
     def next_pause_s(self: Any) -> float | None:
         pause_s = usual(self)
         return None if self._tries > 5 else pause_s
 
-    put(stack, Patience, next_pause_s=next_pause_s)
+    put(stack, RetrySchedule, next_pause_s=next_pause_s)
 
 
 LOG_MUTATIONS: Final[dict[str, Mutation]] = {

@@ -1,0 +1,144 @@
+"""AppendRepair: how a log's writer goes on when an add failed.
+
+It fixes where the ledgers end, and appends what is not in them to a new ledger, in order
+(ledgers2logs.md section 4). It retries for a limited time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from twisted.internet.defer import Deferred, DeferredLock
+from twisted.internet.interfaces import IReactorTime
+from twisted.internet.task import deferLater
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from bkclient.errors import ClientError, UnexpectedConditionError
+from bkclient.log.append import DEPOSED, NOT_WITH_TIME, Append
+from bkclient.log.append_queue import AppendQueue
+from bkclient.log.errors import AppendUnknownError, LogUnwritableError
+from bkclient.log.retry import RetrySchedule
+from bkclient.log.segments import Segments
+
+log = Logger()
+
+
+class AppendRepair:
+    """The repair of a log; at most one is in progress.
+
+    Args:
+        changing: held while the ledgers change; rolls and the writer's end take it too.
+        send: sends an append to the current ledger.
+        lose: ends the writer.
+    """
+
+    def __init__(
+        self,
+        segments: Segments,
+        queue: AppendQueue,
+        retries: RetrySchedule,
+        clock: IReactorTime,
+        changing: DeferredLock,
+        *,
+        send: Callable[[Append], None],
+        lose: Callable[[ClientError], None],
+    ) -> None:
+        self._segments, self._queue = segments, queue
+        self._retries, self._clock, self._changing = retries, clock, changing
+        self._send, self._lose = send, lose
+        self._is_cancelled = False
+        self._waiters: list[Deferred[None]] = []
+        self.in_progress = False
+        """Whether the ledgers take no appends now."""
+
+    def begin(self, error: ClientError) -> None:
+        """Begin to repair what ``error`` broke, unless that is in progress."""
+        if not self.in_progress:
+            self.in_progress = True
+            Deferred.fromCoroutine(self._repair(error)).addErrback(self._broke)
+
+    def cancel(self) -> None:
+        """Stop at the next step: the writer has ended."""
+        self._is_cancelled = True
+        self._wake_waiters()
+
+    def when_over(self) -> Deferred[None]:
+        """Return a Deferred that fires when a repair, or the writer, has ended."""
+        waiter: Deferred[None] = Deferred()
+        self._waiters.append(waiter)
+        return waiter
+
+    def _wake_waiters(self) -> None:
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            waiter.callback(None)
+
+    def _broke(self, failure: Failure) -> None:
+        log.failure("repairing a log", failure)
+        self._lose(UnexpectedConditionError(repr(failure.value)))
+
+    async def _repair(self, error: ClientError) -> None:
+        await self._changing.acquire()
+        try:
+            if self._is_cancelled:
+                return
+            if isinstance(error, DEPOSED):
+                self._lose(error)
+                return
+            await self._retry(error)
+        except ClientError as again:
+            self._lose(again)
+        finally:
+            # Before any other caller goes on: its appends are for the new ledger.
+            self.in_progress = False
+            self._changing.release()
+            self._wake_waiters()
+
+    async def _retry(self, error: ClientError) -> None:
+        """Retry until a new ledger takes entries, or the time for it is over.
+
+        Raises:
+            LogUnwritableError: the time is over.
+            ClientError: an error that no retry changes.
+        """
+        name = self._segments.name
+        log.warn("log {name}: {error}; going on in a new ledger", name=name, error=error)
+        while True:
+            pause_s = self._retries.next_pause_s()
+            if pause_s is None:
+                raise self._gave_up(error) from error
+            if pause_s:
+                await deferLater(self._clock, pause_s)
+            if self._is_cancelled:
+                return
+            try:
+                await self._attempt()
+            except NOT_WITH_TIME:
+                raise
+            except ClientError as again:
+                if str(again) != str(error):
+                    log.warn("log {name}: {error}; trying on", name=name, error=again)
+                error = again
+            else:
+                return
+
+    def _gave_up(self, error: ClientError) -> LogUnwritableError:
+        limit_s = self._retries.limit_s
+        return LogUnwritableError(f"log {self._segments.name}: given up after {limit_s} s: {error}")
+
+    async def _attempt(self) -> None:
+        """Fix where the ledgers end, and append what is not in them to a new one."""
+        segments, queue = self._segments, self._queue
+        await segments.confirm_leading()
+        for segment in segments.open:
+            last = await segments.end_of(segment)
+            if segment is segments.current and last >= 0 and queue.has_hole_before(segment):
+                # What is missing there can only be appended behind what is here.
+                raise AppendUnknownError("a ledger lost entries that later ones were to follow")
+            queue.fix_end(segment, last)
+        queue.settle()
+        queue.detach()
+        await segments.start_over()
+        for append in queue:  # One that is too large leaves at once.
+            self._send(append)
