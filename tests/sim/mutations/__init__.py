@@ -24,7 +24,8 @@ from bkclient.errors import (
 from bkclient.ledger import recovery
 from bkclient.ledger.fetch import EntryFetcher
 from bkclient.ledger.pipeline import AddPipeline
-from bkclient.ledger.reader import LedgerReader
+from bkclient.ledger.reads.confirmed_end import ConfirmedEnd
+from bkclient.ledger.reads.metadata_follower import MetadataFollower
 from bkclient.ledger.recovery import RecoveryRun
 from bkclient.ledger.writer import LedgerWriter
 from bkclient.metadata import update as updates
@@ -564,7 +565,7 @@ def _lac_goes_back(stack: contextlib.ExitStack) -> None:
     def saw(self: Any, lac: int) -> None:
         self._lac = lac
 
-    put(stack, LedgerReader, _saw_lac=saw)
+    put(stack, ConfirmedEnd, raise_to=saw)
 
 
 def _reads_beyond(stack: contextlib.ExitStack) -> None:
@@ -584,13 +585,13 @@ def _reads_beyond(stack: contextlib.ExitStack) -> None:
 def _does_not_follow(stack: contextlib.ExitStack) -> None:
     """A reader asks the bookies that it knew when it was opened, for ever."""
 
-    async def follow(self: Any) -> None:
+    async def start(_self: Any) -> None:
         pass
 
     async def refresh(self: Any) -> LedgerMetadata:
-        return self.metadata  # type: ignore[no-any-return]
+        return self._local.value  # type: ignore[no-any-return]
 
-    put(stack, LedgerReader, follow=follow, refresh=refresh)
+    put(stack, MetadataFollower, start=start, refresh=refresh)
 
 
 def _any_password(stack: contextlib.ExitStack) -> None:

@@ -1,0 +1,1 @@
+"""Reading one ledger: from which bookies, how far, and as it grows."""
