@@ -1,4 +1,4 @@
-"""What a writer says to bookies beside its entries: "to disk with it", and the LAC by itself.
+"""What a writer sends to bookies beside its entries: force, and the LAC by itself.
 
 Agrees with BookKeeper 4.18.0: ForceLedgerOp (BP-14), ExplicitLacUpdateFlow and PendingWriteLacOp.
 """
@@ -47,11 +47,11 @@ async def force(pool: BookiePool, ledger_id: LedgerId, bookies: Collection[Booki
 
 
 class ExplicitLac:
-    """Tells bookies the LAC of a writer that adds nothing more, so that readers may follow.
+    """Writes the LAC of a writer that adds nothing more to bookies, so that readers may follow.
 
-    Entries carry the LAC of the moment in which they were sent: without a next one nobody learns
-    that the last was confirmed. One packet goes to the write set of the LAC's entry, when the
-    entries themselves have not told it.
+    Entries carry the LAC of the moment in which they were sent: without a next entry no reader
+    learns that the last was confirmed. One packet goes to the write set of the LAC's entry, when no
+    entry has carried that LAC.
     """
 
     def __init__(
@@ -74,50 +74,50 @@ class ExplicitLac:
         """
         self._pool, self._keys, self._metadata = pool, keys, metadata
         self._confirmed, self._piggybacked = confirmed, piggybacked
-        self.told = -1
-        """The highest LAC that an ack quorum was told."""
+        self.published = -1
+        """The highest LAC that an ack quorum has."""
         self._loop: LoopingCall = LoopingCall(self.tick)
 
     def start(self, clock: IReactorTime, interval_s: float) -> None:
-        """Look every ``interval_s`` whether there is something to tell."""
+        """Write a new LAC every ``interval_s``."""
         self._loop.clock = clock
         self._loop.start(interval_s, now=False).addErrback(
             lambda failure: log.failure("explicit LACs", failure)
         )
 
     def stop(self) -> None:
-        """Tell nothing more."""
+        """Write no more."""
         if self._loop.running:
             self._loop.stop()
 
     def tick(self) -> None:
-        """Tell the LAC unless bookies know it already."""
-        if self._piggybacked() > self.told:
-            self.told = self._piggybacked()
+        """Write the LAC unless bookies have it already."""
+        if self._piggybacked() > self.published:
+            self.published = self._piggybacked()
             return
         lac = self._confirmed()
-        if lac > self.told:
-            self._tell(lac)
+        if lac > self.published:
+            self._write(lac)
 
-    async def tell(self) -> None:
-        """Tell the LAC now unless bookies know it; wait for an ack quorum, or the last answer."""
+    async def publish(self) -> None:
+        """Write the LAC now unless bookies have it; wait for an ack quorum, or the last answer."""
         lac = self._confirmed()
-        if lac > max(self.told, self._piggybacked()):
-            await self._tell(lac)
+        if lac > max(self.published, self._piggybacked()):
+            await self._write(lac)
 
-    def _tell(self, lac: EntryId) -> Deferred[None]:
+    def _write(self, lac: EntryId) -> Deferred[None]:
         metadata, keys = self._metadata(), self._keys
         packet = keys.digester.package_lac(keys.ledger_id, lac)
         request = WriteLacRequest(keys.ledger_id, lac, keys.master_key, packet)
         members = write_set(lac, metadata.ensemble_size, metadata.write_quorum)
-        told, waiting = 0, len(members)
+        acked, waiting = 0, len(members)
         done: Deferred[None] = Deferred()
 
         def answered(response: Response) -> None:
-            nonlocal told
-            told += response.rc is ReturnCode.EOK
-            if told == metadata.ack_quorum:
-                self.told = max(self.told, lac)
+            nonlocal acked
+            acked += response.rc is ReturnCode.EOK
+            if acked == metadata.ack_quorum:
+                self.published = max(self.published, lac)
                 done.callback(None)
 
         def failed(failure: Failure) -> None:

@@ -11,11 +11,8 @@ from collections.abc import AsyncIterator, Callable, Iterable
 
 from twisted.internet.defer import Deferred, DeferredLock, fail
 from twisted.internet.interfaces import IReactorTime
-from twisted.internet.task import deferLater
 from twisted.logger import Logger
-from twisted.python.failure import Failure
 
-from bkclient.concurrency import Shared
 from bkclient.connection.ledger_keys import LedgerKeys
 from bkclient.errors import (
     ClientClosedError,
@@ -23,32 +20,24 @@ from bkclient.errors import (
     ClientLedgerFencedError,
     IllegalOperationError,
     IncorrectParameterError,
-    LedgerClosedError,
     ReadFailedError,
-    WriteFailedError,
 )
+from bkclient.ledger.adds.closing import LedgerClosing
+from bkclient.ledger.adds.ensemble_changes import EnsembleChanges
+from bkclient.ledger.adds.forced import ForcedAdds
+from bkclient.ledger.adds.writer_end import WriterEnd
 from bkclient.ledger.context import Cluster
-from bkclient.ledger.explicit_lac import ExplicitLac, force
+from bkclient.ledger.explicit_lac import ExplicitLac
 from bkclient.ledger.pipeline import AddPipeline
 from bkclient.ledger.range_read import read_range
-from bkclient.metadata.update import (
-    LocalMetadata,
-    closed,
-    still_has,
-    with_ensemble,
-    writer_may_close,
-)
-from bkclient.placement.policy import Ensemble
-from bkclient.quorum.add import AddQuorum, ChangeEnsemble, State
+from bkclient.metadata.update import LocalMetadata
+from bkclient.quorum.add import AddQuorum, State
 from wire.codes import AddFlag
 from wire.digest import Entry
 from wire.ids import EntryId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
 
 log = Logger()
-
-NO_METADATA_AFTER = (ClientLedgerFencedError, LedgerClosedError, ClientClosedError)
-"""What ends the handle and leaves the ledger's metadata to somebody else."""
 
 
 class LedgerWriter:
@@ -80,17 +69,17 @@ class LedgerWriter:
         self._cluster, self._local, self._keys = cluster, local, keys
         metadata, config = local.value, cluster.config
         self.explicit_ids, self.deferred_sync = explicit_ids, deferred_sync
-        self._forced, self._forced_length = EntryId(last_confirmed), length
+        changes = EnsembleChanges(cluster, self.ledger_id, local)
         self._quorum = AddQuorum(
             metadata.last_fragment.ensemble,
             metadata.write_quorum,
             metadata.ack_quorum,
             last_confirmed=last_confirmed,
             delay_changes=config.delay_ensemble_change,
-            # What a bookie acknowledged may be on no disk: no other can take its place.
+            # What a bookie acknowledged may be on no disk: it cannot be replaced.
             allow_changes=not deferred_sync,
             changes_max=config.ensemble_changes_max,
-            spans_enough=self._spans_enough if config.enforce_fault_domains else None,
+            spans_enough=changes.spans_enough if config.enforce_fault_domains else None,
         )
         rate = cluster.rate_limit()
         self._pipeline = AddPipeline(
@@ -99,7 +88,7 @@ class LedgerWriter:
             self._quorum,
             write_quorum=metadata.write_quorum,
             length=length,
-            change_ensemble=self._change_ensemble,
+            change_ensemble=changes.carry_out,
             gave_up=self._gave_up,
             stamped_lac=lambda: self.last_add_confirmed,
             flags=AddFlag.DEFERRED_SYNC if deferred_sync else AddFlag.NONE,
@@ -117,13 +106,20 @@ class LedgerWriter:
             self._explicit_lac.start(cluster.clock, config.explicit_lac_interval_ms / 1000)
         self._taking = DeferredLock()
         self._fetcher = cluster.fetcher(keys, rate)
-        self._ended_by: ClientError | None = None
-        self._closing: Shared[LedgerMetadata] | None = None
-        self._end: tuple[EntryId, int] | None = None
-        """Where the ledger is to end, and its length, once that is decided."""
-
-    def _spans_enough(self, acked: Ensemble) -> bool:
-        return self._cluster.placement.spans_enough(acked, self._local.value.write_quorum)
+        self._end = WriterEnd()
+        self._forced = ForcedAdds(
+            cluster.pool, self.ledger_id, self._quorum, self._pipeline, self._end
+        )
+        self._closing = LedgerClosing(
+            cluster,
+            self.ledger_id,
+            local,
+            self._pipeline,
+            self._end,
+            self._forced if deferred_sync else None,
+            last_confirmed=lambda: self.last_add_confirmed,
+            leave=self._leave,
+        )
 
     def __repr__(self) -> str:
         return f"<LedgerWriter {self.ledger_id} LAC {self.last_add_confirmed}>"
@@ -137,13 +133,13 @@ class LedgerWriter:
 
     @property
     def last_add_pushed(self) -> EntryId:
-        """The highest entry id handed out."""
+        """The highest entry id that was given to an entry."""
         return self._quorum.last_pushed
 
     @property
     def last_add_confirmed(self) -> EntryId:
         """The highest entry that is safe with all below it; -1 for none."""
-        return self._forced if self.deferred_sync else self._quorum.last_confirmed
+        return self._forced.last if self.deferred_sync else self._quorum.last_confirmed
 
     @property
     def length(self) -> int:
@@ -247,17 +243,17 @@ class LedgerWriter:
         """
         if self._quorum.pending:
             await self._pipeline.when_confirmed(self._quorum.last_pushed)
-        if self._ended_by is not None:
-            raise self._ended_by
+        if self._end.error is not None:
+            raise self._end.error
         return self.last_add_confirmed
 
     async def publish(self) -> None:
-        """Tell bookies how far entries are confirmed, so that readers see the last ones at once.
+        """Write the LAC to the bookies, so that readers see the last entries at once.
 
         Without it they learn that with the next add, with the end of the ledger, or at the
-        interval of the setting. Bookies that do not take it are no failure.
+        interval of the setting. A bookie that refuses it is no failure.
         """
-        await self._explicit_lac.tell()
+        await self._explicit_lac.publish()
 
     async def force(self) -> EntryId:
         """Return once all that is confirmed is on the disks of its bookies, with the last of it.
@@ -269,78 +265,7 @@ class LedgerWriter:
             ClientLedgerFencedError: another client recovers the ledger, and says where it ends.
             ClientError: a bookie did not do it; nothing is known of what was added since the last.
         """
-        head, length = self._quorum.last_confirmed, self._pipeline.confirmed_length
-        self._insist_unbroken()
-        if self._quorum.last_pushed >= 0:
-            await force(self._cluster.pool, self.ledger_id, self._quorum.ensemble)
-        self._insist_unbroken()
-        if head > self._forced:
-            if self._end is not None:
-                raise self._ended_by or LedgerClosedError(f"ledger {self.ledger_id} was closed")
-            self._forced, self._forced_length = head, length
-        return head
-
-    def _insist_unbroken(self) -> None:
-        """Refuse to take a force for what it was, if a bookie may be another than it was.
-
-        Java does not look: there a bookie that died with entries in memory, and was started again,
-        says that all it has is on its disk.
-        """
-        if isinstance(self._ended_by, NO_METADATA_AFTER):
-            raise self._ended_by
-        lost = self._pipeline.has_lost(self._forced)
-        if lost:
-            raise WriteFailedError(
-                f"the connection to {', '.join(lost)} went since entry {self._forced} of ledger "
-                f"{self.ledger_id} was forced: what was added behind it may be lost"
-            )
-
-    # Ensemble changes
-
-    async def _change_ensemble(self, command: ChangeEnsemble) -> Ensemble:
-        failed = command.failed
-        replacement = await self._cluster.replacement(self.metadata, failed)
-        names = ", ".join(bookie for _, bookie in failed)
-        log.info(
-            "ledger {ledger_id}: replacing {names} from entry {first} on",
-            ledger_id=self.ledger_id,
-            names=names,
-            first=command.first_entry,
-        )
-
-        def changed(metadata: LedgerMetadata) -> LedgerMetadata:
-            ensemble = replacement.of(metadata.last_fragment.ensemble)
-            return with_ensemble(metadata, command.first_entry, ensemble)
-
-        metadata = await self._cluster.updater.update(
-            self.ledger_id, self._local, lambda m: still_has(m, failed), changed
-        )
-        return metadata.last_fragment.ensemble
-
-    def _gave_up(self, error: ClientError) -> None:
-        """The adds have failed. Close the ledger where that is ours to do."""
-        if self._ended_by is None:  # Else whoever heard of the first has let go of it already.
-            self._ended_by = error
-        log.warn(
-            "ledger {ledger_id} takes no more entries: {error}",
-            ledger_id=self.ledger_id,
-            error=error,
-        )
-        if isinstance(self._ended_by, NO_METADATA_AFTER):
-            self._leave()
-            return
-        # Later: the adds that are lost are taken off the length first.
-        self._cluster.clock.callLater(0, self._close_by_itself)
-
-    def _close_by_itself(self) -> None:
-        Deferred.fromCoroutine(self.close()).addErrback(self._close_failed)
-
-    def _close_failed(self, failure: Failure) -> None:
-        log.warn(
-            "ledger {ledger_id} could not be closed either; recover it: {error}",
-            ledger_id=self.ledger_id,
-            error=failure.value,
-        )
+        return await self._forced.force()
 
     # Closing
 
@@ -357,50 +282,10 @@ class LedgerWriter:
             MetadataVersionError: another client closed it elsewhere.
             MetadataUnavailableError: the store is away; the outcome is unknown.
         """
-        if isinstance(self._ended_by, NO_METADATA_AFTER):
-            raise self._ended_by
-        closing = self._closing
-        if closing is None:
-            closing = self._closing = Shared(self._close())
-            closing.on_failure(self._forget_closing)
-        return await closing.wait()
+        return await self._closing.close()
 
-    def _forget_closing(self) -> None:
-        self._closing = None
-
-    async def _close(self) -> LedgerMetadata:
-        self._pipeline.end(LedgerClosedError(f"ledger {self.ledger_id} was closed"))
-        if self._pipeline.is_busy:
-            # Who hears of an entry closes: what is lost has not been taken off the length yet.
-            await deferLater(self._cluster.clock, 0)
-        if self._end is None:
-            if self.deferred_sync:
-                await self._force_last()
-            self._leave()
-            length = self._forced_length if self.deferred_sync else self.length
-            self._end = self.last_add_confirmed, length
-        last, length = self._end
-        return await self._cluster.updater.update(
-            self.ledger_id,
-            self._local,
-            lambda m: writer_may_close(m, last, length),
-            lambda m: closed(m, last, length),
-        )
-
-    async def _force_last(self) -> None:
-        """Force what is confirmed; Java leaves that to its user, and drops it otherwise."""
-        if self._forced >= self._quorum.last_confirmed:
-            return
-        try:
-            await self.force()
-        except ClientError as error:
-            log.warn(
-                "ledger {ledger_id} ends with entry {last}, for the rest could not be forced: "
-                "{error}",
-                ledger_id=self.ledger_id,
-                last=self._forced,
-                error=error,
-            )
+    def _gave_up(self, error: ClientError) -> None:
+        self._closing.adds_failed(error)
 
     async def update_metadata(
         self,
@@ -414,22 +299,22 @@ class LedgerWriter:
         )
 
     def retire(self) -> None:
-        """Take no more entries, because somebody else will; nothing may be pending."""
+        """Take no more entries, because another client will; nothing may be pending."""
         assert not self._quorum.pending, "adds are pending"
-        self._ended_by = ClientLedgerFencedError(
+        error = self._end.error = ClientLedgerFencedError(
             f"ledger {self.ledger_id} was handed over to its next writer"
         )
-        self._pipeline.end(self._ended_by)
+        self._pipeline.end(error)
         self._leave()
 
     def abandon(self) -> None:
-        """Let go of the ledger without closing it: pending adds fail, the metadata stays.
+        """Abandon the ledger without closing it: pending adds fail, the metadata stays.
 
         What is in the ledger then is for ``recover`` to find out.
         """
         error = ClientClosedError(f"the writer of ledger {self.ledger_id} was abandoned")
-        if not isinstance(self._ended_by, NO_METADATA_AFTER):
-            self._ended_by = error  # It closes nothing by itself any more.
+        if not self._end.is_left_to_others:
+            self._end.error = error  # It closes nothing by itself any more.
         self._pipeline.end(error)
         self._leave()
 

@@ -266,6 +266,6 @@ class LogWriter:
         return LogWriterClosedError(f"the writer of log {self.name} is closed")
 
     def abandon(self) -> None:
-        """Let go of the log at once: pending appends end unknown, the next writer recovers."""
+        """Abandon the log at once: pending appends end unknown, the next writer recovers."""
         if self._ended_by is None:
             self._lose(LogWriterClosedError(f"the writer of log {self.name} was abandoned"))

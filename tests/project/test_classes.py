@@ -28,7 +28,6 @@ STILL_OVER: Final[dict[str, set[str]]] = {
     "bkclient/ledger/ensemble_member.py Member": {"arguments"},
     "bkclient/ledger/fetch.py EntryFetcher": {"lines", "methods"},
     "bkclient/ledger/pipeline.py AddPipeline": {"arguments", "lines", "methods"},
-    "bkclient/ledger/writer.py LedgerWriter": {"lines", "methods"},
     "bkclient/metadata/memory.py MemoryTree": {"methods"},
     "bkclient/metadata/sqlite/base.py SqlitePart": {"arguments"},
     "bkclient/metadata/sqlite/database.py Rows": {"methods"},

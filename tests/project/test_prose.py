@@ -33,8 +33,6 @@ STILL_TO_EDIT: Final = {
     "bkclient/ledger/ensemble_member.py",
     "bkclient/ledger/fetch.py",
     "bkclient/ledger/pipeline.py",
-    "bkclient/ledger/writer.py",
-    "bkclient/log/writer.py",
     "bkclient/metadata/memory.py",
     "bkclient/metadata/sqlite/base.py",
     "bkclient/quorum/add.py",

@@ -22,6 +22,7 @@ from bkclient.errors import (
     RequestTimeoutError,
 )
 from bkclient.ledger import recovery
+from bkclient.ledger.adds import closing, ensemble_changes, forced, writer_end
 from bkclient.ledger.fetch import EntryFetcher
 from bkclient.ledger.pipeline import AddPipeline
 from bkclient.ledger.reads.confirmed_end import ConfirmedEnd
@@ -176,9 +177,8 @@ def _fenced_writer_closes(stack: contextlib.ExitStack) -> None:
     def may_close(metadata: LedgerMetadata, last: int, length: int) -> bool:
         return not metadata.is_closed
 
-    from bkclient.ledger import writer
-
-    put(stack, writer, NO_METADATA_AFTER=(), writer_may_close=may_close)
+    put(stack, writer_end, NO_METADATA_AFTER=())
+    put(stack, closing, writer_may_close=may_close)
 
 
 def _close_over_another(stack: contextlib.ExitStack) -> None:
@@ -189,21 +189,19 @@ def _close_over_another(stack: contextlib.ExitStack) -> None:
             raise updates.state_error(None, metadata.state)
         return not metadata.is_closed
 
-    from bkclient.ledger import writer
-
-    put(stack, writer, writer_may_close=may_close)
+    put(stack, closing, writer_may_close=may_close)
 
 
 def _second_close_early(stack: contextlib.ExitStack) -> None:
     """A second close returns at once with what the handle believes."""
-    usual = LedgerWriter.close
+    usual = closing.LedgerClosing.close
 
     async def close(self: Any) -> LedgerMetadata:
         if self._closing is not None:
-            return updates.closed(self.metadata, self.last_add_confirmed, self.length)
+            return updates.closed(self._local.value, *self._safe_end())
         return await usual(self)
 
-    put(stack, LedgerWriter, close=close)
+    put(stack, closing.LedgerClosing, close=close)
 
 
 def _writer_learns_lac(stack: contextlib.ExitStack) -> None:
@@ -248,9 +246,7 @@ def _change_over_recovery(stack: contextlib.ExitStack) -> None:
         made = updates.with_ensemble(metadata, first, ensemble)
         return attrs.evolve(made, state=LedgerState.OPEN, last_entry_id=None, length=0)
 
-    from bkclient.ledger import writer
-
-    put(stack, writer, still_has=still_has, with_ensemble=with_ensemble)
+    put(stack, ensemble_changes, still_has=still_has, with_ensemble=with_ensemble)
 
 
 def _changes_unsynced(stack: contextlib.ExitStack) -> None:
@@ -616,14 +612,12 @@ def _lac_before_force(stack: contextlib.ExitStack) -> None:
 
 
 def _force_asks_one(stack: contextlib.ExitStack) -> None:
-    from bkclient.ledger import writer
-
-    usual = writer.force
+    usual = forced.force
 
     async def force(pool: Any, ledger_id: Any, bookies: Any) -> None:
         await usual(pool, ledger_id, tuple(bookies)[:1])
 
-    put(stack, writer, force=force)
+    put(stack, forced, force=force)
 
 
 def _force_of_another_life(stack: contextlib.ExitStack) -> None:
@@ -635,16 +629,14 @@ def _force_behind_the_end(stack: contextlib.ExitStack) -> None:
     """A force succeeds although the ledger was closed before what it forced."""
 
     async def force(self: Any) -> EntryId:
-        from bkclient.ledger import writer
-
         head, length = self._quorum.last_confirmed, self._pipeline.confirmed_length
         if self._quorum.last_pushed >= 0:
-            await writer.force(self._cluster.pool, self.ledger_id, self._quorum.ensemble)
-        if head > self._forced:
-            self._forced, self._forced_length = head, length
+            await forced.force(self._pool, self._ledger_id, self._quorum.ensemble)
+        if head > self.last:
+            self.last, self.length = head, length
         return EntryId(head)
 
-    put(stack, LedgerWriter, force=force)
+    put(stack, forced.ForcedAdds, force=force)
 
 
 def _silence_is_kept(stack: contextlib.ExitStack) -> None:

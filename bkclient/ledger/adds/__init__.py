@@ -1,0 +1,1 @@
+"""Adding to one ledger: ensemble changes, force, and where the ledger ends."""

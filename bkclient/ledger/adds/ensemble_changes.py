@@ -1,0 +1,50 @@
+"""EnsembleChanges: how a writer replaces bookies that failed."""
+
+from __future__ import annotations
+
+from twisted.logger import Logger
+
+from bkclient.ledger.context import Cluster
+from bkclient.metadata.update import LocalMetadata, still_has, with_ensemble
+from bkclient.placement.policy import Ensemble
+from bkclient.quorum.add import ChangeEnsemble
+from wire.ids import LedgerId
+from wire.ledger_metadata import LedgerMetadata
+
+log = Logger()
+
+
+class EnsembleChanges:
+    """Replaces bookies in the last fragment of one ledger, and stores its metadata."""
+
+    def __init__(self, cluster: Cluster, ledger_id: LedgerId, local: LocalMetadata) -> None:
+        self._cluster, self._ledger_id, self._local = cluster, ledger_id, local
+
+    def spans_enough(self, acked: Ensemble) -> bool:
+        """Return whether these bookies are in enough fault domains for an ack."""
+        return self._cluster.placement.spans_enough(acked, self._local.value.write_quorum)
+
+    async def carry_out(self, command: ChangeEnsemble) -> Ensemble:
+        """Replace the failed bookies; return the ensemble that is stored then.
+
+        Raises:
+            NotEnoughBookiesError: no bookie can be replaced.
+            ClientError: the ledger is in recovery or closed, or its metadata cannot be written.
+        """
+        failed = command.failed
+        replacement = await self._cluster.replacement(self._local.value, failed)
+        log.info(
+            "ledger {ledger_id}: replacing {names} from entry {first} on",
+            ledger_id=self._ledger_id,
+            names=", ".join(bookie for _, bookie in failed),
+            first=command.first_entry,
+        )
+
+        def changed(metadata: LedgerMetadata) -> LedgerMetadata:
+            ensemble = replacement.of(metadata.last_fragment.ensemble)
+            return with_ensemble(metadata, command.first_entry, ensemble)
+
+        metadata = await self._cluster.updater.update(
+            self._ledger_id, self._local, lambda m: still_has(m, failed), changed
+        )
+        return metadata.last_fragment.ensemble
