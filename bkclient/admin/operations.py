@@ -112,8 +112,8 @@ async def fence_ledger(client: Client, ledger_id: LedgerId) -> FenceReport:
         NoSuchLedgerError: there is none.
         MetadataStoreError: the mark could not be stored, and nobody was fenced.
     """
+    from bkclient.ledger.reads.replica_read import as_client_error
     from bkclient.ledger.recovery import mark
-    from bkclient.ledger.replica_read import as_client_error
     from bkclient.quorum.read import NEGATIVE, LacQuorum
     from wire.messages import ReadRequest
 

@@ -18,7 +18,7 @@ from bkclient.connection.handshake import Greeting
 from bkclient.connection.ledger_keys import LedgerKeys
 from bkclient.connection.pool import BookiePool, Connect
 from bkclient.errors import NotEnoughBookiesError
-from bkclient.ledger.fetch import EntryFetcher
+from bkclient.ledger.reads.fetch import EntryFetcher
 from bkclient.metadata.api import MetadataStore
 from bkclient.metadata.update import Updater
 from bkclient.placement.free_space import FreeSpace, ask_sizes

@@ -17,7 +17,7 @@ from twisted.python.failure import Failure
 from bkclient.connection.ledger_keys import LedgerKeys
 from bkclient.connection.pool import BookiePool
 from bkclient.errors import WriteFailedError, refusal
-from bkclient.ledger.replica_read import as_client_error
+from bkclient.ledger.reads.replica_read import as_client_error
 from bkclient.quorum.distribution import write_set
 from wire.codes import ReturnCode
 from wire.ids import BookieId, EntryId, LedgerId

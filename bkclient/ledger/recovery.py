@@ -21,7 +21,7 @@ from bkclient.errors import (
 )
 from bkclient.ledger.context import Cluster
 from bkclient.ledger.pipeline import AddPipeline
-from bkclient.ledger.replica_read import as_client_error
+from bkclient.ledger.reads.replica_read import as_client_error
 from bkclient.metadata.update import LocalMetadata, marked, recovered
 from bkclient.placement.policy import Ensemble
 from bkclient.quorum.add import AddQuorum, ChangeEnsemble

@@ -29,7 +29,7 @@ from bkclient.ledger.adds.writer_end import WriterEnd
 from bkclient.ledger.context import Cluster
 from bkclient.ledger.explicit_lac import ExplicitLac
 from bkclient.ledger.pipeline import AddPipeline
-from bkclient.ledger.range_read import read_range
+from bkclient.ledger.reads.range_read import read_range
 from bkclient.metadata.update import LocalMetadata
 from bkclient.quorum.add import AddQuorum, State
 from wire.codes import AddFlag

@@ -28,7 +28,7 @@ from bkclient.errors import (
     refusal,
 )
 from bkclient.ledger.context import Cluster
-from bkclient.ledger.fetch import EntryFetcher
+from bkclient.ledger.reads.fetch import EntryFetcher
 from bkclient.metadata.update import LocalMetadata
 from bkclient.quorum.fragments import Lack, LedgerFragment, fragments_of, samples
 from bkclient.quorum.read import NEGATIVE

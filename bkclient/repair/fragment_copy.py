@@ -26,7 +26,7 @@ from bkclient.connection.pool import BookiePool
 from bkclient.errors import ClientError, ReplicationError, UnclosedFragmentError
 from bkclient.ledger.context import Cluster
 from bkclient.ledger.ensemble_member import Member
-from bkclient.ledger.fetch import EntryFetcher
+from bkclient.ledger.reads.fetch import EntryFetcher
 from bkclient.quorum.fragments import Lack, Swap, swap_between, swap_is_needed, swapped
 from bkclient.repair.check import OURS, ViewedLedger, places_that_answer
 from wire.codes import AddFlag, ProtocolVersion

@@ -23,7 +23,7 @@ from bkclient.errors import (
     RequestTimeoutError,
     refusal,
 )
-from bkclient.ledger.fetch import EntryFetcher
+from bkclient.ledger.reads.fetch import EntryFetcher
 from bkclient.quorum.fragments import LedgerFragment, fragments_of
 from bkclient.quorum.read import NEGATIVE
 from bkclient.repair.check import OURS, ViewedLedger, view

@@ -26,7 +26,6 @@ STILL_OVER: Final[dict[str, set[str]]] = {
     "bkclient/client.py Client": {"arguments", "lines"},
     "bkclient/connection/channel.py BookieChannel": {"arguments", "lines", "methods"},
     "bkclient/ledger/ensemble_member.py Member": {"arguments"},
-    "bkclient/ledger/fetch.py EntryFetcher": {"lines", "methods"},
     "bkclient/ledger/pipeline.py AddPipeline": {"arguments", "lines", "methods"},
     "bkclient/metadata/memory.py MemoryTree": {"methods"},
     "bkclient/metadata/sqlite/base.py SqlitePart": {"arguments"},

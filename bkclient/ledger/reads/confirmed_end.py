@@ -7,8 +7,8 @@ from typing import Final
 from twisted.internet.defer import Deferred
 
 from bkclient.errors import NoSuchEntryInLedgerError, ReadFailedError
-from bkclient.ledger.fetch import EntryFetcher
 from bkclient.ledger.handed_over import confirmed_by_handover
+from bkclient.ledger.reads.fetch import EntryFetcher
 from bkclient.metadata.update import LocalMetadata
 from bkclient.quorum.read import Polled
 from wire.digest import Entry
@@ -33,7 +33,7 @@ class ConfirmedEnd:
     ) -> None:
         self._ledger_id, self._local, self._fetcher = ledger_id, local, fetcher
         self._lac = last_confirmed
-        fetcher.saw_lac = self.raise_to
+        fetcher.follow_lac(self.raise_to)
         local.on_change(lambda _metadata: self._learn_from_metadata())
         self._learn_from_metadata()
 

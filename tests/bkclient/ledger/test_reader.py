@@ -22,7 +22,7 @@ from bkclient.errors import (
     NoSuchLedgerError,
     ReadFailedError,
 )
-from bkclient.ledger.range_read import CHUNK_BYTES, CHUNKS_AHEAD, ChunkSizer
+from bkclient.ledger.reads.range_read import CHUNK_BYTES, CHUNKS_AHEAD, ChunkSizer
 from bkclient.ledger.writer import LedgerWriter
 from bkclient.metadata.update import LocalMetadata, marked
 from tests.bkclient.worlds import FakeBookie, Fate, World, collect, is_add, when

@@ -15,8 +15,8 @@ from bkclient.errors import (
     ClientError,
     NoSuchLedgerError,
 )
-from bkclient.ledger.range_read import CHUNK_BYTES, CHUNK_ENTRIES_FIRST, CHUNKS_AHEAD
 from bkclient.ledger.reader import LedgerReader
+from bkclient.ledger.reads.range_read import CHUNK_BYTES, CHUNK_ENTRIES_FIRST, CHUNKS_AHEAD
 from bkclient.ledger.writer import LedgerWriter
 from bkclient.metadata.memory import Fault, Operation
 from tests.bkclient.worlds import FakeBookie, Fate, Running, World, when

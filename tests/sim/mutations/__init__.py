@@ -23,10 +23,10 @@ from bkclient.errors import (
 )
 from bkclient.ledger import recovery
 from bkclient.ledger.adds import closing, ensemble_changes, forced, writer_end
-from bkclient.ledger.fetch import EntryFetcher
 from bkclient.ledger.pipeline import AddPipeline
 from bkclient.ledger.reads.confirmed_end import ConfirmedEnd
 from bkclient.ledger.reads.metadata_follower import MetadataFollower
+from bkclient.ledger.reads.verifier import AnswerVerifier
 from bkclient.ledger.recovery import RecoveryRun
 from bkclient.ledger.writer import LedgerWriter
 from bkclient.metadata import update as updates
@@ -216,7 +216,7 @@ def _writer_learns_lac(stack: contextlib.ExitStack) -> None:
         def saw(lac: int) -> None:
             self._quorum._head = max(self._quorum._head, lac + 1)
 
-        self._fetcher.saw_lac = saw
+        self._fetcher.follow_lac(saw)
         async for entry in usual(self, first, last):
             yield entry
 
@@ -547,14 +547,14 @@ def _no_digest(stack: contextlib.ExitStack) -> None:
 
 def _no_lac_digest(stack: contextlib.ExitStack) -> None:
     """A LAC is taken from a bookie's last entry, and from an explicit LAC, without their digest."""
-    usual = EntryFetcher._known_lac
+    usual = AnswerVerifier.lac
 
     def known(self: Any, bookie: Any, response: Any) -> Any:
         with contextlib.ExitStack() as answer:
             _no_digest(answer)
             return usual(self, bookie, response)
 
-    put(stack, EntryFetcher, _known_lac=known)
+    put(stack, AnswerVerifier, lac=known)
 
 
 def _lac_goes_back(stack: contextlib.ExitStack) -> None:
@@ -571,11 +571,11 @@ def _reads_beyond(stack: contextlib.ExitStack) -> None:
         found = usual(self, bookie, response)
         if found is None or response.last_entry is None:
             return found
-        last = self._verify(bookie, response.last_entry, None)
+        last = self.packet(bookie, response.last_entry, None)
         return attrs.evolve(found, lac=max(found.lac, last.entry_id))
 
-    usual = EntryFetcher._known_lac
-    put(stack, EntryFetcher, _known_lac=known)
+    usual = AnswerVerifier.lac
+    put(stack, AnswerVerifier, lac=known)
 
 
 def _does_not_follow(stack: contextlib.ExitStack) -> None:

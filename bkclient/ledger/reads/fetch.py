@@ -1,0 +1,246 @@
+"""Reading entries from bookies: the rules of ``quorum.read`` run over the pool.
+
+Agrees with BookKeeper 4.18.0, PendingReadOp and BatchedReadOp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from twisted.internet.defer import Deferred, FirstError, gatherResults
+from twisted.python.failure import Failure
+
+from bkclient.concurrency import Alarms, RateLimit
+from bkclient.connection.bookie_health import TroubleBook
+from bkclient.connection.pool import BookiePool
+from bkclient.errors import ClientError
+from bkclient.ledger.reads.bulk_reads import BulkReads
+from bkclient.ledger.reads.lac_reads import LacReads
+from bkclient.ledger.reads.read_order import ReadOrder
+from bkclient.ledger.reads.replica_read import ReadRun, as_client_error
+from bkclient.ledger.reads.verifier import AnswerVerifier
+from bkclient.placement.policy import Placement
+from bkclient.quorum.read import Polled, ReplicaRead, Speculation
+from wire.codes import ReturnCode
+from wire.digest import Digester, Entry, VerifiedEntries
+from wire.ids import BookieId, EntryId, LedgerId
+from wire.ledger_metadata import LedgerMetadata
+from wire.messages import BatchReadRequest, BatchReadResponse, ReadRequest, Response
+
+T = TypeVar("T")
+
+
+class EntryFetcher:
+    """Reads one ledger's entries from bookies.
+
+    Args:
+        on_lac: called with a bookie's highest known LAC when it comes with an entry.
+        sticky: the place in the ensemble whose bookie is asked first for every entry, where each
+            has all of them, until it fails; ``None`` spreads reads over the bookies.
+        rate: how many reads may go a second; ``turn`` waits for it.
+    """
+
+    def __init__(
+        self,
+        pool: BookiePool,
+        ledger_id: LedgerId,
+        digester: Digester,
+        placement: Placement,
+        troubles: TroubleBook,
+        on_lac: Callable[[int], None] = lambda _lac: None,
+        sticky: int | None = None,
+        rate: RateLimit | None = None,
+    ) -> None:
+        self._pool, self._ledger_id, self._troubles = pool, ledger_id, troubles
+        self._rate = rate
+        config = pool.config
+        self._alarms: Alarms[ReadRun[Any]] = Alarms(pool.clock, lambda run: run.waited())
+        self._speculation = Speculation(
+            config.speculative_first_ms / 1000,
+            config.speculative_max_ms / 1000,
+            config.speculative_read_backoff,
+        )
+        self._order = order = ReadOrder(pool, placement, troubles, sticky)
+        self._verifier = verifier = AnswerVerifier(ledger_id, digester, on_lac)
+        self._lacs = LacReads(pool, ledger_id, verifier, order, troubles, self._alarms)
+        self._bulks = BulkReads(
+            pool, ledger_id, verifier, order, troubles, wait_s=self._bulk_wait_s()
+        )
+        self.can_batch = config.batch_reads
+        """Whether bookies are asked for several entries at once; off after one did not know how."""
+
+    def _bulk_wait_s(self) -> float:
+        """Return how long a bulk read waits before its entries are asked for singly."""
+        wait_s, first_s = float(self._pool.config.read_timeout_s), self._speculation.first_s
+        return min(wait_s, first_s) if first_s > 0 else wait_s
+
+    def follow_lac(self, on_lac: Callable[[int], None]) -> None:
+        """Call ``on_lac`` with the LACs that come with entries from now on."""
+        self._verifier.on_lac = on_lac
+
+    def close(self) -> None:
+        """Stop timers."""
+        self._alarms.stop()
+
+    async def turn(self, reads: int = 1) -> None:
+        """Wait until reads may go, where their rate is limited."""
+        if self._rate is not None:
+            await self._rate.turn(reads)
+
+    # Entries
+
+    def entry(self, metadata: LedgerMetadata, entry_id: EntryId) -> Deferred[Entry]:
+        """Read one entry from the first bookie of its write set that gives it.
+
+        Raises (through the Deferred):
+            ClientError: no bookie gave it; the text names ledger, entry and the last bookie.
+        """
+        request = ReadRequest(self._ledger_id, entry_id)
+        return self._replica_read(
+            metadata,
+            entry_id,
+            lambda bookie: self._pool.send(bookie, request),
+            lambda bookie, response: self._verifier.entry(bookie, response, entry_id),
+        )
+
+    async def entries(self, metadata: LedgerMetadata, ids: range) -> VerifiedEntries:
+        """Read entries of one fragment, all at once: in bulk, and by themselves what needs it.
+
+        Raises:
+            ClientError: as for ``entry``.
+        """
+        fragment = metadata.fragment_of(ids[0])
+        by_bookie: dict[BookieId, list[int]] = {}
+        for entry_id in ids:
+            index = self._order.of_entry(metadata, fragment.ensemble, entry_id)[0]
+            by_bookie.setdefault(fragment.ensemble[index], []).append(entry_id)
+        bulks = [
+            self._bulks.read(bookie, entries, fragment.ensemble)
+            for bookie, entries in by_bookie.items()
+        ]
+        found: dict[int, Entry] = {}
+        for entries in await gatherResults(bulks, consumeErrors=True):
+            found.update(entries)
+        missing = [entry_id for entry_id in ids if entry_id not in found]
+        singly = [self.entry(metadata, EntryId(entry_id)) for entry_id in missing]
+        for entry in await gather(singly):
+            found[entry.entry_id] = entry
+        return VerifiedEntries.of([found[entry_id] for entry_id in ids])
+
+    def knows_stripes(self, metadata: LedgerMetadata, entry_id: int) -> bool:
+        """Return whether the bookie that is asked first may know strides; not so Java's."""
+        ensemble = metadata.fragment_of(entry_id).ensemble
+        first = ensemble[self._order.of_entry(metadata, ensemble, entry_id)[0]]
+        return first not in self._pool.without_stripes
+
+    def batch(
+        self, metadata: LedgerMetadata, ids: range, bytes_max: int
+    ) -> Deferred[VerifiedEntries]:
+        """Read these entries of one fragment from one bookie (BP-62); at least one, maybe not all.
+
+        Needs V2, and ids that have the same write set: steps of the ensemble size, or any where
+        that is the write quorum. A bookie that does not know strides gives one entry.
+        """
+        first = EntryId(ids[0])
+        return self._replica_read(
+            metadata,
+            first,
+            lambda bookie: self._pool.send(
+                bookie,
+                BatchReadRequest(
+                    self._ledger_id,
+                    first,
+                    self._pool.next_txn_id(),
+                    len(ids),
+                    bytes_max,
+                    stride=ids.step,
+                ),
+            ),
+            lambda bookie, response: self._verified_batch(bookie, response, ids),
+        )
+
+    def _replica_read(
+        self,
+        metadata: LedgerMetadata,
+        entry_id: EntryId,
+        send: Callable[[BookieId], Deferred[Any]],
+        accept: Callable[[BookieId, Response], T],
+    ) -> Deferred[T]:
+        ensemble = metadata.fragment_of(entry_id).ensemble
+        order = self._order.of_entry(metadata, ensemble, entry_id)
+        if self._order.is_sticky:
+            accept, send = self._unsticking(accept, ensemble), self._left(send, ensemble)
+        run = ReadRun(
+            ("entry", entry_id, self._ledger_id),
+            ReplicaRead[T](order),
+            ensemble,
+            send,
+            accept,
+            self._alarms,
+            self._speculation.waits(),
+            self._troubles,
+        )
+        return run.start()
+
+    def _unsticking(
+        self, accept: Callable[[BookieId, Response], T], ensemble: Sequence[BookieId]
+    ) -> Callable[[BookieId, Response], T]:
+        """Return ``accept``, but an answer that is not the entry moves reads to the next bookie."""
+
+        def accepted(bookie: BookieId, response: Response) -> T:
+            try:
+                return accept(bookie, response)
+            except ClientError:
+                self._order.leave(bookie, ensemble)
+                raise
+
+        return accepted
+
+    def _left(
+        self, send: Callable[[BookieId], Deferred[Any]], ensemble: Sequence[BookieId]
+    ) -> Callable[[BookieId], Deferred[Any]]:
+        """Return ``send``, but without an answer reads move to the next bookie."""
+
+        def failed(failure: Failure, bookie: BookieId) -> Failure:
+            self._order.leave(bookie, ensemble)
+            return failure
+
+        return lambda bookie: send(bookie).addErrback(failed, bookie)
+
+    def _verified_batch(self, bookie: BookieId, response: Response, ids: range) -> VerifiedEntries:
+        if (
+            isinstance(response, BatchReadResponse)
+            and response.rc is ReturnCode.EOK
+            and response.stride != ids.step
+        ):
+            self._pool.without_stripes.add(bookie)
+        return self._verifier.batch(bookie, response, ids)
+
+    def verified(self, bookie: BookieId, response: Response, entry_id: EntryId | None) -> Entry:
+        """Return the entry in an answer; see ``AnswerVerifier.entry``."""
+        return self._verifier.entry(bookie, response, entry_id)
+
+    # The last add confirmed
+
+    def lac(self, metadata: LedgerMetadata) -> Deferred[int]:
+        """Read the LAC from the whole ensemble; see ``LacReads.quorum``."""
+        return self._lacs.quorum(metadata)
+
+    def any_lac(self, metadata: LedgerMetadata, known_lac: int) -> Deferred[int]:
+        """Read any LAC above the known one; see ``LacReads.any``."""
+        return self._lacs.any(metadata, known_lac)
+
+    def poll(
+        self, metadata: LedgerMetadata, previous_lac: int, wait_s: float
+    ) -> Deferred[Polled[Entry]]:
+        """Wait at bookies for a LAC above ``previous_lac``; see ``LacReads.poll``."""
+        return self._lacs.poll(metadata, previous_lac, wait_s)
+
+
+async def gather(reads: Sequence[Deferred[T]]) -> list[T]:
+    """Wait for all; raise the first error as it is."""
+    try:
+        return await gatherResults(reads, consumeErrors=True)
+    except FirstError as error:
+        raise as_client_error(error.subFailure) from None

@@ -1,0 +1,136 @@
+"""AnswerVerifier: what a bookie's answer to a read proves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from bkclient.connection.bulk_read import BulkAnswer
+from bkclient.errors import ClientDigestMismatchError, ReadFailedError, refusal
+from bkclient.quorum.read import KnownLac, Polled
+from wire.codes import ReturnCode
+from wire.digest import Digester, Entry, VerifiedEntries
+from wire.errors import DigestMismatchError
+from wire.frames.reads import PlainRead
+from wire.ids import BookieId, EntryId, LedgerId
+from wire.messages import BatchReadResponse, ReadLacResponse, ReadResponse, Response
+
+
+class AnswerVerifier:
+    """Checks codes and digests of the answers to one ledger's reads.
+
+    ``on_lac`` is called with a bookie's highest known LAC when it comes with an entry.
+    """
+
+    def __init__(
+        self, ledger_id: LedgerId, digester: Digester, on_lac: Callable[[int], None]
+    ) -> None:
+        self._ledger_id, self._digester = ledger_id, digester
+        self.on_lac = on_lac
+
+    def entry(self, bookie: BookieId, response: Response, entry_id: EntryId | None) -> Entry:
+        """Return the entry in an answer; ``entry_id`` ``None`` accepts any.
+
+        Raises:
+            ClientError: a refusal, or bytes that fail their digest.
+        """
+        assert isinstance(response, ReadResponse) or response.rc is not ReturnCode.EOK
+        packet = getattr(response, "entry", None)
+        if response.rc is not ReturnCode.EOK:
+            raise refusal(response.rc, ReadFailedError, self._what(bookie, entry_id))
+        if packet is None:
+            raise ReadFailedError(f"{self._what(bookie, entry_id)}: an answer without the entry")
+        max_lac = getattr(response, "max_lac", None)
+        entry = self.packet(bookie, packet, entry_id)
+        if max_lac is not None:
+            self.on_lac(max_lac)
+        return entry
+
+    def packet(self, bookie: BookieId, packet: bytes, entry_id: EntryId | None) -> Entry:
+        """Return the entry in its bytes; ``entry_id`` ``None`` accepts any.
+
+        Raises:
+            ClientDigestMismatchError: the bytes fail their digest, or are of another entry.
+        """
+        try:
+            return self._digester.verify(self._ledger_id, entry_id, packet)
+        except DigestMismatchError as error:
+            raise ClientDigestMismatchError(f"{self._what(bookie, entry_id)}: {error}") from error
+
+    def batch(self, bookie: BookieId, response: Response, ids: range) -> VerifiedEntries:
+        """Return the verified beginning of a batch: at least one entry.
+
+        Raises:
+            ClientError: a refusal, or a first entry that fails its digest: ask another bookie.
+        """
+        first = EntryId(ids[0])
+        if response.rc is not ReturnCode.EOK:
+            raise refusal(response.rc, ReadFailedError, self._what(bookie, first))
+        assert isinstance(response, BatchReadResponse)
+        if response.stride != ids.step:
+            ids = ids[:1]  # The entries behind it in the answer were not asked for.
+        found = self._digester.verify_run(self._ledger_id, ids, response.entries)
+        if not found.payloads:
+            bad = next(iter(response.entries), None)
+            if bad is None:
+                raise ReadFailedError(f"{self._what(bookie, first)}: an empty batch")
+            return VerifiedEntries.of([self.packet(bookie, bad, first)])  # Says what is wrong.
+        return found
+
+    def bulk(self, answers: dict[int, BulkAnswer]) -> dict[int, Entry]:
+        """Return the entries of a bulk read that are intact, by entry id."""
+        verify, ledger_id, lac = self._digester.verify, self._ledger_id, -1
+        found: dict[int, Entry] = {}
+        for entry_id, answer in answers.items():
+            if not isinstance(answer, PlainRead):
+                continue
+            try:
+                found[entry_id] = verify(ledger_id, entry_id, answer.packet)
+            except DigestMismatchError:
+                continue
+            if answer.max_lac is not None and answer.max_lac > lac:
+                lac = answer.max_lac
+        self.on_lac(lac)
+        return found
+
+    def lac(self, bookie: BookieId, response: Response) -> KnownLac | None:
+        """Return the LAC in an answer; ``None`` where the bookie knows none.
+
+        Raises:
+            ClientError: a refusal, or bytes that fail their digest.
+        """
+        if response.rc is not ReturnCode.EOK:
+            raise refusal(response.rc, ReadFailedError, f"bookie {bookie}, LAC")
+        assert isinstance(response, ReadLacResponse)
+        known: list[int] = []
+        if response.last_entry is not None:
+            known.append(self.packet(bookie, response.last_entry, None).lac)
+        if response.lac_body is not None:
+            known.append(self._explicit_lac(bookie, response.lac_body))
+        return KnownLac(max(known)) if known else None
+
+    def _explicit_lac(self, bookie: BookieId, packet: bytes) -> int:
+        try:
+            return self._digester.verify_lac(self._ledger_id, packet)
+        except DigestMismatchError as error:
+            text = f"bookie {bookie}, LAC of ledger {self._ledger_id}: {error}"
+            raise ClientDigestMismatchError(text) from error
+
+    def poll(self, bookie: BookieId, response: Response, previous_lac: int) -> Polled[Entry]:
+        """Return what a long poll brought: a LAC, and the next entry where it came along.
+
+        Raises:
+            ClientError: a refusal, or an entry that fails its digest.
+        """
+        if response.rc is not ReturnCode.EOK:
+            raise refusal(response.rc, ReadFailedError, f"bookie {bookie}, long poll")
+        assert isinstance(response, ReadResponse)
+        lac = previous_lac if response.max_lac is None else response.max_lac
+        if response.entry is None or response.entry_id != previous_lac + 1:
+            return Polled(lac)
+        entry = self.packet(bookie, response.entry, EntryId(previous_lac + 1))
+        return Polled(max(lac, entry.lac), entry)
+
+    def _what(self, bookie: BookieId, entry_id: EntryId | None) -> str:
+        if entry_id is None:
+            return f"bookie {bookie}, last entry of ledger {self._ledger_id}"
+        return f"bookie {bookie}"
