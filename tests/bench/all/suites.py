@@ -83,7 +83,7 @@ SUITES: Final = (
                 True,
             ),
             Pattern(
-                rf"^  (?P<kind>java|ours) .* p99 +{_NUMBER} ",
+                rf"^  (?P<kind>java|ours) +[\d,]+/s .* p99 +{_NUMBER} ",
                 "the same, p99 ({size}, window {window}, {protocol})",
                 "ms",
                 False,
@@ -134,7 +134,7 @@ SUITES: Final = (
         patterns=(
             Pattern(
                 rf"^bookied +(?P<kind>java|ours) (?P<how>v\d, \w+) +{_NUMBER} reads/s",
-                "whole ledgers on bookied, {how}",
+                "complete ledgers on bookied, {how}",
                 "/s",
                 True,
             ),

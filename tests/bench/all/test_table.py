@@ -11,7 +11,7 @@ idle RSS: java 191 MB, ours 42 MB
   1024 B  c1   w1000  v2
   java           10,000/s   1.00x  p50   10.00  p99   90.00  p99.9  100.00 ms    9.20 us/add
   ours           25,000/s   2.50x  p50    4.00  p99   30.00  p99.9   40.00 ms    2.40 us/add
-  ours / java: adds 2.50 (2.50 to 2.50)
+  ours / java: adds 2.50 (2.50 to 2.50), p99 0.33 (0.33 to 0.33), CPU 0.26 (0.26 to 0.26)
 """,
     "cluster": """\
 1024 B, window 400, 20000 adds, 3 rounds
@@ -58,6 +58,7 @@ def test_every_bench_is_read() -> None:
         found = list(suite.figures(PRINTED[suite.name]))
         assert {one.kind for one in found} == {"java", "ours"}, suite.name
         add_round(rows, found)
+    assert rows["the same, p99 (1024 B, window 1000, v2)"].ours == [30.0]
     ratios = {name: [round(one, 2) for one in row.ratios] for name, row in rows.items()}
     assert ratios == {
         "one bookie, adds of 1024 B, window 1000, v2": [2.5],
@@ -65,7 +66,7 @@ def test_every_bench_is_read() -> None:
         "the client, adds on bookied, v2": [0.8],
         "the client, reads on bookied, v2": [1.25],
         "one bookie, scattered reads, cold": [0.26],
-        "whole ledgers on bookied, v2, batches": [2.0],
+        "complete ledgers on bookied, v2, batches": [2.0],
         "restart, to the first answer": [3.0],
         "an audit, no bookie lost": [0.5],
         "repair, batches of 100": [4.0],
