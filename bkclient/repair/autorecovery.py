@@ -93,7 +93,7 @@ class Status:
     auditor: BookieId | None
     delay_s: int | None
     marked: int
-    being_mended: int
+    being_repaired: int
     oldest_ms: int | None
     """When the oldest of the marks was made."""
     checked_ms: dict[str, int | None]
@@ -177,7 +177,7 @@ async def status(client: Client) -> Status:
         auditor=await store.current_auditor(),
         delay_s=await store.lost_bookie_recovery_delay(),
         marked=len(found) + len(damaged),
-        being_mended=sum(mark.worker is not None for mark in found),
+        being_repaired=sum(mark.worker is not None for mark in found),
         oldest_ms=min((m.since_ms for m in found if m.since_ms is not None), default=None),
         checked_ms={check: await store.check_time(check) for check in CHECKS},
         pause=await paused(client),

@@ -87,7 +87,7 @@ class DecommissionStatus:
     open_ledgers: int
     size_bytes: int
     marked: int
-    being_mended: int
+    being_repaired: int
 
     @property
     def is_out(self) -> bool:
@@ -163,7 +163,7 @@ async def decommission_status(
         open_ledgers=sum(not one.metadata.is_closed for one in left),
         size_bytes=sum(one.load([bookie_id]).size_bytes or 0 for one in left),
         marked=len(marked),
-        being_mended=len(marked & locked),
+        being_repaired=len(marked & locked),
     )
 
 

@@ -111,6 +111,12 @@ class Command(click.Command):
         )
         complete_files(self.params)
 
+    @property
+    def effect_sentence(self) -> str:
+        """What the command does beyond reading; where only ``--recover`` does it, that is said."""
+        only = any(param.name == "recover" for param in self.params)
+        return f"{'With --recover, this' if only else 'This'} command {self.effect.value}."
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:
             return super().parse_args(ctx, with_seconds(args))
@@ -178,7 +184,7 @@ class Command(click.Command):
             formatter.write_dl([(str(int(status)), MEANING[status]) for status in self.exits])
         formatter.write_paragraph()
         if self.effect is not Effect.READ:
-            formatter.write_text(f"This command {self.effect.value}.")
+            formatter.write_text(self.effect_sentence)
         if self.replaces:
             formatter.write_text(f"Replaces: {self.replaces}")
         super().format_epilog(ctx, formatter)

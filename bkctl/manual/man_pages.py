@@ -193,7 +193,7 @@ def _command(page: Page, ctx: click.Context, *, alone: bool = False) -> None:
         statuses = ", ".join(str(int(status)) for status in command.exits)
         page.paragraph(f"Exit statuses: {statuses}.")
     if command.effect is not Effect.READ:
-        page.paragraph(f"This command {command.effect.value}.")
+        page.paragraph(command.effect_sentence)
     if command.replaces:
         page.paragraph(f"Replaces: {command.replaces}.")
 

@@ -55,7 +55,7 @@ class Questions:
             raise RefusedError(f"{question} Nobody to ask here", next_step=f"add --yes: {again}")
         if effect is Effect.LOSES_DATA:
             assert proof, "what loses data asks for an id to be typed"
-            agreed = self._ask(f"{question}\nType {proof} to go on: ") == proof
+            agreed = self._ask(f"{question}\nTo confirm, type {proof}: ") == proof
         else:
             agreed = self._ask(f"{question} [y/N] ").lower() in {"y", "yes"}
         if not agreed:

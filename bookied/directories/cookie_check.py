@@ -131,7 +131,8 @@ class _Check:
         if not missing and not self._was_cut_short():
             raise WrongIdentityError(
                 f"the metadata store has no cookie of {self.master.bookie_id}, but every directory "
-                "has one: was the bookie decommissioned, or is this another cluster?"
+                "has one: was the bookie decommissioned, or is this another cluster? To start a "
+                "decommissioned bookie as a new one, remove its data: bkctl disk format -c FILE"
             )
         self._insist_empty(missing)
         log.info("a new bookie: cookies are written", bookie_id=self.master.bookie_id)

@@ -62,7 +62,7 @@ show(
         cell=lambda v: "-" if v.delay_s is None else delay_text(v.delay_s),
     ),
     column("marked", "Ledgers marked as lacking replicas."),
-    column("being_mended", "Of these, with a worker."),
+    column("being_repaired", "Of these, with a worker."),
     column(
         "oldest",
         "When the oldest mark was made.",

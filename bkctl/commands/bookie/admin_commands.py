@@ -190,8 +190,9 @@ ADMIN: Final = (
         body="bkctl.commands.bookie.admin:config_set",
         help="""Change settings of a running bookie.
 
-    They hold until the settings are read again. Only what SIGHUP changes too can be set, all that
-    is given or none of it; the error names those settings. A Java bookie takes any.
+    Changes last until the bookie restarts or reads its file again (SIGHUP): write them there to
+    keep them. Either all are set or none. Only some can change while it runs; the error lists
+    them. A Java bookie takes any.
     """,
         params=(
             argument("bookie_id", type=BOOKIE_ID),

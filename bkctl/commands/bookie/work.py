@@ -266,6 +266,6 @@ def test(session: Session, *, bookie_id: BookieId | None, entries: int) -> None:
     states = {one.bookie_id: one.state for one in session.call(operations.list_bookies)}
     if states.get(bookie_id) in {None, operations.BookieState.DOWN}:
         up = [one for one, state in states.items() if state is not operations.BookieState.DOWN]
-        meant = did_you_mean(bookie_id, up)
+        meant = "" if bookie_id in states else did_you_mean(bookie_id, up)
         raise NothingFoundError(f"bookie {bookie_id} is not registered: it does not run{meant}")
     session.emit(session.call(check_bookie, bookie_id, entries))

@@ -73,7 +73,7 @@ def _counts(found: Mapping[str, int]) -> str:
     column(
         "underreplicated", "Ledgers marked as lacking replicas.", "autorecovery.marked", Kind.COUNT
     ),
-    column("being_mended", "Of these, with a worker.", "autorecovery.being_mended", Kind.COUNT),
+    column("being_repaired", "Of these, with a worker.", "autorecovery.being_repaired", Kind.COUNT),
     column("ledgers", "Ledgers, if counted."),
     column("not_closed", "Of these, not closed."),
     column(

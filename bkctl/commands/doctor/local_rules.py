@@ -43,7 +43,10 @@ def _local_cookie(seen: SeenLocal) -> Iterator[Finding]:
         )
         yield Finding(Danger.RISK, f"local-{_word(one.field)}", what, _cookie_fix(one.field, seen))
     if seen.stored is None and not seen.differs:
-        what = f"the directories have a cookie of {seen.bookie_id}, the cluster has none"
+        what = (
+            f"the directories have a cookie of {seen.bookie_id}, the cluster has none; after a "
+            "decommission remove the data instead: bkctl disk format -c FILE"
+        )
         fix = f"bkctl cookie create {seen.bookie_id} --file {seen.version_file}"
         yield Finding(Danger.RISK, "local-cookie-not-stored", what, fix)
     told = {one.field for one in seen.differs}

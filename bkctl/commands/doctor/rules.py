@@ -75,9 +75,9 @@ def _out_of_reach(seen: SeenCluster) -> Iterator[Finding]:
 def _lacking(seen: SeenCluster) -> Iterator[Finding]:
     ledgers = seen.ledgers
     some, unmarked, last = ledgers.lacking, ledgers.unmarked.count, ledgers.last_copy.count
-    what = f"{_does(some.count, 'lacks', 'lack')} copies on bookies that are in service"
+    what = f"{_does(some.count, 'is', 'are')} under-replicated"
     if last:
-        what += f"; {_of_them(last, some.count)} one copy left of some entry"
+        what += f"; {_of_them(last, some.count)} entries with one copy left"
     if unmarked == some.count:
         what += f"; {_does(some.count, 'it is not', 'none is')} marked for repair"
     elif unmarked:
@@ -155,13 +155,19 @@ def _too_few(seen: SeenCluster) -> Iterator[Finding]:
     writable = len(seen.of_state(BookieState.WRITABLE))
     needed = seen.ledgers.ensemble_max
     if not writable:
-        yield Finding(Danger.RISK, "bookies-none-writable", "no bookie takes adds", "start bookies")
+        yield Finding(Danger.RISK, "bookies-none-writable", "no bookie is writable", _start(seen))
     elif writable < needed:
         what = (
-            f"{counted(writable, 'bookie')} {_does(writable, 'takes', 'take')} adds, and ensembles "
-            f"of {needed} are in use: no ensemble can be formed, and no bookie is left to copy to"
+            f"only {counted(writable, 'bookie')} {_does(writable, 'is', 'are')} writable, and "
+            f"ledgers need {needed}: no ledger can be created or repaired"
         )
-        yield Finding(Danger.RISK, "bookies-too-few", what, "start bookies")
+        yield Finding(Danger.RISK, "bookies-too-few", what, _start(seen))
+
+
+def _start(seen: SeenCluster) -> str:
+    """Return which bookies to start."""
+    down = [one.bookie_id for one in seen.of_state(BookieState.DOWN)][:3]
+    return f"start {' and '.join(down)} again, or add bookies" if down else "add bookies"
 
 
 def _down(seen: SeenCluster) -> Iterator[Finding]:
@@ -170,7 +176,9 @@ def _down(seen: SeenCluster) -> Iterator[Finding]:
         ledgers = seen.ledgers.holds[bookie_id]
         if ledgers:
             what = f"{bookie_id} is down, and {counted(ledgers, 'ledger')} {_list_it(ledgers)}"
-            fix = f"start it, or give it up: bkctl decommission {bookie_id}"
+            fix = "start it again"
+            if _can_do_without(seen):
+                fix += f", or take it out for good: bkctl decommission {bookie_id}"
             yield Finding(Danger.RISK, "bookie-down", what, fix, (bookie_id,))
         else:
             what = f"{bookie_id} is down, and no ledger lists it"
@@ -178,6 +186,12 @@ def _down(seen: SeenCluster) -> Iterator[Finding]:
                 Danger.NOTE, "bookie-retired", what, f"bkctl cookie delete {bookie_id}",
                 (bookie_id,),
             )  # fmt: skip
+
+
+def _can_do_without(seen: SeenCluster) -> bool:
+    """Tell whether the writable bookies can take over what a bookie that is down holds."""
+    writable = len(seen.of_state(BookieState.WRITABLE))
+    return writable >= seen.ledgers.ensemble_max and not seen.ledgers.out_of_reach.count
 
 
 def _list_it(count: int) -> str:

@@ -34,10 +34,12 @@ class UnreadableLedger:
 
 def _exported_sentence(report: ExportReport) -> str:
     kept = sum(ledger.unchanged for ledger in report.ledgers)
+    new = len(report.ledgers) - kept
+    done = f"exported {counted(new, 'ledger')}" if new or not kept else "nothing is new"
     return (
-        f"exported {counted(len(report.ledgers), 'ledger')}"
-        + (f" ({kept} had not changed)" if kept else "")
-        + f": {counted(report.entries, 'entry')}, {human_bytes(report.payload_bytes)}, "
+        done
+        + (f"; {counted(kept, 'ledger')} had not changed" if kept else "")
+        + f". There are {counted(report.entries, 'entry')}, {human_bytes(report.payload_bytes)}, "
         f"as {counted(report.files, 'Parquet file')} of {human_bytes(report.file_bytes)} "
         f"in {report.target}\n"
         f"in Spark: {report.read_back}"

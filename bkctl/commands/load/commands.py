@@ -29,8 +29,9 @@ top = Command(
     help="""Watch the load of the cluster and of each bookie.
 
     Rates count what bookies store and serve: an entry with two copies is two adds. Latencies are of
-    the bookies' last minute, the cluster's the worst of any. What a bookie's /metrics do not tell
-    is a dash: enable its HTTP server. Without a terminal it prints a line each time.
+    each bookie's last complete minute, so they follow the rates by up to two; the first lines show
+    the worst bookie's. A dash stands for what a bookie does not report: enable its HTTP server.
+    Without a terminal it prints a line each time.
     """,
     params=(
         _INTERVAL,

@@ -245,7 +245,8 @@ class LocalCluster:
     def _runs_already(self) -> ConflictError:
         return ConflictError(
             f"the cluster in {self.directory} runs already",
-            next_step=f"to use it: . {shlex.quote(str(self.env_file))}",
+            next_step=f"to use it: . {shlex.quote(str(self.env_file))}; for another number of "
+            f"bookies stop it first: bkctl local stop {shlex.quote(str(self.directory))}",
         )
 
     def _start_zookeeper(self) -> None:
@@ -351,7 +352,7 @@ class LocalCluster:
         if status is not None:
             raise LocalStartError(
                 f"bookie {bookie.bookie_id} did not start: {_cause(bookie)}",
-                next_step=f"its log is {bookie.log}",
+                next_step=f"its settings are {bookie.directory / CONF_FILE}, its log {bookie.log}",
             )
 
     def stop(self) -> None:

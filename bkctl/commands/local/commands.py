@@ -72,9 +72,9 @@ local = Command(
     help="""Run a cluster of N bookies on this machine until Ctrl-C, or one ZooKeeper server.
 
     The metadata is a SQLite file, or a ZooKeeper with --zookeeper. The bookies listen on 127.0.0.1
-    only. Each runs autorecovery and an HTTP server with metrics on a free port. The profile in
-    DIR/config.toml names the file with the token for changes over HTTP; DIR/bkctl.env selects that
-    profile.
+    only. Each runs autorecovery and an HTTP server with metrics on a free port. Run
+    `. DIR/bkctl.env` first: it selects this cluster, and the token that commands such as
+    `bookie config-set` need.
 
     Without --dir the bookies live in a temporary directory that is removed at the end; a directory
     that was not made here is never removed. `bkctl local` names each bookie that ends, with the

@@ -206,7 +206,7 @@ def _show(session: Session, cluster: LocalCluster) -> None:
     show(session, found)
     if session.options.output in {None, "table", "wide"}:
         out = session.host.stdout
-        out.write(f"\nexport BKCTL_SERVICE_URI={cluster.uri}\n# or: . {cluster.env_file}\n")
+        out.write(f"\n. {shlex.quote(str(cluster.env_file))}\n")
         out.flush()
         session.note("\nthen, in another terminal: bkctl ledger write FILE; Ctrl-C here stops all")
 

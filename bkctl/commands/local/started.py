@@ -51,7 +51,7 @@ def stop(session: Session, directory: Path) -> None:
         _insist_stopped(found)
         session.note(f"no cluster runs in {directory}")
         return
-    number = counted(len(found.bookies), "bookie")
+    number = counted(sum(one.state == "up" for one in found.bookies), "bookie")
     if session.dry_run:
         session.plan([f"stop process {pid} with {number}"])
         return
@@ -66,6 +66,7 @@ def stop(session: Session, directory: Path) -> None:
                 status=ExitStatus.TIME_LIMIT,
             )
         time.sleep(_POLL_S)
+    session.note("stopped")
 
 
 def read(directory: Path) -> LocalSummary:

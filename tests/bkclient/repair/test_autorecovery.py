@@ -72,7 +72,7 @@ def test_marks_come_with_who_is_mending_them() -> None:
         Mark(LedgerId(1), (B1,), 100_000, "localhost", 150_000),
         Mark(LedgerId(2), (B1, B2), 150_000),
     ]
-    assert (status.marked, status.being_mended, status.oldest_ms) == (2, 1, 100_000)
+    assert (status.marked, status.being_repaired, status.oldest_ms) == (2, 1, 100_000)
     assert (status.enabled, status.auditor, status.delay_s) == (True, None, None)
 
 

@@ -82,7 +82,7 @@ class TestFormat:
         wrong = bookie.run("disk", "format", ok=False, typed="yes\n", tty=True)
         assert wrong.status == 4
         assert "7 ledgers with 25 entries" in wrong.err
-        assert f"Type {bookie.bookie_id} to go on" in wrong.err
+        assert f"To confirm, type {bookie.bookie_id}" in wrong.err
         assert {k: v for k, v in snapshot(bookie.ledgers).items() if "lock" not in k} == before
         bookie.run("disk", "format", typed=f"{bookie.bookie_id}\n", tty=True)
         assert [path.name for path in bookie.ledgers.iterdir()] == ["bookied.lock"]

@@ -25,7 +25,7 @@ def _session(host: Host, effect: Effect = Effect.LOSES_DATA, **given: Any) -> Se
 def test_what_loses_data_wants_the_id_typed_after_showing_what_goes() -> None:
     host = FakeHost("abc-1\n", tty=True)
     _session(host).confirm(["7: 10 entries"], "Delete it?", proof="abc-1")
-    assert host.err.text.index("7: 10 entries") < host.err.text.index("Type abc-1 to go on")
+    assert host.err.text.index("7: 10 entries") < host.err.text.index("To confirm, type abc-1")
 
 
 @pytest.mark.parametrize("typed", ["", "\n", "y\n", "abc\n", "abc-1x\n"])

@@ -276,7 +276,7 @@ def test_children_end_with_a_parent_that_was_killed(tmp_path: Path) -> None:
         stderr=subprocess.DEVNULL,
     )  # fmt: skip
     assert process.stdout is not None
-    while b"# or:" not in (line := process.stdout.readline()):
+    while b"bkctl.env" not in (line := process.stdout.readline()):
         assert line, "it has ended"
     assert len(_processes(directory)) == 2
     process.kill()
@@ -432,7 +432,7 @@ def test_a_zookeeper_that_dies_is_told_at_once_and_ends_the_cluster(
             [*BKCTL, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
         assert process.stdout is not None
-        while "# or:" not in (line := process.stdout.readline()):
+        while "bkctl.env" not in (line := process.stdout.readline()):
             assert line, process.communicate()
         _kill_zookeeper(directory)
         told = process.communicate(timeout=TIMEOUT_S)[1]

@@ -65,7 +65,8 @@ def _recovered(v: RecoverReport) -> str:
 
 def _decommissioned(v: DecommissionReport) -> str:
     cookie = "its cookie is removed" if v.cookie_deleted else "no cookie was removed"
-    return f"bookie {v.bookie_id} is out: {counted(v.ledgers, 'ledger')} moved, {cookie}"
+    moved = f"{counted(v.ledgers, 'ledger')} moved" if v.ledgers else "no ledger was left on it"
+    return f"bookie {v.bookie_id} is out: {moved}, {cookie}"
 
 
 show(
@@ -147,7 +148,7 @@ def _status(v: DecommissionStatus) -> str:
     return (
         f"bookie {v.bookie_id} is {v.state} and has {counted(v.ledgers, 'ledger')} "
         f"({v.open_ledgers} not closed), about {human_bytes(v.size_bytes)}: {v.marked} marked, "
-        f"{v.being_mended} being repaired; {cookie}"
+        f"{v.being_repaired} being repaired; {cookie}"
     )
 
 
@@ -161,7 +162,7 @@ show(
     column("not_closed", "Of these, not closed.", "open_ledgers"),
     column("size", "Bytes of its copies of closed ones.", "size_bytes", Kind.BYTES),
     column("marked", "Ledgers that are marked."),
-    column("being_mended", "Of these, with a worker."),
+    column("being_repaired", "Of these, with a worker."),
     column("out", "Whether nothing of it is left.", "is_out"),
     sentence=_status,
 )

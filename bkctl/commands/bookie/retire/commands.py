@@ -119,8 +119,8 @@ decommission = Command(
     With --drain a bookie that still runs is made read-only, and what does not grow is copied off it
     from here, while it can still be read. Then it can be stopped, and taken out.
 
-    Where the settings of -c say how to know racks, ledgers that will span too few are told before,
-    and again afterwards: the workers may have other settings.
+    With rack settings in -c, it names the ledgers that would span too few racks, before and after.
+    The workers may have other settings.
     """,
     params=(
         argument("bookie_id", type=BOOKIE_ID, required=False),

@@ -253,8 +253,8 @@ def _too_few(writable: int, found: Sequence[BookieLedger]) -> Iterator[Objection
     if writable < needed:
         yield Objection(
             TOO_FEW,
-            f"{counted(writable, 'bookie')} {'takes' if writable == 1 else 'take'} adds, and its "
-            f"ledgers want {needed}: nobody could take its place",
+            f"its ledgers need {needed} bookies, and {writable} "
+            f"{'is' if writable == 1 else 'are'} writable: no bookie could take its place",
             "start more bookies",
         )
 

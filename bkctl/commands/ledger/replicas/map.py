@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from wire.ledger_metadata import Fragment, LedgerMetadata
 
 _GLYPHS: Final = {
-    Health.OK: ("●", "#", "all entries there"),
+    Health.OK: ("●", "#", "has all of its share"),
     Health.PARTLY: ("◐", "%", "some missing"),
     Health.MISSING: ("○", "o", "all missing"),
     Health.UNREACHABLE: ("✗", "x", "unreachable"),
@@ -117,7 +117,7 @@ def _place_range(v: LedgerPlace) -> str:
     BOOKIE,
     column("state", "writable, read-only, down or gone.", kind=Kind.STATE),
     column(
-        "first_entry", "First entry of the fragment.", "first", header="ENTRIES", cell=_place_range
+        "first_entry", "First entry of the fragment.", "first", header="FRAGMENT", cell=_place_range
     ),
     column("last_entry", "Its last one, if known.", "last", rank=WIDE),
     column("index", "Place in the ensemble.", rank=1),
@@ -323,7 +323,9 @@ async def places(client: Client, ledger_id: LedgerId, entry_id: EntryId) -> list
     known = {one.bookie_id: one for one in await cluster_work.bookies(client, None, ask=False)}
     end = metadata.last_entry_id
     if end is not None and entry_id > end:
-        raise NothingFoundError(f"the ledger is closed at entry {end}")
+        raise NothingFoundError(
+            f"there is no entry {entry_id}: the ledger is closed, and its last entry is {end}"
+        )
     fragment = metadata.fragment_of(entry_id)
     return [
         _place(ledger_id, metadata, fragment, index, known.get(fragment.ensemble[index]), entry_id)

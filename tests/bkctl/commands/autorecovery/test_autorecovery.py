@@ -73,7 +73,7 @@ def test_the_status_of_a_new_cluster_and_of_one_that_mends_itself(
     world.run(store.set_lost_bookie_recovery_delay(0))
     assert world.run(store.acquire_lock(LedgerId(2)))
     found = run_in(world, "autorecovery", "status", "--json").json
-    assert (found["auditor"], found["marked"], found["being_mended"]) == (B1, 2, 1)
+    assert (found["auditor"], found["marked"], found["being_repaired"]) == (B1, 2, 1)
     assert "all-ledgers: never" in run_in(world, "autorecovery", "status").out
 
 

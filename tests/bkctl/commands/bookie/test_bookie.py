@@ -126,7 +126,7 @@ class TestUpdateBookie:
         args = ("ledger", "update-bookie", "b1", "b4", "--force", "unverified")
         refused = run_in(world, *args, typed="y\n", tty=True, ok=False)
         assert refused.status == 4
-        assert "Type b1 to go on" in refused.err
+        assert "To confirm, type b1" in refused.err
         run_in(world, *args, typed="b1\n", tty=True)
         assert "b4" in world.stored(ledger_id).all_bookies()
 

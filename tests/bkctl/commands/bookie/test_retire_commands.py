@@ -405,7 +405,7 @@ class TestDecommission:
         lost(world)
         world.run(recover_bookies(world.client(), [B2]))
         kept = run_in(world, "decommission", "b2", "--keep-cookie", "--yes")
-        assert kept.out == "bookie b2 is out: 0 ledgers moved, no cookie was removed\n"
+        assert kept.out == "bookie b2 is out: no ledger was left on it, no cookie was removed\n"
         assert has_cookie(world)
         empty = run_in(world, "bookie", "decommission-status", "b2").out
         assert empty == "bookie b2 is empty and down; it has a cookie\n"
@@ -424,8 +424,8 @@ class TestDecommission:
         world.run(store.mark_underreplicated(ledger_id, (B2,)))
         world.run(store.acquire_lock(ledger_id))
         found = run_in(world, "bookie", "decommission-status", "b2", "--json").json
-        told = {key: found[key] for key in ("ledgers", "marked", "being_mended", "size", "out")}
-        assert told == {"ledgers": 1, "marked": 1, "being_mended": 1, "size": 42, "out": False}
+        told = {key: found[key] for key in ("ledgers", "marked", "being_repaired", "size", "out")}
+        assert told == {"ledgers": 1, "marked": 1, "being_repaired": 1, "size": 42, "out": False}
         said = run_in(world, "bookie", "decommission-status", "b2").out
         assert said.startswith("bookie b2 is down and has 1 ledger (0 not closed), about 42 B")
         (one,) = run_in(world, "bookie", "decommission-status", "b2", "--detail", "--json").json[
@@ -471,7 +471,7 @@ class TestDecommission:
         nowhere = run_in(world, "decommission", "b2", "--drain", "--yes", ok=False)
         assert (nowhere.status, "no HTTP server" in nowhere.err) == (3, True)
 
-    def test_it_does_not_begin_while_another_loss_is_being_mended(self) -> None:
+    def test_it_does_not_begin_while_another_loss_is_being_repaired(self) -> None:
         world = World(5)
         lost(world)
         world.run(store_of(world).mark_underreplicated(LedgerId(9), (BookieId("b3"),)))

@@ -67,7 +67,7 @@ class TestFormat:
         assert "2 ledgers with 2.0 KiB (1 not closed" in wrong.err
         assert f"1 cookie: {B1}" in wrong.err
         assert "1 mark of ledgers" in wrong.err
-        assert f"Type {cluster} to go on" in wrong.err
+        assert f"To confirm, type {cluster}" in wrong.err
         assert dump(uri) == before
         said = run(uri, *args, typed=f"{cluster}\n", tty=True)
         assert f"cluster {cluster} is " in said.out

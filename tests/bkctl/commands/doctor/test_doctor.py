@@ -136,8 +136,8 @@ def test_1_ledgers_that_hold_a_removal_up_are_named(patient: Patient) -> None:
     found = patient.findings()
     assert found["ledgers-lack-copies"]["examples"] == ["1", "2"]
     assert found["ledgers-lack-copies"]["what"] == (
-        "2 ledgers lack copies on bookies that are in service; all have one copy left of some "
-        "entry; none is marked for repair"
+        "2 ledgers are under-replicated; all have entries with one copy left; none is marked for "
+        "repair"
     )
     assert found["ledgers-lack-copies"]["fix"] == "bkctl autorecovery audit"
     assert found["bookie-down"]["what"] == "b2 is down, and 2 ledgers list it"
@@ -178,9 +178,9 @@ def test_a_ledger_that_was_handed_over_has_no_writer_to_miss(patient: Patient) -
 def test_4_too_few_bookies_are_told_with_the_numbers(patient: Patient) -> None:
     patient.ledger(1, A, B, C, D, state=LedgerState.OPEN)
     patient.world.kill("b4")
-    assert (
-        "3 bookies take adds, and ensembles of 4" in patient.findings()["bookies-too-few"]["what"]
-    )
+    too_few = patient.findings()["bookies-too-few"]
+    assert "only 3 bookies are writable, and ledgers need 4" in too_few["what"]
+    assert too_few["fix"] == "start b4 again, or add bookies"
     patient.world.kill("b3")
     patient.world.kill("b2")
     patient.world.kill("b1")
@@ -326,7 +326,7 @@ def test_25_no_room_for_one_more_copy_is_told(patient: Patient) -> None:
     patient.world.kill("b3")
     assert "bookies-too-few" not in patient.findings()
     patient.world.kill("b4")
-    assert "no bookie is left to copy to" in patient.findings()["bookies-too-few"]["what"]
+    assert "no ledger can be created or repaired" in patient.findings()["bookies-too-few"]["what"]
 
 
 def test_26_a_million_ledgers_take_no_more_memory_than_a_few() -> None:

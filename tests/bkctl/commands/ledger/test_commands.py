@@ -372,7 +372,7 @@ def test_deleting_shows_what_goes_and_wants_the_ledgers_id(run: Run) -> None:
     assert no.status == ExitStatus.REFUSED
     assert f"ledger {ledger}: 2 entries, 2 B" in no.err
     assert "owner=me" in no.err
-    assert f"Type {ledger} to go on" in no.err
+    assert f"To confirm, type {ledger}" in no.err
     assert run("ledger", "show", ledger).status == 0
     yes = run("ledger", "delete", ledger, typed=f"{ledger}\n", tty=True)
     assert yes.out == f"ledger {ledger} deleted\n"
@@ -384,7 +384,7 @@ def test_deleting_several_ledgers_wants_the_instance_id(run: Run) -> None:
     ids = [run("ledger", "write", "-", typed="a\n").id for _ in range(2)]
     no = run("ledger", "delete", *ids, typed=f"{ids[0]}\n", tty=True, ok=False)
     assert no.status == ExitStatus.REFUSED
-    assert f"Type {instance} to go on" in no.err
+    assert f"To confirm, type {instance}" in no.err
     assert run("ledger", "delete", *ids, typed=f"{instance}\n", tty=True).status == 0
 
 

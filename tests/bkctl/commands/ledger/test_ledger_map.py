@@ -148,4 +148,4 @@ class TestEntry:
         world = World(3)
         ledger_id = written(world)
         beyond = run_in(world, "ledger", "where", ledger_id, 10, ok=False)
-        assert (beyond.status, "closed at entry 9" in beyond.err) == (3, True)
+        assert (beyond.status, "no entry 10: the ledger is closed" in beyond.err) == (3, True)
