@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import enum
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -76,6 +77,11 @@ class RootLayout:
     def current(self) -> Path:
         return self.root / CURRENT
 
+    @property
+    def has_old(self) -> bool:
+        """Whether there is data of an older layout."""
+        return self.state in {RootState.OLD, RootState.UPGRADED}
+
 
 @attrs.frozen
 class OldData:
@@ -88,6 +94,11 @@ class OldData:
 
     def __bool__(self) -> bool:
         return bool(self.shared or self.rewritten)
+
+
+def is_any_old(roots: Sequence[RootLayout]) -> bool:
+    """Whether any root has data of an older layout."""
+    return any(root.has_old for root in roots)
 
 
 def look(files: Files, found: Directories) -> list[RootLayout]:

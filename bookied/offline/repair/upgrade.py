@@ -1,4 +1,4 @@
-"""Brings a stopped bookie's roots to the current layout, back again, or ends the way back.
+"""Brings a stopped bookie's roots to the current layout; ``way_back`` goes back, or ends that way.
 
 Agrees with BookKeeper 4.18.0, FileSystemUpgrade, but for what storage.md sections 14 and 17 (D9)
 list: the cookie names the cluster, files that are rewritten in place are copied rather than shared,
@@ -12,24 +12,21 @@ from __future__ import annotations
 
 import contextlib
 import errno
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import ClassVar, Final
 
 import attrs
 
 from bkclient.metadata.api import NEW, Versioned
-from bookied.directories.losses import forget
 from bookied.directories.roots import CURRENT, VERSION, Directories
 from bookied.directories.stored_cookie import StoredCookie
 from bookied.errors import Difference
 from bookied.offline.repair.old_layout import (
-    FINALIZING,
-    ROLLED_BACK,
     UPGRADING,
-    OldData,
     RootLayout,
     RootState,
+    is_any_old,
     look,
     old_data,
 )
@@ -55,17 +52,8 @@ class UpgradeRefusedError(BookKeeperError):
 
 
 @attrs.frozen
-class Loss:
-    """What a rollback throws away in one root: what came after the upgrade."""
-
-    root: Path
-    files: int
-    size_bytes: int
-
-
-@attrs.frozen
-class Upgrade:
-    """The steps between layouts, over one bookie's roots.
+class BookieRoots:
+    """One bookie's roots, the cookie they are to have, and where that is stored.
 
     ``tell`` hears of each file that was dealt with. ``names`` makes the part of a directory's name
     that tells one attempt from another.
@@ -78,10 +66,58 @@ class Upgrade:
     names: Callable[[], str]
     tell: Callable[[Path], None] = lambda _path: None
 
-    # Forward --------------------------------------------------------------------------------------
+    def layouts(self) -> list[RootLayout]:
+        """Return the layout of every root; see ``look``."""
+        return look(self.files, self.found)
 
-    def plan_upgrade(self, *, allow_empty: bool = False) -> list[str]:
-        """Return what ``upgrade`` would do; nothing where all is current.
+    def all_files(self, directory: Path) -> tuple[Path, ...]:
+        """Return the files of a bookie in a directory, whatever becomes of them."""
+        data = old_data(self.files, directory)
+        return (*data.rewritten, *data.shared)
+
+    def discard(self, layouts: Sequence[RootLayout]) -> None:
+        """Remove what earlier attempts left."""
+        for layout in layouts:
+            for path in (*layout.upgrading, *layout.rolled_back):
+                remove_tree(self.files, path)
+
+    def insist_stored(self, held: Versioned[bytes] | None) -> Cookie | None:
+        """Return the stored cookie.
+
+        Raises:
+            UpgradeRefusedError: it is another bookie's, or cannot be read.
+        """
+        if held is None:
+            return None
+        place = f"the stored cookie of {self.master.bookie_id}"
+        try:
+            cookie = decode_cookie(held.value)
+        except FormatError as error:
+            raise UpgradeRefusedError(f"{place} cannot be read: {error}") from error
+        self.insist_cookie(place, cookie)
+        return cookie
+
+    def insist_cookie(self, place: str, cookie: Cookie) -> None:
+        """Refuse a cookie of another bookie; one that names no cluster is to be completed."""
+        completed = attrs.evolve(cookie, instance_id=cookie.instance_id or self.master.instance_id)
+        different = [
+            Difference(place, one.field, one.theirs, one.ours)
+            for one in cookie_differences(self.master, completed)
+        ]
+        if different:
+            raise UpgradeRefusedError(
+                "; ".join(["the cookies do not fit the configuration", *map(str, different)])
+            )
+
+
+@attrs.frozen
+class Upgrade:
+    """The way to the current layout."""
+
+    roots: BookieRoots
+
+    def plan(self, *, allow_empty: bool = False) -> list[str]:
+        """Return what ``run`` would do; nothing where all is current.
 
         Raises:
             UpgradeRefusedError: it would refuse.
@@ -91,22 +127,24 @@ class Upgrade:
         steps = []
         for root in roots:
             if root.state is RootState.OLD:
-                data = old_data(self.files, root.root)
+                data = old_data(self.roots.files, root.root)
                 steps.append(
                     f"{root.root}: link {len(data.shared)} journals and logs of layout "
                     f"{root.version}, copy {len(data.rewritten)} marks and indexes, into {CURRENT}/"
                 )
-            elif root.state is RootState.EMPTY and self._is_under_way(roots):
+            elif root.state is RootState.EMPTY and is_any_old(roots):
                 steps.append(f"{root.root}: make an empty {CURRENT}/ with a cookie")
         steps += [
             f"{root.current / VERSION}: write the cookie in layout {COOKIE_VERSION}"
             for root in self._to_stamp(roots)
         ]
         if self._must_store(roots):
-            steps.append(f"store the cookie of {self.master.bookie_id} in the metadata service")
+            steps.append(
+                f"store the cookie of {self.roots.master.bookie_id} in the metadata service"
+            )
         return steps
 
-    def upgrade(self, *, allow_empty: bool = False) -> bool:
+    def run(self, *, allow_empty: bool = False) -> bool:
         """Bring every root to the current layout; return False if all were.
 
         The old data stays. Nothing that a bookie reads changes before everything is prepared.
@@ -120,25 +158,26 @@ class Upgrade:
         moves = [
             root
             for root in roots
-            if root.state is RootState.OLD
-            or (root.state is RootState.EMPTY and self._is_under_way(roots))
+            if root.state is RootState.OLD or (root.state is RootState.EMPTY and is_any_old(roots))
         ]
         stamps, must_store = self._to_stamp(roots), self._must_store(roots)
-        self._discard(roots)
+        self.roots.discard(roots)
         prepared = [(root, self._prepare(root)) for root in moves]
         for root, temporary in prepared:
-            self.files.rename(temporary, root.current)
-            self.files.sync_dir(root.root)
+            self.roots.files.rename(temporary, root.current)
+            self.roots.files.sync_dir(root.root)
         for root in stamps:
-            self.files.write_atomic(root.current / VERSION, encode_cookie(self.master))
+            self.roots.files.write_atomic(root.current / VERSION, encode_cookie(self.roots.master))
         if must_store:
-            held = self.stored.read()
-            self.stored.write(encode_cookie(self.master), NEW if held is None else held.version)
+            held = self.roots.stored.read()
+            self.roots.stored.write(
+                encode_cookie(self.roots.master), NEW if held is None else held.version
+            )
         return bool(moves or stamps or must_store)
 
     def _upgradable(self, *, allow_empty: bool) -> list[RootLayout]:
-        roots = look(self.files, self.found)
-        under_way = self._is_under_way(roots)
+        roots = self.roots.layouts()
+        under_way = is_any_old(roots)
         half_back = any(root.rolled_back for root in roots)
         if half_back and any(root.state is RootState.UPGRADED for root in roots):
             raise UpgradeRefusedError(
@@ -146,14 +185,16 @@ class Upgrade:
             )
         for root in roots:
             self._insist_upgradable(root, under_way=under_way, allow_empty=allow_empty)
-        self._insist_stored(self.stored.read())
+        self.roots.insist_stored(self.roots.stored.read())
         return roots
 
     def _insist_upgradable(self, root: RootLayout, *, under_way: bool, allow_empty: bool) -> None:
         if root.state is RootState.EMPTY:
             foreign = [
                 name
-                for name in (self.files.list(root.root) if self.files.exists(root.root) else ())
+                for name in (
+                    self.roots.files.list(root.root) if self.roots.files.exists(root.root) else ()
+                )
                 if name.endswith((".txn", ".idx", ".log"))
             ]
             if foreign:
@@ -168,45 +209,15 @@ class Upgrade:
                 )
         elif root.state in {RootState.UPGRADED, RootState.CURRENT}:
             if root.cookie is None:
-                is_new = root.state is RootState.CURRENT and not self.files.list(root.current)
+                is_new = root.state is RootState.CURRENT and not self.roots.files.list(root.current)
                 if is_new and not under_way:
                     return  # A new bookie's: it gets its cookie when it starts.
                 raise UpgradeRefusedError(f"{root.current} has no {VERSION}: it is no bookie's")
-            self._insist_cookie(str(root.current / VERSION), root.cookie)
-            if under_way and root.state is RootState.CURRENT and root.cookie != self.master:
+            self.roots.insist_cookie(str(root.current / VERSION), root.cookie)
+            if under_way and root.state is RootState.CURRENT and root.cookie != self.roots.master:
                 raise UpgradeRefusedError(
                     f"{root.root} has layout {root.version} while others hold data of an older one"
                 )
-
-    def _insist_stored(self, held: Versioned[bytes] | None) -> Cookie | None:
-        if held is None:
-            return None
-        place = f"the stored cookie of {self.master.bookie_id}"
-        try:
-            cookie = decode_cookie(held.value)
-        except FormatError as error:
-            raise UpgradeRefusedError(f"{place} cannot be read: {error}") from error
-        self._insist_cookie(place, cookie)
-        return cookie
-
-    def _insist_cookie(self, place: str, cookie: Cookie) -> None:
-        """Refuse a cookie of another bookie; one that names no cluster is to be completed."""
-        completed = attrs.evolve(cookie, instance_id=cookie.instance_id or self.master.instance_id)
-        different = [
-            Difference(place, one.field, one.theirs, one.ours)
-            for one in cookie_differences(self.master, completed)
-        ]
-        if different:
-            raise UpgradeRefusedError(
-                "; ".join(["the cookies do not fit the configuration", *map(str, different)])
-            )
-
-    @staticmethod
-    def _has_old(root: RootLayout) -> bool:
-        return root.state in {RootState.OLD, RootState.UPGRADED}
-
-    def _is_under_way(self, roots: Sequence[RootLayout]) -> bool:
-        return any(self._has_old(root) for root in roots)
 
     def _to_stamp(self, roots: Sequence[RootLayout]) -> list[RootLayout]:
         """Return the roots whose cookie is of an older layout, or names no cluster."""
@@ -216,38 +227,33 @@ class Upgrade:
 
     def _is_outdated(self, cookie: Cookie) -> bool:
         return (
-            cookie.layout_version < COOKIE_VERSION or cookie.instance_id != self.master.instance_id
+            cookie.layout_version < COOKIE_VERSION
+            or cookie.instance_id != self.roots.master.instance_id
         )
 
     def _must_store(self, roots: Sequence[RootLayout]) -> bool:
-        cookie = self._insist_stored(self.stored.read())
+        cookie = self.roots.insist_stored(self.roots.stored.read())
         if cookie is None:
             # Of a bookie that never had an old layout: it was decommissioned, or is new.
-            return self._is_under_way(roots)
+            return is_any_old(roots)
         return self._is_outdated(cookie)
-
-    def _discard(self, roots: Sequence[RootLayout]) -> None:
-        """Remove what earlier attempts left."""
-        for root in roots:
-            for path in (*root.upgrading, *root.rolled_back):
-                remove_tree(self.files, path)
 
     def _prepare(self, root: RootLayout) -> Path:
         """Return a directory beside ``current`` that is all that ``current`` is to be."""
-        temporary = root.root / f"{UPGRADING}{self.names()}"
+        temporary = root.root / f"{UPGRADING}{self.roots.names()}"
         try:
-            self.files.mkdirs(temporary)
+            self.roots.files.mkdirs(temporary)
             made = {temporary}
-            for path in (data := old_data(self.files, root.root)).rewritten:
+            for path in (data := old_data(self.roots.files, root.root)).rewritten:
                 made |= self._place(copy_file, path, root.root, temporary)
             for path in data.shared:
                 made |= self._place(_link, path, root.root, temporary)
             for directory in sorted(made, key=lambda path: len(path.parts), reverse=True):
-                self.files.sync_dir(directory)
-            self.files.write_atomic(temporary / VERSION, encode_cookie(self.master))
+                self.roots.files.sync_dir(directory)
+            self.roots.files.write_atomic(temporary / VERSION, encode_cookie(self.roots.master))
         except OSError:
             with contextlib.suppress(OSError):
-                remove_tree(self.files, temporary)
+                remove_tree(self.roots.files, temporary)
             raise
         return temporary
 
@@ -256,142 +262,10 @@ class Upgrade:
     ) -> set[Path]:
         """Put a file where it belongs; return the directories that have new names in them."""
         target = temporary / path.relative_to(root)
-        self.files.mkdirs(target.parent)
-        put(self.files, path, target)
-        self.tell(path)
+        self.roots.files.mkdirs(target.parent)
+        put(self.roots.files, path, target)
+        self.roots.tell(path)
         return set(target.parents[: len(target.relative_to(temporary).parts)])
-
-    # Back -----------------------------------------------------------------------------------------
-
-    def losses(self) -> list[Loss]:
-        """Return what a rollback throws away.
-
-        Raises:
-            UpgradeRefusedError: there is no way back. Otherwise as ``look``.
-        """
-        return [self._loss(root) for root in self._reversible() if root.state is RootState.UPGRADED]
-
-    def _loss(self, root: RootLayout) -> Loss:
-        old = {path.relative_to(root.root) for path in _all(old_data(self.files, root.root))}
-        new = [
-            path
-            for path in _all(old_data(self.files, root.current))
-            if path.relative_to(root.current) not in old
-        ]
-        return Loss(root.root, len(new), sum(self.files.size(path) for path in new))
-
-    def rollback(self) -> bool:
-        """Go back to the old data; return False if no root was upgraded.
-
-        Raises:
-            UpgradeRefusedError: a root has no old data, or not all of it any more.
-            MetadataStoreError: the cookie could not be removed: repeat. So for ``OSError``.
-        """
-        roots = self._reversible()
-        held = self.stored.read()
-        self._insist_stored(held)
-        for root in roots:
-            if root.state is not RootState.OLD:
-                forget(self.files, root.root)
-                self.files.rename(root.current, root.root / f"{ROLLED_BACK}{self.names()}")
-            self.files.sync_dir(root.root)
-        if held is not None:
-            self.stored.remove(held.version)
-        self._discard(look(self.files, self.found))
-        return held is not None or any(root.state is not RootState.OLD for root in roots)
-
-    def _reversible(self) -> list[RootLayout]:
-        roots = look(self.files, self.found)
-        for root in roots:
-            if root.is_finalizing:
-                raise UpgradeRefusedError(
-                    f"{root.root}: the upgrade was finalized; its old data is (partly) gone"
-                )
-            if not self._has_old(root) and not self._is_made_empty(root):
-                raise UpgradeRefusedError(
-                    f"{root.root} holds no data of layout 1 or 2 to go back to; nothing was changed"
-                )
-        if not self._is_under_way(roots):
-            raise UpgradeRefusedError("no root holds data of layout 1 or 2; nothing was changed")
-        return [root for root in roots if root.state is not RootState.EMPTY]
-
-    def _is_made_empty(self, root: RootLayout) -> bool:
-        """Whether an upgrade made this root out of nothing, and nothing came into it since."""
-        if root.state is RootState.EMPTY:
-            return True
-        return self.files.list(root.current) == [VERSION]
-
-    # The end --------------------------------------------------------------------------------------
-
-    def plan_finalize(self) -> list[Path]:
-        """Return the old files that ``finalize`` removes.
-
-        Raises:
-            UpgradeRefusedError: it would refuse. Otherwise as ``look``.
-        """
-        return [path for root in self._finalizable() for path in self._old_files(root)]
-
-    def finalize(self) -> bool:
-        """Remove the old data; return False if there is none.
-
-        Raises:
-            UpgradeRefusedError: not every root is upgraded, or no bookie has started since.
-            OSError: not all is removed: repeat.
-        """
-        roots = self._finalizable()
-        for root in roots:
-            self.files.write_atomic(root.root / FINALIZING, b"")
-        for root in roots:
-            for path in self._old_files(root):
-                self.files.remove(path)
-                self.tell(path)
-            self._remove_hollow(root.root)
-            self.files.sync_dir(root.root)
-        for root in roots:
-            self.files.remove(root.root / FINALIZING)
-            self.files.sync_dir(root.root)
-        return bool(roots)
-
-    def _finalizable(self) -> list[RootLayout]:
-        roots = look(self.files, self.found)
-        for root in roots:
-            if root.state in {RootState.OLD, RootState.EMPTY}:
-                raise UpgradeRefusedError(
-                    f"{root.root} is not upgraded: `bkctl upgrade --upgrade` comes first"
-                )
-        ending = [root for root in roots if root.is_finalizing]
-        journals = [root for root in roots if root.root in self.found.journals]
-        wanted = [root for root in roots if root.state is RootState.UPGRADED]
-        # Once it has begun it goes on: the old journals may be gone by now.
-        if wanted and not ending and not all(root.has_new_journal for root in journals):
-            raise UpgradeRefusedError(
-                "no bookie has started on these directories since the upgrade: start it once and "
-                "check that it works"
-            )
-        return [root for root in roots if root in wanted or root in ending]
-
-    def _old_files(self, root: RootLayout) -> Iterator[Path]:
-        yield from _all(old_data(self.files, root.root))
-        if self.files.exists(root.root / VERSION):
-            yield root.root / VERSION
-
-    def _remove_hollow(self, root: Path) -> None:
-        """Remove the index directories that are empty now; what else lies there stays."""
-        names = [name for name in self.files.list(root) if _is_hex_byte(name)]
-        for high in (root / name for name in names if self.files.is_dir(root / name)):
-            for low in (high / name for name in self.files.list(high)):
-                if _is_hex_byte(low.name) and self.files.is_dir(low) and not self.files.list(low):
-                    self.files.remove_dir(low)
-            if not self.files.list(high):
-                self.files.remove_dir(high)
-
-
-def _is_hex_byte(name: str) -> bool:
-    return 1 <= len(name) <= len("ff") and all(letter in "0123456789abcdef" for letter in name)
-
-
-def _all(data: OldData) -> tuple[Path, ...]:
-    return (*data.rewritten, *data.shared)
 
 
 def _link(files: Files, old: Path, new: Path) -> None:

@@ -13,7 +13,8 @@ from twisted.internet.task import Clock
 from bkclient.metadata.memory import MemoryCluster
 from bookied.directories.roots import CURRENT, VERSION, Directories
 from bookied.directories.stored_cookie import StoredCookie
-from bookied.offline.repair.upgrade import Upgrade
+from bookied.offline.repair.upgrade import BookieRoots, Upgrade
+from bookied.offline.repair.way_back import Finalization, Rollback
 from bookied.storage.files.files import Files
 from bookied.storage.journal.mark import Mark, encode_mark
 from tests.bookied.worlds.fakes import done
@@ -62,7 +63,16 @@ class OldBookie:
         self._attempts = itertools.count()
 
     def upgrade(self, **changes: Any) -> Upgrade:
-        return Upgrade(
+        return Upgrade(self.roots(**changes))
+
+    def rollback(self) -> Rollback:
+        return Rollback(self.roots())
+
+    def finalization(self, **changes: Any) -> Finalization:
+        return Finalization(self.roots(**changes))
+
+    def roots(self, **changes: Any) -> BookieRoots:
+        return BookieRoots(
             self.files,
             FOUND,
             self.master,

@@ -23,7 +23,8 @@ from bkctl.output.units import counted, human_bytes
 from bkctl.output.views import BOOKIE, Kind, column, shown
 from bookied.directories.cookie_check import master_cookie
 from bookied.offline.repair.old_layout import RootLayout, RootState, look
-from bookied.offline.repair.upgrade import Upgrade
+from bookied.offline.repair.upgrade import BookieRoots, Upgrade
+from bookied.offline.repair.way_back import Finalization, Rollback
 from bookied.storage.files.files import RealFiles
 from wire.ids import BookieId
 from wire.records.cookie import COOKIE_VERSION
@@ -132,21 +133,23 @@ def disk_found(session: Session) -> Any:
 def upgrade(session: Session, force: Sequence[str]) -> None:
     """Bring the directories to the current layout."""
     allow_empty = EMPTY_DIRECTORY in force
-    with _at_work(session) as (bookie, steps, told):
-        plan = steps.plan_upgrade(allow_empty=allow_empty)
+    with _at_work(session) as (bookie, roots, told):
+        work = Upgrade(roots)
+        plan = work.plan(allow_empty=allow_empty)
         if session.dry_run:
             session.plan(plan)
             return
         for line in plan:
             session.verbose(line)
-        changed = steps.upgrade(allow_empty=allow_empty)
+        changed = work.run(allow_empty=allow_empty)
         _emit(session, bookie, "upgrade", told, changed=changed)
 
 
 def rollback(session: Session) -> None:
     """Go back to the old data, after asking."""
-    with _at_work(session) as (bookie, steps, told):
-        losses = steps.losses()
+    with _at_work(session) as (bookie, roots, told):
+        work = Rollback(roots)
+        losses = work.losses()
         lines = [
             f"{loss.root}: {counted(loss.files, 'file')} (journals, logs, indexes), "
             f"{human_bytes(loss.size_bytes)}"
@@ -161,14 +164,15 @@ def rollback(session: Session) -> None:
                 f"Roll bookie {bookie.bookie_id} back to its old layout?",
                 proof=bookie.bookie_id,
             )
-        changed = steps.rollback()
+        changed = work.run()
         _emit(session, bookie, "rollback", told, changed=changed)
 
 
 def finalize(session: Session) -> None:
     """Remove the old data, after asking."""
-    with _at_work(session) as (bookie, steps, told):
-        doomed = steps.plan_finalize()
+    with _at_work(session) as (bookie, roots, told):
+        work = Finalization(roots)
+        doomed = work.plan()
         if session.dry_run:
             session.plan([f"remove {path}" for path in doomed])
             return
@@ -180,7 +184,7 @@ def finalize(session: Session) -> None:
                 "Remove the way back to the old layout?",
                 effect=Effect.REVERSIBLE,
             )
-        changed = steps.finalize()
+        changed = work.run()
         _emit(session, bookie, "finalize", told, changed=changed)
 
 
@@ -200,7 +204,7 @@ def _emit(
 
 
 @contextmanager
-def _at_work(session: Session) -> Iterator[tuple[StoppedBookie, Upgrade, list[Path]]]:
+def _at_work(session: Session) -> Iterator[tuple[StoppedBookie, BookieRoots, list[Path]]]:
     bookie = stopped_bookie(session)
     told: list[Path] = []
     with held(bookie.found, port=bookie.config.port):
@@ -217,7 +221,7 @@ def _at_work(session: Session) -> Iterator[tuple[StoppedBookie, Upgrade, list[Pa
 
             yield (
                 bookie,
-                Upgrade(
+                BookieRoots(
                     RealFiles(),
                     bookie.found,
                     master,

@@ -16,7 +16,7 @@ from bkclient.metadata.memory import Fault
 from bookied.directories.roots import CURRENT, VERSION, Directories, prepare
 from bookied.errors import BadCookieError, DirectoryError, LayoutTooNewError, LayoutTooOldError
 from bookied.offline.repair.old_layout import RootState, look
-from bookied.offline.repair.upgrade import UpgradeRefusedError
+from bookied.offline.repair.upgrade import Upgrade, UpgradeRefusedError
 from bookied.storage.files.files import RealFiles, remove_tree
 from tests.bookied.worlds.old_layouts import (
     FOREIGN,
@@ -78,22 +78,22 @@ def run_once(world: OldBookie) -> None:
 @pytest.mark.parametrize("version", [1, 2])
 def test_an_old_layout_becomes_the_current_one_and_the_old_data_stays(version: int) -> None:
     world = new_world(version)
-    plan = world.upgrade().plan_upgrade()
+    plan = world.upgrade().plan()
     assert [line for line in plan if "/l0: link 1 journals and logs of layout" in line]
     assert f"of layout {version}, copy 4 marks and indexes" in plan[1]
     told: list[Path] = []
-    assert world.upgrade(tell=told.append).upgrade()
+    assert world.upgrade(tell=told.append).run()
     assert len(told) == 11
     assert_upgraded(world)
     assert_old_is_whole(world)
     assert states(world) == [RootState.UPGRADED] * 3
-    assert not world.upgrade().upgrade()
-    assert world.upgrade().plan_upgrade() == []
+    assert not world.upgrade().run()
+    assert world.upgrade().plan() == []
 
 
 def test_what_a_bookie_rewrites_in_place_does_not_change_the_old_data() -> None:
     world = new_world()
-    world.upgrade().upgrade()
+    world.upgrade().run()
     for name in ("0/7/7.idx", "lastMark", "lastId"):
         file = world.files.open_update(LEDGERS / CURRENT / name)
         file.write_at(0, b"changed")
@@ -103,7 +103,7 @@ def test_what_a_bookie_rewrites_in_place_does_not_change_the_old_data() -> None:
 
 def test_the_cookie_names_the_cluster_that_java_leaves_out() -> None:
     world = new_world()
-    world.upgrade().upgrade()
+    world.upgrade().run()
     cookies = [root.cookie for root in look(world.files, FOUND)]
     assert cookies == [world.master] * 3
     assert world.master.instance_id is not None
@@ -118,14 +118,14 @@ def test_an_upgrade_that_loses_power_anywhere_is_finished_by_another(version: in
         for root in look(world.files, FOUND):
             if root.state is RootState.UPGRADED:
                 assert_current_is_whole(world, root.root)
-        world.upgrade().upgrade()
+        world.upgrade().run()
         assert_upgraded(world)
         assert_old_is_whole(world)
     assert crashes > 150
 
 
 def _upgrade(world: OldBookie) -> None:
-    world.upgrade().upgrade()
+    world.upgrade().run()
 
 
 def test_a_bookie_does_not_start_on_an_upgrade_that_was_cut_short() -> None:
@@ -145,10 +145,10 @@ def test_an_upgrade_without_room_leaves_all_as_it_was() -> None:
     before = world.files.contents()
     world.files.bytes_max = sum(map(len, before.values())) + 40
     with pytest.raises(OSError, match="No space"):
-        world.upgrade().upgrade()
+        world.upgrade().run()
     assert world.files.contents() == before
     world.files.bytes_max = None
-    assert world.upgrade().upgrade()
+    assert world.upgrade().run()
     assert_upgraded(world)
 
 
@@ -161,7 +161,7 @@ def test_a_file_that_cannot_be_shared_is_copied() -> None:
         return OSError(errno.EPERM, os.strerror(errno.EPERM), str(path)) if is_link else None
 
     world.files.fault = no_links
-    world.upgrade().upgrade()
+    world.upgrade().run()
     assert_upgraded(world)
 
 
@@ -170,20 +170,20 @@ def test_a_cookie_that_was_perhaps_stored_is_settled_by_another_upgrade(fault: F
     world = new_world()
     world.cluster.faults = lambda operation: fault if operation.writes else Fault.NONE
     with pytest.raises(MetadataStoreError):
-        world.upgrade().upgrade()
+        world.upgrade().run()
     world.cluster.faults = lambda _operation: Fault.NONE
-    assert world.upgrade().upgrade() is (fault is Fault.REQUEST_LOST)
+    assert world.upgrade().run() is (fault is Fault.REQUEST_LOST)
     assert_upgraded(world)
 
 
 def test_an_upgrade_by_java_is_completed_with_the_name_of_the_cluster() -> None:
     world = new_world()
-    world.upgrade().upgrade()
+    world.upgrade().run()
     java = encode_cookie(attrs.evolve(world.master, instance_id=None))
     put_files(world.files, {f"{root}/{CURRENT}/{VERSION}": java for root in FOUND.roots})
     world.stored.write(java, ANY)
-    assert len(world.upgrade().plan_upgrade()) == 4
-    assert world.upgrade().upgrade()
+    assert len(world.upgrade().plan()) == 4
+    assert world.upgrade().run()
     assert_upgraded(world)
 
 
@@ -193,9 +193,9 @@ class TestLayouts3And4:
 
     def make(self, files: SimFiles, cookie: bytes) -> OldBookie:
         world = OldBookie(files)
-        world.upgrade().upgrade()
+        world.upgrade().run()
         run_once(world)
-        world.upgrade().finalize()
+        world.finalization().run()
         put_files(files, {f"{root}/{CURRENT}/{VERSION}": cookie for root in FOUND.roots})
         world.stored.write(cookie, ANY)
         return world
@@ -203,7 +203,7 @@ class TestLayouts3And4:
     @pytest.mark.parametrize("cookie", [b"3\n" + BODY, b"4\n" + TEXT], ids=["3", "4"])
     def test_only_the_cookies_are_written_anew(self, cookie: bytes) -> None:
         for world, _ in each_crash(lambda disk: self.make(disk, cookie), _upgrade, seeds=1):
-            world.upgrade().upgrade()
+            world.upgrade().run()
             assert {root.cookie for root in look(world.files, FOUND)} == {world.master}
             held = world.stored.read()
             assert held is not None
@@ -214,7 +214,7 @@ class TestLayouts3And4:
         assert isinstance(world.files, SimFiles)
         before = world.files.contents()
         with pytest.raises(UpgradeRefusedError, match="no data of layout 1 or 2 to go back to"):
-            world.upgrade().rollback()
+            world.rollback().run()
         assert world.files.contents() == before
         assert world.stored.read() is not None
 
@@ -224,9 +224,9 @@ class TestRefusals:
         assert isinstance(world.files, SimFiles)
         before = world.files.contents()
         with pytest.raises(UpgradeRefusedError, match=words):
-            world.upgrade().upgrade(**options)
+            world.upgrade().run(**options)
         with pytest.raises(UpgradeRefusedError, match=words):
-            world.upgrade().plan_upgrade(**options)
+            world.upgrade().plan(**options)
         assert world.files.contents() == before
         assert UpgradeRefusedError.exit_status == 4
 
@@ -235,10 +235,10 @@ class TestRefusals:
         remove_tree(world.files, MORE)
         world.files.mkdirs(MORE)
         self.refused(world, "/l1 is empty while others hold data of an old layout")
-        assert world.upgrade().upgrade(allow_empty=True)
+        assert world.upgrade().run(allow_empty=True)
         assert world.files.list(MORE / CURRENT) == [VERSION]
-        assert not world.upgrade().upgrade()
-        assert world.upgrade().rollback()
+        assert not world.upgrade().run()
+        assert world.rollback().run()
         assert set(states(world)) == {RootState.OLD, RootState.EMPTY}
 
     def test_a_cookie_of_another_bookie_stays(self) -> None:
@@ -249,7 +249,7 @@ class TestRefusals:
 
     def test_a_cookie_of_another_cluster_stays(self) -> None:
         world = new_world()
-        world.upgrade().upgrade()
+        world.upgrade().run()
         world.master = attrs.evolve(world.master, instance_id="another")
         self.refused(world, "instance.* expected another")
 
@@ -271,7 +271,7 @@ class TestRefusals:
         world = new_world()
         put_files(world.files, {name: b"6\nwhatever\n"[: 2 if "current" not in name else None]})
         with pytest.raises(LayoutTooNewError, match="layout 6 is of a newer release") as caught:
-            world.upgrade().upgrade()
+            world.upgrade().run()
         assert caught.value.exit_status == 7
 
     @pytest.mark.parametrize("text", [b"", b"five", b"3\n", b"0"])
@@ -279,13 +279,13 @@ class TestRefusals:
         world = new_world()
         put_files(world.files, {"/l0/VERSION": text})
         with pytest.raises(BadCookieError, match="not the number of an old layout"):
-            world.upgrade().upgrade()
+            world.upgrade().run()
 
 
 class TestRollback:
     def upgraded(self, files: SimFiles, version: int = 1) -> OldBookie:
         world = OldBookie(files, version)
-        world.upgrade().upgrade()
+        world.upgrade().run()
         run_once(world)
         return world
 
@@ -293,18 +293,18 @@ class TestRollback:
     def test_the_old_layout_is_back_and_the_cookie_gone(self, version: int) -> None:
         world = self.upgraded(SimFiles(Random(1)), version)
         losses = {
-            str(loss.root): (loss.files, loss.size_bytes) for loss in world.upgrade().losses()
+            str(loss.root): (loss.files, loss.size_bytes) for loss in world.rollback().losses()
         }
         assert losses == {"/j": (1, 13), "/l0": (1, 11), "/l1": (0, 0)}
-        assert world.upgrade().rollback()
+        assert world.rollback().run()
         assert isinstance(world.files, SimFiles)
         assert world.files.contents() == world.old | FOREIGN
         assert world.stored.read() is None
-        assert not world.upgrade().rollback()
+        assert not world.rollback().run()
 
     def test_one_that_loses_power_anywhere_is_finished_by_another(self) -> None:
         crashes = 0
-        for world, through in each_crash(self.upgraded, lambda world: world.upgrade().rollback()):
+        for world, through in each_crash(self.upgraded, lambda world: world.rollback().run()):
             crashes += not through
             assert_old_is_whole(world)
             if RootState.OLD in states(world):
@@ -312,7 +312,7 @@ class TestRollback:
                     prepare(world.files, FOUND)
             else:
                 assert world.files.read(LEDGERS / CURRENT / "2.log") == b"new entries"
-            world.upgrade().rollback()
+            world.rollback().run()
             assert world.files.contents() == world.old | FOREIGN
             assert world.stored.read() is None
         assert crashes > 20
@@ -320,29 +320,25 @@ class TestRollback:
     def test_half_of_one_is_not_taken_for_an_upgrade_that_is_not_through(self) -> None:
         """What ran since the upgrade does not fit to roots that went back to before it."""
         half_done = 0
-        for world, _ in each_crash(
-            self.upgraded, lambda world: world.upgrade().rollback(), seeds=1
-        ):
+        for world, _ in each_crash(self.upgraded, lambda world: world.rollback().run(), seeds=1):
             if {RootState.OLD, RootState.UPGRADED} <= set(states(world)):
                 with pytest.raises(UpgradeRefusedError, match="finish it with --rollback first"):
-                    world.upgrade().upgrade()
+                    world.upgrade().run()
                 half_done += 1
         assert half_done
 
     def test_an_upgrade_works_again_after_one(self) -> None:
-        for world, _ in each_crash(
-            self.upgraded, lambda world: world.upgrade().rollback(), seeds=1
-        ):
+        for world, _ in each_crash(self.upgraded, lambda world: world.rollback().run(), seeds=1):
             if set(states(world)) == {RootState.OLD}:
-                world.upgrade().upgrade()
+                world.upgrade().run()
                 assert_upgraded(world)
 
     def test_a_bookie_that_never_was_upgraded_loses_nothing(self) -> None:
         world = self.upgraded(SimFiles(Random(1)))
-        world.upgrade().finalize()
+        world.finalization().run()
         assert isinstance(world.files, SimFiles)
         before = world.files.contents()
-        for attempt in (world.upgrade().rollback, world.upgrade().losses):
+        for attempt in (world.rollback().run, world.rollback().losses):
             with pytest.raises(UpgradeRefusedError, match="no data of layout 1 or 2"):
                 attempt()
         assert world.files.contents() == before
@@ -353,13 +349,13 @@ class TestRollback:
         for root in FOUND.roots:
             remove_tree(world.files, root)
         with pytest.raises(UpgradeRefusedError, match="no root holds data"):
-            world.upgrade().rollback()
+            world.rollback().run()
 
 
 class TestFinalize:
     def upgraded(self, files: SimFiles, version: int = 2) -> OldBookie:
         world = OldBookie(files, version)
-        world.upgrade().upgrade()
+        world.upgrade().run()
         run_once(world)
         return world
 
@@ -370,15 +366,15 @@ class TestFinalize:
         kept = {
             name: data for name, data in world.files.contents().items() if name not in world.old
         }
-        assert sorted(map(str, world.upgrade().plan_finalize())) == sorted(world.old)
-        assert world.upgrade().finalize()
+        assert sorted(map(str, world.finalization().plan())) == sorted(world.old)
+        assert world.finalization().run()
         assert world.files.contents() == kept
         assert sorted(world.files.list(LEDGERS)) == [CURRENT, "lost+found", "notes.txt"]
-        assert not world.upgrade().finalize()
+        assert not world.finalization().run()
 
     def test_one_that_loses_power_anywhere_is_finished_by_another(self) -> None:
         crashes = 0
-        for world, through in each_crash(self.upgraded, lambda world: world.upgrade().finalize()):
+        for world, through in each_crash(self.upgraded, lambda world: world.finalization().run()):
             crashes += not through
             for name in ("/j/current/7.txn", "/j/current/6.txn", "/l0/current/0/7/7.idx"):
                 assert world.files.exists(Path(name))
@@ -386,8 +382,8 @@ class TestFinalize:
             whole = all(world.files.exists(Path(name)) for name in world.old)
             if not whole and not through:
                 with pytest.raises(UpgradeRefusedError):
-                    world.upgrade().rollback()
-            world.upgrade().finalize()
+                    world.rollback().run()
+            world.finalization().run()
             assert not [name for name in world.old if world.files.exists(Path(name))]
             assert set(states(world)) == {RootState.CURRENT}
             assert "bookied.finalizing" not in world.files.list(JOURNAL)
@@ -395,15 +391,15 @@ class TestFinalize:
 
     def test_it_waits_for_a_bookie_that_started(self) -> None:
         world = new_world()
-        world.upgrade().upgrade()
+        world.upgrade().run()
         with pytest.raises(UpgradeRefusedError, match="no bookie has started"):
-            world.upgrade().finalize()
+            world.finalization().run()
         assert_old_is_whole(world)
 
     def test_it_comes_after_the_upgrade(self) -> None:
         world = new_world()
         with pytest.raises(UpgradeRefusedError, match="is not upgraded"):
-            world.upgrade().finalize()
+            world.finalization().run()
         assert_old_is_whole(world)
 
 
@@ -413,12 +409,12 @@ def test_on_a_real_disk_journals_and_logs_are_shared(tmp_path: Path) -> None:
     put_files(files, {f"{root}/0.log": b"log", f"{root}/lastId": b"0\n"})
     world = new_world()
     found = Directories((root,), (root,), (root,))
-    upgrade = attrs.evolve(
-        world.upgrade(),
+    roots = attrs.evolve(
+        world.roots(),
         files=files,
         found=found,
         master=attrs.evolve(world.master, journal_dirs=str(root), ledger_dirs=(str(root),)),
     )
-    assert upgrade.upgrade()
+    assert Upgrade(roots).run()
     assert (root / "current/0.log").stat().st_ino == (root / "0.log").stat().st_ino
     assert (root / "current/lastId").stat().st_ino != (root / "lastId").stat().st_ino
