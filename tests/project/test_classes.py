@@ -35,7 +35,6 @@ STILL_OVER: Final[dict[str, set[str]]] = {
     "bkclient/quorum/add.py AddQuorum": {"lines", "methods"},
     "bkctl/cli/command.py Command": {"arguments"},
     "bkctl/commands/local/cluster.py LocalCluster": {"lines", "methods"},
-    "bookied/offline/repair/convert.py Conversion": {"lines"},
     "bookied/repair/autorecovery/auditor.py Auditor": {"methods"},
     "bookied/service/bookie.py BookieService": {"lines", "methods"},
     "bookied/storage/index/rocks_index.py RocksIndex": {"lines", "methods"},

@@ -35,7 +35,6 @@ STILL_TO_EDIT: Final = {
     "bkclient/metadata/memory.py",
     "bkclient/metadata/sqlite/base.py",
     "bkclient/quorum/add.py",
-    "bookied/offline/repair/convert.py",
     "bookied/offline/repair/upgrade.py",
     "bookied/repair/autorecovery/auditor.py",
     "bookied/server/admission.py",

@@ -13,25 +13,23 @@ finishes, and a bookie of ours does not start until then. The journals must be r
 from __future__ import annotations
 
 import contextlib
-import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 import attrs
 
-from bookied.directories.losses import forget_index
-from bookied.directories.roots import CONVERTING, Directories
-from bookied.errors import StorageError
-from bookied.offline.repair.convert_logs import (
-    STAGED,
-    ConversionRefusedError,
-    LogPlaces,
-    Renumbered,
+from bookied.directories.roots import Directories
+from bookied.offline.repair.convert_logs import STAGED, ConversionRefusedError, Renumbered
+from bookied.offline.repair.convert_staging import (
+    DATABASES,
+    STAGED_INDEX,
+    ConversionPlan,
+    IndexOnItsWay,
+    Tell,
 )
-from bookied.offline.repair.storages import insist_paired
 from bookied.storage.entrylog import format as log_layout
-from bookied.storage.files.files import Files, remove_tree
+from bookied.storage.files.files import Files
 from bookied.storage.index import format as layout
 from bookied.storage.index.file_places import index_files
 from bookied.storage.index.files import IndexFiles
@@ -42,19 +40,11 @@ from bookied.storage.index.rocks_format import LEDGERS, LOCATIONS
 from bookied.storage.index.rocks_index import RocksIndex
 from bookied.storage.index.store import IndexStore
 
-STAGED_INDEX: Final = ".converting"
-"""Behind the name of an index file that is being written."""
-
 BACKUP: Final = ".backup"
 """Behind the name of a database that is no longer used; Java's name for it."""
 
 PAGES_AT_ONCE: Final = 512
 """Index pages in memory and in one write."""
-
-_DATABASES: Final = (LOCATIONS, LEDGERS)
-
-Tell = Callable[[int], None]
-"""Hears how many ledgers are done."""
 
 
 @attrs.frozen
@@ -67,29 +57,10 @@ class Converted:
 
 
 @attrs.frozen
-class _Plan:
-    """What is still to be done once the new index is on disk; kept in a file until it is."""
-
-    to: str
-    stamp: str
-    renumbered: tuple[Renumbered, ...] = ()
-
-    def encode(self) -> bytes:
-        moved = [(str(one.directory), one.old, one.new) for one in self.renumbered]
-        return json.dumps({"to": self.to, "stamp": self.stamp, "renumbered": moved}).encode()
-
-    @classmethod
-    def decode(cls, data: bytes) -> _Plan:
-        said = json.loads(data)
-        moved = tuple(Renumbered(Path(at), old, new) for at, old, new in said["renumbered"])
-        return cls(said["to"], said["stamp"], moved)
-
-
-@attrs.frozen
 class Conversion:
-    """One bookie's index on its way. ``stamp`` tells the backups of one conversion from another's.
+    """Moves one bookie's index. ``stamp`` tells the backups of one conversion from another's.
 
-    All raise ``OSError``, ``StorageError`` where there is no room for an index, and
+    All raise ``OSError``, ``StorageError`` where there is no space for an index, and
     ``CorruptError`` for damage in the old one.
     """
 
@@ -100,23 +71,12 @@ class Conversion:
     tell: Tell = lambda _ledgers: None
 
     @property
-    def _logs(self) -> LogPlaces:
-        return LogPlaces(self.files, self.found.ledger_dirs)
+    def _index(self) -> IndexOnItsWay:
+        return IndexOnItsWay(self.files, self.found, self.open_key_values, self.stamp, self.tell)
 
-    @property
-    def _plan_path(self) -> Path:
-        return self.found.roots[0] / CONVERTING
-
-    def _read_plan(self, to: str) -> _Plan | None:
-        try:
-            plan = _Plan.decode(self.files.read(self._plan_path))
-        except FileNotFoundError:
-            return None
-        if plan.to != to:
-            raise ConversionRefusedError(
-                f"a conversion to {plan.to} was cut short here: finish that one first"
-            )
-        return plan
+    def has_db(self) -> bool:
+        """Whether any index directory has a database of DbLedgerStorage."""
+        return self._index.has_databases()
 
     def is_cut_short(self, to: str) -> bool:
         """Whether a conversion is to be finished.
@@ -124,24 +84,7 @@ class Conversion:
         Raises:
             ConversionRefusedError: it was one to the other kind.
         """
-        return self._read_plan(to) is not None
-
-    def has_db(self) -> bool:
-        """Whether any index directory has a database of DbLedgerStorage."""
-        return any(
-            self.files.is_dir(directory / name)
-            for directory in self.found.index_dirs
-            for name in _DATABASES
-        )
-
-    def _has_index_files(self) -> bool:
-        return any(True for _ in self._index_paths())
-
-    def _index_paths(self) -> Iterator[Path]:
-        for directory in self.found.index_dirs:
-            for path in index_files(self.files, directory):
-                if layout.ledger_id(path.name) is not None:
-                    yield path
+        return self._index.read_plan(to) is not None
 
     def plan(self, to: str) -> list[str]:
         """Return what a conversion would do; nothing if all is so already.
@@ -149,37 +92,12 @@ class Conversion:
         Raises:
             ConversionRefusedError: it would refuse.
         """
+        index = self._index
         if self.is_cut_short(to):
             return ["finish the conversion that was cut short"]
-        if not self._is_needed(to):
+        if not index.is_needed(to):
             return []
-        source, target = ("index files", "RocksDB") if to == "db" else ("RocksDB", "index files")
-        steps = [f"copy keys, fences, explicit LACs and locations from {source} to {target}"]
-        if to == "db":
-            placed = len(self._misplaced())
-            return [
-                *steps,
-                *([f"link or copy {placed} entry logs into other directories"] if placed else []),
-                "remove the index files",
-            ]
-        renumbered = self._logs.renumbering()
-        return [
-            *steps,
-            *([f"give {len(renumbered)} entry logs new ids"] if renumbered else []),
-            f"rename the databases to {LEDGERS}{BACKUP} and {LOCATIONS}{BACKUP}",
-        ]
-
-    def _is_needed(self, to: str) -> bool:
-        insist_paired(self.found)
-        has_db, has_files = self.has_db(), self._has_index_files()
-        if has_db and has_files:
-            raise ConversionRefusedError(
-                "there are index files and databases: which of them a bookie used last cannot be "
-                "told; move away those that are old"
-            )
-        return has_files if to == "db" else has_db
-
-    # To databases ---------------------------------------------------------------------------------
+        return ToDatabases(index).plan() if to == "db" else ToIndexFiles(index).plan()
 
     def to_db(self) -> Converted:
         """Put the index into databases; index files go when those are on disk.
@@ -187,21 +105,53 @@ class Conversion:
         Raises:
             ConversionRefusedError: there are databases and index files.
         """
-        plan = self._read_plan("db")
+        return ToDatabases(self._index).run()
+
+    def to_interleaved(self, header_version: int = layout.VERSION) -> Converted:
+        """Put the index into files; the databases are renamed when those are on disk.
+
+        Raises:
+            ConversionRefusedError: there are both, or ledgers whose state is in limbo.
+        """
+        return ToIndexFiles(self._index).run(header_version)
+
+
+@attrs.frozen
+class ToDatabases:
+    """From index files to databases of DbLedgerStorage."""
+
+    index: IndexOnItsWay
+
+    def plan(self) -> list[str]:
+        """Return what ``run`` would do."""
+        placed = len(self._misplaced())
+        return [
+            "copy keys, fences, explicit LACs and locations from index files to RocksDB",
+            *([f"link or copy {placed} entry logs into other directories"] if placed else []),
+            "remove the index files",
+        ]
+
+    def run(self) -> Converted:
+        """Put the index into databases; index files go when those are on disk.
+
+        Raises:
+            ConversionRefusedError: there are databases and index files.
+        """
+        plan = self.index.read_plan("db")
         if plan is not None:
             self._publish_db()
             return Converted(None, None, 0)
-        if not self._is_needed("db"):
+        if not self.index.is_needed("db"):
             return Converted(0, 0, 0)
-        with self._staging():
-            placed = self._logs.place(self._misplaced())
+        with self.index.staging():
+            placed = self.index.logs.place(self._misplaced())
             ledgers, entries = self._fill_databases()
-            self.files.write_atomic(self._plan_path, _Plan("db", self.stamp).encode())
+            self.index.write_plan(ConversionPlan("db", self.index.stamp))
         self._publish_db()
         return Converted(ledgers, entries, placed)
 
     def _source(self) -> IndexFiles:
-        source = IndexFiles(self.files, self.found.index_dirs)
+        source = IndexFiles(self.index.files, self.index.found.index_dirs)
         source.open()
         return source
 
@@ -210,24 +160,24 @@ class Conversion:
         done = entries = 0
         try:
             ids = sorted(source.ledger_ids())
-            count = len(self.found.index_dirs)
-            for number, directory in enumerate(self.found.index_dirs):
+            count = len(self.index.found.index_dirs)
+            for number, directory in enumerate(self.index.found.index_dirs):
                 target = RocksIndex(directory, self._open_staged)
                 target.open()
                 try:
                     mine = [ledger_id for ledger_id in ids if ledger_id % count == number]
                     for some in self._copied(source, target, mine):
                         done, entries = done + 1, entries + some
-                        self.tell(done)
+                        self.index.tell(done)
                 finally:
                     target.close()
-                self.files.sync_dir(directory)
+                self.index.files.sync_dir(directory)
         finally:
             source.close()
         return done, entries
 
     def _open_staged(self, path: Path) -> KeyValues:
-        return self.open_key_values(path.with_name(path.name + STAGED))
+        return self.index.open_key_values(path.with_name(path.name + STAGED))
 
     def _copied(self, source: IndexStore, target: IndexStore, ids: Iterable[int]) -> Iterator[int]:
         """Copy ledgers, and give the number of entries of each."""
@@ -249,54 +199,70 @@ class Conversion:
 
     def _publish_db(self) -> None:
         """Give the databases their names, then remove the index files; may be repeated."""
-        self._logs.publish()
-        for directory in self.found.index_dirs:
-            for name in _DATABASES:
-                if self.files.exists(directory / f"{name}{STAGED}"):
-                    self.files.rename(directory / f"{name}{STAGED}", directory / name)
-            self.files.sync_dir(directory)
-        for path in list(self._index_paths()):
-            self.files.remove(path)
-        for directory in self.found.index_dirs:
-            _remove_hollow(self.files, directory)
-            self.files.sync_dir(directory)
-        self._forget_plan()
+        self.index.logs.publish()
+        for directory in self.index.found.index_dirs:
+            for name in DATABASES:
+                if self.index.files.exists(directory / f"{name}{STAGED}"):
+                    self.index.files.rename(directory / f"{name}{STAGED}", directory / name)
+            self.index.files.sync_dir(directory)
+        for path in list(self.index.index_paths()):
+            self.index.files.remove(path)
+        for directory in self.index.found.index_dirs:
+            _remove_hollow(self.index.files, directory)
+            self.index.files.sync_dir(directory)
+        self.index.forget_plan()
 
     def _misplaced(self) -> list[tuple[Path, Path]]:
         source = self._source()
         try:
-            return self._logs.misplaced(source)
+            return self.index.logs.misplaced(source)
         finally:
             source.close()
 
-    # To index files -------------------------------------------------------------------------------
 
-    def to_interleaved(self, header_version: int = layout.VERSION) -> Converted:
+@attrs.frozen
+class ToIndexFiles:
+    """From databases of DbLedgerStorage to index files."""
+
+    index: IndexOnItsWay
+
+    def plan(self) -> list[str]:
+        """Return what ``run`` would do."""
+        renumbered = self.index.logs.renumbering()
+        return [
+            "copy keys, fences, explicit LACs and locations from RocksDB to index files",
+            *([f"give {len(renumbered)} entry logs new ids"] if renumbered else []),
+            f"rename the databases to {LEDGERS}{BACKUP} and {LOCATIONS}{BACKUP}",
+        ]
+
+    def run(self, header_version: int = layout.VERSION) -> Converted:
         """Put the index into files; the databases are renamed when those are on disk.
 
         Raises:
             ConversionRefusedError: there are both, or ledgers whose state is in limbo.
         """
-        plan = self._read_plan("interleaved")
+        plan = self.index.read_plan("interleaved")
         if plan is not None:
             self._publish_files(plan)
             return Converted(None, None, 0)
-        if not self._is_needed("interleaved"):
+        if not self.index.is_needed("interleaved"):
             return Converted(0, 0, 0)
-        with self._staging():
-            moved = self._logs.renumbering()
-            self._logs.renumber(moved)
+        with self.index.staging():
+            moved = self.index.logs.renumbering()
+            self.index.logs.renumber(moved)
             ledgers, entries = self._fill_files(moved, header_version)
-            plan = _Plan("interleaved", self.stamp, tuple(moved))
-            self.files.write_atomic(self._plan_path, plan.encode())
+            plan = ConversionPlan("interleaved", self.index.stamp, tuple(moved))
+            self.index.write_plan(plan)
         self._publish_files(plan)
         return Converted(ledgers, entries, len(moved))
 
     def _fill_files(self, moved: Sequence[Renumbered], header_version: int) -> tuple[int, int]:
         done = entries = 0
-        for ledgers, directory in zip(self.found.ledger_dirs, self.found.index_dirs, strict=True):
+        for ledgers, directory in zip(
+            self.index.found.ledger_dirs, self.index.found.index_dirs, strict=True
+        ):
             new_ids = {one.old: one.new for one in moved if one.directory == ledgers}
-            source = RocksIndex(directory, self.open_key_values)
+            source = RocksIndex(directory, self.index.open_key_values)
             source.open()
             try:
                 if source.flags():
@@ -309,10 +275,10 @@ class Conversion:
                         source, directory, ledger_id, new_ids, header_version
                     )
                     done += 1
-                    self.tell(done)
+                    self.index.tell(done)
             finally:
                 source.close()
-            self._sync_names(directory)
+            self.index.sync_names(directory)
         return done, entries
 
     def _write_file(
@@ -336,8 +302,8 @@ class Conversion:
             )
         path = directory / layout.relative_path(ledger_id)
         path = path.with_name(path.name + STAGED_INDEX)
-        self.files.mkdirs(path.parent)
-        file = self.files.open_update(path, create=True)
+        self.index.files.mkdirs(path.parent)
+        file = self.index.files.open_update(path, create=True)
         entries = 0
         try:
             file.truncate(0)
@@ -354,61 +320,27 @@ class Conversion:
             file.close()
         return entries
 
-    def _sync_names(self, directory: Path) -> None:
-        parents = {path.parent for path in index_files(self.files, directory)}
-        for parent in sorted({*parents, *(path.parent for path in parents)}):
-            self.files.sync_dir(parent)
-        self.files.sync_dir(directory)
-
-    def _publish_files(self, plan: _Plan) -> None:
+    def _publish_files(self, plan: ConversionPlan) -> None:
         """Give the index files their names, take those of databases and logs; may be repeated."""
-        self._logs.publish()
-        for directory in self.found.index_dirs:
-            for path in list(index_files(self.files, directory)):
+        self.index.logs.publish()
+        for directory in self.index.found.index_dirs:
+            for path in list(index_files(self.index.files, directory)):
                 if path.name.endswith(STAGED_INDEX):
-                    self.files.rename(path, path.with_name(path.name[: -len(STAGED_INDEX)]))
-            self._sync_names(directory)
-        for directory in self.found.index_dirs:
-            for name in _DATABASES:
-                if self.files.exists(directory / name):
-                    self.files.rename(directory / name, self._backup(directory, name, plan))
-            self.files.sync_dir(directory)
-        self._logs.remove_old(plan.renumbered)
-        self._forget_plan()
+                    self.index.files.rename(path, path.with_name(path.name[: -len(STAGED_INDEX)]))
+            self.index.sync_names(directory)
+        for directory in self.index.found.index_dirs:
+            for name in DATABASES:
+                if self.index.files.exists(directory / name):
+                    self.index.files.rename(directory / name, self._backup(directory, name, plan))
+            self.index.files.sync_dir(directory)
+        self.index.logs.remove_old(plan.renumbered)
+        self.index.forget_plan()
 
-    def _backup(self, directory: Path, name: str, plan: _Plan) -> Path:
+    def _backup(self, directory: Path, name: str, plan: ConversionPlan) -> Path:
         plain = directory / f"{name}{BACKUP}"
-        return directory / f"{name}{BACKUP}-{plan.stamp}" if self.files.exists(plain) else plain
-
-    # Both -----------------------------------------------------------------------------------------
-
-    @contextlib.contextmanager
-    def _staging(self) -> Iterator[None]:
-        """Begin with nothing staged, and leave nothing where there was no room for all."""
-        self._discard()
-        try:
-            yield
-        except (OSError, StorageError):
-            with contextlib.suppress(OSError):
-                self._discard()
-            raise
-
-    def _discard(self) -> None:
-        """Remove what a conversion left that was cut short before its new index was whole."""
-        for directory in self.found.index_dirs:
-            for name in _DATABASES:
-                if self.files.exists(directory / f"{name}{STAGED}"):
-                    remove_tree(self.files, directory / f"{name}{STAGED}")
-            for path in list(index_files(self.files, directory)):
-                if path.name.endswith(STAGED_INDEX):
-                    self.files.remove(path)
-        self._logs.discard()
-
-    def _forget_plan(self) -> None:
-        for root in self.found.roots:  # The index of no ledgers at all may be nothing now.
-            forget_index(self.files, root)
-        self.files.remove(self._plan_path)
-        self.files.sync_dir(self._plan_path.parent)
+        return (
+            directory / f"{name}{BACKUP}-{plan.stamp}" if self.index.files.exists(plain) else plain
+        )
 
 
 def _changes(
