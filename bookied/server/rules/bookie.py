@@ -7,7 +7,7 @@ Requests come in as values and answers go out as values; no sockets here. Agrees
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import attrs
 from twisted.internet.interfaces import IReactorTime
@@ -69,6 +69,10 @@ class ReadLimits:
     """Long polls that may wait at once; more are refused."""
 
 
+DISK_SIZES_S: Final = 1.0
+"""How long the sizes of the disks are answered without asking the disks again."""
+
+
 class Bookie:
     """One bookie's answers to whatever clients ask.
 
@@ -111,7 +115,9 @@ class Bookie:
         """What becomes of adds."""
         entries = EntryReads(storages, batch_bytes_max=limits.batch_bytes_max)
         reads = ReadRules(storages, entries, fences, self.polls, stats)
-        self._disk_usage = disk_usage
+        self._clock, self._disk_usage = clock, disk_usage
+        self._disk_sizes: tuple[int, int] = (0, 0)
+        self._disk_sizes_until_s = float("-inf")
         self._rules: dict[type[Any], Callable[[PendingRequest[Any]], Cancel | None]] = {
             AddRequest: self.adds.add,
             ReadRequest: reads.read,
@@ -153,16 +159,23 @@ class Bookie:
         self.polls.ledger_changed(ledger_id)
 
     def _info(self, asked: PendingRequest[BookieInfoRequest]) -> None:
+        """Answer how large the disks are, as of ``DISK_SIZES_S`` ago at most."""
         requested = asked.request.requested
 
         def known(sizes: tuple[int, int]) -> BookieInfoResponse:
+            if sizes is not self._disk_sizes:
+                self._disk_sizes_until_s = self._clock.seconds() + DISK_SIZES_S
+                self._disk_sizes = sizes
             return BookieInfoResponse(
                 ReturnCode.EOK,
                 sizes[0] if requested & BookieInfoFlag.TOTAL_DISK_CAPACITY else None,
                 sizes[1] if requested & BookieInfoFlag.FREE_DISK_SPACE else None,
             )
 
-        asked.respond(DiskRead(LedgerId(0), self._disk_usage, known, asked.refused))
+        if self._clock.seconds() < self._disk_sizes_until_s:
+            asked.respond(known(self._disk_sizes))
+        else:
+            asked.respond(DiskRead(LedgerId(0), self._disk_usage, known, asked.refused))
 
     def _auth(self, asked: PendingRequest[AuthRequest]) -> None:
         asked.respond(AuthResponse(ReturnCode.EOK, AUTH_DISABLED, b""))

@@ -18,6 +18,7 @@ from bookied.server.limits.connections import ConnectionSettings
 from bookied.server.limits.hits import Limit
 from bookied.server.limits.pending_reads import READS_FREE
 from bookied.server.read_lanes import HELD_BYTES_MAX
+from bookied.server.rules.bookie import DISK_SIZES_S
 from bookied.storage.ledger_storage.ledgers import Ledgers
 from bookied.storage.ledger_storage.settings import StorageLimits
 from bookied.storage.ledger_storage.storage import LedgerStorage
@@ -344,6 +345,21 @@ def test_disk_sizes_are_looked_up_off_the_reactor(cold: Serving) -> None:
     assert client.answers() == []
     cold.fetch()
     assert client.answers()[0].free_bytes == 400
+
+
+def test_disk_sizes_are_looked_up_once_a_second_however_often_they_are_asked(
+    tmp_path: Path,
+) -> None:
+    sizes = [(1000, 400), (1000, 300)]
+    serving = Serving(tmp_path, fetches=False, disk_usage=lambda: sizes.pop(0))
+    client = serving.connect(V3)
+    ask = BookieInfoRequest(BookieInfoFlag(3))
+    assert client.ask_later(ask, serving.fetch).free_bytes == 400
+    for _ in range(20):
+        assert client.ask(ask).free_bytes == 400
+    serving.clock.advance(DISK_SIZES_S)
+    assert client.ask_later(ask, serving.fetch).free_bytes == 300
+    assert sizes == []
 
 
 # Clients that do not take their answers --------------------------------------------------------
