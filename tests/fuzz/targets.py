@@ -19,7 +19,7 @@ from bkclient.log.errors import LogDamagedError
 from bkclient.log.record import decode_record
 from bkclient.metadata.reader import frames
 from bkclient.metadata.sqlite.store import parse_uri as parse_sqlite_uri
-from bkclient.metadata.tree.repair import parse_delay
+from bkclient.metadata.tree.underreplication.values import parse_delay
 from bkclient.metadata.zk_uri import parse_uri as parse_zookeeper_uri
 from bookied.admin.exchange import Asked, BadRequestError, number
 from bookied.config.bookie import load_bookie_config

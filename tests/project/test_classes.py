@@ -30,7 +30,6 @@ STILL_OVER: Final[dict[str, set[str]]] = {
     "bkclient/metadata/memory.py MemoryTree": {"methods"},
     "bkclient/metadata/sqlite/base.py SqlitePart": {"arguments"},
     "bkclient/metadata/sqlite/database.py Rows": {"methods"},
-    "bkclient/metadata/tree/repair.py TreeRepair": {"lines", "methods"},
     "bkclient/metadata/zookeeper/tree.py KazooTree": {"lines", "methods"},
     "bkclient/quorum/add.py AddQuorum": {"lines", "methods"},
     "bkctl/cli/command.py Command": {"arguments"},

@@ -27,7 +27,7 @@ from bkclient.metadata.sqlite.core import META, Core
 from bkclient.metadata.sqlite.database import Key, Rows
 from bkclient.metadata.stored import IDS_AT_ONCE
 from bkclient.metadata.tree.nodes import NodeExistsError, NoNodeError
-from bkclient.metadata.tree.repair import (
+from bkclient.metadata.tree.underreplication.values import (
     check_path,
     encode_delay,
     name_in_lock,

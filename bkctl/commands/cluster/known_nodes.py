@@ -9,7 +9,7 @@ import attrs
 from bkclient.log.cursors import decode_cursors
 from bkclient.log.record import decode_record
 from bkclient.metadata import zk_paths
-from bkclient.metadata.tree.repair import parse_delay
+from bkclient.metadata.tree.underreplication.values import parse_delay
 from bkclient.metadata.zk_paths import LAYOUTS
 from wire.errors import BookKeeperError
 from wire.ids import BookieId, LedgerId

@@ -10,7 +10,8 @@ import attrs
 from bkclient.admin import cookies
 from bkclient.connection.ledger_keys import FrameMaker, LedgerKeys
 from bkclient.metadata.api import ANY, Version
-from bkclient.metadata.tree.repair import TreeRepair
+from bkclient.metadata.tree.underreplication.locks import RepairLocks
+from bkclient.metadata.tree.underreplication.marks import RepairMarks
 from bkclient.quorum import fragments
 from bkclient.quorum.fragments import Lack, LedgerFragment, Swap
 from bkclient.repair import check, fragment_copy
@@ -160,22 +161,22 @@ def _silent_once(stack: Stack) -> None:
 
 
 def _mark_without_version(stack: Stack) -> None:
-    usual = TreeRepair._delete_mark
+    usual = RepairMarks.delete
 
-    async def delete_mark(self: Any, path: str, _version: Version) -> None:
-        await usual(self, path, ANY)
+    async def delete(self: Any, ledger_id: LedgerId, _version: Version) -> None:
+        await usual(self, ledger_id, ANY)
 
-    put(stack, TreeRepair, _delete_mark=delete_mark)
+    put(stack, RepairMarks, delete=delete)
 
 
 def _expired_lock(stack: Stack) -> None:
     """What a worker locked once is its own for ever."""
     _mark_without_version(stack)
 
-    async def is_ours(_self: Any, _path: str) -> bool:
+    async def is_own(_self: Any, _path: str) -> bool:
         return True
 
-    put(stack, TreeRepair, _held_now=lambda self: self._held, _is_ours=is_ours)
+    put(stack, RepairLocks, own=lambda self: self._own, _is_own=is_own)
 
 
 def _no_second_look(stack: Stack) -> None:

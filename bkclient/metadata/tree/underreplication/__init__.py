@@ -1,0 +1,1 @@
+"""Under-replicated ledgers in a tree: marks, locks, the queue, and switches."""

@@ -1,0 +1,111 @@
+"""RepairLocks: which under-replicated ledgers this session repairs, and which ones others do."""
+
+from __future__ import annotations
+
+import attrs
+
+from bkclient.metadata import zk_paths
+from bkclient.metadata.api import HeldLock, MetadataUnavailableError, Version
+from bkclient.metadata.tree.nodes import (
+    ATTEMPTS_MAX,
+    AnswerLostError,
+    NodeExistsError,
+    NoNodeError,
+    Tree,
+    create_with_parents,
+    delete_if_there,
+)
+from bkclient.metadata.tree.underreplication.branch import RepairBranch
+from bkclient.metadata.tree.underreplication.values import name_in_lock
+from wire.ids import LedgerId
+from wire.records.repair_marks import LockData, decode_lock, encode_lock
+
+
+@attrs.frozen
+class OwnLock:
+    """A lock of this session. ``mark_version`` is ``None`` where no mark was looked for."""
+
+    session_id: int
+    mark_version: Version | None
+
+
+class RepairLocks:
+    """The locks on ledgers under repair; ``owner`` is the bookie id that ours name."""
+
+    def __init__(self, tree: Tree, branch: RepairBranch, owner: str) -> None:
+        self._tree, self._branch, self._owner = tree, branch, owner
+        self._own: dict[LedgerId, OwnLock] = {}
+        self._in_progress: set[LedgerId] = set()
+
+    def own(self) -> dict[LedgerId, OwnLock]:
+        """Return the locks of this session, and forget those of an expired one."""
+        session_id = self._tree.session_id
+        self._own = {i: lock for i, lock in self._own.items() if lock.session_id == session_id}
+        return self._own
+
+    async def acquire(self, ledger_id: LedgerId, mark_version: Version | None) -> bool:
+        """Lock a ledger; return ``False`` where it is locked, by whatever session."""
+        if ledger_id in self.own() or ledger_id in self._in_progress:
+            return False
+        self._in_progress.add(ledger_id)
+        try:
+            return await self._create(ledger_id, mark_version)
+        finally:
+            self._in_progress.discard(ledger_id)
+
+    async def _create(self, ledger_id: LedgerId, mark_version: Version | None) -> bool:
+        value, path = encode_lock(LockData(self._owner)), zk_paths.lock(ledger_id)
+        for _ in range(ATTEMPTS_MAX):
+            session_id = self._tree.session_id
+            try:
+                await create_with_parents(self._tree, path, value, ephemeral=True)
+            except AnswerLostError:
+                continue
+            except NodeExistsError:
+                # It may be one we made, just now or in an outage, whose answer was lost. No other
+                # session deletes it while this one lives.
+                if not await self._is_own(path):
+                    return False
+            if session_id != self._tree.session_id:
+                continue
+            self._own[ledger_id] = OwnLock(session_id, mark_version)
+            return True
+        raise MetadataUnavailableError(f"{self._tree.uri}: too many answers lost")
+
+    async def _is_own(self, path: str) -> bool:
+        stat = await self._tree.stat(path)
+        return stat is not None and stat.owner == self._tree.session_id
+
+    async def still_has(self, ledger_id: LedgerId) -> bool:
+        """Return whether the lock in the tree is this session's."""
+        return await self._is_own(zk_paths.lock(ledger_id))
+
+    async def release(self, ledger_id: LedgerId) -> None:
+        """Delete this session's lock, even one whose creation it has not heard of."""
+        if ledger_id in self._in_progress:
+            return
+        if await self.still_has(ledger_id):
+            await delete_if_there(self._tree, zk_paths.lock(ledger_id))
+        self._own.pop(ledger_id, None)
+
+    async def owner_of(self, ledger_id: LedgerId) -> str | None:
+        """Return the bookie id in a ledger's lock; ``None`` where it is not locked."""
+        try:
+            return decode_lock((await self._tree.get(zk_paths.lock(ledger_id))).value).bookie_id
+        except NoNodeError:
+            return None
+
+    async def all(self) -> list[HeldLock]:
+        """Return the locks of all sessions, by ledger id."""
+        locks = await self._branch.each(self._read, await self._branch.below(zk_paths.LOCKS))
+        return sorted((lock for lock in locks if lock is not None), key=lambda one: one.ledger_id)
+
+    async def _read(self, path: str) -> HeldLock | None:
+        ledger_id = zk_paths.marked_ledger(path)
+        try:
+            node = await self._tree.get(path)
+        except NoNodeError:
+            return None
+        if ledger_id is None:
+            return None
+        return HeldLock(ledger_id, name_in_lock(node.value), node.stat.ctime_ms)

@@ -1,0 +1,138 @@
+"""RepairMarks: which ledgers are marked as under-replicated."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
+
+import attrs
+
+from bkclient.metadata import zk_paths
+from bkclient.metadata.api import DamagedMark, Missing, Version
+from bkclient.metadata.tree.nodes import (
+    AnswerLostError,
+    BadVersionError,
+    ManyValues,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    Tree,
+    create_with_parents,
+    delete_if_there,
+    insist,
+    together,
+)
+from bkclient.metadata.tree.underreplication.branch import READS_AT_ONCE, RepairBranch
+from bkclient.metadata.tree.underreplication.many_marks import ManyMarks
+from bkclient.metadata.tree.underreplication.values import readable_mark, stored_mark
+from wire.ids import BookieId, LedgerId
+from wire.records.repair_marks import UnderreplicatedMark, encode_mark
+
+
+class RepairMarks:
+    """The marks of a tree.
+
+    Args:
+        mark_ms: returns the time that new marks get, or None where marks have no time.
+        read_many: reads very many nodes, in order.
+    """
+
+    def __init__(
+        self,
+        tree: Tree,
+        branch: RepairBranch,
+        mark_ms: Callable[[], int | None],
+        read_many: ManyValues,
+    ) -> None:
+        self._tree, self._branch, self._mark_ms = tree, branch, mark_ms
+        self._read_many = read_many
+
+    async def add(self, ledger_id: LedgerId, missing: tuple[BookieId, ...]) -> None:
+        """Mark a ledger, or add to its mark; may be repeated at will."""
+        await self._branch.prepare()
+        path = zk_paths.mark(ledger_id)
+        while True:
+            value = encode_mark(UnderreplicatedMark(tuple(dict.fromkeys(missing)), self._mark_ms()))
+            try:
+                await insist(partial(create_with_parents, self._tree, path, value))
+            except NodeExistsError:
+                if await self._extend(ledger_id, missing):
+                    return
+            else:
+                return
+
+    async def add_all(self, marks: Sequence[Missing], damaged: DamagedMark) -> None:
+        """Mark very many ledgers; may be repeated at will."""
+        await self._branch.prepare()
+        many = ManyMarks(self._tree, self._read_many, self.add, self._mark_ms, damaged)
+        await many.mark(marks)
+
+    async def _extend(self, ledger_id: LedgerId, missing: tuple[BookieId, ...]) -> bool:
+        """Add to a mark what it lacks; return ``False`` when it was changed meanwhile."""
+        path = zk_paths.mark(ledger_id)
+        try:
+            # The lock before the mark: the repair that ends between the two takes the mark along.
+            is_locked = await self._tree.stat(zk_paths.lock(ledger_id)) is not None
+            node = await self._tree.get(path)
+            mark = stored_mark(ledger_id, node.value)
+            added = tuple(b for b in dict.fromkeys(missing) if b not in mark.replicas)
+            # A repair in progress may have looked at these bookies before they were lost again.
+            if added or is_locked:
+                now_ms = self._mark_ms()
+                mark = attrs.evolve(
+                    mark,
+                    replicas=mark.replicas + added,
+                    ctime_ms=mark.ctime_ms if now_ms is None else now_ms,
+                )
+                await self._tree.set(path, encode_mark(mark), node.stat.version)
+        except (NoNodeError, BadVersionError, AnswerLostError):
+            return False
+        return True
+
+    async def read(self, ledger_id: LedgerId) -> UnderreplicatedMark | None:
+        """Return the ledger's mark; ``None`` where it has none."""
+        value = await self._value(ledger_id)
+        return None if value is None else stored_mark(ledger_id, value)
+
+    async def all(
+        self, damaged: DamagedMark | None = None
+    ) -> AsyncIterator[tuple[LedgerId, UnderreplicatedMark]]:
+        """Yield the marks by ledger id, many reads at a time."""
+        level = [zk_paths.MARKS]
+        for _ in range(zk_paths.MARK_DEPTH):
+            level = [
+                child
+                for some in await self._branch.each(self._branch.below, level)
+                for child in some
+            ]
+        # The levels spell the ledger's id, so its mark can be read without listing the last one.
+        ids = [i for i in map(zk_paths.ledger_of_mark_parent, level) if i is not None]
+        for start in range(0, len(ids), READS_AT_ONCE):
+            some_ids = ids[start : start + READS_AT_ONCE]
+            values = await together(map(self._value, some_ids))
+            for ledger_id, value in zip(some_ids, values, strict=True):
+                mark = None if value is None else readable_mark(ledger_id, value, damaged)
+                if mark is not None:
+                    yield ledger_id, mark
+
+    async def _value(self, ledger_id: LedgerId) -> bytes | None:
+        try:
+            return (await self._tree.get(zk_paths.mark(ledger_id))).value
+        except NoNodeError:
+            return None
+
+    async def delete(self, ledger_id: LedgerId, version: Version) -> None:
+        """Delete a mark and the levels above that got empty, unless it was renewed."""
+        path = zk_paths.mark(ledger_id)
+        try:
+            await insist(lambda: self._tree.delete(path, version))
+        except BadVersionError:
+            return
+        except NoNodeError:
+            pass
+        for _ in range(zk_paths.MARK_DEPTH):
+            path = zk_paths.parent(path)
+            try:
+                await delete_if_there(self._tree, path)
+            except NotEmptyError:
+                return
