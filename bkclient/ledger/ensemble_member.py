@@ -30,6 +30,18 @@ class _Hold:
     overdue: IDelayedCall
 
 
+@attrs.frozen
+class AddFraming:
+    """How the adds of one handle are sent."""
+
+    keys: LedgerKeys
+    frames: FrameMaker
+    protocol: ProtocolVersion
+    """V3 where another writer of the ledger uses the V2 connection."""
+    is_deferred: bool = False
+    """Whether an entry that is acknowledged may be lost with the bookie's process."""
+
+
 class Member:
     """A bookie at one index of the ensemble. A new one takes its place when it is replaced.
 
@@ -37,27 +49,23 @@ class Member:
     connection each batch tries to get one.
 
     Args:
-        protocol: what adds are spoken in; V3 where another writer of the ledger has the V2 one.
         acked: called with this member and entries that the bookie has stored.
         failed: called with this member, entries and why.
-        is_deferred: what is acknowledged may be lost with the bookie's process.
     """
 
     def __init__(
         self,
         pool: BookiePool,
-        keys: LedgerKeys,
-        frames: FrameMaker,
-        protocol: ProtocolVersion,
+        framing: AddFraming,
         index: int,
         bookie: BookieId,
         *,
         acked: Callable[[Member, list[int]], None],
         failed: Callable[[Member, list[int], ClientError], None],
-        is_deferred: bool = False,
     ) -> None:
         self.index, self.bookie = index, bookie
-        self._pool, self._keys, self._frames, self._protocol = pool, keys, frames, protocol
+        self._pool, self._keys, self._frames = pool, framing.keys, framing.frames
+        self._protocol, self._is_deferred = framing.protocol, framing.is_deferred
         self._on_acked, self._on_failed = acked, failed
         self._stream: AddStream | None = None
         self._channel: BookieChannel | None = None
@@ -66,13 +74,12 @@ class Member:
         self._hold: _Hold | None = None
         self._ailing = False
         self._gone = False
-        self._is_deferred = is_deferred
         self._acked_to = self._broken_at = NO_ENTRY
-        channel = pool.ready(bookie, keys.ledger_id, protocol)
+        channel = pool.ready(bookie, self._keys.ledger_id, self._protocol)
         if channel is not None:
             self._open_stream(channel)
         else:
-            self._connect(protocol)
+            self._connect(self._protocol)
 
     @property
     def in_flight(self) -> int:
@@ -83,7 +90,7 @@ class Member:
     def has_lost(self, forced: EntryId) -> bool:
         """Whether it may have lost an entry behind ``forced`` that it has acknowledged.
 
-        A bookie that dies is alive again for whoever asks next; only the connection tells.
+        A bookie that dies is alive again for the next request; only the connection shows it.
         """
         broken = self._channel is not None and self._channel.lost is not None
         return (self._acked_to if broken else self._broken_at) > forced
@@ -121,9 +128,9 @@ class Member:
             stream.send(frames, keys, batch.entries)
 
     def part(self) -> None:
-        """Let go of the bookie: nothing is sent or heard any more."""
+        """Leave the bookie: nothing is sent to it or taken from it any more."""
         self._gone, self._backlog = True, []
-        self._let_go()
+        self._cancel_hold()
         if self._stream is not None:
             self._stream.close()
             self._stream = None
@@ -135,7 +142,7 @@ class Member:
     def _wait_s(self) -> float:
         return self._pool.config.backpressure_wait_ms / 1000
 
-    def _let_go(self) -> None:
+    def _cancel_hold(self) -> None:
         hold, self._hold = self._hold, None
         if hold is not None:
             hold.drained.cancel()
@@ -144,15 +151,15 @@ class Member:
 
     def _drained(self) -> None:
         """Send what waited: the connection takes more, or has gone."""
-        self._let_go()
+        self._cancel_hold()
         self._send_backlog()
 
     def _overdue(self) -> None:
-        self._let_go()
+        self._cancel_hold()
         self._fail_backlog(self._full())
 
     def _connect(self, protocol: ProtocolVersion) -> None:
-        """Connect unless that is under way; what waits is sent then, or fails."""
+        """Connect unless that is in progress; what waits is sent then, or fails."""
         if self._connecting:
             return
         self._connecting, self._stream = True, None

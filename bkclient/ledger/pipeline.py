@@ -30,7 +30,7 @@ from bkclient.errors import (
     IncorrectParameterError,
     UnexpectedConditionError,
 )
-from bkclient.ledger.ensemble_member import Member
+from bkclient.ledger.ensemble_member import AddFraming, Member
 from bkclient.quorum.add import (
     AddQuorum,
     AddsAcked,
@@ -113,9 +113,14 @@ class AddPipeline:
         self._clock, self._config = pool.clock, pool.config
         self._change_ensemble, self._gave_up = change_ensemble, gave_up
         self._confirmed = confirmed
-        self._stamped_lac, self._flags, self._rate = stamped_lac, flags, rate
+        self._stamped_lac, self._rate = stamped_lac, rate
         self._frames = FrameMaker(keys, flags, pool.txn_ids)
-        self._protocol = ProtocolVersion.V3 if flags & ~AddFlag.HIGH_PRIORITY else pool.protocol
+        self._framing = AddFraming(
+            keys,
+            self._frames,
+            ProtocolVersion.V3 if flags & ~AddFlag.HIGH_PRIORITY else pool.protocol,
+            is_deferred=bool(flags & AddFlag.DEFERRED_SYNC),
+        )
         self._payload_bytes_max = self._config.frame_bytes_max - frame_bytes_kept
         self._in_flight_max = self._config.adds_in_flight_max or 2**63
         self._members = [self._join(i, bookie) for i, bookie in enumerate(quorum.ensemble)]
@@ -348,14 +353,11 @@ class AddPipeline:
     def _join(self, index: int, bookie: BookieId) -> Member:
         return Member(
             self._pool,
-            self._keys,
-            self._frames,
-            self._protocol,
+            self._framing,
             index,
             bookie,
             acked=self._acked,
             failed=self._failed,
-            is_deferred=bool(self._flags & AddFlag.DEFERRED_SYNC),
         )
 
     def has_lost(self, forced: EntryId) -> list[BookieId]:

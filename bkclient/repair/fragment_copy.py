@@ -25,7 +25,7 @@ from bkclient.connection.ledger_keys import Batch, FrameMaker, LedgerKeys
 from bkclient.connection.pool import BookiePool
 from bkclient.errors import ClientError, ReplicationError, UnclosedFragmentError
 from bkclient.ledger.context import Cluster
-from bkclient.ledger.ensemble_member import Member
+from bkclient.ledger.ensemble_member import AddFraming, Member
 from bkclient.ledger.reads.fetch import EntryFetcher
 from bkclient.quorum.fragments import Lack, Swap, swap_between, swap_is_needed, swapped
 from bkclient.repair.check import OURS, ViewedLedger, places_that_answer
@@ -274,9 +274,7 @@ class _Target:
         self._written: Deferred[None] = Deferred()
         self._member = Member(
             pool,
-            keys,
-            self._frames,
-            ProtocolVersion.V3,
+            AddFraming(keys, self._frames, ProtocolVersion.V3),
             index,
             bookie,
             acked=self._acked,

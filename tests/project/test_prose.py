@@ -30,7 +30,6 @@ LINES_MAX = 250
 
 STILL_TO_EDIT: Final = {
     "bkclient/connection/channel.py",
-    "bkclient/ledger/ensemble_member.py",
     "bkclient/ledger/pipeline.py",
     "bkclient/metadata/memory.py",
     "bkclient/metadata/sqlite/base.py",
