@@ -6,8 +6,9 @@ Three bookies of ours in processes, SQLite for the metadata, ledgers of E3 Qw3 Q
 defaults have it. Everyone has a turn in each round; the best of all rounds is printed, for the
 machine is rarely quiet. Rates are payload MB/s; CPU is user and system time of this process and its
 children, and of the bookies, in seconds a GB. "writer alone" is pyarrow writing the same rows from
-memory. Spark's session is started once, and the time to its first row is a row of its own.
-Asserts nothing.
+memory. "task in this process" is what each process of an engine does, and the difference is what
+processes cost to start. Spark's session is started once, and the time to its first row is a row of
+its own. Asserts nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from bkclient.blocking import BlockingClient
 from bkclient.client import Client
 from bkctl.commands.export.engines import LocalEngine, SparkEngine
 from bkctl.commands.export.run import spark_session
-from bkctl.commands.export.task.copy import ROW_GROUP_BYTES, CopyJob
+from bkctl.commands.export.task.copy import ROW_GROUP_BYTES, CopyJob, copy_task
 from bkctl.commands.export.task.extents import read_extents
 from bkctl.commands.export.task.plan import LedgerExtent, cut
 from bkctl.commands.export.task.rows import COLUMNS, RowBuffer, read_ranges
@@ -106,6 +107,7 @@ class Bench:
         works: dict[str, Callable[[], object]] = {
             "reader alone": lambda: self._read(extents),
             "writer alone": self._writer(extents),
+            "task in this process": lambda: self._copy_here(extents),
             "local, 1 process": lambda: self._copy(extents, LocalEngine(1)),
             "local, 2 processes": lambda: self._copy(extents, LocalEngine(2)),
             "spark, local[2]": lambda: self._copy(extents, SparkEngine(spark)),
@@ -169,6 +171,12 @@ class Bench:
     def _copy(self, extents: Sequence[LedgerExtent], engine: LocalEngine | SparkEngine) -> None:
         job = CopyJob(self._cluster.uri, None, str(self._output()), "bench")
         engine.run(job, cut(extents, engine.cores), lambda: None)
+
+    def _copy_here(self, extents: Sequence[LedgerExtent]) -> None:
+        """Run the tasks here, one after the other: without the start of a process."""
+        job = CopyJob(self._cluster.uri, None, str(self._output()), "bench")
+        for number, task in enumerate(cut(extents, 1)):
+            copy_task(job, number, task)
 
     def plan(self, count: int) -> None:
         """Read the metadata of as many ledgers; print the rate and this process's memory."""
