@@ -133,7 +133,11 @@ class SqliteDriver(DriverBase):
         self.path = directory / "metadata.sqlite"
 
     async def open(self, **options: Any) -> Any:
-        settings: dict[str, Any] = {"look_s": 0.02, "session_timeout_s": self.timeout_s, **options}
+        settings: dict[str, Any] = {
+            "poll_interval_s": 0.02,
+            "session_timeout_s": self.timeout_s,
+            **options,
+        }
         store = open_metadata(f"sqlite://{self.path}", reactor=reactor.the_reactor(), **settings)
         await store.connect()
         self.stores.append(store)

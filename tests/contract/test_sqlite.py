@@ -293,7 +293,7 @@ class TestFiles:
 
     def test_who_fell_behind_the_change_log_is_told_all_the_same(self, files: SqliteDriver) -> None:
         async def scenario() -> None:
-            writer, reader = await files.open(), await files.open(look_s=0.5)
+            writer, reader = await files.open(), await files.open(poll_interval_s=0.5)
             await writer.create_ledger(L1, metadata())
             calls: list[int] = []
             await reader.watch_ledger(L1, lambda: calls.append(1))

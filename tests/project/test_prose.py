@@ -32,7 +32,6 @@ STILL_TO_EDIT: Final = {
     "bkclient/connection/channel.py",
     "bkclient/ledger/pipeline.py",
     "bkclient/metadata/memory.py",
-    "bkclient/metadata/sqlite/base.py",
     "bkclient/quorum/add.py",
     "bookied/offline/repair/upgrade.py",
     "bookied/repair/autorecovery/auditor.py",

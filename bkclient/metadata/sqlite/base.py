@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
+import attrs
 from twisted.internet.defer import Deferred
 from twisted.internet.defer import TimeoutError as TwistedTimeoutError
 from twisted.internet.interfaces import IDelayedCall
@@ -66,37 +67,38 @@ class _FileWatch:
         return kind == "all" or (kind in self._kinds and self._key in {None, key})
 
 
+@attrs.frozen(kw_only=True)
+class SqliteOptions:
+    """How a store on a file behaves; see ``open_sqlite``."""
+
+    session_timeout_s: float
+    chance: random.Random
+    lock_owner: str
+    registration_wait_s: float
+    mark_times: bool
+    poll_interval_s: float
+
+
 class SqlitePart:
     """A part of the store; the parts are mixed into one class over one ``Core``.
 
     A session begins with the first thing that needs one.
     """
 
-    def __init__(
-        self,
-        uri: str,
-        core: Core,
-        *,
-        reactor: Any,
-        session_timeout_s: float,
-        chance: random.Random,
-        lock_owner: str,
-        registration_wait_s: float,
-        mark_times: bool,
-        look_s: float,
-    ) -> None:
+    def __init__(self, uri: str, core: Core, options: SqliteOptions, *, reactor: Any) -> None:
         """See ``open_sqlite``."""
         self._uri, self._core, self._reactor = uri, core, reactor
-        self._timeout_s, self._look_s = session_timeout_s, look_s
-        self._chance, self._lock_owner = chance, lock_owner
-        self._registration_wait_s, self._mark_times = registration_wait_s, mark_times
+        self._timeout_s, self._poll_interval_s = options.session_timeout_s, options.poll_interval_s
+        self._chance, self._lock_owner = options.chance, options.lock_owner
+        self._registration_wait_s = options.registration_wait_s
+        self._mark_times = options.mark_times
         self._state = SessionState(reactor, uri)
         self._thread: OneThread | None = None
         self._session_id = 0
         self._watches: dict[_FileWatch, None] = {}
         self._waiting: set[Deferred[None]] = set()
         """Who waits for something that a closed store will never see; fails when it closes."""
-        self._looking: IDelayedCall | None = None
+        self._polling: IDelayedCall | None = None
         self._renewing: IDelayedCall | None = None
 
     # Life
@@ -133,10 +135,10 @@ class SqlitePart:
         if self._state.closed:
             return
         self._state.close()
-        for timer in (self._looking, self._renewing):
+        for timer in (self._polling, self._renewing):
             if timer is not None:
                 timer.cancel()
-        self._looking = self._renewing = None
+        self._polling = self._renewing = None
         self._watches.clear()
         waiting, self._waiting = self._waiting, set()
         for waiter in waiting:
@@ -243,23 +245,23 @@ class SqlitePart:
         except BaseException:
             watch.cancel()
             raise
-        self._look_again()
+        self._poll_again()
         return watch
 
     def unwatch(self, watch: _FileWatch) -> None:
         """Forget a watch; the last one to go ends the looking."""
         self._watches.pop(watch, None)
-        if not self._watches and self._looking is not None:
-            self._looking.cancel()
-            self._looking = None
+        if not self._watches and self._polling is not None:
+            self._polling.cancel()
+            self._polling = None
 
-    def _look_again(self) -> None:
-        if self._watches and self._looking is None and not self._state.closed:
-            self._looking = self._reactor.callLater(self._look_s, self._look)
+    def _poll_again(self) -> None:
+        if self._watches and self._polling is None and not self._state.closed:
+            self._polling = self._reactor.callLater(self._poll_interval_s, self._poll)
 
-    def _look(self) -> None:
-        self._looking = None
-        self._spawn(self._run(self._core.look)).addCallback(lambda _: self._look_again())
+    def _poll(self) -> None:
+        self._polling = None
+        self._spawn(self._run(self._core.look)).addCallback(lambda _: self._poll_again())
 
     def _tell(self, changes: set[tuple[str, Key]] | None) -> None:
         for watch in tuple(self._watches):
@@ -267,7 +269,7 @@ class SqlitePart:
 
 
 def is_own(rows: Rows, kind: str, key: Key, session_id: int) -> bool:
-    """Return whether there is such a row and this session owns it."""
+    """Return whether this session owns the row; ``False`` also where the row is missing."""
     row = rows.get(kind, key)
     return row is not None and session_id != 0 and row.owner == session_id
 

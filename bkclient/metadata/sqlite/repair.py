@@ -22,7 +22,7 @@ from bkclient.metadata.api import (
     Versioned,
     Watch,
 )
-from bkclient.metadata.sqlite.base import LOCK, MARK, VOTE, SqlitePart, is_own
+from bkclient.metadata.sqlite.base import LOCK, MARK, VOTE, SqliteOptions, SqlitePart, is_own
 from bkclient.metadata.sqlite.core import META, Core
 from bkclient.metadata.sqlite.database import Key, Rows
 from bkclient.metadata.stored import IDS_AT_ONCE
@@ -137,9 +137,9 @@ class SqliteMarks(SqlitePart):
 class SqliteRepair(SqliteMarks):
     """Implements ``UnderreplicationQueue``."""
 
-    def __init__(self, uri: str, core: Core, **rest: Any) -> None:
+    def __init__(self, uri: str, core: Core, options: SqliteOptions, **rest: Any) -> None:
         """See ``SqlitePart``."""
-        super().__init__(uri, core, **rest)
+        super().__init__(uri, core, options, **rest)
         self._held: dict[LedgerId, _Held] = {}
 
     async def poll_underreplicated(self) -> LedgerId | None:

@@ -12,6 +12,7 @@ from typing import Any
 from bkclient.errors import IncorrectParameterError
 from bkclient.metadata.api import AlreadyInitializedError, NotInitializedError
 from bkclient.metadata.sqlite.admin import SqliteAdmin
+from bkclient.metadata.sqlite.base import SqliteOptions
 from bkclient.metadata.sqlite.bookies import SqliteBookies, SqliteCookies
 from bkclient.metadata.sqlite.core import Core
 from bkclient.metadata.sqlite.cursors import SqliteCursors
@@ -36,9 +37,11 @@ class SqliteMetadata(
 ):
     """Implements ``MetadataStore``. A session begins with the first thing that needs one."""
 
-    def __init__(self, uri: str, core: Core, *, create: bool, **rest: Any) -> None:
+    def __init__(
+        self, uri: str, core: Core, options: SqliteOptions, *, reactor: Any, create: bool
+    ) -> None:
         """See ``open_sqlite``."""
-        super().__init__(uri, core, **rest)
+        super().__init__(uri, core, options, reactor=reactor)
         self._create = create
 
     async def connect(self) -> None:
@@ -84,7 +87,7 @@ def open_sqlite(
     mark_times: bool = True,
     create: bool = False,
     busy_timeout_s: float = 10.0,
-    look_s: float = 0.2,
+    poll_interval_s: float = 0.2,
     monotonic_s: Callable[[], float] = time.monotonic,
 ) -> SqliteMetadata:
     """Return a store on a file, not yet connected; nothing is opened before ``connect``.
@@ -99,7 +102,7 @@ def open_sqlite(
         mark_times: whether the marks of under-replicated ledgers hold their time.
         create: make the file, and a cluster in it, where there is none.
         busy_timeout_s: how long another process may hold the file locked.
-        look_s: how often others' changes are looked for, while a watch is set.
+        poll_interval_s: how often other processes' changes are read, while a watch is set.
         monotonic_s: a clock that cannot be set, to check the wall clock by.
     """
     path = parse_uri(uri).absolute()
@@ -112,14 +115,16 @@ def open_sqlite(
             session_timeout_s=session_timeout_s,
             busy_timeout_s=busy_timeout_s,
         ),
-        reactor=reactor,
-        session_timeout_s=session_timeout_s,
-        chance=random.Random() if chance is None else chance,
-        lock_owner=socket.gethostname() if lock_owner is None else lock_owner,
-        registration_wait_s=(
-            session_timeout_s * 1.5 + 1 if registration_wait_s is None else registration_wait_s
+        SqliteOptions(
+            session_timeout_s=session_timeout_s,
+            chance=random.Random() if chance is None else chance,
+            lock_owner=socket.gethostname() if lock_owner is None else lock_owner,
+            registration_wait_s=(
+                session_timeout_s * 1.5 + 1 if registration_wait_s is None else registration_wait_s
+            ),
+            mark_times=mark_times,
+            poll_interval_s=poll_interval_s,
         ),
-        mark_times=mark_times,
+        reactor=reactor,
         create=create,
-        look_s=look_s,
     )
