@@ -236,8 +236,9 @@ async def published(client: Client, bookie_id: BookieId) -> HttpAddress:
     try:
         info = await client.store.service_info(bookie_id)
     except NotFoundError as error:
-        meant = did_you_mean(bookie_id, await client.store.known_bookies())
-        text = f"bookie {bookie_id} is not registered{meant}"
+        known = await client.store.known_bookies()
+        why = ": it does not run" if bookie_id in known else did_you_mean(bookie_id, known)
+        text = f"bookie {bookie_id} is not registered{why}"
         raise NothingFoundError(text, next_step=hint) from error
     found = http_address(info, client.config)
     if found is None:

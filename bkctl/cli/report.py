@@ -95,6 +95,7 @@ _WORDS: Final = {
 }
 """What click says of numbers, and what people say."""
 
+_MEANT: Final = re.compile(r"\.? \(?Did you mean (?:one of: )?(.*?)\?\)?$")
 _EXTRA: Final = re.compile(r"Got unexpected extra argument(s?) \((.*)\)")
 
 
@@ -132,9 +133,15 @@ def _in_our_words(message: str) -> str:
     """Return click's words about a command line as ours: short, and in lower case."""
     for clicks, ours in _WORDS.items():
         message = message.replace(clicks, ours)
+    message = _MEANT.sub(_meant, message)
     message = _EXTRA.sub(r"unexpected argument\1: \2", message)
     is_word = message[:2].istitle() and message[1:2].isalpha()
     return message[:1].lower() + message[1:] if is_word else message
+
+
+def _meant(found: re.Match[str]) -> str:
+    """Return click's guesses at the end of a message, as ours are said."""
+    return f"; did you mean {' or '.join(found[1].replace(chr(39), '').split(', '))}?"
 
 
 def _usage_hint(message: str, path: str, args: Sequence[str]) -> str:

@@ -10,7 +10,7 @@ import argparse
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from bkclient.config.client import ClientConfig
 from bkclient.config.properties import java_system_properties
@@ -95,7 +95,7 @@ def bookie_parser() -> argparse.ArgumentParser:
             "`bookied autorecovery` runs an auditor and a replication worker alone; it has a "
             "--help of its own.",
         ),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=_Formatter,
         allow_abbrev=False,
     )
     parser.set_defaults(autorecovery_only=False)
@@ -132,7 +132,7 @@ def autorecovery_parser() -> argparse.ArgumentParser:
         description="Repair a cluster's ledgers: one auditor, if elected, and one replication "
         "worker, in the foreground, without a bookie.",
         epilog=_epilog(OF_AUTORECOVERY, SIGNALS_OF_AUTORECOVERY),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=_Formatter,
         allow_abbrev=False,
     )
     of_a_bookie = ("bookieport", "httpport", "journal", "ledgerdirs", "indexdirs")
@@ -150,7 +150,7 @@ def autorecovery_parser() -> argparse.ArgumentParser:
 def _epilog(statuses: Iterable[ExitStatus], signals: Mapping[str, str], *more: str) -> str:
     ends = "; ".join(f"{int(status)} {MEANING[status]}" for status in statuses)
     told = "; ".join(f"{name} {does}" for name, does in signals.items())
-    paragraphs = (f"exit status: {ends}.", f"signals: {told}.", *more)
+    paragraphs = (f"Exit status: {ends}.", f"Signals: {told}.", *more)
     return "\n".join(textwrap.fill(text, _EPILOG_WIDTH) for text in paragraphs)
 
 
@@ -227,6 +227,20 @@ def log_path(options: Options, environ: Mapping[str, str]) -> Path | None:
     if options.log_file is not None or not (directory or name):
         return options.log_file
     return Path(directory or ".") / (name or "bookkeeper-server.log")
+
+
+class _Formatter(argparse.RawDescriptionHelpFormatter):
+    """Writes help as ``bkctl`` does: sections and sentences begin with a capital."""
+
+    def add_usage(self, usage: Any, actions: Any, groups: Any, prefix: str | None = None) -> None:
+        super().add_usage(usage, actions, groups, "Usage: " if prefix is None else prefix)
+
+    def start_section(self, heading: str | None) -> None:
+        super().start_section(heading and heading.capitalize())
+
+    def _expand_help(self, action: argparse.Action) -> str:
+        text = super()._expand_help(action)
+        return f"{text[:1].upper()}{text[1:]}."
 
 
 class _Parser(argparse.ArgumentParser):

@@ -19,6 +19,7 @@ from bkctl.exit_status import Effect, ExitStatus
 from bkctl.host import Host, leave
 from bkctl.ledger_ids import format_ledger_id
 from bkctl.options import Options, options_of
+from bkctl.output.units import counted, human_bytes
 from bkctl.session.writers import HeldWriters
 from wire.errors import BookKeeperError
 
@@ -101,12 +102,13 @@ class ClusterState:
     @property
     def text(self) -> str:
         total = self.writable + self.read_only + self.down
-        marks = f"{self.marks}{'+' if self.marks >= MARKS_MAX else ''} ledgers under-replicated"
+        more = self.marks >= MARKS_MAX
+        marks = f"{self.marks}+ ledgers" if more else counted(self.marks, "ledger")
         words = [
-            f"{self.writable} of {total} bookies writable",
+            f"{self.writable} of {counted(total, 'bookie')} writable",
             f"{self.read_only} read-only" if self.read_only else "",
             f"{self.down} down" if self.down else "",
-            marks if self.marks else "",
+            f"{marks} under-replicated" if self.marks else "",
         ]
         return ", ".join(filter(None, words))
 
@@ -297,7 +299,7 @@ async def _ledgers(client: Client, prefix: str, form: str) -> Candidates:
 
 
 def _about(ledger: LedgerSummary) -> str:
-    from bkctl.output.units import human_bytes, human_time
+    from bkctl.output.units import human_time
 
     metadata = ledger.metadata
     if metadata is None:
@@ -325,7 +327,6 @@ async def _space(client: Client, one: BookieStatus) -> str:
     from twisted.internet import defer
 
     from bkclient.admin import operations
-    from bkctl.output.units import human_bytes
 
     if one.state is operations.BookieState.DOWN:
         return ""

@@ -59,7 +59,7 @@ show(
         "delay_s",
         "Seconds that one lost bookie may stay away.",
         header="DELAY",
-        cell=lambda v: "-" if v.delay_s is None else delay_text(v.delay_s),
+        cell=lambda v: delay_text(v.delay_s),
     ),
     column("marked", "Ledgers marked as lacking replicas."),
     column("being_repaired", "Of these, with a worker."),

@@ -70,8 +70,10 @@ class Triggered:
     auditor: BookieId | None
 
 
-def delay_text(delay_s: int) -> str:
-    """Return how long a lost bookie may stay away, for people."""
+def delay_text(delay_s: int | None) -> str:
+    """Return how long a lost bookie may stay away, for people; a dash where nothing is stored."""
+    if delay_s is None:
+        return "-"
     return human_duration(delay_s) if delay_s else "no delay"
 
 

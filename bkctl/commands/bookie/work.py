@@ -22,7 +22,7 @@ from bkctl.cli.params import BOOKIE_ID
 from bkctl.commands.cluster import work as cluster_work
 from bkctl.commands.cookie.columns import COOKIE_COLUMNS
 from bkctl.errors import NothingFoundError, error_message
-from bkctl.output.units import human_bytes
+from bkctl.output.units import counted, human_bytes
 from bkctl.output.views import BOOKIE, NEVER, WIDE, Column, Kind, column, shown
 from bkctl.suggest import did_you_mean
 from wire.errors import BookKeeperError
@@ -256,7 +256,7 @@ def test(session: Session, *, bookie_id: BookieId | None, entries: int) -> None:
         NothingFoundError: it is not registered.
     """
     if session.dry_run:
-        session.plan([f"write, read and delete a ledger of {entries} entries"])
+        session.plan([f"write, read and delete a ledger of {counted(entries, 'entry')}"])
         return
     if bookie_id is None:
         from bkctl.bookies.stopped_bookie import stopped_bookie

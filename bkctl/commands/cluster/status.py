@@ -14,6 +14,7 @@ from bkclient.admin.ledger_scan import walk
 from bkclient.metadata.tree.nodes import together
 from bkclient.placement.free_space import ask_sizes
 from bkclient.repair import autorecovery
+from bkctl.commands.autorecovery.work import delay_text
 from bkctl.commands.bookie.work import space
 from bkctl.commands.cluster import work as cluster_work
 from bkctl.errors import CommandError, ProblemsError, error_message
@@ -68,7 +69,7 @@ def _counts(found: Mapping[str, int]) -> str:
         "autorecovery.delay_s",
         Kind.COUNT,
         header="DELAY",
-        cell=lambda v: human_duration(v.autorecovery.delay_s or 0),
+        cell=lambda v: delay_text(v.autorecovery.delay_s),
     ),
     column(
         "underreplicated", "Ledgers marked as lacking replicas.", "autorecovery.marked", Kind.COUNT
@@ -337,9 +338,8 @@ def test(
     """
     limits = thresholds(fail_if, cluster_test.Trial)
     if session.dry_run:
-        session.plan(
-            [f"write, read and {'keep' if keep else 'delete'} a ledger of {entries} entries"]
-        )
+        end = "keep" if keep else "delete"
+        session.plan([f"write, read and {end} a ledger of {counted(entries, 'entry')}"])
         return
     found = session.call(
         cluster_test.try_cluster,

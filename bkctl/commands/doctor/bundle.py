@@ -25,6 +25,7 @@ import attrs
 
 from bkclient.config.declaration import MASKED, is_secret_key
 from bkctl.errors import NothingFoundError
+from bkctl.output.units import counted
 from bkctl.output.views import column, shown
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ _PEM: Final = re.compile(
     column("parts", "What is in it."),
     column("failed", "Parts whose command failed; they say why."),
     sentence=lambda v: (
-        f"wrote {v.path} with {len(v.parts)} files"
+        f"wrote {v.path} with {counted(len(v.parts), 'file')}"
         + (f"; failed: {', '.join(v.failed)}" if v.failed else "")
     ),
 )

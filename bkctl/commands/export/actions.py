@@ -139,5 +139,5 @@ def _confirm_recovery(session: Session, ids: Sequence[Any]) -> None:
                 f"Ledger {i} is open: a writer at work on it will fail at its next add."
                 for i in alive
             ],
-            f"Recover and close {len(alive)} of {len(ids)} ledgers?",
+            f"Recover and close {len(alive)} of {counted(len(ids), 'ledger')}?",
         )

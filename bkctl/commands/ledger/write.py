@@ -12,6 +12,8 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
+from bkctl.output.units import counted
+
 if TYPE_CHECKING:
     from typing_extensions import Self
 
@@ -89,7 +91,7 @@ def _add(session: Session, ledger_id: LedgerId, source: Source) -> Any:
         session.interrupts.last_words = ""
         if stop.reason is not None:
             session.resume = (
-                f"{pump.entries} entries were added, and {after}; "
+                f"{counted(pump.entries, 'entry')} added, and {after}; "
                 f"to go on: {source.rest(pump, f'bkctl ledger add {ledger_id} -')}"
             )
             raise stop.reason
@@ -135,7 +137,7 @@ def _write(session: Session, new: Any, source: Stream) -> Any:
         session.interrupts.last_words = ""
         if stop.reason is not None:
             session.resume = (
-                f"ledger {ledger_id} is closed with the {pump.entries} entries read so far; "
+                f"ledger {ledger_id} is closed with {counted(pump.entries, 'entry')} read so far; "
                 f"the rest goes into a new one: {source.rest(pump, 'bkctl ledger write -')}"
             )
             raise stop.reason

@@ -17,7 +17,7 @@ from twisted.python.failure import Failure
 from bkctl.commands.ledger.lifecycle import NewLedger, create_for_writing, new_ledger
 from bkctl.errors import UsageError
 from bkctl.output.filters import thresholds
-from bkctl.output.units import human_bytes
+from bkctl.output.units import counted, human_bytes
 from bkctl.output.views import Column, Kind, column, shown
 from wire.ids import LedgerId
 
@@ -226,7 +226,9 @@ def write(
     new = new_ledger(session, meta=(("application", "bkctl bench"),), wanted_id=None, **of_ledger)
     if session.dry_run:
         step = "" if keep else ", and delete it"
-        session.plan([f"write {entries + warm_up} entries of {size} bytes to a ledger{step}"])
+        session.plan(
+            [f"write {counted(entries + warm_up, 'entry')} of {size} bytes to a ledger{step}"]
+        )
         return
     with _BenchLedger(session, new, keep=keep) as writer:
         load = _run(
@@ -328,8 +330,10 @@ def read(
     """
     limits = thresholds(fail_if, Measured)
     if session.dry_run:
-        made = "" if ledger_id is not None else f"write {entries} entries of {size} bytes, "
-        session.plan([f"{made}read {entries + warm_up} entries"])
+        made = (
+            "" if ledger_id is not None else f"write {counted(entries, 'entry')} of {size} bytes, "
+        )
+        session.plan([f"{made}read {counted(entries + warm_up, 'entry')}"])
         return
     counts = {"entries": entries, "warm_up": warm_up, "window": window}
     if ledger_id is not None:

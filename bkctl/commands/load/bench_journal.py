@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from bkctl.commands.load.bench import LOOK_S, PAYLOADS, Measured, measured, payloads
 from bkctl.errors import CommandError, NothingFoundError
 from bkctl.output.filters import thresholds
+from bkctl.output.units import counted
 from bookied.storage.files.files import RealFiles
 from bookied.storage.journal.format import entry_record
 from bookied.storage.journal.group_commit import GroupCommit
@@ -51,7 +52,9 @@ def journal(
     """
     limits = thresholds(fail_if, Measured)
     if session.dry_run:
-        session.plan([f"write {entries + warm_up} entries of {size} bytes to a journal there"])
+        session.plan(
+            [f"write {counted(entries + warm_up, 'entry')} of {size} bytes to a journal there"]
+        )
         return
     try:
         place = Path(tempfile.mkdtemp(prefix="bkctl-bench-", dir=directory))

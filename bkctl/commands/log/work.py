@@ -195,7 +195,9 @@ def append(session: Session, name: str, source: Source, *, seal: bool) -> LogApp
             session.call(_drain, feed)
         session.call(_close, writer, seal=seal and stop.reason is None)
         if stop.reason is not None:
-            session.resume = f"{entries} entries were appended to log {name}, and its ledger closed"
+            session.resume = (
+                f"{counted(entries, 'entry')} appended to log {name}, and its ledger closed"
+            )
             raise stop.reason
     return LogAppended(
         name=name,

@@ -498,6 +498,8 @@ def test_the_form_of_ledger_ids_counts_wherever_it_stands() -> None:
         (["ledger", "list", "-o", "xml"], "'xml' is not one of"),
         (["ledger", "list", "--watch", "5"], "unexpected argument: 5; write --watch=5"),
         (["ledger", "show", "--last"], "bkctl: no such option '--last'"),
+        (["bookie", "list", "--columsn", "x"], "no such option '--columsn'; did you mean --co"),
+        (["ledger", "list", "--nope"], "'--nope'; did you mean --no-input or --no-pager?"),
     ],
 )
 def test_wrong_usage_ends_with_2_and_says_what_was_perhaps_meant(

@@ -238,7 +238,7 @@ def test_an_interrupted_write_closes_its_ledger_and_says_so(
     code, out, err = _end(process)
     ledger = _newest(cluster, mark)
     assert (code, out) == (status, b"")
-    assert f"ledger {ledger} is closed with the 2 entries read so far" in err
+    assert f"ledger {ledger} is closed with 2 entries read so far" in err
     assert "tail -n +3 the input" in err
     assert _entries(cluster, ledger) == ["one", "two"]
 
@@ -253,7 +253,7 @@ def test_an_interrupted_add_hands_its_ledger_back(cluster: Cluster) -> None:
     process.send_signal(signal.SIGINT)
     status, _, err = _end(process)
     assert status == ExitStatus.INTERRUPTED
-    assert f"1 entries were added, and ledger {ledger} handed back in order" in err
+    assert f"1 entry added, and ledger {ledger} handed back in order" in err
     _ok(cluster, "ledger", "add", ledger, "two")
     assert _ok(cluster, "ledger", "read", ledger) == "one\ntwo"
 

@@ -129,7 +129,7 @@ def test_a_bad_command_line_is_one_line_and_status_1(arguments, line, capsys, mo
 @pytest.mark.parametrize(
     ("arguments", "status", "output"),
     [
-        (["--help"], 0, "exit status: 0 stopped as asked"),
+        (["--help"], 0, "Exit status: 0 stopped as asked"),
         (["--version"], 0, "a bookie in Python for clusters and clients of BookKeeper 4.18"),
         (["--nonsense"], 1, "see bookied --help"),
     ],

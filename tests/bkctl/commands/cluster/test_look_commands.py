@@ -8,16 +8,19 @@ from collections.abc import Sequence
 import attrs
 import pytest
 
+from bkclient.metadata.api import NEW
 from bkctl.bookies.summary import BookieSummary
 from bkctl.commands.cluster import map as cluster_map
 from bkctl.commands.cluster.map import ClusterMap, Rack
 from bkctl.output.canvas import Canvas
+from tests.bkclient.repairs import store_of
 from tests.bkclient.worlds import Fate, World
 from tests.bkctl.commands.bookie.test_bookie import written
 from tests.bkctl.support.drawn import WIDTHS, check_drawing
 from tests.bkctl.support.world import run_in
 from wire.ids import BookieId, LedgerId
 from wire.messages import AddRequest, Request
+from wire.records.cookie import Cookie, encode_cookie
 
 GIB = 1 << 30
 
@@ -212,6 +215,29 @@ class TestTopology:
         said = run_in(World(1), "cluster", "topology")
         assert "no racks are known" in said.err
         assert "● b1 writable" in said.out
+
+
+def test_no_delay_is_said_in_the_same_words_everywhere() -> None:
+    world = World(3)
+    world.run(store_of(world).set_lost_bookie_recovery_delay(0))
+    assert run_in(world, "autorecovery", "delay").out == "no delay\n"
+    for words in (("cluster", "status"), ("autorecovery", "status")):
+        lines = run_in(world, *words).out.splitlines()
+        assert [line.split(maxsplit=1)[1] for line in lines if line.startswith("delay")] == [
+            "no delay"
+        ], words
+
+
+def test_one_that_is_down_is_not_offered_as_what_was_meant() -> None:
+    world = World(3)
+    b2 = BookieId("b2")
+    cookie = encode_cookie(Cookie(b2, "/j", ("/l",)))
+    world.run(store_of(world).write_cookie(b2, cookie, NEW))
+    world.kill("b2")
+    for words in (("bookie", "test", "b2"), ("bookie", "state", "b2")):
+        found = run_in(world, *words, ok=False)
+        assert (found.status, "b2 is not registered: it does not run" in found.err) == (3, True)
+        assert "did you mean" not in found.err
 
 
 def test_the_id_has_a_short_name() -> None:
