@@ -112,7 +112,7 @@ class BookieConnection(Protocol):
         self.update_reading()
 
     def dataReceived(self, data: bytes) -> None:
-        """Obey the frames that are whole now."""
+        """Obey the frames that are complete now."""
         if self._is_closing:
             return
         self._intake.waiting.heard_s = self._shared.clock.seconds()
@@ -127,7 +127,7 @@ class BookieConnection(Protocol):
         self._answers.flush()
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
-        """Drop what nobody will receive; adds under way are stored all the same."""
+        """Drop what nobody will receive; adds in progress are stored all the same."""
         broken = not (self._is_closing or reason.check(ConnectionDone))
         self._is_lost = self._is_closing = True
         self._admission.lost(reason.value)
@@ -285,7 +285,7 @@ class BookieConnection(Protocol):
         transport.unregisterProducer()
         transport.loseConnection()
         if self._admission.is_in_tls:
-            # The end of TLS is an exchange: whoever does not read waits for its answer in vain.
+            # The end of TLS is an exchange: a connection that does not read waits for its answer in vain.
             transport.resumeProducing()
         self._cut = self._shared.clock.callLater(CLOSE_S, transport.abortConnection)
 

@@ -98,7 +98,7 @@ class FastAdds:
             return at, 0
         stats = self._stats
         began_ns = stats.now_ns()
-        # Frames are longer than the records made of them, so this is room enough.
+        # Frames are longer than the records made of them, so this is enough.
         batch = _Batch(self._bookie, len(data) - at)
         end = take(data, at, batch)
         if batch.adds:

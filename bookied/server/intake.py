@@ -1,4 +1,4 @@
-"""One client's bytes: cut into frames, and each frame to whoever answers it."""
+"""One client's bytes: cut into frames, and each frame to the part that answers it."""
 
 from __future__ import annotations
 

@@ -78,12 +78,12 @@ class ReadLanes:
         self._queues.setdefault(ledger_id % LANES, deque()).append(waiting)
 
     def start(self) -> None:
-        """Fetch what waits, unless a fetch of its lane is under way or the client is slow."""
+        """Fetch what waits, unless a fetch of its lane is in progress or the client is slow."""
         for lane in list(self._queues):
             self._start(lane)
 
     def close(self) -> None:
-        """Drop what waits; a fetch under way goes to its end for nobody."""
+        """Drop what waits; a fetch in progress goes to its end for nobody."""
         self._queues.clear()
         self.held_bytes = 0
 

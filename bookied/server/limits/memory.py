@@ -19,10 +19,10 @@ FREE_BYTES: Final = 4 * 1024
 
 LOOK_S: Final = 1.0
 LOOKS_MAX: Final = 3
-"""How often a half frame may be met while others wait for the room that it has."""
+"""How often a half frame may be met while others wait for the memory that it has."""
 
 WAITING_LOOKS_MAX: Final = 5
-"""The same for one that waits itself: so many that stand still do not take turns for ever."""
+"""The same for one that waits itself: so those that do not grow do not take turns for ever."""
 
 STUCK_S: Final = 2.0
 """How long a client may leave its answers while they all are more than half of what may be."""
@@ -48,7 +48,7 @@ class _Half:
 class FrameRoom:
     """What is here of frames that are not whole, over all connections.
 
-    Beyond the bound a client whose half frame grows is not read until there is room again; it loses
+    Beyond the bound a client whose half frame grows is not read until there is memory again; it loses
     nothing. The one whose frame began first always goes on, or nobody would. Those that do not end
     their frame while others wait are cut, after ``LOOKS_MAX`` seconds of it, or a little later
     where they are among those that wait.
@@ -84,7 +84,7 @@ class FrameRoom:
         return client in self._halves and self._halves[client].is_waiting
 
     def release(self, client: Client) -> None:
-        """Give room back, if any was taken: the frame is whole, or the client gone."""
+        """Give memory back, if any was taken: the frame is complete, or the client gone."""
         half = self._halves.pop(client, None)
         if half is None:
             return
@@ -132,7 +132,7 @@ class UnsentAnswers:
 
     def __init__(self, clock: IReactorTime, *, bytes_max: int) -> None:
         self._clock, self.bytes_max = clock, bytes_max
-        self._unsent: dict[Client, _Unsent] = {}  # Who stands longest is first.
+        self._unsent: dict[Client, _Unsent] = {}  # The longest wait is first.
         self._look: IDelayedCall | None = None
         self.size_bytes = 0
 

@@ -22,7 +22,7 @@ class Timeouts:
     """The longest times, in seconds; None is for ever."""
 
     frame_s: float | None = None
-    """For a frame to come whole, while it is read."""
+    """For all of a frame to come, while it is read."""
     answer_s: float | None = None
     """For a client to take its answers, from when the transport has enough of them."""
     idle_s: float | None = None
