@@ -16,7 +16,7 @@ from bkclient.admin import operations
 from bkclient.admin.ledger_scan import walk
 from bkclient.client import Client
 from bkclient.errors import ClientError, NoSuchLedgerError
-from bkclient.metadata.stored import StoredLedger
+from bkclient.metadata.api import StoredLedger
 from bkclient.metadata.update import LocalMetadata
 from bkclient.quorum.fragments import fragments_of
 from wire.ids import BookieId, EntryId, LedgerId

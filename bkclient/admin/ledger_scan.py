@@ -8,8 +8,7 @@ from typing import Final
 
 from bkclient.concurrency import for_each
 from bkclient.errors import MetadataSerializationError, NoSuchLedgerError
-from bkclient.metadata.api import LedgerStore
-from bkclient.metadata.stored import StoredLedger
+from bkclient.metadata.api import LedgerStore, StoredLedger
 from wire.ids import LedgerId
 
 READS_AT_ONCE: Final = 100

@@ -16,13 +16,14 @@ from __future__ import annotations
 
 import enum
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from typing import TYPE_CHECKING, ClassVar, Final, Generic, Protocol, TypeVar
+from typing import ClassVar, Final, Generic, Protocol, TypeVar
 
 import attrs
 
 from bkclient.errors import (
     ClientError,
     LedgerExistsError,
+    MetadataSerializationError,
     MetadataStoreError,
     MetadataVersionError,
     NoSuchLedgerError,
@@ -32,9 +33,6 @@ from wire.ids import BookieId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
 from wire.records.repair_marks import UnderreplicatedMark
 from wire.records.service_info import BookieServiceInfo
-
-if TYPE_CHECKING:
-    from bkclient.metadata.stored import StoredLedger
 
 T = TypeVar("T")
 
@@ -203,6 +201,30 @@ class Watch(Protocol):
     """A watch that can be given up; no callback runs after ``cancel`` returned."""
 
     def cancel(self) -> None: ...
+
+
+@attrs.frozen
+class StoredLedger:
+    """A ledger as the store has it; ``stored`` is None where that cannot be read, by ``error``."""
+
+    ledger_id: LedgerId
+    stored: Versioned[LedgerMetadata] | None
+    error: MetadataSerializationError | None = attrs.field(default=None, eq=False)
+
+    @property
+    def metadata(self) -> LedgerMetadata | None:
+        return None if self.stored is None else self.stored.value
+
+    def readable(self) -> LedgerMetadata:
+        """Return the metadata.
+
+        Raises:
+            MetadataSerializationError: it cannot be read.
+        """
+        if self.error is not None:
+            raise self.error
+        assert self.stored is not None
+        return self.stored.value
 
 
 class LedgerStore(Protocol):

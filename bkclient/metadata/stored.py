@@ -14,6 +14,7 @@ from bkclient.metadata.api import (
     LayoutInfo,
     NotFoundError,
     NotInitializedError,
+    StoredLedger,
     Version,
     Versioned,
 )
@@ -25,30 +26,6 @@ from wire.records.service_info import BookieServiceInfo, decode_service_info
 
 IDS_AT_ONCE: Final = 10_000
 """How many ids of ledgers are given at a time."""
-
-
-@attrs.frozen
-class StoredLedger:
-    """A ledger as the store has it; ``stored`` is None where that cannot be read, by ``error``."""
-
-    ledger_id: LedgerId
-    stored: Versioned[LedgerMetadata] | None
-    error: MetadataSerializationError | None = attrs.field(default=None, eq=False)
-
-    @property
-    def metadata(self) -> LedgerMetadata | None:
-        return None if self.stored is None else self.stored.value
-
-    def readable(self) -> LedgerMetadata:
-        """Return the metadata.
-
-        Raises:
-            MetadataSerializationError: it cannot be read.
-        """
-        if self.error is not None:
-            raise self.error
-        assert self.stored is not None
-        return self.stored.value
 
 
 def decode_stored(ledger_id: LedgerId, value: bytes, ctime_ms: int) -> LedgerMetadata:

@@ -27,7 +27,7 @@ from bkclient.errors import (
     NoSuchLedgerError,
     NotEnoughBookiesError,
 )
-from bkclient.metadata.stored import StoredLedger
+from bkclient.metadata.api import StoredLedger
 from bkclient.quorum.fragments import Lack, LedgerFragment, fragments_of, is_lost
 from bkclient.repair.check import LedgerChecker, ViewedLedger, view
 from bkclient.repair.fragment_copy import ByteRate, Copied, FragmentRepairer

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from bkclient.client import Client
-    from bkclient.metadata.stored import BookieStatus, StoredLedger
+    from bkclient.metadata.api import StoredLedger
+    from bkclient.metadata.stored import BookieStatus
     from wire.ids import LedgerId
 
 

@@ -21,8 +21,8 @@ A login takes less, and what is longer would be refused when it is all there.
 class Admission:
     """The gate before one client, if any, and its change to TLS.
 
-    While a gate is closed, frames are short. START_TLS puts a new gate before the client: an attacker
-    on the way could have shown what was shown in clear.
+    While a gate is closed, frames are short. START_TLS puts a new gate before the client: an
+    attacker on the way could have shown what was shown in clear.
     """
 
     def __init__(self, shared: ServerContext, framing: ServerConnection) -> None:

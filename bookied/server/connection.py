@@ -285,7 +285,7 @@ class BookieConnection(Protocol):
         transport.unregisterProducer()
         transport.loseConnection()
         if self._admission.is_in_tls:
-            # The end of TLS is an exchange: a connection that does not read waits for its answer in vain.
+            # The end of TLS is an exchange: without reading, its answer never comes.
             transport.resumeProducing()
         self._cut = self._shared.clock.callLater(CLOSE_S, transport.abortConnection)
 

@@ -11,13 +11,13 @@ from bkclient.metadata.api import (
     MetadataAccessError,
     NotFoundError,
     NotInitializedError,
+    StoredLedger,
 )
 from bkclient.metadata.reader import frames
 from bkclient.metadata.stored import (
     IDS_AT_ONCE,
     BookieState,
     BookieStatus,
-    StoredLedger,
     as_stored,
     decode_info,
     known_layout,

@@ -22,7 +22,7 @@ from wire.ids import BookieId
 if TYPE_CHECKING:
     from bkclient.admin.bookie_ids import Renamed
     from bkclient.client import Client
-    from bkclient.metadata.stored import StoredLedger
+    from bkclient.metadata.api import StoredLedger
     from bkctl.session.session import Session
 
 

@@ -37,7 +37,7 @@ from wire.records.cookie import Cookie, cookie_differences, decode_cookie, encod
 
 if TYPE_CHECKING:
     from bkclient.client import Client
-    from bkclient.metadata.stored import StoredLedger
+    from bkclient.metadata.api import StoredLedger
     from bkctl.session.session import Session
 
 

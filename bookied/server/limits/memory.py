@@ -48,10 +48,10 @@ class _Half:
 class FrameRoom:
     """What is here of frames that are not whole, over all connections.
 
-    Beyond the bound a client whose half frame grows is not read until there is memory again; it loses
-    nothing. The one whose frame began first always goes on, or nobody would. Those that do not end
-    their frame while others wait are cut, after ``LOOKS_MAX`` seconds of it, or a little later
-    where they are among those that wait.
+    Beyond the bound a client whose half frame grows is not read until there is memory again; it
+    loses nothing. The one whose frame began first always goes on, or nobody would. Those that do
+    not end their frame while others wait are cut, after ``LOOKS_MAX`` seconds of it, or a little
+    later where they are among those that wait.
     """
 
     def __init__(

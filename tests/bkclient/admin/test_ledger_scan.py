@@ -9,9 +9,8 @@ from twisted.internet.task import Clock
 
 from bkclient.admin.ledger_scan import IDS_AT_ONCE, read_ledgers, walk
 from bkclient.errors import MetadataSerializationError, MetadataStoreError, NoSuchLedgerError
-from bkclient.metadata.api import Versioned
+from bkclient.metadata.api import StoredLedger, Versioned
 from bkclient.metadata.memory import MemoryCluster
-from bkclient.metadata.stored import StoredLedger
 from tests.bkclient.metadata.values import metadata, run
 from wire.ids import LedgerId
 

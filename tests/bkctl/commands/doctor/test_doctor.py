@@ -12,9 +12,8 @@ from typing import Any
 
 import pytest
 
-from bkclient.metadata.api import NEW, HeldLock
+from bkclient.metadata.api import NEW, HeldLock, StoredLedger
 from bkclient.metadata.memory import MemoryMetadata
-from bkclient.metadata.stored import StoredLedger
 from bkctl.cli.root import cli
 from bkctl.commands.doctor.rules import diagnose
 from bkctl.commands.doctor.state import (
