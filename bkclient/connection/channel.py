@@ -83,7 +83,7 @@ class BookieChannel(Protocol):
 
     Args:
         clock: for time-outs.
-        bookie_id: who is at the other end; for messages only.
+        bookie_id: the bookie at the other end; for messages only.
         protocol: V2 or V3, for the whole life of the connection.
         next_txn_id: where transaction ids come from; shared by all channels of a client.
         add_timeout_s: how long an add may take.
@@ -165,7 +165,7 @@ class BookieChannel(Protocol):
         self.writable = False
 
     def resumeProducing(self) -> None:
-        """There is room again.
+        """There is space again.
 
         Where the peer ended TLS while there was none, Twisted has only waited for that: the
         connection ends once nobody produces any more.
@@ -407,7 +407,7 @@ class BookieChannel(Protocol):
                     stream.take_acks(keys)
 
     def _take_bulk(self, payload: bytes) -> bool:
-        """Take a plain answer to a bulk read without decoding it; ``False``: it is none."""
+        """Take a plain answer to a bulk read without decoding it; ``False`` for any other."""
         found = self._match_read(payload)
         if found is None:
             return False

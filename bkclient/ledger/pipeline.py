@@ -173,7 +173,7 @@ class AddPipeline:
         return entry_id
 
     def push_some(self, payloads: Iterator[bytes]) -> int:
-        """Take entries as far as there is room; return how many. 0: there are no more.
+        """Take entries as far as there is space; return how many. 0: there are no more.
 
         Raises:
             ClientError: as for ``push``; entries before a bad one have been taken.
@@ -278,7 +278,7 @@ class AddPipeline:
         return self._running
 
     def leave(self) -> None:
-        """Let go of connections: answers that still come are nobody's business any more."""
+        """Release connections: answers that still come are ignored."""
         for member in self._members:
             member.part()
         for timer in (self._flush_call, self._quorum_timer):

@@ -123,7 +123,7 @@ class MemoryCluster:
         """Return a store on this cluster, not yet connected; ``rest`` as for ``TreePart``.
 
         ``clock`` is that of the process which the session belongs to, if it has one of its own: it
-        is what answers and watches come by, so that they wait while that process stands still.
+        is what answers and watches come by, so that they wait while that process is stopped.
         """
         clock = self.clock if clock is None else clock
         return MemoryMetadata(
@@ -188,7 +188,7 @@ class MemoryCluster:
         return Node(stored.value, stored.stat())
 
     def stat(self, path: str, fired: Fired | None = None) -> Stat | None:
-        """Return what there is; watch it."""
+        """Return the node's data; watch it."""
         self._watch(path, fired, of_children=False)
         stored = self._nodes.get(path)
         return None if stored is None else stored.stat()

@@ -7,8 +7,8 @@ them. Agrees with BookKeeper 4.18.0, LedgerHandle and PendingAddOp, with these s
   sent again, and only then is anything confirmed. Java interleaves the three and can confirm adds
   that only Qa - 1 bookies known to the metadata hold.
 * Confirming is tried again after every change, also one that replaced nothing.
-* What a failed bookie lacks is sent to it again where nobody could take its place; in Java such an
-  add waits for ever.
+* What a failed bookie lacks is sent to it again where nobody could take its place; in Java that add
+  waits for ever.
 * Once adds have been drained, none is taken any more.
 """
 
@@ -159,7 +159,7 @@ class State(enum.Enum):
 
     OPEN = enum.auto()
     CHANGING = enum.auto()
-    """An ensemble change is under way: acks are counted, nothing is confirmed."""
+    """An ensemble change is in progress: acks are counted, nothing is confirmed."""
     ENDED = enum.auto()
 
 
@@ -220,7 +220,7 @@ class AddQuorum:
 
     @property
     def last_pushed(self) -> EntryId:
-        """The highest entry that was handed out."""
+        """The highest entry id that was given out."""
         return EntryId(self._next - 1)
 
     @property
@@ -233,10 +233,10 @@ class AddQuorum:
         return entry_id in self._acks
 
     def push(self) -> EntryId:
-        """Hand out the next entry id; the entry counts as pending from now on.
+        """Give the next entry id; the entry counts as pending from now on.
 
         Raises:
-            ClientError: ``ended_by``; no id was handed out.
+            ClientError: ``ended_by``; no id was given.
         """
         if self.ended_by is not None:
             raise self.ended_by
@@ -246,7 +246,7 @@ class AddQuorum:
         return EntryId(entry_id)
 
     def push_many(self, count: int) -> range:
-        """Hand out the next ``count`` ids at once; see ``push``."""
+        """Give the next ``count`` ids at once; see ``push``."""
         if self.ended_by is not None:
             raise self.ended_by
         entries = range(self._next, self._next + count)

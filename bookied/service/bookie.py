@@ -109,7 +109,7 @@ class StopRequestedError(BookieStopError):
 class BookieService:
     """One bookie's life. All methods belong to the reactor's thread.
 
-    ``failed`` is called at most once, when the bookie cannot go on; whoever runs it then calls
+    ``failed`` is called at most once, when the bookie cannot go on; its owner then calls
     ``abandon`` and ends with the error's exit status. ``progress`` gets a word on what it does.
     """
 
@@ -486,7 +486,7 @@ class BookieService:
         return self.collectors.collect(major=major, minor=minor)
 
     async def _release(self) -> None:
-        """Let go of the world."""
+        """Release the world."""
         await self._bounded(self.parts.store.close())
         self.parts.locks.release()
         await self.parts.close()
@@ -528,7 +528,7 @@ class BookieService:
         self._fail(RunTimeError(f"a disk failed: {_named(error)}"))
 
     def _directory_full(self, directory: Path) -> None:
-        """Obey a write that found no room, rather than wait for the next look at the disks."""
+        """Obey a write that found no space, rather than wait for the next look at the disks."""
         log.warn("no space left in {directory}", directory=directory)
         if self.mode is None or self.engine is None:
             return

@@ -324,7 +324,7 @@ class _Replay:
     def _target(self, ledger_id: int) -> Target:
         """Return where the entries of a ledger go.
 
-        The bytes of a ledger with a damaged index are kept, for whoever rebuilds that.
+        The bytes of a ledger with a damaged index are kept, for the rebuild of the index.
         """
         storage = self._storages.of(ledger_id)
         state = self._ledger(ledger_id)
@@ -374,7 +374,7 @@ class _Replay:
     def put_into_files(self, write: Callable[[], None]) -> bool:
         """Write what is in memory; say whether there was room.
 
-        Without room it stays there and in the journals, as in a bookie that runs while its disks
+        On a full disk it stays there and in the journals, as in a bookie that runs while its disks
         fill up: it is going to be read-only. Neither marks nor journals move then.
 
         Raises:

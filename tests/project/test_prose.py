@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Final
 
 import pytest
 
@@ -26,20 +25,6 @@ PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted(DOCS.glob("*.md"))]
 NOTES = [*sorted(SPEC.glob("*.md")), *sorted((ROOT / "tests").rglob("*.md"))]
 PAGES_MAX = 12
 LINES_MAX = 250
-
-
-STILL_TO_EDIT: Final = {
-    "bkclient/connection/channel.py",
-    "bkclient/ledger/pipeline.py",
-    "bkclient/metadata/memory.py",
-    "bkclient/quorum/add.py",
-    "bookied/offline/repair/upgrade.py",
-    "bookied/repair/autorecovery/auditor.py",
-    "bookied/service/bookie.py",
-    "bookied/storage/index/rocks_index.py",
-    "bookied/storage/replay.py",
-}
-"""Files whose docstrings and comments have not been edited yet. The list only shrinks."""
 
 
 def _name(page: Path) -> str:
@@ -76,19 +61,14 @@ def test_messages_have_no_word_of_the_glossary() -> None:
 
 
 def test_docstrings_and_comments_have_no_word_of_the_glossary() -> None:
-    found = {
-        _name(path): [
-            one
-            for line, text in remarks(path)
-            for one in glossary_offences(without_code(text), f"{_name(path)}:{line}")
-        ]
+    found = [
+        one
         for path in python_files()
         if not path.is_relative_to(ROOT / "tests")
-    }
-    offences = [one for name, some in found.items() if name not in STILL_TO_EDIT for one in some]
-    assert not offences, "\n".join(offences)
-    done = {name for name in STILL_TO_EDIT if not found.get(name)}
-    assert not done, f"to be taken off STILL_TO_EDIT: {sorted(done)}"
+        for line, text in remarks(path)
+        for one in glossary_offences(without_code(text), f"{_name(path)}:{line}")
+    ]
+    assert not found, "\n".join(found)
 
 
 def test_a_reader_finds_a_page_and_the_end_of_it() -> None:

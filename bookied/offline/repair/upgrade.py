@@ -5,7 +5,7 @@ list: the cookie names the cluster, files that are rewritten in place are copied
 nothing without old data is rolled back, and a crash at any step leaves the old layout or the new
 one whole; the same command again then finishes.
 
-Whoever calls holds the locks, and has made sure that no bookie of either kind runs.
+The caller holds the locks, and has made sure that no bookie of either kind runs.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ class Upgrade:
         Raises:
             UpgradeRefusedError: a root holds what cannot be upgraded.
             MetadataStoreError: the cookie could not be stored: repeat.
-            OSError: likewise; without room all is as it was.
+            OSError: likewise; on a full disk all is as it was.
         """
         roots = self._upgradable(allow_empty=allow_empty)
         moves = [

@@ -52,7 +52,7 @@ may store the ledger, or the fragment, when the first audit has passed it."""
 
 
 class Job(enum.Enum):
-    """What there is to do, the most urgent first."""
+    """The work to do, the most urgent first."""
 
     LOOK_AT_BOOKIES = enum.auto()
     LOOK_AT_DELAY = enum.auto()
@@ -157,7 +157,7 @@ class Auditor:
         }
 
     async def run(self) -> None:
-        """Audit until cancelled, or until somebody else is the auditor.
+        """Audit until cancelled, or until another process is the auditor.
 
         Raises:
             MetadataStoreError: it could not begin.

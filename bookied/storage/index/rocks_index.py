@@ -2,7 +2,7 @@
 
 Agrees with LedgerMetadataIndex and EntryLocationIndex (4.18.0), so that a Java bookie opens what we
 wrote and we what it wrote. Locations are durable before the ledger that has them is, as in Java;
-whoever writes has the entry logs durable before.
+a writer has the entry logs durable before.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class RocksIndex:
         """Open both databases and list the ledgers.
 
         Raises:
-            DbRecordError: a key or value is none; with that the bookie must not start.
+            DbRecordError: a key or value cannot be read; with that the bookie must not start.
             OSError: a database cannot be read.
             StorageError: another process has it open.
         """
@@ -205,7 +205,7 @@ class RocksIndex:
         What a change's locations point at must be durable already.
 
         Raises:
-            IndexFullError: there is no room; some may be written, and all are to be again.
+            IndexFullError: there is no space; some may be written, and all are to be again.
             OSError: some may be written, some not.
         """
         try:
@@ -243,7 +243,7 @@ class RocksIndex:
         """Point entries elsewhere whose location is the old one, or new already; durable then.
 
         Raises:
-            DbRecordError: a location is none.
+            DbRecordError: a location is not valid.
             OSError: some may be switched, some not.
         """
         self._locations.put(self._switched(moves))
@@ -344,7 +344,7 @@ class RocksIndex:
         """Go on: there is no other directory for it."""
 
     def close(self) -> None:
-        """Let go of both databases."""
+        """Release both databases."""
         if self._is_open:
             self._is_open = False
             self._ledgers.close()
