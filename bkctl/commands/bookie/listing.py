@@ -26,3 +26,8 @@ def print_bookies(session: Session, *, state: str, ask: bool) -> None:
     if ask and session.options.output not in {None, "table", "id"}:
         found = cluster_work.with_figures(found, now_s=time.time())
     session.emit_all(found, BookieSummary)
+    silent = [one for one in found if one.unreachable]
+    if silent:
+        session.finish()  # The table comes first.
+    for one in silent:
+        session.warn(f"{one.bookie_id} is registered and does not answer: {one.unreachable}")

@@ -64,6 +64,16 @@ class TestInfo:
         assert run_in(world, "bookie", "info", "b9", ok=False).status == 3
 
 
+class TestList:
+    def test_a_registered_bookie_that_does_not_answer_is_named(self) -> None:
+        world = World(2)
+        world.kill("b1", unregister=False)
+        listed = run_in(world, "bookie", "list")
+        assert listed.out.count("writable") == 2
+        assert "b1 is registered and does not answer: " in listed.err
+        assert "b2 is" not in listed.err
+
+
 class TestSanity:
     def test_a_sound_bookie_passes(self) -> None:
         world = World(2)
