@@ -114,7 +114,7 @@ async def fence_ledger(client: Client, ledger_id: LedgerId) -> FenceReport:
     """
     from bkclient.ledger.reads.replica_read import as_client_error
     from bkclient.ledger.recovery import mark
-    from bkclient.quorum.read import NEGATIVE, LacQuorum
+    from bkclient.quorum.read_rules import NEGATIVE, LacQuorum
     from wire.messages import ReadRequest
 
     local = await client.local_metadata(ledger_id)

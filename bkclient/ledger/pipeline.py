@@ -31,7 +31,7 @@ from bkclient.errors import (
     UnexpectedConditionError,
 )
 from bkclient.ledger.ensemble_member import AddFraming, Member
-from bkclient.quorum.add import (
+from bkclient.quorum.add_rules import (
     AddQuorum,
     AddsAcked,
     AddsFailed,

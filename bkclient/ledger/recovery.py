@@ -24,9 +24,9 @@ from bkclient.ledger.pipeline import AddPipeline
 from bkclient.ledger.reads.replica_read import as_client_error
 from bkclient.metadata.update import LocalMetadata, marked, recovered
 from bkclient.placement.policy import Ensemble
-from bkclient.quorum.add import AddQuorum, ChangeEnsemble
-from bkclient.quorum.read import KnownLac
-from bkclient.quorum.recover import (
+from bkclient.quorum.add_rules import AddQuorum, ChangeEnsemble
+from bkclient.quorum.read_rules import KnownLac
+from bkclient.quorum.recovery_rules import (
     AbortRecovery,
     CloseAt,
     FenceBookies,

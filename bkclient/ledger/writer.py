@@ -31,7 +31,7 @@ from bkclient.ledger.explicit_lac import ExplicitLac
 from bkclient.ledger.pipeline import AddPipeline
 from bkclient.ledger.reads.range_read import read_range
 from bkclient.metadata.update import LocalMetadata
-from bkclient.quorum.add import AddQuorum, State
+from bkclient.quorum.add_rules import AddQuorum, State
 from wire.codes import AddFlag
 from wire.digest import Entry
 from wire.ids import EntryId, LedgerId

@@ -31,7 +31,7 @@ from bkclient.ledger.context import Cluster
 from bkclient.ledger.reads.fetch import EntryFetcher
 from bkclient.metadata.update import LocalMetadata
 from bkclient.quorum.fragments import Lack, LedgerFragment, fragments_of, samples
-from bkclient.quorum.read import NEGATIVE
+from bkclient.quorum.read_rules import NEGATIVE
 from wire.codes import ReturnCode
 from wire.ids import BookieId, EntryId, LedgerId
 from wire.ledger_metadata import LedgerMetadata

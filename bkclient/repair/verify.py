@@ -27,7 +27,7 @@ from bkclient.errors import (
 from bkclient.ledger.handed_over import confirmed_by_handover
 from bkclient.quorum.distribution import write_set
 from bkclient.quorum.fragments import LedgerFragment, fragments_of
-from bkclient.quorum.read import NEGATIVE
+from bkclient.quorum.read_rules import NEGATIVE
 from bkclient.repair.check import OURS, ViewedLedger, view
 from wire.codes import ENTRY_HEADER_BYTES, ReturnCode
 from wire.digest import Entry, header

@@ -14,7 +14,7 @@ from typing import TypeVar
 import attrs
 
 from bkclient.errors import BookieUnavailableError, NotEnoughBookiesError
-from bkclient.quorum.add import (
+from bkclient.quorum.add_rules import (
     AddQuorum,
     AddsAcked,
     AddsFailed,

@@ -29,7 +29,7 @@ STILL_OVER: Final[dict[str, set[str]]] = {
     "bkclient/metadata/memory.py MemoryTree": {"methods"},
     "bkclient/metadata/sqlite/database.py Rows": {"methods"},
     "bkclient/metadata/zookeeper/tree.py KazooTree": {"lines", "methods"},
-    "bkclient/quorum/add.py AddQuorum": {"lines", "methods"},
+    "bkclient/quorum/add_rules.py AddQuorum": {"lines", "methods"},
     "bkctl/cli/command.py Command": {"arguments"},
     "bkctl/commands/local/cluster.py LocalCluster": {"lines", "methods"},
     "bookied/repair/autorecovery/auditor.py Auditor": {"methods"},

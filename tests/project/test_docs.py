@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import get_args
 
-from bkclient.quorum.add import AddQuorum, Event, State
+from bkclient.quorum.add_rules import AddQuorum, Event, State
 
 ROOT = Path(__file__).parents[2]
 INTERNALS = ROOT / "docs" / "internals.md"

@@ -9,7 +9,7 @@ from bkclient.errors import ClientError, LedgerClosedError, WriteFailedError
 from bkclient.ledger.adds.writer_end import WriterEnd
 from bkclient.ledger.explicit_lac import force
 from bkclient.ledger.pipeline import AddPipeline
-from bkclient.quorum.add import AddQuorum
+from bkclient.quorum.add_rules import AddQuorum
 from wire.ids import EntryId, LedgerId
 
 log = Logger()

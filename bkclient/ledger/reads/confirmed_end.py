@@ -10,7 +10,7 @@ from bkclient.errors import NoSuchEntryInLedgerError, ReadFailedError
 from bkclient.ledger.handed_over import confirmed_by_handover
 from bkclient.ledger.reads.fetch import EntryFetcher
 from bkclient.metadata.update import LocalMetadata
-from bkclient.quorum.read import Polled
+from bkclient.quorum.read_rules import Polled
 from wire.digest import Entry
 from wire.ids import NO_ENTRY, EntryId, LedgerId
 

@@ -1,4 +1,4 @@
-"""Reading entries from bookies: the rules of ``quorum.read`` run over the pool.
+"""Reading entries from bookies: the rules of ``quorum.read_rules`` run over the pool.
 
 Agrees with BookKeeper 4.18.0, PendingReadOp and BatchedReadOp.
 """
@@ -21,7 +21,7 @@ from bkclient.ledger.reads.read_order import ReadOrder
 from bkclient.ledger.reads.replica_read import ReadRun, as_client_error
 from bkclient.ledger.reads.verifier import AnswerVerifier
 from bkclient.placement.policy import Placement
-from bkclient.quorum.read import Polled, ReplicaRead, Speculation
+from bkclient.quorum.read_rules import Polled, ReplicaRead, Speculation
 from wire.codes import ReturnCode
 from wire.digest import Digester, Entry, VerifiedEntries
 from wire.ids import BookieId, EntryId, LedgerId

@@ -1,4 +1,4 @@
-"""One read in progress: a rule of ``read`` run over connections, with its waits."""
+"""One read in progress: a rule of ``quorum.read_rules`` run over connections, with its waits."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from twisted.python.failure import Failure
 from bkclient.concurrency import Alarms
 from bkclient.connection.bookie_health import TroubleBook
 from bkclient.errors import ClientError, InterruptedOperationError, UnexpectedConditionError
-from bkclient.quorum.read import NEGATIVE, Ask, Deliver, ReadCommand
+from bkclient.quorum.read_rules import NEGATIVE, Ask, Deliver, ReadCommand
 from wire.ids import BookieId, LedgerId
 from wire.messages import Response
 

@@ -21,7 +21,7 @@ from bkclient.errors import (
 from bkclient.ledger.reads.confirmed_end import ConfirmedEnd
 from bkclient.ledger.reads.metadata_follower import PAUSE_S, MetadataFollower
 from bkclient.metadata.api import MetadataUnavailableError
-from bkclient.quorum.read import Polled
+from bkclient.quorum.read_rules import Polled
 from wire.digest import Entry
 from wire.ids import LedgerId
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from bkclient.connection.bulk_read import BulkAnswer
 from bkclient.errors import ClientDigestMismatchError, ReadFailedError, refusal
-from bkclient.quorum.read import KnownLac, Polled
+from bkclient.quorum.read_rules import KnownLac, Polled
 from wire.codes import ReturnCode
 from wire.digest import Digester, Entry, VerifiedEntries
 from wire.errors import DigestMismatchError

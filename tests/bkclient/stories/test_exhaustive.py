@@ -12,10 +12,10 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from bkclient.errors import DataUnknownError, NoSuchEntryInLedgerError
-from bkclient.quorum.add import AddQuorum, Command, EnsembleStored, SendAgain, State
+from bkclient.quorum.add_rules import AddQuorum, Command, EnsembleStored, SendAgain, State
 from bkclient.quorum.distribution import write_set
-from bkclient.quorum.read import KnownLac, LacQuorum
-from bkclient.quorum.recover import EntryVerdict
+from bkclient.quorum.read_rules import KnownLac, LacQuorum
+from bkclient.quorum.recovery_rules import EntryVerdict
 from tests.bkclient.interleavings import explore, names
 from wire.digest import Entry
 from wire.ids import EntryId, LedgerId

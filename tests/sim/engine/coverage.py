@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 from unittest.mock import patch
 
-from bkclient.quorum.add import AddQuorum
-from bkclient.quorum.recover import Recovery
+from bkclient.quorum.add_rules import AddQuorum
+from bkclient.quorum.recovery_rules import Recovery
 
 Cover = Callable[[str, Any, str], None]
 

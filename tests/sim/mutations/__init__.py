@@ -32,7 +32,7 @@ from bkclient.ledger.writer import LedgerWriter
 from bkclient.metadata import update as updates
 from bkclient.metadata.api import ANY
 from bkclient.metadata.update import LocalMetadata, Updater
-from bkclient.quorum.add import (
+from bkclient.quorum.add_rules import (
     AddQuorum,
     AddsAcked,
     AddsFailed,
@@ -43,8 +43,8 @@ from bkclient.quorum.add import (
     State,
 )
 from bkclient.quorum.distribution import write_set
-from bkclient.quorum.read import LacQuorum
-from bkclient.quorum.recover import EntryVerdict, ReadReplicas, Recovery
+from bkclient.quorum.read_rules import LacQuorum
+from bkclient.quorum.recovery_rules import EntryVerdict, ReadReplicas, Recovery
 from bookied.server.rules.deletions import FencedDeletions
 from bookied.server.rules.fences import Fences
 from bookied.storage.journal.file import JournalFile
@@ -722,7 +722,7 @@ MUTATIONS: Final[dict[str, Mutation]] = {
         "6.3, S22",
         "L1",
         _no_confirm_after_release,
-        "tests.bkclient.quorum.test_add:test_s22_confirming_goes_on_after_a_change_that_replaced_nothing",
+        "tests.bkclient.quorum.test_add_rules:test_s22_confirming_goes_on_after_a_change_that_replaced_nothing",
         0,
     ),
     "confirm-while-changing": switch(
@@ -842,7 +842,7 @@ MUTATIONS: Final[dict[str, Mutation]] = {
         "10, S2",
         "L2 I10 I4",
         _from_the_beginning,
-        "tests.bkclient.quorum.test_recover:test_s2_the_first_key_counts_where_the_last_fragment_is_empty",
+        "tests.bkclient.quorum.test_recovery_rules:test_s2_the_first_key_counts_where_the_last_fragment_is_empty",
         0,
     ),
     "ensembles-stored-early": switch(
@@ -930,7 +930,7 @@ MUTATIONS: Final[dict[str, Mutation]] = {
         "10, S42",
         "I17 I4",
         _no_measuring,
-        "tests.bkclient.quorum.test_recover:test_s42_the_length_is_measured_where_nothing_was_written_back",
+        "tests.bkclient.quorum.test_recovery_rules:test_s42_the_length_is_measured_where_nothing_was_written_back",
         0,
     ),
     "no-digest": switch(

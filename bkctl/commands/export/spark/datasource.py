@@ -135,7 +135,7 @@ async def _extents(client: Client, options: SourceOptions) -> list[LedgerExtent]
     )
 
     if options.is_topics:
-        from bkctl.commands.export.spark.topics import batch_extents
+        from bkctl.commands.export.spark.topic_extents import batch_extents
 
         return await batch_extents(client, options, time.time_ns() // 1_000_000)
     if options.log is None:

@@ -24,7 +24,7 @@ from bkclient.topic.settled import Frontier
 from bkctl.commands.export.spark.query import Query
 from bkctl.commands.export.spark.source_options import LATEST
 from bkctl.commands.export.spark.stream import FollowingReader
-from bkctl.commands.export.spark.topics import (
+from bkctl.commands.export.spark.topic_extents import (
     NOTHING,
     Positions,
     asked_topics,

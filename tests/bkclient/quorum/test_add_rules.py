@@ -17,7 +17,7 @@ from bkclient.errors import (
     RequestTimeoutError,
     WriteFailedError,
 )
-from bkclient.quorum.add import (
+from bkclient.quorum.add_rules import (
     AddQuorum,
     AddsAcked,
     AddsFailed,

@@ -25,7 +25,7 @@ from bkclient.errors import (
     RequestTimeoutError,
 )
 from bkclient.quorum.distribution import write_set
-from bkclient.quorum.read import NEGATIVE, KnownLac, LacQuorum, worse
+from bkclient.quorum.read_rules import NEGATIVE, KnownLac, LacQuorum, worse
 from wire.digest import Entry
 from wire.errors import LocalProtocolError
 from wire.ids import BookieId, EntryId

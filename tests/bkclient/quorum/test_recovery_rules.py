@@ -18,8 +18,8 @@ from bkclient.errors import (
     ReadFailedError,
     RequestTimeoutError,
 )
-from bkclient.quorum.read import KnownLac
-from bkclient.quorum.recover import (
+from bkclient.quorum.read_rules import KnownLac
+from bkclient.quorum.recovery_rules import (
     AbortRecovery,
     CloseAt,
     EntryVerdict,

@@ -17,7 +17,7 @@ from bkclient.errors import (
     NoSuchLedgerOnBookieError,
     RequestTimeoutError,
 )
-from bkclient.quorum.read import (
+from bkclient.quorum.read_rules import (
     AnyLac,
     Ask,
     Deliver,
