@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
-SLICE_REQUESTS: Final = 4
+SLICE_REQUESTS: Final = 16
 """Requests of one connection that are taken before other connections have their turn."""
 
 TURN_REQUESTS_MAX: Final = 32
@@ -61,12 +61,9 @@ class Turns:
         self._turn = None
         left = self._requests_max
         self._requests_max = min(left + 1, TURN_REQUESTS_MAX)
-        for client in list(self._waiting):
-            if left <= 0:
-                break
-            # A connection that was served may have closed this one.
-            if client in self._waiting:
-                del self._waiting[client]
-                left -= client.take_turn(min(left, SLICE_REQUESTS))
+        while left > 0 and self._waiting:
+            client = next(iter(self._waiting))
+            del self._waiting[client]
+            left -= max(1, client.take_turn(min(left, SLICE_REQUESTS)))
         if self._waiting and self._turn is None:
             self._turn = self._clock.callLater(0, self._take_turn)
