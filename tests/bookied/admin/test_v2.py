@@ -265,7 +265,7 @@ def test_the_same_is_not_begun_twice_and_can_be_stopped(operator: Operator) -> N
     operator.world.run_for(90)
     job = operator.get(f"/api/v2/jobs/{number}")
     assert (job["state"], job["total"], job["done"]) == ("running", 2, 0)
-    assert "ledger 1: it grows there" in job["said"]
+    assert "ledger 1: its last fragment is open there" in job["said"]
     stopped = json.loads(operator.ask("DELETE", f"/api/v2/jobs/{number}").body)
     assert (stopped["state"], stopped["ended_ms"] is None) == ("cancelled", False)
     assert operator.ask("DELETE", f"/api/v2/jobs/{number}").status == 200

@@ -113,7 +113,7 @@ def test_what_loses_data_asks_in_the_shell_too_and_no_is_an_answer(
     shell: Terminal, label: str, ledgers: list[int]
 ) -> None:
     shell.type(f"ledger delete {ledgers[2]}\r")
-    shell.shows("to go on:")
+    shell.shows("To confirm, type")
     shell.type("no\r")
     shell.shows("not confirmed; nothing was changed")
     shell.prompts(f"bkctl {label}>")

@@ -105,6 +105,8 @@ class Kept:
     fenced: bool = False
     lacs: list[bytes] = attrs.field(factory=list)
     lac_acked: int = -1
+    lacs_unanswered: set[int] = attrs.field(factory=set)
+    """Which of them have no answer yet; see ``unanswered``."""
     is_deleted: bool = False
     """From the metadata: the bookie may drop all of it, at any time from then on."""
 
@@ -593,10 +595,13 @@ class BookieWorld:
         body = struct.pack(">qqi", ledger_id, self._serial, self._serial)
         kept.lacs.append(body)
         number = len(kept.lacs) - 1
+        kept.lacs_unanswered.add(number)
+        least = min(kept.lacs_unanswered)
 
         def answered(answer: WriteLacResponse) -> None:
+            kept.lacs_unanswered.discard(number)
             if answer.rc is ReturnCode.EOK:
-                kept.lac_acked = max(kept.lac_acked, number)
+                kept.lac_acked = max(kept.lac_acked, least)
             else:
                 self._insist(self._may_fail or kept.is_deleted, f"explicit LAC: {answer.rc.name}")
 
@@ -728,6 +733,7 @@ class BookieWorld:
             kept.acked = dict.fromkeys(held, 0)
             kept.fence_sent = kept.fenced = state is not None and state.fenced
             lac = state.explicit_lac if state is not None else None
+            kept.lacs_unanswered.clear()
             kept.lacs = [] if lac is None else [lac]
             kept.lac_acked = len(kept.lacs) - 1
 
