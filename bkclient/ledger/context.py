@@ -23,7 +23,7 @@ from bkclient.metadata.api import MetadataStore
 from bkclient.metadata.update import Updater
 from bkclient.placement.free_space import FreeSpace, ask_sizes
 from bkclient.placement.from_config import placement_of
-from bkclient.placement.policy import Ensemble, Placement, replace_failed
+from bkclient.placement.policy import Ensemble, Placement, PlacementRequest, replace_failed
 from bkclient.placement.topology import RunScript, ScriptError, Topology
 from wire.codes import DigestType, ProtocolVersion
 from wire.digest import digester, master_key
@@ -93,7 +93,10 @@ class Cluster:
         for excluded in (failing | quarantined, quarantined, frozenset[BookieId]()):
             try:
                 return self.placement.choose(
-                    size, write_quorum, ack_quorum, writable=writable, excluded=excluded
+                    size,
+                    PlacementRequest(
+                        write_quorum, ack_quorum, writable=writable, excluded=excluded
+                    ),
                 )
             except NotEnoughBookiesError:
                 if not excluded:
@@ -183,9 +186,7 @@ class Replacement:
             self.placement,
             ensemble,
             self.failed,
-            self.write_quorum,
-            self.ack_quorum,
-            writable=writable,
+            PlacementRequest(self.write_quorum, self.ack_quorum, writable=writable),
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import socket
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, NoReturn
 
@@ -13,7 +13,13 @@ from twisted.internet.interfaces import IReactorTime
 from bkclient.config.client import RACK_AWARE, RANDOM, REGION_AWARE, ZONE_AWARE, ClientConfig
 from bkclient.errors import IncorrectParameterError
 from bkclient.placement.free_space import WeightedDraw
-from bkclient.placement.policy import Draw, Ensemble, Placement, RandomPlacement
+from bkclient.placement.policy import (
+    Draw,
+    Ensemble,
+    Placement,
+    PlacementRequest,
+    RandomPlacement,
+)
 from bkclient.placement.rack import RackAwarePlacement
 from bkclient.placement.region import RegionAwarePlacement
 from bkclient.placement.topology import HostOf, RunScript, Topology, run_script
@@ -181,15 +187,7 @@ class _NoPlacement(RandomPlacement):
         super().__init__(random.Random(0))
         self._why = why
 
-    def choose(
-        self,
-        size: int,  # noqa: ARG002
-        write_quorum: int,  # noqa: ARG002
-        ack_quorum: int,  # noqa: ARG002
-        *,
-        writable: Collection[BookieId],  # noqa: ARG002
-        excluded: Collection[BookieId] = frozenset(),  # noqa: ARG002
-    ) -> NoReturn:
+    def choose(self, size: int, request: PlacementRequest) -> NoReturn:  # noqa: ARG002
         """See ``Placement``.
 
         Raises:
@@ -201,11 +199,7 @@ class _NoPlacement(RandomPlacement):
         self,
         ensemble: Ensemble,  # noqa: ARG002
         index: int,  # noqa: ARG002
-        write_quorum: int,  # noqa: ARG002
-        ack_quorum: int,  # noqa: ARG002
-        *,
-        writable: Collection[BookieId],  # noqa: ARG002
-        excluded: Collection[BookieId] = frozenset(),  # noqa: ARG002
+        request: PlacementRequest,  # noqa: ARG002
     ) -> NoReturn:
         """See ``Placement``.
 

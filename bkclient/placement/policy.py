@@ -9,6 +9,8 @@ import random
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import ClassVar, Protocol
 
+import attrs
+
 from bkclient.errors import NotEnoughBookiesError
 from wire.ids import BookieId
 
@@ -16,6 +18,21 @@ Ensemble = tuple[BookieId, ...]
 
 Draw = Callable[[Sequence[BookieId], int], list[BookieId]]
 """Draws so many different bookies by lot; ``random.Random.sample`` is one, and fair."""
+
+
+@attrs.frozen
+class PlacementRequest:
+    """What bookies are looked for: the quorums they serve, and which of them there are."""
+
+    write_quorum: int
+    ack_quorum: int
+    writable: Collection[BookieId] = attrs.field(kw_only=True)
+    excluded: Collection[BookieId] = attrs.field(kw_only=True, default=frozenset())
+    """Bookies that are not used although they are writable."""
+
+    def usable(self, ensemble: Collection[BookieId] = ()) -> set[BookieId]:
+        """Return the bookies that may be used, and that are not in the ensemble."""
+        return set(self.writable) - set(self.excluded) - set(ensemble)
 
 
 class Placement(Protocol):
@@ -36,15 +53,7 @@ class Placement(Protocol):
         """Whether ``read_order`` has to know where bookies are, even where none gives trouble."""
         ...
 
-    def choose(
-        self,
-        size: int,
-        write_quorum: int,
-        ack_quorum: int,
-        *,
-        writable: Collection[BookieId],
-        excluded: Collection[BookieId] = frozenset(),
-    ) -> Ensemble:
+    def choose(self, size: int, request: PlacementRequest) -> Ensemble:
         """Return ``size`` different bookies.
 
         Raises:
@@ -52,16 +61,7 @@ class Placement(Protocol):
         """
         ...
 
-    def replace(
-        self,
-        ensemble: Ensemble,
-        index: int,
-        write_quorum: int,
-        ack_quorum: int,
-        *,
-        writable: Collection[BookieId],
-        excluded: Collection[BookieId] = frozenset(),
-    ) -> BookieId:
+    def replace(self, ensemble: Ensemble, index: int, request: PlacementRequest) -> BookieId:
         """Return who takes the place at ``index``; nobody of the ensemble, nobody excluded.
 
         Raises:
@@ -94,18 +94,10 @@ class RandomPlacement:
     def __init__(self, rng: random.Random, draw: Draw | None = None) -> None:
         self._draw: Draw = rng.sample if draw is None else draw
 
-    def choose(
-        self,
-        size: int,
-        write_quorum: int,  # noqa: ARG002 - for policies that look at windows.
-        ack_quorum: int,  # noqa: ARG002
-        *,
-        writable: Collection[BookieId],
-        excluded: Collection[BookieId] = frozenset(),
-    ) -> Ensemble:
+    def choose(self, size: int, request: PlacementRequest) -> Ensemble:
         """See ``Placement``."""
         # Sorted, or a seed would not decide the choice.
-        usable = sorted(set(writable) - set(excluded))
+        usable = sorted(request.usable())
         if len(usable) < size:
             raise NotEnoughBookiesError(
                 f"{size} bookies are needed, {len(usable)} can be used"
@@ -113,29 +105,15 @@ class RandomPlacement:
             )
         return tuple(self._draw(usable, size))
 
-    def replace(
-        self,
-        ensemble: Ensemble,
-        index: int,
-        write_quorum: int,
-        ack_quorum: int,
-        *,
-        writable: Collection[BookieId],
-        excluded: Collection[BookieId] = frozenset(),
-    ) -> BookieId:
+    def replace(self, ensemble: Ensemble, index: int, request: PlacementRequest) -> BookieId:
         """See ``Placement``."""
         try:
-            (found,) = self.choose(
-                1,
-                write_quorum,
-                ack_quorum,
-                writable=writable,
-                excluded={*excluded, *ensemble},
-            )
+            excluded = {*request.excluded, *ensemble}
+            (found,) = self.choose(1, attrs.evolve(request, excluded=excluded))
         except NotEnoughBookiesError as error:
             raise NotEnoughBookiesError(
-                f"nobody can replace bookie {ensemble[index]}: "
-                f"{len(set(writable))} bookies are writable, and all are in use or have failed"
+                f"nobody can replace bookie {ensemble[index]}: of {len(set(request.writable))} "
+                "writable bookies all are in use or have failed"
             ) from error
         return found
 
@@ -158,30 +136,23 @@ def replace_failed(
     placement: Placement,
     ensemble: Ensemble,
     failed: Mapping[int, BookieId],
-    write_quorum: int,
-    ack_quorum: int,
-    *,
-    writable: Collection[BookieId],
+    request: PlacementRequest,
 ) -> Ensemble:
     """Return the ensemble with failed bookies replaced, as many as there are others for.
+
+    No failed bookie is used again, whichever place it failed in.
 
     Raises:
         NotEnoughBookiesError: not one can be replaced.
     """
+    request = attrs.evolve(request, excluded={*request.excluded, *failed.values()})
     changed = list(ensemble)
     reason: NotEnoughBookiesError | None = None
     for index, bookie in failed.items():
         if changed[index] != bookie:
             continue
         try:
-            changed[index] = placement.replace(
-                tuple(changed),
-                index,
-                write_quorum,
-                ack_quorum,
-                writable=writable,
-                excluded=frozenset(failed.values()),
-            )
+            changed[index] = placement.replace(tuple(changed), index, request)
         except NotEnoughBookiesError as error:
             reason = error
     if reason is not None and tuple(changed) == ensemble:

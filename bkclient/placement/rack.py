@@ -12,7 +12,13 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import ClassVar, Final
 
 from bkclient.errors import NotEnoughBookiesError
-from bkclient.placement.policy import Draw, Ensemble, RandomPlacement, nearest_first
+from bkclient.placement.policy import (
+    Draw,
+    Ensemble,
+    PlacementRequest,
+    RandomPlacement,
+    nearest_first,
+)
 from bkclient.placement.search import arrange, by_label, holds, spans
 from wire.ids import BookieId
 
@@ -59,53 +65,34 @@ class RackAwarePlacement:
         self._racks_min, self._enforced, self._local_rack = racks_min, enforced, local_rack
         self._random = RandomPlacement(rng, draw)
 
-    def choose(
-        self,
-        size: int,
-        write_quorum: int,
-        ack_quorum: int,
-        *,
-        writable: Collection[BookieId],
-        excluded: Collection[BookieId] = frozenset(),
-    ) -> Ensemble:
+    def choose(self, size: int, request: PlacementRequest) -> Ensemble:
         """See ``Placement``.
 
         Raises:
             NotEnoughBookiesError: too few bookies, or with ``enforced`` too few racks.
         """
-        by_rack = self._usable(writable, excluded)
-        racks = self._arrange(size, write_quorum, by_rack)
+        by_rack = self._by_rack(request.usable())
+        racks = self._arrange(size, request.write_quorum, by_rack)
         if racks is not None:
             places = {rack: iter(self._shuffled(bookies)) for rack, bookies in by_rack.items()}
             return tuple(next(places[rack]) for rack in racks)
         if self._enforced:
-            raise self._too_few_racks(size, write_quorum, by_rack)
-        return self._random.choose(
-            size, write_quorum, ack_quorum, writable=writable, excluded=excluded
-        )
+            raise self._too_few_racks(size, request.write_quorum, by_rack)
+        return self._random.choose(size, request)
 
-    def replace(
-        self,
-        ensemble: Ensemble,
-        index: int,
-        write_quorum: int,
-        ack_quorum: int,
-        *,
-        writable: Collection[BookieId],
-        excluded: Collection[BookieId] = frozenset(),
-    ) -> BookieId:
+    def replace(self, ensemble: Ensemble, index: int, request: PlacementRequest) -> BookieId:
         """See ``Placement``: one of the failed bookie's rack, else of an unused one, else any.
 
         Raises:
             NotEnoughBookiesError: there is none, or with ``enforced`` none that keeps the racks.
         """
-        free = self._usable(writable, {*excluded, *ensemble})
+        free = self._by_rack(request.usable(ensemble))
         racks = [self._rack_of(bookie) for bookie in ensemble]
         for candidates in _by_preference(free, racks, index):
             fitting = [
                 rack
                 for rack in candidates
-                if self._spans([*racks[:index], rack, *racks[index + 1 :]], write_quorum)
+                if self._spans([*racks[:index], rack, *racks[index + 1 :]], request.write_quorum)
             ]
             if fitting:
                 bookies = [bookie for rack in fitting for bookie in free[rack]]
@@ -113,11 +100,10 @@ class RackAwarePlacement:
         if self._enforced:
             raise NotEnoughBookiesError(
                 f"nobody can replace bookie {ensemble[index]} so that each write quorum spans "
-                f"{self._needed(write_quorum)} racks, which enforceMinNumRacksPerWriteQuorum asks"
+                f"{self._needed(request.write_quorum)} racks, which "
+                "enforceMinNumRacksPerWriteQuorum asks"
             )
-        return self._random.replace(
-            ensemble, index, write_quorum, ack_quorum, writable=writable, excluded=excluded
-        )
+        return self._random.replace(ensemble, index, request)
 
     def read_order(
         self, candidates: Sequence[int], ensemble: Ensemble, trouble: Callable[[BookieId], int]
@@ -155,11 +141,9 @@ class RackAwarePlacement:
     def _spans(self, racks: Sequence[str], write_quorum: int) -> bool:
         return holds(racks, write_quorum, spans(self._needed(write_quorum)))
 
-    def _usable(
-        self, writable: Collection[BookieId], excluded: Collection[BookieId]
-    ) -> dict[str, list[BookieId]]:
-        """Return who can be chosen, by rack."""
-        by_rack = by_label(set(writable) - set(excluded), self._rack_of)
+    def _by_rack(self, usable: Collection[BookieId]) -> dict[str, list[BookieId]]:
+        """Return the bookies that can be chosen, by rack."""
+        by_rack = by_label(usable, self._rack_of)
         if self._enforced and self._racks_min > 1:
             by_rack.pop(DEFAULT_RACK, None)
         return by_rack

@@ -22,7 +22,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import ClassVar, Final
 
 from bkclient.errors import IncorrectParameterError, NotEnoughBookiesError
-from bkclient.placement.policy import Draw, Ensemble, nearest_first
+from bkclient.placement.policy import Draw, Ensemble, PlacementRequest, nearest_first
 from bkclient.placement.rack import DEFAULT_RACK, RackAwarePlacement, RackOf
 from bkclient.placement.search import Rule, arrange, by_label, others_in_windows, spans
 from wire.ids import BookieId
@@ -154,23 +154,16 @@ class RegionAwarePlacement:
         )
         self._turn = rng.randrange(2**16)  # Or every new client would begin with the same region.
 
-    def choose(
-        self,
-        size: int,
-        write_quorum: int,
-        ack_quorum: int,
-        *,
-        writable: Collection[BookieId],
-        excluded: Collection[BookieId] = frozenset(),
-    ) -> Ensemble:
+    def choose(self, size: int, request: PlacementRequest) -> Ensemble:
         """See ``Placement``.
 
         Raises:
             NotEnoughBookiesError: too few bookies or racks, or no choice of them is durable.
             IncorrectParameterError: with these quorums an ensemble cannot stay durable.
         """
+        write_quorum, ack_quorum = request.write_quorum, request.ack_quorum
         self._durability.check(write_quorum, ack_quorum)
-        free = self._usable(set(writable) - set(excluded))
+        free = self._usable(request.usable())
         order = self._order(free)
         shares = self._shares(size, write_quorum, free, order)
         counts = {region: len(share) for region, share in shares.items()}
@@ -183,16 +176,7 @@ class RegionAwarePlacement:
         places = {region: iter(share) for region, share in shares.items()}
         return tuple(next(places[region]) for region in regions)
 
-    def replace(
-        self,
-        ensemble: Ensemble,
-        index: int,
-        write_quorum: int,
-        ack_quorum: int,
-        *,
-        writable: Collection[BookieId],
-        excluded: Collection[BookieId] = frozenset(),
-    ) -> BookieId:
+    def replace(self, ensemble: Ensemble, index: int, request: PlacementRequest) -> BookieId:
         """See ``Placement``: one of the failed bookie's region, else of the one with the fewest.
 
         Inside of its region the racks decide, as with rack-aware placement.
@@ -200,7 +184,8 @@ class RegionAwarePlacement:
         Raises:
             NotEnoughBookiesError: there is none, or none that leaves the ensemble durable.
         """
-        free = self._usable(set(writable) - set(excluded) - set(ensemble))
+        write_quorum, ack_quorum = request.write_quorum, request.ack_quorum
+        free = self._usable(request.usable(ensemble))
         regions = [self._region_of(bookie) for bookie in ensemble]
         if regions[index] in free:
             with contextlib.suppress(NotEnoughBookiesError):
@@ -290,7 +275,7 @@ class RegionAwarePlacement:
                 quorum = _part(write_quorum, count, size)
                 try:
                     shares[region] = self._inside.choose(
-                        count, quorum, quorum, writable=free[region]
+                        count, PlacementRequest(quorum, quorum, writable=free[region])
                     )
                 except NotEnoughBookiesError as error:
                     room[region], why = count - 1, f" (region {region}: {error})"
@@ -340,9 +325,9 @@ class RegionAwarePlacement:
         return self._inside.replace(
             members,
             members.index(ensemble[index]),
-            _part(write_quorum, len(members), len(ensemble)),
-            ack_quorum,
-            writable=free[region],
+            PlacementRequest(
+                _part(write_quorum, len(members), len(ensemble)), ack_quorum, writable=free[region]
+            ),
         )
 
     def _nobody(

@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import ClassVar, Final
 
 from bkclient.errors import IncorrectParameterError, NotEnoughBookiesError
-from bkclient.placement.policy import Draw, Ensemble, RandomPlacement
+from bkclient.placement.policy import Draw, Ensemble, PlacementRequest, RandomPlacement
 from bkclient.placement.rack import RackOf
 from bkclient.placement.search import Rule, arrange, by_label, holds, others_in_windows
 from wire.ids import BookieId
@@ -66,15 +66,7 @@ class ZoneAwarePlacement:
         self._draw: Draw = rng.sample if draw is None else draw
         self._random = RandomPlacement(rng, draw)
 
-    def choose(
-        self,
-        size: int,
-        write_quorum: int,
-        ack_quorum: int,
-        *,
-        writable: Collection[BookieId],
-        excluded: Collection[BookieId] = frozenset(),
-    ) -> Ensemble:
+    def choose(self, size: int, request: PlacementRequest) -> Ensemble:
         """See ``Placement``.
 
         Raises:
@@ -82,31 +74,20 @@ class ZoneAwarePlacement:
             IncorrectParameterError: with ``strict``, sizes that zones cannot be kept with.
         """
         if self._strict:
-            self._check(size, write_quorum)
-        free = self._usable(set(writable) - set(excluded))
-        found = self._arrange(size, write_quorum, free)
+            self._check(size, request.write_quorum)
+        free = self._usable(request.usable())
+        found = self._arrange(size, request.write_quorum, free)
         if found is not None:
             places = {one: iter(self._draw(free[one], len(free[one]))) for one in free}
             return tuple(next(places[location]) for location in found)
         if self._strict:
             raise NotEnoughBookiesError(
-                f"{size} bookies are needed of which {self._wanted(write_quorum)}; "
+                f"{size} bookies are needed of which {self._wanted(request.write_quorum)}; "
                 f"there are {_counted(free)}"
             )
-        return self._random.choose(
-            size, write_quorum, ack_quorum, writable=writable, excluded=excluded
-        )
+        return self._random.choose(size, request)
 
-    def replace(
-        self,
-        ensemble: Ensemble,
-        index: int,
-        write_quorum: int,
-        ack_quorum: int,
-        *,
-        writable: Collection[BookieId],
-        excluded: Collection[BookieId] = frozenset(),
-    ) -> BookieId:
+    def replace(self, ensemble: Ensemble, index: int, request: PlacementRequest) -> BookieId:
         """See ``Placement``: the bookie that leaves its write quorums in the most zones.
 
         More than are desired are not better; among such, an upgrade domain of its own is.
@@ -115,14 +96,14 @@ class ZoneAwarePlacement:
             NotEnoughBookiesError: there is none, or with ``strict`` none that keeps zones and
                 domains apart.
         """
-        free = self._usable(set(writable) - set(excluded) - set(ensemble))
+        free = self._usable(request.usable(ensemble))
         windows = [
             [ensemble[i] for i in window]
-            for window in others_in_windows(index, len(ensemble), write_quorum)
+            for window in others_in_windows(index, len(ensemble), request.write_quorum)
         ]
         worth = {}
         for location in free:
-            rated = [self._worth(location, window, write_quorum) for window in windows]
+            rated = [self._worth(location, window, request.write_quorum) for window in windows]
             if None not in rated:
                 worth[location] = min(one for one in rated if one is not None)
         if worth:
@@ -132,11 +113,9 @@ class ZoneAwarePlacement:
         if self._strict:
             raise NotEnoughBookiesError(
                 f"nobody can replace bookie {ensemble[index]} so that "
-                f"{self._wanted(write_quorum)}; free are {_counted(free)}"
+                f"{self._wanted(request.write_quorum)}; free are {_counted(free)}"
             )
-        return self._random.replace(
-            ensemble, index, write_quorum, ack_quorum, writable=writable, excluded=excluded
-        )
+        return self._random.replace(ensemble, index, request)
 
     def read_order(
         self, candidates: Sequence[int], ensemble: Ensemble, trouble: Callable[[BookieId], int]

@@ -16,7 +16,7 @@ from bkclient.admin.ledger_scan import READS_AT_ONCE
 from bkclient.client import Client
 from bkclient.concurrency import for_each
 from bkclient.errors import NoSuchLedgerError, NotEnoughBookiesError
-from bkclient.placement.policy import Ensemble, replace_failed
+from bkclient.placement.policy import Ensemble, PlacementRequest, replace_failed
 from bkclient.repair.recover_bookies import BookieLedger
 from wire.ids import BookieId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
@@ -126,7 +126,5 @@ def _without(
         client.cluster.placement,
         ensemble,
         {index: one for index, one in enumerate(ensemble) if one in leaving},
-        metadata.write_quorum,
-        metadata.ack_quorum,
-        writable=joining,
+        PlacementRequest(metadata.write_quorum, metadata.ack_quorum, writable=joining),
     )

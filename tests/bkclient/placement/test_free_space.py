@@ -12,6 +12,7 @@ from twisted.internet.task import Clock
 
 from bkclient.errors import RequestTimeoutError
 from bkclient.placement.free_space import FIRST_WAIT_S, FreeSpace, WeightedDraw, weights
+from bkclient.placement.policy import PlacementRequest
 from bkclient.placement.rack import RackAwarePlacement
 from tests.bkclient.worlds import Fate, World
 from wire.codes import ReturnCode
@@ -58,10 +59,12 @@ def test_within_racks_room_decides_and_racks_stay_what_they_are() -> None:
     placement = RackAwarePlacement(random.Random(1), where.__getitem__, draw=draw)
     chosen: Counter[BookieId] = Counter()
     for _ in range(200):
-        ensemble = placement.choose(2, 2, 2, writable=where)
+        ensemble = placement.choose(2, PlacementRequest(2, 2, writable=where))
         assert placement.adheres(ensemble, 2)
         chosen.update(ensemble)
-        new = placement.replace((BookieId("x1"), BookieId("z0")), 0, 2, 2, writable=where)
+        new = placement.replace(
+            (BookieId("x1"), BookieId("z0")), 0, PlacementRequest(2, 2, writable=where)
+        )
         chosen.update([new])
     assert chosen[BookieId("x0")] > 350
     assert chosen[BookieId("y0")] > 150

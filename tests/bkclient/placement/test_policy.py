@@ -12,7 +12,12 @@ from twisted.internet.task import Clock
 from bkclient.connection.bookie_health import TroubleBook
 from bkclient.errors import NotEnoughBookiesError
 from bkclient.ledger.reader import LedgerReader
-from bkclient.placement.policy import RandomPlacement, least_loaded_first, replace_failed
+from bkclient.placement.policy import (
+    PlacementRequest,
+    RandomPlacement,
+    least_loaded_first,
+    replace_failed,
+)
 from tests.bkclient.worlds import Fate, World, when
 from wire.ids import BookieId
 from wire.messages import ReadRequest
@@ -27,16 +32,16 @@ def test_an_ensemble_has_no_bookie_twice_and_none_that_is_excluded(
     placement = RandomPlacement(random.Random(seed))
     if len(NAMES) - len(excluded) < size:
         with pytest.raises(NotEnoughBookiesError):
-            placement.choose(size, size, size, writable=NAMES, excluded=excluded)
+            placement.choose(size, PlacementRequest(size, size, writable=NAMES, excluded=excluded))
         return
-    chosen = placement.choose(size, size, size, writable=NAMES, excluded=excluded)
+    chosen = placement.choose(size, PlacementRequest(size, size, writable=NAMES, excluded=excluded))
     assert len(set(chosen)) == size
     assert not set(chosen) & excluded
 
 
 def test_the_seed_decides_whatever_the_order_of_the_set() -> None:
     choices = {
-        RandomPlacement(random.Random(7)).choose(3, 2, 2, writable=names)
+        RandomPlacement(random.Random(7)).choose(3, PlacementRequest(2, 2, writable=names))
         for names in (NAMES, NAMES[::-1], frozenset(NAMES))
     }
     assert len(choices) == 1
@@ -44,7 +49,9 @@ def test_the_seed_decides_whatever_the_order_of_the_set() -> None:
 
 def test_every_bookie_gets_its_turn() -> None:
     placement = RandomPlacement(random.Random(1))
-    seen = {b for _ in range(50) for b in placement.choose(2, 2, 2, writable=NAMES)}
+    seen = {
+        b for _ in range(50) for b in placement.choose(2, PlacementRequest(2, 2, writable=NAMES))
+    }
     assert seen == set(NAMES)
 
 
@@ -52,15 +59,20 @@ def test_failed_bookies_are_replaced_by_others_as_far_as_there_are_any() -> None
     placement = RandomPlacement(random.Random(0))
     ensemble = tuple(NAMES[:3])
     failed = {0: NAMES[0], 2: NAMES[2]}
-    changed = replace_failed(placement, ensemble, failed, 3, 2, writable=NAMES[:5])
+    changed = replace_failed(
+        placement, ensemble, failed, PlacementRequest(3, 2, writable=NAMES[:5])
+    )
     assert changed[1] == NAMES[1]
     assert {changed[0], changed[2]} == set(NAMES[3:5])
-    partly = replace_failed(placement, ensemble, failed, 3, 2, writable=NAMES[:4])
+    partly = replace_failed(placement, ensemble, failed, PlacementRequest(3, 2, writable=NAMES[:4]))
     assert sorted(partly) in (sorted([NAMES[3], *NAMES[1:3]]), sorted([*NAMES[:2], NAMES[3]]))
     with pytest.raises(NotEnoughBookiesError):
-        replace_failed(placement, ensemble, failed, 3, 2, writable=NAMES[:3])
+        replace_failed(placement, ensemble, failed, PlacementRequest(3, 2, writable=NAMES[:3]))
     # Somebody else has replaced it already: nothing to do.
-    assert replace_failed(placement, ensemble, {1: NAMES[7]}, 3, 2, writable=[]) == ensemble
+    assert (
+        replace_failed(placement, ensemble, {1: NAMES[7]}, PlacementRequest(3, 2, writable=[]))
+        == ensemble
+    )
 
 
 def test_bookies_with_trouble_are_asked_last_and_forgiven_with_time() -> None:

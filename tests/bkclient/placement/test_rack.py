@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bkclient.errors import NotEnoughBookiesError
+from bkclient.placement.policy import PlacementRequest
 from bkclient.placement.rack import DEFAULT_RACK, RackAwarePlacement
 from bkclient.quorum.distribution import write_sets_of
 from wire.ids import BookieId
@@ -61,9 +62,9 @@ def test_what_can_be_had_is_found_and_what_cannot_is_refused(seed, sizes, size, 
     placement = policy(where, seed, racks_min=racks_min, enforced=True)
     if not exists(size, quorum, min(quorum, racks_min), where):
         with pytest.raises(NotEnoughBookiesError):
-            placement.choose(size, quorum, quorum, writable=where)
+            placement.choose(size, PlacementRequest(quorum, quorum, writable=where))
         return
-    chosen = placement.choose(size, quorum, quorum, writable=where)
+    chosen = placement.choose(size, PlacementRequest(quorum, quorum, writable=where))
     assert len(set(chosen)) == size
     assert placement.adheres(chosen, quorum)
 
@@ -71,51 +72,55 @@ def test_what_can_be_had_is_found_and_what_cannot_is_refused(seed, sizes, size, 
 def test_more_racks_than_are_asked_for_are_used() -> None:
     where = bookies(a=3, b=3, c=3)
     for seed in range(20):
-        chosen = policy(where, seed).choose(3, 3, 2, writable=where)
+        chosen = policy(where, seed).choose(3, PlacementRequest(3, 2, writable=where))
         assert set(racks_of(chosen, where)) == {"/a", "/b", "/c"}
 
 
 def test_with_one_rack_any_bookies_do_unless_racks_are_enforced() -> None:
     where = bookies(a=3)
-    chosen = policy(where).choose(3, 2, 2, writable=where)
+    chosen = policy(where).choose(3, PlacementRequest(2, 2, writable=where))
     assert set(chosen) == set(where)
     assert not policy(where).adheres(chosen, 2)
     with pytest.raises(NotEnoughBookiesError, match="enforceMinNumRacksPerWriteQuorum"):
-        policy(where, enforced=True).choose(3, 2, 2, writable=where)
+        policy(where, enforced=True).choose(3, PlacementRequest(2, 2, writable=where))
 
 
 def test_a_quorum_of_one_needs_no_second_rack() -> None:
     where = bookies(a=2)
     assert policy(where, enforced=True).adheres(
-        policy(where, enforced=True).choose(2, 1, 1, writable=where), 1
+        policy(where, enforced=True).choose(2, PlacementRequest(1, 1, writable=where)), 1
     )
 
 
 def test_bookies_of_unknown_rack_are_never_used_where_racks_are_enforced() -> None:
     where = bookies(a=1, b=1) | {BookieId("x"): DEFAULT_RACK}
     for seed in range(10):
-        assert "x" not in policy(where, seed, enforced=True).choose(2, 2, 2, writable=where)
+        assert "x" not in policy(where, seed, enforced=True).choose(
+            2, PlacementRequest(2, 2, writable=where)
+        )
     with pytest.raises(NotEnoughBookiesError):
-        policy(where, enforced=True).choose(3, 2, 2, writable=where)
+        policy(where, enforced=True).choose(3, PlacementRequest(2, 2, writable=where))
 
 
 def test_the_first_bookie_is_of_the_clients_own_rack() -> None:
     where = bookies(a=3, b=3, c=3)
     for seed in range(10):
-        chosen = policy(where, seed, local_rack=lambda: "/b").choose(3, 2, 2, writable=where)
+        chosen = policy(where, seed, local_rack=lambda: "/b").choose(
+            3, PlacementRequest(2, 2, writable=where)
+        )
         assert where[chosen[0]] == "/b"
 
 
 def test_too_few_bookies_are_said_to_be_too_few() -> None:
     where = bookies(a=1, b=1)
     with pytest.raises(NotEnoughBookiesError, match="3 bookies are needed, 2 can be used"):
-        policy(where).choose(3, 2, 2, writable=where)
+        policy(where).choose(3, PlacementRequest(2, 2, writable=where))
 
 
 def test_the_seed_decides_whatever_the_order_of_the_set() -> None:
     where = bookies(a=3, b=3)
     choices = {
-        policy(where, 7).choose(4, 2, 2, writable=names)
+        policy(where, 7).choose(4, PlacementRequest(2, 2, writable=names))
         for names in (list(where), list(where)[::-1], frozenset(where))
     }
     assert len(choices) == 1
@@ -124,7 +129,9 @@ def test_the_seed_decides_whatever_the_order_of_the_set() -> None:
 def test_every_bookie_gets_its_turn() -> None:
     where = bookies(a=2, b=2, c=4)
     placement = policy(where, 1)
-    seen = {b for _ in range(100) for b in placement.choose(3, 2, 2, writable=where)}
+    seen = {
+        b for _ in range(100) for b in placement.choose(3, PlacementRequest(2, 2, writable=where))
+    }
     assert seen == set(where)
 
 
@@ -132,33 +139,44 @@ class TestReplacing:
     def test_one_of_the_same_rack_is_taken_first(self) -> None:
         where = bookies(a=2, b=2, c=3)
         for seed in range(10):
-            new = policy(where, seed).replace(("a0", "b0", "c0"), 1, 2, 2, writable=where)
+            new = policy(where, seed).replace(
+                ("a0", "b0", "c0"), 1, PlacementRequest(2, 2, writable=where)
+            )
             assert new == "b1"
 
     def test_then_one_of_a_rack_that_is_not_in_the_ensemble(self) -> None:
         where = bookies(a=2, b=1, c=2, d=1)
         for seed in range(10):
-            new = policy(where, seed).replace(("a0", "b0", "c0"), 1, 2, 2, writable=where)
+            new = policy(where, seed).replace(
+                ("a0", "b0", "c0"), 1, PlacementRequest(2, 2, writable=where)
+            )
             assert new == "d0"
 
     def test_then_any_that_leaves_the_write_quorums_their_racks(self) -> None:
         where = bookies(a=3, b=1, c=3)
         # a0 b0 c0 a1: in place of b0 another of /a would make a0 and it one rack.
         for seed in range(10):
-            new = policy(where, seed).replace(("a0", "b0", "a1", "c0"), 1, 2, 2, writable=where)
+            new = policy(where, seed).replace(
+                ("a0", "b0", "a1", "c0"), 1, PlacementRequest(2, 2, writable=where)
+            )
             assert where[new] == "/c"
 
     def test_at_last_anybody_unless_racks_are_enforced(self) -> None:
         where = bookies(a=3, b=1)
         ensemble = (BookieId("a0"), BookieId("b0"))
-        assert policy(where).replace(ensemble, 1, 2, 2, writable=where) in {"a1", "a2"}
+        assert policy(where).replace(ensemble, 1, PlacementRequest(2, 2, writable=where)) in {
+            "a1",
+            "a2",
+        }
         with pytest.raises(NotEnoughBookiesError, match="nobody can replace bookie b0"):
-            policy(where, enforced=True).replace(ensemble, 1, 2, 2, writable=where)
+            policy(where, enforced=True).replace(
+                ensemble, 1, PlacementRequest(2, 2, writable=where)
+            )
 
     def test_nobody_excluded_comes_in(self) -> None:
         where = bookies(a=2, b=2)
         new = policy(where).replace(
-            ("a0", "b0"), 1, 2, 2, writable=where, excluded={BookieId("b1")}
+            ("a0", "b0"), 1, PlacementRequest(2, 2, writable=where, excluded={BookieId("b1")})
         )
         assert new == "a1"
 

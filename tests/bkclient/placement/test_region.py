@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bkclient.errors import IncorrectParameterError, NotEnoughBookiesError
+from bkclient.placement.policy import PlacementRequest
 from bkclient.placement.rack import DEFAULT_RACK
 from bkclient.placement.region import RegionAwarePlacement, level, region_of
 from tests.bkclient.locations import Where, is_durable, located, places, wheres
@@ -46,9 +47,9 @@ class TestChoosing:
         placement = policy(where, seed, local=local)
         if len(where) < size:
             with pytest.raises(NotEnoughBookiesError, match=f"{size} bookies are needed"):
-                placement.choose(size, write_quorum, ack_quorum, writable=where)
+                placement.choose(size, PlacementRequest(write_quorum, ack_quorum, writable=where))
             return
-        chosen = placement.choose(size, write_quorum, ack_quorum, writable=where)
+        chosen = placement.choose(size, PlacementRequest(write_quorum, ack_quorum, writable=where))
         assert len(set(chosen)) == size
         given, there = Counter(places(chosen, where)), Counter(places(where, where))
         # Who gives more than another by two or more could have left one to it, had it had one.
@@ -65,7 +66,7 @@ class TestChoosing:
         placement = policy(where, seed, regions_min=regions_min)
         if not may_be_durable(write_quorum, ack_quorum, regions_min):
             with pytest.raises(IncorrectParameterError, match="reppMinimumRegionsForDurability"):
-                placement.choose(size, write_quorum, ack_quorum, writable=where)
+                placement.choose(size, PlacementRequest(write_quorum, ack_quorum, writable=where))
             return
         there = Counter(places(where, where))
         exists = any(
@@ -75,9 +76,12 @@ class TestChoosing:
         )
         if not exists:
             with pytest.raises(NotEnoughBookiesError):
-                placement.choose(size, write_quorum, ack_quorum, writable=where)
+                placement.choose(size, PlacementRequest(write_quorum, ack_quorum, writable=where))
             return
-        chosen = places(placement.choose(size, write_quorum, ack_quorum, writable=where), where)
+        chosen = places(
+            placement.choose(size, PlacementRequest(write_quorum, ack_quorum, writable=where)),
+            where,
+        )
         assert is_durable(chosen, write_quorum, ack_quorum, regions_min)
 
     @pytest.mark.parametrize(
@@ -94,14 +98,18 @@ class TestChoosing:
         where = located(**regions)
         for seed in range(5):
             placement = policy(where, seed, regions_min=regions_min)
-            chosen = places(placement.choose(*sizes, writable=where), where)
+            chosen = places(
+                placement.choose(sizes[0], PlacementRequest(*sizes[1:], writable=where)), where
+            )
             assert is_durable(chosen, *sizes[1:], regions_min)
 
     @given(SEEDS, wheres(), quorums(), st.data())
     def test_nobody_excluded_is_chosen(self, seed, where, sizes, data) -> None:
         excluded = data.draw(st.sets(st.sampled_from(sorted(where) or [BookieId("none")])))
         try:
-            chosen = policy(where, seed).choose(*sizes, writable=where, excluded=excluded)
+            chosen = policy(where, seed).choose(
+                sizes[0], PlacementRequest(*sizes[1:], writable=where, excluded=excluded)
+            )
         except NotEnoughBookiesError:
             assert len(set(where) - excluded) < sizes[0]
         else:
@@ -110,53 +118,58 @@ class TestChoosing:
     def test_regions_take_turns_so_that_each_write_quorum_is_in_all(self) -> None:
         where = located(a=4, b=4)
         for seed in range(10):
-            chosen = places(policy(where, seed).choose(6, 2, 2, writable=where), where)
+            chosen = places(
+                policy(where, seed).choose(6, PlacementRequest(2, 2, writable=where)), where
+            )
             assert chosen in {"ababab", "bababa"}
 
     def test_the_clients_own_region_comes_first_and_gives_one_more(self) -> None:
         where = located(a=4, b=4, c=4)
         for seed in range(10):
             placement = policy(where, seed, local="/b/1")
-            chosen = places(placement.choose(4, 2, 2, writable=where), where)
+            chosen = places(placement.choose(4, PlacementRequest(2, 2, writable=where)), where)
             assert (chosen[0], chosen.count("b")) == ("b", 2)
 
     def test_the_other_regions_take_turns_at_giving_one_more(self) -> None:
         where = located(a=4, b=4, c=4, d=4)
         placement = policy(where, local="/a/1")
-        more = [places(placement.choose(2, 2, 2, writable=where), where)[1] for _ in range(6)]
+        more = [
+            places(placement.choose(2, PlacementRequest(2, 2, writable=where)), where)[1]
+            for _ in range(6)
+        ]
         assert sorted(more[:3]) == ["b", "c", "d"]
         assert more[3:] == more[:3]
 
     def test_racks_count_inside_of_a_region(self) -> None:
         where = located(a=(3, 3), b=(3, 3))
         for seed in range(10):
-            chosen = policy(where, seed).choose(4, 4, 3, writable=where)
+            chosen = policy(where, seed).choose(4, PlacementRequest(4, 3, writable=where))
             assert len({where[bookie] for bookie in chosen}) == 4
 
     def test_where_racks_are_enforced_a_region_with_one_gives_less(self) -> None:
         where = located(a=4, b=(2, 2))
         for seed in range(10):
             placement = policy(where, seed, enforce_racks=True)
-            chosen = places(placement.choose(4, 4, 3, writable=where), where)
+            chosen = places(placement.choose(4, PlacementRequest(4, 3, writable=where)), where)
             assert Counter(chosen) == {"a": 1, "b": 3}
         with pytest.raises(NotEnoughBookiesError, match=r"region /a: .* span 2 racks"):
-            policy(where, enforce_racks=True).choose(6, 6, 4, writable=where)
+            policy(where, enforce_racks=True).choose(6, PlacementRequest(6, 4, writable=where))
 
     def test_without_known_regions_any_bookies_do_unless_they_are_to_be_durable(self) -> None:
         where = {BookieId(f"x{number}"): DEFAULT_RACK for number in range(3)}
-        assert set(policy(where).choose(3, 3, 2, writable=where)) == set(where)
+        assert set(policy(where).choose(3, PlacementRequest(3, 2, writable=where))) == set(where)
         with pytest.raises(NotEnoughBookiesError, match="3 bookies are needed; there are none"):
-            policy(where, regions_min=2).choose(3, 3, 3, writable=where)
+            policy(where, regions_min=2).choose(3, PlacementRequest(3, 3, writable=where))
 
     def test_a_bookie_of_unknown_region_makes_nothing_durable(self) -> None:
         where = located(a=2) | {BookieId("x"): "/default-region/default-rack"}
         with pytest.raises(NotEnoughBookiesError):
-            policy(where, regions_min=2).choose(3, 3, 3, writable=where)
+            policy(where, regions_min=2).choose(3, PlacementRequest(3, 3, writable=where))
 
     def test_the_reason_names_the_regions_and_what_they_must_not_hold(self) -> None:
         where = located(a=4, b=1)
         with pytest.raises(NotEnoughBookiesError) as caught:
-            policy(where, regions_min=2).choose(5, 5, 4, writable=where)
+            policy(where, regions_min=2).choose(5, PlacementRequest(5, 4, writable=where))
         assert str(caught.value) == (
             "5 bookies are needed, and of no write quorum may it be that 1 region holds 4, its ack "
             "quorum (reppMinimumRegionsForDurability=2); there are 4 in region /a, 1 in region /b"
@@ -171,13 +184,13 @@ class TestChoosing:
         where = located(a=6, b=6, c=6)
         placement = policy(where, regions_min=regions_min)
         with pytest.raises(IncorrectParameterError, match=f"it has to be {least} at least"):
-            placement.choose(6, write_quorum, least - 1, writable=where)
-        assert placement.choose(6, write_quorum, least, writable=where)
+            placement.choose(6, PlacementRequest(write_quorum, least - 1, writable=where))
+        assert placement.choose(6, PlacementRequest(write_quorum, least, writable=where))
 
     def test_the_seed_decides_whatever_the_order_of_the_set(self) -> None:
         where = located(a=3, b=3)
         choices = {
-            policy(where, 7).choose(4, 2, 2, writable=names)
+            policy(where, 7).choose(4, PlacementRequest(2, 2, writable=names))
             for names in (list(where), list(where)[::-1], frozenset(where))
         }
         assert len(choices) == 1
@@ -191,7 +204,9 @@ class TestReplacing:
         size, write_quorum, ack_quorum = sizes
         placement = policy(where, seed, regions_min=regions_min)
         try:
-            ensemble = placement.choose(size, write_quorum, ack_quorum, writable=where)
+            ensemble = placement.choose(
+                size, PlacementRequest(write_quorum, ack_quorum, writable=where)
+            )
         except (NotEnoughBookiesError, IncorrectParameterError):
             return
         index = data.draw(st.integers(0, size - 1))
@@ -208,7 +223,9 @@ class TestReplacing:
 
         def replace() -> BookieId:
             return placement.replace(
-                ensemble, index, write_quorum, ack_quorum, writable=where, excluded=excluded
+                ensemble,
+                index,
+                PlacementRequest(write_quorum, ack_quorum, writable=where, excluded=excluded),
             )
 
         if not any(map(keeps, free)):
@@ -227,39 +244,54 @@ class TestReplacing:
         ensemble = (BookieId("a1-0"), BookieId("b1-0"))
         for seed in range(10):
             placement = policy(where, seed)
-            assert placement.replace(ensemble, 0, 2, 2, writable=where) == "a1-1"
+            assert placement.replace(ensemble, 0, PlacementRequest(2, 2, writable=where)) == "a1-1"
             gone = {BookieId("a1-1")}
-            assert placement.replace(ensemble, 0, 2, 2, writable=where, excluded=gone) == "a2-0"
+            assert (
+                placement.replace(
+                    ensemble, 0, PlacementRequest(2, 2, writable=where, excluded=gone)
+                )
+                == "a2-0"
+            )
 
     def test_where_its_region_has_nobody_the_region_with_the_fewest_gives(self) -> None:
         where = located(a=1, b=2, c=(1, 3))
         ensemble = tuple(map(BookieId, ("a1-0", "b1-0", "c1-0", "c2-0")))
         for seed in range(10):
-            assert policy(where, seed).replace(ensemble, 0, 4, 3, writable=where) == "b1-1"
+            assert (
+                policy(where, seed).replace(ensemble, 0, PlacementRequest(4, 3, writable=where))
+                == "b1-1"
+            )
 
     def test_a_rack_that_is_not_in_the_ensemble_is_better(self) -> None:
         where = located(a=1, b=(3, 1))
         ensemble = (BookieId("a1-0"), BookieId("b1-0"))
         for seed in range(10):
-            assert policy(where, seed).replace(ensemble, 0, 2, 2, writable=where) == "b2-0"
+            assert (
+                policy(where, seed).replace(ensemble, 0, PlacementRequest(2, 2, writable=where))
+                == "b2-0"
+            )
 
     def test_a_region_that_would_hold_too_much_gives_nobody_unless_that_is_allowed(self) -> None:
         where = located(a=1, b=3)
         ensemble = tuple(map(BookieId, ("a1-0", "b1-0")))
         with pytest.raises(NotEnoughBookiesError) as caught:
-            policy(where, regions_min=2).replace(ensemble, 0, 2, 2, writable=where)
+            policy(where, regions_min=2).replace(
+                ensemble, 0, PlacementRequest(2, 2, writable=where)
+            )
         assert str(caught.value) == (
             "nobody can replace bookie a1-0: region /a has nobody else, and of no write quorum may "
             "it be that 1 region holds 2, its ack quorum (reppMinimumRegionsForDurability=2); free "
             "are 2 in region /b"
         )
         lax = policy(where, regions_min=2, durable_in_replace=False)
-        assert lax.replace(ensemble, 0, 2, 2, writable=where) in {"b1-1", "b1-2"}
+        assert lax.replace(ensemble, 0, PlacementRequest(2, 2, writable=where)) in {"b1-1", "b1-2"}
 
     def test_an_ensemble_that_never_was_durable_gets_somebody_all_the_same(self) -> None:
         where = located(a=1, b=4)
         ensemble = tuple(map(BookieId, ("a1-0", "b1-0", "b1-1")))
-        new = policy(where, regions_min=2).replace(ensemble, 0, 3, 2, writable=where)
+        new = policy(where, regions_min=2).replace(
+            ensemble, 0, PlacementRequest(3, 2, writable=where)
+        )
         assert new in {"b1-2", "b1-3"}
 
 

@@ -11,6 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from bkclient.errors import IncorrectParameterError, NotEnoughBookiesError
+from bkclient.placement.policy import PlacementRequest
 from bkclient.placement.rack import DEFAULT_RACK
 from bkclient.placement.search import holds
 from bkclient.placement.zone import ZoneAwarePlacement, apart
@@ -61,9 +62,9 @@ class TestChoosing:
         placement, reachable = policy(where, seed), best(where, size, write_quorum)
         if not reachable:
             with pytest.raises(NotEnoughBookiesError, match=f"{size} bookies are needed of which"):
-                placement.choose(size, write_quorum, 2, writable=where)
+                placement.choose(size, PlacementRequest(write_quorum, 2, writable=where))
             return
-        chosen = placement.choose(size, write_quorum, 2, writable=where)
+        chosen = placement.choose(size, PlacementRequest(write_quorum, 2, writable=where))
         assert len(set(chosen)) == size
         assert keeps([where[bookie] for bookie in chosen], write_quorum, reachable)
         assert placement.adheres(chosen, write_quorum)
@@ -83,46 +84,52 @@ class TestChoosing:
         where = located(**zones)
         for seed in range(10):
             placement = policy(where, seed, zones_min=zones_min)
-            chosen = placement.choose(size, write_quorum, 2, writable=where)
+            chosen = placement.choose(size, PlacementRequest(write_quorum, 2, writable=where))
             assert len(set(chosen)) == size
             assert keeps([where[bookie] for bookie in chosen], write_quorum, zones_min)
 
     def test_more_zones_than_are_desired_are_used_before_one_is_used_twice(self) -> None:
         where = located(a=(2, 2), b=(2, 2), c=(2, 2), d=(2, 2), e=(2, 2))
         for seed in range(10):
-            chosen = places(policy(where, seed).choose(5, 5, 3, writable=where), where)
+            chosen = places(
+                policy(where, seed).choose(5, PlacementRequest(5, 3, writable=where)), where
+            )
             assert sorted(chosen) == ["a", "b", "c", "d", "e"]
 
     def test_a_zone_that_must_be_used_twice_gives_two_upgrade_domains(self) -> None:
         where = located(a=(3, 1), b=1)
         for seed in range(10):
-            chosen = policy(where, seed).choose(3, 3, 2, writable=where)
+            chosen = policy(where, seed).choose(3, PlacementRequest(3, 2, writable=where))
             assert {where[bookie] for bookie in chosen} == {"/a/1", "/a/2", "/b/1"}
 
     def test_the_reason_names_zones_and_domains(self) -> None:
         where = located(a=(2, 1), b=0) | {BookieId("x"): DEFAULT_RACK}
         with pytest.raises(NotEnoughBookiesError) as caught:
-            policy(where).choose(3, 3, 2, writable=where)
+            policy(where).choose(3, PlacementRequest(3, 2, writable=where))
         assert str(caught.value) == (
             "3 bookies are needed of which any 3 in a row span 2 zones (minNumZonesPerWriteQuorum),"
             " and 2 upgrade domains of a zone with more than one; there are zone /a: 2 in 1, 1 in 2"
         )
         with pytest.raises(NotEnoughBookiesError, match="there are none"):
-            policy({}).choose(3, 3, 2, writable=())
+            policy({}).choose(3, PlacementRequest(3, 2, writable=()))
 
     def test_sizes_that_zones_cannot_be_kept_with_are_refused_where_they_are_enforced(self) -> None:
         where = located(a=(2, 2), b=(2, 2), c=(2, 2))
         with pytest.raises(IncorrectParameterError, match="no multiple of its write quorum 3"):
-            policy(where).choose(5, 3, 2, writable=where)
+            policy(where).choose(5, PlacementRequest(3, 2, writable=where))
         with pytest.raises(IncorrectParameterError, match="not above minNumZonesPerWriteQuorum=2"):
-            policy(where).choose(4, 2, 2, writable=where)
+            policy(where).choose(4, PlacementRequest(2, 2, writable=where))
         for sizes in ((5, 3, 2), (4, 2, 2)):
-            chosen = policy(where, strict=False).choose(*sizes, writable=where)
+            chosen = policy(where, strict=False).choose(
+                sizes[0], PlacementRequest(*sizes[1:], writable=where)
+            )
             assert keeps([where[bookie] for bookie in chosen], sizes[1], 2)
 
     def test_where_zones_are_not_enforced_any_bookies_do_at_last(self) -> None:
         where = located(a=2) | {BookieId("x"): "/too/deep/down", BookieId("y"): "/shallow"}
-        assert set(policy(where, strict=False).choose(4, 4, 3, writable=where)) == set(where)
+        assert set(
+            policy(where, strict=False).choose(4, PlacementRequest(4, 3, writable=where))
+        ) == set(where)
 
     @given(SEEDS, wheres(places_max=3), SIZES, st.booleans(), st.data())
     def test_nobody_excluded_is_chosen_nor_where_zones_are_enforced_of_unknown_zone(
@@ -133,7 +140,9 @@ class TestChoosing:
         excluded = data.draw(st.sets(st.sampled_from(sorted(where))))
         placement = policy(where, seed, strict=strict)
         try:
-            chosen = placement.choose(*sizes, 2, writable=where, excluded=excluded)
+            chosen = placement.choose(
+                sizes[0], PlacementRequest(sizes[1], 2, writable=where, excluded=excluded)
+            )
         except NotEnoughBookiesError:
             return
         assert not excluded & set(chosen)
@@ -146,7 +155,7 @@ class TestReplacing:
         size, write_quorum = sizes
         placement = policy(where, seed)
         try:
-            ensemble = placement.choose(size, write_quorum, 2, writable=where)
+            ensemble = placement.choose(size, PlacementRequest(write_quorum, 2, writable=where))
         except NotEnoughBookiesError:
             return
         index = data.draw(st.integers(0, size - 1))
@@ -167,7 +176,9 @@ class TestReplacing:
 
         def replace() -> BookieId:
             return placement.replace(
-                ensemble, index, write_quorum, 2, writable=where, excluded=excluded
+                ensemble,
+                index,
+                PlacementRequest(write_quorum, 2, writable=where, excluded=excluded),
             )
 
         if not reachable:
@@ -184,19 +195,23 @@ class TestReplacing:
         ensemble = tuple(map(BookieId, ("a1-0", "b1-0", "c1-0", "b2-0")))
         gone = {BookieId("b1-0")}
         for seed in range(10):
-            new = policy(where, seed).replace(ensemble, 1, 4, 2, writable=where, excluded=gone)
+            new = policy(where, seed).replace(
+                ensemble, 1, PlacementRequest(4, 2, writable=where, excluded=gone)
+            )
             assert new == "a2-0"
 
     def test_a_whole_zone_that_is_lost_is_replaced(self) -> None:
         where = located(a=(2, 2), b=(2, 2, 2), c=(2, 2, 2))
         for seed in range(10):
             placement = policy(where, seed)
-            ensemble = placement.choose(6, 3, 2, writable=where)
+            ensemble = placement.choose(6, PlacementRequest(3, 2, writable=where))
             there = [bookie for bookie in where if where[bookie][1] != "a"]
             gone = set(where) - set(there)
             for index, bookie in enumerate(ensemble):
                 if bookie in gone:
-                    new = placement.replace(ensemble, index, 3, 2, writable=there, excluded=gone)
+                    new = placement.replace(
+                        ensemble, index, PlacementRequest(3, 2, writable=there, excluded=gone)
+                    )
                     ensemble = (*ensemble[:index], new, *ensemble[index + 1 :])
             assert set(places(ensemble, where)) == {"b", "c"}
             assert placement.adheres(ensemble, 3)
@@ -205,20 +220,22 @@ class TestReplacing:
         where = located(a=3, b=1)
         ensemble = tuple(map(BookieId, ("a1-0", "b1-0", "x")))
         with pytest.raises(NotEnoughBookiesError) as caught:
-            policy(where).replace(ensemble, 1, 3, 2, writable=where)
+            policy(where).replace(ensemble, 1, PlacementRequest(3, 2, writable=where))
         assert str(caught.value) == (
             "nobody can replace bookie b1-0 so that any 3 in a row span 2 zones "
             "(minNumZonesPerWriteQuorum), and 2 upgrade domains of a zone with more than one; free "
             "are zone /a: 2 in 1"
         )
         lax = policy(where, strict=False)
-        assert lax.replace(ensemble, 1, 3, 2, writable=where) in {"a1-1", "a1-2"}
+        assert lax.replace(ensemble, 1, PlacementRequest(3, 2, writable=where)) in {"a1-1", "a1-2"}
 
     def test_an_ensemble_that_spans_too_few_is_mended_as_far_as_one_bookie_can(self) -> None:
         where = located(a=(2, 2), b=(1, 1))
         ensemble = tuple(map(BookieId, ("a1-0", "a2-0", "a1-1")))
         for seed in range(10):
-            new = policy(where, seed, zones_min=3).replace(ensemble, 2, 3, 2, writable=where)
+            new = policy(where, seed, zones_min=3).replace(
+                ensemble, 2, PlacementRequest(3, 2, writable=where)
+            )
             assert places([new], where) == "b"
 
 

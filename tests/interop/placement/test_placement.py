@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from bkclient.errors import IncorrectParameterError, NotEnoughBookiesError
-from bkclient.placement.policy import Ensemble, Placement
+from bkclient.placement.policy import Ensemble, Placement, PlacementRequest
 from bkclient.placement.region import RegionAwarePlacement
 from bkclient.placement.zone import ZoneAwarePlacement
 from tests.bkclient.locations import is_durable
@@ -102,7 +102,7 @@ def test_zones_are_judged_refused_and_spanned_as_java_does(zones: JavaPlacement)
     for there in clusters(*ZONES):
         zones.cluster(there)
         for sizes in ZONE_SIZES:
-            mine = answer_of(lambda s, t: ours.choose(*s, writable=t), sizes, there)
+            mine = answer_of(lambda s, t: chosen_by(ours, s, t), sizes, there)
             theirs = [answer_of(zones.choose, *sizes) for _ in range(3)]
             if is_refusal(mine):
                 assert set(theirs) == {mine}
@@ -144,7 +144,7 @@ def test_bookies_of_zones_are_replaced_where_java_does(zones: JavaPlacement) -> 
         zones.cluster(there)
         ours = our_zones(seed)
         ensemble = answer_of(
-            lambda o, *s, t=there: o.choose(*s, writable=t), ours, size, write_quorum, ack_quorum
+            lambda *s, o=ours, t=there: chosen_by(o, s, t), size, write_quorum, ack_quorum
         )
         if is_refusal(ensemble):
             continue
@@ -160,15 +160,17 @@ def test_bookies_of_zones_are_replaced_where_java_does(zones: JavaPlacement) -> 
     assert len(seen) == 2
 
 
+def chosen_by(ours: Placement, sizes: Sequence[int], there: Sequence[BookieId]) -> Ensemble:
+    size, write_quorum, ack_quorum = sizes
+    return ours.choose(size, PlacementRequest(write_quorum, ack_quorum, writable=there))
+
+
 def replace_by(ours: Placement, there: Sequence[BookieId]) -> Callable[..., BookieId]:
     def replace(ensemble: Ensemble, index: int, write_quorum: int, ack_quorum: int) -> BookieId:
         return ours.replace(
             ensemble,
             index,
-            write_quorum,
-            ack_quorum,
-            writable=there,
-            excluded={ensemble[index]},
+            PlacementRequest(write_quorum, ack_quorum, writable=there, excluded={ensemble[index]}),
         )
 
     return replace
@@ -214,7 +216,7 @@ def test_regions_give_as_many_bookies_as_with_java(vm: JavaVM, tmp_path: Path) -
     for there in clusters(*REGIONS):
         theirs.cluster(there)
         for sizes in REGION_SIZES:
-            mine = answer_of(lambda s, t: ours.choose(*s, writable=t), sizes, there)
+            mine = answer_of(lambda s, t: chosen_by(ours, s, t), sizes, there)
             java = answer_of(theirs.choose, *sizes)
             assert is_refusal(mine) == is_refusal(java)
             if is_refusal(mine):
@@ -237,7 +239,7 @@ def test_regions_make_ensembles_as_durable_as_with_java(vm: JavaVM, tmp_path: Pa
         theirs.cluster(there)
         for size, write_quorum, ack_quorum in REGION_SIZES:
             sizes = (size, write_quorum, ack_quorum)
-            mine = answer_of(lambda s, t: ours.choose(*s, writable=t), sizes, there)
+            mine = answer_of(lambda s, t: chosen_by(ours, s, t), sizes, there)
             java = answer_of(theirs.choose, *sizes)
             assert (mine == "parameters") == (java == "parameters")
             seen[mine if is_refusal(mine) else "chosen"] += 1
