@@ -31,7 +31,6 @@ STILL_OVER: Final[dict[str, set[str]]] = {
     "bkclient/metadata/zookeeper/tree.py KazooTree": {"lines", "methods"},
     "bkclient/quorum/add_rules.py AddQuorum": {"lines", "methods"},
     "bkctl/cli/command.py Command": {"arguments"},
-    "bkctl/commands/local/cluster.py LocalCluster": {"lines", "methods"},
     "bookied/repair/autorecovery/auditor.py Auditor": {"methods"},
     "bookied/service/bookie.py BookieService": {"lines", "methods"},
     "bookied/storage/index/rocks_index.py RocksIndex": {"lines", "methods"},

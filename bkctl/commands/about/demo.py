@@ -114,7 +114,7 @@ class _Demo:
 
         with running(self._session, self._cluster) as watched:
             self._tell("file", str(self._file))
-            self._tell("cluster", f"{BOOKIES} bookies, metadata in {self._cluster.directory}")
+            self._tell("cluster", f"{BOOKIES} bookies, metadata in {self._cluster.directory.path}")
             ledger_id = self._write()
             self._recover(ledger_id)
             self._read_back(ledger_id)
@@ -207,7 +207,7 @@ class _Demo:
         from bkctl.commands.export.run import SparkMissingError, export_ledgers, spark_session
         from bkctl.errors import CommandError
 
-        target = str(self._cluster.directory / "parquet")
+        target = str(self._cluster.directory.path / "parquet")
         try:
             with contextlib.ExitStack() as stack:
                 with self._session.messages.waiting("waiting for Spark to start"):
@@ -227,14 +227,14 @@ class _Demo:
         return target
 
     def _say_what_next(self, ledger_id: LedgerId, exported: str | None) -> None:
-        home = self._cluster.directory
+        home = self._cluster.directory.path
         seconds = time.monotonic() - self._began_s
         self._tell("done", f"in {seconds:.0f} s; everything is in {home}")
         lines = [
             "",
             "Try next:",
             f"  bkctl local {BOOKIES} --dir {home} --background   start the same cluster again",
-            f"  . {self._cluster.env_file}",
+            f"  . {self._cluster.directory.env_file}",
             f"  bkctl ledger show {ledger_id}",
             f"  bkctl ledger read {ledger_id} 0-9",
             "  bkctl ledger create   and then: bkctl ledger add ID 'hello'",

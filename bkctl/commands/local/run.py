@@ -127,9 +127,9 @@ def _local(
             _run_until_stopped(session, cluster)
     finally:
         if not keep:
-            cluster.remove()
-        elif cluster.is_temporary:
-            session.note(f"kept in {cluster.directory}")
+            cluster.directory.remove()
+        elif cluster.directory.is_temporary:
+            session.note(f"kept in {cluster.directory.path}")
 
 
 def _without_secrets_shown(
@@ -202,11 +202,11 @@ def _show(session: Session, cluster: LocalCluster) -> None:
     """Print the bookies and what to type next."""
     from bkctl.commands.local.columns import LocalSummary, show
 
-    found = LocalSummary(cluster.uri, str(cluster.directory), tuple(cluster.states()))
+    found = LocalSummary(cluster.uri, str(cluster.directory.path), tuple(cluster.states()))
     show(session, found)
     if session.options.output in {None, "table", "wide"}:
         out = session.host.stdout
-        out.write(f"\n. {shlex.quote(str(cluster.env_file))}\n")
+        out.write(f"\n. {shlex.quote(str(cluster.directory.env_file))}\n")
         out.flush()
         session.note("\nthen, in another terminal: bkctl ledger write FILE; Ctrl-C here stops all")
 
@@ -217,7 +217,8 @@ def _watch(session: Session, cluster: LocalCluster) -> NoReturn:
     Raises:
         ZooKeeperEndedError: without it nothing goes on.
     """
-    from bkctl.commands.local.cluster import CONF_FILE, ZooKeeperEndedError
+    from bkctl.commands.local.directory import CONF_FILE
+    from bkctl.commands.local.metadata import ZooKeeperEndedError
 
     while True:
         time.sleep(_LOOK_EVERY_S)
@@ -239,7 +240,11 @@ def _watch(session: Session, cluster: LocalCluster) -> NoReturn:
 
 def _start_in_background(session: Session, directory: Path, settings: dict[str, str]) -> None:
     """Start this command again without --background; return when it says that all are up."""
-    from bkctl.commands.local.cluster import BACKGROUND_LOG, refuse_foreign, refuse_others_directory
+    from bkctl.commands.local.directory import (
+        BACKGROUND_LOG,
+        refuse_foreign,
+        refuse_others_directory,
+    )
     from bkctl.errors import CommandError
 
     refuse_others_directory(directory)

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import signal
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from bkctl.commands.local.cluster import HOST, STATE_FILE, bookie_directory, refuse_others_directory
 from bkctl.commands.local.columns import LocalBookie, LocalSummary, show
+from bkctl.commands.local.directory import (
+    ClusterRecord,
+    bookie_directory,
+    read_record,
+    refuse_others_directory,
+)
+from bkctl.commands.local.metadata import HOST
 from bkctl.errors import ConflictError, NothingFoundError
 from bkctl.exit_status import ExitStatus
 from bkctl.output.units import counted
@@ -77,11 +82,11 @@ def read(directory: Path) -> LocalSummary:
         RefusedError: the directory is another user's.
     """
     refuse_others_directory(directory)
-    known = _state(directory)
-    bookies = [
-        _bookie(directory.absolute(), number, port) for number, port in enumerate(known["ports"], 1)
-    ]
-    return LocalSummary(str(known["uri"]), str(directory.absolute()), tuple(bookies))
+    known = _record(directory)
+    bookies = (
+        _bookie(directory.absolute(), number, port) for number, port in enumerate(known.ports, 1)
+    )
+    return LocalSummary(known.uri, str(directory.absolute()), tuple(bookies))
 
 
 def runner(directory: Path) -> int | None:
@@ -89,15 +94,14 @@ def runner(directory: Path) -> int | None:
     return lock_owner(directory) if is_locked(directory) else None
 
 
-def _state(directory: Path) -> dict[str, Any]:
-    try:
-        known = json.loads((directory / STATE_FILE).read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError):
+def _record(directory: Path) -> ClusterRecord:
+    known = read_record(directory)
+    if known is None:
         raise NothingFoundError(
             f"{directory} holds no cluster of `bkctl local`",
             next_step="name the directory that --dir named",
-        ) from None
-    return dict(known)
+        )
+    return known
 
 
 def _bookie(directory: Path, number: int, port: int) -> LocalBookie:
@@ -124,10 +128,10 @@ def _insist_stopped(found: LocalSummary) -> None:
 
 
 def _start_line(directory: Path) -> str:
-    known = _state(directory)
-    words = ["bkctl", "local", str(len(known["ports"])), "--dir", str(directory)]
-    if known.get("elsewhere"):
-        words += ["--zk", str(known["elsewhere"]).partition("://")[2].partition("/")[0]]
-    elif known.get("zookeeper_port"):
+    known = _record(directory)
+    words = ["bkctl", "local", str(len(known.ports)), "--dir", str(directory)]
+    if known.elsewhere:
+        words += ["--zk", known.elsewhere.partition("://")[2].partition("/")[0]]
+    elif known.zookeeper_port:
         words.append("--zookeeper")
     return shlex.join(words)

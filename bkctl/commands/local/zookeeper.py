@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from bkctl.commands.local.cluster import HOST, ZooKeeperEndedError
 from bkctl.commands.local.columns import LocalZooKeeper
+from bkctl.commands.local.metadata import HOST, ZooKeeperEndedError
 from bkctl.errors import Interrupted, NothingFoundError, UsageError
 from bkctl.exit_status import ExitStatus
 

@@ -17,15 +17,13 @@ from pathlib import Path
 import pytest
 
 from bkctl.cli.root import cli
-from bkctl.commands.local.cluster import BACKGROUND_LOG, CONF_FILE, STATE_FILE, LocalCluster
+from bkctl.commands.local.directory import BACKGROUND_LOG, CONF_FILE
 from bkctl.commands.local.java import ZooKeeperProcess
 from bkctl.commands.local.process import free_port
 from bkctl.commands.local.run import without_settings
 from bkctl.commands.local.zookeeper import settings as zookeeper_settings
-from bkctl.errors import ConflictError, NothingFoundError, RefusedError, UsageError
+from bkctl.errors import NothingFoundError, UsageError
 from bkctl.exit_status import ExitStatus
-from bkctl.session.profiles import read_profiles
-from bookied.directories.lock import DirectoryLocks
 from tests.bkctl.support.cluster import BKCTL, local_cluster
 from tests.bkctl.support.terminal import FakeHost
 from tests.support.waiting import until
@@ -56,96 +54,6 @@ def _until_listed(uri: str) -> None:
 
 
 # Without processes -----------------------------------------------------------------------------
-
-
-def test_a_directory_that_holds_something_else_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "thesis.tex").write_text("mine")
-    with pytest.raises(RefusedError, match="holds something else"):
-        LocalCluster(tmp_path, 3)
-    assert (tmp_path / "thesis.tex").exists()
-
-
-def test_only_a_directory_that_was_made_here_is_removed(tmp_path: Path) -> None:
-    kept = LocalCluster(tmp_path, 1)
-    kept.remove()
-    assert tmp_path.exists()
-    made = LocalCluster(None, 1)
-    made.remove()
-    assert not made.directory.exists()
-
-
-def test_ports_come_from_the_base_on_and_stay_the_same(tmp_path: Path) -> None:
-    first = LocalCluster(tmp_path, 2, port_base=15_000)
-    assert [one.bookie_id for one in first.states()] == ["127.0.0.1:15000", "127.0.0.1:15001"]
-    first._save()
-    again = LocalCluster(tmp_path, 3, port_base=15_000)
-    ids = [one.bookie_id for one in again.states()]
-    assert ids == ["127.0.0.1:15000", "127.0.0.1:15001", "127.0.0.1:15002"]
-    assert json.loads((tmp_path / STATE_FILE).read_text())["ports"] == [15_000, 15_001]
-
-
-def test_a_cluster_that_runs_is_not_started_again(tmp_path: Path) -> None:
-    ledgers = tmp_path / "bookie-1" / "ledgers"
-    ledgers.mkdir(parents=True)
-    (tmp_path / STATE_FILE).write_text('{"ports": [15000], "zookeeper_port": 0}')
-    held = DirectoryLocks()
-    held.take([ledgers])
-    try:
-        with pytest.raises(ConflictError, match="runs already") as caught:
-            LocalCluster(tmp_path, 1).start(frozenset, lambda: None)
-    finally:
-        held.release()
-    assert caught.value.hint == (
-        f"to use it: . {tmp_path}/bkctl.env; for another number of bookies stop it first: "
-        f"bkctl local stop {tmp_path}"
-    )
-
-
-def test_a_cluster_of_another_shape_is_a_conflict(tmp_path: Path) -> None:
-    LocalCluster(tmp_path, 3)._save()
-    with pytest.raises(ConflictError, match="holds 3 bookies, not 2") as caught:
-        LocalCluster(tmp_path, 2)
-    assert caught.value.hint == f"bkctl local 3 --dir {tmp_path}"
-    with pytest.raises(ConflictError, match="without --zookeeper"):
-        LocalCluster(tmp_path, 3, zookeeper=True)
-
-
-def test_settings_that_a_start_has_proven_are_kept_for_the_next(tmp_path: Path) -> None:
-    first = LocalCluster(tmp_path, 1, settings={"a": "1", "b": "2"})
-    first._save()
-    assert LocalCluster(tmp_path, 1)._given == {}  # It has never come up with them.
-    first._proven = first._given
-    first._save()
-    assert LocalCluster(tmp_path, 1)._given == {"a": "1", "b": "2"}
-    assert LocalCluster(tmp_path, 1, settings={"b": "3"})._given == {"a": "1", "b": "3"}
-
-
-def test_the_settings_of_each_bookie_are_left_for_javas_shell(tmp_path: Path) -> None:
-    cluster = LocalCluster(tmp_path / "a,b", 2, port_base=15_000)
-    for number in (1, 2):
-        conf = tmp_path / "a,b" / f"bookie-{number}" / CONF_FILE
-        conf.parent.mkdir(parents=True)
-        conf.write_text(f"bookiePort={14_999 + number}\n")
-    cluster.write_configs(tmp_path / "configs")
-    found = {path.name: path.read_text() for path in (tmp_path / "configs").iterdir()}
-    assert found == {
-        "127.0.0.1:15000.conf": "bookiePort=15000\n",
-        "127.0.0.1:15001.conf": "bookiePort=15001\n",
-        "baseconf.conf": f"metadataServiceUri=sqlite://{tmp_path}/a\\,b/metadata.db\n",
-    }
-
-
-def test_metadata_elsewhere_stays_what_a_directory_was_made_with(tmp_path: Path) -> None:
-    uri = "zk+hierarchical://zk:2181/ledgers"
-    made = LocalCluster(tmp_path, 1, uri=uri)
-    made._save()
-    assert made.uri == LocalCluster(tmp_path, 1, uri=uri).uri == uri
-    with pytest.raises(ConflictError, match="was made with zk"):
-        LocalCluster(tmp_path, 1)
-    (tmp_path / "own").mkdir()
-    LocalCluster(tmp_path / "own", 1)._save()
-    with pytest.raises(ConflictError, match="metadata of its own"):
-        LocalCluster(tmp_path / "own", 1, uri=uri)
 
 
 def test_javas_zookeeper_conf_gives_port_and_directory(tmp_path: Path) -> None:
@@ -183,19 +91,6 @@ def test_a_directory_without_a_cluster_has_no_status(
             assert "holds no cluster of `bkctl local`" in host.err.text
     assert cli.run(["local", "stop"]) == ExitStatus.USAGE
     assert "`local stop` needs DIR" in capsys.readouterr().err
-
-
-def test_the_profile_names_the_cluster_and_its_token(tmp_path: Path) -> None:
-    cluster = LocalCluster(tmp_path, 1)
-    cluster._save()
-    token = cluster.token_file.read_text()
-    assert len(token.strip()) >= 24
-    assert cluster.token_file.stat().st_mode & 0o077 == 0
-    profile = read_profiles({"BKCTL_CONFIG": str(tmp_path / "config.toml")})["local"]
-    assert profile.service_uri == cluster.uri
-    assert profile.admin_token_file == str(cluster.token_file)
-    LocalCluster(tmp_path, 1)._save()
-    assert cluster.token_file.read_text() == token  # That of bookies that run.
 
 
 # With processes --------------------------------------------------------------------------------
@@ -481,27 +376,6 @@ def test_standalone_has_all_that_goes_with_a_bookie(tmp_path: Path) -> None:
     conf = (tmp_path / "configs" / f"{bookie['bookie_id']}.conf").read_text()
     assert "autoRecoveryDaemonEnabled=true" in conf
     assert "httpServerEnabled=true" in conf
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory to somebody else")
-def test_a_directory_of_another_user_is_refused(tmp_path: Path) -> None:
-    path, link = tmp_path / "bk", tmp_path / "link"
-    path.mkdir(mode=0o700)
-    link.symlink_to(path)
-    os.lchown(link, 65534, 65534)
-    with pytest.raises(RefusedError, match="link belongs to user 65534"):
-        LocalCluster(link, 1)
-    os.chown(path, 65534, 65534)
-    with pytest.raises(RefusedError, match="bk belongs to user 65534"):
-        LocalCluster(path, 1)
-
-
-def test_a_directory_that_every_user_can_change_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "bk"
-    path.mkdir()
-    path.chmod(0o777)
-    with pytest.raises(RefusedError, match="every user can change what is in"):
-        LocalCluster(path, 1)
 
 
 def test_what_is_set_stays_out_of_the_command_line_of_the_background() -> None:

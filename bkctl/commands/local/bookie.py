@@ -1,0 +1,160 @@
+"""One bookie of a local cluster: a ``bookied`` as a child process, with its files."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from bkctl.commands.local.columns import LocalBookie
+from bkctl.commands.local.directory import CONF_FILE, write_private
+from bkctl.commands.local.metadata import HOST
+from bkctl.commands.local.process import ChildProcess, port_is_free
+from bkctl.errors import CommandError
+from bkctl.exit_status import ExitStatus
+
+_REASON: Final = "bookied: "
+"""How the line begins with which bookied says why it ends."""
+
+BOOKIE_SETTINGS: Final[Mapping[str, str]] = {
+    "allowLoopback": "true",
+    # A machine people try things on is often rather full.
+    "diskUsageThreshold": "0.99",
+    "diskUsageWarnThreshold": "0.98",
+    "logSizeLimit": str(256 * 1024 * 1024),
+    "minUsableSizeForEntryLogCreation": str(64 * 1024 * 1024),
+    "minUsableSizeForHighPriorityWrites": str(64 * 1024 * 1024),
+    "httpServerPort": "0",  # A free one: several bookies share the machine.
+}
+"""What differs from a bookie's defaults on one machine."""
+
+
+class LocalStartError(CommandError):
+    """A part of the local cluster did not start."""
+
+    exit_status = ExitStatus.UNREACHABLE
+
+
+class BookieProcess:
+    """One bookie: its port, its directory, and the process while one runs."""
+
+    def __init__(self, port: int, directory: Path) -> None:
+        self.port, self.directory = port, directory
+        self._process: ChildProcess | None = None
+        self._is_stopping = False
+
+    @property
+    def bookie_id(self) -> str:
+        return f"{HOST}:{self.port}"
+
+    @property
+    def conf(self) -> Path:
+        return self.directory / CONF_FILE
+
+    @property
+    def log(self) -> Path:
+        return self.directory / "bookie.log"
+
+    def start(self, settings: Mapping[str, str]) -> None:
+        """Write the bookie's settings and start its process.
+
+        ``settings`` are those of the cluster; they come before what each local bookie has.
+
+        Raises:
+            LocalStartError: another process has the port.
+        """
+        self.directory.mkdir(exist_ok=True)
+        if not port_is_free(HOST, self.port):
+            raise LocalStartError(
+                f"port {self.port} is in use", next_step="try another --port-base"
+            )
+        lines = {
+            "bookiePort": str(self.port),
+            "advertisedAddress": HOST,
+            "journalDirectories": str(self.directory / "journal"),
+            "ledgerDirectories": str(self.directory / "ledgers"),
+            **_loopback(),
+            **BOOKIE_SETTINGS,
+            **settings,
+        }
+        write_private(self.conf, "".join(f"{key}={text}\n" for key, text in lines.items()))
+        command = [sys.executable, "-m", "bookied", "--conf", str(self.conf)]
+        self._is_stopping = False
+        self._process = ChildProcess(command, self.log, env=_environment())
+
+    def insist_running(self) -> None:
+        """Do nothing while the started bookie runs.
+
+        Raises:
+            LocalStartError: it has ended; the message has its reason.
+        """
+        if self._process is not None and self._process.returncode is not None:
+            raise LocalStartError(
+                f"bookie {self.bookie_id} did not start: {self._cause()}",
+                next_step=f"its settings are {self.conf}, its log {self.log}",
+            )
+
+    def log_tail(self) -> str:
+        """Return the last lines that the bookie wrote, or that it wrote none."""
+        with contextlib.suppress(OSError):
+            if self._process is not None:
+                return self._process.log_tail(5) or "it wrote no log"
+        return "it wrote no log"
+
+    def _cause(self) -> str:
+        """Return the reason that the bookie printed at its end; else the last line of its log."""
+        lines = self.log_tail().splitlines()
+        printed = (line for line in reversed(lines) if line.startswith(_REASON))
+        return next(printed, lines[-1]).removeprefix(_REASON)
+
+    def ask_to_stop(self) -> None:
+        """Send SIGTERM, if the bookie runs."""
+        if self._process is not None:
+            self._is_stopping = True
+            self._process.send_signal(signal.SIGTERM)
+
+    def stop(self, timeout_s: float) -> None:
+        """Wait until the bookie has ended; kill it after ``timeout_s``."""
+        if self._process is not None:
+            self._process.stop(timeout_s)
+
+    def kill(self) -> None:
+        """End the bookie with SIGKILL."""
+        if self._process is not None:
+            self._process.kill()
+
+    def take_end(self) -> int | None:
+        """Return the exit status of a bookie that ended by itself, once; else None."""
+        status = None if self._process is None else self._process.returncode
+        if status is None or self._is_stopping:
+            return None
+        self._process = None
+        return status
+
+    def state(self) -> LocalBookie:
+        """Return the bookie as a row of a table."""
+        runs = self._process is not None and self._process.returncode is None
+        return LocalBookie(
+            bookie_id=self.bookie_id,
+            state="up" if runs else "down",
+            pid=self._process.pid if self._process else None,
+            directory=str(self.directory),
+            log=str(self.log),
+        )
+
+
+def _loopback() -> dict[str, str]:
+    """Name the loopback interface, so that no other machine can reach the bookies."""
+    names = [name for _, name in socket.if_nameindex()]
+    return {"listeningInterface": "lo"} if "lo" in names else {}
+
+
+def _environment() -> dict[str, str]:
+    """Return the environment of a bookie: ours, without settings meant for another one."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("BK_")}
+    return {**kept, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}

@@ -1,0 +1,193 @@
+"""The directory of a local cluster: what it holds, and who may use it.
+
+    cluster.json    how the cluster was made: ports, metadata URI and settings; it is started again
+                    from there
+    bkctl.env       for a shell: `. DIR/bkctl.env` tells bkctl where the cluster is
+    config.toml     the profile `local`, with the address of the cluster and the admin token's file
+    admin-token     the token that bookies ask for before they change something on request over HTTP
+    bookied.lock    locked by the process that runs the cluster
+    metadata.db     the embedded metadata, or zookeeper/ with --zookeeper
+    bookie-N/       bookie.conf, bookie.log, journal/ and ledgers/ of one bookie
+
+Only a directory that was made here, and is temporary, is ever removed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shlex
+import shutil
+import stat
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from bkctl.errors import ConflictError, RefusedError
+from bookied.directories.lock import LOCK, DirectoryLocks
+from bookied.errors import DirectoryInUseError
+
+STATE_FILE: Final = "cluster.json"
+ENV_FILE: Final = "bkctl.env"
+CONF_FILE: Final = "bookie.conf"
+BACKGROUND_LOG: Final = "local.log"
+PROFILE_FILE: Final = "config.toml"
+TOKEN_FILE: Final = "admin-token"  # noqa: S105 -- its name
+PROFILE: Final = "local"
+
+
+@attrs.frozen
+class ClusterRecord:
+    """How a local cluster was made: the content of ``cluster.json``."""
+
+    uri: str
+    """The metadata service URI."""
+    ports: tuple[int, ...]
+    """Of the bookies, in their order."""
+    zookeeper_port: int = 0
+    """Of the cluster's own ZooKeeper; 0 without."""
+    elsewhere: str = ""
+    """The URI of metadata that the cluster did not start; empty for metadata of its own."""
+    settings: Mapping[str, str] = attrs.field(factory=dict)
+    """Settings that every bookie has started with, beyond those of each local cluster."""
+
+
+def read_record(directory: Path) -> ClusterRecord | None:
+    """Return how the cluster in a directory was made; None where the directory holds none."""
+    try:
+        known = json.loads((directory / STATE_FILE).read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return ClusterRecord(
+        uri=known.get("uri", ""),
+        ports=tuple(known["ports"]),
+        zookeeper_port=known.get("zookeeper_port", 0),
+        elsewhere=known.get("elsewhere", ""),
+        settings=known.get("settings", {}),
+    )
+
+
+class LocalDirectory:
+    """The directory of one local cluster, for the process that runs the cluster."""
+
+    def __init__(self, path: Path | None) -> None:
+        """Without ``path`` a temporary directory is made.
+
+        Raises:
+            RefusedError: another user owns the directory or can change it, or it holds files that
+                no local cluster has.
+        """
+        self.is_temporary = path is None
+        self.path = (path or Path(tempfile.mkdtemp(prefix="bkctl-local-"))).absolute()
+        self._lock = DirectoryLocks()
+        refuse_others_directory(self.path)
+        refuse_foreign(self.path)
+
+    @property
+    def env_file(self) -> Path:
+        return self.path / ENV_FILE
+
+    @property
+    def token_file(self) -> Path:
+        return self.path / TOKEN_FILE
+
+    def bookie(self, number: int) -> Path:
+        """Return the directory of a bookie; 1 is the first."""
+        return bookie_directory(self.path, number)
+
+    def take(self) -> None:
+        """Make the directory and lock it.
+
+        Raises:
+            ConflictError: another process runs the cluster.
+        """
+        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            self._lock.take([self.path])
+        except DirectoryInUseError as error:
+            raise self.runs_already() from error
+
+    def runs_already(self) -> ConflictError:
+        """Return the error that refuses a second start."""
+        return ConflictError(
+            f"the cluster in {self.path} runs already",
+            next_step=f"to use it: . {shlex.quote(str(self.env_file))}; for another number of "
+            f"bookies stop it first: bkctl local stop {shlex.quote(str(self.path))}",
+        )
+
+    def release(self) -> None:
+        """Let another process run the cluster."""
+        self._lock.release()
+
+    def remove(self) -> None:
+        """Remove the directory if it is temporary."""
+        if self.is_temporary:
+            shutil.rmtree(self.path, ignore_errors=True)
+
+    def save(self, record: ClusterRecord) -> None:
+        """Write the record, the profile and the lines for a shell; make the token once."""
+        write_private(self.path / STATE_FILE, json.dumps(attrs.asdict(record), indent=1) + "\n")
+        if not self.token_file.exists():
+            write_private(self.token_file, secrets.token_urlsafe(24) + "\n")
+        profile_file = self.path / PROFILE_FILE
+        write_private(profile_file, self._profile_text(record.uri))
+        self.env_file.write_text(
+            f"# The cluster in {self.path}, for a shell: . {shlex.quote(str(self.env_file))}\n"
+            f"export BKCTL_SERVICE_URI={shlex.quote(record.uri)}\n"
+            f"export BKCTL_CONFIG={shlex.quote(str(profile_file))}\n"
+            f"export BKCTL_PROFILE={PROFILE}\n",
+            "utf-8",
+        )
+
+    def _profile_text(self, uri: str) -> str:
+        """Return a file of profiles with this cluster in it."""
+        keys = {"service-uri": uri, "admin-token-file": str(self.token_file)}
+        lines = (f"{key} = {json.dumps(text)}\n" for key, text in keys.items())
+        return f'profile = "{PROFILE}"\n\n[profiles.{PROFILE}]\n{"".join(lines)}'
+
+
+def bookie_directory(directory: Path, number: int) -> Path:
+    """Return the directory of a bookie of the cluster in ``directory``; 1 is the first."""
+    return directory / f"bookie-{number}"
+
+
+def refuse_others_directory(directory: Path) -> None:
+    """Refuse a directory that another user owns or can change: its files are settings for us.
+
+    Raises:
+        RefusedError: it is one.
+    """
+    for found in (read(directory) for read in (os.lstat, os.stat) if directory.exists()):
+        if found.st_uid != os.geteuid():
+            raise RefusedError(
+                f"{directory} belongs to user {found.st_uid}", next_step="give one of your own"
+            )
+        if stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_IWOTH:
+            raise RefusedError(
+                f"every user can change what is in {directory}",
+                next_step=f"chmod o-w {shlex.quote(str(directory))}",
+            )
+
+
+def refuse_foreign(directory: Path) -> None:
+    """Refuse a directory that holds files and no cluster.
+
+    Raises:
+        RefusedError: it does.
+    """
+    if not directory.is_dir() or (directory / STATE_FILE).exists():
+        return
+    if any(child.name not in {BACKGROUND_LOG, LOCK} for child in directory.iterdir()):
+        raise RefusedError(f"{directory} holds something else", next_step="give an empty directory")
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file that may hold a secret: only its user can read it, and no link is followed."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+    with open(os.open(path, flags, 0o600), "w", encoding="utf-8") as file:  # noqa: PTH123
+        os.fchmod(file.fileno(), 0o600)
+        file.write(text)
