@@ -15,6 +15,15 @@ class Effect(enum.Enum):
     LOSES_DATA = "loses data or metadata"
 
 
+class Facility(enum.Enum):
+    """What a command has beside its own work, unless its declaration says that it goes without."""
+
+    PROFILE = "its unset options come from the profile"
+    """Left out of what has to run whatever the file of profiles says."""
+    WATCH = "it can be run again and again, if it only reads"
+    """Left out of what never ends by itself, or prints what does not change."""
+
+
 class ExitStatus(enum.IntEnum):
     """Every status ``bkctl`` exits with; scripts may rely on them."""
 

@@ -8,14 +8,14 @@ pages, completions and tests read that. What it does is a function, imported whe
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 from click.core import augment_usage_errors
 
 from bkctl.cli.params import complete_files
-from bkctl.exit_status import MEANING, Effect, ExitStatus
+from bkctl.exit_status import MEANING, Effect, ExitStatus, Facility
 from bkctl.options import WATCHING, global_options, is_global, with_seconds
 
 if TYPE_CHECKING:
@@ -86,15 +86,13 @@ class Command(click.Command):
         exits: Sequence[ExitStatus] = (),
         replaces: str = "",
         params: Sequence[click.Parameter] = (),
-        takes_profile: bool = True,
-        watch: bool | None = None,
+        without: Collection[Facility] = (),
         **kwargs: Any,
     ) -> None:
         """``examples`` are command lines and what each does; ``exits`` what 0 and 2 leave out.
 
         ``body`` is ``module:function``: it takes the session, and each of the ``params`` by name.
-        ``takes_profile`` is false for what must run whatever the file of profiles says. ``watch``
-        tells whether it can be run again and again; by default what only reads can.
+        ``without`` names what commands of its kind have and this one has not.
         """
         super().__init__(name, params=list(params), **kwargs)
         self.body = body
@@ -102,8 +100,8 @@ class Command(click.Command):
         self.examples = tuple(examples)
         self.exits = tuple(sorted({*EVERY_COMMAND_EXITS, *exits}))
         self.replaces = replaces
-        self.takes_profile = takes_profile
-        self.can_be_watched = effect is Effect.READ if watch is None else watch
+        self.takes_profile = Facility.PROFILE not in without
+        self.can_be_watched = effect is Effect.READ and Facility.WATCH not in without
         self.params.extend(
             option
             for option in global_options(root=False)

@@ -30,7 +30,6 @@ STILL_OVER: Final[dict[str, set[str]]] = {
     "bkclient/metadata/sqlite/database.py Rows": {"methods"},
     "bkclient/metadata/zookeeper/tree.py KazooTree": {"lines", "methods"},
     "bkclient/quorum/add_rules.py AddQuorum": {"lines", "methods"},
-    "bkctl/cli/command.py Command": {"arguments"},
     "bookied/repair/autorecovery/auditor.py Auditor": {"methods"},
     "bookied/service/bookie.py BookieService": {"lines", "methods"},
     "bookied/storage/index/rocks_index.py RocksIndex": {"lines", "methods"},

@@ -10,7 +10,7 @@ import click
 from bkctl.cli.command import Command
 from bkctl.cli.completion.scripts import SCRIPTS
 from bkctl.cli.params import argument, option
-from bkctl.exit_status import Effect, ExitStatus
+from bkctl.exit_status import Effect, ExitStatus, Facility
 from bkctl.options import is_global
 
 
@@ -62,7 +62,7 @@ completion = Command(
     """,
     params=(argument("shell", type=click.Choice(tuple(SCRIPTS))),),
     effect=Effect.READ,
-    watch=False,
+    without=(Facility.WATCH,),
     examples=(
         (
             "bkctl completion bash > ~/.local/share/bash-completion/completions/bkctl",
@@ -85,7 +85,6 @@ explain = Command(
     """,
     params=(argument("names", metavar="[NAME]...", nargs=-1),),
     effect=Effect.READ,
-    watch=False,
     examples=(
         ("bkctl explain BK-LEDGER-FENCED", "causes, exit status, and what to try"),
         ("bkctl explain cookie-mismatch", "without BK- as well"),
@@ -93,7 +92,7 @@ explain = Command(
     ),
     exits=(ExitStatus.NOT_FOUND,),
     replaces="nothing in Java's tools",
-    takes_profile=False,
+    without=(Facility.WATCH, Facility.PROFILE),
 )
 
 shell = ShellCommand(
@@ -122,7 +121,7 @@ shell = ShellCommand(
         option("--bar/--no-bar", default=None, help="The line with the cluster's state."),
     ),
     effect=Effect.READ,
-    watch=False,
+    without=(Facility.WATCH,),
     examples=(
         ("bkctl shell", "a prompt; Tab completes, `help` lists the commands"),
         ("bkctl shell -c 'use ledger 42; ledger show; ledger read 0-9'", "a few commands"),
@@ -162,7 +161,7 @@ demo = Command(
         ExitStatus.INTERRUPTED,
     ),
     replaces="nothing in Java's tools",
-    takes_profile=False,
+    without=(Facility.PROFILE,),
 )
 
 version = Command(
@@ -224,8 +223,7 @@ help_ = Command(
     help="Show the help of COMMAND, as `bkctl COMMAND --help` does; without one the whole list.",
     params=(argument("words", metavar="[COMMAND]...", nargs=-1),),
     effect=Effect.READ,
-    watch=False,
-    takes_profile=False,
+    without=(Facility.WATCH, Facility.PROFILE),
     examples=(
         ("bkctl help ledger", "the commands for ledgers"),
         ("bkctl help ledger read", "its examples, options and exit statuses"),
@@ -244,8 +242,7 @@ options = Command(
     What the exit statuses mean is at the end.
     """,
     effect=Effect.READ,
-    watch=False,
-    takes_profile=False,
+    without=(Facility.WATCH, Facility.PROFILE),
     examples=(
         ("bkctl options", "all of them"),
         ("bkctl options | less", "page by page"),

@@ -9,7 +9,7 @@ import click
 
 from bkctl.cli.command import Command
 from bkctl.cli.params import DURATION, argument, option
-from bkctl.exit_status import Effect, ExitStatus
+from bkctl.exit_status import Effect, ExitStatus, Facility
 from bkctl.session.check_names import ROOT
 
 _FAILURES: Final = (ExitStatus.FAILED, ExitStatus.UNREACHABLE, ExitStatus.TIME_LIMIT)
@@ -79,7 +79,7 @@ METADATA: Final = (
     """,
         params=(argument("file", type=click.Path(path_type=Path)),),
         effect=Effect.READ,
-        watch=False,
+        without=(Facility.WATCH,),
         examples=(
             ("bkctl cluster backup metadata.jsonl", "everything but who is there just now"),
             ('bkctl cluster backup "metadata-$(date +%F).jsonl" --quiet', "from cron"),
@@ -143,7 +143,7 @@ METADATA: Final = (
             ),
         ),
         effect=Effect.READ,
-        watch=False,
+        without=(Facility.WATCH,),
         examples=(
             ("bkctl cluster watch", "a line for each change, until Ctrl-C"),
             ("bkctl cluster watch --for 1h -o jsonl > events.jsonl", "for programs"),

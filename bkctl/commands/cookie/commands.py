@@ -8,7 +8,7 @@ import click
 
 from bkctl.cli.command import SubGroup
 from bkctl.cli.params import BOOKIE_ID, argument, option
-from bkctl.exit_status import Effect, ExitStatus
+from bkctl.exit_status import Effect, ExitStatus, Facility
 from bkctl.session.check_names import CONTENT, ONLY_COPIES, OPEN_LEDGERS, REGISTERED
 
 _FAILURES: Final = (ExitStatus.FAILED, ExitStatus.UNREACHABLE)
@@ -97,7 +97,7 @@ cookie.command(
         option("--out", metavar="FILE", help="Write it to FILE, not to stdout."),
     ),
     effect=Effect.READ,
-    watch=False,
+    without=(Facility.WATCH,),
     examples=(
         ("bkctl cookie generate -c bk_server.conf > VERSION", "what this bookie would write"),
         (

@@ -6,7 +6,7 @@ import click
 
 from bkctl.cli.command import Command, SubGroup
 from bkctl.cli.params import DURATION, KEY_VALUE, LEDGER_RANGES, LOG_NAME, TIME, argument, option
-from bkctl.exit_status import Effect, ExitStatus
+from bkctl.exit_status import Effect, ExitStatus, Facility
 
 export = Command(
     "export",
@@ -140,7 +140,7 @@ spark.command(
     """,
     params=(argument("path", required=False, metavar="[FILE]"),),
     effect=Effect.READ,
-    watch=False,
+    without=(Facility.WATCH,),
     examples=(
         ("bkctl spark bundle", "for hosts like this one"),
         ("bkctl spark bundle /tmp/bkctl.tar.gz", "under another name"),

@@ -24,7 +24,7 @@ from bkctl.cli.params import (
     option,
 )
 from bkctl.commands.ledger.replicas.commands import REPLICAS
-from bkctl.exit_status import Effect, ExitStatus
+from bkctl.exit_status import Effect, ExitStatus, Facility
 
 ledger = SubGroup(
     name="ledger",
@@ -162,7 +162,7 @@ ledger.command(
         *FORMS,
     ),
     effect=Effect.READ,
-    watch=False,
+    without=(Facility.WATCH,),
     examples=(
         ("bkctl ledger read 42", "all entries, one a line; binary ones as hexdump on a terminal"),
         ("bkctl ledger read 42 10-19 -o jsonl", "some of them, as JSON with payloads in base64"),
@@ -213,7 +213,7 @@ ledger.command(
         *FORMS,
     ),
     effect=Effect.READ,
-    watch=False,
+    without=(Facility.WATCH,),
     examples=(
         ("bkctl ledger tail 42", "the last ten entries"),
         ("bkctl ledger tail 42 --last 100 --follow", "and those to come, until it is closed"),
@@ -416,7 +416,7 @@ metadata.command(
         argument("path", metavar="FILE"),
     ),
     effect=Effect.READ,
-    watch=False,
+    without=(Facility.WATCH,),
     examples=(
         ("bkctl ledger metadata dump 42 ledger-42", "to be restored one day"),
         ("bkctl ledger metadata dump 42 - | xxd", "to stdout"),

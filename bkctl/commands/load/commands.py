@@ -9,7 +9,7 @@ import click
 from bkctl.cli.command import Command, SubGroup
 from bkctl.cli.ledger_options import COPIES
 from bkctl.cli.params import BOOKIE_ID, DURATION, LEDGER_ID, SIZE, argument, fail_if, option
-from bkctl.exit_status import Effect, ExitStatus
+from bkctl.exit_status import Effect, ExitStatus, Facility
 from bkctl.options import Number
 
 _FAILURES: Final = (ExitStatus.FAILED, ExitStatus.UNREACHABLE, ExitStatus.TIME_LIMIT)
@@ -39,7 +39,7 @@ top = Command(
         _STATS_PORT,
     ),
     effect=Effect.READ,
-    watch=False,
+    without=(Facility.WATCH,),
     examples=(
         ("bkctl top", "a screen that goes on: q leaves, s sorts, p pauses"),
         ("bkctl top --once", "one screen, of the next two seconds"),
@@ -110,7 +110,7 @@ OF_BOOKIES: Final = (
             _STATS_PORT,
         ),
         effect=Effect.READ,
-        watch=False,
+        without=(Facility.WATCH,),
         examples=(
             ("bkctl bookie plot 10.0.0.1:3181 adds", "adds a second, for a minute"),
             ("bkctl bookie plot 10.0.0.1:3181 sync-p99 --for 10m -i 5s", "how long syncs take"),

@@ -8,7 +8,7 @@ import click
 
 from bkctl.cli.command import Command
 from bkctl.cli.params import KEY_VALUE, argument, option
-from bkctl.exit_status import Effect, ExitStatus
+from bkctl.exit_status import Effect, ExitStatus, Facility
 
 if TYPE_CHECKING:
     _ParamType = click.ParamType[Any]
@@ -115,5 +115,5 @@ local = Command(
     ),
     exits=_EXITS,
     replaces="bookkeeper localbookie N; bookkeeper standalone; bookkeeper zookeeper",
-    takes_profile=False,
+    without=(Facility.PROFILE,),
 )

@@ -7,7 +7,7 @@ import click
 from bkctl.cli.command import SubGroup
 from bkctl.cli.ledger_options import COPIES, FAILURES, FORMS, FRAMING
 from bkctl.cli.params import DURATION, LOG_NAME, POSITION, SIZE, argument, option
-from bkctl.exit_status import Effect, ExitStatus
+from bkctl.exit_status import Effect, ExitStatus, Facility
 
 log = SubGroup(
     name="log",
@@ -124,7 +124,7 @@ log.command(
         *FORMS,
     ),
     effect=Effect.READ,
-    watch=False,
+    without=(Facility.WATCH,),
     examples=(
         ("bkctl log tail events", "all of it, from the first entry kept"),
         ("bkctl log tail events --from latest --follow", "only what comes from now on"),

@@ -8,7 +8,7 @@ import click
 
 from bkctl.cli.command import SubGroup
 from bkctl.cli.params import argument, option
-from bkctl.exit_status import Effect, ExitStatus
+from bkctl.exit_status import Effect, ExitStatus, Facility
 from bkctl.options import OUTPUTS, PROFILE
 
 config = SubGroup(
@@ -158,7 +158,7 @@ profile.command(
         ("bkctl profile list -o id", "their names alone"),
     ),
     replaces=_NO_TWIN,
-    takes_profile=False,
+    without=(Facility.PROFILE,),
 )
 
 profile.command(
@@ -173,7 +173,7 @@ profile.command(
     ),
     exits=(ExitStatus.NOT_FOUND,),
     replaces=_NO_TWIN,
-    takes_profile=False,
+    without=(Facility.PROFILE,),
 )
 
 profile.command(
@@ -192,7 +192,7 @@ profile.command(
     ),
     exits=(ExitStatus.FAILED, ExitStatus.CONFLICT),
     replaces=_NO_TWIN,
-    takes_profile=False,
+    without=(Facility.PROFILE,),
 )
 
 profile.command(
@@ -207,7 +207,7 @@ profile.command(
     ),
     exits=(ExitStatus.FAILED, ExitStatus.NOT_FOUND),
     replaces=_NO_TWIN,
-    takes_profile=False,
+    without=(Facility.PROFILE,),
 )
 
 profile.command(
@@ -232,7 +232,7 @@ profile.command(
     ),
     exits=(ExitStatus.FAILED, ExitStatus.NOT_FOUND, ExitStatus.REFUSED),
     replaces=_NO_TWIN,
-    takes_profile=False,
+    without=(Facility.PROFILE,),
 )
 
 profile.command(
@@ -247,7 +247,7 @@ profile.command(
     ),
     exits=(ExitStatus.FAILED, ExitStatus.NOT_FOUND, ExitStatus.REFUSED),
     replaces=_NO_TWIN,
-    takes_profile=False,
+    without=(Facility.PROFILE,),
 )
 
 profile.command(
@@ -273,5 +273,5 @@ profile.command(
     ),
     exits=(ExitStatus.FAILED, ExitStatus.NOT_FOUND, ExitStatus.CONFLICT),
     replaces=_NO_TWIN,
-    takes_profile=False,
+    without=(Facility.PROFILE,),
 )

@@ -7,7 +7,7 @@ import click
 from bkctl.cli.command import SubGroup
 from bkctl.cli.ledger_options import FAILURES
 from bkctl.cli.params import argument, option
-from bkctl.exit_status import Effect, ExitStatus
+from bkctl.exit_status import Effect, ExitStatus, Facility
 
 topic = SubGroup(
     name="topic",
@@ -103,7 +103,7 @@ topic.command(
         option("--decode", type=click.Choice(_KINDS), help="Decode the values."),
     ),
     effect=Effect.READ,
-    watch=False,
+    without=(Facility.WATCH,),
     examples=(
         ("bkctl topic peek orders", "the first ten messages that are kept"),
         (
@@ -131,7 +131,7 @@ topic.command(
         option("--to", "end", metavar="ID", help="End before this message id."),
     ),
     effect=Effect.READ,
-    watch=False,
+    without=(Facility.WATCH,),
     examples=(
         ("bkctl topic export orders orders.parquet", "all that is confirmed"),
         ("bkctl topic export orders new.parquet --from 812:40", "from a message id on"),

@@ -12,7 +12,7 @@ import click
 from bkctl.cli.command import Command
 from bkctl.cli.params import LEDGER_ID, LEDGER_IDS, argument, option
 from bkctl.commands.disk.params import DIRECTORIES, FAILURES
-from bkctl.exit_status import Effect, ExitStatus
+from bkctl.exit_status import Effect, ExitStatus, Facility
 
 _CHANGES: Final = (*FAILURES, ExitStatus.REFUSED)
 _ENDS: Final = (
@@ -218,7 +218,7 @@ REPAIRS: Final = (
             *DIRECTORIES,
         ),
         effect=Effect.READ,
-        watch=False,
+        without=(Facility.WATCH,),
         examples=(
             ("bkctl disk salvage 42 --out saved -c bk_server.conf", "into saved/ledger-42.entries"),
             (
