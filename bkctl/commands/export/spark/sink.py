@@ -27,6 +27,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import BinaryType, StringType, StructType
 
+from bkctl.commands.export.spark.sink_ledgers import TaskWriter, delete_ledgers, list_in_log
 from bkctl.commands.export.spark.source_options import SourceOptionError, SourceOptions
 from bkctl.commands.export.task.copy import connect
 from bkctl.commands.export.task.errors import TaskError
@@ -36,10 +37,7 @@ from wire.ids import LedgerId
 
 if TYPE_CHECKING:
     from bkclient.blocking import BlockingClient
-    from bkclient.client import Client
     from bkclient.config.client import ClientConfig
-    from bkclient.ledger.writer import LedgerWriter
-    from bkclient.log.record import LogOptions
 
 ADD_BYTES: Final = 1024 * 1024
 ADD_ROWS: Final = 1000
@@ -62,6 +60,7 @@ class Sink:
     uri: str
     config: ClientConfig
     named_writer: str | None
+    _connect: Callable[[str, ClientConfig], BlockingClient] = connect
 
     @classmethod
     def of(cls, options: SourceOptions, schema: StructType, *, overwrite: bool) -> Sink:
@@ -92,18 +91,18 @@ class Sink:
                 return hashlib.sha256(value.encode()).hexdigest()[:32]
         raise SourceOptionError("give checkpointLocation as an option of the query, or writerId")
 
-    def write(self, rows: Iterable[Any], stream: str, batch: Callable[[], int]) -> WrittenLedgers:
+    def write(self, rows: Iterable[Any], stream: str, batch: int) -> WrittenLedgers:
         """Write the rows of one task to ledgers, and close them.
 
         Raises:
             TaskError: the ledgers cannot be written.
         """
-        with connect(self.uri, self.config) as client:
+        with self._connect(self.uri, self.config) as client:
             try:
-                writer = _TaskWriter(client, self.log, stream, batch)
+                writer = TaskWriter(client.client, self.log, stream, batch)
                 for payloads in _chunks(map(self._payload, rows)):
-                    writer.add(payloads)
-                return WrittenLedgers(writer.finish())
+                    client.run(writer.add, payloads)
+                return WrittenLedgers(client.run(writer.finish))
             except BookKeeperError as error:
                 raise TaskError(f"log {self.log}", error) from error
 
@@ -119,29 +118,22 @@ class Sink:
         self, messages: Sequence[WriterCommitMessage | None], stream: str, batch: int
     ) -> None:
         """List the ledgers of all tasks in the log, if it does not have the batch."""
-        from bkclient.log import LogManager
-
         ledger_ids = _ledgers_of(messages)
-        if not ledger_ids:
-            return
-
-        async def append(client: Client) -> None:
-            await LogManager(client).append_ledgers(
-                self.log, ledger_ids, stream=stream, batch=batch
-            )
-
-        with connect(self.uri, self.config) as client:
-            client.call(append)
+        if ledger_ids:
+            with self._connect(self.uri, self.config) as client:
+                client.call(list_in_log, self.log, ledger_ids, stream=stream, batch=batch)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Delete the ledgers of the tasks that ended."""
+        """Delete the ledgers of the tasks that ended, where another task failed.
 
-        async def delete(client: Client) -> None:
-            for ledger_id in _ledgers_of(messages):
-                await client.delete_ledger(ledger_id)
-
-        with connect(self.uri, self.config) as client:
-            client.call(delete)
+        Spark also aborts after a commit that raised or was interrupted. The log may have the
+        ledgers then, or get them by a request that is still on its way: all of them are left.
+        ``bkctl log sweep`` deletes those that no log has.
+        """
+        ledger_ids = _ledgers_of(messages)
+        if ledger_ids and None in messages:
+            with self._connect(self.uri, self.config) as client:
+                client.call(delete_ledgers, ledger_ids)
 
 
 def _ledgers_of(messages: Sequence[WriterCommitMessage | None]) -> list[LedgerId]:
@@ -189,59 +181,6 @@ def _chunks(payloads: Iterable[bytes]) -> Iterator[list[bytes]]:
         yield chunk
 
 
-class _TaskWriter:
-    """Writes the entries of one task, rolling as the log's options say."""
-
-    def __init__(
-        self, client: BlockingClient, log: str, stream: str, batch: Callable[[], int]
-    ) -> None:
-        self._client, self._log, self._stream, self._batch = client, log, stream, batch
-        self._options: LogOptions | None = None
-        self._writer: LedgerWriter | None = None
-        self._closed: list[LedgerId] = []
-
-    def add(self, payloads: list[bytes]) -> None:
-        if self._writer is None:
-            self._writer = self._client.call(self._create)
-        self._client.run(self._writer.add_many, payloads)
-        assert self._options is not None
-        if 0 < self._options.roll_bytes <= self._writer.length:
-            self._close()
-
-    async def _create(self, client: Client) -> LedgerWriter:
-        from bkclient.log.batches import BATCH_KEY, STREAM_KEY
-        from bkclient.log.ledger_list import LOG_KEY, LedgerList
-
-        if self._options is None:
-            known = await LedgerList(client, self._log).read_patiently()
-            self._options = known.record.options
-        options = self._options
-        return await client.create_ledger(
-            ensemble_size=options.ensemble_size,
-            write_quorum=options.write_quorum,
-            ack_quorum=options.ack_quorum,
-            digest_type=options.digest_type,
-            password=options.password,
-            custom={
-                "application": b"bkctl",
-                LOG_KEY: self._log.encode(),
-                STREAM_KEY: self._stream.encode(),
-                BATCH_KEY: str(self._batch()).encode(),
-            },
-        )
-
-    def _close(self) -> None:
-        assert self._writer is not None
-        self._client.run(self._writer.close)
-        self._closed.append(self._writer.ledger_id)
-        self._writer = None
-
-    def finish(self) -> tuple[LedgerId, ...]:
-        if self._writer is not None:
-            self._close()
-        return tuple(self._closed)
-
-
 class LogWriter(DataSourceWriter):
     """Appends the rows of a DataFrame to a log: all of them, or none."""
 
@@ -250,14 +189,14 @@ class LogWriter(DataSourceWriter):
 
     def write(self, iterator: Iterator[Any]) -> WrittenLedgers:
         """Write the rows of one task."""
-        return self._sink.write(iterator, self._stream, lambda: 0)
+        return self._sink.write(iterator, self._stream, 0)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """List all ledgers in the log."""
         self._sink.commit(messages, self._stream, 0)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Delete the ledgers."""
+        """Delete the ledgers, if a task failed; see ``Sink.abort``."""
         self._sink.abort(messages)
 
 
@@ -269,14 +208,14 @@ class LogStreamWriter(DataSourceStreamWriter):
 
     def write(self, iterator: Iterator[Any]) -> WrittenLedgers:
         """Write the rows of one task of a micro-batch."""
-        return self._sink.write(iterator, self._stream, _batch_id)
+        return self._sink.write(iterator, self._stream, _batch_id())
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """List all ledgers of a micro-batch in the log, if the log does not have the batch."""
         self._sink.commit(messages, self._stream, batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
-        """Delete the ledgers."""
+        """Delete the ledgers, if a task failed; see ``Sink.abort``."""
         self._sink.abort(messages)
 
 
