@@ -210,6 +210,7 @@ class _Loading:
     def __init__(self, cls: type, properties: Properties) -> None:
         self._cls = cls
         self._properties = properties
+        self._by_key = {prop.key: prop for prop in properties}
         self._found: list[Finding] = []
 
     def findings(self) -> Findings:
@@ -264,13 +265,13 @@ class _Loading:
     def add_placed(self, findings: Iterable[Finding]) -> None:
         """Add findings of a cross check, with the place where their key was set."""
         for found in findings:
-            prop = self._properties.get(found.key)
+            prop = self._by_key.get(found.key)
             origin = found.origin or (None if prop is None else prop.origin)
             self._found.append(attrs.evolve(found, origin=origin))
 
     def _property(self, spec: Spec) -> Property | None:
-        candidates = (self._properties.get(key) for key in (spec.key, *spec.aliases))
-        return next((prop for prop in candidates if prop is not None), None)
+        keys = (spec.key, *spec.aliases)
+        return next((self._by_key[key] for key in keys if key in self._by_key), None)
 
     def _texts(self, one: Declared, prop: Property) -> list[str]:
         """Return the texts that count, expanded; say so when Java would drop some."""

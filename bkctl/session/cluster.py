@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from bkctl.errors import Interrupted
@@ -29,8 +29,13 @@ class Cluster:
         self._at_end = contextlib.ExitStack()
         self.was_asked = False
         """Whether the client was asked for."""
-        self.has_answered = False
-        """Whether it has, by its metadata or to a call."""
+        self._has_answered = False
+        self.replication_note: bytes | None = None
+        """What was said when autorecovery was disabled; ``None`` while it is enabled.
+
+        It is read as soon as the cluster answers, so that nothing is read once a command has
+        printed its result.
+        """
         self._is_traced = False
 
     @property
@@ -63,6 +68,7 @@ class Cluster:
             each = self._options.verbose > 2  # noqa: PLR2004 -- -vvv
             trace(client, self._messages.trace, each=each)
             self._at_end.callback(trace, client, None)
+        self._read_note(lambda: self._client_look().replication_note())
         return client
 
     @property
@@ -79,7 +85,7 @@ class Cluster:
             self._look = found or self._client_look()
         with _unanswered(self.uri):
             self._look.begin()
-        self.has_answered = True
+        self._read_note(self._look.replication_note)
         return self._look
 
     @property
@@ -91,6 +97,15 @@ class Cluster:
     def was_reached(self) -> bool:
         """Whether its metadata was looked at, or the client asked for."""
         return self._look is not None or self.was_asked
+
+    def _read_note(self, read: Callable[[], bytes | None]) -> None:
+        if self._has_answered or self._options.quiet:
+            return
+        self._has_answered = True
+        from bkclient.errors import ClientError
+
+        with contextlib.suppress(ClientError):
+            self.replication_note = read()
 
     def _client_look(self) -> Look:
         from bkctl.session.metadata_view import ClientLook

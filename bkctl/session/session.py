@@ -71,15 +71,8 @@ def take_profile(session: Session) -> None:
 
 def _remind(session: Session) -> None:
     """Say where autorecovery is off: operators who forget it lose bookies unnoticed."""
-    if not session.cluster.has_answered or not session.reminds or session.options.quiet:
-        return
-    from bkclient.errors import ClientError
-
-    try:
-        note = session.cluster.looked.replication_note()
-    except ClientError:
-        return
-    if note is not None:
+    note = session.cluster.replication_note
+    if note is not None and session.reminds:
         from bkctl.output.pause import reminder
 
         session.messages.say(reminder(note))
@@ -127,16 +120,13 @@ class Session:
     def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Run ``await function(client, *args, **kwargs)`` on the reactor; return its value."""
         with self.messages.waiting(f"waiting for {self.about or 'the cluster'}"):
-            value = self.cluster.client.call(function, *args, **kwargs)
-        self.cluster.has_answered = True
-        return value
+            return self.cluster.client.call(function, *args, **kwargs)
 
     def iterate(
         self, function: Callable[..., Any], *args: Any, **kwargs: Any
     ) -> Generator[Any, None, None]:
         """Yield what ``function(client, *args)``, an async iterator, yields on the reactor."""
         yield from self.cluster.client.iterate(lambda client: function(client, *args, **kwargs))
-        self.cluster.has_answered = True
 
     # Results ------------------------------------------------------------------------------------
 

@@ -62,7 +62,10 @@ class TreePart:
             NotInitializedError: there is none.
             IncompatibleLayoutError: it is not the one asked for, or not one we know.
         """
-        return layout_in_force(self._tree.uri, await self._stored_layout(), self._layout_wanted)
+        stored = await self._stored_layout()
+        found = layout_in_force(self._tree.uri, stored, self._layout_wanted)
+        self._layout_found = zk_paths.LAYOUTS[found.name]
+        return found
 
     async def _stored_layout(self) -> LayoutInfo | None:
         try:
@@ -73,7 +76,7 @@ class TreePart:
 
     async def _ledger_layout(self) -> LedgerLayout:
         if self._layout_found is None:
-            self._layout_found = zk_paths.LAYOUTS[(await self.layout()).name]
+            return zk_paths.LAYOUTS[(await self.layout()).name]
         return self._layout_found
 
     async def _values(self, paths: Sequence[str]) -> AsyncGenerator[list[NodeValue | None]]:

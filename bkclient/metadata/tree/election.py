@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.task import deferLater
@@ -14,7 +14,6 @@ from bkclient.metadata.api import MetadataUnavailableError
 from bkclient.metadata.tree.base import TreePart
 from bkclient.metadata.tree.nodes import (
     NoNodeError,
-    Tree,
     create_with_parents,
     delete_if_there,
     insist,
@@ -31,10 +30,7 @@ RETRY_S: Final = 0.2
 class TreeElection(TreePart):
     """Implements ``AuditorElection``: the lowest vote wins, the others watch the one before."""
 
-    def __init__(self, tree: Tree, **rest: Any) -> None:
-        """See ``TreePart``."""
-        super().__init__(tree, **rest)
-        self._vote: str | None = None
+    _vote: str | None = None
 
     async def elect(self, bookie_id: BookieId) -> None:
         """See ``AuditorElection``; goes on standing through outages and lost sessions."""

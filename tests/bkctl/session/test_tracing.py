@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 
 from bkclient.errors import BookieUnavailableError
 from bkctl.bookies.admin_client import AdminClient, HttpAddress, as_curl
+from bkctl.cli.root import cli
 from tests.bkclient.repairs import closed_ledger, open_writer
 from tests.bkclient.worlds import World
 from tests.bkctl.commands.bookie.test_bookie import written
-from tests.bkctl.support.world import run_in
+from tests.bkctl.support.world import WorldClient, WorldHost, run_in
 
 
 def _traced(text: str) -> list[str]:
@@ -22,11 +24,12 @@ def test_operations_on_the_metadata_are_told_with_their_times() -> None:
     world = World(3)
     written(world)
     told = _traced(run_in(world, "ledger", "show", "0", "-vv").err)
-    assert re.fullmatch(r"metadata: read_ledger\(0\) \d+\.\d ms", told[0])
+    assert re.fullmatch(r"metadata: replication_note\(\) \d+\.\d ms", told[0])
+    assert re.fullmatch(r"metadata: read_ledger\(0\) \d+\.\d ms", told[1])
     told = _traced(run_in(world, "ledger", "list", "-vv").err)
     assert any(re.fullmatch(r"metadata: ledger_ranges\(\) .* ms: 1 answers", one) for one in told)
     told = _traced(run_in(world, "ledger", "show", "9", "-vv", ok=False).err)
-    assert re.fullmatch(r"metadata: read_ledger\(9\) .* ms: \w+Error", told[0])
+    assert re.fullmatch(r"metadata: read_ledger\(9\) .* ms: \w+Error", told[1])
 
 
 def test_no_password_is_told(tmp_path) -> None:
@@ -43,6 +46,23 @@ def test_nothing_is_told_with_less_or_after_the_command() -> None:
     assert not _traced(run_in(world, "ledger", "show", "0", "-v").err)
     assert _traced(run_in(world, "ledger", "show", "0", "-vv").err)
     assert not _traced(run_in(world, "ledger", "show", "0").err)
+
+
+@pytest.mark.parametrize("words", [["create"], ["show", "0"], ["list"]], ids=" ".join)
+def test_the_metadata_is_not_read_once_the_answer_is_printed(words: list[str]) -> None:
+    class Watched(WorldClient):
+        def call(self, function: Any, *args: Any, **kwargs: Any) -> Any:
+            printed.append(host.out.text)
+            return super().call(function, *args, **kwargs)
+
+    world, printed = World(3), list[str]()
+    written(world)
+    host = WorldHost(world, "", tty=False)
+    client: Any = Watched(world)
+    host._connect = lambda _uri, _config: client
+    assert cli.run(["-u", "sqlite:///not/opened.db", "ledger", *words], host) == 0
+    assert host.out.text
+    assert set(printed) == {""}
 
 
 def _asked(text: str) -> list[str]:
