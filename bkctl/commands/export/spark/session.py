@@ -45,7 +45,8 @@ def spark_session(
     The environment of the user counts: ``SPARK_CONF_DIR`` with ``spark-defaults.conf`` and
     ``log4j2.properties``, ``PYSPARK_PYTHON``, ``JAVA_HOME``. Where it says nothing, workers run
     this interpreter's Python, whatever Java there is is used, and only errors are logged.
-    ``options`` override all of it.
+    ``options`` override all of it. Spark's processes get their environment at the start; that of
+    this process is its own again afterwards.
 
     Raises:
         SparkMissingError: PySpark is not installed.
@@ -80,11 +81,11 @@ def spark_session(
                 builder = builder.config(key, value)
             with _own_interrupts():
                 spark = _started(builder, master)
-            try:
-                yield spark
-            finally:
-                with uninterrupted():
-                    _stop(spark)
+        try:
+            yield spark
+        finally:
+            with uninterrupted():
+                _stop(spark)
 
 
 def _started(builder: Any, master: str) -> Any:

@@ -25,7 +25,6 @@ from bkctl.commands.export.run import (
     ForeignFilesError,
     export_ledgers,
     own_address,
-    spark_session,
 )
 from bkctl.commands.export.target.commit import STAGING_PREFIX
 from bkctl.commands.export.target.files import open_files
@@ -53,12 +52,6 @@ def cluster(tmp_path_factory) -> Iterator[Cluster]:
 def client(cluster: Cluster) -> Iterator[BlockingClient]:
     with BlockingClient(cluster.uri) as connected:
         yield connected
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[object]:
-    with spark_session("local[2]") as session:
-        yield session
 
 
 def write(client: BlockingClient, payloads=PAYLOADS, **options) -> int:
@@ -352,9 +345,10 @@ def test_ledgers_are_a_data_source(cluster, client, spark) -> None:
     from bkctl.commands.export.spark.datasource import LedgerSource
 
     ledger_id = write(client, PAYLOADS)
-    spark.dataSource.register(LedgerSource)
+    session = spark.newSession()  # The others' finds the source without this.
+    session.dataSource.register(LedgerSource)
     frame = (
-        spark.read.format("bookkeeper")
+        session.read.format("bookkeeper")
         .option("uri", cluster.uri)
         .option("ledgers", str(ledger_id))
         .load()

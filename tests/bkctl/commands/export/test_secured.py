@@ -18,7 +18,7 @@ from bkclient.config.client import ClientConfig
 from bkclient.config.settings import load, read_properties
 from bkctl.commands.export.engines import SparkEngine
 from bkctl.commands.export.errors import ExportReadError
-from bkctl.commands.export.run import export_ledgers, spark_session
+from bkctl.commands.export.run import export_ledgers
 from bkctl.commands.export.task.copy import CopyJob
 from bkctl.commands.export.task.plan import EntryRange
 from tests.bkctl.support.cluster import BKCTL
@@ -87,23 +87,6 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     finally:
         if bookie.process.poll() is None:
             bookie.kill()
-
-
-@pytest.fixture(scope="module")
-def events(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where Spark notes what it does: what it knows, its UI shows too."""
-    return tmp_path_factory.mktemp("events")
-
-
-@pytest.fixture(scope="module")
-def spark(events: Path) -> Iterator[Any]:
-    options = {
-        "spark.eventLog.enabled": "true",
-        "spark.eventLog.compress": "false",
-        "spark.eventLog.dir": str(events),
-    }
-    with spark_session("local[1]", options=options) as session:
-        yield session
 
 
 def arguments_of_processes() -> str:

@@ -12,7 +12,6 @@ pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'bk
 from bkclient.blocking import BlockingClient
 from bkclient.log import Cursors, LogManager, LogOptions, Position
 from bkclient.metadata.api import NEW
-from bkctl.commands.export.run import spark_session
 from tests.bkctl.support.cluster import Cluster, local_cluster
 from tests.support.waiting import until
 
@@ -31,12 +30,6 @@ def cluster(tmp_path_factory) -> Iterator[Cluster]:
 def client(cluster: Cluster) -> Iterator[BlockingClient]:
     with BlockingClient(cluster.uri) as connected:
         yield connected
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[object]:
-    with spark_session("local[2]") as session:
-        yield session
 
 
 def read(spark, cluster: Cluster, **options):

@@ -17,18 +17,17 @@ import pytest
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'bkctl[spark]'")
 
 from bkclient.blocking import BlockingClient
-from bkctl.commands.export.errors import SparkStartError
-from bkctl.commands.export.run import export_ledgers
-from bkctl.commands.export.task.progress import Done
+from bkctl.commands.export.target.commit import STAGING_PREFIX
 from bkctl.commands.local.java import find_java, pyspark_jars, spark_java_home
 from bkctl.commands.local.process import free_port
-from tests.bkctl.support.cluster import BKCTL, local_cluster
+from tests.bkctl.support.cluster import BKCTL, Cluster, local_cluster
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.spark, pytest.mark.processes]
 
 START_TIMEOUT_S = 90.0
 DEPLOY = "org.apache.spark.deploy"
+ALONE = {"ensemble_size": 1, "write_quorum": 1, "ack_quorum": 1}
 
 
 @attrs.define
@@ -129,11 +128,16 @@ QUERY = """
 import json, sys
 from pyspark.sql import SparkSession
 
+def of_worker(_):
+    import bkctl
+    return sys.executable, bkctl.__file__
+
 spark = SparkSession.builder.getOrCreate()
 log = spark.read.format("bookkeeper").options(uri=sys.argv[1], ledgers=sys.argv[2])
-rows = log.option("minPartitions", 4).load().orderBy("entry_id").collect()
-tasks = spark.sparkContext.range(2).map(lambda _: sys.executable).collect()
-print(json.dumps({"payloads": [row["payload"].decode() for row in rows], "pythons": tasks}))
+rows = log.option("minPartitions", 4).load().collect()
+found = {row["entry_id"]: row["payload"].decode() for row in rows}
+tasks = spark.sparkContext.range(2).map(of_worker).collect()
+print(json.dumps({"payloads": found, "workers": tasks}))
 """
 
 
@@ -163,16 +167,17 @@ def query(standalone: Standalone, *words: object, **conf: object) -> subprocess.
     )
 
 
+def exporting(cluster: Cluster, ledger_id: int, target: Path) -> list[str]:
+    """Return the command that exports a ledger, in a process whose Spark is its own."""
+    return [*BKCTL, "-u", cluster.uri, "export", str(ledger_id), "--to", str(target)]
+
+
 def test_workers_need_nothing_installed(standalone: Standalone, tmp_path) -> None:
     bundle = tmp_path / "bkctl.tar.gz"
     subprocess.run([*BKCTL, "spark", "bundle", bundle], check=True)
     payloads = [b"%d" % n for n in range(1000)]
     with local_cluster(tmp_path / "bk", 1) as cluster, BlockingClient(cluster.uri) as client:
-        alone = {"ensemble_size": 1, "write_quorum": 1, "ack_quorum": 1}
-        ledger_id, _ = client.write_ledger(payloads, **alone)
-        without = query(standalone, cluster.uri, ledger_id, executor_memory="512m")
-        assert without.returncode != 0
-        assert "No module named" in without.stderr
+        ledger_id, _ = client.write_ledger(payloads, **ALONE)
         done = query(
             standalone,
             cluster.uri,
@@ -183,47 +188,56 @@ def test_workers_need_nothing_installed(standalone: Standalone, tmp_path) -> Non
         )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    assert found["payloads"] == [payload.decode() for payload in payloads]
-    assert set(found["pythons"]) == {str(standalone.bare_python)}
+    assert found["payloads"] == {str(n): payload.decode() for n, payload in enumerate(payloads)}
+    for python, module in found["workers"]:
+        # This Python has no packages, and what it imports is in a directory of the worker.
+        assert python == str(standalone.bare_python)
+        assert Path(module).is_relative_to(standalone.directory), module
 
 
 def test_a_worker_that_dies_costs_no_entry(standalone: Standalone, tmp_path) -> None:
     from pyarrow import parquet
 
-    killed: list[Done] = []
-
-    def kill_one(done: Done, _entries: int, _size: int) -> None:
-        if done.entries and not killed:
-            killed.append(done)
-            standalone.kill("worker1")
-
+    payloads = [b"%08d" % n * 125 for n in range(60_000)]
+    target = tmp_path / "out"
     with local_cluster(tmp_path / "bk", 1) as cluster, BlockingClient(cluster.uri) as client:
-        payloads = [b"%08d" % n * 125 for n in range(60_000)]
-        alone = {"ensemble_size": 1, "write_quorum": 1, "ack_quorum": 1}
-        ledger_id, _ = client.write_ledger(payloads, **alone)
-        report = export_ledgers(
-            cluster.uri,
-            [ledger_id],
-            str(tmp_path / "out"),
-            master=standalone.master,
-            progress=kill_one,
-            spark_options={"spark.executor.memory": "512m"},
-        )
-    assert killed, "the worker was killed in the middle"
-    assert killed[0].entries < len(payloads)
-    assert report.entries == len(payloads)
-    table = parquet.read_table(tmp_path / "out", columns=["entry_id", "payload"]).sort_by(
-        "entry_id"
-    )
+        ledger_id, _ = client.write_ledger(payloads, **ALONE)
+        words = ["--master", standalone.master, "--spark-conf", "spark.executor.memory=512m"]
+        with (tmp_path / "log").open("wb") as log:
+            export = subprocess.Popen(
+                [*exporting(cluster, ledger_id, target), *words, "-o", "json"],
+                stdout=subprocess.PIPE,
+                stderr=log,
+            )
+        try:
+            staged = f"{STAGING_PREFIX}*/**/*.parquet"
+            until(
+                lambda: list(target.glob(staged)),
+                (tmp_path / "log").read_text,
+                timeout_s=START_TIMEOUT_S,
+            )
+            standalone.kill("worker1")
+            assert not list(target.glob("ledger=*")), "the worker was killed in the middle"
+            told, _ = export.communicate(timeout=START_TIMEOUT_S)
+        finally:
+            export.kill()
+            export.wait()
+    assert export.returncode == 0, (tmp_path / "log").read_text()
+    assert json.loads(told)["entries"] == len(payloads)
+    table = parquet.read_table(target, columns=["entry_id", "payload"]).sort_by("entry_id")
     assert table.column("entry_id").to_pylist() == list(range(len(payloads)))
     assert table.column("payload").to_pylist() == payloads
 
 
 def test_a_master_that_is_not_there_is_one_line(tmp_path) -> None:
     with local_cluster(tmp_path / "bk", 1) as cluster, BlockingClient(cluster.uri) as client:
-        alone = {"ensemble_size": 1, "write_quorum": 1, "ack_quorum": 1}
-        ledger_id, _ = client.write_ledger([b"x"], **alone)
-        with pytest.raises(SparkStartError, match="does not start on local:x") as caught:
-            export_ledgers(cluster.uri, [ledger_id], str(tmp_path / "out"), master="local:x")
-    assert "\n" not in str(caught.value)
-    assert "Could not parse Master URL: 'local:x'" in str(caught.value)
+        ledger_id, _ = client.write_ledger([b"x"], **ALONE)
+        done = subprocess.run(
+            [*exporting(cluster, ledger_id, tmp_path / "out"), "--master", "local:x"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    (line,) = [one for one in done.stderr.splitlines() if "local:x" in one]
+    assert "Spark does not start on local:x: " in line
+    assert "Could not parse Master URL: 'local:x'" in line

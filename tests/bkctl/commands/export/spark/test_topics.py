@@ -21,7 +21,6 @@ from kazoo.client import KazooClient
 from bkclient.blocking import BlockingClient
 from bkclient.log import Cursors
 from bkclient.topic.names import TopicName, parse_topic
-from bkctl.commands.export.run import spark_session
 from tests.bkclient.topic.entries import batch, chunks, entry, in_txn, managed_ledger, marker, pairs
 from tests.bkctl.support.cluster import Cluster, local_cluster
 from tests.support.waiting import until
@@ -105,12 +104,6 @@ def pulsar(tmp_path_factory) -> Iterator[Pulsar]:
         finally:
             zookeeper.stop()
             zookeeper.close()
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[object]:
-    with spark_session("local[2]") as session:
-        yield session
 
 
 def read(spark, pulsar: Pulsar, **options):
@@ -302,53 +295,49 @@ class TestStreams:
 KILLED = """
 import sys
 from bkctl.commands.export.run import spark_session
-uri, to, checkpoint = sys.argv[1:]
+from tests.bkctl.commands.export.spark.test_topics import copying
+uri, directory = sys.argv[1:]
 with spark_session("local[2]") as spark:
-    stream = spark.readStream.format("bookkeeper").options(
-        uri=uri, topic="killed", startingPosition="earliest", maxEntriesPerTrigger=7)
-    writer = stream.load().writeStream.format("parquet").option("path", to)
-    writer = writer.option("checkpointLocation", checkpoint)
-    query = writer.trigger(processingTime="100 milliseconds").start()
-    query.awaitTermination()
+    copying(spark, uri, directory).start().awaitTermination()
 """
 
 
+def copying(spark, uri: str, directory: str):
+    """Return a query that copies the topic ``killed`` to files, a few messages at a time."""
+    stream = spark.readStream.format("bookkeeper").options(
+        uri=uri, topic="killed", startingPosition="earliest", maxEntriesPerTrigger=7
+    )
+    writer = stream.load().writeStream.format("parquet").option("path", f"{directory}/out")
+    writer = writer.option("checkpointLocation", f"{directory}/checkpoint")
+    return writer.trigger(processingTime="100 milliseconds")
+
+
 def test_each_message_comes_once_though_the_driver_is_killed(spark, pulsar, tmp_path: Path) -> None:
-    made, to = pulsar.topic("killed"), tmp_path / "out"
+    made = pulsar.topic("killed")
     expected: list[bytes] = []
-    commits = tmp_path / "checkpoint" / "commits"
 
-    def done() -> int:
-        return max((int(one.name) for one in commits.glob("[0-9]*")), default=-1)
-
-    def rows() -> int:
-        return spark.read.parquet(str(to)).count() if done() >= 0 else 0
-
-    for n in range(2):
-        more = [b"%d-%d" % (n, i) for i in range(40)]
+    def add(number: int) -> None:
+        more = [b"%d-%d" % (number, i) for i in range(40)]
         entries = [entry(one) for one in more[:20]] + [batch(*more[20:30]), *map(entry, more[30:])]
         made.ledgers(entries[:10], entries[10:])
-        expected += more
-        before = done()
-        log = (tmp_path / "log").open("ab")
-        command = [sys.executable, "-c", KILLED, pulsar.cluster.uri, to, commits.parent]
+        expected.extend(more)
+
+    add(0)
+    with (tmp_path / "log").open("wb") as log:
+        command = [sys.executable, "-c", KILLED, pulsar.cluster.uri, tmp_path]
         driver = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
-        try:
+    try:
 
-            def goes_on(driver=driver) -> None:
-                assert driver.poll() is None, (tmp_path / "log").read_text()
+        def goes_on() -> None:
+            assert driver.poll() is None, (tmp_path / "log").read_text()
 
-            # The first driver is killed in the middle, the second one when all is there.
-            wanted = before + 2 if n == 0 else 0
-            total = 0 if n == 0 else len(expected)
-            until(
-                lambda wanted=wanted, total=total: done() >= wanted and rows() >= total,
-                timeout_s=90,
-                check=goes_on,
-            )
-        finally:
-            os.killpg(driver.pid, signal.SIGKILL)
-            driver.wait()
-            log.close()
-    found = spark.read.parquet(str(to)).select("value").collect()
+        commits = tmp_path / "checkpoint" / "commits"
+        until(lambda: len(list(commits.glob("[0-9]*"))) > 1, timeout_s=90, check=goes_on)
+    finally:
+        os.killpg(driver.pid, signal.SIGKILL)
+        driver.wait()
+    add(1)
+    query = copying(spark, pulsar.cluster.uri, str(tmp_path)).trigger(availableNow=True).start()
+    assert query.awaitTermination(90)
+    found = spark.read.parquet(str(tmp_path / "out")).select("value").collect()
     assert sorted(bytes(row["value"]) for row in found) == sorted(expected)

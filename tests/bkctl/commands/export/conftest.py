@@ -1,0 +1,29 @@
+"""One Spark for all tests of the export: a start takes longer than most of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bkctl.commands.export.run import spark_session
+
+
+@pytest.fixture(scope="package")
+def events(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where Spark notes what it does: what it knows, its UI shows too."""
+    return tmp_path_factory.mktemp("events")
+
+
+@pytest.fixture(scope="package")
+def spark(events: Path) -> Iterator[Any]:
+    """A session in this process. A test that starts another one runs in a process of its own."""
+    options = {
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.compress": "false",
+        "spark.eventLog.dir": str(events),
+    }
+    with spark_session("local[2]", options=options) as session:
+        yield session
