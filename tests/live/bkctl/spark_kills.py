@@ -1,0 +1,346 @@
+"""A stream of Spark from log to log, whose processes are killed at random.
+
+    python -m tests.live.bkctl.spark_kills --rounds 100 --seed 1
+
+Each round adds rows to one log, and kills one process of the query that copies them to another: a
+Python worker in a task or in a commit, their parent, or the driver with all of it. Some drivers
+are only stopped, and go on for a moment when another one has taken over. The moments and the
+victims are drawn from the seed; what a victim is at then is up to the machine.
+
+Ends with status 1 unless the second log has every row once at the end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import enum
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from bkclient.blocking import BlockingClient
+from bkclient.client import Client
+from bkclient.log import EARLIEST, LogManager, LogOptions
+from tests.bkctl.support.cluster import Cluster, local_cluster
+from tests.support.waiting import NotInTimeError, until
+
+START_S: Final = 120.0
+FINISH_S: Final = 300.0
+COMMIT_S: Final = 5.0
+"""How long a commit is waited for that is to be killed."""
+
+ROWS_MAX: Final = 60
+"""Rows that a round adds at most."""
+
+DRIVER: Final = """
+import sys
+from bkctl.commands.export.run import spark_session
+
+uri, checkpoint, once = sys.argv[1:]
+with spark_session("local[2,4]") as spark:
+    while True:
+        stream = spark.readStream.format("bookkeeper").options(
+            uri=uri, log="from", startingPosition="earliest", columns="payload",
+            maxEntriesPerTrigger=25)
+        writer = stream.load().repartition(2).writeStream.format("bookkeeper").options(
+            uri=uri, log="to", checkpointLocation=checkpoint)
+        triggers = {"availableNow": True} if once == "once" else {"processingTime": "0 seconds"}
+        try:
+            query = writer.trigger(**triggers).start()
+            query.awaitTermination()
+        except Exception as error:
+            print("the query failed:", str(error)[:2000], flush=True)
+            continue
+        print("the query ended", flush=True)
+        break
+"""
+
+
+class Victim(enum.Enum):
+    """Who is killed."""
+
+    TASK = "a worker in a task"
+    COMMIT = "a worker in a commit or abort"
+    DAEMON = "the parent of workers"
+    DRIVER = "the driver"
+    STOPPED = "a driver that was only stopped"
+
+
+WEIGHTS: Final = {
+    Victim.TASK: 4,
+    Victim.COMMIT: 4,
+    Victim.DAEMON: 1,
+    Victim.DRIVER: 3,
+    Victim.STOPPED: 1,
+}
+COMMITTER: Final = "python_streaming_sink_runner"
+
+
+@attrs.frozen
+class Process:
+    """A process of a query."""
+
+    pid: int
+    parent: int
+    command: str
+
+    def send(self, number: int) -> None:
+        """Send a signal, if it is there yet."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, number)
+
+
+def processes() -> dict[int, Process]:
+    """Return all processes of this machine."""
+    found = {}
+    for path in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # It ends meanwhile.
+            command = (path / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            parent = int((path / "stat").read_text().rpartition(")")[2].split()[1])
+            found[int(path.name)] = Process(int(path.name), parent, command)
+    return found
+
+
+class Driver:
+    """A query in a process of its own, with all that it starts."""
+
+    def __init__(self, cluster: Cluster, directory: Path, trigger: str) -> None:
+        self.log = directory / "driver.log"
+        self.checkpoint = directory / "checkpoint"
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", DRIVER, cluster.uri, self.checkpoint, trigger],
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    @property
+    def status(self) -> int | None:
+        """How it ended."""
+        return self._process.poll()
+
+    def tail(self) -> str:
+        return self.log.read_text(errors="replace")[-4000:]
+
+    def goes_on(self) -> None:
+        assert self.status is None, self.tail()
+
+    def batches(self) -> int:
+        """Return how many batches the checkpoint knows."""
+        return len(list(self.checkpoint.glob("offsets/[0-9]*")))
+
+    def family(self) -> list[Process]:
+        """Return the process and all below it, parents first."""
+        there = processes()
+        found = [there[self._process.pid]] if self._process.pid in there else []
+        for parent in found:
+            found += [one for one in there.values() if one.parent == parent.pid]
+        return found
+
+    def workers(self) -> list[Process]:
+        """Return the Python workers: forked children of a daemon."""
+        family = [one for one in self.family() if "pyspark.daemon" in one.command]
+        daemons = {one.pid for one in family}
+        return [one for one in family if one.parent in daemons]
+
+    def daemons(self) -> list[Process]:
+        workers = {one.pid for one in self.workers()}
+        return [
+            one
+            for one in self.family()
+            if "pyspark.daemon" in one.command and one.pid not in workers
+        ]
+
+    def send(self, number: int) -> None:
+        for one in self.family():
+            one.send(number)
+
+    def kill(self) -> None:
+        self.send(signal.SIGSTOP)  # So that nothing is started while all are killed.
+        self.send(signal.SIGKILL)
+        self._process.wait()
+
+
+@attrs.frozen
+class Outcome:
+    """What came of the rounds."""
+
+    killed: Counter[Victim]
+    failed: int
+    """Queries that failed, and began again from the checkpoint."""
+    batches: int
+    sent: list[bytes]
+    found: list[bytes]
+
+    @property
+    def lost(self) -> int:
+        return (Counter(self.sent) - Counter(self.found)).total()
+
+    @property
+    def repeated(self) -> int:
+        return (Counter(self.found) - Counter(self.sent)).total()
+
+
+class Rounds:
+    """A cluster, the two logs, and a query that is killed again and again."""
+
+    def __init__(self, cluster: Cluster, client: BlockingClient, scratch: Path, seed: int) -> None:
+        self._cluster, self._client, self._scratch = cluster, client, scratch
+        self._chance = random.Random(seed)
+        self._sent: list[bytes] = []
+        self._killed: Counter[Victim] = Counter()
+        self._drivers: list[Driver] = []
+        for name in ("from", "to"):
+            self._client.call(create_log, name)
+
+    def run(self, rounds: int) -> Outcome:
+        """Kill as often; then let a last query come to the end."""
+        try:
+            driver = self._start("always")
+            for _ in range(rounds):
+                self._add()
+                driver = self._round(driver)
+            driver.kill()
+            last = self._start("once")
+            until(lambda: last.status is not None, last.tail, timeout_s=FINISH_S)
+            assert last.status == 0, last.tail()
+        finally:
+            for driver in self._drivers:
+                driver.kill()
+        found = self._client.call(read_log, "to")
+        failed = last.log.read_text(errors="replace").count("the query failed")
+        return Outcome(self._killed, failed, last.batches(), self._sent, found)
+
+    def _start(self, trigger: str) -> Driver:
+        driver = Driver(self._cluster, self._scratch, trigger)
+        self._drivers.append(driver)
+        return driver
+
+    def _add(self) -> None:
+        count = self._chance.randint(1, ROWS_MAX)
+        rows = [b"%08d" % (len(self._sent) + n) for n in range(count)]
+        self._client.call(append, "from", rows)
+        self._sent += rows
+
+    def _round(self, driver: Driver) -> Driver:
+        """Wait for the query to work, and for a moment more; kill; return who works then."""
+        before = driver.batches()
+        until(
+            lambda: driver.batches() > before,
+            driver.tail,
+            timeout_s=START_S,
+            check=driver.goes_on,
+        )
+        victim = self._chance.choices(list(WEIGHTS), list(WEIGHTS.values()))[0]
+        self._pass(self._chance.uniform(0, 1.5))
+        if victim is Victim.COMMIT:
+            with contextlib.suppress(NotInTimeError):
+                until(lambda: committers(driver), timeout_s=COMMIT_S, pause_s=0.005)
+                self._pass(self._chance.uniform(0, 0.3))
+        if victim in {Victim.DRIVER, Victim.STOPPED}:
+            self._killed[victim] += 1
+            return self._replaced(driver, victim)
+        there = {
+            Victim.TASK: lambda: [one for one in driver.workers() if COMMITTER not in one.command],
+            Victim.COMMIT: lambda: committers(driver),
+            Victim.DAEMON: driver.daemons,
+        }[victim]()
+        if there:
+            self._chance.choice(there).send(signal.SIGKILL)
+            self._killed[victim] += 1
+        return driver
+
+    def _replaced(self, driver: Driver, victim: Victim) -> Driver:
+        if victim is Victim.DRIVER:
+            driver.kill()
+            return self._start("always")
+        driver.send(signal.SIGSTOP)
+        following = self._start("always")
+        before = following.batches()
+        self._add()
+        until(
+            lambda: following.batches() > before,
+            following.tail,
+            timeout_s=START_S,
+            check=following.goes_on,
+        )
+        driver.send(signal.SIGCONT)
+        self._pass(self._chance.uniform(0, 5))
+        driver.kill()
+        return following
+
+    def _pass(self, seconds: float) -> None:
+        end_s = time.monotonic() + seconds
+        until(lambda: time.monotonic() >= end_s, timeout_s=seconds + 1)
+
+
+def committers(driver: Driver) -> list[Process]:
+    """Return the workers that commit or abort."""
+    return [one for one in driver.workers() if COMMITTER in one.command]
+
+
+async def create_log(client: Client, name: str) -> None:
+    alone = LogOptions(ensemble_size=1, write_quorum=1, ack_quorum=1)
+    await LogManager(client).create(name, alone)
+
+
+async def append(client: Client, name: str, rows: Sequence[bytes]) -> None:
+    writer = await LogManager(client).open_writer(name)
+    for row in rows:
+        await writer.append(row)
+    await writer.close()
+
+
+async def read_log(client: Client, name: str) -> list[bytes]:
+    reader = await LogManager(client).open_reader(name, EARLIEST, follow=False)
+    return [payload async for _position, payload in reader]
+
+
+def kill(rounds: int, seed: int, scratch: Path) -> Outcome:
+    """Run so many rounds on a cluster of its own.
+
+    Its metadata is in ZooKeeper, as a process that is stopped could lock SQLite's file.
+    """
+    with (
+        local_cluster(scratch / "bk", 1, "--zookeeper") as cluster,
+        BlockingClient(cluster.uri) as client,
+    ):
+        return Rounds(cluster, client, scratch, seed).run(rounds)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=1)
+    asked = parser.parse_args(arguments)
+    scratch = Path(tempfile.mkdtemp(prefix="spark-kills-"))
+    outcome = kill(asked.rounds, asked.seed, scratch)
+    for victim, count in outcome.killed.items():
+        print(f"killed, {victim.value}: {count}")
+    print(f"seed {asked.seed}: {outcome.killed.total()} kills, {outcome.failed} queries failed")
+    print(f"{outcome.batches} batches of {len(outcome.sent)} rows")
+    print(f"verdict: {outcome.lost} rows lost, {outcome.repeated} repeated")
+    if outcome.lost or outcome.repeated:
+        print(f"the cluster, the checkpoint and the drivers' log: {scratch}")
+        return 1
+    shutil.rmtree(scratch, ignore_errors=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
