@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 import threading
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -17,6 +19,7 @@ from bkclient.topic.lookup import read_part
 from bkclient.topic.messages import TopicMessage
 from bkclient.topic.names import parse_topic
 from bkclient.topic.read import read_topic
+from bkctl.commands.export.run import spark_session
 from tests.interop.peers.jars import PeerUnavailable
 from tests.interop.peers.ours import our_bookie
 from tests.interop.peers.peers import Peers
@@ -126,7 +129,10 @@ def stage(module_peers: Peers) -> Stage:
     return Stage(uri, broker, client, ours)
 
 
-@pytest.mark.parametrize("codec", ["NONE", "LZ4", "ZLib", "ZSTD", "SNAPPY"])
+CODECS = ["NONE", "LZ4", "ZLib", "ZSTD", "SNAPPY"]
+
+
+@pytest.mark.parametrize("codec", CODECS)
 def test_messages_of_every_codec_are_those_that_a_reader_receives(stage: Stage, codec: str) -> None:
     kind, name = getattr(pulsar.CompressionType, codec), f"codec-{codec}"
     values = [b"%d " % number * (number + 1) for number in range(30)]
@@ -246,3 +252,95 @@ def test_a_ledger_names_its_topic(stage: Stage) -> None:
     (ledger,) = stage.ledgers("named")
     shown = bkctl("-u", stage.uri, "ledger", "show", ledger, "-o", "json").json
     assert shown["topic"] == f"persistent://{NAMESPACE}/named"
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[Any]:
+    pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'bkctl[spark]'")
+    with spark_session("local[2]") as session:
+        yield session
+
+
+def rows_of(frame: Any) -> dict[str, list[Row]]:
+    """Return what Spark reads, by the name of the topic or its partition."""
+    found: dict[str, list[Row]] = {}
+    for row in frame.orderBy("ledger_id", "entry_id", "batch_index").collect():
+        name = parse_topic(row["topic"])
+        assert name.partition == row["partition"]
+        found.setdefault(name.local, []).append((
+            row["ledger_id"], row["entry_id"], row["batch_index"],
+            b"" if row["value"] is None else bytes(row["value"]),
+            "" if row["key"] is None else bytes(row["key"]).decode(), row["properties"],
+            round(row["publish_time"].timestamp() * 1000),
+            0 if row["event_time"] is None else round(row["event_time"].timestamp() * 1000),
+        ))  # fmt: skip
+    return found
+
+
+@pytest.mark.spark
+class TestSpark:
+    """The data source beside a reader of the broker."""
+
+    def test_codecs_and_partitions_are_read_at_once(self, stage: Stage, spark: Any) -> None:
+        stage.broker.admin("PUT", f"/persistent/{NAMESPACE}/spark-parts/partitions", 2)
+        values = [b"%d " % number * (number + 1) for number in range(30)]
+        names = [f"spark-{codec}" for codec in CODECS]
+        for name, codec in zip(names, CODECS, strict=True):
+            kind = getattr(pulsar.CompressionType, codec)
+            stage.send(name, values[:9], compression_type=kind)
+            stage.send(name, values, compression_type=kind, batching_enabled=True)
+        stage.send("spark-parts", values)
+        names += ["spark-parts-partition-0", "spark-parts-partition-1"]
+        for name in names:
+            stage.unload(name)
+        source = spark.read.format("bookkeeper").option("uri", stage.uri)
+        pattern = f"persistent://{NAMESPACE}/spark-.*"
+        found = rows_of(source.option("topicsPattern", pattern).load())
+        assert found == {name: stage.received(name) for name in names}
+        assert [len(rows) for rows in found.values()].count(39) == len(CODECS)
+
+    def test_compaction_takes_no_row_away(self, stage: Stage, spark: Any) -> None:
+        name = "compacted"
+        stage.send(name, [b"%d" % number for number in range(30)])
+        producer = stage.pulsar.create_producer(name, batching_enabled=False)
+        producer.send(b"", partition_key="key-0")  # A tombstone.
+        producer.close()
+        path = f"/persistent/{NAMESPACE}/{name}/compaction"
+        stage.broker.admin("PUT", path)
+        until(lambda: stage.broker.admin("GET", path)["status"] == "SUCCESS")
+        stage.unload(name)
+        reader = stage.pulsar.create_reader(name, pulsar.MessageId.earliest, is_read_compacted=True)
+        first = reader.read_next(30_000)
+        reader.close()
+        assert first.data() == b"28", "the broker has compacted it"
+        source = spark.read.format("bookkeeper").option("uri", stage.uri)
+        found = rows_of(source.option("topic", name).load())
+        assert found == {name: stage.received(name)}
+        assert len(found[name]) == 31
+
+    def test_a_stream_follows_what_the_broker_writes_and_rolls(
+        self, stage: Stage, spark: Any, tmp_path: Path
+    ) -> None:
+        name, total = "streamed", 3 * ENTRIES_A_LEDGER + 5
+        seen: list[Row] = []
+
+        def sink(frame: Any, _batch: int) -> None:
+            seen.extend(row for rows in rows_of(frame).values() for row in rows)
+
+        def is_active() -> None:
+            assert query.isActive, query.exception()
+
+        stage.send(name, [b"first"])
+        source = spark.readStream.format("bookkeeper").option("uri", stage.uri)
+        frame = source.options(topic=name, startingPosition="earliest").load()
+        writer = frame.writeStream.foreachBatch(sink)
+        query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+        try:
+            for start in range(0, total, 13):
+                stage.send(name, [b"%d" % n for n in range(start, min(total, start + 13))])
+            stage.unload(name)
+            until(lambda: len(seen) > total, check=is_active)
+        finally:
+            query.stop()
+        assert seen == stage.received(name)
+        assert len(stage.ledgers(name)) > 3
