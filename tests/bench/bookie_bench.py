@@ -6,6 +6,8 @@
     python -m tests.bench.bookie_bench --kinds java,ours --sizes 1024 --windows 1,10,100,1000 \
         --rounds 5              # p50, p99, p99.9, memory and CPU next to Java's; 8 minutes
 
+    python -m tests.bench.bookie_bench --kinds java,ours --protocols v2,v3 --tls     # TLS 1.3
+
 ``java`` is the release as shipped, ``java-flush`` the same with ``journalFlushWhenQueueEmpty``.
 Each size begins with fresh bookies, all up at once; each figure is the median of the rounds, in
 which the kinds take turns. Below them are the ratios to Java's of the same round: median, least and
@@ -33,6 +35,7 @@ from bkctl.commands.local.java import ZooKeeperProcess
 from tests.bench.loads.load import BookieRefusedError, Load, Result, run
 from tests.interop.peers.ours import OurBookie
 from tests.interop.peers.peers import JavaBookie, init_cluster, zookeeper_client
+from tests.support.certificates import Authority, Pem, bookie_keys, write_pem
 
 WARM_UP: Final = Load(window=1000, seconds=4.0, count=400_000, first_ledger_id=1)
 """Sent to each bookie before it is measured, for the sake of Java's compiler."""
@@ -54,10 +57,11 @@ class Cell:
     connections: int
     window: int
     protocol: str
+    tls: Path | None = None
 
     def __str__(self) -> str:
         size, c, w = self.size_bytes, self.connections, self.window
-        return f"{size:>6} B  c{c:<3} w{w:<5} {self.protocol}"
+        return f"{size:>7} B  c{c:<3} w{w:<5} {self.protocol}{' TLS' if self.tls else ''}"
 
     def load(self, seconds: float, megabytes: float) -> Load:
         """Return the load; it ends with the time or the bytes, and has ledgers of its own."""
@@ -69,6 +73,7 @@ class Cell:
             seconds=seconds,
             count=int(megabytes * 1e6 / (self.size_bytes + 60)),
             first_ledger_id=int(time.time() * 1000),
+            tls=self.tls,
         )
 
 
@@ -117,7 +122,9 @@ def ratios(kind: str, ours: list[Result], java: list[Result]) -> str:
 
 
 @contextmanager
-def bookies(kinds: list[str], directory: Path, zookeeper: ZooKeeperProcess) -> Iterator[Any]:
+def bookies(
+    kinds: list[str], directory: Path, zookeeper: ZooKeeperProcess, conf: dict[str, Any]
+) -> Iterator[Any]:
     """Start fresh bookies, a cluster each; their data goes with them."""
     with ExitStack() as stack:
         stack.callback(shutil.rmtree, directory, ignore_errors=True)
@@ -127,7 +134,7 @@ def bookies(kinds: list[str], directory: Path, zookeeper: ZooKeeperProcess) -> I
             with zookeeper_client(uri) as zk:
                 zk.create(f"/{directory.name}-{kind}")
             init_cluster(uri, directory / f"{kind}-init")
-            started[kind] = KINDS[kind](uri, directory / kind)
+            started[kind] = KINDS[kind](uri, directory / kind, **conf)
             stack.callback(started[kind].kill)
             started[kind].spawn()
         yield {kind: bookie.wait_ready() for kind, bookie in started.items()}
@@ -151,25 +158,34 @@ def main(argv: list[str] | None = None) -> int:
     zookeeper = ZooKeeperProcess(root / "zookeeper", fsync=False)
     zookeeper.directory.mkdir()
     try:
+        pem = _certificates(root / "keys") if args.tls else None
+        conf = {} if pem is None else bookie_keys(pem)
         zookeeper.start()
         for size in _numbers(args.sizes):
-            with bookies(kinds, root / f"size{size}", zookeeper) as started:
-                _measure_size(size, started, args)
+            with bookies(kinds, root / f"size{size}", zookeeper, conf) as started:
+                _measure_size(size, started, args, pem and pem.trust)
     finally:
         zookeeper.stop()
         shutil.rmtree(root, ignore_errors=True)
     return 0
 
 
-def _measure_size(size: int, started: dict[str, JavaBookie], args: argparse.Namespace) -> None:
+def _certificates(directory: Path) -> Pem:
+    authority = Authority()
+    return write_pem(directory, authority.issue("bookie"), authority)
+
+
+def _measure_size(
+    size: int, started: dict[str, JavaBookie], args: argparse.Namespace, tls: Path | None
+) -> None:
     idle = {kind: Path(f"/proc/{bookie.pid}/status") for kind, bookie in started.items()}
     print("idle RSS: " + ", ".join(f"{kind} {_rss_mb(path)} MB" for kind, path in idle.items()))
     for bookie in started.values():
-        measure(bookie, WARM_UP)
+        measure(bookie, attrs.evolve(WARM_UP, tls=tls, protocol="v3" if tls else "v2"))
     for protocol, connections, window in product(
         args.protocols.split(","), _numbers(args.connections), _numbers(args.windows)
     ):
-        cell = Cell(size, connections, window, protocol)
+        cell = Cell(size, connections, window, protocol, tls)
         results: dict[str, list[Result]] = {kind: [] for kind in started}
         for _, (kind, bookie) in product(range(args.rounds), started.items()):
             result = measure(bookie, cell.load(args.seconds, args.megabytes))
@@ -202,6 +218,7 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=4.0, help="the longest a run takes")
     parser.add_argument("--megabytes", type=float, default=800.0, help="the most it writes")
     parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--tls", action="store_true", help="every connection in TLS")
     parser.add_argument("--directory", type=Path, help="a disk to measure on; default: temporary")
     return parser.parse_args(argv)
 

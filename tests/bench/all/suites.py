@@ -68,27 +68,55 @@ class Suite:
 
 _NUMBER = r"(?P<value>[\d.,]*\d)"
 
-SUITES: Final = (
-    Suite(
-        name="adds",
+_ADD_CONTEXT = r"^ *(?P<size>\d+ B) +c(?P<c>\d+) +w(?P<window>\d+) +(?P<protocol>v\d(?: TLS)?)"
+
+
+def _adds(name: str, full: str, quick: str, what: str) -> Suite:
+    """Return a suite of adds to one bookie; ``what`` says which ones in a row's name."""
+    return Suite(
+        name=name,
         module="bookie_bench",
-        full="--kinds java,ours --sizes 100,1024,10240 --windows 1,10,1000 --rounds 3",
-        quick="--kinds java,ours --sizes 1024,10240 --windows 1,1000 --seconds 2 --megabytes 100",
-        context=r"^ *(?P<size>\d+ B) +c(?P<c>\d+) +w(?P<window>\d+) +(?P<protocol>v\d)",
+        full=f"--kinds java,ours {full}",
+        quick=f"--kinds java,ours --seconds 2 --megabytes 100 {quick}",
+        context=_ADD_CONTEXT,
         patterns=(
             Pattern(
-                rf"^  (?P<kind>java|ours) +{_NUMBER}/s",
-                "one bookie, adds of {size}, window {window}, {protocol}",
-                "/s",
-                True,
+                rf"^  (?P<kind>java|ours) +{_NUMBER}/s", f"one bookie, adds of {what}", "/s", True
             ),
             Pattern(
                 rf"^  (?P<kind>java|ours) +[\d,]+/s .* p99 +{_NUMBER} ",
-                "the same, p99 ({size}, window {window}, {protocol})",
+                f"the same, p99 ({what})",
                 "ms",
                 False,
             ),
         ),
+    )
+
+
+SUITES: Final = (
+    _adds(
+        "adds",
+        "--sizes 100,1024,10240 --windows 1,10,1000 --rounds 3",
+        "--sizes 1024,10240 --windows 1,1000",
+        "{size}, window {window}, {protocol}",
+    ),
+    _adds(
+        "tls",
+        "--sizes 1024 --windows 1,1000 --protocols v2,v3 --rounds 3 --tls",
+        "--sizes 1024 --windows 1000 --protocols v2,v3 --tls",
+        "{size}, window {window}, {protocol}",
+    ),
+    _adds(
+        "large",
+        "--sizes 65536,1048576 --windows 1,16 --rounds 3",
+        "--sizes 65536,1048576 --windows 16",
+        "{size}, window {window}, {protocol}",
+    ),
+    _adds(
+        "connections",
+        "--sizes 1024 --windows 1000 --connections 200 --protocols v2,v3 --rounds 3",
+        "--sizes 1024 --windows 1000 --connections 200 --protocols v2,v3",
+        "{size}, {c} connections, window {window}, {protocol}",
     ),
     Suite(
         name="cluster",

@@ -13,6 +13,21 @@ idle RSS: java 191 MB, ours 42 MB
   ours           25,000/s   2.50x  p50    4.00  p99   30.00  p99.9   40.00 ms    2.40 us/add
   ours / java: adds 2.50 (2.50 to 2.50), p99 0.33 (0.33 to 0.33), CPU 0.26 (0.26 to 0.26)
 """,
+    "tls": """\
+  1024 B  c1   w1000  v3 TLS
+  java           10,000/s   1.00x  p50   10.00  p99   90.00  p99.9  100.00 ms    9.20 us/add
+  ours           50,000/s   5.00x  p50    4.00  p99   30.00  p99.9   40.00 ms    2.40 us/add
+""",
+    "large": """\
+ 65536 B  c1   w16    v2
+  java            1,000/s   1.00x  p50   10.00  p99   90.00  p99.9  100.00 ms    9.20 us/add
+  ours            1,500/s   1.50x  p50    4.00  p99   45.00  p99.9   40.00 ms    2.40 us/add
+""",
+    "connections": """\
+    1024 B  c200 w1000  v3
+  java           20,000/s   1.00x  p50   10.00  p99   90.00  p99.9  100.00 ms    9.20 us/add
+  ours           15,000/s   0.75x  p50    4.00  p99   90.00  p99.9   40.00 ms    2.40 us/add
+""",
     "cluster": """\
 1024 B, window 400, 20000 adds, 3 rounds
   java client v2  on java bookies    35,300 adds/s  1.00x  p50   8.90 p99  82.00 ms   15.5 us/add\
@@ -63,6 +78,12 @@ def test_every_bench_is_read() -> None:
     assert ratios == {
         "one bookie, adds of 1024 B, window 1000, v2": [2.5],
         "the same, p99 (1024 B, window 1000, v2)": [3.0],
+        "one bookie, adds of 1024 B, window 1000, v3 TLS": [5.0],
+        "the same, p99 (1024 B, window 1000, v3 TLS)": [3.0],
+        "one bookie, adds of 65536 B, window 16, v2": [1.5],
+        "the same, p99 (65536 B, window 16, v2)": [2.0],
+        "one bookie, adds of 1024 B, 200 connections, window 1000, v3": [0.75],
+        "the same, p99 (1024 B, 200 connections, window 1000, v3)": [1.0],
         "the client, adds on bookied, v2": [0.8],
         "the client, reads on bookied, v2": [1.25],
         "one bookie, scattered reads, cold": [0.26],

@@ -2,6 +2,7 @@
 
     python -m tests.bench.loads.load --port 3181 --pid PID --size 1024 --window 1000 --seconds 5
     python -m tests.bench.loads.load --port 3181 --protocol v3 --connections 16
+    python -m tests.bench.loads.load --port 3181 --protocol v3 --tls TRUSTED.pem
 
 One thread, one ledger per connection. A ring of frames is made once; from round to round only the
 bytes of the ids change, a column at a time (``ring[offset::stride] = ...``), so that sending is a
@@ -17,6 +18,7 @@ import json
 import os
 import select
 import socket
+import ssl
 import struct
 import sys
 import time
@@ -26,11 +28,16 @@ from typing import Final
 
 import attrs
 
+from wire.codes import ProtocolVersion
+from wire.connection import ClientConnection
+from wire.messages import StartTlsRequest
+
 MASTER_KEY: Final = hashlib.sha1(b"ledger").digest()
 RING_BYTES_MAX: Final = 8 * 1024 * 1024
 RECV_BYTES: Final = 256 * 1024
 SEND_BYTES: Final = 256 * 1024
 STALLED_S: Final = 30.0
+_NOT_NOW: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 class BookieRefusedError(Exception):
@@ -48,6 +55,7 @@ class Load:
     seconds: float = 5.0
     count: int | None = None  # Adds after which to stop, if before ``seconds``.
     first_ledger_id: int = 0
+    tls: Path | None = None  # The certificates to trust; plain TCP without.
 
 
 @attrs.frozen(kw_only=True)
@@ -185,6 +193,23 @@ def answer_layout(load: Load, ledger_id: int) -> tuple[int, int, int]:
     return 4 + len(body), 4 + 2 + len(head) + 1, 0
 
 
+def connect(address: tuple[str, int], tls: Path | None) -> socket.socket:
+    """Return a connection that does not block, after the handshake of TLS where that is wanted."""
+    plain = socket.create_connection(address)
+    plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if tls is None:
+        plain.setblocking(False)
+        return plain
+    plain.sendall(ClientConnection(ProtocolVersion.V3).send(StartTlsRequest(), txn_id=1))
+    (size,) = struct.unpack(">i", plain.recv(4, socket.MSG_WAITALL))
+    plain.recv(size, socket.MSG_WAITALL)
+    context = ssl.create_default_context(cafile=tls)
+    context.check_hostname = False
+    found = context.wrap_socket(plain)
+    found.setblocking(False)
+    return found
+
+
 # Sending and counting --------------------------------------------------------------------------
 
 
@@ -218,9 +243,7 @@ class _Sender:
         self.ring = Ring(load, ledger_id)
         self.window = window
         self._answer_bytes, self._status_at, self._status = answer_layout(load, ledger_id)
-        self.socket = socket.create_connection(address)
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.socket.setblocking(False)
+        self.socket = connect(address, load.tls)
         self.sent = self.acked = 0
         self.wants_write = False
         self._rounds = 0
@@ -243,7 +266,7 @@ class _Sender:
             try:
                 end = min(allowed, self._sent_bytes + SEND_BYTES)
                 count = self.socket.send(ring.view[self._sent_bytes : end])
-            except BlockingIOError:
+            except _NOT_NOW:
                 self.wants_write = True
                 return
             self._sent_bytes += count
@@ -268,10 +291,17 @@ class _Sender:
         Raises:
             BookieRefusedError: one of them is not OK.
         """
+        before = self.acked
+        self._receive(latencies)
+        while isinstance(self.socket, ssl.SSLSocket) and self.socket.pending():
+            self._receive(latencies)
+        return self.acked - before
+
+    def _receive(self, latencies: Latencies) -> None:
         try:
             count = self.socket.recv_into(self._buffer)
-        except BlockingIOError:
-            return 0
+        except _NOT_NOW:
+            return
         if count == 0:
             raise BookieRefusedError(f"closed after {self.acked} answers")
         size = self._answer_bytes
@@ -285,7 +315,6 @@ class _Sender:
         self._received_bytes += count
         before, self.acked = self.acked, self._received_bytes // size
         self._count(before, self.acked, time.perf_counter(), latencies)
-        return self.acked - before
 
     def _count(self, at: int, until: int, now: float, latencies: Latencies) -> None:
         times = self._times
@@ -419,6 +448,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--count", type=int, help="adds after which to stop")
     parser.add_argument("--ledger", type=int, help="first ledger id; the default is new each time")
+    parser.add_argument("--tls", type=Path, metavar="FILE", help="certificates to trust, in PEM")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args(argv)
     load = Load(
@@ -429,6 +459,7 @@ def main(argv: list[str] | None = None) -> int:
         seconds=args.seconds,
         count=args.count,
         first_ledger_id=int(time.time() * 100) if args.ledger is None else args.ledger,
+        tls=args.tls,
     )
     try:
         result = run(args.host, args.port, load, pid=args.pid)
