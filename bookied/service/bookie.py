@@ -63,7 +63,7 @@ from bookied.runtime.world import Parts, make_client
 from bookied.server.access.auth_gate import Authenticator
 from bookied.server.access.open_port import open_port
 from bookied.server.context import AccessRules
-from bookied.server.limits.backpressure import Limits
+from bookied.server.limits.backpressure import SHARED_ADDS_BYTES, Limits
 from bookied.server.limits.connections import ConnectionSettings
 from bookied.server.limits.timeouts import Timeouts
 from bookied.server.rules.adds import Writes
@@ -714,6 +714,7 @@ def _server_limits(config: BookieConfig, storage: StorageLimits) -> Limits:
         in_flight_bytes_max=config.journal_queue_bytes_max,
         unwritten_bytes_max=storage.unwritten_bytes_max,
         adds_max=config.adds_in_progress_max or None,
+        shared_adds_bytes_max=SHARED_ADDS_BYTES * len(config.journal_directories),
         reads_pending_max=config.reads_in_progress_max or _UNLIMITED,
         half_frames_bytes_max=config.half_frames_bytes_max,
         unsent_bytes_max=config.unsent_bytes_max,

@@ -9,8 +9,13 @@ from typing import Final
 import attrs
 from twisted.internet.interfaces import IReactorTime
 
+from bookied.server.limits.shared_adds import SharedAdds
+
 RECHECK_S: Final = 0.01
 """How often to look whether the entry log has caught up; nobody calls us when it has."""
+
+SHARED_ADDS_BYTES: Final = 2 * 1024 * 1024
+"""Of each journal: enough to write one group while the next gathers, and not many milliseconds."""
 
 
 @attrs.frozen(kw_only=True)
@@ -24,6 +29,9 @@ class Limits:
     limits; beside them each connection may hold one read, and what its transport takes before it
     is full. ``None`` is no limit.
 
+    Where several connections add, and more than ``shared_adds_bytes_max`` of adds have no answer,
+    reading stops from those that have more than their share of it (``SharedAdds``).
+
     Reads that wait for the disk beyond ``reads_pending_max`` are answered ETOOMANYREQUESTS, but for
     a few of each connection.
     """
@@ -31,6 +39,7 @@ class Limits:
     in_flight_bytes_max: int = 32 * 1024 * 1024
     unwritten_bytes_max: int | None = None
     adds_max: int | None = None  # maxAddsInProgressLimit
+    shared_adds_bytes_max: int = SHARED_ADDS_BYTES
     reads_pending_max: int = 10_000  # maxPendingReadRequestsPerThread
     half_frames_bytes_max: int = 64 * 1024 * 1024
     unsent_bytes_max: int = 64 * 1024 * 1024
@@ -54,12 +63,20 @@ NEW_PART: Final = 0.125
 class Load:
     """What one connection has in flight, and whether it has to wait."""
 
-    __slots__ = ("adds", "is_held", "new_bytes", "size_bytes", "update")
+    __slots__ = (
+        "added_in",
+        "adds",
+        "adds_bytes",
+        "is_held",
+        "new_bytes",
+        "size_bytes",
+        "update",
+    )
 
     def __init__(self, update: Callable[[], object]) -> None:
         """Begin with nothing; ``update`` is called when ``is_held`` has changed."""
         self.update = update
-        self.size_bytes = self.adds = 0
+        self.size_bytes = self.adds = self.adds_bytes = self.added_in = 0
         self.new_bytes = 0
         """What has come since clients share."""
         self.is_held = False
@@ -88,6 +105,7 @@ class Backpressure:
         self._rechecking = False
         self._loads: set[Load] = set()
         self._sharers = 1
+        self._shared_adds = SharedAdds(clock)
         self.in_flight_bytes = 0
         self.adds_in_flight = 0
         self.crowd = Crowd.NONE
@@ -113,9 +131,11 @@ class Backpressure:
         load.size_bytes += size_bytes
         load.adds += adds
         load.new_bytes += size_bytes
+        if adds:
+            self._shared_adds.received(load, size_bytes)
         if self._is_over(_OVER[Crowd.FULL if self.crowd is Crowd.SHARED else Crowd.SHARED]):
             self._grow()
-        if self.crowd is Crowd.SHARED:
+        if adds or self.crowd is Crowd.SHARED:
             self._judge(load)
 
     def answered(self, load: Load, size_bytes: int, adds: int = 0) -> None:
@@ -125,10 +145,12 @@ class Backpressure:
         load.size_bytes -= size_bytes
         load.adds -= adds
         assert self.in_flight_bytes >= 0 <= self.adds_in_flight
+        if adds:
+            self._shared_adds.answered(load, size_bytes)
         if self.crowd is not Crowd.NONE:
             self._shrink()
-            if self.crowd is Crowd.SHARED and load in self._loads:
-                self._judge(load)
+        if (load.is_held or self.crowd is Crowd.SHARED) and load in self._loads:
+            self._judge(load)
 
     def _grow(self) -> None:
         """Have clients wait: all at the limit, those with more than their share before it."""
@@ -158,7 +180,8 @@ class Backpressure:
     def _judge(self, load: Load) -> None:
         """Hold a connection or not, as things stand."""
         is_held = self.crowd is Crowd.FULL or (
-            self.crowd is Crowd.SHARED and self._is_over_share(load)
+            self._shared_adds.is_over_share(load, self.limits.shared_adds_bytes_max)
+            or (self.crowd is Crowd.SHARED and self._is_over_share(load))
         )
         if is_held is not load.is_held:
             load.is_held = is_held

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from twisted.internet.task import Clock
 
 from bookied.server.limits.backpressure import RECHECK_S, Backpressure, Crowd, Limits, Load
+from bookied.server.limits.shared_adds import ADDS_LATELY_S
 from tests.bookied.worlds.serving import KEY, Client, Serving, packet
 from wire.codes import ReturnCode
 from wire.frames import v2
@@ -18,13 +19,21 @@ from wire.messages import AddRequest
 
 
 class World:
-    """Limits of 1,000 bytes in flight, 1,000 bytes not written and 100 adds."""
+    """Limits of 1,000 bytes in flight, 1,000 bytes not written and 100 adds.
 
-    def __init__(self) -> None:
+    With ``shared_adds_bytes_max`` another on the adds of several clients.
+    """
+
+    def __init__(self, shared_adds_bytes_max: int = 10_000) -> None:
         self.clock = Clock()
         self.unwritten_bytes = 0
         self.said: list[str] = []
-        limits = Limits(in_flight_bytes_max=1000, unwritten_bytes_max=1000, adds_max=100)
+        limits = Limits(
+            in_flight_bytes_max=1000,
+            unwritten_bytes_max=1000,
+            adds_max=100,
+            shared_adds_bytes_max=shared_adds_bytes_max,
+        )
         self.pressure = Backpressure(
             limits,
             self.clock,
@@ -123,15 +132,70 @@ def test_what_a_client_that_left_has_in_flight_still_counts() -> None:
     assert world.pressure.in_flight_bytes == 0
 
 
+def test_of_several_that_add_those_wait_that_have_more_than_their_share_of_a_queue() -> None:
+    world = World(shared_adds_bytes_max=100)
+    greedy, modest = world.loads(2)
+    world.pressure.received(modest, 10, 1)
+    world.pressure.received(greedy, 80, 8)
+    assert held(greedy, modest) == [False, False]
+    world.pressure.received(greedy, 20, 2)
+    assert held(greedy, modest) == [True, False]
+    world.pressure.received(modest, 10, 1)
+    assert held(greedy, modest) == [True, False]
+    world.pressure.answered(greedy, 80, 8)
+    assert held(greedy, modest) == [False, False]
+    assert world.pressure.crowd is Crowd.NONE
+    assert not world.said
+
+
+def test_who_adds_alone_does_not_wait_whoever_else_reads_or_is_idle() -> None:
+    world = World(shared_adds_bytes_max=100)
+    greedy, reader, _ = world.loads(3)
+    world.pressure.received(reader, 10)
+    world.pressure.received(greedy, 700, 70)
+    assert not greedy.is_held
+
+
+def test_who_adds_now_and_then_has_a_share_for_a_while() -> None:
+    world = World(shared_adds_bytes_max=100)
+    greedy, modest = world.loads(2)
+    world.pressure.received(modest, 10, 1)
+    world.pressure.answered(modest, 10, 1)
+    world.clock.advance(ADDS_LATELY_S)
+    world.pressure.received(greedy, 110, 1)
+    assert greedy.is_held
+    world.pressure.answered(greedy, 110, 1)
+    world.clock.advance(ADDS_LATELY_S)
+    world.pressure.received(greedy, 110, 1)
+    assert not greedy.is_held
+
+
+@pytest.mark.parametrize("quiet_s", [0, ADDS_LATELY_S, 10 * ADDS_LATELY_S])
+def test_those_that_add_are_each_counted_once(quiet_s: float) -> None:
+    world = World(shared_adds_bytes_max=100)
+    three = world.loads(3)
+    for _ in range(3):
+        for load in three:
+            world.pressure.received(load, 33, 1)
+        assert not any(held(*three))
+        world.pressure.received(three[0], 10, 1)
+        assert held(*three) == [True, False, False]
+        world.pressure.answered(three[0], 10, 1)
+        for load in three:
+            world.pressure.answered(load, 33, 1)
+        world.clock.advance(quiet_s)
+
+
 @given(
     steps=st.lists(
         st.tuples(st.integers(0, 3), st.integers(0, 400), st.integers(0, 30)), max_size=60
-    )
+    ),
+    shared_adds_bytes_max=st.integers(0, 1000),
 )
 def test_nobody_waits_for_ever_and_nobody_within_its_share_waits_before_the_limit(
-    steps: list[tuple[int, int, int]],
+    steps: list[tuple[int, int, int]], shared_adds_bytes_max: int
 ) -> None:
-    world = World()
+    world = World(shared_adds_bytes_max)
     loads = world.loads(4)
     asked: list[tuple[Load, int, int]] = []
     for who, size_bytes, adds in steps:
@@ -141,7 +205,8 @@ def test_nobody_waits_for_ever_and_nobody_within_its_share_waits_before_the_limi
             asked.append((loads[who], size_bytes, adds))
             world.pressure.received(*asked[-1])
         if world.pressure.crowd is Crowd.NONE:
-            assert not any(held(*loads))
+            share = shared_adds_bytes_max / 4
+            assert not [one for one in loads if one.is_held and one.adds_bytes <= share]
         if world.pressure.crowd is Crowd.SHARED:
             assert not [one for one in loads if one.is_held and not one.size_bytes | one.adds]
     for one in asked:
@@ -187,3 +252,23 @@ def test_a_client_that_fills_a_limit_does_not_keep_another_waiting(
     serving.sync()
     assert [answer.rc for answer in modest.answers()] == [ReturnCode.EOK]
     assert (is_read(greedy), is_read(modest)) == (True, True)
+
+
+def test_before_an_add_of_one_client_waits_no_more_than_a_queue_shared_with_all_others(
+    tmp_path: Path,
+) -> None:
+    """However much the others send, all that the journal has to sync before it is bounded."""
+    shared, sent = 20_000, 10_000
+    serving = Serving(tmp_path, limits=Limits(shared_adds_bytes_max=shared), syncs=False)
+    modest, *greedy = (serving.connect() for _ in range(5))
+    for turn in range(5):
+        modest.send(adds(1, 1))
+        for _ in range(10):
+            for number, client in enumerate(greedy):
+                if client.transport.producerState == "producing":
+                    client.send(adds(2 + number, 1, sent))
+        assert modest.transport.producerState == "producing"
+        assert serving.journals[0].queued_bytes < shared + len(greedy) * (sent + 200), turn
+        serving.sync()
+        assert [answer.rc for answer in modest.answers()] == [ReturnCode.EOK]
+        assert {client.transport.producerState for client in greedy} == {"producing"}
