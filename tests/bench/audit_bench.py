@@ -179,7 +179,7 @@ async def make_ledgers(client: Any, ledgers: int) -> None:
         await store.register(name, _info(name), read_only=False)
 
     async def create(number: int) -> None:
-        await store.create_ledger(LedgerId(number), _metadata(number))
+        await store.create_ledger(LedgerId(number), closed_metadata(number))
 
     await for_each(range(1, ledgers + 1), create, AT_ONCE)
 
@@ -190,7 +190,8 @@ def _info(name: BookieId) -> BookieServiceInfo:
     return BookieServiceInfo(endpoints=(endpoint,))
 
 
-def _metadata(number: int) -> LedgerMetadata:
+def closed_metadata(number: int) -> LedgerMetadata:
+    """Return the metadata of a closed ledger of 1 MB on three of the bookies."""
     ensemble = tuple(NAMES[(number + place) % len(NAMES)] for place in range(3))
     return LedgerMetadata(
         ensemble_size=3,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from bkclient.admin import operations
@@ -11,15 +11,15 @@ from bkclient.client import Client
 from bkclient.concurrency import for_each
 from bkclient.errors import NoSuchLedgerError
 from bkclient.log.ledger_list import LOG_KEY
-from bkclient.metadata.api import MetadataUnavailableError
+from bkclient.metadata.api import MetadataUnavailableError, StoredLedger
+from bkclient.metadata.stored import IDS_AT_ONCE
 from bkctl.commands.export.task.plan import LedgerExtent
-from wire.codes import LedgerState
 from wire.errors import BookKeeperError
 from wire.ids import NO_ENTRY, EntryId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
 
 READS_AT_ONCE: Final = 64
-"""Reads of metadata in flight: ZooKeeper answers a pipeline as fast as one request."""
+"""Open ledgers whose bookies are asked at a time how far these go."""
 
 RECOVERIES_AT_ONCE: Final = 8
 
@@ -47,31 +47,41 @@ async def read_extents(
         ClientError: the end of an open ledger cannot be determined.
     """
     wanted = [LedgerId(number) for number in dict.fromkeys(ledger_ids)]
-    metadata: dict[LedgerId, LedgerMetadata] = {}
-
-    async def read(ledger_id: LedgerId) -> None:
-        with _noted(ledger_id, unreadable):
-            try:
-                value = (await client.read_metadata(ledger_id)).value
-            except NoSuchLedgerError:
-                if not may_be_gone:
-                    raise
-            else:
-                if chosen(value):
-                    metadata[ledger_id] = value
-
-    await for_each(wanted, read, READS_AT_ONCE)
-    wanted = [ledger_id for ledger_id in wanted if ledger_id in metadata]
-    if recover:
-        await _recover(client, metadata)
     found: dict[LedgerId, LedgerExtent] = {}
+    still_open: dict[LedgerId, LedgerMetadata] = {}
+
+    async def look(some: Sequence[LedgerId]) -> None:
+        gone = dict.fromkeys(some)
+        async for one in _stored(client, some):
+            del gone[one.ledger_id]
+            with _noted(one.ledger_id, unreadable):
+                metadata = one.readable()
+                if chosen(metadata) and metadata.is_closed:
+                    found[one.ledger_id] = _closed_extent(one.ledger_id, metadata)
+                elif chosen(metadata):
+                    still_open[one.ledger_id] = metadata
+        for ledger_id in () if may_be_gone else gone:
+            with _noted(ledger_id, unreadable):
+                raise NoSuchLedgerError(f"there is no ledger {ledger_id}")
+
+    for at in range(0, len(wanted), IDS_AT_ONCE):
+        await look(wanted[at : at + IDS_AT_ONCE])
+    if recover:
+        await _recover(client, still_open)
 
     async def measure(ledger_id: LedgerId) -> None:
         with _noted(ledger_id, unreadable):
-            found[ledger_id] = await extent_of(client, ledger_id, metadata[ledger_id])
+            found[ledger_id] = await extent_of(client, ledger_id, still_open[ledger_id])
 
-    await for_each(wanted, measure, READS_AT_ONCE)
+    await for_each(list(still_open), measure, READS_AT_ONCE)
     return [found[ledger_id] for ledger_id in wanted if ledger_id in found]
+
+
+async def _stored(client: Client, ids: Sequence[LedgerId]) -> AsyncIterator[StoredLedger]:
+    async with contextlib.aclosing(client.store.read_ledgers(ids)) as found:
+        async for some in found:
+            for one in some:
+                yield one
 
 
 @contextlib.contextmanager
@@ -89,8 +99,7 @@ async def _recover(client: Client, metadata: dict[LedgerId, LedgerMetadata]) -> 
     async def close(ledger_id: LedgerId) -> None:
         metadata[ledger_id] = await operations.recover_ledger(client, ledger_id)
 
-    still_open = [ledger_id for ledger_id, value in metadata.items() if not value.is_closed]
-    await for_each(still_open, close, RECOVERIES_AT_ONCE)
+    await for_each(list(metadata), close, RECOVERIES_AT_ONCE)
 
 
 async def extent_of(client: Client, ledger_id: LedgerId, metadata: LedgerMetadata) -> LedgerExtent:
@@ -99,11 +108,21 @@ async def extent_of(client: Client, ledger_id: LedgerId, metadata: LedgerMetadat
     Raises:
         ClientError: the end of an open ledger cannot be determined.
     """
-    if metadata.state is LedgerState.CLOSED:
-        last = metadata.last_entry_id
-        end, length = EntryId(NO_ENTRY if last is None else last), metadata.length
-    else:
-        end, length = await operations.confirmed_end(client, ledger_id)
+    if metadata.is_closed:
+        return _closed_extent(ledger_id, metadata)
+    end, length = await operations.confirmed_end(client, ledger_id)
+    return _extent(ledger_id, metadata, end, length)
+
+
+def _closed_extent(ledger_id: LedgerId, metadata: LedgerMetadata) -> LedgerExtent:
+    last = metadata.last_entry_id
+    end = EntryId(NO_ENTRY if last is None else last)
+    return _extent(ledger_id, metadata, end, metadata.length)
+
+
+def _extent(
+    ledger_id: LedgerId, metadata: LedgerMetadata, end: EntryId, length: int
+) -> LedgerExtent:
     log = metadata.custom.get(LOG_KEY)
     return LedgerExtent(
         ledger_id,
