@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any, Final
 
 import attrs
 
@@ -11,15 +13,20 @@ from bkclient.errors import NoSuchLedgerError
 from bkclient.log.errors import LogDamagedError, LogTrimmedError
 from bkclient.log.ledger_list import LedgerList
 from bkclient.log.record import LogRecord
+from bkclient.metadata.api import StoredLedger
 from bkctl.commands.export.spark.source_options import (
     SourceOptionError,
     SourceOptions,
     Where,
 )
-from bkctl.commands.export.task.extents import extent_of, read_extents
+from bkctl.commands.export.task.extents import extent_of, read_extents, stored_ledgers
 from bkctl.commands.export.task.plan import LedgerExtent
 from wire.ids import EntryId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
+
+AHEAD_TIMES: Final = 8
+AHEAD_MAX: Final = 1000
+"""Ledgers of a log are read one at first, for most micro-batches need no more; then ever more."""
 
 
 async def chosen_ledgers(client: Client, options: SourceOptions) -> list[LedgerExtent]:
@@ -79,9 +86,28 @@ async def log_start(client: Client, options: SourceOptions, default: Where) -> L
     if where.word == "earliest":
         return LogPosition(record.trimmed, 0)
     if where.word == "latest":
-        _, end = await log_extents(client, options, LogPosition(record.trimmed, 0))
+        tail = await _first_growing(client, record)
+        _, end = await log_extents(client, options, LogPosition(tail, 0))
         return end
     return LogPosition(where.index, where.entry)
+
+
+async def _first_growing(client: Client, record: LogRecord) -> int:
+    """Return the index of the first ledger that may grow; the last one where none does.
+
+    Ledgers are closed in their order, so these are looked at from the end.
+    """
+    index = max(record.trimmed, record.next_index - 1)
+    while index > record.trimmed and not await _is_closed(client, record, index - 1):
+        index -= 1
+    return index
+
+
+async def _is_closed(client: Client, record: LogRecord, index: int) -> bool:
+    try:
+        return await client.is_closed(record.ledger(index).ledger_id)
+    except NoSuchLedgerError:
+        return True
 
 
 async def log_end(client: Client, options: SourceOptions) -> LogPosition | None:
@@ -151,12 +177,12 @@ async def log_extents(
     record = (await LedgerList(client, options.log).read_patiently()).record
     start = _not_trimmed(options, record, start)
     walk = _Walk(start, end, entries_max, bytes_max)
-    for index in range(start.index, record.next_index):
-        extent = await _log_ledger(client, options, record, index)
-        if extent is not None and not options.include_open and not extent.is_closed:
-            break
-        if not walk.take(index, extent):
-            break
+    async with aclosing(_log_ledgers(client, options, record, start.index)) as ledgers:
+        async for index, extent in ledgers:
+            if extent is not None and not options.include_open and not extent.is_closed:
+                break
+            if not walk.take(index, extent):
+                break
     return walk.extents, walk.position
 
 
@@ -240,18 +266,37 @@ def _not_trimmed(options: SourceOptions, record: LogRecord, start: LogPosition) 
     return LogPosition(record.trimmed, 0)
 
 
-async def _log_ledger(
-    client: Client, options: SourceOptions, record: LogRecord, index: int
+async def _log_ledgers(
+    client: Client, options: SourceOptions, record: LogRecord, first: int
+) -> AsyncGenerator[tuple[int, LedgerExtent | None]]:
+    """Yield the ledgers of a log from an index on; None for one that is gone, if that may be.
+
+    Metadata is read ahead, the more the longer the walk. Metadata that says that a ledger is closed
+    stays true; of any other, bookies are asked how far it goes when it is its turn.
+    """
+    at, ahead = first, 1
+    while at < record.next_index:
+        indexes = range(at, min(at + ahead, record.next_index))
+        ids = [record.ledger(index).ledger_id for index in indexes]
+        found = {one.ledger_id: one async for one in stored_ledgers(client, ids)}
+        for index, ledger_id in zip(indexes, ids, strict=True):
+            yield index, await _log_extent(client, options, index, ledger_id, found.get(ledger_id))
+        at, ahead = indexes.stop, min(ahead * AHEAD_TIMES, AHEAD_MAX)
+
+
+async def _log_extent(
+    client: Client,
+    options: SourceOptions,
+    index: int,
+    ledger_id: LedgerId,
+    found: StoredLedger | None,
 ) -> LedgerExtent | None:
-    """Return a ledger of a log; None where it is gone and the query does not mind."""
-    ledger_id: LedgerId = record.ledger(index).ledger_id
     try:
-        metadata = (await client.read_metadata(ledger_id)).value
-        extent = await extent_of(client, ledger_id, metadata)
-    except NoSuchLedgerError as error:
-        if not options.fail_on_data_loss:
-            return None
-        raise LogDamagedError(
-            f"log {options.log}: ledger {ledger_id}, position {index}:0, is gone"
-        ) from error
-    return attrs.evolve(extent, log=options.log)
+        if found is not None:
+            extent = await extent_of(client, ledger_id, found.readable())
+            return attrs.evolve(extent, log=options.log)
+    except NoSuchLedgerError:
+        pass
+    if not options.fail_on_data_loss:
+        return None
+    raise LogDamagedError(f"log {options.log}: ledger {ledger_id}, position {index}:0, is gone")

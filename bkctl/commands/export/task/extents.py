@@ -52,7 +52,7 @@ async def read_extents(
 
     async def look(some: Sequence[LedgerId]) -> None:
         gone = dict.fromkeys(some)
-        async for one in _stored(client, some):
+        async for one in stored_ledgers(client, some):
             del gone[one.ledger_id]
             with _noted(one.ledger_id, unreadable):
                 metadata = one.readable()
@@ -77,7 +77,8 @@ async def read_extents(
     return [found[ledger_id] for ledger_id in wanted if ledger_id in found]
 
 
-async def _stored(client: Client, ids: Sequence[LedgerId]) -> AsyncIterator[StoredLedger]:
+async def stored_ledgers(client: Client, ids: Sequence[LedgerId]) -> AsyncIterator[StoredLedger]:
+    """Yield ledgers as the store has them, in this order, many read at a time; not those gone."""
     async with contextlib.aclosing(client.store.read_ledgers(ids)) as found:
         async for some in found:
             for one in some:
