@@ -46,6 +46,7 @@ class BookieServer(Factory):
         limits: Limits | None = None,
         settings: ConnectionSettings | None = None,
         access: AccessRules | None = None,
+        crowded: Callable[[bool], object] = lambda _: None,
     ) -> None:
         """Serve ``bookie``.
 
@@ -56,6 +57,7 @@ class BookieServer(Factory):
             limits: when to let clients wait; the default takes the storage's own limits.
             settings: what holds for every connection.
             access: what clients have to do before they may ask for anything.
+            crowded: gets True when clients have to wait for their turn, False when none does.
         """
         self.bookie, self.clock, self.stats = bookie, clock, bookie.stats
         self.limits = limits or Limits(
@@ -92,7 +94,7 @@ class BookieServer(Factory):
             half_frames=self.half_frames,
             unsent=self.unsent,
             pending_reads=self.pending_reads,
-            turns=Turns(clock),
+            turns=Turns(clock, crowded),
             hits=self.hits,
             refusals=Refusals(clock),
             login_delays=LoginDelays(clock),

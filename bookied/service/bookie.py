@@ -296,6 +296,7 @@ class BookieService:
             limits=_server_limits(config, engine.storages.limits),
             settings=_connection_settings(config, parts.open_files_max, engine.storages.limits),
             access=AccessRules(tls=self._tls, tls_required=config.tls_required, auth=self._auth),
+            crowded=parts.switch_threads_soon,
         )
         self._port.listen(self.server)
         if said := open_port(config, listen_host(config, parts.host), identity.port):

@@ -7,6 +7,7 @@ others waiting for seconds.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
@@ -32,10 +33,12 @@ class Turns:
     are taken as soon as they are read. So that it is read soon, one turn of the reactor takes one
     request of those that wait, after which others are read. Each turn in which no other client
     asks takes one more, up to ``TURN_REQUESTS_MAX``. Each connection is in here at most once.
+
+    ``crowded`` gets True when the first has to wait, and False when none does any more.
     """
 
-    def __init__(self, clock: IReactorTime) -> None:
-        self._clock = clock
+    def __init__(self, clock: IReactorTime, crowded: Callable[[bool], object]) -> None:
+        self._clock, self._crowded = clock, crowded
         self._waiting: dict[TurnTaker, None] = {}
         self._turn: IDelayedCall | None = None
         self._requests_max = 1
@@ -47,6 +50,7 @@ class Turns:
         """Call a connection's ``take_turn`` once, after those that wait already."""
         self._waiting.setdefault(client)
         if self._turn is None:
+            self._crowded(True)
             self._turn = self._clock.callLater(0, self._take_turn)
 
     def leave(self, client: TurnTaker) -> None:
@@ -58,12 +62,16 @@ class Turns:
         self._requests_max = 1
 
     def _take_turn(self) -> None:
-        self._turn = None
         left = self._requests_max
         self._requests_max = min(left + 1, TURN_REQUESTS_MAX)
-        while left > 0 and self._waiting:
-            client = next(iter(self._waiting))
-            del self._waiting[client]
-            left -= max(1, client.take_turn(min(left, SLICE_REQUESTS)))
-        if self._waiting and self._turn is None:
-            self._turn = self._clock.callLater(0, self._take_turn)
+        try:
+            while left > 0 and self._waiting:
+                client = next(iter(self._waiting))
+                del self._waiting[client]
+                left -= max(1, client.take_turn(min(left, SLICE_REQUESTS)))
+        finally:
+            self._turn = None
+            if self._waiting:
+                self._turn = self._clock.callLater(0, self._take_turn)
+            else:
+                self._crowded(False)

@@ -1,13 +1,14 @@
-"""What a bookie's own clients are told of the machine."""
+"""What a bookie's own clients are told of the machine, and how its threads share it."""
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
 
 from bkclient.config.client import ClientConfig
-from bookied.runtime.world import host_to_read_near
+from bookied.runtime.world import SWITCH_SOON_S, host_to_read_near, switch_threads_soon
 from tests.bookied.worlds.fakes import FakeHost
 
 NEAR: dict[str, Any] = {
@@ -42,3 +43,11 @@ def test_a_host_without_an_address_reads_as_any_other() -> None:
             raise OSError("no address")
 
     assert host_to_read_near(ClientConfig(**NEAR), Nowhere()) is None
+
+
+def test_threads_switch_sooner_while_they_are_told_to() -> None:
+    usual = sys.getswitchinterval()
+    switch_threads_soon(True)
+    assert sys.getswitchinterval() == pytest.approx(SWITCH_SOON_S)
+    switch_threads_soon(False)
+    assert sys.getswitchinterval() == pytest.approx(usual)

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from twisted.internet.task import Clock
 
 from bookied.server.limits.backpressure import Crowd, Limits
-from bookied.server.limits.turns import SLICE_REQUESTS, TURN_REQUESTS_MAX
+from bookied.server.limits.turns import SLICE_REQUESTS, TURN_REQUESTS_MAX, Turns
 from tests.bookied.worlds.serving import KEY, WRONG_KEY, Client, Serving, packet
 from wire.codes import ProtocolVersion, ReturnCode
 from wire.frames import v2, v3
@@ -176,3 +177,46 @@ def test_nobody_has_a_turn_while_too_much_is_in_flight(tmp_path: Path) -> None:
     world.serving.sync()
     world.serving.take_turns()
     assert len(client.answers()) == FLOOD - SLICE_REQUESTS
+
+
+class Asker:
+    """Has requests for so many turns; the last is more than it can bear where it ``fails``."""
+
+    def __init__(self, turns: Turns, number: int, *, fails: bool = False) -> None:
+        self._turns, self._left, self._fails = turns, number, fails
+        turns.wait(self)
+
+    def take_turn(self, requests_max: int) -> int:
+        self._left -= 1
+        if self._left:
+            self._turns.wait(self)
+        elif self._fails:
+            raise ValueError("a bug")
+        return requests_max
+
+
+def test_it_is_said_when_the_first_has_to_wait_and_when_none_does_any_more() -> None:
+    clock, said = Clock(), list[bool]()
+    turns = Turns(clock, said.append)
+    Asker(turns, 3)
+    Asker(turns, 1)
+    assert said == [True]
+    clock.advance(0)  # All turns, one after the other.
+    assert said == [True, False]
+    gone = Asker(turns, 1)
+    turns.leave(gone)
+    clock.advance(0)
+    assert said == [True, False, True, False]
+
+
+def test_a_bug_met_in_one_turn_keeps_nobody_waiting() -> None:
+    clock, said = Clock(), list[bool]()
+    turns = Turns(clock, said.append)
+    Asker(turns, 1, fails=True)
+    Asker(turns, 1)
+    with pytest.raises(ValueError, match="a bug"):
+        clock.advance(0)
+    assert len(turns) == 1
+    clock.advance(0)
+    assert len(turns) == 0
+    assert said == [True, False]
