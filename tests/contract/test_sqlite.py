@@ -23,7 +23,8 @@ from bkclient.metadata.api import (
     NotInitializedError,
     SessionEvent,
 )
-from bkclient.metadata.sqlite.database import CHANGES_KEPT, Database, file_system_of, translated
+from bkclient.metadata.sqlite.database import Database, file_system_of, translated
+from bkclient.metadata.sqlite.rows import CHANGES_KEPT
 from bkclient.metadata.sqlite.store import open_sqlite, parse_uri
 from tests.bkclient.metadata.values import B1, B2, closed, info, metadata
 from tests.contract.metadata_drivers import SqliteDriver
@@ -316,10 +317,10 @@ class TestFiles:
 
         database.transact(many, 1, write=True)
         kept = database.transact(
-            lambda rows: rows.changes_after(CHANGES_KEPT * 3 - 5), 1, write=False
+            lambda rows: rows.changes.after(CHANGES_KEPT * 3 - 5), 1, write=False
         )
         assert kept
-        assert database.transact(lambda rows: rows.changes_after(0), 1, write=False) is None
+        assert database.transact(lambda rows: rows.changes.after(0), 1, write=False) is None
         database.close()
         with sqlite3.connect(files.path) as connection:
             count = connection.execute("SELECT count(*) FROM change").fetchone()[0]

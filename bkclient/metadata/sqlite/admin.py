@@ -26,7 +26,7 @@ from bkclient.metadata.sqlite.base import (
     SqlitePart,
 )
 from bkclient.metadata.sqlite.core import META
-from bkclient.metadata.sqlite.database import Key, Rows
+from bkclient.metadata.sqlite.rows import Key, Rows
 from bkclient.metadata.stored import known_layout
 from wire.errors import FormatError
 from wire.ids import BookieId, LedgerId
@@ -65,7 +65,7 @@ class SqliteAdmin(SqlitePart):
         def clear(rows: Rows, _session_id: int) -> None:
             for kind in (LEDGER, MARK, LOCK, COOKIE, LOG, CURSORS):
                 rows.delete_all(kind)
-            rows.restart(LEDGER)
+            rows.sequences.restart(LEDGER)
             for key in (zk_paths.LAYOUT, zk_paths.INSTANCE_ID):
                 if rows.get(META, key) is not None:
                     rows.delete(META, key)
@@ -155,7 +155,7 @@ def dump_rows(rows: Rows, _session_id: int) -> dict[str, tuple[bytes, Version]]:
         for key, row in rows.all(kind).items()
     }
     inner = [zk_paths.AVAILABLE, zk_paths.READ_ONLY]
-    if rows.begun(LEDGER) and layout.id_parent:
+    if rows.sequences.begun(LEDGER) and layout.id_parent:
         inner.append(layout.id_parent)
     if zk_paths.UNDERREPLICATION_LAYOUT in found:
         inner += [zk_paths.MARKS, zk_paths.LOCKS]

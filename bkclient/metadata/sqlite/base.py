@@ -22,7 +22,7 @@ from bkclient.metadata.api import (
 )
 from bkclient.metadata.session import SessionState
 from bkclient.metadata.sqlite.core import META, RENEWALS, Core, OneThread, Outcome
-from bkclient.metadata.sqlite.database import Key, Rows
+from bkclient.metadata.sqlite.rows import Key, Rows
 from bkclient.metadata.tree.nodes import NodeExistsError, NoNodeError
 
 log = Logger()

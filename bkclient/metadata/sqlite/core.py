@@ -17,7 +17,8 @@ from twisted.python.failure import Failure
 from bkclient.errors import ClientClosedError
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import NotInitializedError
-from bkclient.metadata.sqlite.database import Database, Key, Rows, translated
+from bkclient.metadata.sqlite.database import Database, translated
+from bkclient.metadata.sqlite.rows import Key, Rows
 
 T = TypeVar("T")
 
@@ -137,10 +138,10 @@ class Core:
                 raise NotInitializedError(f"{self._path}: there is no cluster in this file")
             if write:
                 for session_id in self._abandoned:
-                    rows.end_session(session_id)
+                    rows.sessions.end(session_id)
             session_id = self._live_session(rows, outcome)
             if needs_session and not session_id:
-                session_id = begun = rows.new_session(self._timeout_ms)
+                session_id = begun = rows.sessions.begin(self._timeout_ms)
             return step(rows, session_id)
 
         try:
@@ -166,7 +167,9 @@ class Core:
         try:
             database = self._opened(outcome, create=False)
             with translated(self._path, self._busy_timeout_s):
-                if database.transact(Rows.has_expired_sessions, self._now_ms(), write=False):
+                if database.transact(
+                    lambda rows: bool(rows.sessions.expired), self._now_ms(), write=False
+                ):
                     database.transact(lambda _rows: None, self._now_ms(), write=True)
                     self._read_changes(database, outcome)
                 elif database.data_version() != self._seen_version:
@@ -188,7 +191,7 @@ class Core:
 
     def _renew(self, rows: Rows, session_id: int) -> None:
         if session_id:
-            rows.renew_session(session_id, self._timeout_ms)
+            rows.sessions.renew(session_id, self._timeout_ms)
 
     def close(self) -> None:
         """End the session and close the file."""
@@ -200,7 +203,7 @@ class Core:
             if self._session_id and database.is_still_the_file():
                 with translated(self._path, self._busy_timeout_s):
                     database.transact(
-                        lambda rows: rows.end_session(self._session_id),
+                        lambda rows: rows.sessions.end(self._session_id),
                         self._now_ms(),
                         write=True,
                     )
@@ -233,13 +236,15 @@ class Core:
     def _begin_seeing(self, database: Database) -> None:
         with translated(self._path, self._busy_timeout_s):
             self._seen_version = database.data_version()
-            self._seen_change = database.transact(Rows.last_change, self._now_ms(), write=False)
+            self._seen_change = database.transact(_last_change, self._now_ms(), write=False)
 
     # Session
 
     def _live_session(self, rows: Rows, outcome: Outcome[Any]) -> int:
         """Return our session's id, or 0 where there is none or it is no more."""
-        if self._session_id and not (self._is_session_sure() and rows.is_live(self._session_id)):
+        if self._session_id and not (
+            self._is_session_sure() and rows.sessions.is_live(self._session_id)
+        ):
             self._lose_session(outcome)
         return self._session_id
 
@@ -272,9 +277,17 @@ class Core:
         self._seen_version = database.data_version()
 
         def read(rows: Rows) -> tuple[int, list[tuple[str, Key]] | None]:
-            return rows.last_change(), rows.changes_after(self._seen_change)
+            return rows.changes.last(), rows.changes.after(self._seen_change)
 
         last, changes = database.transact(read, self._now_ms(), write=False)
         self._seen_change = last
         if outcome.changes is not None:
             outcome.changes = changes
+
+
+def _has_expired(rows: Rows) -> bool:
+    return bool(rows.sessions.expired)
+
+
+def _last_change(rows: Rows) -> int:
+    return rows.changes.last()

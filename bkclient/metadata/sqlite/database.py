@@ -1,4 +1,4 @@
-"""The file: opening, schema, transactions and rows. The only importer of sqlite3.
+"""The file: opening, schema and transactions; ``rows`` has what stands in it.
 
 =========  =============================================================================
 table      rows
@@ -26,32 +26,20 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 from urllib.parse import quote
-
-import attrs
 
 from bkclient.errors import MetadataStoreError
 from bkclient.metadata.api import (
-    ANY,
     IncompatibleLayoutError,
     MetadataUnavailableError,
     NotInitializedError,
-    Version,
 )
-from bkclient.metadata.tree.nodes import BadVersionError, NodeExistsError, NoNodeError
+from bkclient.metadata.sqlite.rows import Rows
 
 T = TypeVar("T")
-Key = int | str
-
 APPLICATION_ID: Final = 0x424B4D44  # "BKMD"
 SCHEMA_VERSION: Final = 1
-_VERSIONS: Final = {
-    kind: f"version of {kind}" for kind in ("ledger", "cookie", "log", "cursors", "mark")
-}
-"""The sequences that versions of new rows begin with; rows of other kinds begin with 0."""
-CHANGES_KEPT: Final = 10_000
-
 _NETWORK_FILE_SYSTEMS: Final = frozenset(
     (
         *("9p", "afs", "beegfs", "ceph", "cifs", "fuse.ceph", "fuse.glusterfs", "fuse.sshfs"),
@@ -72,248 +60,6 @@ CREATE TABLE change(n INTEGER PRIMARY KEY AUTOINCREMENT, kind TEXT NOT NULL, key
 PRAGMA application_id = {APPLICATION_ID};
 PRAGMA user_version = {SCHEMA_VERSION};
 """
-
-
-@attrs.frozen
-class Row:
-    """One stored value."""
-
-    value: bytes
-    version: Version
-    ctime_ms: int
-    owner: int
-    """The session it vanishes with, or 0."""
-
-
-class Rows:
-    """The rows as one transaction sees them: without those of expired sessions."""
-
-    def __init__(self, connection: sqlite3.Connection, now_ms: int) -> None:
-        self._connection, self.now_ms = connection, now_ms
-        found = connection.execute("SELECT id FROM session WHERE expires_ms <= ?", (now_ms,))
-        self._expired = frozenset(session_id for (session_id,) in found)
-
-    def get(self, kind: str, key: Key) -> Row | None:
-        """Return a row, or ``None``."""
-        found = self._connection.execute(
-            "SELECT value, version, ctime_ms, owner FROM node WHERE kind = ? AND key = ?",
-            (kind, key),
-        ).fetchone()
-        if found is None or found[3] in self._expired:
-            return None
-        return Row(found[0], found[1], found[2], found[3] or 0)
-
-    def all(self, kind: str) -> dict[Key, Row]:
-        """Return all rows of a kind, by ascending key."""
-        found = self._connection.execute(
-            "SELECT key, value, version, ctime_ms, owner FROM node WHERE kind = ? ORDER BY key",
-            (kind,),
-        )
-        return {
-            row[0]: Row(row[1], row[2], row[3], row[4] or 0)
-            for row in found
-            if row[4] not in self._expired
-        }
-
-    def keys_after(self, kind: str, key: Key, count_max: int) -> list[Key]:
-        """Return keys above ``key``, ascending; only for kinds that no session owns."""
-        found = self._connection.execute(
-            "SELECT key FROM node WHERE kind = ? AND key > ? ORDER BY key LIMIT ?",
-            (kind, key, count_max),
-        )
-        return [row[0] for row in found]
-
-    def unlocked_mark(self, fraction: float) -> tuple[int, Row] | None:
-        """Return a mark without a lock: the next one after ``fraction`` of the range of keys."""
-        first, last = self._connection.execute(
-            "SELECT min(key), max(key) FROM node WHERE kind = 'mark'"
-        ).fetchone()
-        if first is None:
-            return None
-        for start in (first + int((last - first) * fraction), first):
-            found = self._connection.execute(
-                "SELECT key FROM node AS mark WHERE kind = 'mark' AND key >= ? AND NOT EXISTS"
-                " (SELECT 1 FROM node WHERE kind = 'lock' AND key = mark.key) ORDER BY key LIMIT 1",
-                (start,),
-            ).fetchone()
-            row = None if found is None else self.get("mark", found[0])
-            if row is not None:
-                return found[0], row
-        return None
-
-    def insert(self, kind: str, key: Key, value: bytes, owner: int | None = None) -> Version:
-        """Make a row; return its version.
-
-        Raises:
-            NodeExistsError: there is one.
-        """
-        version = self._first_version(kind)
-        made = self._connection.execute(
-            "INSERT OR IGNORE INTO node VALUES(?, ?, ?, ?, ?, ?)",
-            (kind, key, value, version, self.now_ms, owner),
-        ).rowcount
-        if not made:
-            raise NodeExistsError(f"{kind} {key} exists")
-        self._note(kind, key)
-        return version
-
-    def update(self, kind: str, key: Key, value: bytes, version: Version = ANY) -> Version:
-        """Replace a value; raise ``NoNodeError`` or ``BadVersionError`` where it cannot be."""
-        changed = self._connection.execute(
-            "UPDATE node SET value = ?, version = version + 1"
-            " WHERE kind = ? AND key = ? AND ? IN (-1, version)",
-            (value, kind, key, version),
-        ).rowcount
-        row = self._checked(kind, key, version, done=bool(changed))
-        self._note(kind, key)
-        return row.version
-
-    def delete(self, kind: str, key: Key, version: Version = ANY) -> None:
-        """Remove a row; raise ``NoNodeError`` or ``BadVersionError`` where it cannot be."""
-        row = self.get(kind, key)
-        if row is None:
-            raise NoNodeError(f"no {kind} {key}")
-        if version not in {ANY, row.version}:
-            raise BadVersionError(f"{kind} {key} has version {row.version}, not {version}")
-        self._connection.execute("DELETE FROM node WHERE kind = ? AND key = ?", (kind, key))
-        self._skip_versions(kind, row.version)
-        self._note(kind, key)
-
-    def _checked(self, kind: str, key: Key, version: Version, *, done: bool) -> Row:
-        row = self.get(kind, key)
-        if row is None:
-            raise NoNodeError(f"no {kind} {key}")
-        if not done:
-            raise BadVersionError(f"{kind} {key} has version {row.version}, not {version}")
-        return row
-
-    def put(self, kind: str, key: Key, value: bytes) -> None:
-        """Set a row, or make it."""
-        if self.get(kind, key) is None:
-            self.insert(kind, key, value)
-        else:
-            self.update(kind, key, value)
-
-    def delete_all(self, kind: str) -> None:
-        """Remove all rows of a kind."""
-        self._connection.execute(
-            "INSERT INTO change(kind, key) SELECT kind, key FROM node WHERE kind = ?", (kind,)
-        )
-        last: Any = self._one("SELECT max(version) FROM node WHERE kind = ?", kind)
-        if last is not None:
-            self._skip_versions(kind, last)
-        self._connection.execute("DELETE FROM node WHERE kind = ?", (kind,))
-
-    def _first_version(self, kind: str) -> Version:
-        found: Any = self._one("SELECT next FROM seq WHERE name = ?", _VERSIONS.get(kind, ""))
-        return int(found or 0)
-
-    def _skip_versions(self, kind: str, last: Version) -> None:
-        """Let no new row of a kind have a version up to ``last``, that of a removed one."""
-        if kind in _VERSIONS:
-            self.skip_to(_VERSIONS[kind], last + 1)
-
-    def delete_everything(self) -> None:
-        """Remove all there is: the file is then as if it had just been made."""
-        for table in ("node", "session", "seq"):
-            self._connection.execute(f"DELETE FROM {table}")  # noqa: S608 - three fixed names
-        self._note("all", "")
-
-    def next_of(self, name: str) -> int:
-        """Return the next number of a sequence, which begins with 0."""
-        self._connection.execute("INSERT OR IGNORE INTO seq VALUES(?, 0)", (name,))
-        self._connection.execute("UPDATE seq SET next = next + 1 WHERE name = ?", (name,))
-        found = self._connection.execute("SELECT next - 1 FROM seq WHERE name = ?", (name,))
-        number: int = found.fetchone()[0]
-        return number
-
-    def skip_to(self, name: str, number: int) -> None:
-        """Let a sequence go on with ``number``, unless it is further."""
-        self._connection.execute("INSERT OR IGNORE INTO seq VALUES(?, 0)", (name,))
-        self._connection.execute(
-            "UPDATE seq SET next = max(next, ?) WHERE name = ?", (number, name)
-        )
-
-    def begun(self, name: str) -> bool:
-        """Return whether a sequence has given numbers."""
-        return self._one("SELECT 1 FROM seq WHERE name = ?", name) is not None
-
-    def restart(self, name: str) -> None:
-        """Let a sequence begin anew."""
-        self._connection.execute("DELETE FROM seq WHERE name = ?", (name,))
-
-    # Sessions
-
-    def purge(self) -> None:
-        """Remove expired sessions and what they own."""
-        for session_id in self._expired:
-            self.end_session(session_id)
-        self._expired = frozenset()
-
-    def end_session(self, session_id: int) -> None:
-        """Remove a session and what it owns."""
-        self._connection.execute(
-            "INSERT INTO change(kind, key) SELECT kind, key FROM node WHERE owner = ?",
-            (session_id,),
-        )
-        self._connection.execute("DELETE FROM node WHERE owner = ?", (session_id,))
-        self._connection.execute("DELETE FROM session WHERE id = ?", (session_id,))
-
-    def has_expired_sessions(self) -> bool:
-        """Return whether ``purge`` would do anything."""
-        return bool(self._expired)
-
-    def is_live(self, session_id: int) -> bool:
-        """Return whether the session is there and has not expired."""
-        return (
-            session_id not in self._expired
-            and self._one("SELECT 1 FROM session WHERE id = ?", session_id) is not None
-        )
-
-    def new_session(self, timeout_ms: int) -> int:
-        """Begin a session; return its id."""
-        session_id = self._connection.execute(
-            "INSERT INTO session(expires_ms, timeout_ms, pid) VALUES(?, ?, ?)",
-            (self.now_ms + timeout_ms, timeout_ms, os.getpid()),
-        ).lastrowid
-        assert session_id is not None
-        return session_id
-
-    def renew_session(self, session_id: int, timeout_ms: int) -> None:
-        """Let a session live for ``timeout_ms`` from now."""
-        self._connection.execute(
-            "UPDATE session SET expires_ms = ? WHERE id = ?", (self.now_ms + timeout_ms, session_id)
-        )
-
-    # Changes
-
-    def _note(self, kind: str, key: Key) -> None:
-        number = self._connection.execute(
-            "INSERT INTO change(kind, key) VALUES(?, ?)", (kind, key)
-        ).lastrowid
-        assert number is not None
-        if number % (CHANGES_KEPT // 10) == 0:
-            self._connection.execute("DELETE FROM change WHERE n <= ?", (number - CHANGES_KEPT,))
-
-    def last_change(self) -> int:
-        """Return the number of the last change."""
-        found = self._connection.execute(
-            "SELECT seq FROM sqlite_sequence WHERE name = 'change'"
-        ).fetchone()
-        return 0 if found is None else int(found[0])
-
-    def changes_after(self, number: int) -> list[tuple[str, Key]] | None:
-        """Return what changed since, or ``None`` where that has been trimmed away."""
-        first = self._connection.execute("SELECT min(n) FROM change").fetchone()[0]
-        if self.last_change() < number or (first or 0) > number + 1:
-            return None
-        return self._connection.execute(
-            "SELECT kind, key FROM change WHERE n > ? ORDER BY n", (number,)
-        ).fetchall()
-
-    def _one(self, statement: str, value: Key) -> object:
-        found = self._connection.execute(statement, (value,)).fetchone()
-        return None if found is None else found[0]
 
 
 class Database:
@@ -366,7 +112,7 @@ class Database:
         try:
             rows = Rows(self._connection, now_ms)
             if write:
-                rows.purge()
+                rows.sessions.remove_expired()
             result = step(rows)
             self._connection.execute("COMMIT")
         except BaseException:

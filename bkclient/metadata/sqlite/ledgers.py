@@ -9,7 +9,7 @@ from typing import Final
 from bkclient.errors import LedgerExistsError, NoSuchLedgerError
 from bkclient.metadata.api import ANY, StoredLedger, Version, Versioned, Watch
 from bkclient.metadata.sqlite.base import LEDGER, SqlitePart
-from bkclient.metadata.sqlite.database import Key, Row, Rows
+from bkclient.metadata.sqlite.rows import Key, Row, Rows
 from bkclient.metadata.stored import IDS_AT_ONCE, as_stored, decode_stored
 from bkclient.metadata.tree.ledgers import (
     changed_meanwhile,
@@ -51,7 +51,7 @@ class SqliteLedgers(SqlitePart):
             stored = rows.get(LEDGER, ledger_id)
             if stored is None:
                 if not is_allocated and ledger_id < _SKIPPED_END:
-                    rows.skip_to(LEDGER, ledger_id + 1)
+                    rows.sequences.skip_to(LEDGER, ledger_id + 1)
                 return rows.insert(LEDGER, ledger_id, value)
             if not _same_creator(stored.value, metadata.creator_token):
                 raise LedgerExistsError(f"ledger {ledger_id} exists")
@@ -121,7 +121,7 @@ class SqliteLedgers(SqlitePart):
 
     async def allocate_ledger_id(self) -> LedgerId:
         """See ``LedgerIds``."""
-        return LedgerId(await self._write(lambda rows, _: rows.next_of(LEDGER)))
+        return LedgerId(await self._write(lambda rows, _: rows.sequences.take(LEDGER)))
 
 
 def _rows_of(ids: Sequence[LedgerId], rows: Rows, _session_id: int) -> list[Row | None]:

@@ -12,7 +12,7 @@ from bkclient.metadata.api import NotFoundError, NotInitializedError, StoredNode
 from bkclient.metadata.sqlite.admin import dump_rows
 from bkclient.metadata.sqlite.base import COOKIE, CURSORS, LEDGER, LOG, MARK, SqlitePart
 from bkclient.metadata.sqlite.core import META
-from bkclient.metadata.sqlite.database import Key, Rows
+from bkclient.metadata.sqlite.rows import Key, Rows
 from bkclient.metadata.zk_paths import LedgerLayout
 from wire.ids import LedgerId
 
@@ -77,7 +77,7 @@ class SqliteRaw(SqlitePart):
 
     async def skip_ledger_ids(self, last: LedgerId) -> None:
         """See ``RawNodes``."""
-        await self._write(lambda rows, _: rows.skip_to(LEDGER, last + 1))
+        await self._write(lambda rows, _: rows.sequences.skip_to(LEDGER, last + 1))
 
 
 def _all(rows: Rows, session_id: int) -> dict[str, tuple[bytes, Version]]:

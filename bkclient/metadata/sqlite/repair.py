@@ -24,7 +24,7 @@ from bkclient.metadata.api import (
 )
 from bkclient.metadata.sqlite.base import LOCK, MARK, VOTE, SqliteOptions, SqlitePart, is_own
 from bkclient.metadata.sqlite.core import META, Core
-from bkclient.metadata.sqlite.database import Key, Rows
+from bkclient.metadata.sqlite.rows import Key, Rows
 from bkclient.metadata.stored import IDS_AT_ONCE
 from bkclient.metadata.tree.nodes import NodeExistsError, NoNodeError
 from bkclient.metadata.tree.underreplication.values import (
@@ -341,7 +341,7 @@ class SqliteElection(SqlitePart):
         def stand(rows: Rows, session_id: int) -> bool:
             owners = [row.owner for row in rows.all(VOTE).values()]
             if session_id not in owners:
-                rows.insert(VOTE, rows.next_of(VOTE), value, session_id)
+                rows.insert(VOTE, rows.sequences.take(VOTE), value, session_id)
                 owners.append(session_id)
             if owners[0] == session_id:
                 rows.put(META, zk_paths.ELECTION, value)

@@ -1,0 +1,287 @@
+"""The rows of the file, as one transaction sees them; ``database`` has the schema.
+
+Everything here blocks and belongs to one thread.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from typing import Any, Final
+
+import attrs
+
+from bkclient.metadata.api import ANY, Version
+from bkclient.metadata.tree.nodes import BadVersionError, NodeExistsError, NoNodeError
+
+Key = int | str
+
+_VERSIONS: Final = {
+    kind: f"version of {kind}" for kind in ("ledger", "cookie", "log", "cursors", "mark")
+}
+"""The sequences that versions of new rows begin with; rows of other kinds begin with 0."""
+CHANGES_KEPT: Final = 10_000
+
+
+@attrs.frozen
+class Row:
+    """One stored value."""
+
+    value: bytes
+    version: Version
+    ctime_ms: int
+    owner: int
+    """The session it vanishes with, or 0."""
+
+
+class Sessions:
+    """Leases, by the wall clock; what a session owns vanishes with it."""
+
+    def __init__(self, connection: sqlite3.Connection, now_ms: int) -> None:
+        self._connection, self._now_ms = connection, now_ms
+        found = connection.execute("SELECT id FROM session WHERE expires_ms <= ?", (now_ms,))
+        self.expired = frozenset(session_id for (session_id,) in found)
+        """Those whose rows are gone for everybody, though they may still be in the file."""
+
+    def begin(self, timeout_ms: int) -> int:
+        """Begin a session; return its id."""
+        session_id = self._connection.execute(
+            "INSERT INTO session(expires_ms, timeout_ms, pid) VALUES(?, ?, ?)",
+            (self._now_ms + timeout_ms, timeout_ms, os.getpid()),
+        ).lastrowid
+        assert session_id is not None
+        return session_id
+
+    def renew(self, session_id: int, timeout_ms: int) -> None:
+        """Let a session live for ``timeout_ms`` from now."""
+        expires_ms = self._now_ms + timeout_ms
+        self._connection.execute(
+            "UPDATE session SET expires_ms = ? WHERE id = ?", (expires_ms, session_id)
+        )
+
+    def is_live(self, session_id: int) -> bool:
+        """Return whether the session is there and has not expired."""
+        return (
+            session_id not in self.expired
+            and _one(self._connection, "SELECT 1 FROM session WHERE id = ?", session_id) is not None
+        )
+
+    def end(self, session_id: int) -> None:
+        """Remove a session and what it owns."""
+        self._connection.execute(
+            "INSERT INTO change(kind, key) SELECT kind, key FROM node WHERE owner = ?",
+            (session_id,),
+        )
+        self._connection.execute("DELETE FROM node WHERE owner = ?", (session_id,))
+        self._connection.execute("DELETE FROM session WHERE id = ?", (session_id,))
+
+    def remove_expired(self) -> None:
+        """Remove expired sessions and what they own."""
+        for session_id in self.expired:
+            self.end(session_id)
+        self.expired = frozenset()
+
+
+class Sequences:
+    """Numbers that are given once each: ledger ids, votes, first versions."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def take(self, name: str) -> int:
+        """Return the next number of a sequence, which begins with 0."""
+        self._connection.execute("INSERT OR IGNORE INTO seq VALUES(?, 0)", (name,))
+        self._connection.execute("UPDATE seq SET next = next + 1 WHERE name = ?", (name,))
+        found = self._connection.execute("SELECT next - 1 FROM seq WHERE name = ?", (name,))
+        number: int = found.fetchone()[0]
+        return number
+
+    def skip_to(self, name: str, number: int) -> None:
+        """Let a sequence go on with ``number``, unless it is further."""
+        self._connection.execute("INSERT OR IGNORE INTO seq VALUES(?, 0)", (name,))
+        self._connection.execute(
+            "UPDATE seq SET next = max(next, ?) WHERE name = ?", (number, name)
+        )
+
+    def begun(self, name: str) -> bool:
+        """Return whether a sequence has given numbers."""
+        return _one(self._connection, "SELECT 1 FROM seq WHERE name = ?", name) is not None
+
+    def restart(self, name: str) -> None:
+        """Let a sequence begin anew."""
+        self._connection.execute("DELETE FROM seq WHERE name = ?", (name,))
+
+
+class Changes:
+    """What changed, in order, for those who watch; old changes are forgotten."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def note(self, kind: str, key: Key) -> None:
+        """Remember that a row changed; the oldest changes are forgotten."""
+        number = self._connection.execute(
+            "INSERT INTO change(kind, key) VALUES(?, ?)", (kind, key)
+        ).lastrowid
+        assert number is not None
+        if number % (CHANGES_KEPT // 10) == 0:
+            self._connection.execute("DELETE FROM change WHERE n <= ?", (number - CHANGES_KEPT,))
+
+    def last(self) -> int:
+        """Return the number of the last change."""
+        found = self._connection.execute(
+            "SELECT seq FROM sqlite_sequence WHERE name = 'change'"
+        ).fetchone()
+        return 0 if found is None else int(found[0])
+
+    def after(self, number: int) -> list[tuple[str, Key]] | None:
+        """Return what changed since, or ``None`` where that has been trimmed away."""
+        first = self._connection.execute("SELECT min(n) FROM change").fetchone()[0]
+        if self.last() < number or (first or 0) > number + 1:
+            return None
+        return self._connection.execute(
+            "SELECT kind, key FROM change WHERE n > ? ORDER BY n", (number,)
+        ).fetchall()
+
+
+class Rows:
+    """The rows as one transaction sees them: without those of expired sessions."""
+
+    def __init__(self, connection: sqlite3.Connection, now_ms: int) -> None:
+        self._connection, self.now_ms = connection, now_ms
+        self.sessions = Sessions(connection, now_ms)
+        self.sequences = Sequences(connection)
+        self.changes = Changes(connection)
+
+    def get(self, kind: str, key: Key) -> Row | None:
+        """Return a row, or ``None``."""
+        found = self._connection.execute(
+            "SELECT value, version, ctime_ms, owner FROM node WHERE kind = ? AND key = ?",
+            (kind, key),
+        ).fetchone()
+        if found is None or found[3] in self.sessions.expired:
+            return None
+        return Row(found[0], found[1], found[2], found[3] or 0)
+
+    def all(self, kind: str) -> dict[Key, Row]:
+        """Return all rows of a kind, by ascending key."""
+        found = self._connection.execute(
+            "SELECT key, value, version, ctime_ms, owner FROM node WHERE kind = ? ORDER BY key",
+            (kind,),
+        )
+        return {
+            row[0]: Row(row[1], row[2], row[3], row[4] or 0)
+            for row in found
+            if row[4] not in self.sessions.expired
+        }
+
+    def keys_after(self, kind: str, key: Key, count_max: int) -> list[Key]:
+        """Return keys above ``key``, ascending; only for kinds that no session owns."""
+        found = self._connection.execute(
+            "SELECT key FROM node WHERE kind = ? AND key > ? ORDER BY key LIMIT ?",
+            (kind, key, count_max),
+        )
+        return [row[0] for row in found]
+
+    def unlocked_mark(self, fraction: float) -> tuple[int, Row] | None:
+        """Return a mark without a lock: the next one after ``fraction`` of the range of keys."""
+        first, last = self._connection.execute(
+            "SELECT min(key), max(key) FROM node WHERE kind = 'mark'"
+        ).fetchone()
+        if first is None:
+            return None
+        for start in (first + int((last - first) * fraction), first):
+            found = self._connection.execute(
+                "SELECT key FROM node AS mark WHERE kind = 'mark' AND key >= ? AND NOT EXISTS"
+                " (SELECT 1 FROM node WHERE kind = 'lock' AND key = mark.key) ORDER BY key LIMIT 1",
+                (start,),
+            ).fetchone()
+            row = None if found is None else self.get("mark", found[0])
+            if row is not None:
+                return found[0], row
+        return None
+
+    def insert(self, kind: str, key: Key, value: bytes, owner: int | None = None) -> Version:
+        """Make a row; return its version.
+
+        Raises:
+            NodeExistsError: there is one.
+        """
+        version = self._first_version(kind)
+        made = self._connection.execute(
+            "INSERT OR IGNORE INTO node VALUES(?, ?, ?, ?, ?, ?)",
+            (kind, key, value, version, self.now_ms, owner),
+        ).rowcount
+        if not made:
+            raise NodeExistsError(f"{kind} {key} exists")
+        self.changes.note(kind, key)
+        return version
+
+    def update(self, kind: str, key: Key, value: bytes, version: Version = ANY) -> Version:
+        """Replace a value; raise ``NoNodeError`` or ``BadVersionError`` where it cannot be."""
+        changed = self._connection.execute(
+            "UPDATE node SET value = ?, version = version + 1"
+            " WHERE kind = ? AND key = ? AND ? IN (-1, version)",
+            (value, kind, key, version),
+        ).rowcount
+        row = self._checked(kind, key, version, done=bool(changed))
+        self.changes.note(kind, key)
+        return row.version
+
+    def delete(self, kind: str, key: Key, version: Version = ANY) -> None:
+        """Remove a row; raise ``NoNodeError`` or ``BadVersionError`` where it cannot be."""
+        row = self.get(kind, key)
+        if row is None:
+            raise NoNodeError(f"no {kind} {key}")
+        if version not in {ANY, row.version}:
+            raise BadVersionError(f"{kind} {key} has version {row.version}, not {version}")
+        self._connection.execute("DELETE FROM node WHERE kind = ? AND key = ?", (kind, key))
+        self._skip_versions(kind, row.version)
+        self.changes.note(kind, key)
+
+    def _checked(self, kind: str, key: Key, version: Version, *, done: bool) -> Row:
+        row = self.get(kind, key)
+        if row is None:
+            raise NoNodeError(f"no {kind} {key}")
+        if not done:
+            raise BadVersionError(f"{kind} {key} has version {row.version}, not {version}")
+        return row
+
+    def put(self, kind: str, key: Key, value: bytes) -> None:
+        """Set a row, or make it."""
+        if self.get(kind, key) is None:
+            self.insert(kind, key, value)
+        else:
+            self.update(kind, key, value)
+
+    def delete_all(self, kind: str) -> None:
+        """Remove all rows of a kind."""
+        self._connection.execute(
+            "INSERT INTO change(kind, key) SELECT kind, key FROM node WHERE kind = ?", (kind,)
+        )
+        last: Any = _one(self._connection, "SELECT max(version) FROM node WHERE kind = ?", kind)
+        if last is not None:
+            self._skip_versions(kind, last)
+        self._connection.execute("DELETE FROM node WHERE kind = ?", (kind,))
+
+    def _first_version(self, kind: str) -> Version:
+        found: Any = _one(
+            self._connection, "SELECT next FROM seq WHERE name = ?", _VERSIONS.get(kind, "")
+        )
+        return int(found or 0)
+
+    def _skip_versions(self, kind: str, last: Version) -> None:
+        """Let no new row of a kind have a version up to ``last``, that of a removed one."""
+        if kind in _VERSIONS:
+            self.sequences.skip_to(_VERSIONS[kind], last + 1)
+
+    def delete_everything(self) -> None:
+        """Remove all there is: the file is then as if it had just been made."""
+        for table in ("node", "session", "seq"):
+            self._connection.execute(f"DELETE FROM {table}")  # noqa: S608 - three fixed names
+        self.changes.note("all", "")
+
+
+def _one(connection: sqlite3.Connection, statement: str, value: Key) -> object:
+    found = connection.execute(statement, (value,)).fetchone()
+    return None if found is None else found[0]
