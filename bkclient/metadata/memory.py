@@ -247,6 +247,98 @@ class MemoryCluster:
             self._fire(zk_paths.parent(path), of_children=True)
 
 
+class _Journey:
+    """Operations of one session on their way, in order, where the service has delays."""
+
+    def __init__(self, cluster: MemoryCluster, clock: IReactorTime) -> None:
+        """``clock`` is what answers come by."""
+        self._cluster, self._clock = cluster, clock
+        self._flying: dict[Deferred[None], None] = {}
+        self._applied_at_s = self._answered_at_s = 0.0
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._flying
+
+    def lose(self) -> None:
+        """Lose every answer that has not come."""
+        for flying in tuple(self._flying):
+            if not flying.called:
+                flying.errback(AnswerLostError(f"{self._cluster.uri}: connection lost"))
+
+    async def make(self, operation: Operation, apply: Callable[[], T], delay_s: float) -> T:
+        """Apply later and answer later still, never overtaking this session's earlier ones."""
+        clock = self._cluster.clock
+        now_s = clock.seconds()
+        self._applied_at_s = max(self._applied_at_s, now_s + delay_s / 2)
+        self._answered_at_s = max(self._answered_at_s, now_s + delay_s)
+        back_s = self._answered_at_s - self._applied_at_s
+        answer: Deferred[None] = Deferred()
+        results: list[T] = []
+        errors: list[Exception] = []
+
+        def arrive() -> None:
+            if self._cluster.is_live(operation.session_id):
+                try:
+                    results.append(apply())
+                except Exception as error:  # noqa: BLE001 - raised where it is awaited.
+                    errors.append(error)
+            self._clock.callLater(back_s, come_back)
+
+        def come_back() -> None:
+            if not answer.called:
+                answer.callback(None)
+
+        self._flying[answer] = None
+        clock.callLater(self._applied_at_s - now_s, arrive)
+        try:
+            await answer
+        finally:
+            self._flying.pop(answer, None)
+        if errors:
+            raise errors[0]
+        if not results:
+            raise AnswerLostError(f"{self._cluster.uri}: the session ended")
+        return results[0]
+
+
+class _Watches:
+    """The watches of one session: each fires once, and not once it is forgotten."""
+
+    def __init__(self, cluster: MemoryCluster, clock: IReactorTime) -> None:
+        self._cluster, self._clock = cluster, clock
+        self._called_by: dict[Fired, Fired] = {}
+        """What the cluster calls for each."""
+
+    def wrap(self, fired: Fired | None) -> Fired | None:
+        """Return what the cluster is to call: it does nothing once forgotten."""
+        if fired is None:
+            return None
+
+        def called() -> None:
+            self._clock.callLater(0, arrive)
+
+        def arrive() -> None:
+            # The same watch may be set at other places too; it stays set there.
+            if self._called_by.get(fired) is called:
+                fired()
+
+        return self._called_by.setdefault(fired, called)
+
+    def forget(self, fired: Fired) -> None:
+        """Never call ``fired`` again."""
+        called = self._called_by.pop(fired, None)
+        if called is not None:
+            self._cluster.forget(called)
+
+    def lose(self) -> None:
+        """Fire all: nothing more would be heard of them."""
+        lost, self._called_by = self._called_by, {}
+        for fired, called in lost.items():
+            self._cluster.forget(called)
+            self._clock.callLater(0, fired)
+
+
 class MemoryTree:
     """One session with a ``MemoryCluster``; implements ``Tree``."""
 
@@ -254,13 +346,11 @@ class MemoryTree:
         self, cluster: MemoryCluster, session_timeout_s: float, clock: IReactorTime
     ) -> None:
         self._cluster, self._timeout_s = cluster, session_timeout_s
-        self._clock = clock
         self._state = SessionState(clock, cluster.uri)
         self._session_id = 0
         self._expiry: IDelayedCall | None = None
-        self._flying: dict[Deferred[None], None] = {}
-        self._applied_at_s = self._answered_at_s = 0.0
-        self._watches: dict[Fired, Fired] = {}
+        self._journey = _Journey(cluster, clock)
+        self._watches = _Watches(cluster, clock)
 
     @property
     def uri(self) -> str:
@@ -289,10 +379,10 @@ class MemoryTree:
         """End the session: what it owns vanishes."""
         self._drop_expiry()
         self._state.close()
-        self._lose_watches()
+        self._watches.lose()
         if self._session_id:
             self._cluster.end_session(self._session_id)
-        self._lose_answers()
+        self._journey.lose()
 
     def on_session(self, changed: Callable[[SessionEvent], None]) -> Watch:
         """See ``MetadataStore``."""
@@ -312,8 +402,8 @@ class MemoryTree:
         session_id = self._session_id
         cluster = self._cluster
         self._expiry = cluster.clock.callLater(self._timeout_s, cluster.end_session, session_id)
-        self._lose_answers()
-        self._lose_watches()
+        self._journey.lose()
+        self._watches.lose()
 
     def resume(self) -> None:
         """Make the connection again: with the same session, or a new one if that has expired."""
@@ -334,25 +424,14 @@ class MemoryTree:
     def _expired(self) -> None:
         self._session_id = 0
         self._state.move(SessionEvent.LOST)
-        self._lose_answers()
-        self._lose_watches()
+        self._journey.lose()
+        self._watches.lose()
         self._begin()
 
     def _drop_expiry(self) -> None:
         if self._expiry is not None and self._expiry.active():
             self._expiry.cancel()
         self._expiry = None
-
-    def _lose_answers(self) -> None:
-        for flying in tuple(self._flying):
-            if not flying.called:
-                flying.errback(AnswerLostError(f"{self.uri}: connection lost"))
-
-    def _lose_watches(self) -> None:
-        watches, self._watches = self._watches, {}
-        for fired, wrapped in watches.items():
-            self._cluster.forget(wrapped)
-            self._clock.callLater(0, fired)
 
     # Operations
 
@@ -387,7 +466,9 @@ class MemoryTree:
     async def stat(self, path: str, fired: Fired | None = None) -> Stat | None:
         """See ``Tree``."""
         return await insist(
-            lambda: self._do("stat", path, lambda: self._cluster.stat(path, self._watch(fired)))
+            lambda: self._do(
+                "stat", path, lambda: self._cluster.stat(path, self._watches.wrap(fired))
+            )
         )
 
     async def children(
@@ -400,7 +481,7 @@ class MemoryTree:
         """See ``Tree``."""
         return await insist(
             lambda: self._do(
-                "children", path, lambda: self._cluster.children(path, self._watch(fired))
+                "children", path, lambda: self._cluster.children(path, self._watches.wrap(fired))
             )
         )
 
@@ -414,24 +495,7 @@ class MemoryTree:
 
     def forget(self, fired: Fired) -> None:
         """See ``Tree``."""
-        wrapped = self._watches.pop(fired, None)
-        if wrapped is not None:
-            self._cluster.forget(wrapped)
-
-    def _watch(self, fired: Fired | None) -> Fired | None:
-        """Return what the cluster is to call: it does nothing once forgotten."""
-        if fired is None:
-            return None
-
-        def called() -> None:
-            self._clock.callLater(0, arrive)
-
-        def arrive() -> None:
-            # The same watch may be set at other places too; it stays set there.
-            if self._watches.get(fired) is called:
-                fired()
-
-        return self._watches.setdefault(fired, called)
+        self._watches.forget(fired)
 
     async def _do(self, name: str, path: str, apply: Callable[[], T]) -> T:
         """Carry out one operation: to the cluster, with its delays and faults, and back."""
@@ -441,48 +505,13 @@ class MemoryTree:
         lost = AnswerLostError(f"{self.uri}: the answer to {name} {path} was lost")
         if fault is Fault.REQUEST_LOST:
             raise lost
-        if delay_s <= 0 and not self._flying:
+        if delay_s <= 0 and self._journey.is_empty:
             result = apply()
         else:
-            result = await self._fly(operation, apply, delay_s)
+            result = await self._journey.make(operation, apply, delay_s)
         if fault is Fault.ANSWER_LOST:
             raise lost
         return result
-
-    async def _fly(self, operation: Operation, apply: Callable[[], T], delay_s: float) -> T:
-        """Apply later and answer later still, never overtaking this session's earlier ones."""
-        clock = self._cluster.clock
-        now_s = clock.seconds()
-        self._applied_at_s = max(self._applied_at_s, now_s + delay_s / 2)
-        self._answered_at_s = max(self._answered_at_s, now_s + delay_s)
-        back_s = self._answered_at_s - self._applied_at_s
-        answer: Deferred[None] = Deferred()
-        results: list[T] = []
-        errors: list[Exception] = []
-
-        def arrive() -> None:
-            if self._cluster.is_live(operation.session_id):
-                try:
-                    results.append(apply())
-                except Exception as error:  # noqa: BLE001 - raised where it is awaited.
-                    errors.append(error)
-            self._clock.callLater(back_s, come_back)
-
-        def come_back() -> None:
-            if not answer.called:
-                answer.callback(None)
-
-        self._flying[answer] = None
-        clock.callLater(self._applied_at_s - now_s, arrive)
-        try:
-            await answer
-        finally:
-            self._flying.pop(answer, None)
-        if errors:
-            raise errors[0]
-        if not results:
-            raise AnswerLostError(f"{self.uri}: the session ended")
-        return results[0]
 
 
 class MemoryMetadata(TreeMetadata):
