@@ -101,6 +101,10 @@ class Host:
         """Return the time of day, in seconds since the epoch."""
         return time.time()
 
+    def elapsed_s(self) -> float:
+        """Return the time on a clock that nobody sets, in seconds since any moment."""
+        return time.monotonic()
+
     def sleep(self, seconds: float) -> None:
         """Wait; a signal ends it at once."""
         time.sleep(seconds)

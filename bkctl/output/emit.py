@@ -8,7 +8,6 @@ ledger ids as strings, and nothing cut. TableForm have what fits.
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -161,7 +160,7 @@ class Emitter:
 
     def _table(self, view: View, batches: Iterable[Iterable[Any]]) -> None:
         table, row_of = self._tables.table_of(view)
-        for values in in_batches(batches, _WIDTHS_FROM_ROWS, _WIDTHS_AFTER_S):
+        for values in _in_batches(batches, self._host.elapsed_s):
             if not table.started:
                 self._write_lines(self._head())
             self._write_lines(table.lines(list(map(row_of, values))))
@@ -185,18 +184,18 @@ def _one_by_one(values: Iterable[Any]) -> Iterator[Sequence[Any]]:
     return ([value] for value in values)
 
 
-def in_batches(
-    batches: Iterable[Iterable[Any]], size: int, first_within_s: float
+def _in_batches(
+    batches: Iterable[Iterable[Any]], now_s: Callable[[], float]
 ) -> Iterator[list[Any]]:
-    """Yield the first values together (``size``, or what comes in time), then as they come."""
-    deadline_s = time.monotonic() + first_within_s
+    """Yield the first values together, as many as come in time, then as they come."""
+    deadline_s = now_s() + _WIDTHS_AFTER_S
     first: list[Any] | None = []
     for batch in batches:
         if first is None:
             yield list(batch)
             continue
         first += batch
-        if len(first) >= size or (first and time.monotonic() > deadline_s):
+        if len(first) >= _WIDTHS_FROM_ROWS or (first and now_s() > deadline_s):
             yield first
             first = None
     if first:

@@ -39,3 +39,7 @@ class FakeHost(Host):
         super().__init__(
             environ=environ or {}, stdin=Stream(typed, tty=tty), stdout=self.out, stderr=self.err
         )
+
+    def elapsed_s(self) -> float:
+        """Stand still: how fast the machine is changes nothing that is printed."""
+        return 0.0

@@ -65,8 +65,14 @@ class World:
         self.listener = FakeListener()
         self.failures: list[Exception] = []
         queues = {name: CountedRuns(at_once) for name in ("read", "blocking")}
-        # Real journal files that go past the page cache have a thread each.
-        told = {"advertised_address": "bookie7", "journal_remove_from_page_cache": False}
+        told: dict[str, Any] = {
+            "advertised_address": "bookie7",
+            # Real journal files that go past the page cache have a thread each.
+            "journal_remove_from_page_cache": False,
+            # How full the machine's own disk is changes nothing.
+            "disk_full_at": 1.0,
+            "disk_warn_at": 1.0,
+        }
         self.service = BookieService(
             config_for(tmp_path, **(told | conf)),
             Parts(
