@@ -257,11 +257,11 @@ class TestConnections:
             bookies.cancel()
             await store.layout()
             assert watch_count(contract_zookeeper) - before == 0
-            kazoo: Any = store.session._kazoo
+            kazoo: Any = store.session._session.kazoo
             assert not any(kazoo._data_watchers.values())
             assert not any(kazoo._child_watchers.values())
-            assert not store.session._watched
-            assert not store.session._places
+            assert not len(store.session._watches)
+            assert not store.session._watches._places
 
             # Given up in the moment it fires: the server has no such watch any more.
             for _ in range(20):

@@ -26,7 +26,6 @@ STILL_OVER: Final[dict[str, set[str]]] = {
     "bkclient/client.py Client": {"arguments", "lines"},
     "bkclient/connection/channel.py BookieChannel": {"arguments", "lines", "methods"},
     "bkclient/ledger/pipeline.py AddPipeline": {"arguments", "lines", "methods"},
-    "bkclient/metadata/zookeeper/tree.py KazooTree": {"lines", "methods"},
     "bkclient/quorum/add_rules.py AddQuorum": {"lines", "methods"},
     "bookied/repair/autorecovery/auditor.py Auditor": {"methods"},
     "bookied/service/bookie.py BookieService": {"lines", "methods"},

@@ -51,7 +51,7 @@ def open_zookeeper(
         secure: make nodes for their creator only (``zkEnableSecurity``); needs credentials.
         requests_per_s_max: how many requests may go a second (``zkRequestRateLimit``); 0 is all.
         mark_times: whether the marks of under-replicated ledgers hold their time.
-        observing: ``observe``, a ``tree.Observe``, hears how long each operation takes.
+        observing: ``observe``, a ``session.Observe``, hears how long each operation takes.
     """
     parsed = parse_uri(uri)  # A wrong one needs no kazoo.
     from bkclient.metadata.zookeeper.bulk import BulkReads

@@ -1,0 +1,260 @@
+"""One session with ZooKeeper: its life, and requests with their answers."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar
+
+from kazoo import exceptions
+from kazoo.client import KazooClient
+from kazoo.interfaces import IAsyncResult
+from kazoo.protocol.states import KazooState
+from twisted.internet.defer import Deferred
+from twisted.internet.defer import TimeoutError as TwistedTimeoutError
+from twisted.internet.threads import deferToThreadPool
+from twisted.logger import Logger
+
+from bkclient.concurrency import RateLimit
+from bkclient.errors import ClientClosedError, MetadataStoreError
+from bkclient.metadata.api import (
+    MetadataAccessError,
+    MetadataUnavailableError,
+    SessionEvent,
+)
+from bkclient.metadata.session import SessionState
+from bkclient.metadata.tree.nodes import (
+    AnswerLostError,
+    BadVersionError,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+)
+from bkclient.metadata.zk_uri import ZooKeeperUri
+from bkclient.metadata.zookeeper.client import Crossing, new_client
+
+log = Logger()
+T = TypeVar("T")
+
+_PATIENCE_S: Final = 1.0
+"""How long kazoo may take to stop where it is not connected."""
+
+Observe = Callable[[str, float, bool], object]
+"""Hears of each operation: its name in ZooKeeper, the seconds it took, whether an answer came."""
+
+
+def _unobserved(_name: str, _took_s: float, _is_answered: bool) -> None:  # noqa: FBT001
+    """Listen to nothing."""
+
+
+class KazooSession:
+    """Connects, tells how the session goes, and has one answer or error for each request."""
+
+    def __init__(
+        self,
+        uri: ZooKeeperUri,
+        *,
+        reactor: Any,
+        session_timeout_s: float,
+        auth_data: Sequence[tuple[str, str]] = (),
+        sasl_options: dict[str, str] | None = None,
+        rate: RateLimit | None = None,
+        observe: Observe = _unobserved,
+    ) -> None:
+        """Begin without a connection.
+
+        Args:
+            uri: where the service is.
+            reactor: what answers come by.
+            session_timeout_s: what is asked of the server.
+            auth_data: schemes and credentials.
+            sasl_options: how to log in by SASL.
+            rate: the most requests a second.
+            observe: hears of each request.
+        """
+        self._rate = rate
+        self._uri, self._reactor, self.timeout_s = uri, reactor, session_timeout_s
+        self.state = SessionState(reactor, uri.text)
+        self._crossing = Crossing(reactor)
+        self._options: dict[str, Any] = {
+            "auth_data": list(auth_data),
+            "sasl_options": sasl_options,
+        }
+        self._observe = observe
+        self.kazoo: KazooClient | None = None
+        self.session_id = 0
+        """The session's id, also while it is suspended."""
+        self._flying: set[Deferred[Any]] = set()
+
+    @property
+    def uri(self) -> str:
+        """The service URI."""
+        return self._uri.text
+
+    @property
+    def password(self) -> bytes:
+        """What another connection needs to take this session over; for tests of expiry."""
+        assert self.kazoo is not None
+        password = self.kazoo.client_id[1]
+        assert isinstance(password, bytes)
+        return password
+
+    async def connect(self) -> None:
+        """Connect.
+
+        Raises:
+            MetadataUnavailableError: no server answered within the session time-out.
+        """
+        assert self.kazoo is None, "connected twice"
+        self.kazoo = new_client(self._uri.hosts, self.timeout_s, self._crossing, **self._options)
+        self.kazoo.add_listener(self._heard)
+        self.kazoo.start_async()
+        try:
+            await self.state.until_connected(self.timeout_s)
+        except MetadataUnavailableError as error:
+            await self.close()
+            raise MetadataUnavailableError(
+                f"{self.uri}: no ZooKeeper answered within {self.timeout_s:g} s"
+            ) from error
+
+    async def close(self) -> None:
+        """End the session: what it owns vanishes. Waiting operations fail."""
+        if self.state.closed:
+            return
+        connected = self.state.connected
+        self.state.close()
+        if self.kazoo is not None and connected:
+            await self._in_thread(self._stop)
+        elif self.kazoo is not None:
+            await self._abandon()
+        for flying in tuple(self._flying):
+            if not flying.called:
+                flying.errback(ClientClosedError(f"the connection to {self.uri} was closed"))
+
+    async def _abandon(self) -> None:
+        """Stop kazoo where there is no server to tell.
+
+        Kazoo hears of it once a silent server has taken its time: ten seconds that nobody has to
+        wait for, the end of the process included.
+        """
+        ended: Deferred[None] = Deferred()
+
+        def end() -> None:
+            if not ended.called:
+                ended.callback(None)
+
+        def stop() -> None:
+            self._stop()
+            self._reactor.callFromThread(end)
+
+        thread = threading.Thread(target=stop, daemon=True)
+        thread.start()
+        try:
+            await ended.addTimeout(_PATIENCE_S, self._reactor)
+        except TwistedTimeoutError:
+            return
+        thread.join()
+
+    def _stop(self) -> None:
+        """Close the session; runs in a thread of its own, since kazoo waits for its end."""
+        assert self.kazoo is not None
+        try:
+            self.kazoo.stop()
+            self.kazoo.close()
+        except exceptions.WriterNotClosedException as error:
+            log.warn("{uri}: not closed in time: {error}", uri=self.uri, error=error)
+
+    def _in_thread(self, function: Callable[[], T]) -> Deferred[T]:
+        return deferToThreadPool(self._reactor, self._reactor.getThreadPool(), function)
+
+    def _heard(self, state: str) -> None:
+        """Take one of kazoo's state changes; runs on kazoo's thread."""
+        assert self.kazoo is not None
+        identity = self.kazoo.client_id
+        self._crossing.put(lambda: self._moved(state, identity[0] if identity else 0))
+
+    def _moved(self, state: str, session_id: int) -> None:
+        if state == KazooState.CONNECTED:
+            if self.session_id not in {0, session_id}:
+                # Suspended and expired between two looks: tell what must be told.
+                self._lost()
+            self.session_id = session_id
+            self.state.move(SessionEvent.CONNECTED)
+        elif state == KazooState.SUSPENDED:
+            self._suspended()
+        elif self.session_id:
+            self._lost()
+
+    def _suspended(self) -> None:
+        if self.state.connected:
+            self.state.move(SessionEvent.SUSPENDED)
+
+    def _lost(self) -> None:
+        self.session_id = 0
+        self.state.move(SessionEvent.LOST)
+
+    async def request(self, name: str, ask: Callable[[KazooClient], IAsyncResult]) -> Any:
+        """Send one request, when it may go, and return its answer; tell how long that took."""
+        if self._rate is not None:
+            await self._rate.turn(1)
+        await self.state.until_connected(self.timeout_s)
+        began_s, is_answered = time.perf_counter(), True
+        try:
+            return await self._send(ask)
+        except MetadataUnavailableError:
+            is_answered = False
+            raise
+        finally:
+            self._observe(name, time.perf_counter() - began_s, is_answered)
+
+    async def _send(self, ask: Callable[[KazooClient], IAsyncResult]) -> Any:
+        answer: Deferred[Any] = Deferred()
+        self._flying.add(answer)
+        answer.addTimeout(self.timeout_s * 2, self._reactor)
+        try:
+            ask(self.kazoo).rawlink(lambda result: _settle(answer, result))
+            return await answer
+        except Exception as error:
+            ours = translated(self.uri, error)
+            if ours is error:
+                raise
+            if isinstance(ours, AnswerLostError):
+                # Kazoo says so in a moment; who tries again at once must wait already.
+                self._suspended()
+            raise ours from error
+        finally:
+            self._flying.discard(answer)
+
+
+def translated(uri: str, error: Exception) -> Exception:
+    """Return the error in our terms; ours, and what is no store's, as they are."""
+    ours: type[MetadataStoreError]
+    for theirs, ours in (
+        (exceptions.NoNodeError, NoNodeError),
+        (exceptions.NodeExistsError, NodeExistsError),
+        (exceptions.BadVersionError, BadVersionError),
+        (exceptions.NotEmptyError, NotEmptyError),
+        (exceptions.ConnectionLoss, AnswerLostError),
+        (exceptions.SessionExpiredError, AnswerLostError),
+        (exceptions.ConnectionClosedError, AnswerLostError),
+        (exceptions.OperationTimeoutError, MetadataUnavailableError),
+        (TwistedTimeoutError, MetadataUnavailableError),
+        (exceptions.NoAuthError, MetadataAccessError),
+        (exceptions.AuthFailedError, MetadataAccessError),
+        (exceptions.KazooException, MetadataStoreError),
+    ):
+        if isinstance(error, theirs):
+            what = " ".join((type(error).__name__, *map(str, error.args)))
+            return ours(f"{uri}: {what}")
+    return error
+
+
+def _settle(answer: Deferred[Any], result: IAsyncResult) -> None:
+    """Hand an answer over; called on the reactor, perhaps after nobody waits any more."""
+    if answer.called:
+        return
+    if result.successful():
+        answer.callback(result.value)
+    else:
+        answer.errback(result.exception)
