@@ -27,7 +27,6 @@ STILL_OVER: Final[dict[str, set[str]]] = {
     "bkclient/connection/channel.py BookieChannel": {"arguments", "lines", "methods"},
     "bkclient/ledger/pipeline.py AddPipeline": {"arguments", "lines", "methods"},
     "bkclient/quorum/add_rules.py AddQuorum": {"lines", "methods"},
-    "bookied/repair/autorecovery/auditor.py Auditor": {"methods"},
     "bookied/service/bookie.py BookieService": {"lines", "methods"},
     "bookied/storage/index/rocks_index.py RocksIndex": {"lines", "methods"},
 }

@@ -11,13 +11,11 @@ an audit for a lost bookie is done twice, for ledgers that are stored while the 
 
 from __future__ import annotations
 
-import enum
 import random
 from collections.abc import Awaitable, Callable
 from typing import Final
 
 from twisted.internet.defer import CancelledError
-from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
 from bkclient.client import Client
@@ -26,6 +24,7 @@ from bkclient.repair.check import READS_AT_ONCE, LedgerChecker
 from bookied.config.autorecovery import AutoRecoveryConfig
 from bookied.metrics.stats import AuditorStats
 from bookied.metrics.summary import Summary
+from bookied.repair.autorecovery.agenda import PATIENT, Agenda, Job
 from bookied.repair.autorecovery.auditor_checks import (
     DisabledError,
     audit_bookies,
@@ -37,7 +36,7 @@ from bookied.repair.autorecovery.auditor_checks import (
 )
 from bookied.repair.autorecovery.lost_bookies import Audit, AuditLater, Cancel, Command, LostBookies
 from bookied.repair.autorecovery.schedule import first_run_s
-from bookied.repair.autorecovery.wake_up import Bell, until_enabled
+from bookied.repair.autorecovery.wake_up import until_enabled
 from wire.errors import BookKeeperError
 from wire.ids import BookieId
 
@@ -50,32 +49,6 @@ AGAIN_S: Final = 30.0
 """Before a second audit for a lost bookie. A client that had chosen the bookie just before the loss
 may store the ledger, or the fragment, when the first audit has passed it."""
 
-
-class Job(enum.Enum):
-    """The work to do, the most urgent first."""
-
-    LOOK_AT_BOOKIES = enum.auto()
-    LOOK_AT_DELAY = enum.auto()
-    AUDIT = enum.auto()
-    AUDIT_LATER = enum.auto()
-    AUDIT_AGAIN = enum.auto()
-    CHECK_BOOKIES = enum.auto()
-    CHECK_LEDGERS = enum.auto()
-    CHECK_PLACEMENT = enum.auto()
-    CHECK_REPLICAS = enum.auto()
-
-
-PATIENT: Final = frozenset(
-    {
-        Job.LOOK_AT_BOOKIES,
-        Job.LOOK_AT_DELAY,
-        Job.AUDIT,
-        Job.AUDIT_LATER,
-        Job.AUDIT_AGAIN,
-        Job.CHECK_BOOKIES,
-    }
-)
-"""They wait until re-replication is enabled, and are tried again when they fail."""
 
 STORED_AS: Final = {
     Job.CHECK_LEDGERS: "all-ledgers",
@@ -115,9 +88,7 @@ class Auditor:
             percentage=config.verified_percentage,
             reads_at_once=reads_max if reads_max > 0 else READS_AT_ONCE,
         )
-        self._bell = Bell(self._clock)
-        self._due: set[Job] = set()
-        self._timers: dict[Job, IDelayedCall] = {}
+        self._agenda = Agenda(self._clock, lambda job: self._intervals_s.get(job, 0))
         self._watches: list[Watch] = []
         self._lost: LostBookies | None = None
         self._has_audited = False
@@ -165,11 +136,11 @@ class Auditor:
         log.info("{bookie_id} is the auditor", bookie_id=self._bookie_id)
         try:
             await self._begin()
-            await self._bell.wait()
+            await self._agenda.wait()
             while await self._is_auditor():
-                while self._due:
+                while self._agenda:
                     await self._try(self._next_job())
-                await self._bell.wait()
+                await self._agenda.wait()
             log.warn("{bookie_id} is not the auditor any more", bookie_id=self._bookie_id)
         finally:
             self._end()
@@ -179,16 +150,18 @@ class Auditor:
         delay = await self._published_delay()
         self._lost = LostBookies(await store.known_bookies(), delay)
         self._watches = [
-            await store.watch_bookies(lambda: self._make_due(Job.LOOK_AT_BOOKIES)),
-            await store.watch_lost_bookie_recovery_delay(lambda: self._make_due(Job.LOOK_AT_DELAY)),
+            await store.watch_bookies(lambda: self._agenda.add(Job.LOOK_AT_BOOKIES)),
+            await store.watch_lost_bookie_recovery_delay(
+                lambda: self._agenda.add(Job.LOOK_AT_DELAY)
+            ),
         ]
-        self._make_due(Job.CHECK_BOOKIES)
+        self._agenda.add(Job.CHECK_BOOKIES)
         now_ms = self._now_ms()
         for job, stored_as in STORED_AS.items():
             interval_s = self._intervals_s[job]
             if interval_s > 0:
                 last_ms = await store.check_time(stored_as)
-                self._make_due(job, in_s=first_run_s(last_ms, now_ms, interval_s))
+                self._agenda.add(job, in_s=first_run_s(last_ms, now_ms, interval_s))
 
     async def _published_delay(self) -> Versioned[int]:
         """Return the delay in the store; where there is none, it is ours from now on."""
@@ -203,9 +176,7 @@ class Auditor:
     def _end(self) -> None:
         for watch in self._watches:
             watch.cancel()
-        for timer in self._timers.values():
-            timer.cancel()
-        self._timers.clear()
+        self._agenda.close()
 
     async def _is_auditor(self) -> bool:
         """Return whether the vote still stands: an operator can take it away."""
@@ -217,34 +188,9 @@ class Auditor:
 
     # Jobs
 
-    def _make_due(self, job: Job, *, in_s: float | None = None) -> None:
-        """Let a job be done as soon as those before it are, or after a while."""
-        self._stop_timer(job)
-        if in_s is not None:
-            self._timers[job] = self._clock.callLater(in_s, self._timer_fired, job)
-            return
-        self._due.add(job)
-        self._bell.ring()
-
-    def _stop_timer(self, job: Job) -> None:
-        timer = self._timers.pop(job, None)
-        if timer is not None:
-            timer.cancel()
-
-    def _timer_fired(self, job: Job) -> None:
-        del self._timers[job]
-        self._make_due(job)
-
     def _next_job(self) -> Job:
         """Take the most urgent job; but the first audit comes before all, and without delay."""
-        job = min(self._due, key=lambda job: job.value)
-        if not self._has_audited and Job.CHECK_BOOKIES in self._due:
-            job = Job.CHECK_BOOKIES
-        self._due.discard(job)
-        interval_s = self._intervals_s.get(job, 0)
-        if interval_s > 0:
-            self._make_due(job, in_s=interval_s)
-        return job
+        return self._agenda.take(first=None if self._has_audited else Job.CHECK_BOOKIES)
 
     async def _try(self, job: Job) -> None:
         """Do a job; try it again soon if it fails and nothing else would make up for it."""
@@ -259,14 +205,14 @@ class Auditor:
             self._stats.checks_skipped += 1
             log.info("{job} was given up: re-replication is disabled", job=job.name)
             if job in PATIENT:
-                self._make_due(job)
+                self._agenda.add(job)
         except Exception as error:  # noqa: BLE001 - a bug must not end the audits for good.
             if isinstance(error, BookKeeperError):
                 log.warn("{job} failed: {error}", job=job.name, error=error)
             else:
                 log.failure("{job} failed", job=job.name)
             if job in PATIENT:
-                self._make_due(job, in_s=RETRY_S)
+                self._agenda.add(job, in_s=RETRY_S)
 
     async def _timed(self, job: Job) -> None:
         took = self._took.get(job)
@@ -302,22 +248,21 @@ class Auditor:
     def _obey(self, commands: list[Command]) -> None:
         for command in commands:
             if command is Audit.NOW:
-                self._make_due(Job.AUDIT)
+                self._agenda.add(Job.AUDIT)
             elif command is Cancel.AUDIT:
                 self._stats.delayed_audits_cancelled += 1
-                self._due.discard(Job.AUDIT_LATER)
-                self._stop_timer(Job.AUDIT_LATER)
+                self._agenda.drop(Job.AUDIT_LATER)
             else:
                 assert isinstance(command, AuditLater)
                 self._stats.audits_delayed += 1
                 log.info("a bookie is lost; it has {s} s to come back", s=command.delay_s)
-                self._make_due(Job.AUDIT_LATER, in_s=command.delay_s)
+                self._agenda.add(Job.AUDIT_LATER, in_s=command.delay_s)
 
     async def _audit_twice(self) -> None:
         """Audit for a bookie that was lost just now; once more later, while one is missing."""
         await self._audit()
         if await self._store.known_bookies() - await available_bookies(self._store):
-            self._make_due(Job.AUDIT_AGAIN, in_s=AGAIN_S)
+            self._agenda.add(Job.AUDIT_AGAIN, in_s=AGAIN_S)
 
     async def _audit(self) -> None:
         assert self._lost is not None
@@ -335,7 +280,7 @@ class Auditor:
         audit = self._audit if self._has_audited else self._audit_twice
         self._has_audited = True
         await audit()
-        self._make_due(Job.LOOK_AT_BOOKIES)
+        self._agenda.add(Job.LOOK_AT_BOOKIES)
 
     async def _check_ledgers(self) -> None:
         at_once = self._config.ledgers_checked_at_once

@@ -18,7 +18,8 @@ from bkclient.repair import check, fragment_copy
 from bkclient.repair.check import LedgerChecker, ViewedLedger
 from bkclient.repair.fragment_copy import FragmentRepairer
 from bookied.repair.autorecovery import auditor, worker
-from bookied.repair.autorecovery.auditor import Auditor, Job
+from bookied.repair.autorecovery.agenda import Job
+from bookied.repair.autorecovery.auditor import Auditor
 from bookied.repair.autorecovery.lost_bookies import LostBookies
 from bookied.repair.autorecovery.worker import Outcome, Worker
 from tests.sim.engine.switches import Mutation, put, switch
@@ -260,7 +261,7 @@ def _blind_to_the_past(stack: Stack) -> None:
 
     async def check_bookies(self: Any) -> None:
         self._has_audited = True
-        self._make_due(Job.LOOK_AT_BOOKIES)
+        self._agenda.add(Job.LOOK_AT_BOOKIES)
 
     put(stack, auditor, LostBookies=only_seen)
     put(stack, Auditor, _check_bookies=check_bookies)

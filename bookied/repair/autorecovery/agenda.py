@@ -1,0 +1,95 @@
+"""What an auditor has to do: which jobs are due now, and which by the clock later."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from typing import Final
+
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+
+from bookied.repair.autorecovery.wake_up import Bell
+
+
+class Job(enum.Enum):
+    """The work to do, the most urgent first."""
+
+    LOOK_AT_BOOKIES = enum.auto()
+    LOOK_AT_DELAY = enum.auto()
+    AUDIT = enum.auto()
+    AUDIT_LATER = enum.auto()
+    AUDIT_AGAIN = enum.auto()
+    CHECK_BOOKIES = enum.auto()
+    CHECK_LEDGERS = enum.auto()
+    CHECK_PLACEMENT = enum.auto()
+    CHECK_REPLICAS = enum.auto()
+
+
+PATIENT: Final = frozenset(
+    {
+        Job.LOOK_AT_BOOKIES,
+        Job.LOOK_AT_DELAY,
+        Job.AUDIT,
+        Job.AUDIT_LATER,
+        Job.AUDIT_AGAIN,
+        Job.CHECK_BOOKIES,
+    }
+)
+"""They wait until re-replication is enabled, and are tried again when they fail."""
+
+
+class Agenda:
+    """Jobs that are due, the most urgent first, and timers of those to come."""
+
+    def __init__(self, clock: IReactorTime, interval_s: Callable[[Job], float]) -> None:
+        """``interval_s``: after how long a job that is taken is due again; 0 for never."""
+        self._clock, self._interval_s = clock, interval_s
+        self._bell = Bell(clock)
+        self._due: set[Job] = set()
+        self._timers: dict[Job, IDelayedCall] = {}
+
+    def __bool__(self) -> bool:
+        """Return whether a job is due."""
+        return bool(self._due)
+
+    def add(self, job: Job, *, in_s: float | None = None) -> None:
+        """Let a job be done as soon as those before it are, or after a while."""
+        self._stop_timer(job)
+        if in_s is not None:
+            self._timers[job] = self._clock.callLater(in_s, self._timer_fired, job)
+            return
+        self._due.add(job)
+        self._bell.ring()
+
+    def drop(self, job: Job) -> None:
+        """Let a job not be done, now or later."""
+        self._due.discard(job)
+        self._stop_timer(job)
+
+    def take(self, first: Job | None = None) -> Job:
+        """Take the most urgent job that is due: ``first`` before all others."""
+        job = first if first in self._due else min(self._due, key=lambda job: job.value)
+        self._due.discard(job)
+        interval_s = self._interval_s(job)
+        if interval_s > 0:
+            self.add(job, in_s=interval_s)
+        return job
+
+    async def wait(self) -> None:
+        """Return once a job was added since the last wait."""
+        await self._bell.wait()
+
+    def close(self) -> None:
+        """Stop the timers."""
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+
+    def _stop_timer(self, job: Job) -> None:
+        timer = self._timers.pop(job, None)
+        if timer is not None:
+            timer.cancel()
+
+    def _timer_fired(self, job: Job) -> None:
+        del self._timers[job]
+        self.add(job)
