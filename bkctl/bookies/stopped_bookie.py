@@ -11,6 +11,7 @@ import errno
 import os
 import socket
 from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,6 +21,7 @@ from bkclient.metadata.api import ANY
 from bkctl.bookies import directories as disk_dirs
 from bkctl.errors import CommandError, NothingFoundError, RefusedError, UsageError
 from bookied.directories.cookie_check import check_cookies
+from bookied.directories.highest_ledger import highest_ledger
 from bookied.directories.identity import RealHost, identify
 from bookied.directories.in_use import TOOL, uses
 from bookied.directories.lock import DirectoryLocks
@@ -139,6 +141,7 @@ async def _stamp(client: Client, config: OfflineConfig, found: Directories) -> N
         store=client.store,
         instance_id=await client.store.instance_id(),
         files=RealFiles(),
+        highest_ledger=partial(highest_ledger, client.store),
     )
 
 

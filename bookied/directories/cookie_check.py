@@ -11,7 +11,7 @@ was cut short between the directories and the store is finished rather than refu
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +23,7 @@ from bookied.config.bookie import BookieConfig, StorageClass
 from bookied.directories.identity import Identity
 from bookied.directories.losses import forget
 from bookied.directories.roots import VERSION, Directories
+from bookied.directories.served_by import note_doubt
 from bookied.errors import BadCookieError, Difference, WrongIdentityError
 from bookied.storage.files.files import Files
 from wire.errors import FormatError
@@ -36,6 +37,9 @@ _UNFINISHED: Final = re.compile(rf"{VERSION}\..*tmp")
 """What ``Files.write_atomic`` leaves of a cookie when the process dies in it."""
 
 _FIXED: Final = "with DbLedgerStorage the ledger directories keep their number and order for good"
+
+HighestLedger = Callable[[], Awaitable[int]]
+"""Returns the highest id of all ledgers in the metadata."""
 
 log = Logger()
 
@@ -59,10 +63,15 @@ async def check_cookies(
     store: CookieStore,
     instance_id: str | None,
     files: Files,
+    highest_ledger: HighestLedger,
 ) -> None:
     """Let the bookie go on only if every cookie fits; a new bookie's are written.
 
+    A new one may have had a predecessor under its id, so before it has a cookie it is put down that
+    fences of all ledgers there are, up to ``highest_ledger``, may be unknown to it.
+
     Raises:
+        OSError: that could not be written.
         WrongIdentityError: a cookie does not fit, or is missing where it must not be.
         BadCookieError: a VERSION file cannot be read.
         MetadataStoreError: the store failed.
@@ -76,6 +85,7 @@ async def check_cookies(
         found=found,
         store=store,
         files=files,
+        highest_ledger=highest_ledger,
     )
     stored = await check.stored_cookie(identity.possible_ids)
     local = check.local_cookies()
@@ -94,6 +104,7 @@ class _Check:
     found: Directories
     store: CookieStore
     files: Files
+    highest_ledger: HighestLedger
 
     async def stored_cookie(self, ids: Iterable[BookieId]) -> Versioned[Cookie] | None:
         """Return the stored cookie; one under any former id must fit as well."""
@@ -168,6 +179,8 @@ class _Check:
         self.files.write_atomic(self._stamping, encode_cookie(self.master))
         for directory in missing:
             forget(self.files, directory.parent)
+        if version == NEW:
+            note_doubt(self.files, self.found.journals, await self.highest_ledger())
         await self._stamp(version)
 
     async def _stamp(self, version: int) -> None:

@@ -1,4 +1,4 @@
-"""Whether another program has served a bookie's directories since ours did.
+"""Of which ledgers a bookie may have lost fences, as its directories tell.
 
 A Java bookie may lose fences over a crash, and even over a clean stop (storage.md section 17, D1 to
 D3), and nothing in the directories tells so afterwards. So beside ``current`` of each journal
@@ -6,10 +6,13 @@ directory lies ``bookied.journal``, with the id of the last journal that ours ha
 one was begun by another bookie, as every bookie begins one at each start, unless it is in groups,
 which no other bookie writes: then ours ended before it could put the id down. Once there was
 another, the file says for good that fences are in doubt. A lower one alone says that journals were
-lost (``held``).
+lost (``losses``).
 
-    journal <id in hex>
-    fences kept|in doubt
+A bookie that begins anew may have had a predecessor under its id that clients have fenced. So it
+puts down the highest ledger that there is before it has a cookie: fences are in doubt up to there.
+
+    journal <id in hex>|none
+    fences kept|in doubt|in doubt to <id in hex>
 """
 
 from __future__ import annotations
@@ -30,7 +33,15 @@ from bookied.storage.journal.reader import journal_ids
 
 NAME: Final = "bookied.journal"
 
-_CONTENT: Final = re.compile(r"journal ([0-9a-f]+)\nfences (kept|in doubt)\n")
+NO_JOURNAL: Final = -1
+"""None has been begun yet."""
+
+NO_LEDGER: Final = -1
+ALL_LEDGERS: Final = 2**63 - 1
+
+_CONTENT: Final = re.compile(
+    r"journal (?:none|([0-9a-f]{1,16}))\nfences (kept|in doubt|in doubt to ([0-9a-f]{1,16}))\n"
+)
 _KEPT, _IN_DOUBT = "kept", "in doubt"
 
 log = Logger()
@@ -41,14 +52,17 @@ class Served:
     """What ours has left beside a journal directory's ``current``."""
 
     journal_id: int
-    """The last journal it has begun there."""
-    fences_in_doubt: bool
+    """The last journal it has begun there, or ``NO_JOURNAL``."""
+    in_doubt_to: int
+    """Fences up to this ledger may be lost; from ``NO_LEDGER`` to ``ALL_LEDGERS``."""
 
 
 def encode_served(served: Served) -> bytes:
     """Return the file's content."""
-    fences = _IN_DOUBT if served.fences_in_doubt else _KEPT
-    return f"journal {served.journal_id:x}\nfences {fences}\n".encode()
+    last, doubt = served.in_doubt_to, f"{_IN_DOUBT} to {served.in_doubt_to:x}"
+    fences = {NO_LEDGER: _KEPT, ALL_LEDGERS: _IN_DOUBT}.get(last, doubt)
+    journal = "none" if served.journal_id == NO_JOURNAL else f"{served.journal_id:x}"
+    return f"journal {journal}\nfences {fences}\n".encode()
 
 
 def decode_served(data: bytes) -> Served | None:
@@ -56,7 +70,10 @@ def decode_served(data: bytes) -> Served | None:
     found = _CONTENT.fullmatch(data.decode("utf-8", "replace"))
     if found is None:
         return None
-    return Served(int(found[1], 16), found[2] == _IN_DOUBT)
+    journal_id = NO_JOURNAL if found[1] is None else int(found[1], 16)
+    if found[3] is not None:
+        return Served(journal_id, min(int(found[3], 16), ALL_LEDGERS))
+    return Served(journal_id, NO_LEDGER if found[2] == _KEPT else ALL_LEDGERS)
 
 
 def read_served(files: Files, root: Path) -> Served | None:
@@ -71,26 +88,38 @@ def read_served(files: Files, root: Path) -> Served | None:
         return None
 
 
-def fences_are_in_doubt(files: Files, journal_roots: Iterable[Path]) -> bool:
-    """Whether anybody else has served these directories at any time. Blocks.
+def fences_in_doubt_to(files: Files, journal_roots: Iterable[Path]) -> int:
+    """Return up to which ledger fences may have been lost. Blocks.
 
-    A file that is missing or damaged says nothing: with journals beside it, fences are in doubt.
+    A file that is missing or damaged says nothing: with journals beside it, all are in doubt.
 
     Raises:
         OSError: a directory cannot be read.
     """
-    return any(_is_in_doubt(files, root) for root in journal_roots)
+    return max(_in_doubt_to(files, root) for root in journal_roots)
 
 
-def _is_in_doubt(files: Files, root: Path) -> bool:
+def _in_doubt_to(files: Files, root: Path) -> int:
     ids = journal_ids(files, root / CURRENT)
     served = read_served(files, root)
     if served is None:
-        return bool(ids)
+        return ALL_LEDGERS if ids else NO_LEDGER
     later = [number for number in ids if number > served.journal_id]
-    return served.fences_in_doubt or not all(
-        _is_in_groups(files, root / CURRENT / layout.file_name(number)) for number in later
-    )
+    if all(_is_in_groups(files, root / CURRENT / layout.file_name(number)) for number in later):
+        return served.in_doubt_to
+    return ALL_LEDGERS
+
+
+def note_doubt(files: Files, journal_roots: Iterable[Path], ledger_id: int) -> None:
+    """Put down that fences up to this ledger may be lost, durably. Blocks.
+
+    Raises:
+        OSError: it cannot be: then the bookie must not begin.
+    """
+    for root in journal_roots:
+        last = max(ledger_id, _in_doubt_to(files, root))
+        served = read_served(files, root) or Served(NO_JOURNAL, last)
+        files.write_atomic(root / NAME, encode_served(attrs.evolve(served, in_doubt_to=last)))
 
 
 def _is_in_groups(files: Files, path: Path) -> bool:

@@ -18,7 +18,7 @@ from twisted.logger import Logger
 from bookied.config.bookie import BookieConfig, StorageClass
 from bookied.directories.losses import ContentsNotes, check_losses
 from bookied.directories.roots import Directories, clear_dirty, mark_dirty, was_dirty
-from bookied.directories.served_by import Served, fences_are_in_doubt, note_journal
+from bookied.directories.served_by import NO_LEDGER, Served, fences_in_doubt_to, note_journal
 from bookied.errors import DamagedError, WriteFailedError
 from bookied.runtime.world import Parts, in_own_thread
 from bookied.storage.checkpoints import Checkpoints
@@ -91,8 +91,8 @@ class Engine:
         )
         self.scrubber = self._scrubber(interval_s=config.scrub_interval_s, rate=config.scrub_rate)
         self.has_begun = False
-        self.fences_in_doubt = False
-        """Whether another program has ever served these directories; see ``takeover``."""
+        self.in_doubt_to = NO_LEDGER
+        """The last ledger whose fence may have been lost; see ``served_by``."""
 
     async def open(self, *, may_be_missing: bool = False) -> None:
         """Find what is on the disks.
@@ -112,12 +112,13 @@ class Engine:
         if not may_be_missing:
             await self._blocking(partial(check_losses, self._parts.files, self._found))
         roots = self._found.journals
-        in_doubt = partial(fences_are_in_doubt, self._parts.files, roots)
-        self.fences_in_doubt = await self._blocking(in_doubt)
-        if self.fences_in_doubt:
+        in_doubt_to = partial(fences_in_doubt_to, self._parts.files, roots)
+        self.in_doubt_to = await self._blocking(in_doubt_to)
+        if self.in_doubt_to != NO_LEDGER:
             log.info(
-                "another program has served these directories: before the first add to a ledger, "
-                "its metadata is asked whether it is open"
+                "the fences of older ledgers may be unknown here: before the first add to a ledger "
+                "up to {ledger_id}, its metadata is asked whether it is open",
+                ledger_id=self.in_doubt_to,
             )
         await self._blocking(self.storages.open)
 
@@ -342,7 +343,7 @@ class Engine:
 
     def _note_journal(self, root: Path, journal_id: int) -> None:
         """Put down which journal is ours; in whatever thread has begun it."""
-        note_journal(self._parts.files, root, Served(journal_id, self.fences_in_doubt))
+        note_journal(self._parts.files, root, Served(journal_id, self.in_doubt_to))
 
     def _take_back(self) -> None:
         """Let another log have what one had no space for; replay, in its thread, does so itself."""

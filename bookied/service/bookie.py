@@ -37,8 +37,10 @@ from bookied.directories.fullness import (
     sample_disks,
     total_and_free,
 )
+from bookied.directories.highest_ledger import highest_ledger
 from bookied.directories.identity import Identity, identify, listen_host
 from bookied.directories.roots import directories, prepare
+from bookied.directories.served_by import NO_LEDGER
 from bookied.directories.status_file import BookieStatus, read_status, write_status
 from bookied.errors import (
     BookieStopError,
@@ -196,6 +198,7 @@ class BookieService:
                 store=parts.store,
                 instance_id=instance_id,
                 files=parts.files,
+                highest_ledger=partial(highest_ledger, parts.store),
             )
         self._insist_wanted()
         await self._begin_engine()
@@ -284,7 +287,9 @@ class BookieService:
             parts.clock,
             disk_usage=partial(total_and_free, parts.files, self.directories),
             limits=ReadLimits(batch_bytes_max=config.batch_read_bytes_max),
-            fence_check=LostFences(parts.store, parts.clock) if engine.fences_in_doubt else None,
+            fence_check=None
+            if engine.in_doubt_to == NO_LEDGER
+            else LostFences(parts.store, parts.clock, last=engine.in_doubt_to),
             monotonic_s=parts.monotonic_s,
         )
         self.bookie.adds.allowed = self.mode.writes

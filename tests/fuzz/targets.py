@@ -233,6 +233,7 @@ def _journal_seeds() -> tuple[bytes, ...]:
     return (*_golden_files("*.txn"), start, start + head + record)
 
 
+_SERVED: Final = b"journal 1f\nfences kept\n", b"journal none\nfences in doubt to 2a\n"
 _DELETIONS: Final = _deletions_seeds()
 
 
@@ -307,7 +308,12 @@ _ALL: Final = (
     _target("db-number", lambda d: rocks_format.decode_number(d, b"k", _P), CorruptError),
     _target("db-value", lambda d: rocks_format.decode_ledger(d, b"k", _P), CorruptError, _STORED),
     _target("status", lambda d: decode_status(d, _P), CorruptError, (b"1,READ_ONLY,5,true\n",)),
-    _target("served", decode_served, (), (b"journal 1f\nfences kept\n",)),
+    _target(
+        "served",
+        decode_served,
+        (),
+        _SERVED,
+    ),
     _target("deletions", _deletions, (), _DELETIONS),
     _target("http-body", lambda d: Asked(body=d).object, BadRequestError, _JSON),
     _target("http-number", _text(lambda text: number(text, "n")), BadRequestError, (b"5",)),

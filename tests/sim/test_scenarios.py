@@ -14,6 +14,7 @@ from bkclient.errors import (
     NotEnoughBookiesError,
     WriteFailedError,
 )
+from bkclient.metadata.api import ANY
 from tests.sim.engine.scene import (
     Scene,
     add,
@@ -28,7 +29,7 @@ from tests.sim.engine.scene import (
 from tests.sim.world.disk import SimFiles
 from tests.sim.world.network import Fate, packets_of
 from wire.codes import LedgerState, ProtocolVersion
-from wire.ids import EntryId
+from wire.ids import BookieId, EntryId
 
 PROTOCOLS = pytest.mark.parametrize("protocol", list(ProtocolVersion), ids=lambda p: p.name)
 
@@ -162,6 +163,27 @@ def test_s10_a_bookie_that_has_lost_its_disk_does_not_come_back() -> None:
     added = scene.add(writer)
     scene.drive(60)
     assert isinstance(added[0], ClientError)
+
+
+def test_s10_fresh_bookies_under_old_ids_know_which_ledgers_were_fenced() -> None:
+    """Their cookies were deleted, so nothing keeps them from starting (#4812)."""
+    scene = Scene(3)
+    w, r = scene.client("w"), scene.client("r")
+    writer = scene.writer(w)
+    scene.open(r, writer)
+    for bookie in scene.members(writer):
+        bookie.stay_away(power=True)
+        bookie.files = SimFiles(bookie.rng)
+        bookie.make_roots()
+    scene.drive(15)
+    for bookie in scene.members(writer):
+        scene.world.run(w.begin(w.store.remove_cookie(BookieId(bookie.name), ANY)))
+        bookie.start()
+    scene.drive(15)
+    assert all(bookie.is_serving for bookie in scene.members(writer))
+    added = scene.add(writer)
+    scene.drive(60)
+    assert isinstance(added[0], ClientLedgerFencedError)
 
 
 def test_s12_an_add_that_meets_a_fence_on_its_way_to_the_disk_is_refused() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final
 
 import attrs
@@ -24,6 +25,7 @@ from bookied.admin.values import BookieSummary, SanityCheck
 from bookied.config.bookie import BookieConfig
 from bookied.config.reload import changed_settings
 from bookied.directories.cookie_check import check_cookies
+from bookied.directories.highest_ledger import highest_ledger
 from bookied.directories.roots import VERSION, directories, prepare
 from bookied.errors import WrongIdentityError
 from bookied.runtime.state import SERVING, State
@@ -180,6 +182,7 @@ class Control:
                 store=self.cluster.store,
                 instance_id=await self.cluster.store.instance_id(),
                 files=files,
+                highest_ledger=partial(highest_ledger, self.cluster.store),
             )
         except WrongIdentityError as error:
             raise RefusedError(str(error)) from error

@@ -13,10 +13,11 @@ import attrs
 
 from bkclient.metadata.api import NEW, CookieNotFoundError, CookieStore, Version
 from bookied.config.bookie import BookieConfig
-from bookied.directories.cookie_check import master_cookie
+from bookied.directories.cookie_check import HighestLedger, master_cookie
 from bookied.directories.identity import Identity
 from bookied.directories.losses import forget_loss, losses
 from bookied.directories.roots import VERSION, Directories
+from bookied.directories.served_by import note_doubt
 from bookied.errors import BadCookieError, Difference, WrongIdentityError
 from bookied.storage.files.files import Files
 from wire.errors import FormatError
@@ -42,6 +43,7 @@ class HealingCookies:
     store: CookieStore
     instance_id: str | None
     files: Files
+    highest_ledger: HighestLedger
 
     async def check(self) -> Stale | None:
         """Return what does not fit; None where all do. A new bookie's cookies are written.
@@ -51,6 +53,7 @@ class HealingCookies:
                 gone; or cookies may not be written (``dataIntegrityStampMissingCookies``).
             BadCookieError: a VERSION file cannot be read.
             MetadataStoreError: the store failed.
+            OSError: a directory cannot be read or written.
         """
         if self.instance_id is None:
             raise WrongIdentityError("the cluster has no instance id, which integrity checks need")
@@ -69,6 +72,7 @@ class HealingCookies:
                 "lets the bookie fetch what is missing from others and write new ones",
                 differing,
             )
+        await self._note_doubt()
         return Stale("; ".join(map(str, differing)), stored.version)
 
     async def stamp(self, version: Version) -> None:
@@ -80,6 +84,7 @@ class HealingCookies:
         await self.store.write_cookie(self._id, cookie, version)
         for loss in list(losses(self.files, self.found)):
             forget_loss(self.files, loss)
+        await self._note_doubt()
         for directory in self.found.all_dirs:
             self.files.write_atomic(directory / VERSION, cookie)
 
@@ -110,6 +115,10 @@ class HealingCookies:
                 "the bookie decommissioned, or is this another cluster?"
             )
         await self.stamp(NEW)
+
+    async def _note_doubt(self) -> None:
+        """Put down that the fences of all ledgers there are may be unknown here."""
+        note_doubt(self.files, self.found.journals, await self.highest_ledger())
 
     def _differences(
         self, master: Cookie, stored: bytes, local: dict[Path, Cookie | None]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from bkclient.client import Client
 from bookied.config.bookie import BookieConfig
+from bookied.directories.highest_ledger import highest_ledger
 from bookied.directories.identity import Identity
 from bookied.directories.roots import Directories
 from bookied.repair.integrity.check import IntegrityCheck
@@ -38,6 +40,7 @@ class Integrity:
             store=parts.store,
             instance_id=instance_id,
             files=parts.files,
+            highest_ledger=partial(highest_ledger, parts.store),
         )
         self._stale: Stale | None = None
         self._client: Client | None = None

@@ -1,8 +1,8 @@
 """Which ledgers are open, by their metadata: asked before adds where fences may have been lost.
 
 For a ledger that metadata has as closed or in recovery a client has fenced this bookie, or will
-not need it any more (storage.md section 17). Each ledger is asked for once, at its first ordinary
-add: a start is no slower for it, be there 100 000 ledgers.
+not need it any more (storage.md section 17; for a bookie that begins anew, #4812). Each ledger is
+asked for once, at its first ordinary add: a start is no slower for it, be there 100 000 ledgers.
 """
 
 from __future__ import annotations
@@ -57,15 +57,16 @@ class LostFences:
     Those who wait for an answer are adds, which count as requests in flight: so they have a bound.
     """
 
-    def __init__(self, store: LedgerStore, clock: IReactorTime) -> None:
-        self._store, self._clock = store, clock
+    def __init__(self, store: LedgerStore, clock: IReactorTime, *, last: int) -> None:
+        """Ask for ledgers up to ``last``; of later ones no fence can have been lost."""
+        self._store, self._clock, self._last = store, clock, last
         self._open: dict[LedgerId, None] = {}
         self._asking: dict[LedgerId, list[Known]] = {}
         self._quiet_until_s = -PAUSE_S
 
     def is_open(self, ledger_id: int) -> bool:
-        """Whether the ledger is known to be open since this process runs."""
-        return ledger_id in self._open
+        """Whether the ledger is known to be open since this process runs, or is of no doubt."""
+        return ledger_id in self._open or ledger_id > self._last
 
     def ask(self, ledger_id: LedgerId, known: Known) -> None:
         """Call ``known`` with what metadata says, perhaps before this returns; in order of asking.

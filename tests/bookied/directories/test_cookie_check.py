@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from functools import partial
 from pathlib import Path
 
 import attrs
@@ -13,12 +14,15 @@ from bkclient.metadata.api import ANY, CookieNotFoundError
 from bkclient.metadata.memory import MemoryCluster
 from bookied.config.bookie import BookieConfig, StorageClass
 from bookied.directories.cookie_check import STAMPING, check_cookies, master_cookie
+from bookied.directories.highest_ledger import highest_ledger
 from bookied.directories.identity import Identity
 from bookied.directories.roots import directories, prepare
+from bookied.directories.served_by import NAME, fences_in_doubt_to
 from bookied.errors import BadCookieError, ExitStatus, WrongIdentityError
 from bookied.storage.files.files import Files, RealFiles
+from tests.bkclient.metadata.values import metadata
 from tests.bookied.worlds.fakes import config_for, done
-from wire.ids import BookieId
+from wire.ids import BookieId, LedgerId
 from wire.records.cookie import encode_cookie
 
 FILES = RealFiles()
@@ -50,6 +54,7 @@ class World:
                 store=self.store,
                 instance_id=self.instance_id,
                 files=files,
+                highest_ledger=partial(highest_ledger, self.store),
             )
         )
 
@@ -97,6 +102,29 @@ def test_a_new_bookie_writes_its_cookie_everywhere(known: World, tmp_path: Path)
         f'instanceId: "{known.instance_id}"\n'
     )
     assert not (tmp_path / "journal" / STAMPING).exists()
+
+
+def test_a_new_bookie_puts_down_which_ledgers_a_predecessor_may_have_been_fenced_for(
+    world: World, tmp_path: Path
+) -> None:
+    journals = [tmp_path / "journal"]
+    for ledger_id in (3, 41):
+        done(world.store.create_ledger(LedgerId(ledger_id), metadata()))
+    world.start()
+    assert fences_in_doubt_to(FILES, journals) == 41
+    done(world.store.create_ledger(LedgerId(42), metadata()))
+    world.start()
+    assert fences_in_doubt_to(FILES, journals) == 41
+
+
+def test_what_cannot_be_put_down_leaves_a_bookie_without_a_cookie(
+    world: World, tmp_path: Path
+) -> None:
+    (tmp_path / "journal" / NAME / "x").mkdir(parents=True)
+    with pytest.raises(OSError, match=NAME):
+        world.start()
+    with pytest.raises(CookieNotFoundError):
+        assert world.stored
 
 
 def test_a_known_bookie_starts_again_and_nothing_is_written(known: World) -> None:

@@ -9,11 +9,15 @@ from random import Random
 import pytest
 
 from bookied.directories.served_by import (
+    ALL_LEDGERS,
     NAME,
+    NO_JOURNAL,
+    NO_LEDGER,
     Served,
     decode_served,
     encode_served,
-    fences_are_in_doubt,
+    fences_in_doubt_to,
+    note_doubt,
     note_journal,
 )
 from bookied.storage.journal import format as layout
@@ -21,7 +25,7 @@ from bookied.storage.journal import groups
 from tests.sim.world.disk import SimFiles
 
 J0, J1 = Path("/j0"), Path("/j1")
-KEPT = Served(0x1F, fences_in_doubt=False)
+KEPT = Served(0x1F, NO_LEDGER)
 
 
 @pytest.fixture
@@ -37,9 +41,10 @@ def begin(files: SimFiles, root: Path, journal_id: int) -> None:
     files.write_atomic(root / "current" / f"{journal_id:x}.txn", b"BKLG")
 
 
-@pytest.mark.parametrize("in_doubt", [True, False])
-def test_what_is_left_is_read_back(in_doubt) -> None:
-    served = Served(0x18C0FFEE, fences_in_doubt=in_doubt)
+@pytest.mark.parametrize("in_doubt_to", [NO_LEDGER, 0, 0x2A, ALL_LEDGERS])
+@pytest.mark.parametrize("journal_id", [NO_JOURNAL, 0x18C0FFEE])
+def test_what_is_left_is_read_back(journal_id: int, in_doubt_to: int) -> None:
+    served = Served(journal_id, in_doubt_to)
     assert decode_served(encode_served(served)) == served
 
 
@@ -49,14 +54,14 @@ def test_what_is_none_of_ours_says_nothing(data: bytes) -> None:
 
 
 def test_a_new_bookie_has_lost_no_fence(files: SimFiles) -> None:
-    assert not fences_are_in_doubt(files, [J0, J1])
+    assert fences_in_doubt_to(files, [J0, J1]) == NO_LEDGER
 
 
 def test_our_own_journals_leave_no_doubt(files: SimFiles) -> None:
     for journal_id in (0x1E, 0x1F):
         begin(files, J0, journal_id)
     note_journal(files, J0, KEPT)
-    assert not fences_are_in_doubt(files, [J0, J1])
+    assert fences_in_doubt_to(files, [J0, J1]) == NO_LEDGER
 
 
 @pytest.mark.parametrize("data", [None, b"nonsense"])
@@ -64,24 +69,25 @@ def test_journals_without_word_of_ours_leave_doubt(files: SimFiles, data) -> Non
     begin(files, J1, 5)
     if data is not None:
         files.write_atomic(J1 / NAME, data)
-    assert fences_are_in_doubt(files, [J0, J1])
+    assert fences_in_doubt_to(files, [J0, J1]) == ALL_LEDGERS
 
 
 def test_a_journal_that_somebody_else_began_leaves_doubt_for_good(files: SimFiles) -> None:
     note_journal(files, J0, KEPT)
     begin(files, J0, 0x20)
-    assert fences_are_in_doubt(files, [J0, J1])
-    note_journal(files, J0, Served(0x21, fences_in_doubt=True))
+    assert fences_in_doubt_to(files, [J0, J1]) == ALL_LEDGERS
+    note_journal(files, J0, Served(0x21, ALL_LEDGERS))
     files.remove(J0 / "current/20.txn")
     begin(files, J0, 0x21)
-    assert fences_are_in_doubt(files, [J0, J1])
+    assert fences_in_doubt_to(files, [J0, J1]) == ALL_LEDGERS
 
 
 def test_a_journal_of_ours_that_was_not_noted_leaves_no_doubt(files: SimFiles) -> None:
     note_journal(files, J0, KEPT)
     for journal_id, start in ((0x20, groups.file_start(6, 77, 4096)), (0x21, layout.header(6))):
         files.write_atomic(J0 / "current" / f"{journal_id:x}.txn", start)
-        assert fences_are_in_doubt(files, [J0]) is (journal_id == 0x21)
+        in_doubt_to = ALL_LEDGERS if journal_id == 0x21 else NO_LEDGER
+        assert fences_in_doubt_to(files, [J0]) == in_doubt_to
 
 
 def test_what_is_noted_survives_a_power_cut(files: SimFiles) -> None:
@@ -94,4 +100,23 @@ def test_a_note_without_room_leaves_doubt_and_nothing_worse(files: SimFiles) -> 
     begin(files, J0, 0x1F)
     files.fault = lambda *_: OSError(errno.ENOSPC, "full")
     note_journal(files, J0, KEPT)
-    assert fences_are_in_doubt(files, [J0])
+    assert fences_in_doubt_to(files, [J0]) == ALL_LEDGERS
+
+
+def test_who_begins_anew_doubts_the_fences_of_all_ledgers_that_there_are(files: SimFiles) -> None:
+    note_doubt(files, [J0, J1], 0x2A)
+    files.crash()
+    assert fences_in_doubt_to(files, [J0]) == fences_in_doubt_to(files, [J1]) == 0x2A
+    files.write_atomic(J0 / "current/20.txn", groups.file_start(6, 77, 4096))
+    assert fences_in_doubt_to(files, [J0, J1]) == 0x2A
+    note_journal(files, J0, Served(0x20, 0x2A))
+    note_doubt(files, [J0, J1], 7)
+    assert decode_served(files.read(J0 / NAME)) == Served(0x20, 0x2A)
+    begin(files, J1, 0x20)
+    assert fences_in_doubt_to(files, [J0, J1]) == ALL_LEDGERS
+
+
+def test_doubt_that_cannot_be_put_down_stops_the_start(files: SimFiles) -> None:
+    files.fault = lambda *_: OSError(errno.ENOSPC, "full")
+    with pytest.raises(OSError, match="full"):
+        note_doubt(files, [J0], 7)

@@ -20,6 +20,7 @@ from bkclient.metadata.api import ANY, MetadataUnavailableError
 from bkclient.metadata.memory import MemoryCluster
 from bookied.directories.lock import is_locked
 from bookied.directories.roots import VERSION, Directories, was_dirty
+from bookied.directories.served_by import ALL_LEDGERS, NO_LEDGER
 from bookied.errors import (
     DirectoryEmptiedError,
     DirectoryInUseError,
@@ -530,7 +531,7 @@ def test_a_directory_that_vanishes_is_a_failed_disk(running: Running) -> None:
 def test_after_another_program_metadata_says_which_ledgers_take_adds(running: Running) -> None:
     service = running.start()
     assert service.engine is not None
-    assert not service.engine.fences_in_doubt
+    assert service.engine.in_doubt_to == NO_LEDGER
     with running.client(service) as client:
         assert client.add(7, 0) is ReturnCode.EOK
         assert client.add(9, 0) is ReturnCode.EOK
@@ -544,7 +545,7 @@ def test_after_another_program_metadata_says_which_ledgers_take_adds(running: Ru
     for entry_id in (1, 2):  # The second time, all journals since are ours.
         again = running.start()
         assert again.engine is not None
-        assert again.engine.fences_in_doubt
+        assert again.engine.in_doubt_to == ALL_LEDGERS
         with running.client(again) as client:
             assert client.add(7, entry_id) is ReturnCode.EFENCED
             assert client.add(9, entry_id) is ReturnCode.EOK

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -11,6 +12,7 @@ import pytest
 
 from bkclient.metadata.api import NEW
 from bookied.directories.cookie_check import check_cookies
+from bookied.directories.highest_ledger import highest_ledger
 from bookied.directories.identity import Identity
 from bookied.directories.roots import Directories, prepare
 from bookied.errors import WrongIdentityError
@@ -109,6 +111,7 @@ def start(world: OldBookie) -> None:
             store=world.store,
             instance_id=world.master.instance_id,
             files=world.files,
+            highest_ledger=partial(highest_ledger, world.store),
         )
     )
 

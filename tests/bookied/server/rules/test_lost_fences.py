@@ -23,6 +23,7 @@ from wire.messages import AddRequest, ReadRequest
 
 OPEN, CLOSED, UNKNOWN = Standing.OPEN, Standing.CLOSED, Standing.UNKNOWN
 L7, L8 = LedgerId(7), LedgerId(8)
+LAST = 1000
 
 
 class Store:
@@ -49,7 +50,7 @@ class Store:
 class Desk:
     def __init__(self) -> None:
         self.clock, self.store = Clock(), Store()
-        self.check = LostFences(self.store, self.clock)  # type: ignore[arg-type]
+        self.check = LostFences(self.store, self.clock, last=LAST)  # type: ignore[arg-type]
         self.known: list[tuple[int, Standing]] = []
 
     def ask(self, ledger_id: LedgerId) -> None:
@@ -71,6 +72,11 @@ def test_a_ledgers_state_is_what_metadata_says(state, standing) -> None:
     desk.store.say(7, state)
     assert desk.known == [(7, standing)]
     assert desk.check.is_open(7) is (standing is OPEN)
+
+
+def test_no_fence_of_a_later_ledger_can_have_been_lost() -> None:
+    desk = Desk()
+    assert [desk.check.is_open(ledger_id) for ledger_id in (LAST, LAST + 1)] == [False, True]
 
 
 def test_all_who_wait_for_one_ledger_hear_the_one_answer_in_order() -> None:
@@ -176,7 +182,7 @@ class Doubtful:
         self.store = Store()
         self.serving = Serving(
             directory,
-            fence_check=LostFences(self.store, first.clock),  # type: ignore[arg-type]
+            fence_check=LostFences(self.store, first.clock, last=LAST),  # type: ignore[arg-type]
         )
         self.client = self.serving.connect()
 

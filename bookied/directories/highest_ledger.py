@@ -1,0 +1,45 @@
+"""The highest id of all ledgers that metadata has, found without reading all of them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Final, Protocol
+
+from bookied.directories.served_by import NO_LEDGER
+from wire.ids import LedgerId
+
+_ABOVE_ALL: Final = 2**63 - 1
+
+
+class LedgerRanges(Protocol):
+    """See ``LedgerStore``."""
+
+    def ledger_ranges(
+        self, *, after: LedgerId | None = None
+    ) -> AsyncIterator[tuple[LedgerId, ...]]: ...
+
+
+async def highest_ledger(store: LedgerRanges) -> int:
+    """Return the highest ledger id, or ``NO_LEDGER``; asks for at most 64 ranges.
+
+    Raises:
+        MetadataStoreError: the store failed.
+    """
+    highest, above = NO_LEDGER, _ABOVE_ALL
+    after = NO_LEDGER  # A new cluster has none: one question is enough there.
+    while highest < above:
+        found = await _some_above(store, after)
+        if found is None:
+            above = after
+        else:
+            highest = found
+        after = (highest + above) // 2
+    return highest
+
+
+async def _some_above(store: LedgerRanges, after: int) -> int | None:
+    """Return some id above this one, the highest of the first range; None if there is none."""
+    async for ids in store.ledger_ranges(after=LedgerId(after)):
+        if ids:
+            return ids[-1]
+    return None
