@@ -47,9 +47,10 @@ ROWS_MAX: Final = 60
 DRIVER: Final = """
 import sys
 from bkctl.commands.export.run import spark_session
+from tests.bkctl.support.spark import QUICK
 
 uri, checkpoint = sys.argv[1:]
-with spark_session("local[2,4]") as spark:
+with spark_session("local[2,4]", options=QUICK) as spark:
     while True:
         stream = spark.readStream.format("bookkeeper").options(
             uri=uri, log="from", startingPosition="earliest", columns="payload",

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from bkctl.commands.export.run import spark_session
+from tests.bkctl.support.spark import QUICK
 
 
 @pytest.fixture(scope="package")
@@ -21,6 +22,7 @@ def events(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def spark(events: Path) -> Iterator[Any]:
     """A session in this process. A test that starts another one runs in a process of its own."""
     options = {
+        **QUICK,
         "spark.eventLog.enabled": "true",
         "spark.eventLog.compress": "false",
         "spark.eventLog.dir": str(events),

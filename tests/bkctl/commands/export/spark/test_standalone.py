@@ -21,6 +21,7 @@ from bkctl.commands.export.target.commit import STAGING_PREFIX
 from bkctl.commands.local.java import find_java, pyspark_jars, spark_java_home
 from bkctl.commands.local.process import free_port
 from tests.bkctl.support.cluster import BKCTL, Cluster, local_cluster
+from tests.bkctl.support.spark import QUICK, QUICK_JVM
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.spark, pytest.mark.processes]
@@ -45,7 +46,7 @@ class Standalone:
     def start(self, name: str, main: str, *words: str) -> None:
         home = spark_java_home(self.directory / "java", quiet=True)
         command = [
-            *(str(home / "bin" / "java"), "-Xmx256m", "-cp", f"{pyspark_jars()}/*"),
+            *(str(home / "bin" / "java"), "-Xmx256m", *QUICK_JVM, "-cp", f"{pyspark_jars()}/*"),
             *(main, "--host", "127.0.0.1", *words),
         ]
         env = {
@@ -145,7 +146,8 @@ def query(standalone: Standalone, *words: object, **conf: object) -> subprocess.
     """Run ``QUERY`` as a user does: no path of the driver reaches the workers."""
     environ = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     home = spark_java_home(standalone.directory / "java", quiet=True)
-    submitted = [f"--conf spark.{key.replace('_', '.')}={value}" for key, value in conf.items()]
+    given = QUICK | {f"spark.{key.replace('_', '.')}": value for key, value in conf.items()}
+    submitted = [f"--conf '{key}={value}'" for key, value in given.items()]
     return subprocess.run(
         [sys.executable, "-c", QUERY, *map(str, words)],
         env={
@@ -202,7 +204,9 @@ def test_a_worker_that_dies_costs_no_entry(standalone: Standalone, tmp_path) -> 
     target = tmp_path / "out"
     with local_cluster(tmp_path / "bk", 1) as cluster, BlockingClient(cluster.uri) as client:
         ledger_id, _ = client.write_ledger(payloads, **ALONE)
-        words = ["--master", standalone.master, "--spark-conf", "spark.executor.memory=512m"]
+        settings = QUICK | {"spark.executor.memory": "512m"}
+        words = ["--master", standalone.master]
+        words += [f"--spark-conf={key}={value}" for key, value in settings.items()]
         with (tmp_path / "log").open("wb") as log:
             export = subprocess.Popen(
                 [*exporting(cluster, ledger_id, target), *words, "-o", "json"],

@@ -296,8 +296,9 @@ KILLED = """
 import sys
 from bkctl.commands.export.run import spark_session
 from tests.bkctl.commands.export.spark.test_topics import copying
+from tests.bkctl.support.spark import QUICK
 uri, directory = sys.argv[1:]
-with spark_session("local[2]") as spark:
+with spark_session("local[2]", options=QUICK) as spark:
     copying(spark, uri, directory).start().awaitTermination()
 """
 
