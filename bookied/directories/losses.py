@@ -34,7 +34,7 @@ from bookied.errors import CorruptError, DirectoryEmptiedError, JournalMissingEr
 from bookied.storage.entrylog.format import LAST_ID, log_id
 from bookied.storage.files.files import Files
 from bookied.storage.index.format import DIRECTORY_NAME
-from bookied.storage.index.rocks_format import LEDGERS, LOCATIONS
+from bookied.storage.index.rocks.format import LEDGERS, LOCATIONS
 from bookied.storage.journal import format as layout
 from bookied.storage.journal.mark import MARK_NAME
 from bookied.storage.journal.reader import journal_ids

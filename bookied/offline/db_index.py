@@ -9,11 +9,11 @@ from typing import Final
 
 from bookied.errors import CorruptError, DbRecordError
 from bookied.offline.index import IndexKind
-from bookied.storage.index import rocks_format as layout
 from bookied.storage.index.key_values import KeyValues
 from bookied.storage.index.ledger_pages import StoredLedger
-from bookied.storage.index.rocks_binding import open_read_only
-from bookied.storage.index.rocks_index import RocksIndex
+from bookied.storage.index.rocks import format as layout
+from bookied.storage.index.rocks.binding import open_read_only
+from bookied.storage.index.rocks.index import RocksIndex
 
 OPEN_TRIES: Final = 3
 """A running bookie may remove a table file while the database is being opened beside it."""

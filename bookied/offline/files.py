@@ -15,7 +15,7 @@ from bookied.storage.entrylog import format as log_layout
 from bookied.storage.files.files import Files
 from bookied.storage.index import file_places
 from bookied.storage.index import format as index_layout
-from bookied.storage.index.rocks_format import LEDGERS, LOCATIONS
+from bookied.storage.index.rocks.format import LEDGERS, LOCATIONS
 from bookied.storage.journal import format as journal_layout
 
 

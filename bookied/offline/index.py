@@ -18,7 +18,7 @@ from bookied.storage.files.open_files import OpenFiles
 from bookied.storage.index import file_places, file_reads
 from bookied.storage.index import format as layout
 from bookied.storage.index.ledger_pages import StoredLedger
-from bookied.storage.index.rocks_format import LEDGERS, LOCATIONS
+from bookied.storage.index.rocks.format import LEDGERS, LOCATIONS
 
 OPEN_MAX: Final = 64
 

@@ -25,8 +25,8 @@ from bookied.storage.checkpoints import Checkpoints
 from bookied.storage.entrylog.settings import LogSettings
 from bookied.storage.index.files import IndexFiles
 from bookied.storage.index.location_compaction import LocationCompaction
-from bookied.storage.index.rocks_binding import open_of_index
-from bookied.storage.index.rocks_index import RocksIndex
+from bookied.storage.index.rocks.binding import open_of_index
+from bookied.storage.index.rocks.index import RocksIndex
 from bookied.storage.index.store import IndexStore
 from bookied.storage.journal.group_commit import GroupCommit
 from bookied.storage.journal.settings import JournalEvents, JournalSettings

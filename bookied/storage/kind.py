@@ -15,7 +15,7 @@ from bookied.errors import StorageKindError
 from bookied.storage.files.files import Files
 from bookied.storage.index.file_places import index_files
 from bookied.storage.index.format import MOVING, ledger_id
-from bookied.storage.index.rocks_format import LEDGERS, LOCATIONS
+from bookied.storage.index.rocks.format import LEDGERS, LOCATIONS
 
 CURRENT: Final = "CURRENT"
 """The file that makes a directory a RocksDB database."""

@@ -17,7 +17,7 @@ from typing import Protocol
 
 from bookied.errors import LedgerPlaceError, StorageError
 from bookied.storage.files.files import Files
-from bookied.storage.index.rocks_format import NEEDS_INTEGRITY_CHECK
+from bookied.storage.index.rocks.format import NEEDS_INTEGRITY_CHECK
 from bookied.storage.journal.mark import Mark, file_name, lower_mark, read_mark, write_mark
 from bookied.storage.ledger_storage.settings import RunBlocking, StorageLimits
 from bookied.storage.ledger_storage.storage import LedgerStorage

@@ -35,8 +35,8 @@ from bookied.storage.garbage.collector import Collector
 from bookied.storage.garbage.compaction_rules import Schedule, Schedules
 from bookied.storage.garbage.settings import CollectorSettings
 from bookied.storage.index.files import IndexFiles
-from bookied.storage.index.rocks_binding import ledgers_options, open_database
-from bookied.storage.index.rocks_index import RocksIndex
+from bookied.storage.index.rocks.binding import ledgers_options, open_database
+from bookied.storage.index.rocks.index import RocksIndex
 from bookied.storage.index.store import IndexStore
 from bookied.storage.journal.settings import JournalEvents
 from bookied.storage.journal.writer import Journal

@@ -30,8 +30,8 @@ from bookied.server.rules.deletions import FencedDeletions
 from bookied.storage.entrylog import format as log_format
 from bookied.storage.entrylog.reader import open_scan as open_log
 from bookied.storage.entrylog.reader import read_ledgers_map
-from bookied.storage.index import rocks_format
 from bookied.storage.index.file_reads import read_index, read_pages
+from bookied.storage.index.rocks import format as rocks_format
 from bookied.storage.journal import format as journal_format
 from bookied.storage.journal import groups
 from bookied.storage.journal import mark as journal_mark

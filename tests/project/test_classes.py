@@ -28,7 +28,6 @@ STILL_OVER: Final[dict[str, set[str]]] = {
     "bkclient/ledger/pipeline.py AddPipeline": {"arguments", "lines", "methods"},
     "bkclient/quorum/add_rules.py AddQuorum": {"lines", "methods"},
     "bookied/service/bookie.py BookieService": {"lines", "methods"},
-    "bookied/storage/index/rocks_index.py RocksIndex": {"lines", "methods"},
 }
 """Classes that are over a limit today, and which. The list shrinks; it never grows."""
 

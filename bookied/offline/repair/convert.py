@@ -36,8 +36,8 @@ from bookied.storage.index.files import IndexFiles
 from bookied.storage.index.format import IndexHeader
 from bookied.storage.index.key_values import KeyValues, OpenKeyValues
 from bookied.storage.index.ledger_pages import LedgerChange
-from bookied.storage.index.rocks_format import LEDGERS, LOCATIONS
-from bookied.storage.index.rocks_index import RocksIndex
+from bookied.storage.index.rocks.format import LEDGERS, LOCATIONS
+from bookied.storage.index.rocks.index import RocksIndex
 from bookied.storage.index.store import IndexStore
 
 BACKUP: Final = ".backup"

@@ -28,7 +28,7 @@ from bookied.storage.files.files import Files, remove_tree
 from bookied.storage.index import format as layout
 from bookied.storage.index.file_places import index_files
 from bookied.storage.index.key_values import OpenKeyValues
-from bookied.storage.index.rocks_format import LEDGERS, LOCATIONS
+from bookied.storage.index.rocks.format import LEDGERS, LOCATIONS
 
 STAGED_INDEX: Final = ".converting"
 """Behind the name of an index file that is being written."""

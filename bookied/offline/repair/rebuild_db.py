@@ -24,9 +24,9 @@ from bookied.offline.repair.rescan import JournalledLedger, Rescan, Tell
 from bookied.offline.repair.storages import insist_paired
 from bookied.storage.entrylog import format as log_layout
 from bookied.storage.files.files import Files, remove_tree
-from bookied.storage.index import rocks_format as layout
 from bookied.storage.index.format import FENCED, IndexHeader
 from bookied.storage.index.key_values import KeyValues, OpenKeyValues
+from bookied.storage.index.rocks import format as layout
 from wire.errors import BookKeeperError
 
 TEMPORARY: Final = ".TEMP-"

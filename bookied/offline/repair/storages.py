@@ -14,7 +14,7 @@ from bookied.storage.entrylog.settings import LogSettings
 from bookied.storage.files.files import Files
 from bookied.storage.index.files import IndexFiles
 from bookied.storage.index.key_values import KeyValues, OpenKeyValues
-from bookied.storage.index.rocks_index import RocksIndex
+from bookied.storage.index.rocks.index import RocksIndex
 from bookied.storage.index.store import IndexStore
 from bookied.storage.kind import check_kind, has_databases
 from bookied.storage.ledger_storage.settings import StorageEvents
@@ -31,7 +31,7 @@ def open_rocks(path: Path) -> KeyValues:
         OSError: it cannot be read or written.
     """
     from bookied.config.db import RocksSettings
-    from bookied.storage.index.rocks_binding import (
+    from bookied.storage.index.rocks.binding import (
         ledgers_options,
         locations_options,
         open_database,
@@ -48,7 +48,7 @@ def open_rocks_read_only(path: Path) -> KeyValues:
     Raises:
         FileNotFoundError: it is not there. Otherwise as ``open_rocks``.
     """
-    from bookied.storage.index.rocks_binding import open_read_only
+    from bookied.storage.index.rocks.binding import open_read_only
 
     return open_read_only(path)
 

@@ -12,8 +12,8 @@ import pytest
 from bookied.config.db import RocksSettings
 from bookied.storage.files.files import RealFiles
 from bookied.storage.index.files import IndexFiles
-from bookied.storage.index.rocks_binding import locations_options, open_database
-from bookied.storage.index.rocks_index import RocksIndex
+from bookied.storage.index.rocks.binding import locations_options, open_database
+from bookied.storage.index.rocks.index import RocksIndex
 from bookied.storage.index.store import IndexStore
 from bookied.storage.journal.mark import Mark
 from bookied.storage.ledger_storage.reads import NeedsDisk

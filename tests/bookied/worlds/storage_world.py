@@ -15,7 +15,7 @@ from bookied.storage.entrylog.settings import LogSettings
 from bookied.storage.index.files import IndexFiles
 from bookied.storage.index.key_values import KeyValues
 from bookied.storage.index.ledger_pages import LedgerState
-from bookied.storage.index.rocks_index import RocksIndex
+from bookied.storage.index.rocks.index import RocksIndex
 from bookied.storage.index.store import IndexStore
 from bookied.storage.journal.format import entry_record, explicit_lac_record, fence_record
 from bookied.storage.journal.settings import JournalEvents, JournalSettings

@@ -16,8 +16,8 @@ from typing import Any, Final
 import attrs
 import pytest
 
-from bookied.storage.index.rocks_binding import open_read_only
-from bookied.storage.index.rocks_index import RocksIndex
+from bookied.storage.index.rocks.binding import open_read_only
+from bookied.storage.index.rocks.index import RocksIndex
 from tests.interop.peers.ours import OurBookie
 from tests.interop.peers.peers import JavaBookie, JavaClient, JavaLedger, Peers
 from tests.support.waiting import until

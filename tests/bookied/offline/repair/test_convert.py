@@ -20,7 +20,7 @@ from bookied.storage.files.files import Files
 from bookied.storage.index.files import IndexFiles
 from bookied.storage.index.format import FENCED, IndexHeader
 from bookied.storage.index.ledger_pages import LedgerChange
-from bookied.storage.index.rocks_index import RocksIndex
+from bookied.storage.index.rocks.index import RocksIndex
 from bookied.storage.index.store import IndexStore
 from tests.bookied.offline.repair.test_rebuild_index import KEY, index, lac_packet, log, packet
 from tests.bookied.worlds.golden_disk import ledgers_of, load_golden, locations

@@ -18,12 +18,12 @@ from bookied.offline.repair.rebuild_db import NoLedgersError, RebuildDb
 from bookied.offline.repair.storages import open_rocks, storages_of
 from bookied.storage.entrylog.format import location
 from bookied.storage.files.files import Files, RealFiles, remove_tree
-from bookied.storage.index import rocks_format as layout
 from bookied.storage.index.files import IndexFiles
 from bookied.storage.index.format import FENCED, IndexHeader
 from bookied.storage.index.key_values import KeyValues, OpenKeyValues
 from bookied.storage.index.ledger_pages import LedgerChange
-from bookied.storage.index.rocks_index import RocksIndex
+from bookied.storage.index.rocks import format as layout
+from bookied.storage.index.rocks.index import RocksIndex
 from bookied.storage.journal import format as journal_layout
 from tests.bookied.offline.repair.test_convert import ONE, TWO, Seen, contents, disk, in_db
 from tests.bookied.offline.repair.test_rebuild_index import KEY, journal, lac_packet, log, packet

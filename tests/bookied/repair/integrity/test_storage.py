@@ -10,7 +10,7 @@ import pytest
 
 from bkclient.errors import NoSuchLedgerError
 from bookied.repair.integrity.storage import HealedStorages
-from bookied.storage.index.rocks_index import RocksIndex
+from bookied.storage.index.rocks.index import RocksIndex
 from bookied.storage.ledger_storage.settings import StorageEvents
 from bookied.storage.ledger_storage.storage import LedgerStorage
 from bookied.storage.replay import do_now

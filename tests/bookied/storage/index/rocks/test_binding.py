@@ -21,13 +21,13 @@ from bookied.errors import (
 )
 from bookied.storage.index.format import IndexHeader, decode_native
 from bookied.storage.index.ledger_pages import LedgerChange
-from bookied.storage.index.rocks_binding import (
+from bookied.storage.index.rocks.binding import (
     STALLED_WAITS_MAX,
     RocksDatabase,
     open_of_index,
     open_read_only,
 )
-from bookied.storage.index.rocks_index import RocksIndex
+from bookied.storage.index.rocks.index import RocksIndex
 from tests.sim.world.disk import SimFiles
 from tests.sim.world.key_values import SimKeyValues
 

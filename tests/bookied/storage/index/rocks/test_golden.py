@@ -11,16 +11,16 @@ import pytest
 
 from bookied.config.db import RocksSettings
 from bookied.errors import DatabaseInUseError, DbRecordError
-from bookied.storage.index import rocks_format as layout
 from bookied.storage.index.format import FENCED, IndexHeader, decode_native
 from bookied.storage.index.ledger_pages import LedgerChange
-from bookied.storage.index.rocks_binding import (
+from bookied.storage.index.rocks import format as layout
+from bookied.storage.index.rocks.binding import (
     ledgers_options,
     locations_options,
     open_database,
     open_read_only,
 )
-from bookied.storage.index.rocks_index import RocksIndex
+from bookied.storage.index.rocks.index import RocksIndex
 from tests.bookied.worlds import golden
 
 SETS = ["db/clean", "db/crash"]

@@ -28,7 +28,7 @@ from twisted.logger import Logger
 
 from bookied.config.db import RocksSettings
 from bookied.errors import DatabaseInUseError, DbRecordError, StorageError
-from bookied.storage.index.rocks_format import LOCATIONS
+from bookied.storage.index.rocks.format import LOCATIONS
 
 if TYPE_CHECKING:
     from rocksdict import Options, Rdict

@@ -1,0 +1,135 @@
+"""The database ``ledgers``: which ledgers there are, with their keys and fences, and the flags.
+
+Agrees with LedgerMetadataIndex (4.18.0).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+from typing import Final
+
+from bookied.errors import DbRecordError
+from bookied.storage.index.format import IndexHeader
+from bookied.storage.index.key_values import KeyValues, OpenKeyValues
+from bookied.storage.index.rocks import format as layout
+
+LISTED_AT_ONCE: Final = 4096
+"""Ledgers read at once when the index is opened."""
+
+
+class RocksLedgers:
+    """All ledger ids are in memory, at some 100 bytes each; all else is read when asked for."""
+
+    def __init__(self, directory: Path, damaged: Callable[[DbRecordError], object] | None) -> None:
+        """See ``RocksIndex``."""
+        self._path, self._damaged = directory / layout.LEDGERS, damaged
+        self._rows: KeyValues
+        self._stored: set[int] = set()
+        self._rebuilt: set[int] = set()  # Those of them that have a key of 16 bytes only.
+        self._stale: set[int] = set()  # Those that have one beside that of 8 bytes.
+
+    def open(self, open_key_values: OpenKeyValues) -> None:
+        """Open the database and list the ledgers; see ``RocksIndex.open``."""
+        self._rows = open_key_values(self._path)
+        try:
+            self._list()
+        except BaseException:
+            self._rows.close()
+            raise
+
+    def _list(self) -> None:
+        begin = b""
+        while items := self._rows.items(begin, layout.LEDGER_KEYS_END, LISTED_AT_ONCE):
+            for key, value in items:
+                try:
+                    self._take_in(key, value)
+                except DbRecordError as error:
+                    if self._damaged is None:
+                        raise
+                    self._damaged(error)
+            begin = items[-1][0] + b"\0"
+        self.flags()
+
+    def _take_in(self, key: bytes, value: bytes) -> None:
+        """Note a ledger; its shorter key comes first and is what counts."""
+        ledger_id = layout.decode_ledger_key(key, self._path)
+        is_there = layout.decode_ledger(value, key, self._path) is not None
+        if ledger_id in self._stored:
+            self._stale.add(ledger_id)
+        elif is_there:
+            self._stored.add(ledger_id)
+            if len(key) > len(layout.ledger_key(0)):
+                self._rebuilt.add(ledger_id)
+
+    @property
+    def ids(self) -> Collection[int]:
+        """The ledgers that are stored."""
+        return self._stored
+
+    def __contains__(self, ledger_id: object) -> bool:
+        return ledger_id in self._stored
+
+    def header(self, ledger_id: int) -> IndexHeader:
+        """Return what is stored of a ledger that is there.
+
+        Raises:
+            DbRecordError: it is damaged.
+        """
+        is_rebuilt = ledger_id in self._rebuilt
+        key = layout.long_ledger_key(ledger_id) if is_rebuilt else layout.ledger_key(ledger_id)
+        value = self._rows.get(key)
+        header = None if value is None else layout.decode_ledger(value, key, self._path)
+        if header is None:
+            raise DbRecordError(self._path, None, f"ledger {ledger_id} is there no more")
+        return header
+
+    def write(self, headers: Sequence[tuple[int, IndexHeader]]) -> None:
+        """Store ledgers, durably."""
+        if not headers:
+            return
+        self._rows.put(
+            (layout.ledger_key(ledger_id), layout.encode_ledger(header))
+            for ledger_id, header in headers
+        )
+        longer = self._rebuilt.intersection(ledger_id for ledger_id, _ in headers)
+        self._rows.delete(map(layout.long_ledger_key, longer))
+        self._rows.sync()
+        self._rebuilt -= longer
+        self._stored.update(ledger_id for ledger_id, _ in headers)
+
+    def hide(self, ledger_id: int) -> None:
+        """Forget a ledger; ``remove`` takes its keys away."""
+        self._stored.discard(ledger_id)
+
+    def remove(self, ledger_ids: Collection[int]) -> None:
+        """Remove ledgers' keys, durably, and those that a rebuild left beside newer ones.
+
+        Java would let the older one win at its next start (storage.md D10).
+        """
+        if ledger_ids or self._stale:
+            self._rows.delete(map(layout.ledger_key, ledger_ids))
+            self._rows.delete(map(layout.long_ledger_key, (*ledger_ids, *self._stale)))
+            self._rows.sync()
+            self._stale.clear()
+        self._rebuilt.difference_update(ledger_ids)
+
+    def flags(self) -> int:
+        """Return the storage flags.
+
+        Raises:
+            DbRecordError: they are no number.
+        """
+        value = self._rows.get(layout.FLAGS_KEY)
+        if value is None:
+            return 0
+        return layout.decode_number(value, layout.FLAGS_KEY, self._path)
+
+    def set_flags(self, flags: int) -> None:
+        """Store the flags, durably; between checkpoints only."""
+        self._rows.put([(layout.FLAGS_KEY, layout.encode_location(flags))])
+        self._rows.sync()
+
+    def close(self) -> None:
+        """Release the database."""
+        self._rows.close()

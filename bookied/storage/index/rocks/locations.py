@@ -1,0 +1,146 @@
+"""The database ``locations``: where each entry lies. Agrees with EntryLocationIndex (4.18.0)."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from twisted.logger import Logger
+
+from bookied.storage.index import format as pages
+from bookied.storage.index.file_reads import check_location
+from bookied.storage.index.format import PAGE_SLOTS
+from bookied.storage.index.key_values import KeyValues, OpenKeyValues
+from bookied.storage.index.ledger_pages import LedgerChange, Move
+from bookied.storage.index.rocks import format as layout
+
+log = Logger()
+
+SWEPT_AT_ONCE: Final = 256
+"""Ledgers looked at in one checkpoint until the sweep is through."""
+
+
+class RocksLocations:
+    """Locations of ledgers, whether these are stored or not; pages are made from them."""
+
+    def __init__(self, directory: Path) -> None:
+        """See ``RocksIndex``."""
+        self.path = directory / layout.LOCATIONS
+        self._rows: KeyValues
+        self._sweep_at: int | None = 0
+
+    def open(self, open_key_values: OpenKeyValues) -> None:
+        """Open the database."""
+        self._rows = open_key_values(self.path)
+
+    def compact(self) -> None:
+        """Rewrite it without what was deleted; see ``KeyValues.compact``. Blocks, any thread."""
+        self._rows.compact()
+
+    def close(self) -> None:
+        """Release the database."""
+        self._rows.close()
+
+    def last_entry(self, ledger_id: int) -> int:
+        """Return the last entry that has a location, -1 for none."""
+        found = self._rows.floor(layout.location_key(ledger_id, layout.ENTRY_ID_LIMIT))
+        if found is None:
+            return -1
+        other_id, entry_id = layout.decode_location_key(found[0], self.path)
+        return entry_id if other_id == ledger_id else -1
+
+    def page(self, ledger_id: int, page_no: int) -> array[int]:
+        """Return a page; slots that have no key are 0."""
+        page = pages.decode_page(b"")
+        first = page_no * PAGE_SLOTS
+        begin, end = _page_begin(ledger_id, page_no), _page_begin(ledger_id, page_no + 1)
+        for key, value in self._rows.items(begin, end, PAGE_SLOTS):
+            _, entry_id = layout.decode_location_key(key, self.path)
+            page[entry_id - first] = layout.decode_number(value, key, self.path)
+        return page
+
+    def location(self, ledger_id: int, entry_id: int) -> int:
+        """Return where an entry is, 0 if nowhere.
+
+        Raises:
+            IndexEntryError: the location cannot be.
+            DbRecordError: it is no location.
+        """
+        if not 0 <= entry_id <= layout.ENTRY_ID_LIMIT:
+            return 0
+        key = layout.location_key(ledger_id, entry_id)
+        value = self._rows.get(key)
+        if value is None:
+            return 0
+        location = layout.decode_number(value, key, self.path)
+        return check_location(location, self.path, None)
+
+    def pages(self, ledger_id: int) -> Iterator[tuple[int, array[int]]]:
+        """Give the pages that hold something, with their numbers, ascending."""
+        begin, end = layout.ledger_range(ledger_id)
+        while found := self._rows.items(begin, end, 1):
+            _, entry_id = layout.decode_location_key(found[0][0], self.path)
+            page_no = entry_id // PAGE_SLOTS
+            yield page_no, self.page(ledger_id, page_no)
+            begin = _page_begin(ledger_id, page_no + 1)
+
+    def write(self, changes: Sequence[LedgerChange]) -> None:
+        """Store the locations of changes, durably."""
+        self._rows.put(_locations(changes))
+        self._rows.sync()
+
+    def switch(self, moves: Iterable[Move]) -> None:
+        """Point entries elsewhere whose location is the old one, or new already; durable then."""
+        self._rows.put(self._switched(moves))
+        self._rows.sync()
+
+    def _switched(self, moves: Iterable[Move]) -> Iterator[tuple[bytes, bytes]]:
+        for ledger_id, entry_id, old, new in moves:
+            if self.location(ledger_id, entry_id) in (old, new):
+                yield layout.location_key(ledger_id, entry_id), layout.encode_location(new)
+
+    def remove(self, ledger_ids: Collection[int]) -> None:
+        """Remove all locations of ledgers, durably."""
+        if ledger_ids:
+            self._rows.delete_ranges(map(layout.ledger_range, ledger_ids))
+            self._rows.sync()
+
+    def find_orphans(self, stored: Collection[int]) -> list[int]:
+        """Look on for ledgers with locations that are not stored: a crash amid their deletion.
+
+        At the beginning of a checkpoint only: what is being written has no ledger yet either. Once
+        through all of them there is no more to find.
+        """
+        orphans = []
+        for _ in range(SWEPT_AT_ONCE):
+            if self._sweep_at is None:
+                break
+            begin = layout.location_key(self._sweep_at, 0)
+            found = self._rows.items(begin, layout.LEDGER_KEYS_END, 1)
+            if not found:
+                self._sweep_at = None
+                break
+            ledger_id, _ = layout.decode_location_key(found[0][0], self.path)
+            if ledger_id not in stored:
+                orphans.append(ledger_id)
+            is_last = ledger_id == layout.ENTRY_ID_LIMIT
+            self._sweep_at = None if is_last else ledger_id + 1
+        if orphans:
+            log.info("removing the locations of {count} ledgers that are gone", count=len(orphans))
+        return orphans
+
+
+def _page_begin(ledger_id: int, page_no: int) -> bytes:
+    """Return the first key of a page; there is no entry with the highest id of all."""
+    return layout.location_key(ledger_id, min(page_no * PAGE_SLOTS, layout.ENTRY_ID_LIMIT))
+
+
+def _locations(changes: Sequence[LedgerChange]) -> Iterator[tuple[bytes, bytes]]:
+    key, value = layout.location_key, layout.encode_location
+    for change in changes:
+        for page_no, native in change.pages:
+            first = page_no * PAGE_SLOTS
+            for slot, location in layout.changed_slots(change.before.get(page_no), native):
+                yield key(change.ledger_id, first + slot), value(location)
