@@ -1,13 +1,13 @@
 """Whom to ask for an entry or for the LAC, and when enough have answered: rules, no I/O.
 
 Agrees with BookKeeper 4.18.0: PendingReadOp, ReadOpBase, PendingReadLacOp, ReadLastConfirmedOp,
-TryReadLastConfirmedOp, ReadLastConfirmedAndEntryOp and DefaultSpeculativeRequestExecutionPolicy.
+TryReadLastConfirmedOp and ReadLastConfirmedAndEntryOp.
 One rule is stricter: an answer that fails its digest is no answer, also when coverage is counted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Generic, TypeVar, Union
 
 import attrs
@@ -65,22 +65,6 @@ class Fail:
 
 
 ReadCommand = Union[Ask, Deliver[T], Fail]
-
-
-@attrs.frozen
-class Speculation:
-    """How long to wait for an answer before another bookie is asked as well; 0 is for ever."""
-
-    first_s: float
-    max_s: float
-    factor: float = 2.0
-
-    def waits(self) -> Iterator[float]:
-        """Yield the waits, one after another; nothing where there is no speculation."""
-        wait_s = self.first_s
-        while wait_s > 0:
-            yield wait_s
-            wait_s = min(self.max_s, wait_s * self.factor)
 
 
 class ReplicaRead(Generic[T]):

@@ -12,7 +12,7 @@ from twisted.logger import Logger
 from bookied.admin.exchange import NOT_FOUND, Asked, Reply
 from bookied.admin.http.bounds import Hosts
 from bookied.admin.monitoring import own_names, repair_names
-from bookied.admin.monitoring.http_counts import HttpCounts
+from bookied.admin.monitoring.http_names import HttpCounts
 from bookied.admin.monitoring.page import Metrics
 from bookied.admin.monitoring.text import CONTENT_TYPE, Family
 from bookied.errors import BookieStopError

@@ -17,7 +17,7 @@ from bookied.admin.control.control import Control
 from bookied.admin.http.bounds import Hosts
 from bookied.admin.metrics_port import listen, listen_for_metrics
 from bookied.admin.monitoring import java_names, own_names, repair_names
-from bookied.admin.monitoring.http_counts import HttpCounts
+from bookied.admin.monitoring.http_names import HttpCounts
 from bookied.admin.monitoring.java_names import Figures
 from bookied.admin.monitoring.own_names import OwnFigures
 from bookied.admin.monitoring.page import Metrics

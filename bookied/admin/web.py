@@ -53,7 +53,7 @@ from bookied.admin.http.bounds import (
 )
 from bookied.admin.http.channel import AdminChannel, AnswerBody
 from bookied.admin.jobs import JobRefusedError, NoSuchJobError
-from bookied.admin.monitoring.http_counts import HttpCounts
+from bookied.admin.monitoring.http_names import HttpCounts
 from bookied.admin.monitoring.text import CONTENT_TYPE
 from bookied.admin.open_paths import OPEN
 from bookied.admin.values import Failed, Problem, Readiness, to_json

@@ -21,7 +21,8 @@ from bkclient.ledger.reads.read_order import ReadOrder
 from bkclient.ledger.reads.replica_read import ReadRun, as_client_error
 from bkclient.ledger.reads.verifier import AnswerVerifier
 from bkclient.placement.policy import Placement
-from bkclient.quorum.read_rules import Polled, ReplicaRead, Speculation
+from bkclient.quorum.read_rules import Polled, ReplicaRead
+from bkclient.quorum.speculation import Speculation
 from wire.codes import ReturnCode
 from wire.digest import Digester, Entry, VerifiedEntries
 from wire.ids import BookieId, EntryId, LedgerId

@@ -19,7 +19,8 @@ from bkclient.errors import ClientError
 from bkclient.ledger.reads.read_order import ReadOrder
 from bkclient.ledger.reads.replica_read import ReadRun, as_client_error
 from bkclient.ledger.reads.verifier import AnswerVerifier
-from bkclient.quorum.read_rules import AnyLac, KnownLac, LacQuorum, LongPoll, Polled, Speculation
+from bkclient.quorum.read_rules import AnyLac, KnownLac, LacQuorum, LongPoll, Polled
+from bkclient.quorum.speculation import Speculation
 from wire.codes import ReadFlag
 from wire.digest import Entry
 from wire.ids import NO_ENTRY, BookieId, LedgerId

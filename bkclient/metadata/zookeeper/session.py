@@ -23,7 +23,7 @@ from bkclient.metadata.api import (
     MetadataUnavailableError,
     SessionEvent,
 )
-from bkclient.metadata.session import SessionState
+from bkclient.metadata.session_state import SessionState
 from bkclient.metadata.tree.nodes import (
     AnswerLostError,
     BadVersionError,

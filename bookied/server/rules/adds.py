@@ -9,7 +9,7 @@ from typing import Final
 
 from bookied.server.rules.deletions import FencedDeletions
 from bookied.server.rules.disk_read import refusal_code
-from bookied.server.rules.fences import Fences
+from bookied.server.rules.fencing import Fences
 from bookied.server.rules.ledger_writes import LedgerWrites
 from bookied.server.rules.long_poll import LongPolls
 from bookied.server.rules.lost_fences import LostFences, Standing

@@ -16,7 +16,7 @@ from bookied.metrics.stats import RequestStats
 from bookied.server.rules.adds import Adds
 from bookied.server.rules.deletions import FencedDeletions
 from bookied.server.rules.disk_read import DiskRead, refusal_code
-from bookied.server.rules.fences import Fences
+from bookied.server.rules.fencing import Fences
 from bookied.server.rules.ledger_writes import LedgerWrites
 from bookied.server.rules.long_poll import Cancel, LongPolls
 from bookied.server.rules.lost_fences import LostFences

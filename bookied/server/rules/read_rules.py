@@ -6,7 +6,7 @@ from functools import partial
 
 from bookied.metrics.stats import RequestStats
 from bookied.server.rules.disk_read import Answer, DiskRead
-from bookied.server.rules.fences import Fences
+from bookied.server.rules.fencing import Fences
 from bookied.server.rules.long_poll import Cancel, LongPolls
 from bookied.server.rules.pending_request import PendingRequest, timed
 from bookied.server.rules.reads import EntryReads, in_limbo, insist_sure

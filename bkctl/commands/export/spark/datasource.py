@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from bkclient.client import Client
+    from bkctl.commands.export.spark.log_stream import FollowingReader
     from bkctl.commands.export.spark.sink import LogStreamWriter, LogWriter
-    from bkctl.commands.export.spark.stream import FollowingReader
     from bkctl.commands.export.task.plan import LedgerExtent
 
 
@@ -71,7 +71,7 @@ class LedgerSource(DataSource):
             from bkctl.commands.export.spark.topic_stream import TopicStreamReader
 
             return TopicStreamReader(query, cursor)
-        from bkctl.commands.export.spark.stream import LogStreamReader
+        from bkctl.commands.export.spark.log_stream import LogStreamReader
 
         return LogStreamReader(query, cursor)
 

@@ -21,9 +21,9 @@ from bkclient.log.record import Position
 from bkclient.topic.errors import NoSuchTopicError, TopicTrimmedError
 from bkclient.topic.names import TopicName
 from bkclient.topic.settled import Frontier
+from bkctl.commands.export.spark.log_stream import FollowingReader
 from bkctl.commands.export.spark.query import Query
 from bkctl.commands.export.spark.source_options import LATEST
-from bkctl.commands.export.spark.stream import FollowingReader
 from bkctl.commands.export.spark.topic_extents import (
     NOTHING,
     Positions,

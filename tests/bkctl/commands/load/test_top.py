@@ -17,9 +17,9 @@ from bkctl.bookies.admin_client import HttpAddress
 from bkctl.bookies.figures import Figures, Rates, figures, rates
 from bkctl.bookies.summary import BookieSummary
 from bkctl.commands.load import looks as top_work
-from bkctl.commands.load import plot, screen
+from bkctl.commands.load import plot, top
 from bkctl.commands.load.looks import BookieLoad, ClusterLoad, Looks, outliers
-from bkctl.commands.load.screen import ORDERS, TopState
+from bkctl.commands.load.top import ORDERS, TopState
 from bkctl.errors import CommandError
 from bkctl.output.canvas import Canvas
 from bkctl.session.session import Session
@@ -194,7 +194,7 @@ class TestScreen:
             )
             for n in range(30)
         ]
-        lines = screen.drawing(load(), Canvas(width, unicode), history=history)
+        lines = top.drawing(load(), Canvas(width, unicode), history=history)
         check_drawing("top" if unicode else "top-ascii", lines, width)
 
     @pytest.mark.parametrize("height", [12, 24, 60])
@@ -250,9 +250,9 @@ class TestScreen:
         assert state.error == ""
 
     def test_there_is_no_screen_without_a_terminal_or_on_a_dumb_one(self) -> None:
-        assert screen.has_screen(FakeHost(tty=True, environ={"TERM": "xterm"}))
-        assert not screen.has_screen(FakeHost(tty=True, environ={"TERM": "dumb"}))
-        assert not screen.has_screen(FakeHost(environ={"TERM": "xterm"}))
+        assert top.has_screen(FakeHost(tty=True, environ={"TERM": "xterm"}))
+        assert not top.has_screen(FakeHost(tty=True, environ={"TERM": "dumb"}))
+        assert not top.has_screen(FakeHost(environ={"TERM": "xterm"}))
 
     @pytest.mark.usefixtures("in_utc")
     def test_a_look_is_one_line_where_there_is_no_screen(self) -> None:
