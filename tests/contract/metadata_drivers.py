@@ -214,9 +214,10 @@ class ZooKeeperDriver(DriverBase):
         from twisted.internet.threads import deferToThread
 
         identity = (store.session_id, store.session.session_password)
-        await deferToThread(self._close_session, identity)
+        await deferToThread(self.end_session, identity)
 
-    def _close_session(self, identity: tuple[int, bytes]) -> None:
+    def end_session(self, identity: tuple[int, bytes]) -> None:
+        """Close a session from another connection; blocks."""
         from kazoo.client import KazooClient
 
         client = KazooClient(f"127.0.0.1:{self.server.port}", client_id=identity)

@@ -289,6 +289,67 @@ class TestConnections:
         assert left == []
 
 
+class TestDeadThread:
+    """An answer that kazoo cannot understand ends its thread; it does not notice."""
+
+    def test_the_session_goes_on(self, zk_driver: ZooKeeperDriver) -> None:
+        async def scenario() -> None:
+            store, other = await zk_driver.open(), await zk_driver.open(uri=zk_driver.direct_uri)
+            await store.register(B1, info(B1), read_only=False)
+            await store.create_ledger(L1, metadata())
+            events: list[SessionEvent] = []
+            calls: list[int] = []
+            store.on_session(events.append)
+            await store.watch_ledger(L1, lambda: calls.append(1))
+            session_id = store.session_id
+            zk_driver.proxy.spoil_answer()
+            with pytest.raises(MetadataUnavailableError, match=r"thread died.*Invalid error code"):
+                await store.write_ledger(L1, metadata(), 0)
+            assert (await store.read_ledger(L1)).version == 1
+            assert events == [SessionEvent.SUSPENDED, SessionEvent.CONNECTED]
+            assert store.session_id == session_id
+            assert await other.writable_bookies() == {B1}
+            await zk_driver.until(lambda: calls)  # Set again: what happened meanwhile is unknown.
+            seen = len(calls)
+            await other.write_ledger(L1, closed(), 1)
+            await zk_driver.until(lambda: len(calls) > seen)
+
+        zk_driver.run(scenario())
+
+    def test_a_session_that_expired_meanwhile_is_told_as_lost(
+        self, zk_driver: ZooKeeperDriver
+    ) -> None:
+        async def scenario() -> None:
+            store = await zk_driver.open()
+            await store.create_ledger(L1, metadata())
+            events: list[SessionEvent] = []
+            store.on_session(events.append)
+            identity = store.session_id, store.session.session_password
+            zk_driver.proxy.spoil_answer()
+            with pytest.raises(MetadataUnavailableError):
+                await store.write_ledger(L1, metadata(), 0)
+            await deferToThread(zk_driver.end_session, identity)
+            await zk_driver.until(lambda: events[-1] is SessionEvent.CONNECTED)
+            assert events == [SessionEvent.SUSPENDED, SessionEvent.LOST, SessionEvent.CONNECTED]
+            await store.register(B1, info(B1), read_only=False)
+
+        zk_driver.run(scenario())
+
+    def test_it_can_be_closed_before_it_is_back(self, zk_driver: ZooKeeperDriver) -> None:
+        async def scenario() -> None:
+            store = await zk_driver.open()
+            await store.create_ledger(L1, metadata())
+            zk_driver.proxy.spoil_answer()
+            with pytest.raises(MetadataUnavailableError):
+                await store.write_ledger(L1, metadata(), 0)
+            await store.close()
+
+        before = set(threading.enumerate())
+        zk_driver.run(scenario())
+        left = [t for t in set(threading.enumerate()) - before if "PoolThread" not in t.name]
+        assert left == []
+
+
 class TestLayouts:
     @pytest.mark.parametrize("layout", ["flat", "hierarchical", "longhierarchical"])
     def test_each_layout_has_javas_paths_and_ids(

@@ -1,4 +1,4 @@
-"""A TCP proxy before ZooKeeper that can cut a connection between a write and its answer."""
+"""A TCP proxy before ZooKeeper: cuts a connection before the answer to a write, or spoils it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from tests.support.tcp_proxy import End, Link, TcpProxy
 
 HEADER = struct.Struct(">iii")  # frame length, xid, operation
 REPLY = struct.Struct(">ii")  # frame length, xid
+UNKNOWN_ERROR = struct.pack(">iqi", 0, 0, -9999)  # xid, zxid, an error code of no release
 
 CREATE, DELETE, SET_DATA = 1, 2, 5
 WRITES = frozenset({CREATE, DELETE, SET_DATA, 15, 14})  # 15 is create2, 14 is multi
@@ -52,6 +53,9 @@ class ZooKeeperLink(Link):
                 self.proxy.lost += 1
                 self.cut()
                 return
+            if self._welcomed and xid > 0 and self.proxy.answers_to_spoil:
+                self.proxy.answers_to_spoil -= 1
+                frame = REPLY.pack(len(UNKNOWN_ERROR), xid) + UNKNOWN_ERROR[4:]
             self._welcomed = True
             super().from_server(frame)
 
@@ -65,10 +69,15 @@ class ZooKeeperProxy(TcpProxy):
         super().__init__(reactor, server_port)
         self.answers_to_lose = 0
         self.lost = 0
+        self.answers_to_spoil = 0
 
     def lose_answer(self, count: int = 1) -> None:
         """Cut the connection when the next writes have been applied, each before its answer."""
         self.answers_to_lose = count
+
+    def spoil_answer(self, count: int = 1) -> None:
+        """Put an error code that nobody knows into the next answers."""
+        self.answers_to_spoil = count
 
     def freeze(self) -> None:
         """Take what is sent, and pass nothing on."""

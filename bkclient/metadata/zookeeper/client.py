@@ -10,6 +10,7 @@ import struct
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, ClassVar, Final
 
 from kazoo import exceptions
@@ -30,10 +31,17 @@ _quiet.addHandler(logging.NullHandler())  # Or Python would print what kazoo war
 
 
 def new_client(
-    hosts: str, session_timeout_s: float, crossing: Crossing, **options: Any
+    hosts: str,
+    session_timeout_s: float,
+    crossing: Crossing,
+    died: Callable[[Exception], object],
+    **options: Any,
 ) -> KazooClient:
-    """Return a client, not yet started, whose answers come over ``crossing``."""
-    handler = _Handler(crossing)
+    """Return a client, not yet started, whose answers come over ``crossing``.
+
+    ``died`` hears of an exception that ended kazoo's thread: the client does nothing any more.
+    """
+    handler = _Handler(crossing, died)
     client = KazooClient(
         hosts=hosts,
         timeout=session_timeout_s,
@@ -96,9 +104,10 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
     work. Its sockets here are read in large pieces, and most questions need no system call.
     """
 
-    def __init__(self, crossing: Crossing) -> None:
+    def __init__(self, crossing: Crossing, died: Callable[[Exception], object]) -> None:
         super().__init__()
         self.callback_queue = self.completion_queue = crossing
+        self._died = died
         self.client: Any = None
 
     def start(self) -> None:
@@ -106,6 +115,17 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
 
     def stop(self) -> None:
         """Go on: what is answered while closing must not run on kazoo's thread."""
+
+    def spawn(self, func: Callable[..., object], *args: Any, **kwargs: Any) -> Any:
+        """Start a thread; kazoo itself would not notice that it ended by an exception."""
+
+        def run() -> None:
+            try:
+                func(*args, **kwargs)
+            except Exception as error:  # noqa: BLE001 - kazoo's loop ends by any
+                self.callback_queue.put(partial(self._died, error))
+
+        return super().spawn(run)
 
     def create_connection(self, *args: Any, **kwargs: Any) -> Any:
         made = super().create_connection(*args, **kwargs)

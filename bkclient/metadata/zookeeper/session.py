@@ -10,11 +10,13 @@ from typing import Any, Final, TypeVar
 from kazoo import exceptions
 from kazoo.client import KazooClient
 from kazoo.interfaces import IAsyncResult
-from kazoo.protocol.states import KazooState
+from kazoo.protocol.states import KazooState, KeeperState
 from twisted.internet.defer import Deferred
 from twisted.internet.defer import TimeoutError as TwistedTimeoutError
+from twisted.internet.interfaces import IDelayedCall
 from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 
 from bkclient.concurrency import RateLimit
 from bkclient.errors import ClientClosedError, MetadataStoreError
@@ -39,6 +41,9 @@ T = TypeVar("T")
 
 _PATIENCE_S: Final = 1.0
 """How long kazoo may take to stop where it is not connected."""
+
+_ANEW_S: Final = 1.0
+"""How long to wait before a kazoo whose thread died is replaced: it may die of the same again."""
 
 Observe = Callable[[str, float, bool], object]
 """Hears of each operation: its name in ZooKeeper, the seconds it took, whether an answer came."""
@@ -85,6 +90,9 @@ class KazooSession:
         self.kazoo: KazooClient | None = None
         self.session_id = 0
         """The session's id, also while it is suspended."""
+        self._client_id: tuple[int, bytes] | None = None
+        self._died_of = ""
+        self._anew: IDelayedCall | None = None
         self._flying: set[Deferred[Any]] = set()
 
     @property
@@ -107,16 +115,45 @@ class KazooSession:
             MetadataUnavailableError: no server answered within the session time-out.
         """
         assert self.kazoo is None, "connected twice"
-        self.kazoo = new_client(self._uri.hosts, self.timeout_s, self._crossing, **self._options)
-        self.kazoo.add_listener(self._heard)
-        self.kazoo.start_async()
+        self._begin()
         try:
             await self.state.until_connected(self.timeout_s)
         except MetadataUnavailableError as error:
             await self.close()
             raise MetadataUnavailableError(
-                f"{self.uri}: no ZooKeeper answered within {self.timeout_s:g} s"
+                f"{self.uri}: no ZooKeeper answered within {self.timeout_s:g} s{self._died_of}"
             ) from error
+
+    def _begin(self) -> None:
+        """Start a kazoo: with a new session, or in the one that the kazoo before it had."""
+        self._anew = None
+        self.kazoo = new_client(
+            self._uri.hosts,
+            self.timeout_s,
+            self._crossing,
+            self._died,
+            client_id=self._client_id,
+            **self._options,
+        )
+        self.kazoo.add_listener(self._heard)
+        self.kazoo.start_async()
+
+    def _died(self, error: Exception) -> None:
+        """Replace a kazoo whose thread ended by an exception; the session may live on."""
+        if self.state.closed:
+            return
+        trace = Failure(error).getTraceback()
+        log.error(
+            "{uri}: kazoo's thread died, and gets a new one: {trace}", uri=self.uri, trace=trace
+        )
+        self._died_of = f"; kazoo's thread died: {error!r}"
+        assert self.kazoo is not None
+        self.kazoo.close()
+        self.kazoo = None
+        self._anew = self._reactor.callLater(_ANEW_S, self._begin)
+        for flying in tuple(self._flying):
+            if not flying.called:
+                flying.errback(exceptions.ConnectionLoss(f"kazoo's thread died: {error!r}"))
 
     async def close(self) -> None:
         """End the session: what it owns vanishes. Waiting operations fail."""
@@ -124,6 +161,9 @@ class KazooSession:
             return
         connected = self.state.connected
         self.state.close()
+        if self._anew is not None:
+            self._anew.cancel()
+            self._anew = None
         if self.kazoo is not None and connected:
             await self._in_thread(self._stop)
         elif self.kazoo is not None:
@@ -170,16 +210,22 @@ class KazooSession:
 
     def _heard(self, state: str) -> None:
         """Take one of kazoo's state changes; runs on kazoo's thread."""
-        assert self.kazoo is not None
-        identity = self.kazoo.client_id
-        self._crossing.put(lambda: self._moved(state, identity[0] if identity else 0))
+        kazoo = self.kazoo
+        assert kazoo is not None
+        if state == KazooState.LOST and kazoo.client_state == KeeperState.CLOSED:
+            # Nobody asked for it: its thread dies, of which the server knows nothing.
+            state = KazooState.SUSPENDED
+        client_id = kazoo.client_id
+        self._crossing.put(lambda: self._moved(state, client_id))
 
-    def _moved(self, state: str, session_id: int) -> None:
+    def _moved(self, state: str, client_id: tuple[int, bytes] | None) -> None:
         if state == KazooState.CONNECTED:
+            session_id = 0 if client_id is None else client_id[0]
             if self.session_id not in {0, session_id}:
                 # Suspended and expired between two looks: tell what must be told.
                 self._lost()
-            self.session_id = session_id
+            self.session_id, self._client_id = session_id, client_id
+            self._died_of = ""
             self.state.move(SessionEvent.CONNECTED)
         elif state == KazooState.SUSPENDED:
             self._suspended()
@@ -191,7 +237,7 @@ class KazooSession:
             self.state.move(SessionEvent.SUSPENDED)
 
     def _lost(self) -> None:
-        self.session_id = 0
+        self.session_id, self._client_id = 0, None
         self.state.move(SessionEvent.LOST)
 
     async def request(self, name: str, ask: Callable[[KazooClient], IAsyncResult]) -> Any:
