@@ -177,12 +177,6 @@ class StartError(BookKeeperError):
     exit_status = 2
 
 
-class ReplayError(StartError):
-    """The journals could not be replayed."""
-
-    exit_status = 7
-
-
 def return_code(error: Exception) -> ReturnCode:
     """Return what a client is told: a refusal as it is, any trouble with the disk as EIO."""
     return error.rc if isinstance(error, BookieError) else ReturnCode.EIO

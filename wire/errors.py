@@ -78,12 +78,6 @@ class BadRequestError(BookieError):
     rc = ReturnCode.EBADREQ
 
 
-class BookieIOError(BookieError):
-    """The bookie could not read or write its disk."""
-
-    rc = ReturnCode.EIO
-
-
 class UnauthorizedError(BookieError):
     """Wrong ledger password, or this connection has not been authenticated."""
 

@@ -57,9 +57,6 @@ from wire.pb import bookkeeper_pb2 as pb
 ADD_HEADER: Final = 0x02010000
 """Header of a plain add in version 2: no flags."""
 
-ADD_PREFIX: Final = struct.Struct(">ii20sqqq")
-"""Frame length, header, master key, ledger id, entry id, LAC: the start of every add frame."""
-
 ADD_RESPONSE: Final = struct.Struct(">iiiqq")
 """A whole add response frame: length (24), header, error code, ledger id, entry id."""
 

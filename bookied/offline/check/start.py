@@ -9,7 +9,7 @@ from typing import Final
 import attrs
 
 from bookied.directories.losses import losses
-from bookied.directories.roots import CURRENT, DIRTY, VERSION
+from bookied.directories.roots import DIRTY, VERSION
 from bookied.errors import BadCookieError, CorruptError, JournalMissingError, JournalRecordError
 from bookied.offline.bookie import OfflineBookie
 from bookied.offline.check.findings import Findings, Problem, Severity, from_error
@@ -240,10 +240,3 @@ def _after_the_end(scan: journals.JournalScan) -> Iterator[Problem]:
     if residue is not None:
         message = f"data ends at {scan.end}, and yet there are bytes here that nothing reaches"
         yield Problem(Severity.WARNING, "journal-residue", message, scan.path, residue)
-
-
-def old_layout(bookie: OfflineBookie) -> Iterator[Path]:
-    """Give the roots that have no ``current``: an older layout, or no bookie's at all."""
-    for root in bookie.found.roots:
-        if not bookie.files.exists(root / CURRENT):
-            yield root

@@ -34,7 +34,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -62,7 +62,6 @@ MAP_LEDGERS_MAX: Final = 10_000
 MAP_HEAD: Final = struct.Struct(">iqqi")
 _MAP_ROW: Final = struct.Struct(">qq")
 
-DIRECT_HEADER_BYTES: Final = 4096
 DIRECT_BLOCK: Final = 4096
 DIRECT_PADDING: Final = b"\xf0"
 
@@ -199,12 +198,3 @@ def _check_map_record(data: bytes, at: int, path: Path, base: int) -> int:
     if at + LENGTH.size + length > len(data):
         raise LedgersMapError(path, base + at, "cut off")
     return int(count)
-
-
-def record_spans(blob: bytes) -> Iterator[tuple[int, int, int]]:
-    """Yield ledger id, offset and size of each of several joined records."""
-    at, unpack = 0, struct.Struct(">iq").unpack_from
-    while at < len(blob):
-        length, ledger_id = unpack(blob, at)
-        yield ledger_id, at, LENGTH.size + length
-        at += LENGTH.size + length
