@@ -20,7 +20,8 @@ from bookied.errors import RunTimeError
 from bookied.metrics.stats import RepairStats
 from bookied.repair.autorecovery.sessions import AutoRecovery
 from bookied.runtime.world import Parts, make_client
-from bookied.service.bookie import FAREWELL_S, StopRequestedError, start_error
+from bookied.service.bookie import FAREWELL_S
+from bookied.service.start_errors import StopRequestedError, start_error
 from wire.errors import BookKeeperError
 from wire.ids import BookieId
 

@@ -8,25 +8,19 @@ After a fatal failure nothing is flushed: the next start replays.
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Callable, Coroutine
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import attrs
-from twisted.internet.defer import Deferred, DeferredLock
+from twisted.internet.defer import Deferred
 from twisted.internet.defer import TimeoutError as TwistedTimeoutError
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from bkclient.errors import SecurityError
-from bkclient.metadata.api import (
-    IncompatibleLayoutError,
-    MetadataUnavailableError,
-    NotInitializedError,
-)
 from bookied.config.bookie import BookieConfig
 from bookied.directories.cookie_check import check_cookies
 from bookied.directories.disk_watch import DiskWatch
@@ -43,15 +37,9 @@ from bookied.directories.roots import directories, prepare
 from bookied.directories.served_by import NO_LEDGER
 from bookied.directories.status_file import BookieStatus, read_status, write_status
 from bookied.errors import (
-    BookieStopError,
-    DamagedError,
-    ExitStatus,
-    MetadataStartError,
     NoSpaceError,
     RunTimeError,
     SecurityStartError,
-    StorageError,
-    WrongLayoutError,
 )
 from bookied.repair.autorecovery.sessions import BesideBookie
 from bookied.repair.integrity.lifecycle import Integrity
@@ -65,17 +53,15 @@ from bookied.runtime.world import Parts, make_client
 from bookied.server.access.auth_gate import Authenticator
 from bookied.server.access.open_port import open_port
 from bookied.server.context import AccessRules
-from bookied.server.limits.backpressure import SHARED_ADDS_BYTES, Limits
-from bookied.server.limits.connections import ConnectionSettings
-from bookied.server.limits.timeouts import Timeouts
 from bookied.server.rules.adds import Writes
 from bookied.server.rules.bookie import Bookie, ReadLimits
-from bookied.server.rules.deletions import FencedDeletions, read_deletions, write_deletions
 from bookied.server.rules.lost_fences import LostFences
 from bookied.server.server import BookieServer
+from bookied.service.kept_deletions import KeptDeletions
+from bookied.service.server_settings import connection_settings, server_limits
+from bookied.service.start_errors import StopRequestedError, named, start_error
 from bookied.storage.garbage.ledgers import Membership
 from bookied.storage.garbage.status import CollectorStatus
-from bookied.storage.ledger_storage.settings import StorageLimits
 from bookied.storage.storages import Storages
 from wire.errors import BookKeeperError
 from wire.ids import BookieId
@@ -93,19 +79,8 @@ FAREWELL_S: Final = 5.0
 GIVE_UP_S: Final = 600.0
 """How long a bookie serves without a registration before it stops."""
 
-SPARE_FILES: Final = 256
-"""Journals, marks, the metadata service, the log, and what a moment needs."""
-
-_NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
-_UNLIMITED: Final = 2**62
 
 log = Logger()
-
-
-class StopRequestedError(BookieStopError):
-    """The bookie was told to stop while it started."""
-
-    exit_status = ExitStatus.OK
 
 
 class BookieService:
@@ -141,7 +116,7 @@ class BookieService:
         self.autorecovery: BesideBookie | None = None
         self.other_endpoints: tuple[Endpoint, ...] = ()
         """What is published of it beside its own port; to be set before the start."""
-        self._keeping = DeferredLock()
+        self._deletions: KeptDeletions | None = None
         self._port: BoundPort | None = None
         self._tls: TlsContexts | None = None
         self._auth: Authenticator | None = None
@@ -293,13 +268,16 @@ class BookieService:
             monotonic_s=parts.monotonic_s,
         )
         self.bookie.adds.allowed = self.mode.writes
-        await self._restore_deletions(self.bookie)
+        self._deletions = KeptDeletions(
+            self.bookie.deletions, parts.files, self.directories.ledgers[0], parts.run_blocking
+        )
+        await self._deletions.restore()
         self.server = BookieServer(
             self.bookie,
             parts.clock,
             parts.run_reads,
-            limits=_server_limits(config, engine.storages.limits),
-            settings=_connection_settings(config, parts.open_files_max, engine.storages.limits),
+            limits=server_limits(config, engine.storages.limits),
+            settings=connection_settings(config, parts.open_files_max, engine.storages.limits),
             access=AccessRules(tls=self._tls, tls_required=config.tls_required, auth=self._auth),
             crowded=parts.switch_threads_soon,
         )
@@ -321,45 +299,18 @@ class BookieService:
         self.disks.start(config.disk_check_interval_ms / 1000)
         self._note(f"serving, {self.state.now.value}")
 
-    async def _restore_deletions(self, bookie: Bookie) -> None:
-        kept = await self._blocking(partial(read_deletions, self.parts.files, self._deletions_root))
-        if kept is not None:
-            bookie.deletions.restore(kept)
-
-    @property
-    def _deletions_root(self) -> Path:
-        return self.directories.ledgers[0]
-
-    async def _keep_deletions(self) -> None:
-        assert self.bookie is not None
-        await self._keeping.acquire()
-        try:
-            await self._write_deletions(self.bookie.deletions)
-        finally:
-            self._keeping.release()
-
-    async def _write_deletions(self, deletions: FencedDeletions) -> None:
-        if not deletions.has_changes:
-            return
-        data, deletions.has_changes = deletions.encode(), False
-        write = partial(write_deletions, self.parts.files, self._deletions_root, data)
-        try:
-            await self._blocking(write)
-        except OSError:
-            deletions.has_changes = True
-            raise
-
     def _collect_garbage(self, membership: Membership) -> None:
         """Begin to collect garbage, now that the bookie serves."""
         assert self.engine is not None
         assert self.bookie is not None
         assert self.disks is not None
+        assert self._deletions is not None
         whose = CollectedBookie(
             membership=membership,
             storages=self.engine.storages,
             bookie=self.bookie,
             checkpoint=self.engine.checkpoint,
-            keep_deletions=self._keep_deletions,
+            keep_deletions=self._deletions.keep,
         )
         self.collectors = Collectors(self.config, self.parts, whose)
         self.collectors.start()
@@ -479,8 +430,8 @@ class BookieService:
         if self.server is not None and self.engine is not None:
             storage = self.engine.storages.limits
             self.server.take(
-                _server_limits(config, storage),
-                _connection_settings(config, self.parts.open_files_max, storage),
+                server_limits(config, storage),
+                connection_settings(config, self.parts.open_files_max, storage),
             )
 
     def collect_garbage(
@@ -531,7 +482,7 @@ class BookieService:
         self._tell_failed(error)
 
     def _disk_failed(self, error: Exception) -> None:
-        self._fail(RunTimeError(f"a disk failed: {_named(error)}"))
+        self._fail(RunTimeError(f"a disk failed: {named(error)}"))
 
     def _directory_full(self, directory: Path) -> None:
         """Obey a write that found no space, rather than wait for the next look at the disks."""
@@ -621,32 +572,6 @@ class BookieService:
         return found
 
 
-def start_error(error: BaseException) -> BaseException:
-    """Return a start's failure as what the process ends with."""
-    if isinstance(error, (BookieStopError, StorageError)):
-        return error
-    if isinstance(error, NotInitializedError):
-        return MetadataStartError(f"{error}; {error.hint}")
-    if isinstance(error, IncompatibleLayoutError):
-        return WrongLayoutError(str(error))
-    if isinstance(error, MetadataUnavailableError):
-        return MetadataStartError(f"the metadata service cannot be reached: {error}")
-    if isinstance(error, BookKeeperError):
-        return MetadataStartError(str(error))
-    if isinstance(error, OSError):
-        if error.errno in _NO_SPACE:
-            return NoSpaceError(f"no space to start: {_named(error)}; free some, and start again")
-        return DamagedError(f"the directories cannot be read or written: {_named(error)}")
-    return error
-
-
-def _named(error: Exception) -> str:
-    """Return what failed, with its path in front where it is known."""
-    if isinstance(error, OSError) and error.filename is not None:
-        return f"{error.filename}: {error.strerror}"
-    return str(error)
-
-
 def _open_security(
     config: BookieConfig, clock: IReactorTime
 ) -> tuple[TlsContexts | None, Authenticator | None]:
@@ -673,55 +598,3 @@ def _service_info(
     extensions = ("tls",) if has_tls else ()
     own = Endpoint("bookie", identity.port, identity.host, BOOKIE_RPC, extensions=extensions)
     return BookieServiceInfo((own, *others))
-
-
-def _connections_max(
-    config: BookieConfig, open_files_max: int | None, storage: StorageLimits
-) -> int | None:
-    """Return how many connections clients may have: of the descriptors, those storage leaves."""
-    asked = config.connections_max or None
-    if open_files_max is None:
-        return asked
-    for_reading = storage.open_logs_max + storage.open_indexes_max
-    files = for_reading + storage.open_to_write_max + SPARE_FILES
-    room = max(open_files_max - files, open_files_max // 8)
-    return room if asked is None else min(asked, room)
-
-
-def _connection_settings(
-    config: BookieConfig, open_files_max: int | None, storage: StorageLimits
-) -> ConnectionSettings:
-    count_max = _connections_max(config, open_files_max, storage)
-    return ConnectionSettings(
-        count_max=count_max,
-        of_address_max=config.address_connections_max or _half(count_max),
-        timeouts=_timeouts(config),
-        frame_bytes_max=config.frame_bytes_max,
-        tcp_keep_alive=config.tcp_keepalive,
-    )
-
-
-def _half(connections_max: int | None) -> int | None:
-    return None if connections_max is None else max(1, connections_max // 2)
-
-
-def _timeouts(config: BookieConfig) -> Timeouts:
-    cuts = config.close_on_response_timeout and config.response_wait_ms >= 0
-    return Timeouts(
-        frame_s=config.frame_wait_ms / 1000 or None,
-        answer_s=config.response_wait_ms / 1000 if cuts else None,
-        idle_s=config.idle_wait_ms / 1000 or None,
-        login_s=config.login_wait_ms / 1000 or None,
-    )
-
-
-def _server_limits(config: BookieConfig, storage: StorageLimits) -> Limits:
-    return Limits(
-        in_flight_bytes_max=config.journal_queue_bytes_max,
-        unwritten_bytes_max=storage.unwritten_bytes_max,
-        adds_max=config.adds_in_progress_max or None,
-        shared_adds_bytes_max=SHARED_ADDS_BYTES * len(config.journal_directories),
-        reads_pending_max=config.reads_in_progress_max or _UNLIMITED,
-        half_frames_bytes_max=config.half_frames_bytes_max,
-        unsent_bytes_max=config.unsent_bytes_max,
-    )

@@ -36,7 +36,8 @@ from bookied.errors import (
 )
 from bookied.runtime.state import State
 from bookied.runtime.world import Parts, real_parts
-from bookied.service.bookie import BookieService, StopRequestedError
+from bookied.service.bookie import BookieService
+from bookied.service.start_errors import StopRequestedError
 from bookied.storage.files.files import RealFiles
 from bookied.storage.journal import format as layout
 from tests.bkclient.metadata.values import metadata
