@@ -17,6 +17,7 @@ import click
 from bkctl.errors import CommandError, Interrupted, TimeLimitError, error_message, error_name
 from bkctl.exit_status import ExitStatus
 from bkctl.options import SCHEMA
+from bkctl.output.forms.sentence import fitted
 from wire.errors import BookKeeperError
 
 if TYPE_CHECKING:
@@ -82,7 +83,8 @@ def tell(error: BaseException, session: Session | None, args: Sequence[str] = ()
     as_json = session.options.output in _JSON if session else _asks_for_json(args)
     if found.status == ExitStatus.INTERRUPTED and stderr.isatty():
         click.echo(file=stderr)  # The terminal has written ^C, perhaps behind a question.
-    click.echo(json.dumps(found.machine()) if as_json else found.line(), file=stderr)
+    line = json.dumps(found.machine()) if as_json else fitted(found.line(), stderr)
+    click.echo(line, file=stderr)
     return found.status
 
 

@@ -16,6 +16,7 @@ from bkctl.output.canvas import Canvas, speaks_unicode
 from bkctl.output.filters import selection
 from bkctl.output.forms.machine import MachineForms
 from bkctl.output.forms.pager import Pager
+from bkctl.output.forms.sentence import fitted
 from bkctl.output.forms.table_form import TableForm
 from bkctl.output.forms.text import flat
 from bkctl.output.views import View, view_of
@@ -53,6 +54,8 @@ class Emitter:
         self._machine = MachineForms(self._form, options, watch)
         self._tables = TableForm(self._form, options, host, watch, self._machine)
         self._select = selection(options, self._machine.record)
+        self._below: list[str] = []
+        """What is said of tables once they are on the screen."""
 
     def one(self, value: Any) -> None:
         """Print one value."""
@@ -134,8 +137,11 @@ class Emitter:
         )
 
     def finish(self) -> None:
-        """Wait for the pager to be left, if there is one."""
+        """Wait for the pager to be left, if there is one, and say what is missing in the tables."""
         self._pager.close()
+        for note in self._below:
+            self._host.stderr.write(f"{fitted(note, self._host.stderr)}\n")
+        self._below.clear()
 
     def _is_shown(self, view: View, value: Any) -> bool:
         """Tell whether a single value is to be shown; say so if it is not."""
@@ -168,7 +174,7 @@ class Emitter:
             self._host.stderr.write("" if self._options.quiet else f"no {view.name}\n")
         elif table.hidden and not self._options.quiet and not self._pager.started:
             hidden = ", ".join(name.lower() for name in table.hidden)
-            self._host.stderr.write(f"(no space for: {hidden}; -o wide shows all)\n")
+            self._below.append(f"(no space for: {hidden}; -o wide shows all)")
 
     # Out ----------------------------------------------------------------------------------------
 

@@ -289,14 +289,23 @@ def view_of(kind: type) -> View:
     return _OF_LIBRARY[kind]
 
 
+def formerly(one: Column, name: str) -> Column:
+    """Return a column under an older name, which machine forms and options keep."""
+    return attrs.evolve(one, name=name, doc=f"Older name of `{one.name}`.", rank=NEVER, header="")
+
+
 # Columns that several classes have ----------------------------------------------------------------
 
 BOOKIE: Final = column("bookie_id", "The bookie.", header="BOOKIE")
 LEDGER: Final = column("ledger_id", "The ledger.", kind=Kind.LEDGER_ID, header="LEDGER")
+ENTRY: Final = column("entry_id", "The entry.", kind=Kind.COUNT, header="ENTRY")
 SIZE: Final = column("size", "Bytes of payload.", kind=Kind.BYTES)
 SECONDS: Final = column("seconds", "Time it took.", kind=Kind.SECONDS)
 ENTRIES: Final = column("entries", "How many entries.", kind=Kind.COUNT)
 
+OLDER_IDS: Final = (formerly(LEDGER, "ledger"), formerly(ENTRY, "entry"))
+"""What ``ledger_id`` and ``entry_id`` were called where entries are listed."""
+PAYLOAD_SIZE: Final = column("size", "Bytes of payload.", lambda v: len(v.payload), Kind.BYTES)
 PAYLOAD: Final = (
     column(
         "payload_b64",

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from bkctl.output.forms.sentence import fitted
 from bkctl.output.waiting import ERASE, waiting
 
 if TYPE_CHECKING:
@@ -28,7 +29,8 @@ class Messages:
         """Write one line, in any case."""
         # With its end of line in one piece: the reactor's thread says things too.
         erased = ERASE if self._waits else ""
-        print(f"{erased}{text}\n", end="", file=self.host.stderr, flush=True)
+        told = fitted(text, self.host.stderr)
+        print(f"{erased}{told}\n", end="", file=self.host.stderr, flush=True)
 
     def note(self, text: str) -> None:
         """Say something that is no result; nothing with ``--quiet``."""

@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from bkctl.output.views import PAYLOAD, Kind, column, shown
+from bkctl.output.views import (
+    ENTRY,
+    LEDGER,
+    OLDER_IDS,
+    PAYLOAD,
+    PAYLOAD_SIZE,
+    column,
+    formerly,
+    shown,
+)
 
 if TYPE_CHECKING:
     from wire.ids import EntryId, LedgerId
@@ -14,9 +23,9 @@ if TYPE_CHECKING:
 
 @shown(
     "entries",
-    column("ledger", "The ledger.", "ledger_id"),
-    column("entry", "The entry.", "entry_id"),
-    column("length", "Bytes of payload.", lambda v: len(v.payload), Kind.BYTES),
+    LEDGER,
+    ENTRY,
+    PAYLOAD_SIZE,
     column(
         "last_add_confirmed",
         "What the writer had confirmed when it added this entry.",
@@ -24,7 +33,9 @@ if TYPE_CHECKING:
         header="LAC",
     ),
     *PAYLOAD,
-    id="entry",
+    *OLDER_IDS,
+    formerly(PAYLOAD_SIZE, "length"),
+    id="entry_id",
 )
 @attrs.frozen
 class EntryRecord:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import io
 import json
 import os
 import sys
@@ -81,12 +82,16 @@ def _print(
 ) -> None:
     """Print entries as records or in a form, to stdout or into a file."""
     with session.progress(f"reading ledger {ledger_id}", total=size) as progress:
-        if session.options.output in _RECORD_FORMS and out is None:
+        as_records = session.options.output in _RECORD_FORMS
+        if as_records and out is None:
             session.emit_all(_records(session, found), _record_kind())
             return
         counted = _counted(found, progress if _may_draw(session, out) else None)
         with _output(session, out) as stream:
-            print_entries(stream, ledger_id, counted, forms)
+            if as_records:
+                _write_records(session, stream, counted)
+            else:
+                print_entries(stream, ledger_id, counted, forms)
 
 
 def _confirm_recovery(session: Session, ledger_id: LedgerId, metadata: LedgerMetadata) -> None:
@@ -229,6 +234,20 @@ def print_entries(
         if flush_each:
             stream.flush()
     stream.flush()
+
+
+def _write_records(session: Session, stream: BinaryIO, entries: Iterable[Entry]) -> None:
+    """Write entries to a file as ``-o`` says."""
+    from bkctl.host import Host
+    from bkctl.output.emit import Emitter
+
+    text = io.TextIOWrapper(stream, encoding="utf-8", newline="\n")
+    stdin, stderr = session.host.stdin, session.host.stderr
+    host = Host(environ=session.host.environ, stdin=stdin, stdout=text, stderr=stderr)
+    emitter = Emitter(session.options, host)
+    emitter.many(_records(session, entries), _record_kind())
+    emitter.finish()
+    text.detach()
 
 
 def _counted(found: Iterable[Entry], progress: Any) -> Iterator[Entry]:

@@ -70,8 +70,8 @@ class LocalSummary:
 
 
 def show(session: Session, found: LocalSummary) -> None:
-    """Print the bookies for people, or the whole cluster for programs."""
-    if session.options.output in {None, "table", "wide"}:
+    """Print the bookies, or the whole cluster in the forms that can hold one."""
+    if session.options.output in {None, "table", "wide", "id"}:
         session.emit_all(found.bookies, LocalBookie)
     else:
         session.emit(found)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 ZOOKEEPER: Final = "zookeeper"
 PORT_DEFAULT: Final = 2181
+PORT_MAX: Final = 65535
 CONF_VARIABLE: Final = "BOOKIE_ZK_CONF"
 _LOOK_EVERY_S: Final = 0.5
 
@@ -71,8 +72,12 @@ def settings(environ: Mapping[str, str]) -> dict[str, str]:
         raise NothingFoundError(f"{CONF_VARIABLE} {path}: {error.strerror}") from error
     pairs = (line.partition("=") for line in lines if not line.lstrip().startswith("#"))
     found = {key.strip(): text.strip() for key, equals, text in pairs if equals}
-    if not found.get("clientPort", "1").isdigit():
-        raise UsageError(f"{path}: clientPort={found['clientPort']} is no port")
+    port = found.get("clientPort", str(PORT_DEFAULT))
+    if not port.isdigit() or not 1 <= int(port) <= PORT_MAX:
+        raise UsageError(
+            f"clientPort is {port!r} in {path}, ZooKeeper's settings file by {CONF_VARIABLE}; "
+            f"a port is a number from 1 to {PORT_MAX}"
+        )
     return found
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
@@ -10,11 +10,15 @@ from bkctl.commands.ledger.columns import STATE_WORDS
 from bkctl.output.units import counted, human_bytes, human_duration
 from bkctl.output.views import (
     ENTRIES,
+    ENTRY,
+    LEDGER,
     PAYLOAD,
+    PAYLOAD_SIZE,
     SECONDS,
     SIZE,
     Kind,
     column,
+    formerly,
     shown,
 )
 
@@ -66,13 +70,20 @@ class LogLedgerRow:
     info: LedgerInfo
 
 
+_LEDGER: Final = attrs.evolve(LEDGER, of="position.ledger_id", rank=1)
+_ENTRY: Final = attrs.evolve(ENTRY, of="position.entry_id", rank=2)
+
+
 @shown(
     "entries",
     column("position", "Its place in the log.", lambda v: str(v.position)),
-    column("ledger", "Its ledger.", "position.ledger_id", Kind.LEDGER_ID, rank=1),
-    column("entry", "Its entry there.", "position.entry_id", Kind.COUNT, rank=2),
-    column("length", "Bytes of payload.", lambda v: len(v.payload), Kind.BYTES),
+    _LEDGER,
+    _ENTRY,
+    PAYLOAD_SIZE,
     *PAYLOAD,
+    formerly(_LEDGER, "ledger"),
+    formerly(_ENTRY, "entry"),
+    formerly(PAYLOAD_SIZE, "length"),
 )
 @attrs.frozen
 class LogEntry:

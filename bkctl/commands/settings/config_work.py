@@ -73,7 +73,7 @@ class SettingFinding:
     column("key", "The key."),
     column("first", "What the first file sets."),
     column("second", "What the second file sets."),
-    column("default", "What holds where it is not set.", rank=1),
+    column("default", "What holds where it is not set."),
 )
 @attrs.frozen
 class SettingDifference:

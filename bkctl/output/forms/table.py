@@ -1,6 +1,7 @@
 """Tables as text that fit a width: texts are wrapped at words, then columns give way.
 
-No cell is ever cut: ids, numbers and times stay on one line.
+Where columns may not give way and are still too wide, each row becomes a record: one line for each
+cell, after its title. No cell is ever cut: ids, numbers and times stay on one line.
 """
 
 from __future__ import annotations
@@ -45,8 +46,12 @@ class Table:
         width: int | None,
         headers: bool = True,
         color: bool = False,
+        records: bool = False,
     ) -> None:
-        """``columns``: title, rank (0 never gives way, the highest goes first), right-aligned."""
+        """``columns``: title, rank (0 never gives way, the highest goes first), right-aligned.
+
+        ``records`` allows rows one below the other where the columns do not fit side by side.
+        """
         self._columns, self._width = columns, width
         self._headers, self._color = headers, color
         self._widths: list[int] = []
@@ -54,6 +59,8 @@ class Table:
         self._shown: list[int] = []
         self._form = ""
         """A line of texts in which each character takes one column."""
+        self._may_be_records, self._as_records = records and headers, False
+        self._has_record = False
         self.started = False
 
     @property
@@ -68,11 +75,13 @@ class Table:
         """
         if not self.started:
             self._start(rows)
-            if self._headers:
+            if self._headers and not self._as_records:
                 line = self._line([title for title, _, _ in self._columns])
                 yield f"{_BOLD}{line}{_RESET}" if self._color else line
         for row in rows:
-            if self._wrapped:
+            if self._as_records:
+                yield from self._record(row)
+            elif self._wrapped:
                 yield from map(self._line, self._lines_of(row))
             else:
                 yield self._line(row)
@@ -87,6 +96,9 @@ class Table:
         self._shown = list(range(len(self._columns)))
         if self._width is not None:
             self._fit(self._width, self._narrowest(rows))
+            self._as_records = self._may_be_records and self._total() > self._width
+        if self._as_records:
+            self._shown = list(range(len(self._columns)))
         aligned = (f"%{'' if self._columns[n][2] else '-'}{self._widths[n]}s" for n in self._shown)
         self._form = _GAP.join(aligned)
 
@@ -121,6 +133,15 @@ class Table:
             self._widths[widest] -= min(step, self._widths[widest] - narrowest[widest])
             shrunk.add(widest)
         self._wrapped = frozenset(shrunk)
+
+    def _record(self, row: Sequence[Cell | str]) -> Iterator[str]:
+        """Yield the lines of a row as titles and cells, after an empty line between two rows."""
+        if self._has_record:
+            yield ""
+        self._has_record = True
+        cells = (cell if isinstance(cell, Cell) else Cell(cell) for cell in row)
+        titled = zip((title for title, _, _ in self._columns), cells, strict=True)
+        yield from vertical(titled, color=self._color, width=self._width)
 
     def _lines_of(self, row: Sequence[Cell | str]) -> Iterator[list[Cell | str]]:
         """Yield the lines of a row some of whose texts are wrapped."""

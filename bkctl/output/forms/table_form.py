@@ -50,10 +50,12 @@ class TableForm:
         rank_max = WIDE if self._form == "wide" else WIDE - 1
         shown = [field for field in view.fields if field.rank <= rank_max]
         fields = chosen_fields(self._options, view, shown)
+        may_give_way = self._form == "table" and not self._options.columns
         table = Table(
-            [(field.title, field.rank, field.kind in _RIGHT) for field in fields],
-            width=self.width if self._form == "table" and not self._options.columns else None,
+            [(f.title, f.rank if may_give_way else 0, f.kind in _RIGHT) for f in fields],
+            width=self.width,
             headers=not self._options.no_headers,
+            records=True,
             color=self.color,
         )
         return table, self.row_of(view, fields)

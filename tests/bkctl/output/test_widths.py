@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from bkctl.bookies.summary import BookieSummary
 from bkctl.commands.about.explanations import ErrorExplanation, ErrorName
 from bkctl.commands.ledger.columns import LedgerSummary
+from bkctl.commands.settings.config_work import SettingDifference
 from bkctl.options import Options
 from bkctl.output.emit import Emitter
 from tests.bkctl.output.test_emit import LEDGERS
 from tests.bkctl.support.drawn import check_drawing
 from tests.bkctl.support.terminal import FakeHost
+from wire.ids import BookieId
 
 WIDTHS = (40, 80, 120)
 ERRORS = [
@@ -23,12 +26,33 @@ ERRORS = [
         )
     ),
 ]
+DIFFERENCES = [
+    SettingDifference(
+        "metadataServiceUri",
+        "zk+hierarchical://zk1/ledgers",
+        "zk+hierarchical://zk2/ledgers",
+        None,
+    ),
+    SettingDifference("gcWaitTime", "1000", None, "600000"),
+]
+BOOKIES = [
+    BookieSummary(
+        BookieId("127.0.0.1:3181"), "writable", "127.0.0.1:3181", 10**10, 10**11,
+        rack="/eu/rack-1", version="bookied 0.1.0", uptime_s=7384.0,
+    ),
+    BookieSummary(BookieId("127.0.0.1:3182"), "down"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize(
     ("name", "values", "kind"),
-    [("table-errors", ERRORS, ErrorName), ("table-ledgers", LEDGERS, LedgerSummary)],
+    [
+        ("table-errors", ERRORS, ErrorName),
+        ("table-ledgers", LEDGERS, LedgerSummary),
+        ("table-differences", DIFFERENCES, SettingDifference),
+        ("wide-bookies", BOOKIES, BookieSummary),
+    ],
 )
 def test_a_table_fits_its_terminal(
     name: str, values: list[object], kind: type, width: int, monkeypatch: pytest.MonkeyPatch
@@ -36,7 +60,7 @@ def test_a_table_fits_its_terminal(
     monkeypatch.setenv("COLUMNS", str(width))
     options, host = Options(), FakeHost(tty=True, environ={"PAGER": ""})
     options.utc = options.no_pager = True
-    options.color = "never"
+    options.color, options.output = "never", name.partition("-")[0]
     emitter = Emitter(options, host)
     emitter.many(values, kind)
     emitter.finish()

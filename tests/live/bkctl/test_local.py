@@ -62,9 +62,11 @@ def test_javas_zookeeper_conf_gives_port_and_directory(tmp_path: Path) -> None:
     conf.write_text("# dataDir=/not/this\ntickTime=2000\ndataDir=/zk\nclientPort = 21810\n")
     planned = _bkctl("local", "zookeeper", "--dry-run", environ={"BOOKIE_ZK_CONF": str(conf)})
     assert planned == (0, "would start ZooKeeper at 127.0.0.1:21810 in /zk\n")
-    conf.write_text("clientPort=x\n")
-    with pytest.raises(UsageError, match="clientPort=x is no port"):
-        zookeeper_settings({"BOOKIE_ZK_CONF": str(conf)})
+    for port in ("x", "0", "65536"):
+        conf.write_text(f"clientPort={port}\n")
+        said = f"clientPort is '{port}' in {conf}, .* by BOOKIE_ZK_CONF; .* from 1 to 65535"
+        with pytest.raises(UsageError, match=said):
+            zookeeper_settings({"BOOKIE_ZK_CONF": str(conf)})
     with pytest.raises(NothingFoundError, match="No such file"):
         zookeeper_settings({"BOOKIE_ZK_CONF": str(tmp_path / "none")})
 
@@ -193,6 +195,8 @@ def test_in_the_background_it_returns_once_all_are_up(tmp_path: Path) -> None:
         assert listed.stdout.strip() in started.stdout
         shown = json.loads(_run("local", "status", directory, "--json").stdout)
         assert [(one["state"], one["pid"]) for one in shown["bookies"]] == [("up", pid)]
+        ids = _run("local", "status", directory, "-o", "id").stdout
+        assert ids == listed.stdout
         assert f"bkctl local stop {directory}" in started.stderr
     finally:
         stopped = _run("local", "stop", directory)

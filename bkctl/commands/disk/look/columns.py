@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import attrs
+
 from bkctl.commands.disk.look.entry_logs import LOG_COLUMNS
-from bkctl.output.views import WIDE, Kind, column, show
+from bkctl.output.views import ENTRY, LEDGER, OLDER_IDS, WIDE, Kind, column, show
 from bookied.offline.check.findings import Problem
 from bookied.offline.files import BookieFile, DirectoryUse
 from bookied.offline.journals import JournalVerdict
@@ -130,11 +132,12 @@ show(
     column("kind", "What it is, in a stable word."),
     column("path", "The file.", lambda v: None if v.path is None else str(v.path), rank=3),
     column("offset", "Where in it.", rank=2),
-    column("ledger", "The ledger.", "ledger_id", Kind.LEDGER_ID),
-    column("entry", "The entry, the first of several.", "entry_id"),
+    LEDGER,
+    attrs.evolve(ENTRY, doc="The entry, the first of several."),
     column("last_entry", "The last of several.", rank=4),
     column("message", "What is wrong.", rank=5),
     column("fix", "What to do.", lambda v: v.fix or None, rank=6),
+    *OLDER_IDS,
     id="kind",
     sentence=_problem_sentence,
 )

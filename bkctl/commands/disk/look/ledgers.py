@@ -13,7 +13,7 @@ from bkctl.bookies.directories import open_bookie
 from bkctl.commands.disk.look import records
 from bkctl.commands.disk.look.records import PlacedRow, lac_of
 from bkctl.errors import NothingFoundError
-from bkctl.output.views import WIDE, Kind, column, shown
+from bkctl.output.views import ENTRY, LEDGER, OLDER_IDS, WIDE, Kind, column, formerly, shown
 from bookied.errors import CorruptError
 from bookied.offline.bookie import OfflineBookie, Shard, shard_of
 from bookied.offline.index import entries_of
@@ -120,8 +120,8 @@ class SizedLedgerRow(LedgerRow):
 
 @shown(
     "entries",
-    column("ledger", "The ledger.", "ledger_id", Kind.LEDGER_ID, rank=3),
-    column("entry", "The entry.", "entry_id"),
+    attrs.evolve(LEDGER, rank=3),
+    ENTRY,
     column("log", "Name of the entry log.", lambda v: log_name(v.log_id)),
     column("log_id", "Its id.", rank=2),
     column("offset", "Where the record's length field is."),
@@ -131,7 +131,8 @@ class SizedLedgerRow(LedgerRow):
         lambda v: f"{v.location:#x}",
         rank=4,
     ),
-    id="entry",
+    *OLDER_IDS,
+    id="entry_id",
 )
 @attrs.frozen
 class IndexRow:
@@ -152,10 +153,11 @@ class IndexRow:
 
 @shown(
     "holes",
-    column("ledger", "The ledger.", "ledger_id", Kind.LEDGER_ID),
+    LEDGER,
     column("first", "First missing entry."),
     column("last", "Last missing entry."),
     column("entries", "How many.", lambda v: v.last - v.first + 1, Kind.COUNT),
+    formerly(LEDGER, "ledger"),
     id="first",
 )
 @attrs.frozen

@@ -12,7 +12,7 @@ import attrs
 from bkctl.commands.ledger.entry import preview
 from bkctl.commands.ledger.read import payload_value
 from bkctl.errors import ProblemsError
-from bkctl.output.views import NEVER, WIDE, Kind, column, shown
+from bkctl.output.views import ENTRY, LEDGER, NEVER, OLDER_IDS, WIDE, Kind, column, shown
 from bookied.errors import CorruptError
 from bookied.offline.packets import find_digest, payload_of
 from wire.codes import ENTRY_HEADER_BYTES
@@ -55,12 +55,6 @@ class DiskRecord:
     @property
     def file(self) -> str:
         return self.path.name
-
-
-_LEDGER: Final = column("ledger", "Ledger.", "ledger_id", Kind.LEDGER_ID)
-
-
-_ENTRY: Final = column("entry", "Entry id.", "entry_id", Kind.COUNT)
 
 
 _OFFSET: Final = column("offset", "Where its length field is in the file.", kind=Kind.COUNT)
@@ -109,30 +103,32 @@ _RECORD_FILE: Final = (
     *_RECORD_FILE,
     _OFFSET,
     column("kind", "entry, ledger key, fence, explicit LAC."),
-    _LEDGER,
-    _ENTRY,
+    LEDGER,
+    ENTRY,
     *_CONTENT,
+    *OLDER_IDS,
     id="offset",
 )
 class JournalRow(DiskRecord):
     """A record of a journal."""
 
 
-@shown("records", *_RECORD_FILE, _OFFSET, _LEDGER, _ENTRY, *_CONTENT, id="offset")
+@shown("records", *_RECORD_FILE, _OFFSET, LEDGER, ENTRY, *_CONTENT, *OLDER_IDS, id="offset")
 class LogRow(DiskRecord):
     """A record of an entry log."""
 
 
 @shown(
     "entries",
-    _LEDGER,
-    _ENTRY,
+    LEDGER,
+    ENTRY,
     column("source", "entry log, or journal.", "kind", rank=2),
     column("path", "The file.", lambda v: str(v.path), rank=WIDE),
     column("file", "Its name."),
     _OFFSET,
     *_CONTENT,
-    id="entry",
+    *OLDER_IDS,
+    id="entry_id",
 )
 class PlacedRow(DiskRecord):
     """An entry of a ledger, wherever it is."""

@@ -255,22 +255,33 @@ def test_payloads_come_in_the_form_asked_for(run: Run, ten: str) -> None:
     assert run(*read, "--raw", "--delimiter", "x", ok=False).status == ExitStatus.USAGE
 
 
+def test_records_go_to_a_file_as_they_go_to_stdout(run: Run, ten: str, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    for form in ("jsonl", "csv", "json"):
+        assert run("ledger", "read", ten, "0-1", "-o", form, "--out", out).out == ""
+        assert out.read_text() == run("ledger", "read", ten, "0-1", "-o", form).out
+
+
 def test_entries_are_records_for_programs(run: Run, ten: str) -> None:
     read = ("ledger", "read", ten, "0-1")
     first, second = map(json.loads, run(*read, "-o", "jsonl").out.splitlines())
     assert first == {
-        "schema": 1, "ledger": ten, "entry": 0, "length": 7, "last_add_confirmed": -1,
+        "schema": 1, "ledger_id": ten, "entry_id": 0, "size": 7, "last_add_confirmed": -1,
         "payload_b64": base64.b64encode(b"entry 0").decode(),
+        "ledger": ten, "entry": 0, "length": 7,  # Older names.
     }  # fmt: skip
     assert second["entry"] == 1
     assert run(*read, "--json").json["entries"][1]["entry"] == 1
     text = run(*read, "-o", "jsonl", "--entry-format", "string").out.splitlines()
     assert json.loads(text[0])["payload"] == "entry 0"
     rows = list(csv.DictReader(io.StringIO(run(*read, "-o", "csv").out)))
-    assert [row["entry"] for row in rows] == ["0", "1"]
+    assert [row["entry_id"] for row in rows] == ["0", "1"]
+    for name in ("size", "length"):
+        lines = run(*read, "-o", "csv", "--columns", name, "--filter", f"{name}>6").out.split()
+        assert lines == [name, "7", "7"]
     assert run(*read, "-o", "id").out == "0\n1\n"
     assert "entry 1" in run(*read, "-o", "table").out
-    assert run(*read, "-o", "yaml").out.startswith("schema: 1\nentries:\n- ledger:")
+    assert run(*read, "-o", "yaml").out.startswith("schema: 1\nentries:\n- ledger_id:")
 
 
 def test_binary_never_reaches_a_terminal_unless_it_is_asked_for(run: Run) -> None:

@@ -95,3 +95,20 @@ def test_wide_characters_take_two_columns_and_combining_ones_none() -> None:
 def test_an_object_is_titles_and_texts_with_further_lines_indented() -> None:
     pairs = [("ID", Cell("7")), ("BOOKIES", Cell("a\nb"))]
     assert list(vertical(pairs)) == ["id       7", "bookies  a", "         b"]
+
+
+URI = "zk+hierarchical://zk1.example.com:2181;zk2.example.com:2181/ledgers"
+
+
+def test_rows_become_records_where_no_column_may_give_way() -> None:
+    table = Table((("KEY", 0, False), ("FIRST", 0, False)), width=40, records=True)
+    assert list(table.lines([["uri", URI]])) == ["key    uri", f"first  {URI}"]
+    assert list(table.lines([["gcWaitTime", "1"]])) == ["", "key    gcWaitTime", "first  1"]
+    assert table.hidden == []
+
+
+def test_rows_stay_rows_where_they_fit_or_have_no_titles() -> None:
+    fits = Table((("KEY", 0, False), ("FIRST", 0, False)), width=80, records=True)
+    assert next(iter(fits.lines([["uri", URI]]))) == "KEY  FIRST"
+    bare = Table((("KEY", 0, False),), width=40, records=True, headers=False)
+    assert list(bare.lines([[URI]])) == [URI]

@@ -1,0 +1,51 @@
+"""Messages as a terminal shows them: wrapped at words."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Final, TextIO
+
+from bkctl.output.forms.table import display_width
+
+_WORD: Final = re.compile(r"(?:`[^`\n]*`|\S)+|\s+")
+"""A word, which a command in backquotes is as well; or what is between words."""
+_WIDTH_MIN: Final = 20
+
+
+def fitted(text: str, stream: TextIO) -> str:
+    """Return ``text`` with its lines wrapped at words to fit the terminal that ``stream`` is.
+
+    A command in backquotes stays on one line, so that it can be copied. Text for a pipe is not
+    changed.
+    """
+    columns = _columns(stream) if stream.isatty() else None
+    if columns is None:
+        return text
+    width = max(_WIDTH_MIN, columns)
+    return "\n".join(_wrapped(line, width) for line in text.split("\n"))
+
+
+def _wrapped(line: str, width: int) -> str:
+    if display_width(line) <= width:
+        return line
+    lines, gap = [""], ""
+    for word in _WORD.findall(line):
+        if word.isspace():
+            gap = word
+        elif lines[-1] and display_width(lines[-1] + gap + word) > width:
+            lines.append(word)
+        else:
+            lines[-1] += gap + word
+    return "\n".join(lines)
+
+
+def _columns(stream: TextIO) -> int | None:
+    """Return how wide the terminal is, if it tells; ``COLUMNS`` overrides what it says itself."""
+    given = os.environ.get("COLUMNS", "")
+    if given.isdigit() and int(given):
+        return int(given)
+    try:
+        return os.get_terminal_size(stream.fileno()).columns
+    except (ValueError, OSError):
+        return None

@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from bkctl.output.forms.sentence import fitted
+from tests.bkctl.support.terminal import Stream
+
+SAID = "bkctl: ledger 7 has lost entries; `bkctl ledger check 7 --all` shows which"
+
+
+def test_a_message_is_wrapped_at_words_and_a_command_stays_whole(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    assert fitted(SAID, Stream(tty=True)).splitlines() == [
+        "bkctl: ledger 7 has lost entries;",
+        "`bkctl ledger check 7 --all` shows which",
+    ]
+
+
+def test_lines_that_fit_and_what_is_between_words_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "24")
+    assert (
+        fitted("  a  b\n\n" + "x" * 30 + " y", Stream(tty=True)) == "  a  b\n\n" + "x" * 30 + "\ny"
+    )
+
+
+def test_a_pipe_gets_the_message_as_it_is() -> None:
+    assert fitted(SAID, io.StringIO()) == SAID
