@@ -162,7 +162,8 @@ class Emitter:
         if self._host.stdout.isatty() and self._watch is None and not self._options.no_headers:
             title = self._title()
             if title:
-                yield f"{_DIM}{title}{_RESET}" if self._tables.color else title
+                for line in fitted(title, self._host.stdout).split("\n"):
+                    yield f"{_DIM}{line}{_RESET}" if self._tables.color else line
 
     def _table(self, view: View, batches: Iterable[Iterable[Any]]) -> None:
         table, row_of = self._tables.table_of(view)

@@ -398,8 +398,8 @@ def _sentence(kind: type[BookKeeperError]) -> str:
 @shown(
     "errors",
     column("name", "Its name, for good.", "error.name"),
-    column("status", "The exit status.", "error.status", Kind.COUNT),
-    column("what", "What it says.", "error.what", rank=1),
+    column("status", "The exit status.", "error.status", Kind.COUNT, rank=1),
+    column("what", "What it says.", "error.what"),
 )
 @attrs.frozen
 class ErrorName:

@@ -45,6 +45,8 @@ HISTORY_MAX: Final = 600
 _KEY_WAIT_S: Final = 0.1
 _SPARK_MAX: Final = 100
 _FIGURES_WIDTH: Final = 45
+_SPARK_MIN: Final = 8
+_SCALE_WIDTH: Final = len(" max 17.3 ms")
 
 
 @attrs.frozen
@@ -151,7 +153,7 @@ def _head(load: ClusterLoad, canvas: Canvas, history: Sequence[ClusterLoad]) -> 
         f"in {_bytes(load.total(lambda b: b.rates.added_bytes_s))}/s, "
         f"out {_bytes(load.total(lambda b: b.rates.read_bytes_s))}/s"
     )
-    yield _with_spark(moved, p99s, canvas, "add p99 ")
+    yield _with_spark(moved, p99s, canvas, human_ms, "add p99 ")
     failures = load.total(lambda b: b.rates.failures_s)
     queue = count_text(load.total(lambda b: b.figures.journal_queue))
     marks = f"{load.underreplicated}{'+' if load.underreplicated >= MARKS_MAX else ''}"
@@ -161,13 +163,21 @@ def _head(load: ClusterLoad, canvas: Canvas, history: Sequence[ClusterLoad]) -> 
 
 
 def _with_spark(
-    figures: str, values: Sequence[float | None], canvas: Canvas, title: str = ""
+    figures: str,
+    values: Sequence[float | None],
+    canvas: Canvas,
+    scale: Callable[[float | None], str] = count_text,
+    title: str = "",
 ) -> str:
-    """Return figures with a sparkline to their right, where one fits."""
+    """Return figures with a sparkline to their right, and its highest value, where they fit."""
     room = min(canvas.width - _FIGURES_WIDTH - len(title) - 1, _SPARK_MAX)
-    if not values or room < len("........"):
+    if not values or room < _SPARK_MIN:
         return figures
-    return f"{figures:{_FIGURES_WIDTH}}{title}{canvas.sparkline(values, room)}".rstrip()
+    with_scale = room - _SCALE_WIDTH >= _SPARK_MIN
+    room -= _SCALE_WIDTH if with_scale else 0
+    told = [value for value in values[-room:] if value is not None]
+    highest = f" max {scale(max(told))}" if with_scale and told else ""
+    return f"{figures:{_FIGURES_WIDTH}}{title}{canvas.sparkline(values, room)}{highest}".rstrip()
 
 
 # The screen -------------------------------------------------------------------------------------

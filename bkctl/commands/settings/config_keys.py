@@ -64,7 +64,7 @@ def _default(v: KeyInfo) -> str:
     column("uses", "honoured, no effect, warned, refused."),
     column("default", "The value where it is not set.", rank=2, cell=_default),
     column("unit", "The unit of the value.", lambda v: v.unit or None, rank=3),
-    column("doc", "What it does.", rank=1),
+    column("doc", "What it does."),
     column("kind", "What the value is.", lambda v: v.kind or None, rank=WIDE),
     column("allowed", "What the value may be.", lambda v: v.allowed or None, rank=WIDE),
     column("aliases", "Older names.", rank=WIDE, cell=lambda v: " ".join(v.aliases) or "-"),
