@@ -31,8 +31,7 @@ from bkclient.errors import (
     UnexpectedConditionError,
 )
 from bkclient.ledger.ensemble_member import AddFraming, Member
-from bkclient.quorum.add_rules import (
-    AddQuorum,
+from bkclient.quorum.add_events import (
     AddsAcked,
     AddsFailed,
     AddsOverdue,
@@ -45,9 +44,9 @@ from bkclient.quorum.add_rules import (
     FailAdds,
     GiveUp,
     SendAgain,
-    State,
     WriterEnding,
 )
+from bkclient.quorum.add_rules import AddQuorum, State
 from bkclient.quorum.distribution import is_striped_to
 from wire.codes import AddFlag, ProtocolVersion
 from wire.errors import LocalProtocolError

@@ -14,8 +14,7 @@ from typing import TypeVar
 import attrs
 
 from bkclient.errors import BookieUnavailableError, NotEnoughBookiesError
-from bkclient.quorum.add_rules import (
-    AddQuorum,
+from bkclient.quorum.add_events import (
     AddsAcked,
     AddsFailed,
     AddsReady,
@@ -27,8 +26,8 @@ from bkclient.quorum.add_rules import (
     FailAdds,
     GiveUp,
     SendAgain,
-    State,
 )
+from bkclient.quorum.add_rules import AddQuorum, State
 from bkclient.quorum.distribution import write_set
 from wire.ids import BookieId
 

@@ -26,7 +26,6 @@ STILL_OVER: Final[dict[str, set[str]]] = {
     "bkclient/client.py Client": {"arguments", "lines"},
     "bkclient/connection/channel.py BookieChannel": {"arguments", "lines", "methods"},
     "bkclient/ledger/pipeline.py AddPipeline": {"arguments", "lines", "methods"},
-    "bkclient/quorum/add_rules.py AddQuorum": {"lines", "methods"},
     "bookied/service/bookie.py BookieService": {"lines", "methods"},
 }
 """Classes that are over a limit today, and which. The list shrinks; it never grows."""

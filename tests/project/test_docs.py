@@ -6,7 +6,8 @@ import re
 from pathlib import Path
 from typing import get_args
 
-from bkclient.quorum.add_rules import AddQuorum, Event, State
+from bkclient.quorum.add_events import Event
+from bkclient.quorum.add_rules import AddQuorum, State
 
 ROOT = Path(__file__).parents[2]
 INTERNALS = ROOT / "docs" / "internals.md"

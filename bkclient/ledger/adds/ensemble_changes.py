@@ -7,7 +7,7 @@ from twisted.logger import Logger
 from bkclient.ledger.context import Cluster
 from bkclient.metadata.update import LocalMetadata, still_has, with_ensemble
 from bkclient.placement.policy import Ensemble
-from bkclient.quorum.add_rules import ChangeEnsemble
+from bkclient.quorum.add_events import ChangeEnsemble
 from wire.ids import LedgerId
 from wire.ledger_metadata import LedgerMetadata
 

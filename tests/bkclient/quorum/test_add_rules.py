@@ -17,8 +17,7 @@ from bkclient.errors import (
     RequestTimeoutError,
     WriteFailedError,
 )
-from bkclient.quorum.add_rules import (
-    AddQuorum,
+from bkclient.quorum.add_events import (
     AddsAcked,
     AddsFailed,
     AddsOverdue,
@@ -32,9 +31,9 @@ from bkclient.quorum.add_rules import (
     FailAdds,
     GiveUp,
     SendAgain,
-    State,
     WriterEnding,
 )
+from bkclient.quorum.add_rules import AddQuorum, State
 from tests.bkclient.interleavings import LOST, Model, explore, names
 from wire.errors import LocalProtocolError
 from wire.ids import BookieId

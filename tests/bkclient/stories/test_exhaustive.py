@@ -12,7 +12,8 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from bkclient.errors import DataUnknownError, NoSuchEntryInLedgerError
-from bkclient.quorum.add_rules import AddQuorum, Command, EnsembleStored, SendAgain, State
+from bkclient.quorum.add_events import Command, EnsembleStored, SendAgain
+from bkclient.quorum.add_rules import AddQuorum, State
 from bkclient.quorum.distribution import write_set
 from bkclient.quorum.read_rules import KnownLac, LacQuorum
 from bkclient.quorum.recovery_rules import EntryVerdict

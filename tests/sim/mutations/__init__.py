@@ -32,16 +32,15 @@ from bkclient.ledger.writer import LedgerWriter
 from bkclient.metadata import update as updates
 from bkclient.metadata.api import ANY
 from bkclient.metadata.update import LocalMetadata, Updater
-from bkclient.quorum.add_rules import (
-    AddQuorum,
+from bkclient.quorum.add_events import (
     AddsAcked,
     AddsFailed,
     Command,
     EnsembleStored,
     FailAdds,
     SendAgain,
-    State,
 )
+from bkclient.quorum.add_rules import AddQuorum, State
 from bkclient.quorum.distribution import write_set
 from bkclient.quorum.read_rules import LacQuorum
 from bkclient.quorum.recovery_rules import EntryVerdict, ReadReplicas, Recovery
