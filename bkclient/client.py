@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import AsyncIterator, Callable, Mapping
-from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
+import attrs
 from twisted.internet.defer import Deferred
 from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
@@ -25,26 +25,16 @@ from twisted.logger import Logger
 from bkclient.config.client import ClientConfig
 from bkclient.config.pulsar_uri import as_zookeeper_uri
 from bkclient.errors import (
-    ClientDigestMismatchError,
-    ClientError,
-    ClientUnauthorizedError,
     IncorrectParameterError,
-    LedgerExistsError,
-    LedgerRecoveryError,
-    MetadataStoreError,
-    NoSuchLedgerError,
-    NotEnoughBookiesError,
-    ReadFailedError,
-    RequestTimeoutError,
 )
 from bkclient.metadata import open_metadata
 from bkclient.metadata.access import store_options
 from bkclient.metadata.api import MetadataStore, Versioned
 from bkclient.metadata.update import LocalMetadata
 from bkclient.quorum.distribution import check_quorums
-from wire.codes import DigestType, LedgerState, ProtocolVersion
-from wire.ids import EntryId, LedgerId
-from wire.ledger_metadata import Fragment, LedgerMetadata
+from wire.codes import DigestType, ProtocolVersion
+from wire.ids import LedgerId
+from wire.ledger_metadata import LedgerMetadata
 
 if TYPE_CHECKING:
     from bkclient.connection.handshake import Greeting
@@ -55,13 +45,10 @@ if TYPE_CHECKING:
     from bkclient.ledger.reader import LedgerReader
     from bkclient.ledger.recovery import ProgressReport
     from bkclient.ledger.writer import LedgerWriter
-    from bkclient.placement.policy import Ensemble, Placement
-    from bkclient.placement.topology import RunScript
+    from bkclient.placement.policy import Placement
+    from bkclient.placement.topology import RackScript
 
 log = Logger()
-
-CREATE_TRIES_MAX: Final = 100
-"""Generated ids that may be in use before creating fails."""
 
 
 class Client:
@@ -73,10 +60,8 @@ class Client:
         connect: how bookies are reached.
         config: by Java's keys.
         rng: chance, for placement and jitter.
-        protocol: overrides ``useV2WireProtocol``.
         placement: overrides ``ensemblePlacementPolicy``.
-        topology_script: runs the script that knows the racks; there are none without it.
-        local_host: this host, as that script knows it, if its rack is to be preferred.
+        racks: what knows the racks; there are none without it.
         greeting: how connections begin, where several clients share that; else by ``config``.
 
     Raises:
@@ -91,10 +76,8 @@ class Client:
         connect: Connect,
         config: ClientConfig | None = None,
         rng: random.Random | None = None,
-        protocol: ProtocolVersion | None = None,
         placement: Placement | None = None,
-        topology_script: RunScript | None = None,
-        local_host: str | None = None,
+        racks: RackScript | None = None,
         greeting: Greeting | None = None,
     ) -> None:
         config = ClientConfig() if config is None else config
@@ -108,10 +91,8 @@ class Client:
             "connect": connect,
             "config": config,
             "rng": random.Random() if rng is None else rng,
-            "protocol": protocol,
             "placement": placement,
-            "topology_script": topology_script,
-            "local_host": local_host,
+            "racks": racks,
             "greeting": greeting,
         }
         self._cluster: Cluster | None = None
@@ -126,6 +107,7 @@ class Client:
         *,
         reactor: Any,
         config: ClientConfig | None = None,
+        protocol: ProtocolVersion | None = None,
         **rest: Any,
     ) -> Client:
         """Connect to the metadata service and return a client; bookies are reached when needed.
@@ -134,6 +116,7 @@ class Client:
             uri_or_config: a metadata service URI, or a configuration that has one.
             reactor: the reactor; nothing here imports it.
             config: settings beside a URI.
+            protocol: overrides ``useV2WireProtocol``.
             rest: as for the constructor.
 
         Raises:
@@ -150,6 +133,8 @@ class Client:
             raise IncorrectParameterError("the configuration names no metadata service")
         uri = as_zookeeper_uri(uri)
         config = ClientConfig() if config is None else config
+        if protocol is not None:
+            config = attrs.evolve(config, use_v2_protocol=protocol is ProtocolVersion.V2)
         store = open_metadata(uri, reactor=reactor, **store_options(config, uri))
         if "connect" not in rest:
             from bkclient.connection.tcp import TcpConnect
@@ -163,10 +148,9 @@ class Client:
             await store.connect()
             await store.layout()
             if config.topology_script:
-                from bkclient.placement.from_config import local_host_of, real_script
+                from bkclient.placement.from_config import real_racks
 
-                rest.setdefault("topology_script", real_script(config, run_blocking))
-                rest.setdefault("local_host", await run_blocking(partial(local_host_of, config)))
+                rest.setdefault("racks", await real_racks(config, run_blocking))
             client = cls(store, clock=reactor, config=config, **rest)
         except BaseException:
             await store.close()
@@ -198,7 +182,7 @@ class Client:
     @property
     def has_topology_script(self) -> bool:
         """Whether ``cluster`` may know the racks; asking builds nothing."""
-        return self._parts["topology_script"] is not None
+        return self._parts["racks"] is not None
 
     async def close(self) -> None:
         """Close all connections; what is in flight fails with ``ClientClosedError``."""
@@ -275,57 +259,16 @@ class Client:
     ) -> tuple[LedgerId, Versioned[LedgerMetadata]]:
         """Store the metadata of a new, open ledger; see ``create_ledger``."""
         check_quorums(ensemble_size, write_quorum, ack_quorum)
-        ensemble = await self._choose(ensemble_size, write_quorum, ack_quorum)
-        metadata = LedgerMetadata(
-            ensemble_size=len(ensemble),
-            write_quorum=write_quorum,
-            ack_quorum=ack_quorum,
-            state=LedgerState.OPEN,
-            fragments=(Fragment(EntryId(0), ensemble),),
+        from bkclient.ledger.creation import Quorums, new_metadata, store_new
+
+        metadata = await new_metadata(
+            self.cluster,
+            Quorums(ensemble_size, write_quorum, ack_quorum),
             digest_type=digest_type,
             password=password,
             custom=custom or {},
-            creator_token=self.cluster.rng.getrandbits(62) + 1,
-            format_version=self._format_version,
-            **self._creation_time(),
         )
-        if ledger_id is not None:
-            version = await self.store.create_ledger(ledger_id, metadata)
-            return ledger_id, Versioned(metadata, version)
-        for _ in range(CREATE_TRIES_MAX):
-            generated = await self.store.allocate_ledger_id()
-            try:
-                version = await self.store.create_ledger(generated, metadata, is_allocated=True)
-            except LedgerExistsError:
-                continue
-            return generated, Versioned(metadata, version)
-        raise LedgerExistsError(f"{CREATE_TRIES_MAX} generated ledger ids were all in use")
-
-    @property
-    def _format_version(self) -> int:
-        wanted = self.config.ledger_metadata_version
-        return 3 if wanted <= 0 else wanted
-
-    def _creation_time(self) -> dict[str, Any]:
-        if not self.config.store_creation_time:
-            return {}
-        return {"ctime_ms": int(self.cluster.clock.seconds() * 1000), "store_ctime": True}
-
-    async def _choose(self, size: int, write_quorum: int, ack_quorum: int) -> Ensemble:
-        """Return an ensemble; a smaller one with opportunistic striping, where bookies are few."""
-        smallest = write_quorum if self.config.opportunistic_striping else size
-        wanted = size
-        while True:
-            try:
-                return await self.cluster.choose_ensemble(size, write_quorum, ack_quorum)
-            except NotEnoughBookiesError:
-                if size <= smallest:
-                    raise
-            except IncorrectParameterError:
-                # A smaller size may be none that the placement allows, and the next one again.
-                if size in {wanted, smallest}:
-                    raise
-            size -= 1
+        return await store_new(self.cluster, metadata, ledger_id)
 
     # Open
 
@@ -352,74 +295,11 @@ class Client:
             LedgerRecoveryError: it cannot be recovered now.
             ReadFailedError: without recovery: too few bookies answered to know the LAC.
         """
-        from bkclient.ledger.reader import LedgerReader
+        from bkclient.ledger.opening import open_reader, settle_keys
 
         local = await self.local_metadata(ledger_id)
-        keys = self._keys(ledger_id, local.value, password, digest_type)
-        reader = LedgerReader(self.cluster, local, keys)
-        await reader.follow()
-        try:
-            if not reader.is_closed and recover:
-                await self._recover(local, keys, progress)
-            elif not reader.is_closed:
-                # What changed before the watch was there, the end above all, nobody would tell.
-                await reader.refresh()
-                await self._find_lac(reader)
-        except BaseException:
-            reader.close()
-            raise
-        return reader
-
-    async def _recover(
-        self, local: LocalMetadata, keys: LedgerKeys, progress: ProgressReport | None
-    ) -> LedgerMetadata:
-        from bkclient.ledger.recovery import recover
-
-        try:
-            return await recover(self.cluster, local, keys, progress or (lambda _progress: None))
-        except (
-            ClientUnauthorizedError,
-            RequestTimeoutError,
-            LedgerRecoveryError,
-            MetadataStoreError,
-            NoSuchLedgerError,
-        ):
-            raise
-        except ClientError as error:
-            text = f"ledger {keys.ledger_id} cannot be recovered now: {error}"
-            raise LedgerRecoveryError(text) from error
-
-    async def _find_lac(self, reader: LedgerReader) -> None:
-        try:
-            await reader.read_last_confirmed()
-        except (RequestTimeoutError, ClientUnauthorizedError):
-            raise
-        except ClientError as error:
-            text = f"the LAC of ledger {reader.ledger_id} is not known: {error}"
-            raise ReadFailedError(text) from error
-
-    def _keys(
-        self,
-        ledger_id: LedgerId,
-        metadata: LedgerMetadata,
-        password: bytes | None,
-        digest_type: DigestType | None,
-    ) -> LedgerKeys:
-        """Settle password and digest type: what the metadata has, the caller's, or configured."""
-        stored_password, stored_digest = metadata.password, metadata.digest_type
-        if password is None:
-            password = stored_password
-        if password is None:
-            password = self.config.password.encode()
-        if stored_password is not None and password != stored_password:
-            raise ClientUnauthorizedError(f"wrong password for ledger {ledger_id}")
-        if stored_digest is None:
-            return self.cluster.keys(ledger_id, digest_type or self.config.digest_type, password)
-        if digest_type not in {None, stored_digest} and not self.config.detect_digest_type:
-            raise ClientDigestMismatchError(
-                f"ledger {ledger_id} has digest type {stored_digest.name}"
-            )
-        return self.cluster.keys(ledger_id, stored_digest, password)
+        keys = settle_keys(self.cluster, ledger_id, local.value, password, digest_type)
+        return await open_reader(self.cluster, local, keys, recovers=recover, progress=progress)
 
     async def local_metadata(self, ledger_id: LedgerId) -> LocalMetadata:
         """Read a ledger's metadata, to be changed or followed.
@@ -431,7 +311,9 @@ class Client:
 
     def keys_of(self, ledger_id: LedgerId, metadata: LedgerMetadata) -> LedgerKeys:
         """Return what goes into a ledger's requests, by its metadata and the configuration."""
-        return self._keys(ledger_id, metadata, None, None)
+        from bkclient.ledger.opening import settle_keys
+
+        return settle_keys(self.cluster, ledger_id, metadata, None, None)
 
     def writer_of(
         self, ledger_id: LedgerId, local: LocalMetadata, *, last: int, length: int

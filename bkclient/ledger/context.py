@@ -24,7 +24,7 @@ from bkclient.metadata.update import Updater
 from bkclient.placement.free_space import FreeSpace, ask_sizes
 from bkclient.placement.from_config import placement_of
 from bkclient.placement.policy import Ensemble, Placement, PlacementRequest, replace_failed
-from bkclient.placement.topology import RunScript, ScriptError, Topology
+from bkclient.placement.topology import RackScript, ScriptError, Topology
 from wire.codes import DigestType, ProtocolVersion
 from wire.digest import digester, master_key
 from wire.ids import BookieId, LedgerId
@@ -197,15 +197,12 @@ def assemble(
     connect: Connect,
     config: ClientConfig,
     rng: random.Random,
-    protocol: ProtocolVersion | None,
     placement: Placement | None,
-    topology_script: RunScript | None,
-    local_host: str | None,
+    racks: RackScript | None,
     greeting: Greeting | None,
 ) -> Cluster:
     """Return the parts of one client; the arguments are those of ``Client``."""
-    if protocol is None:
-        protocol = ProtocolVersion.V2 if config.use_v2_protocol else ProtocolVersion.V3
+    protocol = ProtocolVersion.V2 if config.use_v2_protocol else ProtocolVersion.V3
     pool = BookiePool(connect, clock, store, config, protocol=protocol, rng=rng, greeting=greeting)
 
     async def host_of(bookie: BookieId) -> str:
@@ -219,9 +216,8 @@ def assemble(
             config,
             rng,
             clock,
-            script=topology_script,
+            racks=racks,
             host_of=host_of,
-            local_host=local_host,
             free_of=None if free_space is None else free_space.of,
         )
     return Cluster(

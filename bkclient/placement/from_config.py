@@ -22,7 +22,7 @@ from bkclient.placement.policy import (
 )
 from bkclient.placement.rack import RackAwarePlacement
 from bkclient.placement.region import RegionAwarePlacement
-from bkclient.placement.topology import HostOf, RunScript, Topology, run_script
+from bkclient.placement.topology import HostOf, RackScript, RunScript, Topology, run_script
 from bkclient.placement.zone import ZoneAwarePlacement
 from wire.ids import BookieId
 
@@ -42,14 +42,21 @@ def real_script(config: ClientConfig, run_blocking: Callable[..., Any]) -> RunSc
     return run
 
 
+async def real_racks(config: ClientConfig, run_blocking: Callable[..., Any]) -> RackScript | None:
+    """Return what knows the racks of a cluster by its configured script; None without one."""
+    script = real_script(config, run_blocking)
+    if script is None:
+        return None
+    return RackScript(script, await run_blocking(partial(local_host_of, config)))
+
+
 def placement_of(
     config: ClientConfig,
     rng: random.Random,
     clock: IReactorTime,
     *,
-    script: RunScript | None,
+    racks: RackScript | None,
     host_of: HostOf,
-    local_host: str | None = None,
     free_of: Callable[[BookieId], int] | None = None,
 ) -> tuple[Placement, Topology | None]:
     """Return the configured policy, and what knows the racks where it asks for them.
@@ -61,9 +68,8 @@ def placement_of(
         config: by Java's keys.
         rng: chance.
         clock: for the topology.
-        script: runs the topology script; None if there is none, and then there are no racks.
+        racks: what knows them; None if there are none.
         host_of: where a bookie is.
-        local_host: this host, if its rack is to be preferred.
         free_of: the free bytes of a bookie, if they are to count.
     """
     name = config.placement_name
@@ -82,12 +88,12 @@ def placement_of(
         return RandomPlacement(rng, draw), None
     insists = _insisting_key(config, name)
     resolver = (config.dns_resolver_class or SCRIPT_RESOLVER).rpartition(".")[2]
-    if script is not None and resolver == SCRIPT_RESOLVER:
+    if racks is not None and resolver == SCRIPT_RESOLVER:
         topology = Topology(
             clock,
-            script,
+            racks.run,
             host_of,
-            local_host=local_host,
+            local_host=racks.local_host,
             arguments_max=config.topology_script_arguments_max,
             strict=insists is not None,
             remember_s=config.topology_stabilize_s,

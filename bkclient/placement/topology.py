@@ -12,6 +12,7 @@ import subprocess
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from typing import ClassVar, Final
 
+import attrs
 from twisted.internet.defer import DeferredLock
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
@@ -32,6 +33,15 @@ RunScript = Callable[[Sequence[str]], Awaitable[str]]
 
 HostOf = Callable[[BookieId], Awaitable[str]]
 """The host a bookie is at."""
+
+
+@attrs.frozen
+class RackScript:
+    """What knows the racks, and this host, as that knows it, if its rack is to be preferred."""
+
+    run: RunScript
+    local_host: str | None = None
+
 
 _LOCATION: Final = re.compile(r"(/[^/\s]+)+")
 

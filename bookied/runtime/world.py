@@ -30,6 +30,7 @@ from bkclient.metadata import open_metadata
 from bkclient.metadata.access import store_options
 from bkclient.metadata.api import MetadataStore
 from bkclient.placement.from_config import reads_near, real_script
+from bkclient.placement.topology import RackScript
 from bookied.config.bookie import BookieConfig
 from bookied.directories.identity import Host, RealHost
 from bookied.directories.lock import DirectoryLocks
@@ -140,14 +141,14 @@ class Parts:
 def make_client(parts: Parts, store: MetadataStore) -> Client:
     """Return a client of the cluster over a store that is connected."""
     config = parts.client_config
+    script = real_script(config, parts.run_blocking)
     return Client(
         store,
         clock=parts.clock,
         connect=parts.connect,
         config=config,
         rng=parts.rng,
-        topology_script=real_script(config, parts.run_blocking),
-        local_host=host_to_read_near(config, parts.host),
+        racks=script and RackScript(script, host_to_read_near(config, parts.host)),
         greeting=parts.greeting,
     )
 

@@ -22,7 +22,7 @@ from twisted.python.failure import Failure
 from bkclient.client import Client
 from bkclient.config.client import ClientConfig
 from bkclient.metadata.memory import MemoryCluster, MemoryMetadata
-from bkclient.placement.topology import RunScript
+from bkclient.placement.topology import RackScript, RunScript
 from bkclient.quorum.distribution import write_set
 from wire import digest
 from wire.codes import AddFlag, ProtocolVersion, ReadFlag, ReturnCode
@@ -429,11 +429,9 @@ class World:
             store,
             clock=self.clock,
             connect=self.connect,
-            config=ClientConfig(**settings),
+            config=ClientConfig(use_v2_protocol=protocol is ProtocolVersion.V2, **settings),
             rng=random.Random(seed),
-            protocol=protocol,
-            topology_script=topology_script,
-            local_host=local_host,
+            racks=topology_script and RackScript(topology_script, local_host),
         )
 
     def connect(

@@ -39,8 +39,8 @@ REVIEWED: Final = {
     "encode_varint: bytes((value & 127 | 128, value >> 7 & 127 | 128, value >> 14))": "three bytes",
     "encode_varint: bytes(out)": _BUFFER,
     # bkclient
-    "AddQuorum.push_many: range(self._next, self._next + count)": _OURS,
-    "AddQuorum._confirm: range(first, head)": _OURS,
+    "PendingAdds.push_many: range(self._next, self._next + count)": _OURS,
+    "PendingAdds._confirm: range(first, head)": _OURS,
     "AddQuorum._stored_change: range(self._size)": _QUORUM,
     "_Search.__init__: range(size)": _QUORUM,
     "write_sets_of: range(write_quorum)": _QUORUM,

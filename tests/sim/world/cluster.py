@@ -17,7 +17,7 @@ from twisted.python.failure import Failure
 from bkclient.client import Client
 from bkclient.config.client import ClientConfig
 from bkclient.metadata.memory import MemoryMetadata
-from bkclient.placement.topology import RunScript
+from bkclient.placement.topology import RackScript, RunScript
 from bookied.service.bookie import BookieService
 from tests.sim.engine.oracle import BrokenInvariantError, Oracle, WatchedCluster
 from tests.sim.world.bookie import SESSION_S, SimBookie, some_config
@@ -54,10 +54,9 @@ class SimClient:
             self.store,
             clock=self.process,
             connect=world.network.connect_from(self.process),
-            config=ClientConfig(**settings),
+            config=ClientConfig(use_v2_protocol=protocol is ProtocolVersion.V2, **settings),
             rng=rng,
-            protocol=protocol,
-            topology_script=topology_script,
+            racks=topology_script and RackScript(topology_script),
         )
         world.begin(self.process, self.store.connect())
         world.graveyard.append(self)

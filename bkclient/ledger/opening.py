@@ -1,0 +1,105 @@
+"""Opening ledgers: whose password counts, recovery, and the LAC of one that stays open.
+
+Agrees with BookKeeper 4.18.0, LedgerOpenOp.
+"""
+
+from __future__ import annotations
+
+from bkclient.connection.ledger_keys import LedgerKeys
+from bkclient.errors import (
+    ClientDigestMismatchError,
+    ClientError,
+    ClientUnauthorizedError,
+    LedgerRecoveryError,
+    MetadataStoreError,
+    NoSuchLedgerError,
+    ReadFailedError,
+    RequestTimeoutError,
+)
+from bkclient.ledger.context import Cluster
+from bkclient.ledger.reader import LedgerReader
+from bkclient.ledger.recovery import ProgressReport, recover
+from bkclient.metadata.update import LocalMetadata
+from wire.codes import DigestType
+from wire.ids import LedgerId
+from wire.ledger_metadata import LedgerMetadata
+
+
+async def open_reader(
+    cluster: Cluster,
+    local: LocalMetadata,
+    keys: LedgerKeys,
+    *,
+    recovers: bool,
+    progress: ProgressReport | None,
+) -> LedgerReader:
+    """Return a reader that follows its ledger's metadata; see ``Client.open_ledger``."""
+    reader = LedgerReader(cluster, local, keys)
+    await reader.follow()
+    try:
+        if not reader.is_closed and recovers:
+            await _recover(cluster, local, keys, progress)
+        elif not reader.is_closed:
+            # What changed before the watch was there, the end above all, nobody would tell.
+            await reader.refresh()
+            await _find_lac(reader)
+    except BaseException:
+        reader.close()
+        raise
+    return reader
+
+
+def settle_keys(
+    cluster: Cluster,
+    ledger_id: LedgerId,
+    metadata: LedgerMetadata,
+    password: bytes | None,
+    digest_type: DigestType | None,
+) -> LedgerKeys:
+    """Settle password and digest type: what the metadata has, the caller's, or configured.
+
+    Raises:
+        ClientUnauthorizedError: the ledger has another password.
+        ClientDigestMismatchError: it has another digest type, where that is not detected.
+    """
+    config = cluster.config
+    stored_password, stored_digest = metadata.password, metadata.digest_type
+    if password is None:
+        password = stored_password
+    if password is None:
+        password = config.password.encode()
+    if stored_password is not None and password != stored_password:
+        raise ClientUnauthorizedError(f"wrong password for ledger {ledger_id}")
+    if stored_digest is None:
+        return cluster.keys(ledger_id, digest_type or config.digest_type, password)
+    if digest_type not in {None, stored_digest} and not config.detect_digest_type:
+        raise ClientDigestMismatchError(f"ledger {ledger_id} has digest type {stored_digest.name}")
+    return cluster.keys(ledger_id, stored_digest, password)
+
+
+async def _recover(
+    cluster: Cluster, local: LocalMetadata, keys: LedgerKeys, progress: ProgressReport | None
+) -> LedgerMetadata:
+    try:
+        return await recover(cluster, local, keys, progress or (lambda _progress: None))
+    except (
+        ClientUnauthorizedError,
+        RequestTimeoutError,
+        LedgerRecoveryError,
+        MetadataStoreError,
+        NoSuchLedgerError,
+    ):
+        raise
+    except ClientError as error:
+        text = f"ledger {keys.ledger_id} cannot be recovered now: {error}"
+        raise LedgerRecoveryError(text) from error
+
+
+async def _find_lac(reader: LedgerReader) -> None:
+    try:
+        await reader.read_last_confirmed()
+    except (RequestTimeoutError, ClientUnauthorizedError):
+        raise
+    except ClientError as error:
+        text = f"the LAC of ledger {reader.ledger_id} is not known: {error}"
+        raise ReadFailedError(text) from error
