@@ -374,7 +374,7 @@ class Process:
         if self._autorecovery_only:
             self._log.warn("there is no bookie here whose garbage could be collected")
             return
-        collecting = None if self._service is None else self._service.collect_garbage()
+        collecting = None if self._service is None else self._service.background.collect_garbage()
         if collecting is None:
             self._log.warn("garbage is collected once the bookie serves")
         else:

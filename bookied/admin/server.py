@@ -36,7 +36,9 @@ if TYPE_CHECKING:
 
 def figures_of(service: BookieService) -> Figures:
     """Return the current figures."""
-    config, disks, collectors = service.config, service.disks, service.collectors
+    config, background = service.config, service.background
+    collectors, autorecovery = background.collectors, background.autorecovery
+    disks = None if service.disk_mode is None else service.disk_mode.watch
     for stats in stats_of(service):
         stats.settle()
     return Figures(
@@ -54,7 +56,7 @@ def figures_of(service: BookieService) -> Figures:
         reads_max=config.reads_in_progress_max,
         threads=config.read_threads,
         is_db=_is_db(config),
-        repair=None if service.autorecovery is None else service.autorecovery.stats,
+        repair=None if autorecovery is None else autorecovery.stats,
     )
 
 
@@ -69,11 +71,11 @@ def stats_of(service: BookieService) -> Iterator[Summaries]:
             yield journal.stats
         for storage in service.engine.storages:
             yield storage.stats
-    if service.collectors is not None:
-        yield from service.collectors.stats()
-    if service.autorecovery is not None:
-        yield service.autorecovery.stats.auditor
-        yield service.autorecovery.stats.worker
+    if service.background.collectors is not None:
+        yield from service.background.collectors.stats()
+    if service.background.autorecovery is not None:
+        yield service.background.autorecovery.stats.auditor
+        yield service.background.autorecovery.stats.worker
 
 
 def _is_db(config: BookieConfig) -> bool:

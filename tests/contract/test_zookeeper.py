@@ -221,7 +221,9 @@ class TestConnections:
             reactor.run(store.connect())
         assert uri in str(e.value)
         left = [t for t in set(threading.enumerate()) - before if "PoolThread" not in t.name]
-        assert left == []
+        for thread in left:
+            thread.join(10)  # One that dies tells so before it is gone.
+        assert not any(thread.is_alive() for thread in left)
 
     def test_an_answer_that_never_comes_is_not_waited_for(self, zk_driver: ZooKeeperDriver) -> None:
         async def scenario() -> None:
@@ -286,7 +288,9 @@ class TestConnections:
         before = set(threading.enumerate())
         zk_driver.run(scenario())
         left = [t for t in set(threading.enumerate()) - before if "PoolThread" not in t.name]
-        assert left == []
+        for thread in left:
+            thread.join(10)  # One that dies tells so before it is gone.
+        assert not any(thread.is_alive() for thread in left)
 
 
 class TestDeadThread:
@@ -347,7 +351,9 @@ class TestDeadThread:
         before = set(threading.enumerate())
         zk_driver.run(scenario())
         left = [t for t in set(threading.enumerate()) - before if "PoolThread" not in t.name]
-        assert left == []
+        for thread in left:
+            thread.join(10)  # One that dies tells so before it is gone.
+        assert not any(thread.is_alive() for thread in left)
 
 
 class TestLayouts:

@@ -25,7 +25,6 @@ DECLARATION_METHODS_MAX: Final = 11
 STILL_OVER: Final[dict[str, set[str]]] = {
     "bkclient/connection/channel.py BookieChannel": {"arguments", "lines", "methods"},
     "bkclient/ledger/pipeline.py AddPipeline": {"arguments", "lines", "methods"},
-    "bookied/service/bookie.py BookieService": {"lines", "methods"},
 }
 """Classes that are over a limit today, and which. The list shrinks; it never grows."""
 

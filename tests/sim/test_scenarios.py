@@ -254,8 +254,8 @@ def test_s35_a_ledger_that_was_fenced_and_collected_is_not_made_anew(*, restarts
     bookies = scene.members(writer)
     for bookie in bookies:
         assert bookie.service is not None
-        assert bookie.service.collectors is not None
-        bookie.process.run(bookie.service.collectors.collect)  # type: ignore[union-attr]
+        assert bookie.service.background.collectors is not None
+        bookie.process.run(bookie.service.background.collectors.collect)  # type: ignore[union-attr]
     scene.drive(10)
     assert not any(bookie.held(writer.ledger_id) for bookie in bookies)
     if restarts:

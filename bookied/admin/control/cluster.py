@@ -138,7 +138,7 @@ class ClusterControl:
 
     def repair_failures(self) -> Mapping[LedgerId, tuple[float, str]]:
         """Return which ledgers the worker beside this bookie could not repair, when and why."""
-        beside = self._service.autorecovery
+        beside = self._service.background.autorecovery
         return {} if beside is None else beside.stats.worker.failures
 
     async def trigger_audit(self) -> BookieId:

@@ -28,6 +28,7 @@ from bookied.directories.cookie_check import check_cookies
 from bookied.directories.highest_ledger import highest_ledger
 from bookied.directories.roots import VERSION, directories, prepare
 from bookied.errors import WrongIdentityError
+from bookied.runtime.mode import Mode
 from bookied.runtime.state import SERVING, State
 from bookied.server.rules.adds import Writes
 from bookied.service.bookie import BookieService
@@ -84,7 +85,7 @@ class Control:
     def summary(self) -> BookieSummary:
         """Return what it is doing."""
         service = self._service
-        now, mode = service.state.now, service.mode
+        now, mode = service.state.now, self._mode
         return BookieSummary(
             bookie_id=self.bookie_id,
             state=now.value,
@@ -115,7 +116,12 @@ class Control:
 
     @property
     def is_read_only(self) -> bool:
-        return self._service.mode is not None and self._service.mode.read_only
+        return self._mode is not None and self._mode.read_only
+
+    @property
+    def _mode(self) -> Mode | None:
+        disks = self._service.disk_mode
+        return None if disks is None else disks.mode
 
     async def set_read_only(self, *, read_only: bool) -> None:
         """Make it read-only, or take that back; disks that are full keep it so.
@@ -126,7 +132,7 @@ class Control:
             NotServingError: it does not serve.
             RefusedError: the settings forbid it.
         """
-        mode, registration = self._service.mode, self._service.registration
+        mode, registration = self._mode, self._service.registration
         if mode is None or registration is None or not self.is_ready:
             raise NotServingError("the bookie does not serve yet, or stops")
         if self._config.force_read_only and not read_only:

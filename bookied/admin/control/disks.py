@@ -30,13 +30,13 @@ class DiskControl:
 
     def samples(self) -> tuple[DiskSample, ...]:
         """Return what the last look at the disks saw."""
-        watch = self._service.disks
-        return () if watch is None else watch.samples
+        disks = self._service.disk_mode
+        return () if disks is None else disks.watch.samples
 
     def full(self) -> frozenset[Path]:
         """Return the directories that take nothing more."""
-        watch = self._service.disks
-        return frozenset(() if watch is None else watch.verdict.full)
+        disks = self._service.disk_mode
+        return frozenset(() if disks is None else disks.watch.verdict.full)
 
     async def last_marks(self) -> list[Mark]:
         """Return where a replay of each journal would begin."""

@@ -27,18 +27,18 @@ class GarbageControl:
         Raises:
             NotServingError: it does not serve yet.
         """
-        if self._service.collect_garbage(major=major, minor=minor) is None:
+        if self._service.background.collect_garbage(major=major, minor=minor) is None:
             raise NotServingError("garbage is collected once the bookie serves")
 
     def collections(self) -> list[CollectorStatus]:
         """Return what each collector does and has done."""
-        collectors = self._service.collectors
+        collectors = self._service.background.collectors
         return [] if collectors is None else list(collectors.statuses())
 
     @property
     def suspended(self) -> Suspended:
         """Which compactions an operator has suspended."""
-        collectors = self._service.collectors
+        collectors = self._service.background.collectors
         return Suspended() if collectors is None else collectors.suspended_by_hand
 
     def suspend(self, *, minor: bool | None = None, major: bool | None = None) -> Suspended:
@@ -47,7 +47,7 @@ class GarbageControl:
         Raises:
             NotServingError: it does not serve yet.
         """
-        collectors = self._service.collectors
+        collectors = self._service.background.collectors
         if collectors is None:
             raise NotServingError("garbage is collected once the bookie serves")
         now = collectors.suspended_by_hand

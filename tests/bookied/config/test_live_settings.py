@@ -81,7 +81,7 @@ def test_what_cannot_be_is_refused(config: BookieConfig, given, why: str) -> Non
 def test_a_running_bookie_goes_by_what_it_is_told(tmp_path: Path) -> None:
     world = World(tmp_path, gc_wait_ms=3_600_000, disk_check_interval_ms=1000)
     done(world.service.start())
-    collectors, disks = world.service.collectors, world.service.disks
+    collectors, disks = world.service.background.collectors, world.service.disk_mode
     assert collectors is not None
     assert disks is not None
     rounds = [one.rounds for one in collectors.statuses()]
@@ -92,7 +92,7 @@ def test_a_running_bookie_goes_by_what_it_is_told(tmp_path: Path) -> None:
     )
     world.run_for(5)
     assert next(collectors.statuses()).rounds >= 1
-    assert disks.verdict.full
+    assert disks.watch.verdict.full
     assert world.service.config == attrs.evolve(
         world.service.config, gc_wait_ms=2000, disk_full_at=0.001
     )

@@ -95,7 +95,7 @@ def test_disks_are_judged_by_the_new_thresholds(world: World) -> None:
 def test_garbage_is_collected_at_the_new_pace(tmp_path: Path) -> None:
     world = World(tmp_path, gc_wait_ms=3_600_000, minor_interval_s=7200, major_interval_s=86_400)
     done(world.service.start())
-    collectors = world.service.collectors
+    collectors = world.service.background.collectors
     assert collectors is not None
     world.run_for(60)
     (before,) = collectors.statuses()

@@ -94,7 +94,7 @@ class Running:
 
     @property
     def has_crashed(self) -> bool:
-        return bool(self.failures) or any(service._has_failed for service in self.services)
+        return bool(self.failures) or any(service._errors.has_failed for service in self.services)
 
     def seen(self) -> str:
         if B1 in run(self.onlooker.writable_bookies()):
@@ -179,7 +179,7 @@ def test_unflushed_entries_survive_a_bookie_that_was_given_up(running: Running) 
         for entry_id in range(100):
             assert client.add(7, entry_id, b"%d" % entry_id) is ReturnCode.EOK
         assert client.read(7, 50, fence=True) != ReturnCode.EOK
-    service._has_failed = True  # As after a fatal failure: nothing is flushed.
+    service._errors.has_failed = True  # As after a fatal failure: nothing is flushed.
     run(service.abandon())
     assert was_dirty(FILES, service.directories)
     again = running.start()
@@ -300,7 +300,7 @@ def test_emptied_directories_stop_the_start_however_they_ended(running: Running)
     service = running.start()
     with running.client(service) as client:
         assert client.add(7, 0) is ReturnCode.EOK
-    service._has_failed = True  # As after a fatal failure: nothing is flushed.
+    service._errors.has_failed = True  # As after a fatal failure: nothing is flushed.
     run(service.abandon())
     for directory in service.directories.all_dirs:
         take_away(directory)
@@ -379,7 +379,7 @@ def test_what_cannot_be_put_into_files_after_replay_stops_the_start(running: Run
     service = running.start(flush_interval_ms=3_600_000)
     with running.client(service) as client:
         assert client.add(7, 0) is ReturnCode.EOK
-    service._has_failed = True
+    service._errors.has_failed = True
     run(service.abandon())
     marks = service.directories.ledger_dirs[0] / "lastMark"
     before = marks.exists() and FILES.read(marks)
@@ -500,8 +500,8 @@ def test_a_bookie_starts_read_only_on_a_full_disk(running: Running) -> None:
 
 def test_a_mode_set_by_hand_is_kept_over_a_restart(running: Running) -> None:
     service = running.start(persist_status=True)
-    assert service.mode is not None
-    call(partial(service.mode.set_by_hand, read_only=True))
+    assert service.disk_mode is not None
+    call(partial(service.disk_mode.mode.set_by_hand, read_only=True))
     path = service.directories.ledger_dirs[0] / "BOOKIE_STATUS"
     run(until(path.exists))
     run(service.stop())

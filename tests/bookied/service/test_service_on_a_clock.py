@@ -114,7 +114,7 @@ def test_the_scrubber_runs_beside_the_bookie_and_counts_what_it_finds(tmp_path: 
 
 def collected(world: World) -> Any:
     """Ask for a collection; return what the one collector says of it."""
-    asked = world.service.collect_garbage()
+    asked = world.service.background.collect_garbage()
     assert asked is not None
     found: list[Any] = []
     asked.addCallback(found.extend)
@@ -128,7 +128,7 @@ def test_a_ledger_that_the_metadata_lacks_is_collected_when_asked_for(
     tmp_path: Path, kind: StorageClass
 ) -> None:
     world = World(tmp_path, storage_class=kind)
-    assert world.service.collect_garbage() is None
+    assert world.service.background.collect_garbage() is None
     done(world.service.start())
     world.connect()
     world.connection.dataReceived(add(0))
@@ -166,8 +166,8 @@ def test_a_bookie_stops_while_the_collector_waits_for_the_metadata(tmp_path: Pat
     done(world.service.start())
     world.store.session.suspend()
     world.run_for(5)
-    assert world.service.collectors is not None
-    assert any(status.is_running for status in world.service.collectors.statuses())
+    assert world.service.background.collectors is not None
+    assert any(status.is_running for status in world.service.background.collectors.statuses())
     world.stop()
     assert world.service.state.now is State.STOPPED
 

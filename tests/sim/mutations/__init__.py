@@ -21,7 +21,7 @@ from bkclient.errors import (
     ClientLedgerFencedError,
     RequestTimeoutError,
 )
-from bkclient.ledger import recovery
+from bkclient.ledger import opening, recovery
 from bkclient.ledger.adds import closing, ensemble_changes, forced, writer_end
 from bkclient.ledger.pipeline import AddPipeline
 from bkclient.ledger.reads.confirmed_end import ConfirmedEnd
@@ -350,7 +350,7 @@ def _fence_before_mark(stack: contextlib.ExitStack) -> None:
         finally:
             run.leave()
 
-    put(stack, recovery, recover=recover)
+    put(stack, opening, recover=recover)
 
 
 def _reads_do_not_fence(stack: contextlib.ExitStack) -> None:
@@ -590,14 +590,12 @@ def _does_not_follow(stack: contextlib.ExitStack) -> None:
 
 
 def _any_password(stack: contextlib.ExitStack) -> None:
-    from bkclient.client import Client
+    usual = opening.settle_keys
 
-    usual = Client._keys
+    def keys(cluster: Any, ledger_id: Any, metadata: Any, password: Any, digest_type: Any) -> Any:
+        return usual(cluster, ledger_id, metadata, metadata.password, digest_type)
 
-    def keys(self: Any, ledger_id: Any, metadata: Any, password: Any, digest_type: Any) -> Any:
-        return usual(self, ledger_id, metadata, metadata.password, digest_type)
-
-    put(stack, Client, _keys=keys)
+    put(stack, opening, settle_keys=keys)
 
 
 # Deferred sync ------------------------------------------------------------------------------------

@@ -380,8 +380,8 @@ class BookieWorld:
         self.check()
 
     def _count_compactions(self) -> None:
-        if self.service is not None and self.service.collectors is not None:
-            for status in self.service.collectors.statuses():
+        if self.service is not None and self.service.background.collectors is not None:
+            for status in self.service.background.collectors.statuses():
                 self.compactions += status.minor_compactions + status.major_compactions
 
     def _is_replay_due(self) -> bool:
@@ -480,8 +480,8 @@ class BookieWorld:
     def _collect_garbage(self) -> None:
         """Ask for a round, as an operator may; what becomes of it is in the files."""
         assert self.service is not None
-        assert self.service.collectors is not None
-        self.service.collectors.collect().addErrback(lambda failure: None)
+        assert self.service.background.collectors is not None
+        self.service.background.collectors.collect().addErrback(lambda failure: None)
 
     def _some_ledger(self) -> int:
         ledger_id = self.rng.choice(self._in_use)

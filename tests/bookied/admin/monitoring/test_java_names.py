@@ -216,7 +216,7 @@ def test_quantiles_come_with_the_end_of_a_window(tmp_path: Path) -> None:
 def test_a_read_only_bookie_shows_in_the_status(tmp_path: Path) -> None:
     served = Served(tmp_path)
     assert served.value("bookie_SERVER_STATUS") == 1
-    served.world.service.mode.set_by_hand(read_only=True)  # type: ignore[union-attr]
+    served.world.service.disk_mode.mode.set_by_hand(read_only=True)  # type: ignore[union-attr]
     assert served.value("bookie_SERVER_STATUS") == 0
     served.close()
 
@@ -234,7 +234,7 @@ def test_a_reactor_that_is_held_up_shows_as_lag(tmp_path: Path) -> None:
 
 def test_garbage_collection_shows_what_it_did(tmp_path: Path) -> None:
     served = Served(tmp_path)
-    collecting = served.world.service.collect_garbage()
+    collecting = served.world.service.background.collect_garbage()
     served.world.run_for(2)
     assert collecting is not None
     assert collecting.called

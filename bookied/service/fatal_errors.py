@@ -1,0 +1,54 @@
+"""The first error after which a bookie cannot go on: told once, whichever part it comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from bookied.errors import RunTimeError
+from bookied.service.start_errors import named
+from wire.errors import BookKeeperError
+
+log = Logger()
+
+
+class FatalErrors:
+    """Takes the errors of all parts, in the reactor's thread.
+
+    Args:
+        tell: gets the first error that ends the bookie.
+        is_ending: whether it ends already, so that no error matters any more.
+    """
+
+    def __init__(
+        self, tell: Callable[[BookKeeperError], None], is_ending: Callable[[], bool]
+    ) -> None:
+        self._tell, self._is_ending = tell, is_ending
+        self.has_failed = False
+
+    def fail(self, error: BookKeeperError) -> None:
+        """Take an error that says itself what the process ends with."""
+        if self.has_failed or self._is_ending():
+            return
+        self.has_failed = True
+        log.critical("the bookie cannot go on: {error}", error=error)
+        self._tell(error)
+
+    def part_failed(self, error: Exception) -> None:
+        """Take what a part raised, with its stack into the log."""
+        log.failure("a part failed", Failure(error))
+        if isinstance(error, BookKeeperError):
+            self.fail(error)
+        else:
+            self.fail(RunTimeError(f"{type(error).__name__}: {error}"))
+
+    def part_crashed(self, failure: Failure) -> None:
+        """Take the failure of a ``Deferred``."""
+        assert isinstance(failure.value, Exception)
+        self.part_failed(failure.value)
+
+    def disk_failed(self, error: Exception) -> None:
+        """Take the error of a disk that cannot be asked any more."""
+        self.fail(RunTimeError(f"a disk failed: {named(error)}"))
