@@ -6,9 +6,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
+from bkclient.connection.write_gate import WriteGate
 from bkclient.errors import ClientError, RequestTimeoutError
 from wire.codes import ProtocolVersion
 from wire.frames.adds import Key
@@ -21,11 +21,9 @@ class StreamChannel(Protocol):
     bookie_id: BookieId
     protocol: ProtocolVersion
     lost: ClientError | None
-    writable: bool
+    gate: WriteGate
 
     def write(self, data: bytes) -> None: ...
-
-    def when_writable(self) -> Deferred[None]: ...
 
     def timed_out(self, waited_s: float) -> None: ...
 

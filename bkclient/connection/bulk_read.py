@@ -27,6 +27,11 @@ class BulkRead:
         self._timer: IDelayedCall | None = None
 
     @property
+    def entries(self) -> list[int]:
+        """The entries whose answers are awaited."""
+        return list(self._entry_of.values())
+
+    @property
     def keys(self) -> list[Hashable]:
         """The keys of the answers that are awaited."""
         return list(self._entry_of)

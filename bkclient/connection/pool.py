@@ -19,7 +19,7 @@ from twisted.python.failure import Failure
 
 from bkclient.config.client import ClientConfig
 from bkclient.connection.bookie_health import Quarantine
-from bkclient.connection.channel import BookieChannel
+from bkclient.connection.channel import BookieChannel, ChannelSettings
 from bkclient.connection.handshake import Greeting
 from bkclient.connection.tcp import reason_of
 from bkclient.errors import (
@@ -107,6 +107,7 @@ class BookiePool:
         self.clock, self.config, self.protocol = clock, config, protocol
         self._connect, self._registry, self._rng = connect, registry, rng
         self._greeting = greeting
+        self._settings = ChannelSettings.of(config)
         self._txn_ids = itertools.count(1)
         self._slots: dict[tuple[BookieId, ProtocolVersion, int], _Slot] = {}
         self._closed: ClientError | None = None
@@ -283,18 +284,12 @@ class BookiePool:
         return self.config.connect_timeout_ms / 1000
 
     def _new_channel(self, bookie: BookieId, protocol: ProtocolVersion) -> BookieChannel:
-        config = self.config
         channel = BookieChannel(
             self.clock,
             bookie,
             protocol=protocol,
             next_txn_id=self.next_txn_id,
-            frame_bytes_max=config.frame_bytes_max,
-            add_timeout_s=config.add_timeout_s,
-            read_timeout_s=config.read_timeout_s,
-            no_delay=config.tcp_no_delay,
-            keepalive=config.tcp_keepalive,
-            keepalive_times=config.keepalive_times,
+            settings=self._settings,
         )
         channel.trace = self._trace
         return channel

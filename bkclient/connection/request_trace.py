@@ -13,7 +13,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from bkclient.connection.add_stream import AddStream
-from bkclient.connection.operations import OPERATIONS
+from bkclient.connection.requests import OPERATIONS
 from wire.codes import ReturnCode
 from wire.frames.reads import PlainRead
 from wire.messages import BatchReadRequest, BatchReadResponse, Response

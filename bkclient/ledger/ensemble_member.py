@@ -99,7 +99,7 @@ class Member:
     def full_channel(self) -> BookieChannel | None:
         """The connection, if its buffer is full and the bookie has failed nothing of late."""
         channel = self._channel
-        if channel is None or channel.writable or channel.lost is not None or self._ailing:
+        if channel is None or channel.gate.is_open or channel.lost is not None or self._ailing:
             return None
         return channel
 
@@ -115,12 +115,12 @@ class Member:
         elif stream is None or not stream.channel.is_usable():
             self._backlog += batch.packed
             self._connect(self._protocol)
-        elif self._ailing and not stream.channel.writable:
+        elif self._ailing and not stream.channel.gate.is_open:
             self._pool.clock.callLater(0, self._failed, batch.entries, self._full())
-        elif self._wait_s >= 0 and not stream.channel.writable:
+        elif self._wait_s >= 0 and not stream.channel.gate.is_open:
             self._backlog += batch.packed
             overdue = self._pool.clock.callLater(self._wait_s, self._overdue)
-            self._hold = _Hold(stream.channel.when_writable(), overdue)
+            self._hold = _Hold(stream.channel.gate.when_open(), overdue)
             self._hold.drained.addCallbacks(lambda _: self._drained(), lambda _: None)
         else:
             is_v2 = stream.channel.protocol is ProtocolVersion.V2
@@ -169,7 +169,7 @@ class Member:
 
     def _open_stream(self, channel: BookieChannel) -> None:
         ledger_id = self._keys.ledger_id
-        if channel.protocol is ProtocolVersion.V2 and channel.has_stream(ledger_id):
+        if channel.protocol is ProtocolVersion.V2 and channel.streams.has(ledger_id):
             self._connect(ProtocolVersion.V3)
             return
         if self._channel is not channel:

@@ -247,7 +247,7 @@ class AddPipeline:
             if full is None:
                 await waiter
                 continue
-            drained = full.when_writable()
+            drained = full.gate.when_open()
             drained.addCallbacks(lambda _, waiter=waiter: _fire(waiter), lambda _: None)
             try:
                 await waiter

@@ -23,7 +23,6 @@ ARGUMENTS_MAX: Final = 8
 DECLARATION_METHODS_MAX: Final = 11
 
 STILL_OVER: Final[dict[str, set[str]]] = {
-    "bkclient/connection/channel.py BookieChannel": {"arguments", "lines", "methods"},
     "bkclient/ledger/pipeline.py AddPipeline": {"arguments", "lines", "methods"},
 }
 """Classes that are over a limit today, and which. The list shrinks; it never grows."""

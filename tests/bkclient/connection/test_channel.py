@@ -13,7 +13,7 @@ from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 
 from bkclient.concurrency import Alarms
-from bkclient.connection.channel import BookieChannel
+from bkclient.connection.channel import BookieChannel, ChannelSettings
 from bkclient.errors import (
     BookieUnavailableError,
     ClientClosedError,
@@ -81,9 +81,7 @@ class Stage(SynchronousTestCase):
         self.channel = self.make(ProtocolVersion.V3)
 
     def make(self, protocol: ProtocolVersion) -> BookieChannel:
-        channel = BookieChannel(
-            self.clock, BookieId("b1"), protocol=protocol, add_timeout_s=5, read_timeout_s=5
-        )
+        channel = BookieChannel(self.clock, BookieId("b1"), protocol=protocol)
         channel.makeConnection(self.transport)  # type: ignore[arg-type]
         return channel
 
@@ -270,9 +268,9 @@ class V3Tests(Stage):
 
     def test_a_full_transport_can_be_waited_for(self) -> None:
         self.transport.producer.pauseProducing()
-        self.assertFalse(self.channel.writable)
-        waiting = self.channel.when_writable()
-        given_up = self.channel.when_writable()
+        self.assertFalse(self.channel.gate.is_open)
+        waiting = self.channel.gate.when_open()
+        given_up = self.channel.gate.when_open()
         given_up.addErrback(lambda _failure: None)
         given_up.cancel()
         self.assertNoResult(waiting)
@@ -370,7 +368,7 @@ class V2Tests(Stage):
         self.assertEqual(acked, [[1]])
         stream.close()
         self.channel.dataReceived(ack)
-        self.assertFalse(self.channel.has_stream(L))
+        self.assertFalse(self.channel.streams.has(L))
 
     def test_an_unknown_op_code_ends_the_connection(self) -> None:
         read = self.channel.request(ReadRequest(L, EntryId(0)))
@@ -460,7 +458,9 @@ class SilenceTests(Stage):
 
     def test_adds_that_may_take_long_are_not_ended_by_reads_that_may_not(self) -> None:
         self.transport = Transport()
-        self.channel = BookieChannel(self.clock, BookieId("b1:3181"), add_timeout_s=30)
+        self.channel = BookieChannel(
+            self.clock, BookieId("b1:3181"), settings=ChannelSettings(add_timeout_s=30)
+        )
         self.channel.makeConnection(self.transport)
         acked, failed = list[int](), list[int]()
         stream = self.channel.open_stream(L, acked.extend, lambda what, _: failed.extend(what))

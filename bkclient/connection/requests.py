@@ -1,0 +1,241 @@
+"""The requests of one connection that wait for answers, and which answer is whose.
+
+V3 answers are matched by transaction id. V2 has none: its answers are matched by what they echo,
+so on a V2 connection only things may be in flight whose answers cannot be mistaken for each other.
+The pool therefore sends fencing reads and recovery adds over V3.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Union
+
+import attrs
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorTime
+
+from bkclient.concurrency import Alarms
+from bkclient.connection.bulk_read import BulkRead
+from bkclient.errors import ClientError, RequestTimeoutError
+from wire.codes import Operation, ProtocolVersion
+from wire.connection import ClientConnection
+from wire.frames.reads import match_read_v2, match_read_v3, read_frames_v2, read_frames_v3
+from wire.ids import BookieId, LedgerId
+from wire.messages import (
+    AddRequest,
+    AddResponse,
+    Answer,
+    AuthRequest,
+    BatchReadRequest,
+    BatchReadResponse,
+    BookieInfoRequest,
+    ForceLedgerRequest,
+    ListEntriesRequest,
+    ReadLacRequest,
+    ReadRequest,
+    ReadResponse,
+    Request,
+    StartTlsRequest,
+    WriteLacRequest,
+)
+
+OPERATIONS: Final[dict[type, Operation]] = {
+    AddRequest: Operation.ADD_ENTRY,
+    ReadRequest: Operation.READ_ENTRY,
+    BatchReadRequest: Operation.BATCH_READ_ENTRY,
+    AuthRequest: Operation.AUTH,
+    StartTlsRequest: Operation.START_TLS,
+    WriteLacRequest: Operation.WRITE_LAC,
+    ReadLacRequest: Operation.READ_LAC,
+    ForceLedgerRequest: Operation.FORCE_LEDGER,
+    BookieInfoRequest: Operation.GET_BOOKIE_INFO,
+    ListEntriesRequest: Operation.GET_LIST_OF_ENTRIES_OF_LEDGER,
+}
+"""The operation of each request."""
+
+RequestKey = Union[int, tuple[int, int], None]
+"""V3: the transaction id. V2: ledger id and entry id, or a batch read's request id negated."""
+
+
+@attrs.define(eq=False, slots=True)
+class PendingRequest:
+    """A request whose answer is awaited."""
+
+    request: Request
+    deferred: Deferred[Any]
+    timeout_s: float
+
+
+class RequestsInFlight:
+    """Sends requests and bulk reads, each as soon as its answer cannot be another's."""
+
+    def __init__(
+        self,
+        clock: IReactorTime,
+        bookie_id: BookieId,
+        connection: ClientConnection,
+        next_txn_id: Callable[[], int],
+        write: Callable[[bytes], None],
+        timed_out: Callable[[float], None],
+    ) -> None:
+        """Begin with nothing in flight.
+
+        Args:
+            clock: for time-outs.
+            bookie_id: the bookie at the other end; for messages only.
+            connection: encodes requests.
+            next_txn_id: where transaction ids come from.
+            write: sends frames.
+            timed_out: hears of each request without an answer, and after how many seconds.
+        """
+        self._clock, self._bookie_id, self._connection = clock, bookie_id, connection
+        self._next_txn_id, self._write, self._timed_out = next_txn_id, write, timed_out
+        self._is_v2 = connection.protocol is ProtocolVersion.V2
+        self._match_read = match_read_v2 if self._is_v2 else match_read_v3
+        self._pending: dict[RequestKey, PendingRequest] = {}
+        self._waiting: dict[RequestKey, deque[PendingRequest]] = {}
+        self.bulks: dict[RequestKey, BulkRead] = {}
+        """The bulk read that waits for each key."""
+        self._alarms: Alarms[RequestKey] = Alarms(clock, self._expire)
+        self._has_ended = False
+
+    def __len__(self) -> int:
+        return len(self._pending) + len(self.bulks)
+
+    def send(self, pending: PendingRequest) -> None:
+        """Send a request, on V2 once no other with the same key is in flight."""
+        if not self._is_v2:
+            txn_id = self._next_txn_id()
+            self._send(txn_id, pending, self._connection.send(pending.request, txn_id))
+            return
+        key = _key_v2(pending.request)
+        if self._is_out(key):
+            self._waiting.setdefault(key, deque()).append(pending)
+        else:
+            self._send(key, pending, self._connection.send(pending.request))
+
+    def _send(self, key: RequestKey, pending: PendingRequest, frame: bytes) -> None:
+        self._pending[key] = pending
+        self._alarms.set(key, pending.timeout_s)
+        self._write(frame)
+
+    def _is_out(self, key: RequestKey) -> bool:
+        return key in self._pending or key in self.bulks
+
+    def bulk(self, ledger_id: LedgerId, entries: Sequence[int]) -> tuple[BulkRead, bytes]:
+        """Return a bulk read and its frames, for ``send_bulk``.
+
+        On V2 it leaves out what another read of this connection is out for.
+        """
+        keys: list[RequestKey]
+        if self._is_v2:
+            asked = [entry for entry in entries if not self._is_out((ledger_id, entry))]
+            keys = [(ledger_id, entry_id) for entry_id in asked]
+            frames = read_frames_v2(ledger_id, asked)
+        else:
+            asked, txn_ids = list(entries), [self._next_txn_id() for _ in entries]
+            keys, frames = list[RequestKey](txn_ids), read_frames_v3(ledger_id, asked, txn_ids)
+        bulk = BulkRead(asked, keys)
+        bulk.deferred.addBoth(self._forget_bulk, keys, bulk)
+        return bulk, frames
+
+    def send_bulk(self, bulk: BulkRead, frames: bytes, timeout_s: float) -> None:
+        """Send it; it ends by itself once the time is over."""
+        self.bulks.update(dict.fromkeys(bulk.keys, bulk))  # type: ignore[arg-type]
+        bulk.wait(self._clock, timeout_s, lambda: self._timed_out(timeout_s))
+        self._write(frames)
+
+    def _forget_bulk(self, result: Any, keys: list[RequestKey], bulk: BulkRead) -> Any:
+        """Take no more answers for it; reads that waited for these keys go out."""
+        for key in keys:
+            if self.bulks.get(key) is bulk:
+                del self.bulks[key]
+                self._send_waiting(key)
+        return result
+
+    def take_read(self, payload: bytes) -> bool:
+        """Take a plain answer to a bulk read without decoding it; ``False`` for any other."""
+        found = self._match_read(payload)
+        if found is None:
+            return False
+        key: RequestKey = (found.ledger_id, found.key) if self._is_v2 else found.key
+        bulk = self.bulks.pop(key, None)
+        if bulk is None:
+            return False
+        bulk.take(key, found)
+        self._send_waiting(key)
+        return True
+
+    def take(self, answer: Answer) -> None:
+        """Give an answer to who asked; one that comes too late, or was never asked for, is lost."""
+        key = self._key_of(answer)
+        bulk = self.bulks.get(key)
+        if bulk is not None and answer.operation is Operation.READ_ENTRY:
+            del self.bulks[key]
+            bulk.take(key, answer.response)
+            self._send_waiting(key)
+            return
+        pending = self._pending.get(key)
+        if pending is None or OPERATIONS[type(pending.request)] is not answer.operation:
+            return
+        del self._pending[key]
+        self._alarms.drop(key, pending.timeout_s)
+        self._send_waiting(key)
+        pending.deferred.callback(answer.response)
+
+    def _key_of(self, answer: Answer) -> RequestKey:
+        if not self._is_v2:
+            return answer.txn_id
+        response = answer.response
+        if isinstance(response, BatchReadResponse):
+            return -response.request_id
+        if isinstance(response, (ReadResponse, AddResponse)):
+            return response.ledger_id, response.entry_id
+        return None
+
+    def _send_waiting(self, key: RequestKey) -> None:
+        """Send what has waited longest for a key, unless that is out again."""
+        waiting = self._waiting.get(key)
+        if waiting is None or self._has_ended or self._is_out(key):
+            return
+        pending = waiting.popleft()
+        if not waiting:
+            del self._waiting[key]
+        self._send(key, pending, self._connection.send(pending.request))
+
+    def _expire(self, key: RequestKey) -> None:
+        pending = self._pending.pop(key, None)
+        if pending is None:
+            return  # Another time-out at the same moment has ended the connection.
+        self._timed_out(pending.timeout_s)
+        what = type(pending.request).__name__
+        text = f"bookie {self._bookie_id} did not answer {what} in {pending.timeout_s:g} s"
+        self._send_waiting(key)
+        pending.deferred.errback(RequestTimeoutError(text))
+
+    def end(self) -> Callable[[ClientError], None]:
+        """Send nothing more; return what fails all that is in flight, for the caller's moment."""
+        self._has_ended = True
+        self._alarms.stop()
+        requests = [*self._pending.values(), *itertools.chain(*self._waiting.values())]
+        bulks = dict.fromkeys(self.bulks.values())
+        self._pending, self._waiting, self.bulks = {}, {}, {}
+
+        def fail(error: ClientError) -> None:
+            for pending in requests:
+                pending.deferred.errback(error)
+            for bulk in bulks:
+                bulk.finish()
+
+        return fail
+
+
+def _key_v2(request: Request) -> RequestKey:
+    if isinstance(request, BatchReadRequest):
+        return -request.request_id
+    if isinstance(request, (ReadRequest, AddRequest)):
+        # Plain adds do not come this way, so an add and a read of one entry never meet.
+        return request.ledger_id, request.entry_id
+    return None
