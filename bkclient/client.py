@@ -37,10 +37,10 @@ from wire.ids import LedgerId
 from wire.ledger_metadata import LedgerMetadata
 
 if TYPE_CHECKING:
-    from bkclient.connection.handshake import Greeting
     from bkclient.connection.ledger_keys import LedgerKeys
     from bkclient.connection.pool import Connect
     from bkclient.connection.request_trace import RequestTrace
+    from bkclient.connection.security.handshake import Greeting
     from bkclient.ledger.context import Cluster
     from bkclient.ledger.reader import LedgerReader
     from bkclient.ledger.recovery import ProgressReport
@@ -83,7 +83,7 @@ class Client:
         config = ClientConfig() if config is None else config
         self.store, self.config = store, config
         if greeting is None and (config.tls is not None or config.has_sasl):
-            from bkclient.connection.handshake import greeting_of
+            from bkclient.connection.security.handshake import greeting_of
 
             greeting = greeting_of(config, clock)
         self._parts: dict[str, Any] = {

@@ -46,7 +46,7 @@ from wire.messages import (
 
 if TYPE_CHECKING:
     from bkclient.connection.request_trace import RequestTrace
-    from bkclient.connection.tls import TlsEnd
+    from bkclient.connection.security.tls import TlsEnd
 
 log = Logger()
 

@@ -20,7 +20,7 @@ from twisted.python.failure import Failure
 from bkclient.config.client import ClientConfig
 from bkclient.connection.bookie_health import Quarantine
 from bkclient.connection.channel import BookieChannel, ChannelSettings
-from bkclient.connection.handshake import Greeting
+from bkclient.connection.security.handshake import Greeting
 from bkclient.connection.tcp import reason_of
 from bkclient.errors import (
     BookieUnavailableError,

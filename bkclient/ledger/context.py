@@ -14,9 +14,9 @@ from twisted.logger import Logger
 from bkclient.concurrency import RateLimit, rate_limit
 from bkclient.config.client import ClientConfig
 from bkclient.connection.bookie_health import Quarantine, TroubleBook
-from bkclient.connection.handshake import Greeting
 from bkclient.connection.ledger_keys import LedgerKeys
 from bkclient.connection.pool import BookiePool, Connect
+from bkclient.connection.security.handshake import Greeting
 from bkclient.errors import NotEnoughBookiesError
 from bkclient.ledger.reads.fetch import EntryFetcher
 from bkclient.metadata.api import MetadataStore

@@ -20,7 +20,7 @@ from bookied.runtime.listener import BoundPort
 from bookied.service.autorecovery import AutoRecoveryService
 
 if TYPE_CHECKING:
-    from bkclient.connection.tls import TlsContexts
+    from bkclient.connection.security.tls import TlsContexts
 
 
 PATH: Final = "/metrics"

@@ -31,7 +31,7 @@ from bookied.service.bookie import BookieService
 from wire.records.service_info import Endpoint
 
 if TYPE_CHECKING:
-    from bkclient.connection.tls import TlsContexts
+    from bkclient.connection.security.tls import TlsContexts
 
 
 def figures_of(service: BookieService) -> Figures:
@@ -205,7 +205,7 @@ class AdminServer:
         config, settings = self._config, self._config.https
         if settings is None:
             return None
-        from bkclient.connection.tls import TlsContexts
+        from bkclient.connection.security.tls import TlsContexts
 
         told = attrs.evolve(
             settings,

@@ -22,8 +22,8 @@ from twisted.python.threadpool import ThreadPool
 from bkclient.client import Client
 from bkclient.config.client import ClientConfig
 from bkclient.config.keep_alive import KeepAlive
-from bkclient.connection.handshake import Greeting, greeting_of
 from bkclient.connection.pool import Connect
+from bkclient.connection.security.handshake import Greeting, greeting_of
 from bkclient.connection.tcp import TcpConnect
 from bkclient.errors import IncorrectParameterError, SecurityError
 from bkclient.metadata import open_metadata

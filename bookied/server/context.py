@@ -21,7 +21,7 @@ from bookied.server.read_lanes import RunBlocking
 from bookied.server.rules.bookie import Bookie
 
 if TYPE_CHECKING:
-    from bkclient.connection.tls import TlsContexts
+    from bkclient.connection.security.tls import TlsContexts
 
 
 @attrs.frozen(kw_only=True)

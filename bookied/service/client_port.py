@@ -22,7 +22,7 @@ from bookied.service.server_settings import connection_settings, server_limits
 from bookied.storage.ledger_storage.settings import StorageLimits
 
 if TYPE_CHECKING:
-    from bkclient.connection.tls import TlsContexts
+    from bkclient.connection.security.tls import TlsContexts
 
 log = Logger()
 
@@ -117,7 +117,7 @@ def _open_security(
     settings, tls, auth = config.tls, None, None
     try:
         if settings is not None:
-            from bkclient.connection.tls import TlsContexts
+            from bkclient.connection.security.tls import TlsContexts
 
             tls = TlsContexts(settings, parts.clock, is_client=False)
         if config.auth_factory:

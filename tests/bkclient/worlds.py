@@ -291,6 +291,7 @@ class FakeLink:
     def __init__(self, world: World, bookie: FakeBookie, protocol: Protocol) -> None:
         self._world, self._bookie, self._protocol = world, bookie, protocol
         self._server = ServerConnection()
+        self._producer: Any = None
         self._open = True
         self.is_half_open = False
         """Whether all that is sent vanishes, in both directions."""
@@ -309,6 +310,7 @@ class FakeLink:
 
     def registerProducer(self, producer: Any, streaming: bool) -> None:  # noqa: N802, FBT001
         assert streaming
+        self._producer = producer
 
     def unregisterProducer(self) -> None:  # noqa: N802
         pass
@@ -323,11 +325,11 @@ class FakeLink:
 
     def fill(self) -> None:
         """Let the client's buffer be full."""
-        self._protocol.pauseProducing()  # type: ignore[attr-defined]
+        self._producer.pauseProducing()
 
     def drain(self) -> None:
         """Let there be room in it again."""
-        self._protocol.resumeProducing()  # type: ignore[attr-defined]
+        self._producer.resumeProducing()
 
     # The way there and back
 

@@ -11,8 +11,8 @@ from twisted.internet.task import Clock
 from bkclient.config.client import ClientConfig
 from bkclient.config.settings import load, parse_properties
 from bkclient.connection.channel import BookieChannel
-from bkclient.connection.handshake import Greeting, greeting_of
-from bkclient.connection.tls import TlsContexts
+from bkclient.connection.security.handshake import Greeting, greeting_of
+from bkclient.connection.security.tls import TlsContexts
 from bookied.config.bookie import BookieConfig, load_bookie_config
 from bookied.server.access.authenticators import open_authenticator
 from bookied.server.context import AccessRules

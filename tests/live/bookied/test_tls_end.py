@@ -17,7 +17,7 @@ import pytest
 from bkclient.config.client import ClientConfig
 from bkclient.config.settings import load, parse_properties
 from bkclient.connection.channel import BookieChannel
-from bkclient.connection.handshake import greeting_of
+from bkclient.connection.security.handshake import greeting_of
 from bkclient.connection.tcp import TcpConnect
 from tests.bookied.worlds.raw_client import RawClient
 from tests.live.bookied.processes import BookieProcess, make_cluster, write_conf

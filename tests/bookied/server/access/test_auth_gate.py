@@ -12,7 +12,7 @@ from twisted.internet.error import ConnectionDone
 from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 
-from bkclient.connection.handshake import Greeting
+from bkclient.connection.security.handshake import Greeting
 from bkclient.errors import BookieUnavailableError, ClientUnauthorizedError, SecurityError
 from bookied.server.access.auth_gate import REPORT_EVERY_S
 from bookied.server.access.authenticators import open_again

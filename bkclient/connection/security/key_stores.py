@@ -17,7 +17,11 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.serialization import pkcs12
 
 from bkclient.config.tls import StoreFile, StoreType, TlsSettings
-from bkclient.connection.java_stores import is_java_store, key_in_java_store, trusted_in_java_store
+from bkclient.connection.security.java_stores import (
+    is_java_store,
+    key_in_java_store,
+    trusted_in_java_store,
+)
 from bkclient.errors import SecurityError
 
 REVOKED_KEY: Final = "tlsRevocationListPath"

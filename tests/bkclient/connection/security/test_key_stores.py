@@ -9,7 +9,7 @@ import attrs
 import pytest
 
 from bkclient.config.tls import StoreFile, StoreType, TlsSettings
-from bkclient.connection.key_stores import read_own_key, read_trusted
+from bkclient.connection.security.key_stores import read_own_key, read_trusted
 from bkclient.errors import SecurityError
 from tests.support.certificates import PASSWORD, Authority, write_pem
 
