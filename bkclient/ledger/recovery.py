@@ -19,8 +19,8 @@ from bkclient.errors import (
     InterruptedOperationError,
     UnexpectedConditionError,
 )
+from bkclient.ledger.adds.pipeline import AddEffects, AddPipeline, AddSettings
 from bkclient.ledger.context import Cluster
-from bkclient.ledger.pipeline import AddPipeline
 from bkclient.ledger.reads.replica_read import as_client_error
 from bkclient.metadata.update import LocalMetadata, marked, recovered
 from bkclient.placement.policy import Ensemble
@@ -248,15 +248,19 @@ class RecoveryRun:
                 delay_changes=self._cluster.config.delay_ensemble_change,
                 changes_max=self._cluster.config.ensemble_changes_max,
             ),
-            write_quorum=meta.write_quorum,
+            AddSettings(
+                write_quorum=meta.write_quorum,
+                flags=AddFlag.RECOVERY | AddFlag.HIGH_PRIORITY,
+                rate=self._cluster.rate_limit(),
+                frame_bytes_kept=RECOVERY_FRAME_BYTES,
+            ),
+            AddEffects(
+                change_ensemble=self._change_ensemble,
+                gave_up=lambda error: self._run(self._rules.write_back_failed(error)),
+                confirmed=lambda last: self._run(self._rules.wrote_back(last)),
+                stamped_lac=lambda: lac0,
+            ),
             length=0,
-            change_ensemble=self._change_ensemble,
-            gave_up=lambda error: self._run(self._rules.write_back_failed(error)),
-            confirmed=lambda last: self._run(self._rules.wrote_back(last)),
-            stamped_lac=lambda: lac0,
-            flags=AddFlag.RECOVERY | AddFlag.HIGH_PRIORITY,
-            rate=self._cluster.rate_limit(),
-            frame_bytes_kept=RECOVERY_FRAME_BYTES,
         )
 
     async def _change_ensemble(self, command: ChangeEnsemble) -> Ensemble:

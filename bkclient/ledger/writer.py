@@ -25,10 +25,10 @@ from bkclient.errors import (
 from bkclient.ledger.adds.closing import LedgerClosing
 from bkclient.ledger.adds.ensemble_changes import EnsembleChanges
 from bkclient.ledger.adds.forced import ForcedAdds
+from bkclient.ledger.adds.pipeline import AddEffects, AddPipeline, AddSettings
 from bkclient.ledger.adds.writer_end import WriterEnd
 from bkclient.ledger.context import Cluster
 from bkclient.ledger.explicit_lac import ExplicitLac
-from bkclient.ledger.pipeline import AddPipeline
 from bkclient.ledger.reads.range_read import read_range
 from bkclient.metadata.update import LocalMetadata
 from bkclient.quorum.add_rules import AddQuorum, State
@@ -70,30 +70,26 @@ class LedgerWriter:
         metadata, config = local.value, cluster.config
         self.explicit_ids, self.deferred_sync = explicit_ids, deferred_sync
         changes = EnsembleChanges(cluster, self.ledger_id, local)
-        self._quorum = AddQuorum(
-            metadata.last_fragment.ensemble,
-            metadata.write_quorum,
-            metadata.ack_quorum,
-            last_confirmed=last_confirmed,
-            delay_changes=config.delay_ensemble_change,
-            # What a bookie acknowledged may be on no disk: it cannot be replaced.
-            allow_changes=not deferred_sync,
-            changes_max=config.ensemble_changes_max,
-            spans_enough=changes.spans_enough if config.enforce_fault_domains else None,
+        self._quorum = _quorum(
+            cluster, metadata, changes, last_confirmed, may_change=not deferred_sync
         )
         rate = cluster.rate_limit()
         self._pipeline = AddPipeline(
             cluster.pool,
             keys,
             self._quorum,
-            write_quorum=metadata.write_quorum,
+            AddSettings(
+                write_quorum=metadata.write_quorum,
+                flags=AddFlag.DEFERRED_SYNC if deferred_sync else AddFlag.NONE,
+                rate=rate,
+                quorum_timeout_s=config.add_quorum_timeout_s,
+            ),
+            AddEffects(
+                change_ensemble=changes.carry_out,
+                gave_up=self._gave_up,
+                stamped_lac=lambda: self.last_add_confirmed,
+            ),
             length=length,
-            change_ensemble=changes.carry_out,
-            gave_up=self._gave_up,
-            stamped_lac=lambda: self.last_add_confirmed,
-            flags=AddFlag.DEFERRED_SYNC if deferred_sync else AddFlag.NONE,
-            rate=rate,
-            quorum_timeout_s=config.add_quorum_timeout_s,
         )
         self._explicit_lac = ExplicitLac(
             cluster.pool,
@@ -223,9 +219,9 @@ class LedgerWriter:
         pipeline, remaining = self._pipeline, iter(payloads)
         await self._taking.acquire()
         try:
-            await pipeline.room()
+            await pipeline.room.wait()
             while pipeline.push_some(remaining):
-                await pipeline.room()
+                await pipeline.room.wait()
             last = self._quorum.last_pushed
         finally:
             self._taking.release()
@@ -233,7 +229,7 @@ class LedgerWriter:
 
     async def room(self) -> None:
         """Wait until adding one more stays within limits of entries, bytes and connections."""
-        await self._pipeline.room()
+        await self._pipeline.room.wait()
 
     async def drain(self) -> EntryId:
         """Wait until everything added so far is confirmed; return the LAC.
@@ -339,3 +335,28 @@ class LedgerWriter:
         async for found in read_range(self._cluster, self._fetcher, self._local, first, last):
             for entry in found.entries():
                 yield entry
+
+
+def _quorum(
+    cluster: Cluster,
+    metadata: LedgerMetadata,
+    changes: EnsembleChanges,
+    last_confirmed: int,
+    *,
+    may_change: bool,
+) -> AddQuorum:
+    """Return the rules of a writer; with deferred sync it may not replace a bookie.
+
+    What that has acknowledged may be on no disk.
+    """
+    config = cluster.config
+    return AddQuorum(
+        metadata.last_fragment.ensemble,
+        metadata.write_quorum,
+        metadata.ack_quorum,
+        last_confirmed=last_confirmed,
+        delay_changes=config.delay_ensemble_change,
+        allow_changes=may_change,
+        changes_max=config.ensemble_changes_max,
+        spans_enough=changes.spans_enough if config.enforce_fault_domains else None,
+    )

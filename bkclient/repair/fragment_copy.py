@@ -24,8 +24,8 @@ from bkclient.concurrency import Shared, for_each, rate_limit
 from bkclient.connection.ledger_keys import Batch, FrameMaker, LedgerKeys
 from bkclient.connection.pool import BookiePool
 from bkclient.errors import ClientError, ReplicationError, UnclosedFragmentError
+from bkclient.ledger.adds.ensemble_member import AddFraming, Member
 from bkclient.ledger.context import Cluster
-from bkclient.ledger.ensemble_member import AddFraming, Member
 from bkclient.ledger.reads.fetch import EntryFetcher
 from bkclient.quorum.fragments import Lack, Swap, swap_between, swap_is_needed, swapped
 from bkclient.repair.check import OURS, ViewedLedger, places_that_answer

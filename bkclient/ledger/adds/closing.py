@@ -12,9 +12,9 @@ from twisted.python.failure import Failure
 from bkclient.concurrency import Shared
 from bkclient.errors import ClientError, LedgerClosedError
 from bkclient.ledger.adds.forced import ForcedAdds
+from bkclient.ledger.adds.pipeline import AddPipeline
 from bkclient.ledger.adds.writer_end import WriterEnd
 from bkclient.ledger.context import Cluster
-from bkclient.ledger.pipeline import AddPipeline
 from bkclient.metadata.update import LocalMetadata, closed, writer_may_close
 from wire.ids import EntryId, LedgerId
 from wire.ledger_metadata import LedgerMetadata

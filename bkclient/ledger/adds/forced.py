@@ -6,9 +6,9 @@ from twisted.logger import Logger
 
 from bkclient.connection.pool import BookiePool
 from bkclient.errors import ClientError, LedgerClosedError, WriteFailedError
+from bkclient.ledger.adds.pipeline import AddPipeline
 from bkclient.ledger.adds.writer_end import WriterEnd
 from bkclient.ledger.explicit_lac import force
-from bkclient.ledger.pipeline import AddPipeline
 from bkclient.quorum.add_rules import AddQuorum
 from wire.ids import EntryId, LedgerId
 
@@ -56,7 +56,7 @@ class ForcedAdds:
         again, says that all it has is on its disk.
         """
         self._end.raise_if_left_to_others()
-        lost = self._pipeline.has_lost(self.last)
+        lost = self._pipeline.members.that_lost(self.last)
         if lost:
             raise WriteFailedError(
                 f"the connection to {', '.join(lost)} was lost since entry {self.last} of ledger "

@@ -23,7 +23,8 @@ from bkclient.errors import (
 )
 from bkclient.ledger import opening, recovery
 from bkclient.ledger.adds import closing, ensemble_changes, forced, writer_end
-from bkclient.ledger.pipeline import AddPipeline
+from bkclient.ledger.adds.ensemble_members import EnsembleMembers
+from bkclient.ledger.adds.pipeline import AddPipeline
 from bkclient.ledger.reads.confirmed_end import ConfirmedEnd
 from bkclient.ledger.reads.metadata_follower import MetadataFollower
 from bkclient.ledger.reads.verifier import AnswerVerifier
@@ -482,7 +483,7 @@ def _lac_moves(stack: contextlib.ExitStack) -> None:
 
     def make(self: Any, lac0: EntryId) -> AddPipeline:
         pipeline = usual(self, lac0)
-        pipeline._stamped_lac = None
+        pipeline._effects = attrs.evolve(pipeline._effects, stamped_lac=None)
         return pipeline
 
     put(stack, RecoveryRun, _make_pipeline=make)
@@ -619,7 +620,7 @@ def _force_asks_one(stack: contextlib.ExitStack) -> None:
 
 def _force_of_another_life(stack: contextlib.ExitStack) -> None:
     """A force believes a bookie that was started again since it acknowledged, as Java does."""
-    put(stack, AddPipeline, has_lost=lambda _self, _forced: [])
+    put(stack, EnsembleMembers, that_lost=lambda _self, _forced: [])
 
 
 def _force_behind_the_end(stack: contextlib.ExitStack) -> None:

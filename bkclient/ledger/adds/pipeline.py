@@ -14,23 +14,26 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any, ClassVar, Final
 
-from twisted.internet.defer import Deferred
+import attrs
+from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.interfaces import IDelayedCall
-from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
 from bkclient.concurrency import RateLimit
-from bkclient.connection.channel import BookieChannel
-from bkclient.connection.ledger_keys import Batch, FrameMaker, LedgerKeys
+from bkclient.connection.ledger_keys import FrameMaker, LedgerKeys
 from bkclient.connection.pool import BookiePool
 from bkclient.errors import (
-    AddQuorumTimeoutError,
     ClientError,
     DuplicateEntryIdError,
     IncorrectParameterError,
     UnexpectedConditionError,
 )
-from bkclient.ledger.ensemble_member import AddFraming, Member
+from bkclient.ledger.adds.change_pause import ChangePause
+from bkclient.ledger.adds.confirmations import Confirmations
+from bkclient.ledger.adds.ensemble_member import AddFraming, Member
+from bkclient.ledger.adds.ensemble_members import EnsembleMembers
+from bkclient.ledger.adds.quorum_timeout import QuorumTimeout
+from bkclient.ledger.adds.room import WaitForRoom
 from bkclient.quorum.add_events import (
     AddsAcked,
     AddsFailed,
@@ -47,11 +50,10 @@ from bkclient.quorum.add_events import (
     WriterEnding,
 )
 from bkclient.quorum.add_rules import AddQuorum, State
-from bkclient.quorum.distribution import is_striped_to
 from wire.codes import AddFlag, ProtocolVersion
 from wire.errors import LocalProtocolError
 from wire.frames.adds import Packed
-from wire.ids import BookieId, EntryId
+from wire.ids import BookieId, EntryId, LedgerId
 
 log = Logger()
 
@@ -61,12 +63,35 @@ BYTES_IN_FLIGHT_MAX: Final = 32 * 1024 * 1024
 FRAME_OVERHEAD_BYTES: Final = 600
 """What a payload must leave of a frame: heads, digest, and what Java's entry log wants free."""
 
-CHANGES_BEFORE_PAUSE: Final = 5
-"""Ensemble changes without a confirmation in between, before each waits a little."""
-
-PAUSE_S_MAX: Final = 1.0
-
 Ensemble = tuple[BookieId, ...]
+
+
+@attrs.frozen(kw_only=True)
+class AddSettings:
+    """What holds for all adds of one handle."""
+
+    write_quorum: int
+    flags: AddFlag = AddFlag.NONE
+    """What every add carries."""
+    rate: RateLimit | None = None
+    """How many may go a second; shared with the reads of the same handle."""
+    quorum_timeout_s: float = 0
+    """How long an add may wait for its ack quorum before all end; not above 0 is for ever."""
+    frame_bytes_kept: int = FRAME_OVERHEAD_BYTES
+    """How much of a frame is not for the payload."""
+
+
+@attrs.frozen(kw_only=True)
+class AddEffects:
+    """Who hears of the adds of one handle, and who helps."""
+
+    change_ensemble: Callable[[ChangeEnsemble], Coroutine[Deferred[Any], Any, Ensemble]]
+    """Makes an ensemble change and returns the ensemble that holds then."""
+    gave_up: Callable[[ClientError], None] = lambda _error: None
+    """Called once when nothing can be added any more, after the adds failed."""
+    confirmed: Callable[[EntryId], None] = lambda _last: None
+    stamped_lac: Callable[[], int] | None = None
+    """Gives what entries carry as LAC; ``None`` is the LAC of the moment."""
 
 
 class AddPipeline:
@@ -74,15 +99,9 @@ class AddPipeline:
 
     Args:
         quorum: the rules, with the ensemble and the LAC to begin with.
+        settings: what holds for all adds.
+        effects: who hears of them.
         length: payload bytes of the ledger so far.
-        change_ensemble: makes an ensemble change and returns the ensemble that holds then.
-        gave_up: called once when nothing can be added any more, after the adds failed.
-        stamped_lac: gives what entries carry as LAC; ``None`` is the LAC of the moment.
-        flags: what every add carries.
-        rate: how many may go a second; shared with the reads of the same handle.
-        quorum_timeout_s: how long an add may wait for its ack quorum before all end; not above 0
-            is for ever.
-        frame_bytes_kept: how much of a frame is not for the payload.
     """
 
     def __init__(
@@ -90,17 +109,10 @@ class AddPipeline:
         pool: BookiePool,
         keys: LedgerKeys,
         quorum: AddQuorum,
+        settings: AddSettings,
+        effects: AddEffects,
         *,
-        write_quorum: int,
         length: int,
-        change_ensemble: Callable[[ChangeEnsemble], Coroutine[Deferred[Any], Any, Ensemble]],
-        gave_up: Callable[[ClientError], None] = lambda _error: None,
-        confirmed: Callable[[EntryId], None] = lambda _last: None,
-        stamped_lac: Callable[[], int] | None = None,
-        flags: AddFlag = AddFlag.NONE,
-        rate: RateLimit | None = None,
-        quorum_timeout_s: float = 0,
-        frame_bytes_kept: int = FRAME_OVERHEAD_BYTES,
     ) -> None:
         self.quorum = quorum
         self.length = length
@@ -108,33 +120,41 @@ class AddPipeline:
         """Payload bytes up to the last confirmed entry."""
         self.piggybacked_lac = -1
         """The LAC that the entries sent last carried."""
-        self._pool, self._keys, self._write_quorum = pool, keys, write_quorum
-        self._clock, self._config = pool.clock, pool.config
-        self._change_ensemble, self._gave_up = change_ensemble, gave_up
-        self._confirmed = confirmed
-        self._stamped_lac, self._rate = stamped_lac, rate
-        self._frames = FrameMaker(keys, flags, pool.txn_ids)
-        self._framing = AddFraming(
+        flags, config = settings.flags, pool.config
+        self._keys, self._clock, self._rate = keys, pool.clock, settings.rate
+        self._effects = effects
+        framing = AddFraming(
             keys,
-            self._frames,
+            FrameMaker(keys, flags, pool.txn_ids),
             ProtocolVersion.V3 if flags & ~AddFlag.HIGH_PRIORITY else pool.protocol,
             is_deferred=bool(flags & AddFlag.DEFERRED_SYNC),
         )
-        self._payload_bytes_max = self._config.frame_bytes_max - frame_bytes_kept
-        self._in_flight_max = self._config.adds_in_flight_max or 2**63
-        self._members = [self._join(i, bookie) for i, bookie in enumerate(quorum.ensemble)]
+        self.members = EnsembleMembers(
+            pool,
+            framing,
+            quorum.ensemble,
+            settings.write_quorum,
+            acked=self._acked,
+            failed=self._failed,
+        )
+        self._payload_bytes_max = config.frame_bytes_max - settings.frame_bytes_kept
+        self._in_flight_max = config.adds_in_flight_max or 2**63
         self._unsent: list[tuple[int, bytes, int]] = []
         self._packets: dict[int, bytes] = {}
         self._bytes_in_flight = 0
-        self._waiting: deque[tuple[int, Deferred[EntryId]]] = deque()
-        self._want_room: list[Deferred[None]] = []
+        self._confirmations = Confirmations()
+        self.room = WaitForRoom(self._has_room, lambda: self.members.full_gate)
+        """Where to wait until more may be pushed; also over when the handle has ended."""
         self._flush_call: IDelayedCall | None = None
         self._commands: deque[Command] = deque()
         self._running = False
-        self._changes_in_a_row = 0
-        self._sent_at: deque[tuple[float, list[int]]] = deque()
-        self._quorum_timeout_s = quorum_timeout_s
-        self._quorum_timer: IDelayedCall | None = None
+        self._pause = ChangePause(pool.clock)
+        self._timeout = QuorumTimeout(
+            pool.clock,
+            quorum,
+            settings.quorum_timeout_s,
+            lambda error: self._run(quorum.handle(AddsOverdue(error))),
+        )
 
     # Adding
 
@@ -145,7 +165,7 @@ class AddPipeline:
             ClientError: nothing is taken any more, and why.
             IncorrectParameterError: the payload is too large for a frame.
         """
-        self._check_size(payload)
+        _check_size(payload, self._payload_bytes_max)
         return self._take(self.quorum.push(), payload)
 
     def push_at(self, entry_id: EntryId, payload: bytes) -> None:
@@ -154,7 +174,7 @@ class AddPipeline:
         Raises:
             DuplicateEntryIdError: the id was taken before.
         """
-        self._check_size(payload)
+        _check_size(payload, self._payload_bytes_max)
         try:
             self.quorum.push_at(entry_id)
         except LocalProtocolError as error:
@@ -183,7 +203,7 @@ class AddPipeline:
         try:
             for payload in itertools.islice(payloads, max(1, room)):
                 if type(payload) is not bytes or len(payload) > size_max:
-                    self._check_size(payload)
+                    _check_size(payload, size_max)
                 taken.append(payload)
                 bytes_left -= len(payload)
                 if bytes_left <= 0:
@@ -202,70 +222,24 @@ class AddPipeline:
         if self._flush_call is None and unsent:
             self._flush_call = self._clock.callLater(0, self._flush)
 
-    def _check_size(self, payload: Any) -> None:
-        if not isinstance(payload, bytes):
-            raise IncorrectParameterError(f"an entry is bytes, not {type(payload).__name__}")
-        if len(payload) > self._payload_bytes_max:
-            raise IncorrectParameterError(
-                f"an entry of {len(payload)} bytes; "
-                f"the largest that fits is {self._payload_bytes_max}"
-            )
-
     def when_confirmed(self, entry_id: EntryId) -> Deferred[EntryId]:
         """Return a Deferred that fires when the entry, which was pushed, is confirmed.
 
         Cancelling it lets go of the answer; the add itself cannot be taken back.
         """
-        deferred: Deferred[EntryId] = Deferred()
         if entry_id <= self.quorum.last_confirmed:
-            deferred.callback(entry_id)
-        elif self.quorum.ended_by is not None:
-            deferred.errback(self.quorum.ended_by)
-        else:
-            waiting, at = self._waiting, len(self._waiting)
-            while at and waiting[at - 1][0] > entry_id:
-                at -= 1
-            waiting.insert(at, (entry_id, deferred))
-        return deferred
+            return succeed(entry_id)
+        if self.quorum.ended_by is not None:
+            return fail(self.quorum.ended_by)
+        return self._confirmations.wait_for(entry_id)
 
-    @property
-    def has_room(self) -> bool:
+    def _has_room(self) -> bool:
         """Whether adding now stays within the limits of entries, bytes and connections."""
-        return (
+        return self.quorum.state is State.ENDED or (
             self.quorum.pending < self._in_flight_max
             and self._bytes_in_flight < BYTES_IN_FLIGHT_MAX
-            and self._full_channel() is None
+            and self.members.full_gate is None
         )
-
-    async def room(self) -> None:
-        """Wait until ``has_room``; also returns when the handle has ended."""
-        while self.quorum.state is not State.ENDED and not self.has_room:
-            waiter: Deferred[None] = Deferred()
-            self._want_room.append(waiter)
-            # Not for the connection alone: its bookie may be replaced, and it stay full for ever.
-            full = self._full_channel()
-            if full is None:
-                await waiter
-                continue
-            drained = full.gate.when_open()
-            drained.addCallbacks(lambda _, waiter=waiter: _fire(waiter), lambda _: None)
-            try:
-                await waiter
-            finally:
-                drained.cancel()
-
-    def _full_channel(self) -> BookieChannel | None:
-        for member in self._members:
-            channel = member.full_channel
-            if channel is not None:
-                return channel
-        return None
-
-    def _give_room(self) -> None:
-        if self._want_room and (self.quorum.state is State.ENDED or self.has_room):
-            waiting, self._want_room = self._want_room, []
-            for waiter in waiting:
-                _fire(waiter)
 
     def end(self, error: ClientError) -> None:
         """Take no more; what is pending fails with ``error``."""
@@ -278,17 +252,16 @@ class AddPipeline:
 
     def leave(self) -> None:
         """Release connections: answers that still come are ignored."""
-        for member in self._members:
-            member.part()
-        for timer in (self._flush_call, self._quorum_timer):
-            if timer is not None and timer.active():
-                timer.cancel()
-        self._flush_call = self._quorum_timer = None
+        self.members.leave()
+        self._timeout.stop()
+        if self._flush_call is not None and self._flush_call.active():
+            self._flush_call.cancel()
+        self._flush_call = None
 
     @property
     def in_flight_anywhere(self) -> int:
         """How many sends have not been answered, those of confirmed entries included."""
-        return len(self._unsent) + sum(member.in_flight for member in self._members)
+        return len(self._unsent) + self.members.in_flight
 
     # Sending
 
@@ -300,19 +273,8 @@ class AddPipeline:
         if not self._unsent:
             return
         packed = self._pack(self._take_due())
-        self._watch_quorum(packed)
-        everything = Batch(packed, self._frames)
-        for member in self._members:
-            self._send(member, packed, everything)
-
-    def _send(self, member: Member, packed: list[Packed], everything: Batch) -> None:
-        """Send a member what is striped to it: without striping, the batch that all share."""
-        if len(self._members) == self._write_quorum:
-            member.send(everything)
-            return
-        mine = [p for p in packed if self._is_striped(p[0], member.index)]
-        if mine:
-            member.send(Batch(mine, self._frames))
+        self._timeout.sent(packed)
+        self.members.send(packed)
 
     def _may_go(self, rate: RateLimit) -> bool:
         """Return whether anything may be sent now; if not, try again when it may."""
@@ -337,7 +299,8 @@ class AddPipeline:
     def _pack(self, due: list[tuple[int, bytes, int]]) -> list[Packed]:
         """Make the packets of what is new; they are the same for every bookie, for ever."""
         package, ledger_id = self._keys.digester.package, self._keys.ledger_id
-        lac = self.quorum.last_confirmed if self._stamped_lac is None else self._stamped_lac()
+        stamped = self._effects.stamped_lac
+        lac = self.quorum.last_confirmed if stamped is None else stamped()
         self.piggybacked_lac = lac
         packed = [
             (entry_id, package(ledger_id, entry_id, lac, length, payload))
@@ -345,23 +308,6 @@ class AddPipeline:
         ]
         self._packets.update(packed)
         return packed
-
-    def _is_striped(self, entry_id: int, index: int) -> bool:
-        return is_striped_to(entry_id, index, len(self._members), self._write_quorum)
-
-    def _join(self, index: int, bookie: BookieId) -> Member:
-        return Member(
-            self._pool,
-            self._framing,
-            index,
-            bookie,
-            acked=self._acked,
-            failed=self._failed,
-        )
-
-    def has_lost(self, forced: EntryId) -> list[BookieId]:
-        """Return the bookies that may have lost an acknowledged entry behind ``forced``."""
-        return [member.bookie for member in self._members if member.has_lost(forced)]
 
     def _acked(self, member: Member, entries: list[int]) -> None:
         self._run(self.quorum.handle(AddsAcked(member.index, member.bookie, entries)))
@@ -383,7 +329,7 @@ class AddPipeline:
                 self._DOERS[type(command)](self, command)
         finally:
             self._running = False
-        self._give_room()
+        self.room.wake()
 
     def _confirm(self, command: ConfirmAdds) -> None:
         packets, head, last = self._packets, self._keys.digester.size + 32, command.last
@@ -392,12 +338,9 @@ class AddPipeline:
         )
         self._bytes_in_flight -= size
         self.confirmed_length += size
-        self._changes_in_a_row = 0
-        self._confirmed(last)
-        waiting = self._waiting
-        while waiting and waiting[0][0] <= last:
-            entry_id, deferred = waiting.popleft()
-            deferred.callback(EntryId(entry_id))
+        self._pause.confirmed()
+        self._effects.confirmed(last)
+        self._confirmations.confirm(last)
 
     def _fail(self, command: FailAdds) -> None:
         # All that is pending fails at once, so nothing remains that would count.
@@ -405,35 +348,21 @@ class AddPipeline:
         lost = sum(len(packet) - head for packet in self._packets.values())
         self.length -= lost + sum(len(payload) for _, payload, _ in self._unsent)
         self._packets, self._unsent, self._bytes_in_flight = {}, [], 0
-        waiting, self._waiting = self._waiting, deque()
-        error = self._as_outcome(command)
-        for _, deferred in waiting:
-            deferred.errback(error)
-
-    def _as_outcome(self, command: FailAdds) -> ClientError:
-        """Say which adds failed, and that nobody knows yet what became of them."""
-        first, last = command.entries[0], command.entries[-1]
-        which = f"entry {first}" if first == last else f"entries {first} to {last}"
-        error = type(command.error)(
-            f"{which} of ledger {self._keys.ledger_id} not confirmed: {command.error}; "
-            "the outcome is unknown until the ledger is closed or recovered"
-        )
-        error.__cause__, error.outcome_unknown = command.error, True
-        return error
+        self._confirmations.fail(_as_outcome(command, self._keys.ledger_id))
 
     def _send_again(self, command: SendAgain) -> None:
         packets = self._packets
         packed: list[Packed] = [(e, packets[e]) for e in command.entries if e in packets]
         if packed:
-            self._members[command.index].send(Batch(packed, self._frames))
+            self.members.send_again(command.index, packed)
 
     def _begin_change(self, command: ChangeEnsemble) -> None:
         Deferred.fromCoroutine(self._change(command))
 
     async def _change(self, command: ChangeEnsemble) -> None:
         try:
-            await self._pause_between_changes()
-            ensemble = await self._change_ensemble(command)
+            await self._pause.before_change()
+            ensemble = await self._effects.change_ensemble(command)
         except ClientError as error:
             self._run(self.quorum.handle(EnsembleRefused(error)))
         except BaseException as error:  # noqa: BLE001 - the adds must not hang, whatever it was.
@@ -442,24 +371,11 @@ class AddPipeline:
             self._run(self.quorum.handle(EnsembleRefused(failure)))
         else:
             commands = self.quorum.handle(EnsembleStored(ensemble))
-            self._renew_members()
+            self.members.renew(self.quorum.ensemble)
             self._run(commands)
 
-    async def _pause_between_changes(self) -> None:
-        """Do not go round and round among bookies that all refuse."""
-        self._changes_in_a_row += 1
-        excess = self._changes_in_a_row - CHANGES_BEFORE_PAUSE
-        if excess > 0:
-            await deferLater(self._clock, min(PAUSE_S_MAX, 0.01 * 2**excess))
-
-    def _renew_members(self) -> None:
-        for index, bookie in enumerate(self.quorum.ensemble):
-            if self._members[index].bookie != bookie:
-                self._members[index].part()
-                self._members[index] = self._join(index, bookie)
-
     def _give_up(self, command: GiveUp) -> None:
-        self._gave_up(command.error)
+        self._effects.gave_up(command.error)
 
     _DOERS: ClassVar[dict[type, Callable[..., None]]] = {
         ConfirmAdds: _confirm,
@@ -469,30 +385,23 @@ class AddPipeline:
         GiveUp: _give_up,
     }
 
-    # The add-quorum time-out
 
-    def _watch_quorum(self, packed: list[Packed]) -> None:
-        if self._quorum_timeout_s <= 0:
-            return
-        due_s = self._clock.seconds() + self._quorum_timeout_s
-        self._sent_at.append((due_s, [entry_id for entry_id, _ in packed]))
-        if self._quorum_timer is None:
-            self._wait_for_quorum()
-
-    def _wait_for_quorum(self) -> None:
-        self._quorum_timer = None
-        while self._sent_at and all(map(self.quorum.is_complete, self._sent_at[0][1])):
-            self._sent_at.popleft()
-        if not self._sent_at or self.quorum.state is State.ENDED:
-            return
-        left_s = self._sent_at[0][0] - self._clock.seconds()
-        if left_s > 0:
-            self._quorum_timer = self._clock.callLater(left_s, self._wait_for_quorum)
-            return
-        text = f"no ack quorum in {self._quorum_timeout_s:g} s"
-        self._run(self.quorum.handle(AddsOverdue(AddQuorumTimeoutError(text))))
+def _check_size(payload: Any, bytes_max: int) -> None:
+    if not isinstance(payload, bytes):
+        raise IncorrectParameterError(f"an entry is bytes, not {type(payload).__name__}")
+    if len(payload) > bytes_max:
+        raise IncorrectParameterError(
+            f"an entry of {len(payload)} bytes; the largest that fits is {bytes_max}"
+        )
 
 
-def _fire(waiter: Deferred[None]) -> None:
-    if not waiter.called:
-        waiter.callback(None)
+def _as_outcome(command: FailAdds, ledger_id: LedgerId) -> ClientError:
+    """Say which adds failed, and that nobody knows yet what became of them."""
+    first, last = command.entries[0], command.entries[-1]
+    which = f"entry {first}" if first == last else f"entries {first} to {last}"
+    error = type(command.error)(
+        f"{which} of ledger {ledger_id} not confirmed: {command.error}; "
+        "the outcome is unknown until the ledger is closed or recovered"
+    )
+    error.__cause__, error.outcome_unknown = command.error, True
+    return error

@@ -14,6 +14,7 @@ from bkclient.connection.add_stream import AddStream
 from bkclient.connection.channel import BookieChannel
 from bkclient.connection.ledger_keys import Batch, FrameMaker, LedgerKeys
 from bkclient.connection.pool import BookiePool
+from bkclient.connection.write_gate import WriteGate
 from bkclient.errors import ClientError, TooManyRequestsClientError
 from wire.codes import ProtocolVersion
 from wire.frames.adds import Packed
@@ -96,12 +97,12 @@ class Member:
         return (self._acked_to if broken else self._broken_at) > forced
 
     @property
-    def full_channel(self) -> BookieChannel | None:
-        """The connection, if its buffer is full and the bookie has failed nothing of late."""
+    def full_gate(self) -> WriteGate | None:
+        """The connection's, if its buffer is full and the bookie has failed nothing of late."""
         channel = self._channel
         if channel is None or channel.gate.is_open or channel.lost is not None or self._ailing:
             return None
-        return channel
+        return channel.gate
 
     def send(self, batch: Batch) -> None:
         """Send a batch; nothing is called back before this returns.

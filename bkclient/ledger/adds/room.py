@@ -1,0 +1,53 @@
+"""Who waits until more adds may be pushed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from twisted.internet.defer import Deferred
+
+from bkclient.connection.write_gate import WriteGate
+
+
+class WaitForRoom:
+    """Wakes those who wait when there is space for more adds.
+
+    Args:
+        has_room: whether there is space, or no adds are taken any more.
+        full_gate: the gate of a connection that takes nothing now, if that is why there is none.
+    """
+
+    def __init__(
+        self, has_room: Callable[[], bool], full_gate: Callable[[], WriteGate | None]
+    ) -> None:
+        self._has_room, self._full_gate = has_room, full_gate
+        self._waiting: list[Deferred[None]] = []
+
+    async def wait(self) -> None:
+        """Return when there is space."""
+        while not self._has_room():
+            waiter: Deferred[None] = Deferred()
+            self._waiting.append(waiter)
+            # Not for the connection alone: its bookie may be replaced, and it stay full for ever.
+            full = self._full_gate()
+            if full is None:
+                await waiter
+                continue
+            drained = full.when_open()
+            drained.addCallbacks(lambda _, waiter=waiter: _fire(waiter), lambda _: None)
+            try:
+                await waiter
+            finally:
+                drained.cancel()
+
+    def wake(self) -> None:
+        """Wake them if there is space now."""
+        if self._waiting and self._has_room():
+            waiting, self._waiting = self._waiting, []
+            for waiter in waiting:
+                _fire(waiter)
+
+
+def _fire(waiter: Deferred[None]) -> None:
+    if not waiter.called:
+        waiter.callback(None)
