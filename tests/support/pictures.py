@@ -1,6 +1,6 @@
 """Pictures for README and docs, from real runs: ``python -m tests.support.pictures [NAME...]``.
 
-A cluster of four bookies runs; commands run on a terminal (``tests.shell.screen``), and what is on
+A cluster of six bookies runs; commands run on a terminal (``tests.shell.screen``), and what is on
 its screen then is drawn as SVG by rich, into ``docs/pictures``. Figures in them are those of the
 run, so no two runs give the same bytes; ``tests/project/test_pictures.py`` holds that each picture
 is there and shows what it is said to show.
@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -30,15 +30,36 @@ from rich.text import Text
 from bkctl.cli.root import cli
 from bkctl.commands.cluster.work import Watched
 from bkctl.commands.local.cluster import LocalCluster
+from bkctl.commands.local.run import DAEMONS
 from tests.shell.screen import Terminal, terminal
+from tests.support.recording import Recorder, animated
 from tests.support.waiting import until
 
 ROOT: Final = Path(__file__).parents[2]
 PICTURES_DIR: Final = ROOT / "docs" / "pictures"
-BOOKIES: Final = 4
+BOOKIES: Final = 6
 PORT_BASE: Final = 3181
 REPLACED: Final = 3
 """The ledger that loses a bookie while it is written to."""
+LOST_NUMBER: Final = 2
+LOST: Final = f"127.0.0.1:{PORT_BASE + LOST_NUMBER - 1}"
+"""The bookie that is lost in the recorded session."""
+REPAIRED_BYTES: Final = 20_000_000
+REPAIRED_LEDGERS: Final = 30
+HOSTS: Final = ("127.0.0.1", "127.0.0.2", "127.0.0.3")
+RACKS: Final = """\
+#!/bin/sh
+for host; do
+  case $host in
+    127.0.0.1) echo /hall-1/rack-a ;;
+    127.0.0.2) echo /hall-1/rack-b ;;
+    127.0.0.3) echo /hall-2/rack-c ;;
+    *) echo /default-rack ;;
+  esac
+done
+"""
+"""What ``networkTopologyScriptFileName`` names: the rack of each of the bookies' hosts."""
+SCRIPT_KEY: Final = "networkTopologyScriptFileName"
 SETTINGS: Final = {
     "httpServerEnabled": "true", "httpServerPort": "0",
     "statsProviderClass": "org.apache.bookkeeper.stats.prometheus.PrometheusMetricsProvider",
@@ -73,6 +94,8 @@ class Picture:
     """What the last screen shows, where it is not that of a command that has ended."""
     under_load: bool = False
     """The command goes on until it is left, and entries are added meanwhile."""
+    is_recorded: bool = False
+    """Drawn as it moves, in a cluster of its own. A bookie is killed after the first command."""
 
 
 PICTURES: Final = (
@@ -95,7 +118,7 @@ PICTURES: Final = (
     ),
     Picture(
         name="cluster-map",
-        title="The bookies, and how full they are",
+        title="Three racks, their bookies, and how full they are",
         commands=("bkctl cluster map",),
         with_loss=True,
     ),
@@ -104,7 +127,7 @@ PICTURES: Final = (
         title="bkctl top: the load of each bookie",
         commands=("bkctl top",),
         under_load=True,
-        until="4 bookies",
+        until=f"{BOOKIES} bookies",
         columns=110,
     ),
     Picture(
@@ -122,6 +145,18 @@ PICTURES: Final = (
         until="open, made",
         columns=100,
     ),
+    Picture(
+        name="repair",
+        title="A bookie is lost, and its ledgers are repaired",
+        commands=(
+            "bkctl bookie list",
+            "bkctl doctor",
+            f"bkctl decommission {LOST} --yes",
+            "bkctl doctor",
+        ),
+        columns=104,
+        is_recorded=True,
+    ),
 )
 
 
@@ -129,32 +164,50 @@ def main(names: Sequence[str]) -> int:
     """Draw the pictures, or those that are named; return the exit status."""
     wanted = [one for one in PICTURES if not names or one.name in names]
     PICTURES_DIR.mkdir(exist_ok=True)
-    with _cluster() as (environ, kill):
-        is_lost = False
-        for picture in sorted(wanted, key=lambda one: one.with_loss):
-            if picture.with_loss and not is_lost:
-                kill()
-                is_lost = True
-            path = PICTURES_DIR / f"{picture.name}.svg"
-            path.write_text(drawn(picture, environ))
-            print(path.relative_to(ROOT))
+    if still := [one for one in wanted if not one.is_recorded]:
+        with _cluster(HOSTS) as (environ, cluster, watched):
+            _fill(cluster.uri)
+            is_lost = False
+            for picture in sorted(still, key=lambda one: one.with_loss):
+                if picture.with_loss and not is_lost:
+                    _lose(cluster, watched)
+                    is_lost = True
+                _write(picture, drawn(picture, environ))
+    for picture in (one for one in wanted if one.is_recorded):
+        with _cluster(HOSTS[:1], DAEMONS) as (environ, cluster, watched):
+            _write(picture, recorded(picture, environ, cluster, watched))
     return 0
 
 
+def _write(picture: Picture, svg: str) -> None:
+    path = PICTURES_DIR / f"{picture.name}.svg"
+    path.write_text(svg)
+    print(path.relative_to(ROOT))
+
+
 @contextmanager
-def _cluster() -> Iterator[tuple[dict[str, str], Callable[[], object]]]:
-    """Run the cluster that all pictures show; give its environment, and what kills a bookie."""
+def _cluster(
+    hosts: Sequence[str], settings: Mapping[str, str] = SETTINGS
+) -> Iterator[tuple[dict[str, str], LocalCluster, Watched]]:
+    """Run a cluster, each host a rack; return its environment, it, and what knows its bookies."""
     directory = Path(tempfile.mkdtemp(prefix="bk-"))
-    made = LocalCluster(directory, BOOKIES, port_base=PORT_BASE, settings=SETTINGS)
+    script = directory / "racks.sh"
+    script.write_text(RACKS)
+    script.chmod(0o755)
+    racks = {SCRIPT_KEY: str(script)} if len(hosts) > 1 else {}
+    for_clients = {f"BK_{key}": text for key, text in racks.items()}
+    place = directory / "cluster"
+    made = LocalCluster(
+        place, BOOKIES, port_base=PORT_BASE, hosts=hosts, settings={**settings, **racks}
+    )
     with made as cluster, Watched(lambda: cluster.uri) as watched:
         cluster.start(watched.writable, watched.initialize, lambda _text: None)
         environ = {
             "BKCTL_SERVICE_URI": cluster.uri, "BKCTL_PAGER": "", "XDG_STATE_HOME": str(directory),
             "XDG_CACHE_HOME": str(directory), "XDG_CONFIG_HOME": str(directory),
-            "LC_ALL": "C.UTF-8", "TZ": "UTC",
+            "LC_ALL": "C.UTF-8", "TZ": "UTC", **for_clients,
         }  # fmt: skip
-        _fill(cluster.uri)
-        yield environ, lambda: _lose(cluster, watched)
+        yield environ, cluster, watched
     shutil.rmtree(directory)
 
 
@@ -248,6 +301,49 @@ def _settle(screen: Terminal) -> None:
     while before != len(screen.raw):
         before = len(screen.raw)
         screen.read(QUIET_S)
+
+
+def recorded(
+    picture: Picture, environ: dict[str, str], cluster: LocalCluster, watched: Watched
+) -> str:
+    """Return a session as an animated SVG: what is typed, and what is on the screen meanwhile."""
+    while _auditor(cluster.uri) == LOST:  # The next one would repair without delay.
+        cluster.kill(LOST_NUMBER)
+        until(lambda: LOST not in watched.writable(), f"{LOST} is still registered")
+        cluster.restart(LOST_NUMBER, watched.writable)
+    # As where bookies are restarted now and then: autorecovery waits before it repairs.
+    _run(cluster.uri, "autorecovery", "delay", "10m")
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(os.urandom(REPAIRED_BYTES))
+        file.flush()
+        for _ in range(REPAIRED_LEDGERS):
+            _run(cluster.uri, "ledger", "write", file.name, "--chunks", "16k")
+    (pid,) = (one.pid for one in cluster.states() if one.bookie_id == LOST)
+    programs = str(Path(sys.executable).parent)
+    environ = {**environ, "PATH": f"{programs}:{os.environ['PATH']}", "PS1": PROMPT}
+    shell = ["bash", "--norc", "--noprofile", "-i"]
+    with terminal(shell, columns=picture.columns, lines=LINES, **environ) as screen:
+        screen.prompts(PROMPT)
+        recorder = Recorder(screen, shown, PROMPT)
+        first, *others = picture.commands
+        recorder.run(first)
+        recorder.run(f"kill -9 {pid}")
+        until(lambda: LOST not in watched.writable(), f"{LOST} is still registered")
+        for command in others:
+            recorder.run(command)
+        title, columns, name = picture.title, picture.columns, f"bkctl-{picture.name}"
+        return animated(recorder.frames, title=title, columns=columns, name=name)
+
+
+def _auditor(uri: str) -> str:
+    """Return the bookie that runs the auditor, once there is one."""
+
+    def told() -> str:
+        status = json.loads(_run(uri, "autorecovery", "status", "--json"))
+        return str(status["auditor"] or "")
+
+    until(told, "no auditor is elected")
+    return told()
 
 
 def shown(screen: Terminal) -> list[Text]:

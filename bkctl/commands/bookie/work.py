@@ -210,9 +210,7 @@ async def details(
             next_step="`bkctl bookie list` shows them",
         )
     chosen = [known[bookie_id] for bookie_id in dict.fromkeys(wanted or known)]
-    racks = await cluster_work.racks_of(
-        client, [one.bookie_id for one in chosen if one.info is not None]
-    )
+    racks = await cluster_work.racks_of(client, chosen)
     found = await together(_details(client, one, racks.get(one.bookie_id)) for one in chosen)
     return await _with_ledgers(client, found) if count_ledgers else found
 

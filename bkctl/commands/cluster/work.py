@@ -17,6 +17,7 @@ from bkclient.metadata import open_metadata
 from bkclient.metadata.access import store_options
 from bkclient.metadata.api import AlreadyInitializedError
 from bkclient.metadata.tree.nodes import together
+from bkclient.placement.rack import DEFAULT_RACK
 from bkctl.bookies import figures as bookie_figures
 from bkctl.bookies import summary
 from bkctl.bookies.admin_api import http_address
@@ -44,17 +45,17 @@ async def bookies(client: Client, wanted: str | None, *, ask: bool) -> list[Book
     found = [
         one for one in await operations.list_bookies(client) if wanted in {None, one.state.value}
     ]
-    racks = await racks_of(client, [one.bookie_id for one in found if one.info is not None])
+    racks = await racks_of(client, found)
     return await together(_look_at(client, one, racks.get(one.bookie_id), ask=ask) for one in found)
 
 
 async def _look_at(
     client: Client, one: operations.BookieStatus, rack: str | None, *, ask: bool
 ) -> BookieSummary:
-    found = summary.summary(one)
+    found = attrs.evolve(summary.summary(one), rack=rack)
     if one.info is None:
         return found
-    found = attrs.evolve(found, http=http_address(one.info, client.config), rack=rack)
+    found = attrs.evolve(found, http=http_address(one.info, client.config))
     if not ask:
         return found
     try:
@@ -65,13 +66,23 @@ async def _look_at(
     return attrs.evolve(found, free=disks.free_bytes, total=disks.total_bytes)
 
 
-async def racks_of(client: Client, bookies: Collection[BookieId]) -> Mapping[BookieId, str]:
-    """Return where bookies are in the network; nothing where no topology script is configured."""
+async def racks_of(
+    client: Client, bookies: Collection[operations.BookieStatus]
+) -> Mapping[BookieId, str]:
+    """Return where bookies are in the network; nothing where no topology script is configured.
+
+    One that is down is where the address that its id consists of is, as in Java.
+    """
     topology = client.cluster.topology if client.has_topology_script else None
     if topology is None:
         return {}
-    await topology.learn(bookies)
-    return {bookie: topology.rack_of(bookie) for bookie in bookies}
+    await topology.learn([one.bookie_id for one in bookies])
+    found = {one: topology.rack_of(one.bookie_id) for one in bookies}
+    return {
+        one.bookie_id: rack
+        for one, rack in found.items()
+        if one.info is not None or rack != DEFAULT_RACK
+    }
 
 
 def with_figures(found: Sequence[BookieSummary], *, now_s: float) -> list[BookieSummary]:

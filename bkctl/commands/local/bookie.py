@@ -41,16 +41,16 @@ class LocalStartError(CommandError):
 
 
 class BookieProcess:
-    """One bookie: its port, its directory, and the process while one runs."""
+    """One bookie: its address, its directory, and the process while one runs."""
 
-    def __init__(self, port: int, directory: Path) -> None:
-        self.port, self.directory = port, directory
+    def __init__(self, host: str, port: int, directory: Path) -> None:
+        self.host, self.port, self.directory = host, port, directory
         self._process: ChildProcess | None = None
         self._is_stopping = False
 
     @property
     def bookie_id(self) -> str:
-        return f"{HOST}:{self.port}"
+        return f"{self.host}:{self.port}"
 
     @property
     def conf(self) -> Path:
@@ -69,16 +69,16 @@ class BookieProcess:
             LocalStartError: another process has the port.
         """
         self.directory.mkdir(exist_ok=True)
-        if not port_is_free(HOST, self.port):
+        if not port_is_free(self.host, self.port):
             raise LocalStartError(
                 f"port {self.port} is in use", next_step="try another --port-base"
             )
         lines = {
             "bookiePort": str(self.port),
-            "advertisedAddress": HOST,
+            "advertisedAddress": self.host,
             "journalDirectories": str(self.directory / "journal"),
             "ledgerDirectories": str(self.directory / "ledgers"),
-            **_loopback(),
+            **_loopback(self.host),
             **BOOKIE_SETTINGS,
             **settings,
         }
@@ -148,10 +148,13 @@ class BookieProcess:
         )
 
 
-def _loopback() -> dict[str, str]:
-    """Name the loopback interface, so that no other machine can reach the bookies."""
+def _loopback(host: str) -> dict[str, str]:
+    """Name the loopback interface, so that no other machine can reach the bookie.
+
+    The name stands for the interface's first address alone.
+    """
     names = [name for _, name in socket.if_nameindex()]
-    return {"listeningInterface": "lo"} if "lo" in names else {}
+    return {"listeningInterface": "lo"} if host == HOST and "lo" in names else {}
 
 
 def _environment() -> dict[str, str]:

@@ -42,13 +42,15 @@ class LocalCluster:
         zookeeper: bool = False,
         uri: str = "",
         port_base: int = 0,
+        hosts: Sequence[str] = (HOST,),
         settings: Mapping[str, str] = MappingProxyType({}),
         defaults: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         """Without ``directory`` a temporary one is made; ``settings`` go into each bookie's file.
 
-        Settings of earlier starts apply as well, unless ``settings`` changes them. ``defaults``
-        apply where neither sets a key.
+        ``hosts`` are addresses of this machine that the bookies get in turn, so that they can be in
+        several racks. Settings of earlier starts apply as well, unless ``settings`` changes them.
+        ``defaults`` apply where neither sets a key.
 
         With ``zookeeper`` the cluster starts one; with ``uri`` the metadata exists already, and
         stays.
@@ -73,7 +75,7 @@ class LocalCluster:
         )
         ports = [*known.ports, *_ports(bookies - len(known.ports), port_base, known.ports)]
         self._bookies = [
-            BookieProcess(port, self.directory.bookie(number))
+            BookieProcess(hosts[(number - 1) % len(hosts)], port, self.directory.bookie(number))
             for number, port in enumerate(ports, 1)
         ]
 

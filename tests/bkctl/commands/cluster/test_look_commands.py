@@ -271,3 +271,18 @@ def test_racks_of_one_region_or_zone_are_a_problem_where_those_are_kept_apart(
     said = run_in(World(3), "cluster", "status", "--json", topology_script=one_place, **settings)
     told = [one for one in said.json["problems"] if one.startswith("all bookies are in one")]
     assert told == ([] if word is None else [f"all bookies are in one {word}"])
+
+
+def test_one_that_is_down_is_in_the_rack_of_the_address_in_its_id() -> None:
+    async def by_host(hosts: Sequence[str]) -> str:
+        return " ".join(f"/rack-{host[-1]}" for host in hosts)
+
+    world = World(1)
+    for gone in (BookieId("10.0.0.9:3181"), BookieId("gone")):
+        cookie = encode_cookie(Cookie(gone, "/j", ("/l",)))
+        world.run(store_of(world).write_cookie(gone, cookie, NEW))
+    shown = run_in(world, "bookie", "list", "--json", topology_script=by_host).json["bookies"]
+    assert {one["bookie_id"]: one["rack"] for one in shown if one["state"] == "down"} == {
+        "10.0.0.9:3181": "/rack-9",
+        "gone": None,
+    }
