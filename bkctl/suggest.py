@@ -11,14 +11,31 @@ ELSEWHERE: Final[Mapping[str, tuple[str, ...]]] = {
     "check": ("verify",),
     "ls": ("list", "tree"),
     "read": ("tail", "show"),
-    "remove": ("delete",),
+    "config-show": ("config",),
+    "drain": ("decommission",),
+    "df": ("usage", "map"),
+    "dump": ("show", "read"),
+    "remove": ("delete", "decommission"),
+    "repair": ("recover", "audit"),
+    "replace": ("decommission",),
     "rm": ("delete",),
     "info": ("show", "status"),
     "get": ("show",),
+    "pause": ("disable",),
+    "resume": ("enable",),
+    "scrub": ("verify",),
+    "set": ("config-set",),
     "stat": ("show", "status"),
+    "usage": ("map",),
     "write": ("append",),
 }
 """Words of shells, of `zkCli.sh` and of our other groups, and what a group has for the same."""
+
+LINES: Final[Mapping[str, str]] = {
+    "bookie ledgers": "ledger list --bookie BOOKIE_ID",
+    "bookie usage": "bookie show",
+}
+"""Commands that people look for, and the line of another group that does it."""
 
 
 def nearest(word: str, known: Iterable[str], *, count: int = 1) -> list[str]:

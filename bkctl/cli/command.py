@@ -295,9 +295,11 @@ class Group(click.Group):
 
     def similar(self, ctx: click.Context, word: str) -> list[str]:
         """Return command lines that were perhaps meant by ``word``, nearest first."""
-        from bkctl.suggest import meant_elsewhere, nearest
+        from bkctl.suggest import LINES, meant_elsewhere, nearest
 
         path, known = ctx.command_path, self.list_commands(ctx)
+        if line := LINES.get(f"{self.name} {word}"):
+            return [f"`{ctx.find_root().command_path} {line}`"]
         near = meant_elsewhere(word, known) or nearest(word, known, count=2)
         return [f"`{path} {name}`" for name in near] or [
             f"`{path} {name} {word}`"

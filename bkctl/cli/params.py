@@ -195,7 +195,8 @@ class KeyValueType(_ParamType):
             return value
         key, equals, text = value.partition("=")
         if not equals or not key:
-            self.fail(f"{value!r} is not KEY=VALUE", param, ctx)
+            hint = f"; write {value}=VALUE" if value and not equals else ""
+            self.fail(f"{value!r} is not KEY=VALUE{hint}", param, ctx)
         return key, text
 
 

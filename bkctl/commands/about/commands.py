@@ -87,6 +87,7 @@ explain = Command(
     effect=Effect.READ,
     examples=(
         ("bkctl explain BK-LEDGER-FENCED", "causes, exit status, and what to try"),
+        ("bkctl explain BKLedgerFencedException", "by the class in a log of Java's"),
         ("bkctl explain cookie-mismatch", "without BK- as well"),
         ("bkctl explain", "every name there is"),
     ),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
 
 from bkctl.commands.about.explanations import ALIASES, ErrorName, all_errors
 from bkctl.errors import NothingFoundError
@@ -11,6 +13,27 @@ from bkctl.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from bkctl.session.session import Session
+
+JAVA_NAMES: Final = MappingProxyType(
+    {
+        "BK-ADD-ENTRY-QUORUM-TIMEOUT": "BK-ADD-QUORUM-TIMEOUT",
+        "BK-BOOKIE-HANDLE-NOT-AVAILABLE": "BK-BOOKIE-UNAVAILABLE",
+        "BK-DIGEST-MATCH": "BK-DIGEST-MISMATCH",
+        "BK-INVALID-COOKIE": "BK-WRONG-IDENTITY",
+        "BK-LEDGER-EXIST": "BK-LEDGER-EXISTS",
+        "BK-NO-LEDGER": "BK-NO-SUCH-LEDGER",
+        "BK-NO-SUCH-LEDGER-EXISTS": "BK-NO-SUCH-LEDGER",
+        "BK-NO-SUCH-LEDGER-EXISTS-ON-METADATA-SERVER": "BK-NO-SUCH-LEDGER",
+        "BK-READ": "BK-READ-FAILED",
+        "BK-UNAUTHORIZED-ACCESS": "BK-UNAUTHORIZED",
+        "BK-WRITE": "BK-WRITE-FAILED",
+        "BK-WRITE-ON-READ-ONLY-BOOKIE": "BK-READ-ONLY-BOOKIE",
+    }
+)
+"""Names made of Java's classes of exceptions, where ours are others."""
+_JAVA: Final = re.compile(r"(?:.*[.$])?(?:BK)?(\w+)Exception")
+"""A class of Java's client or bookie, as its logs have it."""
+_HUMP: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
 def explain(session: Session, *, names: Sequence[str]) -> None:
@@ -24,11 +47,17 @@ def explain(session: Session, *, names: Sequence[str]) -> None:
         session.emit_all(map(ErrorName, known.values()), ErrorName)
         return
     for given in names:
-        name = "BK-" + given.strip("[]").upper().removeprefix("BK-").replace("_", "-")
-        name = ALIASES.get(name, name)
+        name = "BK-" + _word(given).upper().removeprefix("BK-").replace("_", "-")
+        name = JAVA_NAMES.get(name, ALIASES.get(name, name))
         if name not in known:
             raise NothingFoundError(
                 f"there is no error {name}{did_you_mean(name, [*known, *ALIASES])}",
                 next_step="`bkctl explain` lists all",
             )
         session.emit(known[name])
+
+
+def _word(given: str) -> str:
+    """Return an error's name as it was typed, or with hyphens for a class of Java's."""
+    java = _JAVA.fullmatch(given)
+    return _HUMP.sub("-", java[1]) if java else given.strip("[]")

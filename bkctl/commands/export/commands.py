@@ -5,7 +5,16 @@ from __future__ import annotations
 import click
 
 from bkctl.cli.command import Command, SubGroup
-from bkctl.cli.params import DURATION, KEY_VALUE, LEDGER_RANGES, LOG_NAME, TIME, argument, option
+from bkctl.cli.params import (
+    DURATION,
+    KEY_VALUE,
+    LEDGER_RANGES,
+    LOG_NAME,
+    TIME,
+    Word,
+    argument,
+    option,
+)
 from bkctl.exit_status import Effect, ExitStatus, Facility
 
 export = Command(
@@ -27,7 +36,7 @@ export = Command(
         option("--topic", metavar="TOPIC", help="The ledgers of a Pulsar topic, entry by entry."),
         option(
             "--state",
-            type=click.Choice(["open", "in_recovery", "closed"]),
+            type=Word(("open", "in-recovery", "closed"), {"in_recovery": "in-recovery"}),
             help="Only ledgers in this state.",
         ),
         option(

@@ -143,12 +143,17 @@ ledger.command(
     params=(
         argument("ledger_id", type=LEDGER_ID),
         argument("entries", type=ENTRY_RANGE, required=False, metavar="[FIRST-LAST]"),
-        option("--first", type=click.IntRange(0), metavar="N", help="First entry.  [default: 0]"),
+        option(
+            "--first",
+            type=click.IntRange(0),
+            metavar="N",
+            help="Id of the first entry.  [default: 0]",
+        ),
         option(
             "--last",
             type=click.IntRange(0),
             metavar="N",
-            help="Last entry.  [default: the last confirmed]",
+            help="Id of the last entry.  [default: the last confirmed]",
         ),
         option("--unconfirmed", is_flag=True, help="Also entries that are not confirmed yet."),
         option("--recover", is_flag=True, help="Close the ledger first: its writer is fenced off."),
@@ -192,6 +197,7 @@ ledger.command(
     params=(
         argument("ledger_id", type=LEDGER_ID),
         option(
+            "-n",
             "--last",
             "count",
             type=click.IntRange(0),
@@ -216,8 +222,8 @@ ledger.command(
     without=(Facility.WATCH,),
     examples=(
         ("bkctl ledger tail 42", "the last ten entries"),
-        ("bkctl ledger tail 42 --last 100 --follow", "and those to come, until it is closed"),
-        ("bkctl ledger tail 42 --follow -o jsonl | jq .entry", "for programs, entry by entry"),
+        ("bkctl ledger tail 42 -n 100 --follow", "and those to come, until it is closed"),
+        ("bkctl ledger tail 42 --follow -o jsonl | jq .entry_id", "for programs, entry by entry"),
     ),
     exits=(*FAILURES, ExitStatus.NOT_FOUND, ExitStatus.REFUSED, ExitStatus.INTERRUPTED),
     replaces="nothing in Java's tools",
@@ -252,7 +258,10 @@ ledger.command(
     "list",
     body="bkctl.commands.ledger.listing:print_ledgers",
     short_help="List ledgers by id, as they are found.",
-    help="List ledgers in the order of their ids, as they are found.",
+    help="""List ledgers in the order of their ids, as they are found.
+
+    `bkctl autorecovery list` lists those that are marked as lacking replicas.
+    """,
     params=(
         option(
             "--state",

@@ -33,6 +33,8 @@ class _Size(_ParamType):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if value in _WORDS or isinstance(value, int):
             return value
+        if value == "start":
+            self.fail("`bkctl local N --dir DIR` starts a cluster of N bookies again", param, ctx)
         if not value.isdigit() or not 1 <= int(value) <= _BOOKIES_MAX:
             words = ", ".join(f"`{word}`" for word in _WORDS[:-1])
             self.fail(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from bkctl.commands.local.columns import LocalBookie, LocalSummary, show
 from bkctl.commands.local.directory import (
+    CONF_FILE,
     ClusterRecord,
     bookie_directory,
     read_record,
@@ -40,6 +41,11 @@ def status(session: Session, directory: Path) -> None:
     show(session, found)
     if runner(directory) is None:
         session.note(f"the cluster is stopped; to start it: {_start_line(directory)}")
+        return
+    for one in found.bookies:
+        if one.state == "down":
+            conf = shlex.quote(str(Path(one.log).with_name(CONF_FILE)))
+            session.note(f"to start {one.bookie_id} again: bookied --conf {conf}")
 
 
 def stop(session: Session, directory: Path) -> None:

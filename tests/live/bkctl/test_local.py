@@ -197,6 +197,10 @@ def test_in_the_background_it_returns_once_all_are_up(tmp_path: Path) -> None:
         assert [(one["state"], one["pid"]) for one in shown["bookies"]] == [("up", pid)]
         ids = _run("local", "status", directory, "-o", "id").stdout
         assert ids == listed.stdout
+        os.kill(pid, signal.SIGKILL)
+        until(lambda: not _processes(directory), "the bookie is still there")
+        again = f"to start {ids.strip()} again: bookied --conf {directory}/bookie-1/bookie.conf\n"
+        assert again in _run("local", "status", directory).stderr
         assert f"bkctl local stop {directory}" in started.stderr
     finally:
         stopped = _run("local", "stop", directory)

@@ -328,7 +328,7 @@ OPTIONS: Final = (
     Option("topic", "topic", _topic, "Topic of Pulsar, with all its partitions."),
     Option("topicsPattern", "topics_pattern", _pattern, "Regular expression for whole topics."),
     Option("decode", "decode", _decoding, "Add `decoded` to messages: string, json or avro."),
-    Option("state", "state", parse_state, "Only ledgers in this state: open, in_recovery, closed."),
+    Option("state", "state", parse_state, "Only ledgers in this state: open, in-recovery, closed."),
     Option("createdAfter", "created_after_ms", parse_time_ms, "Only ledgers from this time on."),
     Option("createdBefore", "created_before_ms", parse_time_ms, "Only ledgers before this time."),
     Option("startingPosition", "starting", parse_where, "earliest, latest, or `INDEX:ENTRY`."),

@@ -125,7 +125,7 @@ def joined(ranges: tuple[IdRange, ...]) -> list[IdRange]:
 
 # Values ----------------------------------------------------------------------------------------
 
-STATES: Final = tuple(state.name.lower() for state in LedgerState)
+STATES: Final = tuple(state.name.lower().replace("_", "-") for state in LedgerState)
 
 
 def parse_ledgers(value: str) -> tuple[IdRange, ...]:
@@ -147,13 +147,13 @@ def parse_ledgers(value: str) -> tuple[IdRange, ...]:
 
 
 def parse_state(value: str) -> LedgerState:
-    """Return the state with this name, in any case.
+    """Return the state with this name, in any case; ``in_recovery`` is an older spelling.
 
     Raises:
         ValueError: there is none.
     """
-    wanted = value.strip().lower()
-    for state in LedgerState:
-        if state.name.lower() == wanted:
+    wanted = value.strip().lower().replace("_", "-")
+    for word, state in zip(STATES, LedgerState, strict=True):
+        if word == wanted:
             return state
     raise ValueError(f"is not one of {', '.join(STATES)}{did_you_mean(wanted, STATES)}")

@@ -19,6 +19,7 @@ import wire
 from bkclient.errors import ClientLedgerFencedError
 from bkctl.cli.report import describe
 from bkctl.cli.root import cli
+from bkctl.commands.about.explain import JAVA_NAMES
 from bkctl.commands.about.explanations import ADVICE, ALIASES, all_errors
 from bkctl.errors import CommandError, Interrupted, RefusedError, UsageError, error_name
 from bkctl.exit_status import ExitStatus
@@ -123,3 +124,24 @@ def test_the_line_of_an_error_ends_with_its_name_where_there_is_more_to_say() ->
 def test_a_time_limit_has_another_name_than_a_signal(status: int, name: str) -> None:
     told = describe(Interrupted("over", status), None).machine()
     assert (told["name"], told["code"]) == (name, status)
+
+
+@pytest.mark.parametrize(
+    ("java", "ours"),
+    [
+        ("BKLedgerFencedException", "BK-LEDGER-FENCED"),
+        ("org.apache.bookkeeper.client.BKException$BKNotEnoughBookiesException",
+         "BK-NOT-ENOUGH-BOOKIES"),
+        ("BKException.BKNoSuchLedgerExistsException", "BK-NO-SUCH-LEDGER"),
+        ("InvalidCookieException", "BK-WRONG-IDENTITY"),
+    ],
+)  # fmt: skip
+def test_an_exception_of_java_is_explained_by_its_class(java: str, ours: str) -> None:
+    host = FakeHost()
+    assert cli.run(["explain", java, "--json"], host) == 0
+    assert json.loads(host.out.text)["name"] == ours
+
+
+def test_names_of_java_stand_for_errors_that_there_are() -> None:
+    assert set(JAVA_NAMES.values()) <= set(ERRORS)
+    assert not set(JAVA_NAMES) & set(ERRORS)

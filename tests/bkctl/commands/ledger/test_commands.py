@@ -229,7 +229,8 @@ def test_parts_of_a_ledger_can_be_read(run: Run, ten: str) -> None:
     assert run("ledger", "read", ten, "8-").out == "entry 8\nentry 9\n"
     assert run("ledger", "read", ten, "--first", 9).out == "entry 9\n"
     assert run("ledger", "read", ten, "--last", 0).out == "entry 0\n"
-    assert run("ledger", "tail", ten, "--last", 2).out == "entry 8\nentry 9\n"
+    for option in ("-n", "--last"):
+        assert run("ledger", "tail", ten, option, 2).out == "entry 8\nentry 9\n"
     assert run("ledger", "tail", ten, "--last", 1, "--follow").out == "entry 9\n"
 
 

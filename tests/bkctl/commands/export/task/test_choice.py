@@ -8,7 +8,7 @@ import pytest
 
 from bkclient.errors import NoSuchLedgerError
 from bkclient.log import LogManager, LogOptions
-from bkctl.commands.export.task.choice import LedgerChoice, joined
+from bkctl.commands.export.task.choice import LedgerChoice, joined, parse_state
 from bkctl.commands.export.task.extents import read_extents
 from tests.bkclient.worlds import World
 from wire.codes import LedgerState
@@ -116,3 +116,10 @@ def test_ledgers_that_cannot_be_read_are_noted_with_the_reason() -> None:
 def test_ranges_are_joined_and_stay_ranges() -> None:
     assert joined(((5, 9), (0, 2**62), (3, 3))) == [(0, 2**62)]
     assert joined(((7, 7), (1, 2), (2, 3))) == [(1, 3), (7, 7)]
+
+
+@pytest.mark.parametrize("word", ["in-recovery", "In_Recovery", " in-recovery "])
+def test_a_state_has_the_name_that_lists_show(word: str) -> None:
+    assert parse_state(word) is LedgerState.IN_RECOVERY
+    with pytest.raises(ValueError, match="open, in-recovery, closed"):
+        parse_state("recovering")
