@@ -151,7 +151,7 @@ class Alarms(Generic[K]):
         return due
 
 
-class Shared(Generic[T]):
+class SharedRun(Generic[T]):
     """Runs a coroutine once. Each ``wait`` gets its result; cancelling a wait stops only the wait.
 
     So a caller that is interrupted does not leave the work half done for the others.

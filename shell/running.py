@@ -21,7 +21,7 @@ def run_system(command: str) -> int:
         return _waited(process)
 
 
-class Redirected:
+class RedirectedStreams:
     """The streams of one command, as its line says; a context manager.
 
     Once the block is left, ``status`` is that of the command behind ``|``, and ``was_left`` tells
@@ -37,7 +37,7 @@ class Redirected:
         self.status = 0
         self.was_left = False
 
-    def __enter__(self) -> Redirected:  # noqa: PYI034 -- typing.Self needs Python 3.11
+    def __enter__(self) -> RedirectedStreams:  # noqa: PYI034 -- typing.Self needs Python 3.11
         with contextlib.ExitStack() as stack:
             if self._line.read_from is not None:
                 file = stack.enter_context(open(self._line.read_from, encoding="utf-8"))  # noqa: PTH123

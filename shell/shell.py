@@ -14,7 +14,7 @@ from shell.context import Current
 from shell.line import Line, LineError, quoted
 from shell.live import Live, State
 from shell.program import Program
-from shell.running import Redirected, run_system
+from shell.running import RedirectedStreams, run_system
 from shell.settings import Settings
 from shell.terminal.audit import Audit
 from shell.terminal.preferences import Preferences
@@ -140,7 +140,7 @@ class Shell:
         return _status_of(self.program.tree, args, self.name, self.program.obj)
 
     def _redirected(self, line: Line) -> int:
-        streams = Redirected(line)
+        streams = RedirectedStreams(line)
         with streams:
             status = self._command(line.words)
         return streams.status if streams.was_left else status or streams.status

@@ -11,7 +11,7 @@ from typing import Final
 from wire.codes import FRAME_BYTES_MAX, ProtocolVersion
 from wire.errors import RemoteProtocolError, TlsOrderError
 from wire.frames import v2, v3
-from wire.messages import NEED_DATA, Answer, Received, Request, Signal, StartTlsRequest
+from wire.messages import NEED_DATA, Answer, ReceivedRequest, Request, Signal, StartTlsRequest
 
 TLS_BEGIN: Final = b"\x16\x03"
 """What TLS begins with. No frame does: it would be longer than any may be."""
@@ -79,7 +79,7 @@ class ServerConnection(FrameBuffer):
     version: ProtocolVersion | None = None
     """What the last request was coded in; ``None`` before the first."""
 
-    def next_event(self) -> Received | Signal:
+    def next_event(self) -> ReceivedRequest | Signal:
         """Return the next whole request, or ``NEED_DATA``.
 
         Raises:
@@ -98,7 +98,7 @@ class ServerConnection(FrameBuffer):
         if payload[0] == v3.FIRST_BYTE:
             v3.insist_few_fields(payload, is_begin=True)
 
-    def decode(self, payload: bytes) -> Received:
+    def decode(self, payload: bytes) -> ReceivedRequest:
         """Return the request in a frame's payload, which is not empty.
 
         Raises:

@@ -191,7 +191,7 @@ class ReplyTo:
 
 
 @attrs.frozen
-class Received:
+class ReceivedRequest:
     """A request as it came in, with what its answer needs."""
 
     request: Request

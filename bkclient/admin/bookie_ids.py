@@ -33,7 +33,7 @@ class Renaming(enum.Enum):
 
 
 @attrs.frozen
-class Renamed:
+class RenamedBookie:
     """One ledger that listed the old id; ``why`` tells more where it still does."""
 
     ledger_id: LedgerId
@@ -79,7 +79,7 @@ async def ledgers_listing(client: Client, bookie_id: BookieId) -> list[StoredLed
 
 async def rename_in_ledger(
     client: Client, ledger_id: LedgerId, old: BookieId, new: BookieId, *, verify: bool
-) -> Renamed:
+) -> RenamedBookie:
     """Put ``new`` in every place of ``old`` in one ledger; may be repeated at will.
 
     With ``verify`` only if ``new`` shows the first and last entry of each of those fragments.
@@ -87,7 +87,7 @@ async def rename_in_ledger(
     try:
         local = await client.local_metadata(ledger_id)
         if lists_both(local.value, old, new):
-            return Renamed(ledger_id, Renaming.BOTH)
+            return RenamedBookie(ledger_id, Renaming.BOTH)
         if verify:
             await _verify(client, ledger_id, local, old, new)
         await client.cluster.updater.update(
@@ -97,12 +97,12 @@ async def rename_in_ledger(
             lambda metadata: renamed(metadata, old, new),
         )
     except NoSuchLedgerError:
-        return Renamed(ledger_id, Renaming.GONE)
+        return RenamedBookie(ledger_id, Renaming.GONE)
     except NotShownError as error:
-        return Renamed(ledger_id, Renaming.UNVERIFIED, str(error))
+        return RenamedBookie(ledger_id, Renaming.UNVERIFIED, str(error))
     if old in local.value.all_bookies():
-        return Renamed(ledger_id, Renaming.BOTH)
-    return Renamed(ledger_id, Renaming.DONE)
+        return RenamedBookie(ledger_id, Renaming.BOTH)
+    return RenamedBookie(ledger_id, Renaming.DONE)
 
 
 class NotShownError(ClientError):

@@ -158,7 +158,7 @@ def value_text(value: object) -> str:
 
 
 @attrs.frozen
-class Declared:
+class DeclaredSetting:
     """A setting with its attribute and resolved type.
 
     An attribute ``_x`` is given as ``x`` to the constructor; a property ``x`` then gives the
@@ -230,13 +230,13 @@ class Declared:
         return number
 
 
-def declared(cls: type) -> tuple[Declared, ...]:
+def declared(cls: type) -> tuple[DeclaredSetting, ...]:
     """Return the settings of a class in order of declaration, those of its bases first."""
     return _read_declarations(cast("Hashable", cls))
 
 
 @cache
-def _read_declarations(cls: type) -> tuple[Declared, ...]:
+def _read_declarations(cls: type) -> tuple[DeclaredSetting, ...]:
     hints = typing.get_type_hints(cls)
     found = []
     for field in attrs.fields(cls):
@@ -244,7 +244,7 @@ def _read_declarations(cls: type) -> tuple[Declared, ...]:
         if spec is None:
             continue
         hint, optional = _without_none(hints[field.name])
-        found.append(Declared(field.name, field.alias, spec, hint, optional, field.default))
+        found.append(DeclaredSetting(field.name, field.alias, spec, hint, optional, field.default))
     return tuple(found)
 
 

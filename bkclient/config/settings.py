@@ -23,7 +23,7 @@ import attrs
 
 from bkclient.config.declaration import (
     MASKED,
-    Declared,
+    DeclaredSetting,
     OtherKey,
     Spec,
     declared,
@@ -220,7 +220,7 @@ class _Loading:
         if any(found.severity is Severity.ERROR for found in self._found):
             raise ConfigError(self.findings())
 
-    def value_of(self, one: Declared) -> Iterator[Any]:
+    def value_of(self, one: DeclaredSetting) -> Iterator[Any]:
         """Yield the value that is set; nothing where the default holds, or after an error."""
         prop = self._property(one.spec)
         if prop is None:
@@ -273,7 +273,7 @@ class _Loading:
         keys = (spec.key, *spec.aliases)
         return next((self._by_key[key] for key in keys if key in self._by_key), None)
 
-    def _texts(self, one: Declared, prop: Property) -> list[str]:
+    def _texts(self, one: DeclaredSetting, prop: Property) -> list[str]:
         """Return the texts that count, expanded; say so when Java would drop some."""
         values = prop.values if one.is_list else prop.values[:1]
         if not one.is_list and len(prop.statements) > 1:
@@ -298,7 +298,7 @@ class _Loading:
             self._add(Severity.WARNING, FindingKind.REFERENCE, prop, message)
         return text
 
-    def _weigh(self, one: Declared, prop: Property, value: Any) -> None:
+    def _weigh(self, one: DeclaredSetting, prop: Property, value: Any) -> None:
         spec = one.spec
         reason = spec.refuse(value) if spec.refuse else None
         if reason:

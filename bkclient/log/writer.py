@@ -15,7 +15,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from bkclient.client import Client
-from bkclient.concurrency import Shared
+from bkclient.concurrency import SharedRun
 from bkclient.errors import ClientError, IncorrectParameterError
 from bkclient.ledger.writer import LedgerWriter
 from bkclient.log.append import DEPOSED, Append, not_appended
@@ -63,7 +63,7 @@ class LogWriter:
             send=self._send,
             lose=self._lose,
         )
-        self._rolling: Shared[None] | None = None
+        self._rolling: SharedRun[None] | None = None
         self._ended_by: ClientError | None = None
         self._is_closing = False
 
@@ -173,7 +173,7 @@ class LogWriter:
             raise not_appended(self._ended_by)
         rolling = self._rolling
         if rolling is None:
-            rolling = self._rolling = Shared(self._roll())
+            rolling = self._rolling = SharedRun(self._roll())
         try:
             await rolling.wait()
         finally:

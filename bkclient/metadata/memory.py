@@ -62,7 +62,7 @@ class Operation:
 
 
 @attrs.define(eq=False)
-class _Stored:
+class _StoredNode:
     value: bytes
     ctime_ms: int
     owner: int = 0
@@ -90,7 +90,7 @@ class MemoryCluster:
         self.faults: Callable[[Operation], Fault] = lambda _operation: Fault.NONE
         self.delay_s: Callable[[Operation], float] = lambda _operation: 0.0
         self.watch_delay_s: Callable[[], float] = lambda: 0.0
-        self._nodes: dict[str, _Stored] = {}
+        self._nodes: dict[str, _StoredNode] = {}
         self._watches: dict[tuple[str, bool], dict[Fired, None]] = {}
         self._sessions_made = 0
         self._nodes_made = 0
@@ -166,7 +166,7 @@ class MemoryCluster:
             raise NodeExistsError(f"{path or '/'} exists")
         self._nodes_made += 1
         now_ms = int(self.clock.seconds() * 1000)
-        self._nodes[path] = _Stored(value, now_ms, owner, self._nodes_made)
+        self._nodes[path] = _StoredNode(value, now_ms, owner, self._nodes_made)
         if above is not None:
             above.created_below += 1
             above.names.add(path.rpartition("/")[2])
@@ -229,7 +229,7 @@ class MemoryCluster:
             if not self._watches[key]:
                 del self._watches[key]
 
-    def _node(self, path: str) -> _Stored:
+    def _node(self, path: str) -> _StoredNode:
         if path not in self._nodes:
             raise NoNodeError(f"no node {path or '/'}")
         return self._nodes[path]

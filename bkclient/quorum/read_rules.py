@@ -225,7 +225,7 @@ class AnyLac:
 
 
 @attrs.frozen
-class Polled(Generic[T]):
+class LongPollAnswer(Generic[T]):
     """What a long poll brought: the LAC, and the entry behind the known one where it came too."""
 
     lac: int
@@ -240,7 +240,7 @@ class LongPoll(Generic[T]):
     """
 
     def __init__(self, order: Sequence[int], ack_quorum: int, previous_lac: int) -> None:
-        self._read: ReplicaRead[Polled[T]] = ReplicaRead(order)
+        self._read: ReplicaRead[LongPollAnswer[T]] = ReplicaRead(order)
         self._empty_max = len(order) - ack_quorum + 1
         self._previous_lac = previous_lac
         self._empty = self._negative = 0
@@ -250,35 +250,39 @@ class LongPoll(Generic[T]):
         """Whether there is a bookie left to ask."""
         return self._read.can_speculate
 
-    def start(self) -> list[ReadCommand[Polled[T]]]:
+    def start(self) -> list[ReadCommand[LongPollAnswer[T]]]:
         """Ask the first."""
         return self._read.start()
 
-    def waited(self) -> list[ReadCommand[Polled[T]]]:
+    def waited(self) -> list[ReadCommand[LongPollAnswer[T]]]:
         """Ask one more."""
         return self._read.waited()
 
-    def answered(self, index: int, polled: Polled[T]) -> list[ReadCommand[Polled[T]]]:
+    def answered(
+        self, index: int, polled: LongPollAnswer[T]
+    ) -> list[ReadCommand[LongPollAnswer[T]]]:
         """Take an answer, with an entry that was verified or none."""
         if polled.entry is not None or polled.lac > self._previous_lac:
             return self._read.answered(index, polled)
         self._empty += 1
         if self._empty >= self._empty_max:
-            return self._read.answered(index, Polled(self._previous_lac))
+            return self._read.answered(index, LongPollAnswer(self._previous_lac))
         commands = self._read.failed(index, NoSuchEntryInLedgerError("nothing new"))
         return [self._final(index, command) for command in commands]
 
-    def failed(self, index: int, error: ClientError) -> list[ReadCommand[Polled[T]]]:
+    def failed(self, index: int, error: ClientError) -> list[ReadCommand[LongPollAnswer[T]]]:
         """Take an error."""
         self._negative += isinstance(error, NEGATIVE)
         return [self._final(index, command) for command in self._read.failed(index, error)]
 
-    def _final(self, index: int, command: ReadCommand[Polled[T]]) -> ReadCommand[Polled[T]]:
+    def _final(
+        self, index: int, command: ReadCommand[LongPollAnswer[T]]
+    ) -> ReadCommand[LongPollAnswer[T]]:
         """All have answered: one that had nothing new makes that the result."""
         if not isinstance(command, Fail):
             return command
         if self._empty:
-            return Deliver(Polled(self._previous_lac), index, ())
+            return Deliver(LongPollAnswer(self._previous_lac), index, ())
         if isinstance(command.error, BookieUnavailableError) and self._negative >= self._empty_max:
             return Fail(NoSuchEntryInLedgerError("the bookies that answered have nothing"))
         return command

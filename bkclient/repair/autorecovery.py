@@ -154,7 +154,7 @@ async def end_of_pause(store: UnderreplicationQueue, now_s: float) -> float | No
 
 
 @attrs.frozen
-class Forgotten:
+class RemovedMark:
     """A ledger whose mark was removed.
 
     It is deleted or whole; or the mark could not be read, ``kept_for`` says why one is needed, and
@@ -251,7 +251,7 @@ async def active(client: Client) -> list[HeldLock]:
     return await client.store.held_locks()
 
 
-async def forget(client: Client, ledger_id: LedgerId, *, renew: bool = False) -> Forgotten:
+async def forget(client: Client, ledger_id: LedgerId, *, renew: bool = False) -> RemovedMark:
     """Remove the mark of a ledger that is gone, or of which every replica of every entry is there.
 
     With ``renew`` a mark that cannot be read is removed in any case; one of what the ledger is seen
@@ -275,7 +275,7 @@ async def forget(client: Client, ledger_id: LedgerId, *, renew: bool = False) ->
     await store.mark_replicated(ledger_id)
     if need.lacking:
         await store.mark_underreplicated(ledger_id, need.lacking)
-    return Forgotten(ledger_id, need.is_deleted, need.why, need.lacking)
+    return RemovedMark(ledger_id, need.is_deleted, need.why, need.lacking)
 
 
 async def _damage(store: UnderreplicationQueue, ledger_id: LedgerId) -> MetadataFormatError | None:
@@ -289,7 +289,7 @@ async def _damage(store: UnderreplicationQueue, ledger_id: LedgerId) -> Metadata
 
 
 @attrs.frozen
-class _Need:
+class _MarkReason:
     """Why a ledger needs its mark, if it does, and the bookies whose replicas it lacks."""
 
     why: str = ""
@@ -297,24 +297,26 @@ class _Need:
     is_deleted: bool = False
 
 
-def _insist_forgettable(need: _Need, damage: MetadataFormatError | None, *, renew: bool) -> None:
+def _insist_forgettable(
+    need: _MarkReason, damage: MetadataFormatError | None, *, renew: bool
+) -> None:
     if need.why and damage is None:
         raise MarkNeededError(need.why)
     if need.why and not renew:
         raise DamagedMarkError(f"{damage}; and {need.why}")
 
 
-async def _need(client: Client, ledger_id: LedgerId, *, look_at_open: bool) -> _Need:
+async def _need(client: Client, ledger_id: LedgerId, *, look_at_open: bool) -> _MarkReason:
     from bkclient.repair.check import LedgerChecker, view
 
     try:
         ledger = await view(client, ledger_id)
     except NoSuchLedgerError:
-        return _Need(is_deleted=True)
+        return _MarkReason(is_deleted=True)
     is_closed = ledger.metadata.is_closed
     why = "" if is_closed else f"ledger {ledger_id} is not closed: what it lacks may still grow"
     if why and not look_at_open:
-        return _Need(why)
+        return _MarkReason(why)
     store = client.store
     available = await store.writable_bookies() | await store.read_only_bookies()
     checker = LedgerChecker(client=client, rng=random.Random(0), percentage=100)
@@ -322,7 +324,7 @@ async def _need(client: Client, ledger_id: LedgerId, *, look_at_open: bool) -> _
     lacking = tuple(sorted({bookie for lack in lacks for bookie in lack.bookies}))
     if lacking and not why:
         why = f"ledger {ledger_id} lacks replicas on {', '.join(lacking)}"
-    return _Need(why, lacking)
+    return _MarkReason(why, lacking)
 
 
 async def unmarked(client: Client) -> list[LedgerId]:

@@ -20,7 +20,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
-from bkclient.concurrency import Shared, for_each, rate_limit
+from bkclient.concurrency import SharedRun, for_each, rate_limit
 from bkclient.connection.ledger_keys import Batch, FrameMaker, LedgerKeys
 from bkclient.connection.pool import BookiePool
 from bkclient.errors import ClientError, ReplicationError, UnclosedFragmentError
@@ -68,7 +68,7 @@ class ByteRate:
 
 
 @attrs.frozen
-class Copied:
+class CopiedEntry:
     """One entry has been copied, to so many bookies."""
 
     entry_id: EntryId
@@ -86,7 +86,7 @@ class FragmentRepairer:
     cluster: Cluster
     rate: ByteRate
     batch_entries: int
-    report: Callable[[Copied], None] = lambda _copied: None
+    report: Callable[[CopiedEntry], None] = lambda _copied: None
 
     async def plan(
         self,
@@ -239,7 +239,7 @@ class _FragmentCopy:
             bulk = self._fetcher.entries(self._ledger.metadata, ids)
             # A cancelled bulk read counts as a slow bookie: so its answer is ignored instead.
             with contextlib.suppress(ClientError):  # One by one, the entry at fault has a name.
-                return (await Shared(bulk).wait()).entries()
+                return (await SharedRun(bulk).wait()).entries()
         return await self._read_singly(batch)
 
     async def _read_singly(self, batch: list[EntryId]) -> list[Entry]:
@@ -261,7 +261,7 @@ class _FragmentCopy:
         for entry_id, packet in packed:
             copies = sum(self._fragment.holds(entry_id, index) for index in targets)
             self._repairer.rate.copied(len(packet))
-            self._repairer.report(Copied(EntryId(entry_id), len(packet), copies))
+            self._repairer.report(CopiedEntry(EntryId(entry_id), len(packet), copies))
 
 
 class _Target:

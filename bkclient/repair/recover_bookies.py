@@ -30,7 +30,7 @@ from bkclient.errors import (
 from bkclient.metadata.api import StoredLedger
 from bkclient.quorum.fragments import Lack, LedgerFragment, fragments_of, is_lost
 from bkclient.repair.check import LedgerChecker, ViewedLedger, view
-from bkclient.repair.fragment_copy import ByteRate, Copied, FragmentRepairer
+from bkclient.repair.fragment_copy import ByteRate, CopiedEntry, FragmentRepairer
 from wire.codes import LedgerState
 from wire.ids import BookieId, EntryId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
@@ -209,7 +209,7 @@ async def recover_bookies(
     bookies: Collection[BookieId],
     options: RecoverOptions | None = None,
     report: Report = lambda _move: None,
-    copied: Callable[[Copied], None] = lambda _copied: None,
+    copied: Callable[[CopiedEntry], None] = lambda _copied: None,
 ) -> RecoverReport:
     """Copy what is on these bookies to others, and let the others take their places.
 
@@ -246,7 +246,7 @@ class _Recovery:
         bookies: frozenset[BookieId],
         options: RecoverOptions,
         report: Report,
-        copied: Callable[[Copied], None],
+        copied: Callable[[CopiedEntry], None],
     ) -> None:
         self._client, self._bookies, self._options = client, bookies, options
         self._report, self._tell_copied = report, copied
@@ -292,7 +292,7 @@ class _Recovery:
             text = f"ledger {move.ledger_id} cannot be moved: {move.error}"
             raise LedgerRecoveryError(text) from move.error
 
-    def _copied(self, copied: Copied) -> None:
+    def _copied(self, copied: CopiedEntry) -> None:
         self._entries += copied.copies
         self._bytes += copied.copies * copied.size_bytes
         self._tell_copied(copied)

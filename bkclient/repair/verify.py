@@ -81,7 +81,7 @@ class BadCopies:
 
 
 @attrs.frozen(kw_only=True)
-class Verified:
+class LedgerVerification:
     """What reading the copies of one ledger showed.
 
     ``end_known`` is False where too few bookies of the last fragment answered to know the LAC: then
@@ -118,7 +118,7 @@ async def verify(
     rng: random.Random,
     *,
     bytes_per_s: int = 0,
-) -> AsyncIterator[Verifying | Verified]:
+) -> AsyncIterator[Verifying | LedgerVerification]:
     """Read the copies of ``share`` of a ledger's entries; yield how far it is, and the outcome.
 
     ``bytes_per_s`` limits what is read of all copies together; 0 is no limit.
@@ -385,13 +385,13 @@ class _Run:
     def _note(self, bookie_id: BookieId, flaw: Flaw, entry_id: EntryId, why: str) -> None:
         self._found.setdefault((bookie_id, flaw), _Found(why)).entries.append(entry_id)
 
-    def outcome(self) -> Verified:
+    def outcome(self) -> LedgerVerification:
         """Return what was found."""
         bad = (
             BadCopies(bookie, flaw, in_ranges(one.entries), len(one.entries), one.why)
             for (bookie, flaw), one in self._found.items()
         )
-        return Verified(
+        return LedgerVerification(
             ledger_id=self._ledger.ledger_id,
             metadata=self._ledger.metadata,
             entries=self._entries_read,

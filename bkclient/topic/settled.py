@@ -29,7 +29,7 @@ LOOK_BACK_MS: Final = 300_000
 them says so."""
 
 
-class Unsettled:
+class UnsettledEntries:
     """Which entries wait for later ones: a first chunk for the last, a transaction for its marker.
 
     Entries in, in their order; out comes the first that waits. Holds a small record for each.
@@ -72,7 +72,7 @@ class Frontier:
     """
 
     def __init__(self, topic: TopicName) -> None:
-        self._topic, self._unsettled = topic, Unsettled()
+        self._topic, self._unsettled = topic, UnsettledEntries()
         self._seen: MessageId | None = None
 
     async def end(self, client: Client, now_ms: int) -> MessageId:

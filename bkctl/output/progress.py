@@ -52,7 +52,7 @@ def make_progress(
     """
     kind = options.progress
     if options.quiet or kind == "none":
-        return Silent()
+        return SilentProgress()
     if kind == "jsonl":
         return JsonLines(host.stderr, what, total, unit)
     environ = host.environ
@@ -65,7 +65,7 @@ def make_progress(
     return Lines(host.stderr, what, total, unit)
 
 
-class Silent:
+class SilentProgress:
     """No display."""
 
     is_open = False
@@ -80,7 +80,7 @@ class Silent:
         pass
 
 
-class _Measured(abc.ABC):
+class _MeasuredProgress(abc.ABC):
     """What the displays share: the figures, and the rate over the last seconds."""
 
     is_open = False
@@ -136,7 +136,7 @@ class _Measured(abc.ABC):
         return human_bytes(count) if self._unit == "bytes" else f"{count:,.0f} {self._unit}"
 
 
-class Lines(_Measured):
+class Lines(_MeasuredProgress):
     """One line every 30 s: a log or a cron mail is to say that it goes on, and no more."""
 
     _last_s = 0.0
@@ -154,7 +154,7 @@ class Lines(_Measured):
         print(line, file=self._out, flush=True)
 
 
-class JsonLines(_Measured):
+class JsonLines(_MeasuredProgress):
     """One JSON object a second, and one at the end."""
 
     _last_s = float("-inf")
@@ -181,7 +181,7 @@ class JsonLines(_Measured):
         print(json.dumps(told), file=self._out, flush=True)
 
 
-class Bar(_Measured):
+class Bar(_MeasuredProgress):
     """A bar on a terminal, drawn by rich; it vanishes at the end."""
 
     _progress: Any = None

@@ -130,7 +130,7 @@ ENDPOINTS: Final = (
         call=v2.collect,
         doc="Collect garbage now, with the compaction that is allowed.",
         takes=v2.Collect,
-        gives=values.Asked,
+        gives=values.AcceptedTask,
         status=202,
         errors={**_BAD, **_NOT_SERVING},
     ),
@@ -179,7 +179,7 @@ ENDPOINTS: Final = (
         path="/bookie/expand-storage",
         call=v2.expand_storage,
         doc="Put the cookie into empty directories that the settings file names anew.",
-        gives=values.Expanded,
+        gives=values.AddedDirectories,
         errors={CONFLICT: "Cookies and settings do not fit.", **_NOT_SERVING},
     ),
     Endpoint(
@@ -252,7 +252,7 @@ ENDPOINTS: Final = (
         call=v2.underreplicated,
         doc="The ledgers that wait for repair.",
         parameters=(_LIMIT,),
-        gives=tuple[values.Underreplicated, ...],
+        gives=tuple[values.UnderreplicatedLedger, ...],
         errors=_BAD,
     ),
     Endpoint(
@@ -326,7 +326,7 @@ def openapi() -> dict[str, Any]:
     for endpoint in ENDPOINTS:
         operations = paths.setdefault(PREFIX + endpoint.path, {})
         operations[endpoint.method.lower()] = _operation(endpoint, classes)
-    values.schema_of(values.Failed, classes)
+    values.schema_of(values.ErrorAnswer, classes)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -367,7 +367,7 @@ def _responses(endpoint: Endpoint, classes: dict[str, Any]) -> dict[str, Any]:
     if endpoint.may_be_unready:
         found[str(UNAVAILABLE)] = {"description": _NOT_SERVING[UNAVAILABLE], **answer}
     errors = {**endpoint.errors, **(_CHANGING if endpoint.changes else {})}
-    failed = _content(values.schema_of(values.Failed, classes))
+    failed = _content(values.schema_of(values.ErrorAnswer, classes))
     found |= {str(status): {"description": doc, **failed} for status, doc in errors.items()}
     return dict(sorted(found.items()))
 

@@ -34,7 +34,7 @@ class BadRequestError(BookKeeperError):
 
 
 @attrs.frozen(kw_only=True)
-class Asked:
+class HttpRequest:
     """A request. ``path`` holds what the path's variable parts are."""
 
     method: str = "GET"

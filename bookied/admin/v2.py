@@ -10,7 +10,7 @@ import attrs
 
 from bookied.admin import values
 from bookied.admin.control.control import Control
-from bookied.admin.exchange import Asked, BadRequestError, number
+from bookied.admin.exchange import BadRequestError, HttpRequest, number
 from bookied.admin.jobs import Job
 from bookied.config.reload import SettingsRefusedError
 from wire.ids import BookieId, LedgerId
@@ -89,7 +89,7 @@ class Decommission:
     keep_cookie: bool = False
 
 
-def body_of(asked: Asked, kind: Any) -> Any:
+def body_of(asked: HttpRequest, kind: Any) -> Any:
     """Return the body as a value of one of these classes; an empty one is all defaults.
 
     Raises:
@@ -117,29 +117,29 @@ def body_of(asked: Asked, kind: Any) -> Any:
 # The bookie ---------------------------------------------------------------------------------------
 
 
-def summary(control: Control, _asked: Asked) -> values.BookieSummary:
+def summary(control: Control, _asked: HttpRequest) -> values.BookieSummary:
     return control.summary()
 
 
-def ready(control: Control, _asked: Asked) -> values.Readiness:
+def ready(control: Control, _asked: HttpRequest) -> values.Readiness:
     return values.Readiness(ready=control.is_ready, state=control.summary().state)
 
 
-def read_only(control: Control, _asked: Asked) -> values.ReadOnly:
+def read_only(control: Control, _asked: HttpRequest) -> values.ReadOnly:
     found = control.summary()
     return values.ReadOnly(read_only=found.read_only, by_hand=found.read_only_by_hand)
 
 
-async def set_read_only(control: Control, asked: Asked) -> values.ReadOnly:
+async def set_read_only(control: Control, asked: HttpRequest) -> values.ReadOnly:
     await control.set_read_only(read_only=body_of(asked, SetReadOnly).read_only)
     return read_only(control, asked)
 
 
-def settings(control: Control, _asked: Asked) -> values.Settings:
+def settings(control: Control, _asked: HttpRequest) -> values.Settings:
     return control.settings()
 
 
-def set_config(control: Control, asked: Asked) -> values.Settings:
+def set_config(control: Control, asked: HttpRequest) -> values.Settings:
     wanted = body_of(asked, SetConfig)
     try:
         control.change_settings({wanted.key: wanted.value})
@@ -148,7 +148,7 @@ def set_config(control: Control, asked: Asked) -> values.Settings:
     return control.settings()
 
 
-def disks(control: Control, _asked: Asked) -> tuple[values.Disk, ...]:
+def disks(control: Control, _asked: HttpRequest) -> tuple[values.Disk, ...]:
     full = control.disks.full()
     return tuple(
         values.Disk(
@@ -162,23 +162,23 @@ def disks(control: Control, _asked: Asked) -> tuple[values.Disk, ...]:
     )
 
 
-async def marks(control: Control, _asked: Asked) -> tuple[values.JournalMark, ...]:
+async def marks(control: Control, _asked: HttpRequest) -> tuple[values.JournalMark, ...]:
     found = await control.disks.last_marks()
     return tuple(values.JournalMark(journal_id=one[0], offset=one[1]) for one in found)
 
 
-async def test(control: Control, _asked: Asked) -> values.SanityCheck:
+async def test(control: Control, _asked: HttpRequest) -> values.SanityCheck:
     return await control.test(TEST_ENTRIES)
 
 
-async def expand_storage(control: Control, _asked: Asked) -> values.Expanded:
-    return values.Expanded(added=await control.expand_storage())
+async def expand_storage(control: Control, _asked: HttpRequest) -> values.AddedDirectories:
+    return values.AddedDirectories(added=await control.expand_storage())
 
 
 # Garbage ------------------------------------------------------------------------------------------
 
 
-def collections(control: Control, _asked: Asked) -> tuple[values.Collection, ...]:
+def collections(control: Control, _asked: HttpRequest) -> tuple[values.Collection, ...]:
     found = []
     for one in control.garbage.collections():
         same = {
@@ -191,31 +191,31 @@ def collections(control: Control, _asked: Asked) -> tuple[values.Collection, ...
     return tuple(found)
 
 
-def collect(control: Control, asked: Asked) -> values.Asked:
+def collect(control: Control, asked: HttpRequest) -> values.AcceptedTask:
     wanted = body_of(asked, Collect)
     control.garbage.collect(major=wanted.major, minor=wanted.minor)
-    return values.Asked()
+    return values.AcceptedTask()
 
 
-def compaction(control: Control, _asked: Asked) -> values.Compaction:
+def compaction(control: Control, _asked: HttpRequest) -> values.Compaction:
     now = control.garbage.suspended
     return values.Compaction(minor_suspended=now.minor, major_suspended=now.major)
 
 
-def set_compaction(control: Control, asked: Asked) -> values.Compaction:
+def set_compaction(control: Control, asked: HttpRequest) -> values.Compaction:
     wanted = body_of(asked, SetCompaction)
     control.garbage.suspend(minor=wanted.minor_suspended, major=wanted.major_suspended)
     return compaction(control, asked)
 
 
-def locations(control: Control, _asked: Asked) -> tuple[values.LocationDatabase, ...]:
+def locations(control: Control, _asked: HttpRequest) -> tuple[values.LocationDatabase, ...]:
     return tuple(
         values.LocationDatabase(path=path, compacting=compacting)
         for path, compacting in control.garbage.locations().items()
     )
 
 
-def compact_locations(control: Control, asked: Asked) -> tuple[values.LocationDatabase, ...]:
+def compact_locations(control: Control, asked: HttpRequest) -> tuple[values.LocationDatabase, ...]:
     path = body_of(asked, CompactLocations).path
     if path is not None and path not in control.garbage.locations():
         raise BadRequestError(f"there is no database {path}")
@@ -226,7 +226,7 @@ def compact_locations(control: Control, asked: Asked) -> tuple[values.LocationDa
 # Ledgers ------------------------------------------------------------------------------------------
 
 
-async def ledgers(control: Control, asked: Asked) -> values.LedgerPage:
+async def ledgers(control: Control, asked: HttpRequest) -> values.LedgerPage:
     after = asked.query.get("after")
     limit = min(LIMIT_MAX, number(asked.query.get("limit", str(LIMIT)), "limit"))
     if not limit:
@@ -242,7 +242,7 @@ async def ledgers(control: Control, asked: Asked) -> values.LedgerPage:
     return values.LedgerPage(ledgers=tuple(found), next_after=None)
 
 
-async def ledger(control: Control, asked: Asked) -> values.Ledger:
+async def ledger(control: Control, asked: HttpRequest) -> values.Ledger:
     ledger_id = LedgerId(number(asked.path["ledger_id"], "ledger_id"))
     return _ledger(ledger_id, await control.cluster.metadata(ledger_id))
 
@@ -269,18 +269,18 @@ def _ledger(ledger_id: LedgerId, metadata: LedgerMetadata) -> values.Ledger:
 # The cluster --------------------------------------------------------------------------------------
 
 
-async def cluster(control: Control, _asked: Asked) -> values.ClusterSummary:
+async def cluster(control: Control, _asked: HttpRequest) -> values.ClusterSummary:
     return await control.cluster.summary()
 
 
-async def bookies(control: Control, _asked: Asked) -> tuple[values.KnownBookie, ...]:
+async def bookies(control: Control, _asked: HttpRequest) -> tuple[values.KnownBookie, ...]:
     return tuple(
         values.KnownBookie(bookie_id=bookie_id, state=state, host=host)
         for bookie_id, state, host in await control.cluster.bookies()
     )
 
 
-async def autorecovery(control: Control, _asked: Asked) -> values.Autorecovery:
+async def autorecovery(control: Control, _asked: HttpRequest) -> values.Autorecovery:
     store = control.cluster.store
     return values.Autorecovery(
         enabled=await store.replication_enabled(),
@@ -289,7 +289,7 @@ async def autorecovery(control: Control, _asked: Asked) -> values.Autorecovery:
     )
 
 
-async def set_autorecovery(control: Control, asked: Asked) -> values.Autorecovery:
+async def set_autorecovery(control: Control, asked: HttpRequest) -> values.Autorecovery:
     wanted = body_of(asked, SetAutorecovery)
     delay_s = wanted.lost_bookie_recovery_delay_s
     if delay_s is not None and delay_s < 0:
@@ -301,30 +301,34 @@ async def set_autorecovery(control: Control, asked: Asked) -> values.Autorecover
     return await autorecovery(control, asked)
 
 
-async def underreplicated(control: Control, asked: Asked) -> tuple[values.Underreplicated, ...]:
+async def underreplicated(
+    control: Control, asked: HttpRequest
+) -> tuple[values.UnderreplicatedLedger, ...]:
     limit = min(LIMIT_MAX, number(asked.query.get("limit", str(LIMIT)), "limit"))
     found = await control.cluster.underreplicated(limit=limit)
     return tuple(
-        values.Underreplicated(ledger_id=ledger_id, missing=mark.missing, problem=mark.problem)
+        values.UnderreplicatedLedger(
+            ledger_id=ledger_id, missing=mark.missing, problem=mark.problem
+        )
         for ledger_id, mark in found.items()
     )
 
 
-def failures(control: Control, _asked: Asked) -> tuple[values.RepairFailure, ...]:
+def failures(control: Control, _asked: HttpRequest) -> tuple[values.RepairFailure, ...]:
     return tuple(
         values.RepairFailure(ledger_id=ledger_id, at_ms=int(at_s * 1000), why=why)
         for ledger_id, (at_s, why) in control.cluster.repair_failures().items()
     )
 
 
-async def audit(control: Control, _asked: Asked) -> values.AuditAsked:
+async def audit(control: Control, _asked: HttpRequest) -> values.AuditAsked:
     return values.AuditAsked(auditor=await control.cluster.trigger_audit())
 
 
 # Jobs ---------------------------------------------------------------------------------------------
 
 
-async def recover(control: Control, asked: Asked) -> values.Job:
+async def recover(control: Control, asked: HttpRequest) -> values.Job:
     wanted = body_of(asked, Recover)
     bookie_id = _bookie_id(wanted.bookie_id)
     if wanted.delete_cookie:
@@ -336,7 +340,7 @@ async def recover(control: Control, asked: Asked) -> values.Job:
     )
 
 
-async def decommission(control: Control, asked: Asked) -> values.Job:
+async def decommission(control: Control, asked: HttpRequest) -> values.Job:
     wanted = body_of(asked, Decommission)
     bookie_id = _bookie_id(wanted.bookie_id)
     await control.repairs.insist_gone(bookie_id)
@@ -349,15 +353,15 @@ def _bookie_id(text: str) -> BookieId:
     return BookieId(text)
 
 
-def jobs(control: Control, _asked: Asked) -> tuple[values.Job, ...]:
+def jobs(control: Control, _asked: HttpRequest) -> tuple[values.Job, ...]:
     return tuple(map(_job, control.repairs.jobs.all()))
 
 
-def job(control: Control, asked: Asked) -> values.Job:
+def job(control: Control, asked: HttpRequest) -> values.Job:
     return _job(control.repairs.jobs.get(number(asked.path["job_id"], "job_id")))
 
 
-def cancel_job(control: Control, asked: Asked) -> values.Job:
+def cancel_job(control: Control, asked: HttpRequest) -> values.Job:
     return _job(control.repairs.jobs.cancel(number(asked.path["job_id"], "job_id")))
 
 

@@ -119,7 +119,7 @@ class Collection:
 
 
 @attrs.frozen(kw_only=True)
-class Asked:
+class AcceptedTask:
     """What was asked for is in progress."""
 
     accepted: bool = True
@@ -137,7 +137,7 @@ class SanityCheck:
 
 
 @attrs.frozen(kw_only=True)
-class Expanded:
+class AddedDirectories:
     """The directories that got the bookie's cookie; it uses them from its next start on."""
 
     added: tuple[str, ...]
@@ -221,7 +221,7 @@ class Autorecovery:
 
 
 @attrs.frozen(kw_only=True)
-class Underreplicated:
+class UnderreplicatedLedger:
     """A ledger that waits for repair, and the bookies that lack it.
 
     ``problem`` says why that cannot be read, and what to do; null where it can.
@@ -250,7 +250,7 @@ class Problem:
 
 
 @attrs.frozen(kw_only=True)
-class Failed:
+class ErrorAnswer:
     """An answer without a body."""
 
     error: Problem

@@ -37,8 +37,8 @@ from bookied.admin.exchange import (
     NOT_FOUND,
     UNAUTHORIZED,
     UNAVAILABLE,
-    Asked,
     BadRequestError,
+    HttpRequest,
     Reply,
 )
 from bookied.admin.http.bounds import (
@@ -56,7 +56,7 @@ from bookied.admin.jobs import JobRefusedError, NoSuchJobError
 from bookied.admin.monitoring.http_names import HttpCounts
 from bookied.admin.monitoring.text import CONTENT_TYPE
 from bookied.admin.open_paths import OPEN
-from bookied.admin.values import Failed, Problem, Readiness, to_json
+from bookied.admin.values import ErrorAnswer, Problem, Readiness, to_json
 from bookied.server.access.auth_gate import host_of
 from bookied.server.limits.address_groups import group_of
 from wire.errors import BookKeeperError
@@ -139,7 +139,9 @@ class Api:
         self._heavy = DeferredSemaphore(HEAVY_AT_ONCE)
         self._v2 = [(_pattern(PREFIX + one.path), one) for one in ENDPOINTS]
 
-    async def answer(self, path: str, asked: Asked, given: Credentials | None = None) -> Reply:
+    async def answer(
+        self, path: str, asked: HttpRequest, given: Credentials | None = None
+    ) -> Reply:
         """Return the answer to a request, whatever happens."""
         path, given = path.rstrip("/") or "/", given or Credentials()
         try:
@@ -156,7 +158,9 @@ class Api:
             return Reply(INTERNAL_ERROR, "Internal Server Error")
         return _NO_RESOURCE
 
-    async def _answer_v1(self, endpoint: v1.Endpoint, asked: Asked, given: Credentials) -> Reply:
+    async def _answer_v1(
+        self, endpoint: v1.Endpoint, asked: HttpRequest, given: Credentials
+    ) -> Reply:
         if asked.method not in v1.METHODS:
             return Reply(METHOD_NOT_ALLOWED, "")
         if endpoint.is_guarded(asked.method):
@@ -198,7 +202,7 @@ class Api:
             )
         return refused
 
-    async def _answer_v2(self, path: str, asked: Asked, given: Credentials) -> Reply:
+    async def _answer_v2(self, path: str, asked: HttpRequest, given: Credentials) -> Reply:
         found = {
             one.method: (one, match.groupdict())
             for pattern, one in self._v2
@@ -217,7 +221,7 @@ class Api:
             return _failed(refused[0], "not_allowed", refused[1])
         return await self._call(endpoint, attrs.evolve(asked, path=variables))
 
-    async def _call(self, endpoint: Endpoint, asked: Asked) -> Reply:
+    async def _call(self, endpoint: Endpoint, asked: HttpRequest) -> Reply:
         try:
             unknown = asked.query.keys() - {one.name for one in endpoint.parameters}
             if unknown:
@@ -239,10 +243,10 @@ def _pattern(path: str) -> re.Pattern[str]:
 
 
 def _failed(status: int, code: str, message: str) -> Reply:
-    return Reply(status, to_json(Failed(error=Problem(code=code, message=message))), JSON)
+    return Reply(status, to_json(ErrorAnswer(error=Problem(code=code, message=message))), JSON)
 
 
-Answerer = Callable[[str, Asked, Credentials], Any]
+Answerer = Callable[[str, HttpRequest, Credentials], Any]
 """What answers requests: a path, what is asked there, and by whom."""
 
 
@@ -313,7 +317,7 @@ class AdminResource(Resource):
             return
         assert request.content is not None
         address, _, query = request.uri.decode("latin-1").partition("?")
-        asked = Asked(
+        asked = HttpRequest(
             method=request.method.decode("latin-1"),
             query=dict(parse_qsl(query, keep_blank_values=True)),
             body=request.content.read(),

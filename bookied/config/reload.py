@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import attrs
 
-from bkclient.config.declaration import MASKED, Declared, declared, value_text
+from bkclient.config.declaration import MASKED, DeclaredSetting, declared, value_text
 from bkclient.config.findings import Finding, Severity
 from bookied.config.bookie import BookieConfig
 from wire.errors import BookKeeperError
@@ -27,7 +27,7 @@ class SettingsRefusedError(BookKeeperError):
     """A setting cannot be changed while the bookie runs, or not to this value."""
 
 
-def changeable() -> dict[str, Declared]:
+def changeable() -> dict[str, DeclaredSetting]:
     """Return the settings that can be, by their Java keys."""
     return {
         one.spec.key: one
@@ -70,7 +70,7 @@ def read_settings(given: Mapping[str, object]) -> dict[str, Any]:
     return {by_key[key].argument: _value(by_key[key], value) for key, value in given.items()}
 
 
-def _value(one: Declared, given: object) -> object:
+def _value(one: DeclaredSetting, given: object) -> object:
     text = given if isinstance(given, str) else json.dumps(given)
     try:
         value: object = one.convert(text)
@@ -115,5 +115,5 @@ def reloaded(now: BookieConfig, fresh: BookieConfig) -> Reload:
     )
 
 
-def _text(one: Declared, config: BookieConfig) -> str:
+def _text(one: DeclaredSetting, config: BookieConfig) -> str:
     return MASKED if one.spec.secret else value_text(getattr(config, one.name))

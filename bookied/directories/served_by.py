@@ -48,7 +48,7 @@ log = Logger()
 
 
 @attrs.frozen
-class Served:
+class ServedNote:
     """What ours has left beside a journal directory's ``current``."""
 
     journal_id: int
@@ -57,7 +57,7 @@ class Served:
     """Fences up to this ledger may be lost; from ``NO_LEDGER`` to ``ALL_LEDGERS``."""
 
 
-def encode_served(served: Served) -> bytes:
+def encode_served(served: ServedNote) -> bytes:
     """Return the file's content."""
     last, doubt = served.in_doubt_to, f"{_IN_DOUBT} to {served.in_doubt_to:x}"
     fences = {NO_LEDGER: _KEPT, ALL_LEDGERS: _IN_DOUBT}.get(last, doubt)
@@ -65,18 +65,18 @@ def encode_served(served: Served) -> bytes:
     return f"journal {journal}\nfences {fences}\n".encode()
 
 
-def decode_served(data: bytes) -> Served | None:
+def decode_served(data: bytes) -> ServedNote | None:
     """Return what a file says; None if a bookie of ours did not write it."""
     found = _CONTENT.fullmatch(data.decode("utf-8", "replace"))
     if found is None:
         return None
     journal_id = NO_JOURNAL if found[1] is None else int(found[1], 16)
     if found[3] is not None:
-        return Served(journal_id, min(int(found[3], 16), ALL_LEDGERS))
-    return Served(journal_id, NO_LEDGER if found[2] == _KEPT else ALL_LEDGERS)
+        return ServedNote(journal_id, min(int(found[3], 16), ALL_LEDGERS))
+    return ServedNote(journal_id, NO_LEDGER if found[2] == _KEPT else ALL_LEDGERS)
 
 
-def read_served(files: Files, root: Path) -> Served | None:
+def read_served(files: Files, root: Path) -> ServedNote | None:
     """Return what ours has left in a journal directory's root; None if that says nothing. Blocks.
 
     Raises:
@@ -118,7 +118,7 @@ def note_doubt(files: Files, journal_roots: Iterable[Path], ledger_id: int) -> N
     """
     for root in journal_roots:
         last = max(ledger_id, _in_doubt_to(files, root))
-        served = read_served(files, root) or Served(NO_JOURNAL, last)
+        served = read_served(files, root) or ServedNote(NO_JOURNAL, last)
         files.write_atomic(root / NAME, encode_served(attrs.evolve(served, in_doubt_to=last)))
 
 
@@ -133,7 +133,7 @@ def _is_in_groups(files: Files, path: Path) -> bool:
         file.close()
 
 
-def note_journal(files: Files, root: Path, served: Served) -> None:
+def note_journal(files: Files, root: Path, served: ServedNote) -> None:
     """Put down which journal was begun, once its name is durable. Blocks.
 
     Where that fails, or the process ends before, the next start finds fences in doubt: that costs

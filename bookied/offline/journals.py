@@ -65,7 +65,7 @@ class JournalVerdict:
 
 
 @attrs.define
-class _Seen:
+class _LedgerSample:
     """What was seen of one ledger: if any entry had a digest we can check, and who had none."""
 
     has_digest: bool = False
@@ -74,14 +74,14 @@ class _Seen:
 
 
 @attrs.define
-class _Counted:
+class _JournalCounts:
     records: int = 0
     entries: int = 0
-    ledgers: dict[int, _Seen] = attrs.field(factory=dict)
+    ledgers: dict[int, _LedgerSample] = attrs.field(factory=dict)
 
     def add(self, record: journals.JournalRecord) -> None:
         self.records += 1
-        seen = self.ledgers.setdefault(record.ledger_id, _Seen())
+        seen = self.ledgers.setdefault(record.ledger_id, _LedgerSample())
         if record.entry_id < 0:
             return
         self.entries += 1
@@ -105,7 +105,7 @@ def verify(files: Files, path: Path, tick: Tick = no_tick) -> JournalVerdict:
     except JournalFormatError as error:
         size = files.size(path)
         return JournalVerdict(path, size, None, 0, 0, 0, 0, JournalState.DAMAGED, error)
-    counted = _Counted()
+    counted = _JournalCounts()
     try:
         damage = _read(scan, counted, tick)
         residue = scan.residue() if damage is None else None
@@ -114,7 +114,7 @@ def verify(files: Files, path: Path, tick: Tick = no_tick) -> JournalVerdict:
         scan.close()
 
 
-def _read(scan: journals.JournalScan, counted: _Counted, tick: Tick) -> CorruptError | None:
+def _read(scan: journals.JournalScan, counted: _JournalCounts, tick: Tick) -> CorruptError | None:
     told = 0
     try:
         for record in scan:
@@ -128,7 +128,10 @@ def _read(scan: journals.JournalScan, counted: _Counted, tick: Tick) -> CorruptE
 
 
 def _verdict(
-    scan: journals.JournalScan, counted: _Counted, damage: CorruptError | None, residue: int | None
+    scan: journals.JournalScan,
+    counted: _JournalCounts,
+    damage: CorruptError | None,
+    residue: int | None,
 ) -> JournalVerdict:
     suspects = [seen for seen in counted.ledgers.values() if seen.has_digest]
     wrong = sorted((one for seen in suspects for one in seen.without), key=lambda one: one.offset)

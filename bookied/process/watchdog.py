@@ -34,7 +34,7 @@ class Works(Protocol):
 
 
 @attrs.frozen
-class _Seen:
+class _JournalProgress:
     """How far a journal was, and since when it is no further."""
 
     committed_bytes: int
@@ -46,7 +46,7 @@ class Progress:
 
     def __init__(self, *, stuck_s: float) -> None:
         self._stuck_s = stuck_s
-        self._seen: dict[int, _Seen] = {}
+        self._seen: dict[int, _JournalProgress] = {}
 
     def stuck(self, journals: Sequence[Works], now_s: float) -> list[int]:
         """Return which of the journals make none, by their places."""
@@ -55,7 +55,7 @@ class Progress:
             before = self._seen.get(place)
             is_idle = not journal.queued_bytes
             if before is None or is_idle or journal.committed_bytes != before.committed_bytes:
-                before = self._seen[place] = _Seen(journal.committed_bytes, now_s)
+                before = self._seen[place] = _JournalProgress(journal.committed_bytes, now_s)
             if now_s - before.since_s >= self._stuck_s:
                 found.append(place)
         return found

@@ -16,7 +16,7 @@ from bookied.runtime.world import Parts
 from bookied.server.rules.bookie import Bookie
 from bookied.storage.garbage.collection import CollectorEffects
 from bookied.storage.garbage.collector import Collector
-from bookied.storage.garbage.compaction_rules import Suspended
+from bookied.storage.garbage.compaction_rules import SuspendedCompactions
 from bookied.storage.garbage.ledgers import LedgerGarbage, Membership
 from bookied.storage.garbage.settings import CollectorSettings
 from bookied.storage.garbage.status import CollectorStatus
@@ -95,16 +95,16 @@ class Collectors:
             yield collector.stats
 
     @property
-    def suspended(self) -> Suspended:
+    def suspended(self) -> SuspendedCompactions:
         """Which compactions an operator or a disk has suspended in any storage."""
         return reduce(or_, (one.suspensions.all for one in self._collectors.values()))
 
     @property
-    def suspended_by_hand(self) -> Suspended:
+    def suspended_by_hand(self) -> SuspendedCompactions:
         """Which compactions an operator has suspended."""
         return reduce(or_, (one.suspensions.by_hand for one in self._collectors.values()))
 
-    def suspend(self, suspended: Suspended) -> None:
+    def suspend(self, suspended: SuspendedCompactions) -> None:
         """Obey the operator in all storages; see ``Suspensions``."""
         for collector in self._collectors.values():
             collector.suspensions.suspend_by_hand(suspended)

@@ -18,7 +18,7 @@ from twisted.logger import Logger
 from bookied.config.bookie import BookieConfig, StorageClass
 from bookied.directories.losses import ContentsNotes, check_losses
 from bookied.directories.roots import Directories, clear_dirty, mark_dirty, was_dirty
-from bookied.directories.served_by import NO_LEDGER, Served, fences_in_doubt_to, note_journal
+from bookied.directories.served_by import NO_LEDGER, ServedNote, fences_in_doubt_to, note_journal
 from bookied.errors import DamagedError, WriteFailedError
 from bookied.runtime.world import Parts, in_own_thread
 from bookied.storage.checkpoints import Checkpoints
@@ -343,7 +343,7 @@ class Engine:
 
     def _note_journal(self, root: Path, journal_id: int) -> None:
         """Put down which journal is ours; in whatever thread has begun it."""
-        note_journal(self._parts.files, root, Served(journal_id, self.in_doubt_to))
+        note_journal(self._parts.files, root, ServedNote(journal_id, self.in_doubt_to))
 
     def _take_back(self) -> None:
         """Let another log have what one had no space for; replay, in its thread, does so itself."""

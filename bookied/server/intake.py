@@ -18,7 +18,7 @@ from bookied.server.rules.long_poll import Cancel
 from wire.codes import ReturnCode
 from wire.connection import TLS_BEGIN, ServerConnection
 from wire.errors import RemoteProtocolError
-from wire.messages import Received, StartTlsRequest, StartTlsResponse
+from wire.messages import ReceivedRequest, StartTlsRequest, StartTlsResponse
 
 _LENGTH: Final = struct.Struct(">i")
 
@@ -169,7 +169,7 @@ class Intake:
             self._answers.put(answers, reads)
         return after
 
-    def _request(self, data: bytes, at: int, frame_bytes: int) -> Received:
+    def _request(self, data: bytes, at: int, frame_bytes: int) -> ReceivedRequest:
         """Return the request in the frame at ``at``, which is complete unless it is refused."""
         framing, begin = self._framing, at + _LENGTH.size
         if _LENGTH.size < frame_bytes <= framing.frame_bytes_max:
@@ -178,7 +178,7 @@ class Intake:
         framing.next_event()
         raise RemoteProtocolError("a malformed frame")  # Not reached: the length is refused.
 
-    def _handle(self, received: Received, frame_bytes: int) -> None:
+    def _handle(self, received: ReceivedRequest, frame_bytes: int) -> None:
         self._admission.insist_allowed(received.request)
         reply = self._replies.begin(received, frame_bytes)
         try:
@@ -190,7 +190,7 @@ class Intake:
         if cancel is not None and not reply.is_given:
             self._replies.keep_poll(reply, cancel)
 
-    def _answer(self, received: Received, reply: Reply) -> Cancel | None:
+    def _answer(self, received: ReceivedRequest, reply: Reply) -> Cancel | None:
         request, stats, gate = received.request, self._shared.stats, self._admission.gate
         begins_tls = isinstance(request, StartTlsRequest)
         if begins_tls and self._shared.access.tls is not None:
@@ -215,7 +215,7 @@ class Intake:
         self._admission.upgrade()
         self._answers.is_held = True
 
-    def _ask_gate(self, gate: Gate, received: Received, reply: Reply) -> Cancel | None:
+    def _ask_gate(self, gate: Gate, received: ReceivedRequest, reply: Reply) -> Cancel | None:
         """Answer a client that has not shown who it is, later where its address guesses."""
         wait_s = gate.wait_s(received.request)
         if not wait_s:
@@ -224,12 +224,12 @@ class Intake:
         late = self._shared.clock.callLater(wait_s, self._answer_late, gate, received, reply)
         return late.cancel
 
-    def _answer_late(self, gate: Gate, received: Received, reply: Reply) -> None:
+    def _answer_late(self, gate: Gate, received: ReceivedRequest, reply: Reply) -> None:
         self._replies.forget_poll(reply)
         self._answer_of_gate(gate, received, reply)
         self._answers.flush()
 
-    def _answer_of_gate(self, gate: Gate, received: Received, reply: Reply) -> None:
+    def _answer_of_gate(self, gate: Gate, received: ReceivedRequest, reply: Reply) -> None:
         verdict = gate.judge(received.request, received.reply_to)
         self._admission.pass_if_open()
         if verdict.response is None:

@@ -20,7 +20,7 @@ from wire.codes import Operation, ProtocolVersion, ReturnCode
 from wire.errors import LocalProtocolError
 from wire.frames import v2, v3
 from wire.ids import LedgerId
-from wire.messages import AddRequest, Received, Response
+from wire.messages import AddRequest, ReceivedRequest, Response
 
 _IN_ORDER: Final = frozenset({Operation.READ_ENTRY, Operation.BATCH_READ_ENTRY})
 
@@ -33,7 +33,7 @@ class Reply:
     __slots__ = ("_replies", "_size_bytes", "adds", "began_ns", "is_given", "operation", "reply_to")
 
     def __init__(
-        self, replies: Replies, received: Received, size_bytes: int, began_ns: int
+        self, replies: Replies, received: ReceivedRequest, size_bytes: int, began_ns: int
     ) -> None:
         self._replies, self.reply_to = replies, received.reply_to
         self._size_bytes = size_bytes
@@ -92,7 +92,7 @@ class Replies:
         self.count = 0
         """How many requests, or batches of adds, wait for their answer."""
 
-    def begin(self, received: Received, size_bytes: int) -> Reply:
+    def begin(self, received: ReceivedRequest, size_bytes: int) -> Reply:
         """Take a request in; its answer goes where this returns."""
         reply = Reply(self, received, size_bytes, self._stats.now_ns())
         self.count += 1

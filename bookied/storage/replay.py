@@ -56,7 +56,7 @@ BATCH_PAGES: Final = 512
 
 
 @attrs.define
-class Replayed:
+class ReplayReport:
     """What a replay found."""
 
     marks: list[Mark] = attrs.field(factory=list)
@@ -87,7 +87,7 @@ def recover(
     may_be_missing: bool = False,
     drain_bytes: int = DRAIN_BYTES,
     tell: Callable[[int], None] = lambda _bytes: None,
-) -> Replayed:
+) -> ReplayReport:
     """Replay all journals, put everything into files and move the marks. Blocks, in one thread.
 
     Java agrees but for what storage.md section 17 lists: BookieImpl.readJournal (4.18.0).
@@ -158,7 +158,7 @@ class _Replay:
         self._batches = {storage: Batch(storage) for storage in storages}
         self._targets: dict[int, Target] = {}
         self._batched_bytes = 0
-        self.found = Replayed()
+        self.found = ReplayReport()
         self._places: list[tuple[Path, int]] = []
         """Where to read in the directory that is being replayed: journals, and from which byte."""
 

@@ -27,7 +27,7 @@ _FILES: Final = ("FILE", "DIR", "PATH")
 
 
 @attrs.frozen
-class Asked:
+class CursorWords:
     """Where the cursor is: the words before it, and the one it ends."""
 
     words: tuple[str, ...]
@@ -38,7 +38,7 @@ class Asked:
     """The word is a file of a redirection."""
 
 
-def asked_at(text: str) -> Asked | None:
+def asked_at(text: str) -> CursorWords | None:
     """Return what stands before the cursor; None where the shell has nothing to say."""
     pieces: list[Token] = []
     for token in tokens(text):
@@ -57,7 +57,7 @@ def asked_at(text: str) -> Asked | None:
         return None
     files = {n for n, one in enumerate(pieces, start=1) if one.mark is Mark.OPERATOR}
     words = (one for n, one in enumerate(pieces) if one.mark is Mark.WORD and n not in files)
-    return Asked(
+    return CursorWords(
         tuple(unquoted(one.text) for one in words),
         "" if last is None else unquoted(last.text),
         0 if last is None else len(last.text),
@@ -130,7 +130,7 @@ class TreeCompleter(Completer):
             return [], None
 
     def _of_tree(
-        self, asked: Asked, event: CompleteEvent
+        self, asked: CursorWords, event: CompleteEvent
     ) -> tuple[list[Completion], Future[Any] | None]:
         shell, words = self._shell, asked.words
         if not words and not asked.word.startswith("-"):
@@ -149,7 +149,7 @@ class TreeCompleter(Completer):
         return resolve(shell.program.tree, given, shell.program.obj)
 
     def _of_command(
-        self, words: Sequence[str], asked: Asked, event: CompleteEvent
+        self, words: Sequence[str], asked: CursorWords, event: CompleteEvent
     ) -> tuple[list[Completion], Future[Any] | None]:
         place = self._resolved(words)
         if place.is_lost:
@@ -187,7 +187,7 @@ class TreeCompleter(Completer):
         return [Completion(quoted(word + one.text), 0, display=one.display) for one in found]
 
 
-def _menu(ctx: click.Context, asked: Asked) -> list[Completion]:
+def _menu(ctx: click.Context, asked: CursorWords) -> list[Completion]:
     """Return the commands of a group, or the options of a command where one has begun."""
     word = asked.word
     if word.startswith("-"):

@@ -37,7 +37,7 @@ from tests.support.reactor import call, run, the_reactor
 from wire.codes import ProtocolVersion
 from wire.connection import ServerConnection
 from wire.ids import BookieId, LedgerId
-from wire.messages import NEED_DATA, Received
+from wire.messages import NEED_DATA, ReceivedRequest
 from wire.records.service_info import BookieServiceInfo, Endpoint
 
 TRIPLE = {"ensemble_size": 3, "write_quorum": 3, "ack_quorum": 2}
@@ -62,7 +62,7 @@ class Served(Protocol):
     def dataReceived(self, data: bytes) -> None:
         self._connection.receive_data(data)
         while (event := self._connection.next_event()) is not NEED_DATA:
-            assert isinstance(event, Received)
+            assert isinstance(event, ReceivedRequest)
             self._bookie.received(self, event)  # type: ignore[arg-type]
 
     def to_client(self, frame: bytes) -> None:

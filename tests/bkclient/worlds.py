@@ -49,7 +49,7 @@ from wire.messages import (
     ReadLacResponse,
     ReadRequest,
     ReadResponse,
-    Received,
+    ReceivedRequest,
     Request,
     Response,
     WriteLacRequest,
@@ -110,7 +110,7 @@ class FakeBookie:
     def __repr__(self) -> str:
         return f"<FakeBookie {self.bookie_id}>"
 
-    def received(self, link: FakeLink, received: Received) -> None:
+    def received(self, link: FakeLink, received: ReceivedRequest) -> None:
         """Take one request off the wire."""
         request, reply_to = received.request, received.reply_to
         self.log.append(request)
@@ -339,7 +339,7 @@ class FakeLink:
             return
         self._server.receive_data(data)
         while (event := self._server.next_event()) is not NEED_DATA:
-            assert isinstance(event, Received)
+            assert isinstance(event, ReceivedRequest)
             self._bookie.received(self, event)
 
     def to_client(self, frame: bytes) -> None:

@@ -28,7 +28,7 @@ from rich.style import Style
 from rich.text import Text
 
 from bkctl.cli.root import cli
-from bkctl.commands.cluster.work import Watched
+from bkctl.commands.cluster.work import ClusterMetadata
 from bkctl.commands.local.cluster import LocalCluster
 from bkctl.commands.local.run import DAEMONS
 from tests.shell.screen import Terminal, terminal
@@ -188,7 +188,7 @@ def _write(picture: Picture, svg: str) -> None:
 @contextmanager
 def _cluster(
     hosts: Sequence[str], settings: Mapping[str, str] = SETTINGS
-) -> Iterator[tuple[dict[str, str], LocalCluster, Watched]]:
+) -> Iterator[tuple[dict[str, str], LocalCluster, ClusterMetadata]]:
     """Run a cluster, each host a rack; return its environment, it, and what knows its bookies."""
     directory = Path(tempfile.mkdtemp(prefix="bk-"))
     script = directory / "racks.sh"
@@ -200,7 +200,7 @@ def _cluster(
     made = LocalCluster(
         place, BOOKIES, port_base=PORT_BASE, hosts=hosts, settings={**settings, **racks}
     )
-    with made as cluster, Watched(lambda: cluster.uri) as watched:
+    with made as cluster, ClusterMetadata(lambda: cluster.uri) as watched:
         cluster.start(watched.writable, watched.initialize, lambda _text: None)
         environ = {
             "BKCTL_SERVICE_URI": cluster.uri, "BKCTL_PAGER": "", "XDG_STATE_HOME": str(directory),
@@ -211,7 +211,7 @@ def _cluster(
     shutil.rmtree(directory)
 
 
-def _lose(cluster: LocalCluster, watched: Watched) -> None:
+def _lose(cluster: LocalCluster, watched: ClusterMetadata) -> None:
     """Kill a bookie of an open ledger, wait until that is noticed, and add to the ledger."""
     shown = json.loads(_run(cluster.uri, "ledger", "show", str(REPLACED), "--json"))
     bookie = shown["fragments"][-1]["ensemble"][0]
@@ -304,7 +304,7 @@ def _settle(screen: Terminal) -> None:
 
 
 def recorded(
-    picture: Picture, environ: dict[str, str], cluster: LocalCluster, watched: Watched
+    picture: Picture, environ: dict[str, str], cluster: LocalCluster, watched: ClusterMetadata
 ) -> str:
     """Return a session as an animated SVG: what is typed, and what is on the screen meanwhile."""
     while _auditor(cluster.uri) == LOST:  # The next one would repair without delay.

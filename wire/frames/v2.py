@@ -47,7 +47,7 @@ from wire.messages import (
     BatchReadResponse,
     ReadRequest,
     ReadResponse,
-    Received,
+    ReceivedRequest,
     ReplyTo,
     Request,
     Response,
@@ -214,7 +214,7 @@ def _key(request: ReadRequest | BatchReadRequest) -> bytes:
     return request.master_key
 
 
-def decode_request(payload: bytes | memoryview) -> Received:
+def decode_request(payload: bytes | memoryview) -> ReceivedRequest:
     """Read a request from a frame's payload.
 
     A request that has to be refused with a code comes back as a ``BadRequest``.
@@ -240,7 +240,7 @@ def decode_request(payload: bytes | memoryview) -> Received:
         request = AuthRequest(plugin, token)
     if not 0 <= _signed_byte(version) <= V2_VERSION and operation in _REFUSED_HERE:
         request = _too_new(request, version)
-    return Received(request, reply_to)
+    return ReceivedRequest(request, reply_to)
 
 
 def _split_header(head: int) -> tuple[int, int, V2Flag]:

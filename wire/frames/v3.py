@@ -45,7 +45,7 @@ from wire.messages import (
     ReadLacResponse,
     ReadRequest,
     ReadResponse,
-    Received,
+    ReceivedRequest,
     ReplyTo,
     Request,
     Response,
@@ -195,7 +195,7 @@ def insist_few_fields(payload: bytes, *, is_begin: bool = False) -> None:
     protobuf.insist_few_fields(pb.Request, payload, RemoteProtocolError, is_begin=is_begin)
 
 
-def decode_request(payload: bytes | memoryview) -> Received:
+def decode_request(payload: bytes | memoryview) -> ReceivedRequest:
     """Read a request from a frame's payload.
 
     A request that has to be refused with a code comes back as a ``BadRequest``.
@@ -209,13 +209,13 @@ def decode_request(payload: bytes | memoryview) -> Received:
     operation, reply_to = _reply_to(message.header)
     if operation in _UNSUPPORTED:
         refused = BadRequest(ReturnCode.EBADREQ, f"{operation.name} is not served")
-        return Received(refused, reply_to)
+        return ReceivedRequest(refused, reply_to)
     name, decode = _REQUEST_DECODERS[operation]
     if not message.HasField(name):
         if operation is Operation.GET_BOOKIE_INFO:
-            return Received(BookieInfoRequest(BookieInfoFlag.NONE), reply_to)
+            return ReceivedRequest(BookieInfoRequest(BookieInfoFlag.NONE), reply_to)
         if operation is Operation.START_TLS:
-            return Received(BadRequest(ReturnCode.EBADREQ, "empty START_TLS"), reply_to)
+            return ReceivedRequest(BadRequest(ReturnCode.EBADREQ, "empty START_TLS"), reply_to)
         raise RemoteProtocolError(f"{operation.name} without its {name}")
     request = decode(getattr(message, name), message.header.priority > 0)
     if message.header.version != V3_VERSION and operation not in _ANY_VERSION:
@@ -225,7 +225,7 @@ def decode_request(payload: bytes | memoryview) -> Received:
             getattr(request, "ledger_id", LedgerId(0)),
             getattr(request, "entry_id", EntryId(0)),
         )
-    return Received(request, reply_to)
+    return ReceivedRequest(request, reply_to)
 
 
 _ANY_VERSION: Final = frozenset({Operation.AUTH, Operation.START_TLS})

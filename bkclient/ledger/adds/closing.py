@@ -9,7 +9,7 @@ from twisted.internet.task import deferLater
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from bkclient.concurrency import Shared
+from bkclient.concurrency import SharedRun
 from bkclient.errors import ClientError, LedgerClosedError
 from bkclient.ledger.adds.forced import ForcedAdds
 from bkclient.ledger.adds.pipeline import AddPipeline
@@ -46,14 +46,14 @@ class LedgerClosing:
         self._cluster, self._ledger_id, self._local = cluster, ledger_id, local
         self._pipeline, self._end = pipeline, end
         self._forced, self._last_confirmed, self._leave = forced, last_confirmed, leave
-        self._closing: Shared[LedgerMetadata] | None = None
+        self._closing: SharedRun[LedgerMetadata] | None = None
 
     async def close(self) -> LedgerMetadata:
         """Close the ledger at the LAC; see ``LedgerWriter.close``."""
         self._end.raise_if_left_to_others()
         closing = self._closing
         if closing is None:
-            closing = self._closing = Shared(self._close())
+            closing = self._closing = SharedRun(self._close())
             closing.on_failure(self._forget_closing)
         return await closing.wait()
 

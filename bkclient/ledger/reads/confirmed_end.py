@@ -10,7 +10,7 @@ from bkclient.errors import NoSuchEntryInLedgerError, ReadFailedError
 from bkclient.ledger.handed_over import confirmed_by_handover
 from bkclient.ledger.reads.fetch import EntryFetcher
 from bkclient.metadata.update import LocalMetadata
-from bkclient.quorum.read_rules import Polled
+from bkclient.quorum.read_rules import LongPollAnswer
 from wire.digest import Entry
 from wire.ids import NO_ENTRY, EntryId, LedgerId
 
@@ -96,10 +96,10 @@ class ConfirmedEnd:
             await self.poll(previous, wait_s)
         return self.lac
 
-    def poll(self, previous: int, wait_s: float = POLL_WAIT_S) -> Deferred[Polled[Entry]]:
+    def poll(self, previous: int, wait_s: float = POLL_WAIT_S) -> Deferred[LongPollAnswer[Entry]]:
         """Poll at the bookies for a LAC above ``previous``; the next entry may come along."""
         return self._fetcher.poll(self._local.value, previous, wait_s).addCallback(self._polled)
 
-    def _polled(self, polled: Polled[Entry]) -> Polled[Entry]:
+    def _polled(self, polled: LongPollAnswer[Entry]) -> LongPollAnswer[Entry]:
         self.raise_to(polled.lac)
         return polled

@@ -21,7 +21,7 @@ from bkclient.ledger.reads.read_order import ReadOrder
 from bkclient.ledger.reads.replica_read import ReadRun, as_client_error
 from bkclient.ledger.reads.verifier import AnswerVerifier
 from bkclient.placement.policy import Placement
-from bkclient.quorum.read_rules import Polled, ReplicaRead
+from bkclient.quorum.read_rules import LongPollAnswer, ReplicaRead
 from bkclient.quorum.speculation import Speculation
 from wire.codes import ReturnCode
 from wire.digest import Digester, Entry, VerifiedEntries
@@ -234,7 +234,7 @@ class EntryFetcher:
 
     def poll(
         self, metadata: LedgerMetadata, previous_lac: int, wait_s: float
-    ) -> Deferred[Polled[Entry]]:
+    ) -> Deferred[LongPollAnswer[Entry]]:
         """Wait at bookies for a LAC above ``previous_lac``; see ``LacReads.poll``."""
         return self._lacs.poll(metadata, previous_lac, wait_s)
 

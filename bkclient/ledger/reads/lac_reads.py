@@ -19,7 +19,7 @@ from bkclient.errors import ClientError
 from bkclient.ledger.reads.read_order import ReadOrder
 from bkclient.ledger.reads.replica_read import ReadRun, as_client_error
 from bkclient.ledger.reads.verifier import AnswerVerifier
-from bkclient.quorum.read_rules import AnyLac, KnownLac, LacQuorum, LongPoll, Polled
+from bkclient.quorum.read_rules import AnyLac, KnownLac, LacQuorum, LongPoll, LongPollAnswer
 from bkclient.quorum.speculation import Speculation
 from wire.codes import ReadFlag
 from wire.digest import Entry
@@ -76,7 +76,7 @@ class LacReads:
 
     def poll(
         self, metadata: LedgerMetadata, previous_lac: int, wait_s: float
-    ) -> Deferred[Polled[Entry]]:
+    ) -> Deferred[LongPollAnswer[Entry]]:
         """Wait at bookies until the LAC passes ``previous_lac``; the next entry comes along."""
         request = ReadRequest(
             self._ledger_id,

@@ -21,7 +21,7 @@ from bkclient.errors import (
 from bkclient.ledger.reads.confirmed_end import ConfirmedEnd
 from bkclient.ledger.reads.metadata_follower import PAUSE_S, MetadataFollower
 from bkclient.metadata.api import MetadataUnavailableError
-from bkclient.quorum.read_rules import Polled
+from bkclient.quorum.read_rules import LongPollAnswer
 from wire.digest import Entry
 from wire.ids import LedgerId
 
@@ -107,7 +107,7 @@ class LedgerTail:
             await self._follower.refresh_if_available()
         return None
 
-    async def _poll(self, previous: int) -> Polled[Entry] | None:
+    async def _poll(self, previous: int) -> LongPollAnswer[Entry] | None:
         """Poll until there is news; ``None`` when the metadata changed, or is gone, before that."""
         polling = self._end.poll(previous)
         moved = self._follower.when_changed()

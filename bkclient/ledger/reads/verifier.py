@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from bkclient.connection.bulk_read import BulkAnswer
 from bkclient.errors import ClientDigestMismatchError, ReadFailedError, refusal
-from bkclient.quorum.read_rules import KnownLac, Polled
+from bkclient.quorum.read_rules import KnownLac, LongPollAnswer
 from wire.codes import ReturnCode
 from wire.digest import Digester, Entry, VerifiedEntries
 from wire.errors import DigestMismatchError
@@ -115,7 +115,9 @@ class AnswerVerifier:
             text = f"bookie {bookie}, LAC of ledger {self._ledger_id}: {error}"
             raise ClientDigestMismatchError(text) from error
 
-    def poll(self, bookie: BookieId, response: Response, previous_lac: int) -> Polled[Entry]:
+    def poll(
+        self, bookie: BookieId, response: Response, previous_lac: int
+    ) -> LongPollAnswer[Entry]:
         """Return what a long poll brought: a LAC, and the next entry where it came along.
 
         Raises:
@@ -126,9 +128,9 @@ class AnswerVerifier:
         assert isinstance(response, ReadResponse)
         lac = previous_lac if response.max_lac is None else response.max_lac
         if response.entry is None or response.entry_id != previous_lac + 1:
-            return Polled(lac)
+            return LongPollAnswer(lac)
         entry = self.packet(bookie, response.entry, EntryId(previous_lac + 1))
-        return Polled(max(lac, entry.lac), entry)
+        return LongPollAnswer(max(lac, entry.lac), entry)
 
     def _what(self, bookie: BookieId, entry_id: EntryId | None) -> str:
         if entry_id is None:

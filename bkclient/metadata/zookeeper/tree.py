@@ -16,7 +16,7 @@ from bkclient.metadata.tree.nodes import Fired, Node, NodeExistsError, Stat, ins
 from bkclient.metadata.zk_uri import ZooKeeperUri
 from bkclient.metadata.zookeeper.client import remove_watch
 from bkclient.metadata.zookeeper.session import KazooSession, translated
-from bkclient.metadata.zookeeper.watches import Place, Watched, Watches
+from bkclient.metadata.zookeeper.watches import PathWatchers, Place, Watches
 
 
 class KazooTree:
@@ -167,7 +167,7 @@ class KazooTree:
         """See ``Tree``."""
         self._watches.forget(fired)
 
-    def _remove_watch(self, place: Place, watched: Watched) -> None:
+    def _remove_watch(self, place: Place, watched: PathWatchers) -> None:
         """Take a watch away from the server and from kazoo, which has no call for it.
 
         Without that each ledger ever opened would leave one behind on both sides.

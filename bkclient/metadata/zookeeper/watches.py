@@ -13,22 +13,22 @@ Place = tuple[str, bool]
 class Watches:
     """Who waits for what to change."""
 
-    def __init__(self, remove: Callable[[Place, Watched], object]) -> None:
+    def __init__(self, remove: Callable[[Place, PathWatchers], object]) -> None:
         """``remove`` takes a watch away from the server, once nobody waits for it any more."""
         self._remove = remove
-        self._watched: dict[Place, Watched] = {}
+        self._watched: dict[Place, PathWatchers] = {}
         self._places: dict[Fired, set[Place]] = {}
 
     def __len__(self) -> int:
         return len(self._watched)
 
-    def add(self, path: str, fired: Fired | None, *, of_children: bool) -> Watched | None:
+    def add(self, path: str, fired: Fired | None, *, of_children: bool) -> PathWatchers | None:
         """Return the one object that kazoo knows for all watches of a path; ``None`` for none."""
         if fired is None:
             return None
         key = (path, of_children)
         if key not in self._watched:
-            self._watched[key] = Watched(key, self._fired)
+            self._watched[key] = PathWatchers(key, self._fired)
         self._watched[key].add(fired)
         self._places.setdefault(fired, set()).add(key)
         return self._watched[key]
@@ -46,7 +46,7 @@ class Watches:
         for watched in tuple(self._watched.values()):
             watched(None)
 
-    def _fired(self, watched: Watched) -> None:
+    def _fired(self, watched: PathWatchers) -> None:
         """Call who waits for a watch, which is gone now."""
         if self._watched.get(watched.key) is watched:
             del self._watched[watched.key]
@@ -58,10 +58,10 @@ class Watches:
             fired()
 
 
-class Watched:
+class PathWatchers:
     """Who waits for a path to change; what kazoo calls, on the reactor."""
 
-    def __init__(self, key: tuple[str, bool], called: Callable[[Watched], None]) -> None:
+    def __init__(self, key: tuple[str, bool], called: Callable[[PathWatchers], None]) -> None:
         self.key, self._called = key, called
         self._waiting: dict[Fired, None] = {}
 

@@ -194,7 +194,7 @@ def _names(row: Row) -> dict[str, Option]:
     return {name: option for option in row.options for name in option.names}
 
 
-class _Given(NamedTuple):
+class _JavaCommand(NamedTuple):
     """What stands behind the name of a Java command."""
 
     options: dict[str, list[str]]
@@ -204,10 +204,10 @@ class _Given(NamedTuple):
     """Options that Java's command does not have, and every command here has."""
 
 
-def _given(row: Row, words: Sequence[str]) -> _Given:
+def _given(row: Row, words: Sequence[str]) -> _JavaCommand:
     """Tell options, arguments and options of ours apart, as commons-cli and JCommander do."""
     names, ours = _names(row), _our_options()
-    given = _Given({}, [], [])
+    given = _JavaCommand({}, [], [])
     waiting = list(words)
     while waiting:
         word = waiting.pop(0)

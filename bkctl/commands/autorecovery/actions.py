@@ -12,7 +12,7 @@ from bkclient.repair.outlook import LedgerProspect
 from bkctl.commands.autorecovery import repairs
 from bkctl.commands.autorecovery import work as autorecovery_work
 from bkctl.commands.autorecovery.pause import pause, say_how_it_ends
-from bkctl.commands.autorecovery.work import Auditor, Switched
+from bkctl.commands.autorecovery.work import Auditor, AutorecoverySwitch
 from bkctl.commands.ledger.columns import LedgerCount
 from bkctl.session.check_names import DAMAGED_MARK
 
@@ -68,7 +68,9 @@ def _switch(
         return
     why, session.reminds = None if enabled else pause(for_s, reason), False
     session.emit(
-        Switched(enabled, session.call(autorecovery.set_enabled, enabled=enabled, pause=why))
+        AutorecoverySwitch(
+            enabled, session.call(autorecovery.set_enabled, enabled=enabled, pause=why)
+        )
     )
     if why is not None and why.until_ms is not None:
         say_how_it_ends(session, why.until_ms)

@@ -8,7 +8,7 @@ from typing import Final
 import attrs
 
 from bkclient.metadata.api import HeldLock
-from bkclient.repair.autorecovery import Forgotten, Mark, Pause, Status
+from bkclient.repair.autorecovery import Mark, Pause, RemovedMark, Status
 from bkclient.repair.outlook import LedgerProspect
 from bkctl.commands.autorecovery.work import delay_text
 from bkctl.commands.ledger.columns import STATE_WORDS
@@ -104,7 +104,7 @@ def _age(time_ms: int | None) -> str:
     return "-" if time_ms is None else human_duration(max(0, time.time() - time_ms / 1000))
 
 
-def _forgotten(v: Forgotten) -> str:
+def _forgotten(v: RemovedMark) -> str:
     if v.lacking:
         return (
             f"the mark of ledger {v.ledger_id}, which could not be read, is replaced: "
@@ -161,7 +161,7 @@ show(
 
 
 show(
-    Forgotten,
+    RemovedMark,
     "marks",
     LEDGER,
     column("deleted", "Whether it is gone.", "was_deleted"),

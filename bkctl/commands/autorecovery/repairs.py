@@ -24,7 +24,7 @@ LOOK_S: Final = 1.0
 """Between two looks whether an audit is through."""
 
 
-def _audited(v: Audited) -> str:
+def _audited(v: AuditReport) -> str:
     return f"audited by {v.auditor} in {human_duration(v.took_s)}"
 
 
@@ -36,7 +36,7 @@ def _audited(v: Audited) -> str:
     sentence=_audited,
 )
 @attrs.frozen
-class Audited:
+class AuditReport:
     """An audit that is through; ``checks`` are the periodic ones that were asked for."""
 
     auditor: BookieId
@@ -68,15 +68,15 @@ def forget(session: Session, ledger_id: LedgerId, *, renew: bool) -> None:
     session.emit(session.call(autorecovery.forget, ledger_id, renew=renew))
 
 
-def await_audit(session: Session, checks: Sequence[str]) -> Audited:
+def await_audit(session: Session, checks: Sequence[str]) -> AuditReport:
     """Ask for an audit, or for periodic checks, and return once that is through."""
     session.resume = "the auditor goes on; `bkctl autorecovery status` shows what it has done"
-    done: Audited = session.call(_audit, tuple(checks))
+    done: AuditReport = session.call(_audit, tuple(checks))
     session.resume = ""
     return done
 
 
-async def _audit(client: Client, checks: tuple[str, ...]) -> Audited:
+async def _audit(client: Client, checks: tuple[str, ...]) -> AuditReport:
     clock = client.cluster.clock
     began_s = clock.seconds()
     auditor = await autorecovery.auditor(client)
@@ -89,4 +89,4 @@ async def _audit(client: Client, checks: tuple[str, ...]) -> Audited:
         await autorecovery.trigger_audit(client)
         while await autorecovery.unmarked(client):
             await deferLater(clock, LOOK_S)
-    return Audited(auditor, checks, clock.seconds() - began_s)
+    return AuditReport(auditor, checks, clock.seconds() - began_s)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from wire.ids import BookieId, LedgerId
 
 
-def _switched(v: Switched) -> str:
+def _switched(v: AutorecoverySwitch) -> str:
     word = "enabled" if v.enabled else "disabled"
     return f"autorecovery {word}" if v.changed else f"autorecovery was {word} before"
 
@@ -35,7 +35,7 @@ def _switched(v: Switched) -> str:
     sentence=_switched,
 )
 @attrs.frozen
-class Switched:
+class AutorecoverySwitch:
     """What autorecovery is now, and whether it was something else before."""
 
     enabled: bool
@@ -50,7 +50,7 @@ class Auditor:
     bookie_id: BookieId
 
 
-def _triggered(v: Triggered) -> str:
+def _triggered(v: TriggeredAudit) -> str:
     if v.auditor is not None:
         return f"asked the auditor {v.auditor} to look for lost bookies now"
     return f"due again: {', '.join(v.checks)}; begins when an auditor next starts"
@@ -63,7 +63,7 @@ def _triggered(v: Triggered) -> str:
     sentence=_triggered,
 )
 @attrs.frozen
-class Triggered:
+class TriggeredAudit:
     """What was asked for, and of whom."""
 
     checks: tuple[str, ...]
@@ -144,12 +144,12 @@ def triggered(checks: Sequence[str]) -> list[str]:
     return [f"set the time of the last check back: {check}" for check in checks]
 
 
-def trigger(session: Session, checks: Sequence[str]) -> Triggered:
+def trigger(session: Session, checks: Sequence[str]) -> TriggeredAudit:
     """Ask for an audit, or for periodic checks."""
     if not checks:
-        return Triggered((), session.call(autorecovery.trigger_audit))
+        return TriggeredAudit((), session.call(autorecovery.trigger_audit))
     session.call(autorecovery.request_checks, checks, int(time.time() * 1000))
-    return Triggered(tuple(checks), None)
+    return TriggeredAudit(tuple(checks), None)
 
 
 def stored_delay(session: Session) -> Delay:

@@ -20,7 +20,7 @@ from bkctl.session.safety import NAMED_MAX, Objection, heed
 from wire.ids import BookieId
 
 if TYPE_CHECKING:
-    from bkclient.admin.bookie_ids import Renamed
+    from bkclient.admin.bookie_ids import RenamedBookie
     from bkclient.client import Client
     from bkclient.metadata.api import StoredLedger
     from bkctl.session.session import Session
@@ -54,7 +54,7 @@ class BookieUpdated:
     old: BookieId
     new: BookieId
     ledgers: int
-    skipped: tuple[Renamed, ...]
+    skipped: tuple[RenamedBookie, ...]
 
 
 def update_bookie(
@@ -122,9 +122,9 @@ def rename_all(
     *,
     verify: bool,
     rate: float = 100.0,
-) -> list[Renamed]:
+) -> list[RenamedBookie]:
     """Rename in many ledgers, telling of each that is skipped; return those."""
-    skipped: list[Renamed] = []
+    skipped: list[RenamedBookie] = []
     before, session.resume = session.resume, "run it again: what is done stays done"
     with session.progress("renaming", total=len(found), unit="ledgers") as progress:
         renames = session.iterate(_renames, found, old, new, verify=verify, pause_s=1 / rate)
@@ -148,7 +148,7 @@ async def _renames(
     *,
     verify: bool,
     pause_s: float,
-) -> AsyncIterator[Renamed]:
+) -> AsyncIterator[RenamedBookie]:
     clock = client.cluster.clock
     for one in found:
         began_s = clock.seconds()

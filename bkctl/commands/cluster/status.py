@@ -150,7 +150,7 @@ class Pong:
 
 
 @attrs.define
-class _Walked:
+class _LedgerCounts:
     """What a walk over all ledgers counts."""
 
     ledgers: int = 0
@@ -207,8 +207,8 @@ async def _status(
     return attrs.evolve(found, problems=tuple(_problems(found, bookies, domain)))
 
 
-async def _walk(client: Client) -> _Walked:
-    walked = _Walked()
+async def _walk(client: Client) -> _LedgerCounts:
+    walked = _LedgerCounts()
     async for one in walk(client.store):
         walked.ledgers += 1
         if one.metadata is not None and not one.metadata.is_closed:

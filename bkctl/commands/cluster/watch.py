@@ -55,7 +55,7 @@ class ClusterEvent:
 
 
 @attrs.frozen(kw_only=True)
-class Seen:
+class ClusterSnapshot:
     """What is watched, at one look."""
 
     bookies: Mapping[BookieId, str]
@@ -78,7 +78,7 @@ async def events(
     clock = client.cluster.clock
     end_s = None if for_s is None else clock.seconds() + for_s
     wake = _Wake(client)
-    before: Seen | None = None
+    before: ClusterSnapshot | None = None
     with ExitStack() as watches:
         watches.callback(client.store.on_session(wake.session).cancel)
         watches.callback((await client.store.watch_bookies(wake)).cancel)
@@ -141,14 +141,14 @@ class _Wake:
         self._heard = False
 
 
-async def look(client: Client) -> Seen:
+async def look(client: Client) -> ClusterSnapshot:
     """Look once."""
     store = client.store
     states = dict.fromkeys(await store.known_bookies(), "down")
     states |= dict.fromkeys(await store.read_only_bookies(), "read-only")
     states |= dict.fromkeys(await store.writable_bookies(), "writable")
     marks = await count_marks(store, MARKS_MAX)
-    return Seen(
+    return ClusterSnapshot(
         bookies=dict(sorted(states.items())),
         auditor=await store.current_auditor(),
         enabled=await store.replication_enabled(),
@@ -156,7 +156,9 @@ async def look(client: Client) -> Seen:
     )
 
 
-def changes(before: Seen | None, now: Seen, time_ms: int) -> Iterator[ClusterEvent]:
+def changes(
+    before: ClusterSnapshot | None, now: ClusterSnapshot, time_ms: int
+) -> Iterator[ClusterEvent]:
     """Yield what has changed from one look to the next; from nothing, how it is."""
 
     def event(word: str, is_now: str, was: str | None) -> ClusterEvent:
@@ -167,7 +169,7 @@ def changes(before: Seen | None, now: Seen, time_ms: int) -> Iterator[ClusterEve
         was, is_now = old.get(bookie), now.bookies.get(bookie, "gone")
         if was != is_now:
             yield attrs.evolve(event("bookie", is_now, was), bookie_id=bookie)
-    values: tuple[tuple[str, Callable[[Seen], str]], ...] = (
+    values: tuple[tuple[str, Callable[[ClusterSnapshot], str]], ...] = (
         ("auditor", lambda seen: seen.auditor or "none"),
         ("autorecovery", lambda seen: "enabled" if seen.enabled else "disabled"),
         ("under-replicated", lambda seen: str(seen.marks)),

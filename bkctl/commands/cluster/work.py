@@ -159,7 +159,7 @@ def init(session: Session, *, layout: str | None) -> None:
     session.emit(created)
 
 
-class Watched:
+class ClusterMetadata:
     """A cluster's metadata, for what starts its bookies: make it, and see who is registered.
 
     Connects at the first use, when there is something to connect to.

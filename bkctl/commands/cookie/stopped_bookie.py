@@ -75,7 +75,7 @@ class CookiesRepaired:
 
 
 @attrs.frozen
-class _Seen:
+class _BookieOnDisk:
     bookie: StoppedBookie
     master: Cookie
     version: int
@@ -111,11 +111,11 @@ def verify(session: Session) -> None:
     session.note(f"{counted(len(seen.cookies), 'cookie')} of {seen.master.bookie_id}, all as set")
 
 
-def _look(session: Session) -> _Seen:
+def _look(session: Session) -> _BookieOnDisk:
     bookie = stopped_bookie(session)
     master = master_cookie(bookie.config, bookie.bookie_id, session.call(_instance_id))
     stored = bookie.stored.read()
-    return _Seen(
+    return _BookieOnDisk(
         bookie,
         master,
         NEW if stored is None else stored.version,
@@ -209,7 +209,7 @@ def repair(session: Session) -> None:
     session.emit(CookiesRepaired(bookie_id, places))
 
 
-def _write(seen: _Seen, places: tuple[str, ...]) -> None:
+def _write(seen: _BookieOnDisk, places: tuple[str, ...]) -> None:
     text = encode_cookie(seen.master)
     for place in places:
         if place == STORED:

@@ -336,14 +336,14 @@ def recover(session: Session, ledger_id: LedgerId) -> LedgerClosed:
 
 
 @attrs.frozen
-class Doomed:
+class DeletionCandidate:
     """A ledger that is to be deleted, as it was when that was decided."""
 
     ledger_id: LedgerId
     stored: Versioned[LedgerMetadata]
 
 
-def doomed(session: Session, ids: Iterable[LedgerId]) -> list[Doomed]:
+def doomed(session: Session, ids: Iterable[LedgerId]) -> list[DeletionCandidate]:
     """Return the ledgers to delete.
 
     Raises:
@@ -352,13 +352,15 @@ def doomed(session: Session, ids: Iterable[LedgerId]) -> list[Doomed]:
     found = []
     for ledger_id in dict.fromkeys(ids):
         session.about = f"ledger {ledger_id}"
-        found.append(Doomed(ledger_id, session.call(operations.read_metadata, ledger_id)))
+        found.append(
+            DeletionCandidate(ledger_id, session.call(operations.read_metadata, ledger_id))
+        )
     if not found:
         raise NothingFoundError("no ledger ids on stdin")
     return found
 
 
-def refuse_open(found: Sequence[Doomed], *, forced: bool) -> None:
+def refuse_open(found: Sequence[DeletionCandidate], *, forced: bool) -> None:
     """Refuse ledgers that may have a writer.
 
     Raises:
@@ -372,7 +374,7 @@ def refuse_open(found: Sequence[Doomed], *, forced: bool) -> None:
         )
 
 
-def refuse_of_logs(found: Sequence[Doomed], *, forced: bool) -> None:
+def refuse_of_logs(found: Sequence[DeletionCandidate], *, forced: bool) -> None:
     """Refuse ledgers that a log is made of.
 
     Raises:
@@ -390,7 +392,7 @@ def refuse_of_logs(found: Sequence[Doomed], *, forced: bool) -> None:
         )
 
 
-def loss(one: Doomed) -> str:
+def loss(one: DeletionCandidate) -> str:
     """Return one line about what goes."""
     metadata = one.stored.value
     age = "" if metadata.ctime_ms is None else f", {human_duration(_age_s(metadata))} old"
@@ -411,7 +413,7 @@ def _age_s(metadata: LedgerMetadata) -> float:
     return max(0.0, time.time() - metadata.ctime_ms / 1000)
 
 
-def proof_of(session: Session, found: Sequence[Doomed]) -> str:
+def proof_of(session: Session, found: Sequence[DeletionCandidate]) -> str:
     """Return what has to be typed: the id of one ledger; for several the cluster's instance id."""
     if len(found) == 1:
         return format_ledger_id(found[0].ledger_id, session.options.ledger_id_format)
@@ -425,7 +427,7 @@ async def instance_id(client: Client) -> str:
     return found or client.store.uri
 
 
-def delete(session: Session, found: Sequence[Doomed]) -> None:
+def delete(session: Session, found: Sequence[DeletionCandidate]) -> None:
     """Delete ledgers one by one, printing each.
 
     Raises:
@@ -453,7 +455,7 @@ def delete(session: Session, found: Sequence[Doomed]) -> None:
         raise PartlyDoneError(f"{len(failures)} of {len(found)} were not deleted: {first}")
 
 
-async def _delete(client: Client, one: Doomed) -> None:
+async def _delete(client: Client, one: DeletionCandidate) -> None:
     try:
         await client.store.remove_ledger(one.ledger_id, one.stored.version)
     except MetadataVersionError as error:
@@ -462,7 +464,7 @@ async def _delete(client: Client, one: Doomed) -> None:
         ) from error
 
 
-def _deleted(one: Doomed) -> LedgerDeleted:
+def _deleted(one: DeletionCandidate) -> LedgerDeleted:
     metadata = one.stored.value
     return LedgerDeleted(
         one.ledger_id,

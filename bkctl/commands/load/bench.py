@@ -75,7 +75,7 @@ def _latency(name: str, doc: str) -> Column:
     _latency("worst", "The longest"),
 )
 @attrs.frozen(kw_only=True)
-class Measured:
+class BenchResult:
     """What one run gave. Latencies are in seconds; ``requests`` is how many there are of them."""
 
     what: str
@@ -108,14 +108,14 @@ def measured(
     size: int,
     seconds: float,
     ledger_id: LedgerId | None = None,
-) -> Measured:
+) -> BenchResult:
     """Return the figures of a run; a percentile is the least latency that so many do not exceed."""
     ordered = sorted(latencies_s)
 
     def percentile(share: float) -> float:
         return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else 0.0
 
-    return Measured(
+    return BenchResult(
         what=what,
         entries=entries,
         size=size,
@@ -222,7 +222,7 @@ def write(
     Raises:
         ProblemsError: a threshold of ``fail_if`` is broken.
     """
-    limits = thresholds(fail_if, Measured)
+    limits = thresholds(fail_if, BenchResult)
     new = new_ledger(session, meta=(("application", "bkctl bench"),), wanted_id=None, **of_ledger)
     if session.dry_run:
         step = "" if keep else ", and delete it"
@@ -328,7 +328,7 @@ def read(
         UsageError: the ledger has no entry.
         ProblemsError: a threshold of ``fail_if`` is broken.
     """
-    limits = thresholds(fail_if, Measured)
+    limits = thresholds(fail_if, BenchResult)
     if session.dry_run:
         made = (
             "" if ledger_id is not None else f"write {counted(entries, 'entry')} of {size} bytes, "
@@ -359,7 +359,7 @@ def _read(
     entries: int,
     warm_up: int,
     window: int,
-) -> Measured:
+) -> BenchResult:
     reader: LedgerReader = session.call(_open, ledger_id)
     last = reader.last_add_confirmed
     if last < 0:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from bkctl.commands.load.bench import LOOK_S, PAYLOADS, Measured, measured, payloads
+from bkctl.commands.load.bench import LOOK_S, PAYLOADS, BenchResult, measured, payloads
 from bkctl.errors import CommandError, NothingFoundError
 from bkctl.output.filters import thresholds
 from bkctl.output.units import counted
@@ -50,7 +50,7 @@ def journal(
         NothingFoundError: the directory is not there, or not ours to write.
         CommandError: the disk failed.
     """
-    limits = thresholds(fail_if, Measured)
+    limits = thresholds(fail_if, BenchResult)
     if session.dry_run:
         session.plan(
             [f"write {counted(entries + warm_up, 'entry')} of {size} bytes to a journal there"]

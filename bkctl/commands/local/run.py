@@ -18,7 +18,7 @@ import click
 from bkctl.exit_status import ExitStatus
 
 if TYPE_CHECKING:
-    from bkctl.commands.cluster.work import Watched
+    from bkctl.commands.cluster.work import ClusterMetadata
     from bkctl.commands.local.cluster import LocalCluster
     from bkctl.session.session import Session
 
@@ -169,7 +169,7 @@ def without_settings(arguments: Iterable[str]) -> list[str]:
 
 
 @contextlib.contextmanager
-def running(session: Session, cluster: LocalCluster) -> Iterator[Watched]:
+def running(session: Session, cluster: LocalCluster) -> Iterator[ClusterMetadata]:
     """Run a cluster for the time of the block; give what knows who is registered.
 
     Raises:
@@ -177,7 +177,7 @@ def running(session: Session, cluster: LocalCluster) -> Iterator[Watched]:
     """
     from bkctl.commands.cluster import work as cluster_work
 
-    with cluster, cluster_work.Watched(lambda: cluster.uri) as watched:
+    with cluster, cluster_work.ClusterMetadata(lambda: cluster.uri) as watched:
         with session.messages.waiting("waiting for the bookies to register"):
             cluster.start(watched.writable, watched.initialize, session.note)
         yield watched
@@ -185,14 +185,14 @@ def running(session: Session, cluster: LocalCluster) -> Iterator[Watched]:
 
 def _run_until_stopped(session: Session, cluster: LocalCluster) -> None:
     """Show the cluster and watch it; Ctrl-C or SIGTERM is how it is meant to end."""
-    from bkctl.errors import Interrupted
+    from bkctl.errors import CommandInterrupt
 
     try:
         _show(session, cluster)
         if DETACHED in session.host.environ:
             _detach()
         _watch(session, cluster)
-    except Interrupted as reason:
+    except CommandInterrupt as reason:
         session.note("stopping")
         if reason.exit_status == ExitStatus.TIME_LIMIT:
             raise

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from bkctl.commands.local.columns import LocalZooKeeper
 from bkctl.commands.local.metadata import HOST, ZooKeeperEndedError
-from bkctl.errors import Interrupted, NothingFoundError, UsageError
+from bkctl.errors import CommandInterrupt, NothingFoundError, UsageError
 from bkctl.exit_status import ExitStatus
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def _watch(session: Session, server: ZooKeeperProcess) -> None:
         session.note("Ctrl-C stops it")
         while server.running:
             time.sleep(_LOOK_EVERY_S)
-    except Interrupted as reason:
+    except CommandInterrupt as reason:
         session.note("stopping")
         if reason.exit_status == ExitStatus.TIME_LIMIT:
             raise

@@ -16,7 +16,7 @@ import attrs
 from bkclient.config.client import ClientConfig
 from bkclient.config.declaration import (
     MASKED,
-    Declared,
+    DeclaredSetting,
     OtherKey,
     declared,
     is_secret_key,
@@ -151,11 +151,11 @@ def masked(info: KeyInfo, text: str | None) -> str | None:
     return MASKED if info.secret and text else text
 
 
-def _declared() -> dict[str, Declared]:
+def _declared() -> dict[str, DeclaredSetting]:
     return {one.spec.key: one for cls in (ClientConfig, BookieConfig) for one in declared(cls)}
 
 
-def _plain(one: Declared, text: str) -> str:
+def _plain(one: DeclaredSetting, text: str) -> str:
     """Return a value in one of the ways to write it: ``yes`` and ``true`` are the same."""
     if one.is_list or one.spec.parse is not None:
         return text

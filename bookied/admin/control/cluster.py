@@ -39,7 +39,7 @@ READ_BYTES_MAX: Final = 32 * 1024 * 1024
 
 
 @attrs.frozen
-class Marked:
+class MarkReport:
     """What a mark says: who lacks replicas, or why that cannot be read, and what to do."""
 
     missing: tuple[BookieId, ...]
@@ -121,17 +121,17 @@ class ClusterControl:
             down=len(known) - len(writable) - len(read_only),
         )
 
-    async def underreplicated(self, *, limit: int | None = None) -> dict[LedgerId, Marked]:
+    async def underreplicated(self, *, limit: int | None = None) -> dict[LedgerId, MarkReport]:
         """Return the ledgers that are marked for repair, ascending."""
-        found: dict[LedgerId, Marked] = {}
+        found: dict[LedgerId, MarkReport] = {}
 
         def damaged(ledger_id: LedgerId, error: MetadataFormatError) -> None:
             problem = f"{error}; {how_to_mend_mark(ledger_id)}"
             log.warn("{problem}", problem=problem)
-            found[ledger_id] = Marked((), problem)
+            found[ledger_id] = MarkReport((), problem)
 
         async for ledger_id, mark in self.store.list_underreplicated(damaged):
-            found[ledger_id] = Marked(mark.replicas)
+            found[ledger_id] = MarkReport(mark.replicas)
             if limit is not None and len(found) >= limit:
                 break
         return dict(itertools.islice(found.items(), limit))

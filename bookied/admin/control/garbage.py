@@ -9,7 +9,7 @@ from twisted.logger import Logger
 from bookied.admin.control.refusals import NotServingError
 from bookied.runtime.state import SERVING
 from bookied.service.bookie import BookieService
-from bookied.storage.garbage.compaction_rules import Suspended
+from bookied.storage.garbage.compaction_rules import SuspendedCompactions
 from bookied.storage.garbage.status import CollectorStatus
 
 log = Logger()
@@ -36,12 +36,14 @@ class GarbageControl:
         return [] if collectors is None else list(collectors.statuses())
 
     @property
-    def suspended(self) -> Suspended:
+    def suspended(self) -> SuspendedCompactions:
         """Which compactions an operator has suspended."""
         collectors = self._service.background.collectors
-        return Suspended() if collectors is None else collectors.suspended_by_hand
+        return SuspendedCompactions() if collectors is None else collectors.suspended_by_hand
 
-    def suspend(self, *, minor: bool | None = None, major: bool | None = None) -> Suspended:
+    def suspend(
+        self, *, minor: bool | None = None, major: bool | None = None
+    ) -> SuspendedCompactions:
         """Suspend compactions or let them go on; None leaves a kind as it is.
 
         Raises:
@@ -51,7 +53,7 @@ class GarbageControl:
         if collectors is None:
             raise NotServingError("garbage is collected once the bookie serves")
         now = collectors.suspended_by_hand
-        wanted = Suspended(
+        wanted = SuspendedCompactions(
             minor=now.minor if minor is None else minor, major=now.major if major is None else major
         )
         collectors.suspend(wanted)

@@ -12,12 +12,12 @@ from typing import Final
 import attrs
 
 from bookied.admin.control.control import Control
-from bookied.admin.exchange import FORBIDDEN, METHOD_NOT_ALLOWED, NOT_FOUND, Asked, Reply
+from bookied.admin.exchange import FORBIDDEN, METHOD_NOT_ALLOWED, NOT_FOUND, HttpRequest, Reply
 from bookied.admin.open_paths import OPEN
 from bookied.admin.v1 import bookie as v1_bookie
 from bookied.admin.v1 import cluster as v1_cluster
 
-Handler = Callable[[Control, Asked], Awaitable[Reply]]
+Handler = Callable[[Control, HttpRequest], Awaitable[Reply]]
 
 METHODS: Final = ("GET", "PUT", "POST", "DELETE")
 """Those that Java routes to its handlers."""
@@ -47,7 +47,7 @@ class Endpoint:
         is_open = self.path == HEARTBEAT or (method == "GET" and self.path in OPEN)
         return method in self.handlers and not is_open
 
-    async def answer(self, control: Control, asked: Asked) -> Reply:
+    async def answer(self, control: Control, asked: HttpRequest) -> Reply:
         """Return the answer.
 
         Raises:

@@ -13,8 +13,8 @@ from bookied.admin.exchange import (
     BAD_REQUEST,
     INTERNAL_ERROR,
     UNAVAILABLE,
-    Asked,
     BadRequestError,
+    HttpRequest,
     Reply,
 )
 from bookied.admin.monitoring.text import CONTENT_TYPE
@@ -29,11 +29,11 @@ NO_OBJECT: Final = "Failed to deserialize Object from Json string"
 NO_PAIRS: Final = "Request body not found. should contains k-v pairs"
 
 
-async def server_config(control: Control, _asked: Asked) -> Reply:
+async def server_config(control: Control, _asked: HttpRequest) -> Reply:
     return in_json(control.settings())
 
 
-async def set_server_config(control: Control, asked: Asked) -> Reply:
+async def set_server_config(control: Control, asked: HttpRequest) -> Reply:
     if not asked.body:
         return refusal(NO_PAIRS)
     try:
@@ -43,12 +43,12 @@ async def set_server_config(control: Control, asked: Asked) -> Reply:
     return text("Success set server config.")
 
 
-async def bookie_info(control: Control, _asked: Asked) -> Reply:
+async def bookie_info(control: Control, _asked: HttpRequest) -> Reply:
     total_bytes, free_bytes = await control.disks.sizes()
     return in_json({"freeSpace": free_bytes, "totalSpace": total_bytes})
 
 
-async def last_log_mark(control: Control, _asked: Asked) -> Reply:
+async def last_log_mark(control: Control, _asked: HttpRequest) -> Reply:
     try:
         marks = await control.disks.last_marks()
     except (BookKeeperError, OSError) as error:
@@ -61,7 +61,7 @@ async def last_log_mark(control: Control, _asked: Asked) -> Reply:
     )
 
 
-async def list_disk_file(control: Control, asked: Asked) -> Reply:
+async def list_disk_file(control: Control, asked: HttpRequest) -> Reply:
     kinds = {"journal": JOURNALS, "entrylog": LOGS, "index": INDEXES}
     wanted = asked.query.get("file_type", "")
     chosen = {wanted: kinds[wanted]} if wanted in kinds else kinds
@@ -73,7 +73,7 @@ async def list_disk_file(control: Control, asked: Asked) -> Reply:
     )
 
 
-async def expand_storage(control: Control, _asked: Asked) -> Reply:
+async def expand_storage(control: Control, _asked: HttpRequest) -> Reply:
     try:
         await control.expand_storage()
     except RefusedError:
@@ -81,7 +81,7 @@ async def expand_storage(control: Control, _asked: Asked) -> Reply:
     return text("Success expand storage")
 
 
-async def state(control: Control, _asked: Asked) -> Reply:
+async def state(control: Control, _asked: HttpRequest) -> Reply:
     found = control.summary()
     return in_json(
         {
@@ -93,17 +93,17 @@ async def state(control: Control, _asked: Asked) -> Reply:
     )
 
 
-async def sanity(control: Control, _asked: Asked) -> Reply:
+async def sanity(control: Control, _asked: HttpRequest) -> Reply:
     found = await control.test(TEST_ENTRIES)
     forced = found.read_only and found.error is None and not found.passed
     return in_json({"passed": found.passed, "readOnly": forced})
 
 
-async def read_only(control: Control, _asked: Asked) -> Reply:
+async def read_only(control: Control, _asked: HttpRequest) -> Reply:
     return in_json({"readOnly": control.is_read_only})
 
 
-async def set_read_only(control: Control, asked: Asked) -> Reply:
+async def set_read_only(control: Control, asked: HttpRequest) -> Reply:
     wanted = _wanted_mode(asked)
     if wanted != control.is_read_only:
         try:
@@ -113,7 +113,7 @@ async def set_read_only(control: Control, asked: Asked) -> Reply:
     return in_json({"readOnly": control.is_read_only})
 
 
-def _wanted_mode(asked: Asked) -> bool:
+def _wanted_mode(asked: HttpRequest) -> bool:
     given = asked.object
     wanted = given.get("readOnly", False)
     if given.keys() - {"readOnly"} or json.dumps(wanted).strip('"') not in {"true", "false"}:
@@ -127,18 +127,18 @@ def _mode_refusal(*, wanted: bool) -> str:
     return "Bookie is in forceReadOnly mode, cannot transit to writable mode"
 
 
-async def is_ready(control: Control, _asked: Asked) -> Reply:
+async def is_ready(control: Control, _asked: HttpRequest) -> Reply:
     if control.is_ready:
         return text("OK")
     return refusal("Bookie is not fully started yet", UNAVAILABLE)
 
 
-async def gc(control: Control, _asked: Asked) -> Reply:
+async def gc(control: Control, _asked: HttpRequest) -> Reply:
     forced = any(one.is_running and one.is_forced for one in control.garbage.collections())
     return in_json({"is_in_force_gc": _boolean(forced)})
 
 
-async def collect(control: Control, asked: Asked) -> Reply:
+async def collect(control: Control, asked: HttpRequest) -> Reply:
     try:
         given = asked.object if asked.body.strip() else {}
         major, minor = (_parsed(given.get(key, True)) for key in ("forceMajor", "forceMinor"))
@@ -159,7 +159,7 @@ def _boolean(value: object) -> str:
     return "true" if value else "false"
 
 
-async def gc_details(control: Control, _asked: Asked) -> Reply:
+async def gc_details(control: Control, _asked: HttpRequest) -> Reply:
     return in_json([_gc_status(one, control.began_ms) for one in control.garbage.collections()])
 
 
@@ -182,22 +182,22 @@ def _time_ms(seconds: float | None, otherwise_ms: int) -> int:
     return otherwise_ms if seconds is None else int(seconds * 1000)
 
 
-async def suspended(control: Control, _asked: Asked) -> Reply:
+async def suspended(control: Control, _asked: HttpRequest) -> Reply:
     now = control.garbage.suspended
     return in_json(
         {"isMinorGcSuspended": _boolean(now.minor), "isMajorGcSuspended": _boolean(now.major)}
     )
 
 
-async def suspend_compaction(control: Control, asked: Asked) -> Reply:
+async def suspend_compaction(control: Control, asked: HttpRequest) -> Reply:
     return _switch(control, asked, "suspend")
 
 
-async def resume_compaction(control: Control, asked: Asked) -> Reply:
+async def resume_compaction(control: Control, asked: HttpRequest) -> Reply:
     return _switch(control, asked, "resume")
 
 
-def _switch(control: Control, asked: Asked, word: str) -> Reply:
+def _switch(control: Control, asked: HttpRequest, word: str) -> Reply:
     if not asked.body:
         return refusal("Empty request body", BAD_REQUEST)
     given = asked.object
@@ -218,11 +218,11 @@ def _switch(control: Control, asked: Asked, word: str) -> Reply:
     return in_json(output)
 
 
-async def locations(control: Control, _asked: Asked) -> Reply:
+async def locations(control: Control, _asked: HttpRequest) -> Reply:
     return in_json(control.garbage.locations())
 
 
-async def compact_locations(control: Control, asked: Asked) -> Reply:
+async def compact_locations(control: Control, asked: HttpRequest) -> Reply:
     if not asked.body.strip():
         return refusal("Empty request body", BAD_REQUEST)
     try:
@@ -247,9 +247,9 @@ async def compact_locations(control: Control, asked: Asked) -> Reply:
     return in_json(f"Triggered entry Location RocksDB: {where}.")
 
 
-async def heartbeat(_control: Control, _asked: Asked) -> Reply:
+async def heartbeat(_control: Control, _asked: HttpRequest) -> Reply:
     return text("OK\n")
 
 
-async def metrics(control: Control, _asked: Asked) -> Reply:
+async def metrics(control: Control, _asked: HttpRequest) -> Reply:
     return Reply(OK, control.metrics(), CONTENT_TYPE)

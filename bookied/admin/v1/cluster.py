@@ -17,8 +17,8 @@ from bookied.admin.exchange import (
     BAD_REQUEST,
     INTERNAL_ERROR,
     JSON,
-    Asked,
     BadRequestError,
+    HttpRequest,
     Reply,
 )
 from bookied.admin.jobs import JobRefusedError
@@ -41,7 +41,7 @@ _LONG_LIMIT: Final = 2**63
 UNITS: Final = ("", "KB", "MB", "GB", "TB")
 
 
-async def delete_ledger(control: Control, asked: Asked) -> Reply:
+async def delete_ledger(control: Control, asked: HttpRequest) -> Reply:
     if "ledger_id" not in asked.query:
         return refusal("Not ledger found. Should provide ledger_id=<id>")
     ledger_id = LedgerId(_long(asked.query["ledger_id"]))
@@ -50,7 +50,7 @@ async def delete_ledger(control: Control, asked: Asked) -> Reply:
     return in_json(f"Deleted ledger: {ledger_id}")
 
 
-async def list_ledgers(control: Control, asked: Asked) -> Reply:
+async def list_ledgers(control: Control, asked: HttpRequest) -> Reply:
     if asked.query.get("print_metadata") != "true":
         lines = [f'  "{ledger_id}" : null' async for ledger_id in control.cluster.ledger_ids()]
         return Reply(OK, "{\n" + ",\n".join(lines) + "\n}" if lines else "{ }", JSON)
@@ -83,7 +83,7 @@ def _is_on_page(number: int, page: int) -> bool:
     return (page - 1) * LEDGERS_OF_PAGE <= number <= page * LEDGERS_OF_PAGE - 1
 
 
-async def ledger_metadata(control: Control, asked: Asked) -> Reply:
+async def ledger_metadata(control: Control, asked: HttpRequest) -> Reply:
     if "ledger_id" not in asked.query:
         return refusal(ONLY_GET)
     ledger_id = LedgerId(_long(asked.query["ledger_id"]))
@@ -126,7 +126,7 @@ def _base64(value: bytes) -> str:
     return base64.b64encode(value).decode("ascii")
 
 
-async def read_ledger(control: Control, asked: Asked) -> Reply:
+async def read_ledger(control: Control, asked: HttpRequest) -> Reply:
     query = asked.query
     if "ledger_id" not in query:
         return refusal(NO_LEDGER)
@@ -154,7 +154,7 @@ async def read_ledger(control: Control, asked: Asked) -> Reply:
     return in_json(found)
 
 
-async def list_bookies(control: Control, asked: Asked) -> Reply:
+async def list_bookies(control: Control, asked: HttpRequest) -> Reply:
     wanted = "read-only" if asked.query.get("type") == "ro" else "writable"
     with_hosts = asked.query.get("print_hostnames") == "true"
     found = await control.cluster.bookies()
@@ -163,7 +163,7 @@ async def list_bookies(control: Control, asked: Asked) -> Reply:
     )
 
 
-async def list_bookie_info(control: Control, _asked: Asked) -> Reply:
+async def list_bookie_info(control: Control, _asked: HttpRequest) -> Reply:
     found = await control.cluster.bookie_sizes()
     if not found:
         return refusal("Not found any Bookie info.")
@@ -188,7 +188,7 @@ def _readable(size_bytes: int) -> str:
     return f"({shown:f}{UNITS[unit]})"
 
 
-async def cluster_info(control: Control, _asked: Asked) -> Reply:
+async def cluster_info(control: Control, _asked: HttpRequest) -> Reply:
     found = await control.cluster.summary()
     return in_json(
         {
@@ -204,11 +204,11 @@ async def cluster_info(control: Control, _asked: Asked) -> Reply:
     )
 
 
-async def autorecovery(control: Control, _asked: Asked) -> Reply:
+async def autorecovery(control: Control, _asked: HttpRequest) -> Reply:
     return in_json({"enabled": await control.cluster.store.replication_enabled()})
 
 
-async def set_autorecovery(control: Control, asked: Asked) -> Reply:
+async def set_autorecovery(control: Control, asked: HttpRequest) -> Reply:
     enabled = asked.query.get("enabled")
     if enabled is None:
         shown = ", ".join(f"{name}={value}" for name, value in asked.query.items())
@@ -217,7 +217,7 @@ async def set_autorecovery(control: Control, asked: Asked) -> Reply:
     return await autorecovery(control, asked)
 
 
-async def list_underreplicated(control: Control, asked: Asked) -> Reply:
+async def list_underreplicated(control: Control, asked: HttpRequest) -> Reply:
     wanted = asked.query.get("missingreplica", "").strip()
     unwanted = asked.query.get("excludingmissingreplica", "").strip()
     marked = await control.cluster.underreplicated()
@@ -240,19 +240,19 @@ async def list_underreplicated(control: Control, asked: Asked) -> Reply:
     return reply
 
 
-async def who_is_auditor(control: Control, _asked: Asked) -> Reply:
+async def who_is_auditor(control: Control, _asked: HttpRequest) -> Reply:
     auditor = await control.cluster.store.current_auditor()
     return refusal("No auditor elected") if auditor is None else text(f"Auditor: {auditor}")
 
 
-async def delay(control: Control, _asked: Asked) -> Reply:
+async def delay(control: Control, _asked: HttpRequest) -> Reply:
     delay_s = await control.cluster.store.lost_bookie_recovery_delay()
     if delay_s is None:
         return refusal("Exception when get lostBookieRecoveryDelay.It was never set")
     return text(f"lostBookieRecoveryDelay value: {delay_s}")
 
 
-async def set_delay(control: Control, asked: Asked) -> Reply:
+async def set_delay(control: Control, asked: HttpRequest) -> Reply:
     if not asked.body:
         return refusal("Null request body for lostBookieRecoveryDelay.")
     wanted_s = asked.object.get("delay_seconds")
@@ -264,7 +264,7 @@ async def set_delay(control: Control, asked: Asked) -> Reply:
     return text(f"Success set lostBookieRecoveryDelay to {wanted_s}")
 
 
-async def trigger_audit(control: Control, _asked: Asked) -> Reply:
+async def trigger_audit(control: Control, _asked: HttpRequest) -> Reply:
     try:
         await control.cluster.trigger_audit()
     except BookKeeperError as error:
@@ -272,7 +272,7 @@ async def trigger_audit(control: Control, _asked: Asked) -> Reply:
     return text("Success trigger audit.")
 
 
-async def recover(control: Control, asked: Asked) -> Reply:
+async def recover(control: Control, asked: HttpRequest) -> Reply:
     if not asked.body:
         return refusal("No request body provide.")
     try:
@@ -291,7 +291,7 @@ async def recover(control: Control, asked: Asked) -> Reply:
     return text("Success send recovery request command.")
 
 
-async def decommission(control: Control, asked: Asked) -> Reply:
+async def decommission(control: Control, asked: HttpRequest) -> Reply:
     if not asked.body:
         return refusal("Null request body for DecommissionService.")
     bookie = asked.object.get("bookie_src")

@@ -24,7 +24,7 @@ _UNINDEXED_MAX: Final = 1000
 
 
 @attrs.define
-class _Unindexed:
+class _UnindexedRecords:
     """Records of one ledger in one log that its index has nothing for."""
 
     offset: int
@@ -105,7 +105,7 @@ def _scan(
     tick: Tick,
     before: int,
 ) -> Iterator[Problem]:
-    unindexed: dict[int, _Unindexed] = {}
+    unindexed: dict[int, _UnindexedRecords] = {}
     told = 0
     try:
         for record in scan:
@@ -115,7 +115,7 @@ def _scan(
             at = layout.split_location(record.location)[1] - layout.LENGTH.size
             if not _is_indexed(shard, record, known, found):
                 one = unindexed.setdefault(
-                    record.ledger_id, _Unindexed(at, record.entry_id, record.entry_id)
+                    record.ledger_id, _UnindexedRecords(at, record.entry_id, record.entry_id)
                 )
                 one.first, one.last = (
                     min(one.first, record.entry_id),
@@ -174,7 +174,7 @@ def _is_indexed(shard: Shard, record: logs.LogRecord, known: set[int], found: Fi
         return True  # Told with the index.
 
 
-def _unindexed(path: Path, ledger_id: int, one: _Unindexed, *, is_known: bool) -> Problem:
+def _unindexed(path: Path, ledger_id: int, one: _UnindexedRecords, *, is_known: bool) -> Problem:
     """Entries that a ledger's index lacks are lost; a ledger without index is deleted, mostly."""
     what = f"{one.count} entries ({one.first} to {one.last}, {one.size_bytes} bytes)"
     if is_known:

@@ -20,7 +20,7 @@ from typing import Final
 import attrs
 
 from bookied.directories.roots import Directories
-from bookied.offline.repair.convert_logs import STAGED, ConversionRefusedError, Renumbered
+from bookied.offline.repair.convert_logs import STAGED, ConversionRefusedError, RenumberedLog
 from bookied.offline.repair.convert_staging import (
     DATABASES,
     STAGED_INDEX,
@@ -48,7 +48,7 @@ PAGES_AT_ONCE: Final = 512
 
 
 @attrs.frozen
-class Converted:
+class ConversionReport:
     """What a conversion did; ``ledgers`` is None where it finished one that was cut short."""
 
     ledgers: int | None
@@ -99,7 +99,7 @@ class Conversion:
             return []
         return ToDatabases(index).plan() if to == "db" else ToIndexFiles(index).plan()
 
-    def to_db(self) -> Converted:
+    def to_db(self) -> ConversionReport:
         """Put the index into databases; index files go when those are on disk.
 
         Raises:
@@ -107,7 +107,7 @@ class Conversion:
         """
         return ToDatabases(self._index).run()
 
-    def to_interleaved(self, header_version: int = layout.VERSION) -> Converted:
+    def to_interleaved(self, header_version: int = layout.VERSION) -> ConversionReport:
         """Put the index into files; the databases are renamed when those are on disk.
 
         Raises:
@@ -131,7 +131,7 @@ class ToDatabases:
             "remove the index files",
         ]
 
-    def run(self) -> Converted:
+    def run(self) -> ConversionReport:
         """Put the index into databases; index files go when those are on disk.
 
         Raises:
@@ -140,15 +140,15 @@ class ToDatabases:
         plan = self.index.read_plan("db")
         if plan is not None:
             self._publish_db()
-            return Converted(None, None, 0)
+            return ConversionReport(None, None, 0)
         if not self.index.is_needed("db"):
-            return Converted(0, 0, 0)
+            return ConversionReport(0, 0, 0)
         with self.index.staging():
             placed = self.index.logs.place(self._misplaced())
             ledgers, entries = self._fill_databases()
             self.index.write_plan(ConversionPlan("db", self.index.stamp))
         self._publish_db()
-        return Converted(ledgers, entries, placed)
+        return ConversionReport(ledgers, entries, placed)
 
     def _source(self) -> IndexFiles:
         source = IndexFiles(self.index.files, self.index.found.index_dirs)
@@ -235,7 +235,7 @@ class ToIndexFiles:
             f"rename the databases to {LEDGERS}{BACKUP} and {LOCATIONS}{BACKUP}",
         ]
 
-    def run(self, header_version: int = layout.VERSION) -> Converted:
+    def run(self, header_version: int = layout.VERSION) -> ConversionReport:
         """Put the index into files; the databases are renamed when those are on disk.
 
         Raises:
@@ -244,9 +244,9 @@ class ToIndexFiles:
         plan = self.index.read_plan("interleaved")
         if plan is not None:
             self._publish_files(plan)
-            return Converted(None, None, 0)
+            return ConversionReport(None, None, 0)
         if not self.index.is_needed("interleaved"):
-            return Converted(0, 0, 0)
+            return ConversionReport(0, 0, 0)
         with self.index.staging():
             moved = self.index.logs.renumbering()
             self.index.logs.renumber(moved)
@@ -254,9 +254,9 @@ class ToIndexFiles:
             plan = ConversionPlan("interleaved", self.index.stamp, tuple(moved))
             self.index.write_plan(plan)
         self._publish_files(plan)
-        return Converted(ledgers, entries, len(moved))
+        return ConversionReport(ledgers, entries, len(moved))
 
-    def _fill_files(self, moved: Sequence[Renumbered], header_version: int) -> tuple[int, int]:
+    def _fill_files(self, moved: Sequence[RenumberedLog], header_version: int) -> tuple[int, int]:
         done = entries = 0
         for ledgers, directory in zip(
             self.index.found.ledger_dirs, self.index.found.index_dirs, strict=True

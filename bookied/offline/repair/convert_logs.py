@@ -34,7 +34,7 @@ class ConversionRefusedError(BookKeeperError):
 
 
 @attrs.frozen
-class Renumbered:
+class RenumberedLog:
     """A log that is to have another id, because a directory before its own has one with its id."""
 
     directory: Path
@@ -73,7 +73,7 @@ class LogPlaces:
             placed += 1
         return placed
 
-    def renumbering(self) -> list[Renumbered]:
+    def renumbering(self) -> list[RenumberedLog]:
         """Return new ids for logs whose id a directory before has too.
 
         Raises:
@@ -97,18 +97,18 @@ class LogPlaces:
                 moved.append((directory, log_id))
             taken.add(log_id)
         free = max(taken, default=-1) + 1
-        renumbered = [Renumbered(at, old, free + n) for n, (at, old) in enumerate(moved)]
+        renumbered = [RenumberedLog(at, old, free + n) for n, (at, old) in enumerate(moved)]
         if renumbered and renumbered[-1].new > log_layout.LOG_ID_MAX:
             raise ConversionRefusedError("there are no free entry log ids behind the highest one")
         return renumbered
 
-    def renumber(self, renumbered: Iterable[Renumbered]) -> None:
+    def renumber(self, renumbered: Iterable[RenumberedLog]) -> None:
         """Stage logs under their new ids; ``remove_old`` comes when nothing names the old ones."""
         for one in renumbered:
             old = one.directory / log_layout.file_name(one.old)
             self._stage(old, one.directory / log_layout.file_name(one.new))
 
-    def remove_old(self, renumbered: Iterable[Renumbered]) -> None:
+    def remove_old(self, renumbered: Iterable[RenumberedLog]) -> None:
         """Remove the old names of logs that have new ones; may be repeated."""
         for one in renumbered:
             path = one.directory / log_layout.file_name(one.old)

@@ -21,7 +21,7 @@ from bookied.offline.repair.convert_logs import (
     STAGED,
     ConversionRefusedError,
     LogPlaces,
-    Renumbered,
+    RenumberedLog,
 )
 from bookied.offline.repair.storages import insist_paired
 from bookied.storage.files.files import Files, remove_tree
@@ -45,7 +45,7 @@ class ConversionPlan:
 
     to: str
     stamp: str
-    renumbered: tuple[Renumbered, ...] = ()
+    renumbered: tuple[RenumberedLog, ...] = ()
 
     def encode(self) -> bytes:
         moved = [(str(one.directory), one.old, one.new) for one in self.renumbered]
@@ -54,7 +54,7 @@ class ConversionPlan:
     @classmethod
     def decode(cls, data: bytes) -> ConversionPlan:
         said = json.loads(data)
-        moved = tuple(Renumbered(Path(at), old, new) for at, old, new in said["renumbered"])
+        moved = tuple(RenumberedLog(Path(at), old, new) for at, old, new in said["renumbered"])
         return cls(said["to"], said["stamp"], moved)
 
 

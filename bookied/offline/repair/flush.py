@@ -14,7 +14,7 @@ from bookied.directories.losses import check_losses
 from bookied.directories.roots import Directories, clear_dirty
 from bookied.errors import NoWritableDirError
 from bookied.storage.files.files import Files
-from bookied.storage.replay import Replayed, recover
+from bookied.storage.replay import ReplayReport, recover
 from bookied.storage.storages import Storages
 
 
@@ -25,7 +25,7 @@ def flush(
     *,
     skip_invalid: bool = False,
     tell: Callable[[int], None] = lambda _bytes: None,
-) -> Replayed:
+) -> ReplayReport:
     """Bring logs, indexes and marks to the end of the journals; safe to repeat after a crash.
 
     Args:

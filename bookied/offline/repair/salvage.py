@@ -48,7 +48,7 @@ _PARTIAL: Final = ".partial"
 
 
 @attrs.frozen
-class Salvaged:
+class SalvagedLedger:
     """What came out of the files for one ledger.
 
     ``entries`` are in the payload file, ``refused`` ones (their digest is wrong, or nobody knows
@@ -91,7 +91,7 @@ def salvage(
     password: bytes | None = None,
     digest: DigestType | None = None,
     tell: Tell = lambda _bytes: None,
-) -> Salvaged:
+) -> SalvagedLedger:
     """Write the entries found of a ledger into ``out``, over what an earlier run wrote there.
 
     ``ledger-ID.entries`` has the payloads, each after its length (4 bytes, big-endian), in order of
@@ -247,7 +247,7 @@ class _NothingRightError(Exception):
 
 def _write(
     search: _Search, ledger_id: int, out: Path, password: bytes | None, digest: DigestType | None
-) -> Salvaged:
+) -> SalvagedLedger:
     kind = digest or _find_digest(search)
     tally = _Tally()
     paths: tuple[Path | None, Path | None] = (None, None)
@@ -256,7 +256,7 @@ def _write(
         with contextlib.suppress(_NothingRightError):
             paths = _write_files(search, ledger_id, out, checker, tally)
     found = tally.entries + tally.refused
-    return Salvaged(
+    return SalvagedLedger(
         ledger_id=ledger_id,
         entries=tally.entries,
         refused=tally.refused,
@@ -295,7 +295,7 @@ def _write_entry(
     entry_id: int,
     is_right: bool | None,  # noqa: FBT001  # one of three answers
     checker: _Checker,
-    outputs: tuple[_Buffered, _Buffered],
+    outputs: tuple[_BufferedWriter, _BufferedWriter],
     tally: _Tally,
 ) -> None:
     payload = None if is_right is False else checker.payload(copy.packet)
@@ -321,14 +321,14 @@ def _write_entry(
 
 
 @contextlib.contextmanager
-def _written(files: Files, path: Path) -> Iterator[_Buffered]:
+def _written(files: Files, path: Path) -> Iterator[_BufferedWriter]:
     """Give a file that takes the place of ``path`` once all is written to it."""
     partial = path.with_name(path.name + _PARTIAL)
     if files.exists(partial):
         files.remove(partial)
     file = files.open_append(partial)
     try:
-        buffered = _Buffered(file)
+        buffered = _BufferedWriter(file)
         yield buffered
         buffered.flush()
         file.sync()
@@ -378,7 +378,7 @@ class _Checker:
         return packet[start:] if len(packet) >= start else None
 
 
-class _Buffered:
+class _BufferedWriter:
     """Writes in larger pieces."""
 
     def __init__(self, file: AppendFile) -> None:

@@ -47,7 +47,7 @@ class Ledgers(Protocol):
     async def read_ledger(self, ledger_id: LedgerId) -> Versioned[LedgerMetadata]: ...
 
 
-class Healed(Protocol):
+class CheckedStorage(Protocol):
     """The storage as the check needs it. Reactor's thread; errors are the storage's.
 
     What is about one ledger raises ``NoSuchLedgerError`` once that was deleted, but for ``ensure``.
@@ -125,7 +125,7 @@ class IntegrityCheck:
         self,
         bookie_id: BookieId,
         ledgers: Ledgers,
-        storage: Healed,
+        storage: CheckedStorage,
         peers: Peers,
         clock: IReactorTime,
     ) -> None:

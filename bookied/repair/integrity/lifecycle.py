@@ -15,7 +15,7 @@ from bookied.repair.integrity.cookies import HealingCookies, Stale
 from bookied.repair.integrity.healer import Healer
 from bookied.repair.integrity.peers import ClientPeers
 from bookied.repair.integrity.storage import HealedStorages
-from bookied.repair.integrity.uncancelled import Uncut
+from bookied.repair.integrity.uncancelled import UncancelledRuns
 from bookied.runtime.engine import Engine
 from bookied.runtime.world import Parts, make_client
 from wire.ids import BookieId
@@ -45,7 +45,7 @@ class Integrity:
         self._stale: Stale | None = None
         self._client: Client | None = None
         self._healer: Healer | None = None
-        self._uncut = Uncut()
+        self._uncut = UncancelledRuns()
 
     async def check_cookies(self) -> None:
         """Look whether the cookies fit; ``is_stale`` says so if not.

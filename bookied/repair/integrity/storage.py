@@ -13,7 +13,7 @@ from wire.ids import EntryId, LedgerId
 
 
 class HealedStorages:
-    """Implements ``bookied.integrity.check.Healed``. All methods belong to the reactor's thread.
+    """Implements ``CheckedStorage``. All methods belong to the reactor's thread.
 
     Nothing goes through a journal: what is copied is durable with ``flush``, and until then the
     flag of the storage stands for it.

@@ -11,7 +11,7 @@ from twisted.python.failure import Failure
 T = TypeVar("T")
 
 
-class Uncut:
+class UncancelledRuns:
     """Runs what must not be left in the middle: a thread would go on with it beside the next.
 
     All methods belong to the reactor's thread.

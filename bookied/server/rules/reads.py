@@ -32,7 +32,7 @@ BATCH_FIXED_BYTES: Final = 36
 """Of a batch read's frame: prefix, head and request id."""
 
 
-class Failed(Protocol):
+class FailedAnswer(Protocol):
     """Makes the answer to a request that came to nothing."""
 
     def __call__(self, rc: ReturnCode, /) -> Response: ...
@@ -63,7 +63,7 @@ class EntryReads:
         ledger_id: LedgerId,
         entry_id: EntryId,
         found: Callable[[LedgerState, bytes], Response],
-        failed: Failed,
+        failed: FailedAnswer,
     ) -> Answer:
         """Read one entry, -1 meaning the last one, and answer with ``found`` of its packet.
 
@@ -81,7 +81,7 @@ class EntryReads:
             raise no_entry(state, entry_id)
         return found(state, packet)
 
-    def batch(self, request: BatchReadRequest, failed: Failed) -> Answer:
+    def batch(self, request: BatchReadRequest, failed: FailedAnswer) -> Answer:
         """Read entries that follow each other, as many as wire.md section 10 lets into the answer.
 
         Raises:
@@ -279,7 +279,7 @@ class _BatchRead:
     state: LedgerState
     first: EntryId
     batch: _Batch
-    failed: Failed
+    failed: FailedAnswer
 
     @property
     def next_entry_id(self) -> EntryId:

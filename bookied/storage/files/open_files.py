@@ -25,7 +25,7 @@ class OpenFiles:
     def __init__(self, files: Files, *, files_max: int) -> None:
         self._files, self._files_max = files, files_max
         self._lock = threading.Lock()
-        self._open: OrderedDict[Path, _Shared] = OrderedDict()
+        self._open: OrderedDict[Path, _SharedFile] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._open)
@@ -43,7 +43,7 @@ class OpenFiles:
         finally:
             self._release(shared)
 
-    def borrow(self, path: Path) -> _Shared | None:
+    def borrow(self, path: Path) -> _SharedFile | None:
         """Return a file that is open already, to be given back; None if it is not."""
         with self._lock:
             shared = self._open.get(path)
@@ -51,18 +51,18 @@ class OpenFiles:
                 shared.users += 1
         return shared
 
-    def give_back(self, shared: _Shared) -> None:
+    def give_back(self, shared: _SharedFile) -> None:
         """End what ``borrow`` began."""
         self._release(shared)
 
-    def _acquire(self, path: Path) -> _Shared:
+    def _acquire(self, path: Path) -> _SharedFile:
         with self._lock:
             shared = self._open.get(path)
             if shared is not None:
                 self._open.move_to_end(path)
                 shared.users += 1
                 return shared
-        opened = _Shared(self._open_read(path))
+        opened = _SharedFile(self._open_read(path))
         with self._lock:
             shared = self._open.setdefault(path, opened)
             shared.users += 1
@@ -91,7 +91,7 @@ class OpenFiles:
             old.file.close()
         return bool(closing)
 
-    def _take_out(self, path: Path) -> list[_Shared]:
+    def _take_out(self, path: Path) -> list[_SharedFile]:
         """Forget a file; return it if it is to be closed now. Holds the lock."""
         shared = self._open.pop(path, None)
         if shared is None:
@@ -99,7 +99,7 @@ class OpenFiles:
         shared.is_out = True
         return [] if shared.users else [shared]
 
-    def _release(self, shared: _Shared) -> None:
+    def _release(self, shared: _SharedFile) -> None:
         with self._lock:
             shared.users -= 1
             is_last = shared.is_out and not shared.users
@@ -119,7 +119,7 @@ class OpenFiles:
             self.forget(path)
 
 
-class _Shared:
+class _SharedFile:
     __slots__ = ("file", "is_out", "users")
 
     def __init__(self, file: ReadFile) -> None:

@@ -62,7 +62,7 @@ class Schedules:
 
 
 @attrs.frozen
-class Suspended:
+class SuspendedCompactions:
     """Which kinds wait, because the disks are short of room or nobody asked for them."""
 
     minor: bool = False
@@ -71,8 +71,8 @@ class Suspended:
     def of(self, kind: Kind) -> bool:
         return self.major if kind is Kind.MAJOR else self.minor
 
-    def __or__(self, other: Suspended) -> Suspended:
-        return Suspended(self.minor or other.minor, self.major or other.major)
+    def __or__(self, other: SuspendedCompactions) -> SuspendedCompactions:
+        return SuspendedCompactions(self.minor or other.minor, self.major or other.major)
 
 
 @attrs.define
@@ -93,7 +93,12 @@ class LastRuns:
 
 
 def due(
-    schedules: Schedules, last: LastRuns, now_s: float, suspended: Suspended, *, force: bool
+    schedules: Schedules,
+    last: LastRuns,
+    now_s: float,
+    suspended: SuspendedCompactions,
+    *,
+    force: bool,
 ) -> Kind | None:
     """Return the compaction to run now, if any; never both.
 
@@ -113,15 +118,17 @@ def due(
     return None
 
 
-def suspended_by_disks(*, nearly_full: bool, full: bool, collects_when_full: bool) -> Suspended:
+def suspended_by_disks(
+    *, nearly_full: bool, full: bool, collects_when_full: bool
+) -> SuspendedCompactions:
     """Return what has to wait while disks are short of space, as a rewrite takes space first.
 
     Agrees with InterleavedLedgerStorage's disk listener: with ``isForceGCAllowWhenNoSpace`` nothing
     waits; almost full stops the major, full both.
     """
     if collects_when_full:
-        return Suspended()
-    return Suspended(minor=full, major=full or nearly_full)
+        return SuspendedCompactions()
+    return SuspendedCompactions(minor=full, major=full or nearly_full)
 
 
 def share(usage: LogUsage, target_bytes: int | None) -> float:

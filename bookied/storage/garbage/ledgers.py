@@ -140,8 +140,8 @@ class LedgerGarbage:
         if not session_id or session_id != self._store.session_id:
             raise CollectionAbortedError("the metadata session was lost meanwhile")
 
-    async def _walk(self, local: list[int]) -> _Walked:
-        walked = _Walked(local)
+    async def _walk(self, local: list[int]) -> _LedgerComparison:
+        walked = _LedgerComparison(local)
         await self._paced()
         async for ids in self._store.ledger_ranges():
             walked.add(ids)
@@ -266,7 +266,7 @@ class LedgerGarbage:
             await self._release(ledger_id)
 
 
-class _Walked:
+class _LedgerComparison:
     """Compares local ledgers with ascending ranges of those in the metadata."""
 
     def __init__(self, local: list[int]) -> None:

@@ -14,7 +14,7 @@ from bookied.storage.entrylog.usage import LogUsage
 from bookied.storage.files.files import Files
 from bookied.storage.garbage import compaction_rules
 from bookied.storage.garbage.collection import Collection
-from bookied.storage.garbage.compaction_rules import Kind, LastRuns, Suspended
+from bookied.storage.garbage.compaction_rules import Kind, LastRuns, SuspendedCompactions
 from bookied.storage.garbage.log_census import LogCensus
 from bookied.storage.garbage.rewriting import Rewriter
 from bookied.storage.garbage.status import FreedSpace
@@ -37,21 +37,21 @@ class Suspensions:
     """Which compactions are not to begin, and end after the log they are at."""
 
     def __init__(self) -> None:
-        self.by_disks = Suspended()
-        self.by_hand = Suspended()
+        self.by_disks = SuspendedCompactions()
+        self.by_hand = SuspendedCompactions()
 
     @property
-    def all(self) -> Suspended:
+    def all(self) -> SuspendedCompactions:
         """Those that the disks or an operator have suspended."""
         return self.by_disks | self.by_hand
 
-    def suspend_by_disks(self, suspended: Suspended) -> None:
+    def suspend_by_disks(self, suspended: SuspendedCompactions) -> None:
         """Obey a look at the disks."""
         if suspended != self.by_disks:
             _log_suspended("by the disks", suspended)
         self.by_disks = suspended
 
-    def suspend_by_hand(self, suspended: Suspended) -> None:
+    def suspend_by_hand(self, suspended: SuspendedCompactions) -> None:
         """Obey the operator, until asked otherwise or started anew."""
         if suspended != self.by_hand:
             _log_suspended("by hand", suspended)
@@ -82,7 +82,7 @@ class LogCompaction:
         settings, now_s = self._collection.settings, self._clock.seconds()
         suspended = self._suspensions.all
         if wanted is not None:
-            suspended |= Suspended(minor=not wanted.minor, major=not wanted.major)
+            suspended |= SuspendedCompactions(minor=not wanted.minor, major=not wanted.major)
         force = wanted is not None
         kind = compaction_rules.due(settings.schedules, self._last, now_s, suspended, force=force)
         if kind is None:
@@ -151,7 +151,7 @@ class LogCompaction:
         )
 
 
-def _log_suspended(whence: str, suspended: Suspended) -> None:
+def _log_suspended(whence: str, suspended: SuspendedCompactions) -> None:
     log.info(
         "compaction, {whence}: minor {minor}, major {major}",
         whence=whence,

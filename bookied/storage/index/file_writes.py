@@ -75,7 +75,7 @@ class IndexWrites:
             IndexFullError: some found no space anywhere; all others are written.
             OSError: some may be written, some not.
         """
-        created: list[_Created] = []
+        created: list[_NewIndexFile] = []
         homeless: dict[int, Path] = {}
         waiting = deque(changes)
         while waiting:
@@ -88,7 +88,9 @@ class IndexWrites:
         if homeless:
             raise IndexFullError(next(iter(homeless.values())), homeless)
 
-    def _write_some(self, waiting: deque[LedgerChange], created: list[_Created]) -> list[_Write]:
+    def _write_some(
+        self, waiting: deque[LedgerChange], created: list[_NewIndexFile]
+    ) -> list[_Write]:
         """Write and sync the first changes; return those for which there was no space.
 
         As many as there may be files open: where descriptors run out, those at least that are open.
@@ -158,7 +160,7 @@ class IndexWrites:
                     write_change(file, write.change)
                     file.sync()
 
-    def _rehome(self, write: _Write, created: list[_Created]) -> bool:
+    def _rehome(self, write: _Write, created: list[_NewIndexFile]) -> bool:
         """Write a change to another directory that has space for it; say whether there is one."""
         others = [one for one in self._writable if one != write.directory]
         self._rng.shuffle(others)
@@ -175,7 +177,7 @@ class IndexWrites:
                 return True
         return False
 
-    def _create_in(self, directory: Path, change: LedgerChange) -> _Created:
+    def _create_in(self, directory: Path, change: LedgerChange) -> _NewIndexFile:
         new = _created(change.ledger_id, directory)
         file = self._open_and_write(_Write(change, directory, new))
         try:
@@ -214,7 +216,7 @@ class IndexWrites:
             self._open.forget(path)
         log.info("{name} moved to {new}: {old} is full", name=target.name, new=new, old=old)
 
-    def _publish(self, created: Sequence[_Created]) -> None:
+    def _publish(self, created: Sequence[_NewIndexFile]) -> None:
         """Give new files their names; ``_sync_names`` makes them durable."""
         for new in created:
             self._files.rename(new.temporary, new.path)
@@ -222,7 +224,7 @@ class IndexWrites:
             self._places.created(new.ledger_id, new.directory)
             self._names[new.directory].changed(new.ledger_id)
 
-    def _sync_removals(self, created: Sequence[_Created]) -> None:
+    def _sync_removals(self, created: Sequence[_NewIndexFile]) -> None:
         """Let no file come back that an earlier process removed, when its ledger gets a new one."""
         for directory, names in self._names.items():
             others = (new for new in created if new.directory != directory)
@@ -230,7 +232,7 @@ class IndexWrites:
             if there:
                 names.sync(self._files, there)
 
-    def _may_have_had(self, new: _Created, directory: Path) -> bool:
+    def _may_have_had(self, new: _NewIndexFile, directory: Path) -> bool:
         return self._files.exists((directory / layout.relative_path(new.ledger_id)).parent)
 
     def _sync_names(self, ledger_ids: Iterable[int]) -> None:
@@ -283,7 +285,7 @@ class IndexWrites:
                 file.close()
 
 
-class _Created(NamedTuple):
+class _NewIndexFile(NamedTuple):
     """A new index file, until it has its name."""
 
     ledger_id: int
@@ -295,8 +297,8 @@ class _Created(NamedTuple):
         return self.path.with_name(self.path.name + layout.TEMPORARY)
 
 
-def _created(ledger_id: int, directory: Path) -> _Created:
-    return _Created(ledger_id, directory, directory / layout.relative_path(ledger_id))
+def _created(ledger_id: int, directory: Path) -> _NewIndexFile:
+    return _NewIndexFile(ledger_id, directory, directory / layout.relative_path(ledger_id))
 
 
 class _Write(NamedTuple):
@@ -304,7 +306,7 @@ class _Write(NamedTuple):
 
     change: LedgerChange
     directory: Path
-    new: _Created | None
+    new: _NewIndexFile | None
 
 
 @contextlib.contextmanager

@@ -12,14 +12,14 @@ from tests.bench.loads.load import Latencies, Load, Ring, answer_layout
 from tests.bookied.worlds.serving import Serving
 from wire.codes import ProtocolVersion
 from wire.connection import ServerConnection
-from wire.messages import AddRequest, Received
+from wire.messages import AddRequest, ReceivedRequest
 
 
 def decode(data: bytes) -> list[Any]:
     connection = ServerConnection()
     connection.receive_data(data)
     events = []
-    while isinstance(event := connection.next_event(), Received):
+    while isinstance(event := connection.next_event(), ReceivedRequest):
         events.append(event)
     return events
 

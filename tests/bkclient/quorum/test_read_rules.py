@@ -25,7 +25,7 @@ from bkclient.quorum.read_rules import (
     KnownLac,
     LacQuorum,
     LongPoll,
-    Polled,
+    LongPollAnswer,
     ReplicaRead,
     worse,
 )
@@ -159,22 +159,22 @@ def test_any_lac_stops_at_a_wrong_password() -> None:
 def test_a_long_poll_ends_with_news() -> None:
     poll: LongPoll[str] = LongPoll((0, 1, 2), 2, 5)
     assert poll.start() == [Ask(0)]
-    assert poll.answered(0, Polled(6, "six")) == [Deliver(Polled(6, "six"), 0, ())]
+    assert poll.answered(0, LongPollAnswer(6, "six")) == [Deliver(LongPollAnswer(6, "six"), 0, ())]
 
 
 def test_a_long_poll_ends_when_enough_have_nothing_new() -> None:
     poll: LongPoll[str] = LongPoll((0, 1, 2), 2, 5)
     poll.start()
-    assert poll.answered(0, Polled(5)) == [Ask(1)]
-    assert poll.answered(1, Polled(4)) == [Deliver(Polled(5), 1, (0,))]
+    assert poll.answered(0, LongPollAnswer(5)) == [Ask(1)]
+    assert poll.answered(1, LongPollAnswer(4)) == [Deliver(LongPollAnswer(5), 1, (0,))]
 
 
 def test_a_long_poll_prefers_an_empty_answer_to_an_error() -> None:
     poll: LongPoll[str] = LongPoll((0, 1, 2), 1, 5)
     poll.start()
     poll.failed(0, SILENT)
-    poll.answered(1, Polled(5))
-    assert poll.failed(2, GONE) == [Deliver(Polled(5), 2, ())]
+    poll.answered(1, LongPollAnswer(5))
+    assert poll.failed(2, GONE) == [Deliver(LongPollAnswer(5), 2, ())]
 
 
 def test_a_long_poll_of_bookies_that_know_nothing_says_so() -> None:

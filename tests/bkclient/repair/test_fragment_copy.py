@@ -20,7 +20,12 @@ from bkclient.errors import (
 from bkclient.metadata.memory import Fault, Operation
 from bkclient.quorum.fragments import FragmentChangedError, Lack, Swap
 from bkclient.repair.check import LedgerChecker, view
-from bkclient.repair.fragment_copy import ByteRate, Copied, FragmentRepairer, UnreadableEntryError
+from bkclient.repair.fragment_copy import (
+    ByteRate,
+    CopiedEntry,
+    FragmentRepairer,
+    UnreadableEntryError,
+)
 from tests.bkclient.repairs import (
     STRIPED,
     check_whole,
@@ -49,7 +54,7 @@ class Repair:
         bytes_per_s: int = -1,
     ) -> None:
         self.world, self.client, self.ledger_id = world, client, ledger_id
-        self.copied: list[Copied] = []
+        self.copied: list[CopiedEntry] = []
         self.repairer = FragmentRepairer(
             cluster=client.cluster,
             rate=ByteRate(world.clock, bytes_per_s),

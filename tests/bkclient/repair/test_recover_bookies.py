@@ -19,7 +19,7 @@ from bkclient.ledger.recovery import mark
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import NEW, CookieNotFoundError
 from bkclient.metadata.memory import Fault, Operation
-from bkclient.repair.fragment_copy import Copied
+from bkclient.repair.fragment_copy import CopiedEntry
 from bkclient.repair.recover_bookies import (
     LedgerMove,
     LedgerOutcome,
@@ -50,7 +50,7 @@ class Recover:
     def __init__(self, world: World, bookies: Collection[str], **options: Any) -> None:
         self.world = world
         self.moves: list[LedgerMove] = []
-        self.copied: list[Copied] = []
+        self.copied: list[CopiedEntry] = []
         self.client: Client = world.client(seed=9)
         self.running = world.start(
             recover_bookies(

@@ -18,7 +18,7 @@ from bkclient.repair.verify import (
     SILENCES_MAX,
     CopyReader,
     Flaw,
-    Verified,
+    LedgerVerification,
     Verifying,
     chosen,
     content_of,
@@ -37,12 +37,12 @@ from wire.messages import ReadRequest, ReadResponse
 
 def verified(
     world: World, client: Client, ledger_id: LedgerId, share: float = 1.0, **how: Any
-) -> tuple[Verified, list[Verifying]]:
+) -> tuple[LedgerVerification, list[Verifying]]:
     steps: list[Verifying] = []
 
-    async def run() -> Verified:
+    async def run() -> LedgerVerification:
         async for one in verify(client, ledger_id, share, random.Random(0), **how):
-            if isinstance(one, Verified):
+            if isinstance(one, LedgerVerification):
                 return one
             steps.append(one)
         raise AssertionError("no outcome")
@@ -50,7 +50,7 @@ def verified(
     return world.run(run()), steps
 
 
-def told(found: Verified) -> list[tuple[BookieId, str, Any]]:
+def told(found: LedgerVerification) -> list[tuple[BookieId, str, Any]]:
     return [(one.bookie_id, one.flaw.value, one.entries) for one in found.bad]
 
 

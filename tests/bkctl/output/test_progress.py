@@ -6,7 +6,7 @@ import json
 import pytest
 
 from bkctl.options import Options
-from bkctl.output.progress import Bar, JsonLines, Lines, Silent, make_progress
+from bkctl.output.progress import Bar, JsonLines, Lines, SilentProgress, make_progress
 from tests.bkctl.support.terminal import FakeHost
 from tests.support.waiting import until
 
@@ -32,8 +32,8 @@ def _options(**given: object) -> Options:
         ({}, False, {}, Lines),
         ({}, True, {"TERM": "dumb"}, Lines),
         ({}, True, {"CI": "true"}, Lines),
-        ({"quiet": True}, True, {}, Silent),
-        ({"progress": "none"}, True, {}, Silent),
+        ({"quiet": True}, True, {}, SilentProgress),
+        ({"progress": "none"}, True, {}, SilentProgress),
         ({"progress": "lines"}, True, {}, Lines),
         ({"progress": "jsonl"}, True, {}, JsonLines),
     ],

@@ -13,7 +13,7 @@ from twisted.internet.defer import Deferred
 
 from bkclient.metadata import zk_paths
 from bookied.admin.control.control import Control
-from bookied.admin.exchange import Asked, Reply
+from bookied.admin.exchange import HttpRequest, Reply
 from bookied.admin.web import Access, Api, Credentials
 from tests.bookied.worlds.clock_world import World
 from tests.bookied.worlds.fakes import done
@@ -42,7 +42,7 @@ class Operator:
         pairs = [one.partition("=") for one in text.split("&") if one]
         query = {name: value for name, _, value in pairs}
         sent = body if isinstance(body, bytes) else json.dumps(body).encode()
-        asked = Asked(method=method, query=query, body=sent)
+        asked = HttpRequest(method=method, query=query, body=sent)
         answers: list[Any] = []
         answering = self.api.answer(path, asked, Credentials(f"Bearer {self.token}"))
         Deferred.fromCoroutine(answering).addBoth(answers.append)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from bookied.admin.exchange import Asked, BadRequestError
+from bookied.admin.exchange import BadRequestError, HttpRequest
 
 
 def test_a_body_is_a_json_object() -> None:
-    assert Asked(body=b'{"a": [1]}').object == {"a": [1]}
+    assert HttpRequest(body=b'{"a": [1]}').object == {"a": [1]}
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"\xff\xfe", b"[" * 60_000, b'{"a":' * 10_000])
 def test_any_other_body_is_a_bad_request(body: bytes) -> None:
     with pytest.raises(BadRequestError, match="the body is no JSON"):
-        _ = Asked(body=body).object
+        _ = HttpRequest(body=body).object

@@ -13,7 +13,7 @@ from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
 from twisted.python.failure import Failure
 
-from bookied.admin.exchange import JSON, Asked, Reply
+from bookied.admin.exchange import JSON, HttpRequest, Reply
 from bookied.admin.http.bounds import (
     ANSWER_S,
     ANSWERS_BYTES_MAX,
@@ -41,13 +41,13 @@ class Server:
 
     def __init__(self, reply: Reply | None = None) -> None:
         self.clock = Clock()
-        self.asked: list[tuple[str, Asked, Credentials]] = []
+        self.asked: list[tuple[str, HttpRequest, Credentials]] = []
         self.given_up = 0
         self.reply = reply
         self.counts = HttpCounts(self.clock)
         self.factory = site(self.answer, self.clock, self.counts)
 
-    async def answer(self, path: str, asked: Asked, given: Credentials) -> Reply:
+    async def answer(self, path: str, asked: HttpRequest, given: Credentials) -> Reply:
         self.asked.append((path, asked, given))
         if self.reply is not None:
             return self.reply
@@ -76,7 +76,9 @@ def test_a_request_becomes_a_value_and_the_answer_bytes() -> None:
     )
     query = {"page": "2", "name": "a b", "flag": ""}
     who = Credentials("Bearer t", host="192.168.1.1")
-    assert server.asked == [("/api/v1/x", Asked(method="PUT", query=query, body=b"body"), who)]
+    assert server.asked == [
+        ("/api/v1/x", HttpRequest(method="PUT", query=query, body=b"body"), who)
+    ]
     head, _, body = transport.value().partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 200 OK\r\n")
     assert b"Content-Type: application/json" in head

@@ -19,7 +19,7 @@ from bookied.directories.losses import (
 )
 from bookied.directories.roots import Directories
 from bookied.directories.served_by import NAME as SERVED
-from bookied.directories.served_by import NO_LEDGER, Served, note_journal
+from bookied.directories.served_by import NO_LEDGER, ServedNote, note_journal
 from bookied.errors import CorruptError, DirectoryEmptiedError, JournalMissingError
 from bookied.storage.files.files import remove_tree
 from tests.sim.world.disk import SimFiles
@@ -48,7 +48,7 @@ class Desk:
 
     def serve(self) -> None:
         self.put(J, "1e.txn", "1f.txn")
-        note_journal(self.files, J, Served(0x1F, NO_LEDGER))
+        note_journal(self.files, J, ServedNote(0x1F, NO_LEDGER))
         for root in self.found.ledgers:
             self.put(root, "lastMark")
         self.put(L0, "lastId", "0.log")
@@ -102,7 +102,7 @@ def test_an_emptied_directory_is_named(served: Desk, root: Path) -> None:
 def test_of_one_root_for_all_each_loss_is_told() -> None:
     desk = Desk(Directories((J,), (J,), (J,)))
     desk.put(J, "lastMark", "5.txn", "0/5/5.idx")
-    note_journal(desk.files, J, Served(5, NO_LEDGER))
+    note_journal(desk.files, J, ServedNote(5, NO_LEDGER))
     ContentsNotes(desk.files, desk.found).update()
     desk.files.crash()
     desk.empty(J)

@@ -13,7 +13,7 @@ from bookied.directories.served_by import (
     NAME,
     NO_JOURNAL,
     NO_LEDGER,
-    Served,
+    ServedNote,
     decode_served,
     encode_served,
     fences_in_doubt_to,
@@ -25,7 +25,7 @@ from bookied.storage.journal import groups
 from tests.sim.world.disk import SimFiles
 
 J0, J1 = Path("/j0"), Path("/j1")
-KEPT = Served(0x1F, NO_LEDGER)
+KEPT = ServedNote(0x1F, NO_LEDGER)
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def begin(files: SimFiles, root: Path, journal_id: int) -> None:
 @pytest.mark.parametrize("in_doubt_to", [NO_LEDGER, 0, 0x2A, ALL_LEDGERS])
 @pytest.mark.parametrize("journal_id", [NO_JOURNAL, 0x18C0FFEE])
 def test_what_is_left_is_read_back(journal_id: int, in_doubt_to: int) -> None:
-    served = Served(journal_id, in_doubt_to)
+    served = ServedNote(journal_id, in_doubt_to)
     assert decode_served(encode_served(served)) == served
 
 
@@ -76,7 +76,7 @@ def test_a_journal_that_somebody_else_began_leaves_doubt_for_good(files: SimFile
     note_journal(files, J0, KEPT)
     begin(files, J0, 0x20)
     assert fences_in_doubt_to(files, [J0, J1]) == ALL_LEDGERS
-    note_journal(files, J0, Served(0x21, ALL_LEDGERS))
+    note_journal(files, J0, ServedNote(0x21, ALL_LEDGERS))
     files.remove(J0 / "current/20.txn")
     begin(files, J0, 0x21)
     assert fences_in_doubt_to(files, [J0, J1]) == ALL_LEDGERS
@@ -109,9 +109,9 @@ def test_who_begins_anew_doubts_the_fences_of_all_ledgers_that_there_are(files: 
     assert fences_in_doubt_to(files, [J0]) == fences_in_doubt_to(files, [J1]) == 0x2A
     files.write_atomic(J0 / "current/20.txn", groups.file_start(6, 77, 4096))
     assert fences_in_doubt_to(files, [J0, J1]) == 0x2A
-    note_journal(files, J0, Served(0x20, 0x2A))
+    note_journal(files, J0, ServedNote(0x20, 0x2A))
     note_doubt(files, [J0, J1], 7)
-    assert decode_served(files.read(J0 / NAME)) == Served(0x20, 0x2A)
+    assert decode_served(files.read(J0 / NAME)) == ServedNote(0x20, 0x2A)
     begin(files, J1, 0x20)
     assert fences_in_doubt_to(files, [J0, J1]) == ALL_LEDGERS
 

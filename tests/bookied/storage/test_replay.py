@@ -17,7 +17,7 @@ from bookied.storage.journal import groups
 from bookied.storage.journal.mark import Mark, encode_mark
 from bookied.storage.ledger_storage.settings import StorageEvents, StorageLimits
 from bookied.storage.ledger_storage.storage import LedgerStorage
-from bookied.storage.replay import Replayed, do_now, recover, run_now
+from bookied.storage.replay import ReplayReport, do_now, recover, run_now
 from bookied.storage.storages import Storages
 from tests.sim.world.disk import SimFiles
 
@@ -49,7 +49,7 @@ class Desk:
             data += layout.padding(len(data), 512)
         self.files.write_atomic(J / layout.file_name(number), data)
 
-    def replay(self, **options: Any) -> Replayed:
+    def replay(self, **options: Any) -> ReplayReport:
         self.storage = LedgerStorage(
             self.files, [L], IndexFiles(self.files, [L]), events=StorageEvents(on_fatal=print)
         )
@@ -57,7 +57,7 @@ class Desk:
         self.storages.open()
         return recover(self.files, self.storages, [J], **options)
 
-    def restart(self) -> Replayed:
+    def restart(self) -> ReplayReport:
         run_now(self.storages.stop([], do_now))
         self.files.crash()
         return self.replay()

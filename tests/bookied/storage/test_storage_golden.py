@@ -19,7 +19,7 @@ from bookied.storage.journal.mark import Mark
 from bookied.storage.ledger_storage.reads import NeedsDisk
 from bookied.storage.ledger_storage.settings import StorageEvents
 from bookied.storage.ledger_storage.storage import LedgerStorage
-from bookied.storage.replay import Replayed, do_now, recover, run_now
+from bookied.storage.replay import ReplayReport, do_now, recover, run_now
 from bookied.storage.storages import Storages
 from tests.bookied.worlds import golden
 
@@ -32,7 +32,7 @@ class JavaBookie:
         self.ledgers = sorted(root.glob("l*/current"))
         self.indexes = sorted(root.glob("i*/current"))
         self.storage: LedgerStorage
-        self.replayed: Replayed
+        self.replayed: ReplayReport
         self.start()
 
     def start(self) -> None:

@@ -18,7 +18,7 @@ from bookied.storage.journal.settings import JournalEvents, JournalSettings
 from bookied.storage.journal.writer import Journal
 from bookied.storage.ledger_storage.settings import StorageEvents
 from bookied.storage.ledger_storage.storage import LedgerStorage
-from bookied.storage.replay import Replayed, do_now, recover, run_now
+from bookied.storage.replay import ReplayReport, do_now, recover, run_now
 from bookied.storage.storages import Storages
 from tests.sim.world.disk import SimFiles
 from wire.codes import Operation, ProtocolVersion, ReadFlag, ReturnCode
@@ -57,7 +57,7 @@ class Patient:
     storages: Storages
     bookie: Bookie
     journal: Journal
-    replayed: Replayed
+    replayed: ReplayReport
 
     def ask(self, request: Request) -> Any:
         answers: list[Any] = []

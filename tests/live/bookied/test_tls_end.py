@@ -27,7 +27,7 @@ from wire.codes import ProtocolVersion, ReturnCode
 from wire.connection import ServerConnection
 from wire.frames import v2, v3
 from wire.ids import BookieId, EntryId, LedgerId
-from wire.messages import ReadRequest, Received, StartTlsRequest, StartTlsResponse
+from wire.messages import ReadRequest, ReceivedRequest, StartTlsRequest, StartTlsResponse
 
 pytestmark = pytest.mark.processes
 
@@ -161,5 +161,5 @@ def agree_to_tls(sock: socket.socket) -> None:
     connection = ServerConnection(frame_bytes_max=65536)
     connection.receive_data(sock.recv(4096))
     asked = connection.next_event()
-    assert isinstance(asked, Received)
+    assert isinstance(asked, ReceivedRequest)
     sock.sendall(v3.encode_response(StartTlsResponse(ReturnCode.EOK), asked.reply_to))

@@ -27,7 +27,7 @@ from wire.messages import (
     ForceLedgerRequest,
     ReadRequest,
     ReadResponse,
-    Received,
+    ReceivedRequest,
     ReplyTo,
     StartTlsResponse,
 )
@@ -51,7 +51,7 @@ def test_our_requests_are_the_bytes_java_sends(vector) -> None:
 @pytest.mark.parametrize("vector", wire_vectors("v2_request"), ids=by_name)
 def test_requests_of_java_are_understood(vector) -> None:
     inputs = vector["inputs"]
-    assert v2.decode_request(bytes.fromhex(vector["hex"])[4:]) == Received(
+    assert v2.decode_request(bytes.fromhex(vector["hex"])[4:]) == ReceivedRequest(
         values.v2_request(inputs), reply_to(values.v2_operation(inputs), inputs["version"])
     )
 

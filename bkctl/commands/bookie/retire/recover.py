@@ -10,7 +10,7 @@ from click.core import ParameterSource
 
 from bkclient.admin import operations
 from bkclient.errors import LedgerRecoveryError
-from bkclient.repair.fragment_copy import Copied
+from bkclient.repair.fragment_copy import CopiedEntry
 from bkclient.repair.rack_outlook import RackOutlook, on_too_few_racks, outlook, shortfall
 from bkclient.repair.recover_bookies import (
     BookieLedger,
@@ -306,7 +306,7 @@ def move(
     entries = done_bytes = moved = 0
     with session.progress(f"moving {counted(total, 'ledger')}", total=size) as progress:
 
-        def copied(one: Copied) -> None:
+        def copied(one: CopiedEntry) -> None:
             nonlocal entries, done_bytes
             entries += one.copies
             done_bytes += one.copies * one.size_bytes

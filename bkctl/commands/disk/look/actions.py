@@ -108,7 +108,7 @@ def entrylog(
 ) -> None:
     """Print the records of the entry log LOG."""
     damage = Damage(session)
-    chosen = entry_logs.Chosen(ledger_id, entries, start, end)
+    chosen = entry_logs.RecordChoice(ledger_id, entries, start, end)
     with entry_logs.find_log(session, log, dirs, live=live) as found:
         if summary:
             session.emit(entry_logs.contents(session, found, damage, live=live))

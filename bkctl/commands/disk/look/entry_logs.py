@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @attrs.frozen
-class Chosen:
+class RecordChoice:
     """Which records of a log are wanted; offsets are those of length fields."""
 
     ledger_id: int | None
@@ -174,7 +174,7 @@ def find_log(session: Session, wanted: FileRef, dirs: Dirs, *, live: bool) -> It
 def log_rows(
     session: Session,
     found: FoundLog,
-    chosen: Chosen,
+    chosen: RecordChoice,
     damage: Damage,
     *,
     payload: bool,

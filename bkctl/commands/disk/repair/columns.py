@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bkctl.commands.disk.repair.rebuild import RebuiltLedger, Salvaged
 from bkctl.output.units import counted, human_bytes
 from bkctl.output.views import LEDGER, WIDE, Kind, column, show
+from bookied.offline.repair.rebuild_index import RebuiltLedger
+from bookied.offline.repair.salvage import SalvagedLedger
 
 
 def _path(path: Path | None) -> str | None:
     return None if path is None else str(path)
 
 
-def _salvaged(v: Salvaged) -> str:
+def _salvaged(v: SalvagedLedger) -> str:
     if v.payload_path is None:
         return (
             f"ledger {v.ledger_id}: nothing saved, {v.refused} refused; "
@@ -53,7 +54,7 @@ show(
 
 
 show(
-    Salvaged,
+    SalvagedLedger,
     "ledgers",
     LEDGER,
     column("entries", "Entries saved."),

@@ -44,7 +44,7 @@ METADATA: Final = "metadata"
 NAMED_MAX: Final = 10
 
 
-def _formatted(v: Formatted) -> str:
+def _formatted(v: FormattedBookie) -> str:
     cookie = "; its stored cookie is removed" if v.cookie_removed else ""
     return (
         f"bookie {v.bookie_id} formatted: {counted(v.files, 'file')} and "
@@ -64,7 +64,7 @@ def _formatted(v: Formatted) -> str:
     sentence=_formatted,
 )
 @attrs.frozen
-class Formatted:
+class FormattedBookie:
     """A bookie whose directories are empty now."""
 
     bookie_id: BookieId
@@ -75,7 +75,7 @@ class Formatted:
     cookie_removed: bool
 
 
-def _initialized(v: Initialized) -> str:
+def _initialized(v: InitializedBookie) -> str:
     if v.written:
         return f"bookie {v.bookie_id}: directories made, cookie stored; it can be started"
     return f"bookie {v.bookie_id}: a new bookie can begin here"
@@ -89,7 +89,7 @@ def _initialized(v: Initialized) -> str:
     sentence=_initialized,
 )
 @attrs.frozen
-class Initialized:
+class InitializedBookie:
     """A bookie that could be started anew; ``written`` if its directories and cookie are made."""
 
     bookie_id: BookieId
@@ -98,7 +98,7 @@ class Initialized:
 
 
 @attrs.frozen
-class _Doomed:
+class _DeletedContents:
     roots: list[Contents]
     ledgers: list[int]
     entries: int
@@ -165,7 +165,7 @@ def format_bookie(session: Session, *, delete_cookie: bool, force: Sequence[str]
         with repeatable(session, "no bookie starts on what is left; run the same command again"):
             removed = wipe(RealFiles(), bookie.found, also=also, stored=stored)
     session.emit(
-        Formatted(
+        FormattedBookie(
             bookie.bookie_id,
             tuple(map(str, (*bookie.found.roots, *also))),
             sum(one.files for one in doomed.roots),
@@ -200,7 +200,7 @@ def _last(delete_cookie: bool) -> list[str]:  # noqa: FBT001  # one question
 
 
 def _confirm(
-    session: Session, bookie: StoppedBookie, doomed: _Doomed, *, delete_cookie: bool
+    session: Session, bookie: StoppedBookie, doomed: _DeletedContents, *, delete_cookie: bool
 ) -> None:
     if doomed.only_here:
         session.warn(f"entries of {counted(len(doomed.only_here), 'ledger')} have no other copy")
@@ -218,13 +218,15 @@ def _confirm(
         )
 
 
-def _doomed(session: Session, bookie: StoppedBookie, also: Sequence[Path], *, ask: bool) -> _Doomed:
+def _doomed(
+    session: Session, bookie: StoppedBookie, also: Sequence[Path], *, ask: bool
+) -> _DeletedContents:
     offline = OfflineBookie(RealFiles(), bookie.found)
     ledgers, entries, damaged = _held(offline)
     only_here = None
     if ask:
         only_here = session.call(only_copies, bookie.bookie_id, ledgers)
-    return _Doomed(
+    return _DeletedContents(
         contents(RealFiles(), (*bookie.found.roots, *also)), ledgers, entries, damaged, only_here
     )
 
@@ -284,7 +286,7 @@ def init_bookie(session: Session, *, write: bool) -> None:
         with locked(bookie.found, port=bookie.config.port):
             prepare(RealFiles(), bookie.found)
             stamp(session, bookie)
-    session.emit(Initialized(bookie.bookie_id, names, written=write))
+    session.emit(InitializedBookie(bookie.bookie_id, names, written=write))
 
 
 def _insist_new(session: Session, bookie: StoppedBookie) -> None:

@@ -19,7 +19,7 @@ from bookied.errors import CorruptError
 from bookied.offline.repair.flush import flush
 from bookied.offline.repair.rebuild_index import RebuiltLedger, rebuild
 from bookied.offline.repair.rescan import size_of
-from bookied.offline.repair.salvage import Salvaged, salvage
+from bookied.offline.repair.salvage import salvage
 from bookied.offline.repair.storages import holds_databases, storages_of
 from bookied.offline.settings import KEYS, OfflineConfig, offline_config
 from bookied.storage.files.files import RealFiles
@@ -242,7 +242,7 @@ def _not_saved(refused: int, damaged: int) -> str:
 # flush --------------------------------------------------------------------------------------------
 
 
-def _flushed(v: Flushed) -> str:
+def _flushed(v: ReplayResult) -> str:
     torn = f", {len(v.torn)} torn at the end as a crash leaves them" if v.torn else ""
     return (
         f"replayed {counted(v.entries, 'entry')} ({human_bytes(v.size_bytes)}) of "
@@ -263,7 +263,7 @@ def _flushed(v: Flushed) -> str:
     sentence=_flushed,
 )
 @attrs.frozen
-class Flushed:
+class ReplayResult:
     """What an offline replay put into files."""
 
     directories: tuple[str, ...]
@@ -294,7 +294,7 @@ def flush_journals(session: Session, /, **dirs: Any) -> None:
         skip = config is not None and config.skip_invalid_records
         done = flush(RealFiles(), found, storages, skip_invalid=skip, tell=progress.update)
     session.emit(
-        Flushed(
+        ReplayResult(
             tuple(map(str, found.roots)),
             done.journals,
             done.entries,
@@ -303,6 +303,3 @@ def flush_journals(session: Session, /, **dirs: Any) -> None:
             tuple(map(str, done.torn)),
         )
     )
-
-
-__all__ = ["Flushed", "RebuiltLedger", "Salvaged"]

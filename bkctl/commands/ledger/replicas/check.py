@@ -13,7 +13,7 @@ from bkclient.errors import ClientError, MetadataSerializationError, NoSuchLedge
 from bkclient.ledger import handed_over
 from bkclient.log.ledger_list import LedgerList
 from bkclient.repair import verify as verifying
-from bkclient.repair.verify import Flaw, Verified
+from bkclient.repair.verify import Flaw, LedgerVerification
 from bkctl.commands.ledger.columns import LEDGER_COLUMNS
 from bkctl.commands.ledger.ids import chosen, ids_in_file
 from bkctl.commands.ledger.listing import LedgerFilter, each, ledgers
@@ -58,7 +58,7 @@ def verify(
     with session.progress("verifying", unit="entries") as progress:
         session.emit_all(
             found.count(_verified(session, ids, progress, found, tolerant=everything, **how)),
-            Verified,
+            LedgerVerification,
         )
     session.about = ""
     if found.bad:
@@ -75,7 +75,7 @@ class _Tally:
     bad: int = 0
     entries: int = 0
 
-    def count(self, values: Iterable[Verified]) -> Iterator[Verified]:
+    def count(self, values: Iterable[LedgerVerification]) -> Iterator[LedgerVerification]:
         """Pass values through and count them."""
         for one in values:
             self.ledgers += 1
@@ -92,13 +92,13 @@ def _verified(
     *,
     tolerant: bool,
     **how: Any,
-) -> Iterator[Verified]:
+) -> Iterator[LedgerVerification]:
     rng = random.Random()
     for ledger_id in ids:
         session.about = f"ledger {ledger_id}"
         try:
             for step in session.iterate(verifying.verify, ledger_id, rng=rng, **how):
-                if isinstance(step, Verified):
+                if isinstance(step, LedgerVerification):
                     yield step
                 else:
                     progress.update(tally.entries + step.done, total=tally.entries + step.total)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from bkclient.repair.verify import BadCopies, Verified
+from bkclient.repair.verify import BadCopies, LedgerVerification
 from bkctl.output.units import counted, human_bytes
 from bkctl.output.views import LEDGER, Kind, column, show
 
@@ -34,7 +34,7 @@ def _bad_sentence(bad: BadCopies) -> str:
     return f"  {bad.bookie_id}  {bad.flaw.value} {bad.count}: {word} {named}"
 
 
-def _verified(v: Verified) -> str:
+def _verified(v: LedgerVerification) -> str:
     read = f"{counted(v.entries, 'entry')}, {counted(v.copies, 'copy')}, {human_bytes(v.size)}"
     state = "" if v.metadata.is_closed else f" ({v.metadata.state.name.lower().replace('_', '-')})"
     lines = [f"ledger {v.ledger_id}{state}: {read}: {'all' if v.sound else 'not all'} sound"]
@@ -47,7 +47,7 @@ def _verified(v: Verified) -> str:
 
 
 show(
-    Verified,
+    LedgerVerification,
     "ledgers",
     LEDGER,
     column("sound", "Whether every copy is there and right."),

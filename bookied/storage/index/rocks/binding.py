@@ -174,7 +174,7 @@ def _open_links(path: Path, links: Path) -> Rdict:
     import rocksdict
 
     access = rocksdict.AccessType.read_only(error_if_log_file_exist=False)
-    with _Translated(path):
+    with _TranslatedErrors(path):
         return rocksdict.Rdict(str(links), rocksdict.Options(raw_mode=True), access_type=access)
 
 
@@ -183,7 +183,7 @@ def _open(path: Path, options: Options) -> Rdict:
 
     path.parent.mkdir(parents=True, exist_ok=True)
     _check_manifest(path)
-    with _Translated(path):
+    with _TranslatedErrors(path):
         return rocksdict.Rdict(str(path), options)
 
 
@@ -240,7 +240,7 @@ class RocksDatabase:
 
     def get(self, key: bytes) -> bytes | None:
         """See ``KeyValues``."""
-        with self._lock, _Translated(self._path):
+        with self._lock, _TranslatedErrors(self._path):
             value: bytes | None = self._db.get(key)
             return value
 
@@ -251,7 +251,7 @@ class RocksDatabase:
         bounds = rocksdict.ReadOptions()
         bounds.set_iterate_upper_bound(end)
         found: list[tuple[bytes, bytes]] = []
-        with self._lock, _Translated(self._path):
+        with self._lock, _TranslatedErrors(self._path):
             at = self._db.iter(bounds)
             at.seek(begin)
             while len(found) < count_max and at.valid():
@@ -263,7 +263,7 @@ class RocksDatabase:
 
     def floor(self, key: bytes) -> tuple[bytes, bytes] | None:
         """See ``KeyValues``."""
-        with self._lock, _Translated(self._path):
+        with self._lock, _TranslatedErrors(self._path):
             at = self._db.iter()
             at.seek_for_prev(key)
             if not at.valid():
@@ -317,17 +317,17 @@ class RocksDatabase:
 
     def compact(self) -> None:
         """See ``KeyValues``; a table's keys at a time, and rocksdict gives Python's lock up."""
-        with self._lock, _Translated(self._path):
+        with self._lock, _TranslatedErrors(self._path):
             starts = sorted({file["start_key"] for file in self._db.live_files()})
         for begin, end in itertools.pairwise([None, *starts, None]):
             with self._compacting:
                 if self._is_closed:
                     raise StorageError(f"{self._path}: closed before all of it was compacted")
-                with _Translated(self._path):
+                with _TranslatedErrors(self._path):
                     self._db.compact_range(begin, end)
 
-    def _breaking(self) -> _Translated:
-        return _Translated(self._path, self._broke)
+    def _breaking(self) -> _TranslatedErrors:
+        return _TranslatedErrors(self._path, self._broke)
 
     def _broke(self) -> None:
         self._is_broken = True
@@ -342,7 +342,7 @@ class RocksDatabase:
         log.warn("opening {path} anew, because a write failed", path=self._path)
         with self._compacting, self._lock:
             # Closed already if opening it failed the last time.
-            with contextlib.suppress(StorageError, OSError), _Translated(self._path):
+            with contextlib.suppress(StorageError, OSError), _TranslatedErrors(self._path):
                 self._db.close()
             self._db = self._reopened()
             self._is_broken = False
@@ -350,7 +350,7 @@ class RocksDatabase:
     def close(self) -> None:
         """See ``KeyValues``."""
         try:
-            with self._compacting, self._lock, _Translated(self._path):
+            with self._compacting, self._lock, _TranslatedErrors(self._path):
                 self._is_closed = True
                 self._db.close()
         finally:
@@ -373,7 +373,7 @@ class _StalledError(Exception):
     """RocksDB wants writers to wait."""
 
 
-class _Translated:
+class _TranslatedErrors:
     """Turns what rocksdict raises, plain exceptions with RocksDB's words, into errors of ours."""
 
     __slots__ = ("_broke", "_path")

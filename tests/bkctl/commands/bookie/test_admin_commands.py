@@ -19,7 +19,7 @@ from bkctl.commands.bookie import admin_settings
 from bkctl.errors import CommandError, ConflictError, NothingFoundError, RefusedError, UsageError
 from bkctl.output.views import view_of
 from bookied.admin.control.control import Control
-from bookied.admin.exchange import Asked
+from bookied.admin.exchange import HttpRequest
 from bookied.admin.web import Access, Api, Credentials
 from tests.bkctl.support.runner import cli
 from tests.bkctl.support.terminal import FakeHost
@@ -52,7 +52,7 @@ class InMemory(AdminClient):
         if self._v1 and path.startswith("/api/v2"):
             return Answer(404, "<html><body><h1>Resource not found</h1></body></html>")
         sent = b"" if body is None else json.dumps(body).encode()
-        asked = Asked(method=method, body=sent)
+        asked = HttpRequest(method=method, body=sent)
         reply = done(self._api.answer(path, asked, Credentials(f"Bearer {self._token}")))
         return Answer(reply.status, reply.body)
 

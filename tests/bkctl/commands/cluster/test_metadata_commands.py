@@ -15,7 +15,7 @@ from bkctl.cli.root import cli
 from bkctl.commands.cluster import backup, nodes, watch
 from bkctl.commands.cluster.backup import BackupDamagedError
 from bkctl.commands.cluster.nodes import MetadataNode
-from bkctl.commands.cluster.watch import ClusterEvent, Seen, changes
+from bkctl.commands.cluster.watch import ClusterEvent, ClusterSnapshot, changes
 from bkctl.output.canvas import Canvas
 from tests.bkclient.worlds import World
 from tests.bkctl.commands.bookie.test_bookie import written
@@ -324,9 +324,11 @@ class TestWatch:
         assert [(e.event, e.was, e.now) for e in found[begun:]] == [("under-replicated", "1", "2")]
 
     def test_only_what_differs_is_a_change(self) -> None:
-        before = Seen(bookies={BookieId("b1"): "writable"}, auditor=None, enabled=True, marks=0)
+        before = ClusterSnapshot(
+            bookies={BookieId("b1"): "writable"}, auditor=None, enabled=True, marks=0
+        )
         assert not list(changes(before, before, 1))
-        now = Seen(
+        now = ClusterSnapshot(
             bookies={BookieId("b1"): "read-only"},
             auditor=BookieId("b1"),
             enabled=False,

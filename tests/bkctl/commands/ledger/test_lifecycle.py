@@ -48,7 +48,7 @@ def test_filters_look_at_what_they_name(given: dict[str, Any], *, passes: bool) 
 
 
 def test_a_loss_is_told_with_entries_bytes_age_and_owner() -> None:
-    one = lifecycle.Doomed(LedgerId(7), Versioned(METADATA, 0))
+    one = lifecycle.DeletionCandidate(LedgerId(7), Versioned(METADATA, 0))
     line = lifecycle.loss(one)
     assert line.startswith("ledger 7: 10 entries, 4.9 KiB, ")
     assert "owner=me" in line

@@ -12,7 +12,7 @@ import pytest
 
 from bookied.directories.losses import ContentsNotes
 from bookied.directories.roots import Directories
-from bookied.directories.served_by import NO_LEDGER, Served, note_journal
+from bookied.directories.served_by import NO_LEDGER, ServedNote, note_journal
 from bookied.offline.bookie import OfflineBookie
 from bookied.offline.check.check import stages
 from bookied.offline.check.findings import Findings, Problem, Severity
@@ -173,7 +173,7 @@ def test_a_journal_that_is_missing_between_others_is_a_problem(place: Place) -> 
 def test_an_emptied_directory_is_the_same_problem_as_at_a_start(place: Place) -> None:
     found = place.bookie.found
     ContentsNotes(place.bookie.files, found).update()
-    note_journal(place.bookie.files, found.journals[0], Served(2**60, NO_LEDGER))
+    note_journal(place.bookie.files, found.journals[0], ServedNote(2**60, NO_LEDGER))
     told = the_one(place.check())
     assert (told.kind, told.severity) == ("journal-missing", Severity.PROBLEM)
     for path in place.ledgers.iterdir():

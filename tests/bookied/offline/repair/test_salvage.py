@@ -11,7 +11,7 @@ import pytest
 
 from bkctl.commands.ledger.framing import Framing, cutter
 from bookied.directories.roots import Directories
-from bookied.offline.repair.salvage import Salvaged, salvage
+from bookied.offline.repair.salvage import SalvagedLedger, salvage
 from bookied.storage.entrylog.format import LogHeader
 from bookied.storage.files.files import Files
 from bookied.storage.journal import format as journal_layout
@@ -26,7 +26,7 @@ OUT = Path("/out")
 FOUND = Directories((Path("/j"),), (Path("/l0"), Path("/l1")), (Path("/l0"), Path("/l1")))
 
 
-def payloads(files: Files, salvaged: Salvaged) -> list[bytes]:
+def payloads(files: Files, salvaged: SalvagedLedger) -> list[bytes]:
     """Read the payload file the way `bkctl ledger write --length-prefixed` does."""
     assert salvaged.payload_path is not None
     cutting = cutter(Framing.LENGTH_PREFIXED, entry_bytes_max=1 << 20)
@@ -35,7 +35,7 @@ def payloads(files: Files, salvaged: Salvaged) -> list[bytes]:
     return found
 
 
-def lines(files: Files, salvaged: Salvaged) -> list[dict[str, Any]]:
+def lines(files: Files, salvaged: SalvagedLedger) -> list[dict[str, Any]]:
     assert salvaged.list_path is not None
     return [json.loads(line) for line in files.read(salvaged.list_path).splitlines()]
 

@@ -13,7 +13,7 @@ from bookied.directories.highest_ledger import highest_ledger
 from bookied.directories.identity import Identity
 from bookied.directories.losses import Contents, ContentsNotes, losses
 from bookied.directories.roots import VERSION, directories, prepare
-from bookied.directories.served_by import ALL_LEDGERS, NAME, NO_LEDGER, Served, note_journal
+from bookied.directories.served_by import ALL_LEDGERS, NAME, NO_LEDGER, ServedNote, note_journal
 from bookied.repair.integrity.cookies import HealingCookies
 from bookied.storage.files.files import RealFiles
 from tests.bookied.worlds.fakes import config_for, done
@@ -45,7 +45,7 @@ def test_what_was_lost_is_forgotten_with_the_new_cookies_and_nothing_else(tmp_pa
     assert done(cookies.check()) is None
     journals, ledgers = found.journal_dirs[0], found.ledger_dirs[0]
     (journals / "5.txn").touch()
-    note_journal(FILES, journals.parent, Served(5, ALL_LEDGERS))
+    note_journal(FILES, journals.parent, ServedNote(5, ALL_LEDGERS))
     (ledgers / "lastMark").write_bytes(bytes(20))
     ContentsNotes(FILES, found).update()
     for path in (ledgers / VERSION, ledgers / "lastMark"):
@@ -78,7 +78,7 @@ def test_lost_journals_take_no_word_of_what_else_is_in_their_root(tmp_path: Path
     (root,) = found.roots
     (found.all_dirs[0] / "lastMark").write_bytes(bytes(20))
     ContentsNotes(FILES, found).update()
-    note_journal(FILES, root, Served(5, NO_LEDGER))
+    note_journal(FILES, root, ServedNote(5, NO_LEDGER))
     (found.all_dirs[0] / VERSION).unlink()
     stale = done(cookies.check())
     assert stale is not None

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from twisted.internet.defer import CancelledError, Deferred
 
-from bookied.repair.integrity.uncancelled import Uncut
+from bookied.repair.integrity.uncancelled import UncancelledRuns
 
 
 def results_of(waited: Deferred[Any]) -> list[Any]:
@@ -19,7 +19,7 @@ async def wait_for(step: Deferred[str]) -> str:
 
 
 def test_the_value_and_the_error_of_the_work_come_out() -> None:
-    uncut, step, other = Uncut(), Deferred[str](), Deferred[str]()
+    uncut, step, other = UncancelledRuns(), Deferred[str](), Deferred[str]()
     found, failed = results_of(uncut.run(wait_for(step))), results_of(uncut.run(wait_for(other)))
     assert found == []
     step.callback("done")
@@ -31,7 +31,7 @@ def test_the_value_and_the_error_of_the_work_come_out() -> None:
 
 @pytest.mark.parametrize("error", [None, OSError("no room")])
 def test_who_waits_can_be_cancelled_and_the_work_goes_on(error: OSError | None) -> None:
-    uncut, step = Uncut(), Deferred[str]()
+    uncut, step = UncancelledRuns(), Deferred[str]()
     waiting = uncut.run(wait_for(step))
     cancelled = results_of(waiting)
     waiting.cancel()
@@ -47,7 +47,7 @@ def test_who_waits_can_be_cancelled_and_the_work_goes_on(error: OSError | None) 
 
 
 def test_without_work_nothing_is_waited_for() -> None:
-    uncut, step = Uncut(), Deferred[str]()
+    uncut, step = UncancelledRuns(), Deferred[str]()
     step.callback("done")
     assert results_of(uncut.run(wait_for(step))) == ["done"]
     assert results_of(Deferred.fromCoroutine(uncut.ended())) == [None]

@@ -9,7 +9,7 @@ from bookied.storage.garbage.compaction_rules import (
     Rate,
     Schedule,
     Schedules,
-    Suspended,
+    SuspendedCompactions,
     Throttle,
     due,
     share,
@@ -47,16 +47,16 @@ def test_a_compaction_runs_after_its_interval_or_when_asked_for(
 ) -> None:
     now_s = 1_000_000.0
     last = LastRuns(now_s - minor_ago_s, now_s - major_ago_s)
-    assert due(schedules(), last, now_s, Suspended(), force=force) is expected
+    assert due(schedules(), last, now_s, SuspendedCompactions(), force=force) is expected
 
 
 @pytest.mark.parametrize(
     ("suspended", "expected"),
     [
-        (Suspended(), Kind.MAJOR),
-        (Suspended(major=True), Kind.MINOR),
-        (Suspended(minor=True, major=True), None),
-        (Suspended(minor=True), Kind.MAJOR),
+        (SuspendedCompactions(), Kind.MAJOR),
+        (SuspendedCompactions(major=True), Kind.MINOR),
+        (SuspendedCompactions(minor=True, major=True), None),
+        (SuspendedCompactions(minor=True), Kind.MAJOR),
     ],
 )
 def test_what_is_suspended_does_not_run_even_when_asked_for(suspended, expected) -> None:
@@ -75,9 +75,9 @@ def test_what_is_suspended_does_not_run_even_when_asked_for(suspended, expected)
     ],
 )
 def test_what_is_off_runs_only_if_asked_for_and_always_allowed(made, expected) -> None:
-    assert due(made, LastRuns(0, 0), 1, Suspended(), force=True) is expected
+    assert due(made, LastRuns(0, 0), 1, SuspendedCompactions(), force=True) is expected
     if expected is not None and not made.major.is_enabled and not made.minor.is_enabled:
-        assert due(made, LastRuns(0, 0), 1e9, Suspended(), force=False) is None
+        assert due(made, LastRuns(0, 0), 1e9, SuspendedCompactions(), force=False) is None
 
 
 def test_a_major_compaction_counts_as_a_minor_one() -> None:
@@ -91,11 +91,11 @@ def test_a_major_compaction_counts_as_a_minor_one() -> None:
 @pytest.mark.parametrize(
     ("nearly_full", "full", "collects", "expected"),
     [
-        (False, False, False, Suspended()),
-        (True, False, False, Suspended(major=True)),
-        (False, True, False, Suspended(minor=True, major=True)),
-        (True, True, False, Suspended(minor=True, major=True)),
-        (True, True, True, Suspended()),
+        (False, False, False, SuspendedCompactions()),
+        (True, False, False, SuspendedCompactions(major=True)),
+        (False, True, False, SuspendedCompactions(minor=True, major=True)),
+        (True, True, False, SuspendedCompactions(minor=True, major=True)),
+        (True, True, True, SuspendedCompactions()),
     ],
 )
 def test_disks_short_of_room_suspend(nearly_full, full, collects, expected) -> None:
