@@ -16,7 +16,7 @@ import attrs
 from bkclient.config.auth import ClientAuthConfig, JaasConfig
 from bkclient.config.keep_alive import KeepAlive
 from bkclient.config.pulsar_uri import LEDGERS_ROOT, PREFIX, as_zookeeper_uri, unserved_store
-from bkclient.config.settings import Finding, FindingKind, OtherKey, Severity, setting
+from bkclient.config.settings import FindingKind, OtherKey, SettingFinding, Severity, setting
 from bkclient.config.tls import ClientTlsConfig
 from wire.codes import DigestType
 
@@ -59,11 +59,11 @@ def _unserved_scheme(uri: str | None) -> str | None:
     return None
 
 
-def _chroot_problems(uri: str) -> Iterator[Finding]:
+def _chroot_problems(uri: str) -> Iterator[SettingFinding]:
     """Warn of a URI of Pulsar's that ends as BookKeeper's do, where Pulsar means a chroot."""
     ledgers = 2 * LEDGERS_ROOT
     if uri.lower().startswith(PREFIX) and as_zookeeper_uri(uri).endswith(ledgers):
-        yield Finding(
+        yield SettingFinding(
             Severity.WARNING,
             FindingKind.RISKY,
             "metadataServiceUri",
@@ -193,7 +193,7 @@ class MetadataConfig(JaasConfig):
             return None
         return f"zk+{self._layout}://{';'.join(self.zk_servers)}{self.zk_ledgers_root_path}"
 
-    def cross_check(self) -> Iterator[Finding]:
+    def cross_check(self) -> Iterator[SettingFinding]:
         """Say so when ``zkServers`` names other servers than the URI, which wins."""
         uri = self.metadata_service_uri
         if uri is None:
@@ -204,7 +204,7 @@ class MetadataConfig(JaasConfig):
         uri = as_zookeeper_uri(uri)
         hosts = set(re.split(r"[;,]", uri.partition("://")[2].partition("/")[0]))
         if hosts != set(self.zk_servers):
-            yield Finding(
+            yield SettingFinding(
                 Severity.WARNING,
                 FindingKind.RISKY,
                 "zkServers",
@@ -613,7 +613,7 @@ class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
         doc="Limit on what is copied in repairs; 0 and below is no limit.",
     )
 
-    def cross_check(self) -> Iterator[Finding]:
+    def cross_check(self) -> Iterator[SettingFinding]:
         """Give what the metadata's settings say, and what is wrong with those of placement.
 
         And that writers end before who is silent is noticed, and can be replaced.
@@ -624,7 +624,7 @@ class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
         quorum_s, add_s = self.add_quorum_timeout_s, self.add_timeout_s
         if 0 < quorum_s <= add_s:
             source = "readTimeout" if self._add_timeout_s is None else "addEntryTimeoutSec"
-            yield Finding(
+            yield SettingFinding(
                 Severity.WARNING,
                 FindingKind.RISKY,
                 "addEntryQuorumTimeoutSec",
@@ -632,14 +632,14 @@ class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
                 "before they can replace it",
             )
 
-    def placement_faults(self) -> Iterator[Finding]:
+    def placement_faults(self) -> Iterator[SettingFinding]:
         """Give what Java refuses of a policy's settings when a client starts.
 
         Here a client starts, and fails where it must choose a bookie.
         """
         regions = [one for one in (self.regions_to_write or "").split(";") if one.strip()]
         if self.placement_name == REGION_AWARE and len(regions) < self.durable_regions_min:
-            yield Finding(
+            yield SettingFinding(
                 Severity.WARNING,
                 FindingKind.INVALID,
                 "reppRegionsToWrite",
@@ -648,7 +648,7 @@ class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
             )
         least, desired = self.zones_per_write_quorum_min, self.zones_per_write_quorum_desired
         if self.placement_name == ZONE_AWARE and least > desired:
-            yield Finding(
+            yield SettingFinding(
                 Severity.WARNING,
                 FindingKind.INVALID,
                 "minNumZonesPerWriteQuorum",

@@ -37,7 +37,7 @@ class FindingKind(enum.Enum):
 
 
 @attrs.frozen
-class Finding:
+class SettingFinding:
     """One thing to tell the operator about one key. ``value`` is the text as it was given."""
 
     severity: Severity
@@ -54,12 +54,12 @@ class Finding:
         return f"{where}{self.key}: {self.message}{allowed}"
 
 
-Findings = tuple[Finding, ...]
+Findings = tuple[SettingFinding, ...]
 
 
-def invalid(key: str, message: str) -> Finding:
+def invalid(key: str, message: str) -> SettingFinding:
     """Return the finding that a key's value is refused."""
-    return Finding(Severity.ERROR, FindingKind.INVALID, key, message)
+    return SettingFinding(Severity.ERROR, FindingKind.INVALID, key, message)
 
 
 class ConfigError(BookKeeperError):

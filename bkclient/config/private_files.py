@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from bkclient.config.declaration import declared
-from bkclient.config.findings import Finding, FindingKind, Severity
+from bkclient.config.findings import FindingKind, SettingFinding, Severity
 
 SECRET_FILES: Final = frozenset(
     {
@@ -21,13 +21,15 @@ SECRET_FILES: Final = frozenset(
 """Settings that name a file with a secret."""
 
 
-def open_to_others(config: Any) -> Iterator[Finding]:
+def open_to_others(config: Any) -> Iterator[SettingFinding]:
     """Warn of each file with a secret that a setting names and that other users may read."""
     for one in declared(type(config)):
         path = getattr(config, one.argument, None) if one.spec.key in SECRET_FILES else None
         problem = problem_of(path) if path else None
         if problem is not None:
-            yield Finding(Severity.WARNING, FindingKind.RISKY, one.spec.key, f"{path} {problem}")
+            yield SettingFinding(
+                Severity.WARNING, FindingKind.RISKY, one.spec.key, f"{path} {problem}"
+            )
 
 
 def problem_of(path: str) -> str | None:

@@ -8,7 +8,7 @@ ServerConfiguration and ClientConfiguration), so that existing files load.
 A class may also have
 
 * ``other_keys``, a ``ClassVar`` of ``OtherKey``: keys it knows and does not use;
-* ``cross_check()``, giving a ``Finding`` for each pair of values that do not go together.
+* ``cross_check()``, giving a ``SettingFinding`` for each pair of values that do not go together.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from bkclient.config.declaration import (
     setting,
     value_text,
 )
-from bkclient.config.findings import ConfigError, Finding, FindingKind, Findings, Severity
+from bkclient.config.findings import ConfigError, FindingKind, Findings, SettingFinding, Severity
 from bkclient.config.properties import (
     Origin,
     Properties,
@@ -47,13 +47,13 @@ from bkclient.config.properties import (
 __all__ = [
     "MASKED",
     "ConfigError",
-    "Finding",
     "FindingKind",
     "Findings",
     "Origin",
     "OtherKey",
     "Properties",
     "PropertiesError",
+    "SettingFinding",
     "SettingInfo",
     "Severity",
     "changed",
@@ -174,7 +174,9 @@ def load(
     loading.look_atother_keys(tuple(also), strict=strict)
     loading.stop_if_refused()
     config = cls(**values)
-    cross_check: Callable[[], Iterable[Finding]] | None = getattr(config, "cross_check", None)
+    cross_check: Callable[[], Iterable[SettingFinding]] | None = getattr(
+        config, "cross_check", None
+    )
     if cross_check is not None:
         loading.add_placed(cross_check())
     loading.stop_if_refused()
@@ -211,7 +213,7 @@ class _Loading:
         self._cls = cls
         self._properties = properties
         self._by_key = {prop.key: prop for prop in properties}
-        self._found: list[Finding] = []
+        self._found: list[SettingFinding] = []
 
     def findings(self) -> Findings:
         return tuple(self._found)
@@ -262,7 +264,7 @@ class _Loading:
             ):
                 self._unknown(prop, own | others, strict=strict)
 
-    def add_placed(self, findings: Iterable[Finding]) -> None:
+    def add_placed(self, findings: Iterable[SettingFinding]) -> None:
         """Add findings of a cross check, with the place where their key was set."""
         for found in findings:
             prop = self._by_key.get(found.key)
@@ -334,11 +336,11 @@ class _Loading:
         self._add(severity, FindingKind.UNKNOWN, prop, f"unknown key, not used{hint}")
 
     def _add(self, severity: Severity, kind: FindingKind, prop: Property, message: str) -> None:
-        self._found.append(Finding(severity, kind, prop.key, message, prop.origin))
+        self._found.append(SettingFinding(severity, kind, prop.key, message, prop.origin))
 
     def _add_error(
         self, prop: Property, kind: FindingKind, message: str, text: str, allowed: str
     ) -> None:
         self._found.append(
-            Finding(Severity.ERROR, kind, prop.key, message, prop.origin, text, allowed)
+            SettingFinding(Severity.ERROR, kind, prop.key, message, prop.origin, text, allowed)
         )

@@ -13,7 +13,7 @@ from typing import Final
 
 import attrs
 
-from bkclient.config.findings import Finding, FindingKind, Severity
+from bkclient.config.findings import FindingKind, SettingFinding, Severity
 from bkclient.config.settings import setting
 from bkclient.config.tls_names import suites_refused, versions_refused
 
@@ -203,10 +203,10 @@ class ClientTlsConfig(TlsConfig):
         """What the client's end is told; ``None`` where TLS is off."""
         return self._own_tls(shows=self.tls_client_authentication) if self.has_tls else None
 
-    def tls_problems(self) -> Iterator[Finding]:
+    def tls_problems(self) -> Iterator[SettingFinding]:
         """Warn where any bookie's certificate would do for any other."""
         if self.has_tls and not self.tls_check_host:
-            yield Finding(
+            yield SettingFinding(
                 Severity.WARNING,
                 FindingKind.RISKY,
                 "tlsHostnameVerificationEnabled",

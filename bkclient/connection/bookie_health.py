@@ -96,7 +96,7 @@ class Quarantine:
                 )
 
 
-class TroubleBook:
+class BookieHealth:
     """Failures and slowness of bookies, remembered for a while.
 
     One for each client. Bounded by the number of bookies that a client ever talked to.

@@ -13,7 +13,7 @@ from twisted.logger import Logger
 
 from bkclient.concurrency import RateLimit, rate_limit
 from bkclient.config.client import ClientConfig
-from bkclient.connection.bookie_health import Quarantine, TroubleBook
+from bkclient.connection.bookie_health import BookieHealth, Quarantine
 from bkclient.connection.ledger_keys import LedgerKeys
 from bkclient.connection.pool import BookiePool, Connect
 from bkclient.connection.security.handshake import Greeting
@@ -40,7 +40,7 @@ class Cluster:
     store: MetadataStore
     pool: BookiePool
     placement: Placement
-    troubles: TroubleBook
+    health: BookieHealth
     updater: Updater
     clock: IReactorTime
     rng: random.Random
@@ -74,7 +74,7 @@ class Cluster:
             keys.ledger_id,
             keys.digester,
             self.placement,
-            self.troubles,
+            self.health,
             sticky=self.rng.randrange(2**16) if self.config.sticky_reads else None,
             rate=rate,
         )
@@ -88,7 +88,7 @@ class Cluster:
         writable = await self.store.writable_bookies()
         await self.learn_racks(writable)
         await self._learn_space(writable)
-        failing = self.troubles.failing(writable)
+        failing = self.health.failing(writable)
         quarantined = await self._quarantined()
         for excluded in (failing | quarantined, quarantined, frozenset[BookieId]()):
             try:
@@ -143,7 +143,7 @@ class Cluster:
         """Look who is there, to replace bookies that have failed just now."""
         gone = dict(failed)
         for bookie in gone.values():
-            self.troubles.failed(bookie)
+            self.health.failed(bookie)
         writable = await self.store.writable_bookies()
         await self.learn_racks(writable.union(metadata.ensemble, gone.values()))
         await self._learn_space(writable)
@@ -153,7 +153,7 @@ class Cluster:
             write_quorum=metadata.write_quorum,
             ack_quorum=metadata.ack_quorum,
             writable=writable,
-            failing=self.troubles.failing(writable),
+            failing=self.health.failing(writable),
             quarantined=await self._quarantined(),
         )
 
@@ -226,7 +226,7 @@ def assemble(
         placement=placement,
         topology=topology,
         free_space=free_space,
-        troubles=TroubleBook(
+        health=BookieHealth(
             clock,
             config.failure_memory_ms / 1000 if config.track_failures else 0.0,
             pool.quarantine,

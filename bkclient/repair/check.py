@@ -50,7 +50,7 @@ SILENT: Final = (BookieUnavailableError, RequestTimeoutError)
 """Errors of a bookie that has said nothing of an entry."""
 
 
-class Loss(enum.IntEnum):
+class ReplicaLoss(enum.IntEnum):
     """How sure it is that a replica is lost; the surest is repaired first."""
 
     GONE = 0
@@ -138,8 +138,12 @@ class LedgerChecker:
             for fragment in fragments_of(ledger.metadata, ledger.lac)
             if not fragment.may_be_empty or await run.may_have_begun(fragment)
         ]
-        bad: list[dict[int, Loss]] = [
-            {i: Loss.GONE for i, bookie in enumerate(fragment.ensemble) if bookie not in available}
+        bad: list[dict[int, ReplicaLoss]] = [
+            {
+                i: ReplicaLoss.GONE
+                for i, bookie in enumerate(fragment.ensemble)
+                if bookie not in available
+            }
             for fragment in fragments
         ]
         unanswered: list[dict[int, frozenset[EntryId]]] = [{} for _ in fragments]
@@ -153,7 +157,7 @@ class LedgerChecker:
 
         async def look(
             read: tuple[
-                LedgerFragment, dict[int, Loss], dict[int, frozenset[EntryId]], int, EntryId
+                LedgerFragment, dict[int, ReplicaLoss], dict[int, frozenset[EntryId]], int, EntryId
             ],
         ) -> None:
             fragment, places, silent, index, entry_id = read
@@ -161,7 +165,7 @@ class LedgerChecker:
                 loss = await run.loss(fragment, index, entry_id)
                 if loss is not None:
                     places[index] = min(loss, places.get(index, loss))
-                if loss is Loss.MAY_BE:
+                if loss is ReplicaLoss.MAY_BE:
                     silent[index] = silent.get(index, frozenset()) | {entry_id}
 
         try:
@@ -172,14 +176,14 @@ class LedgerChecker:
             Lack(
                 fragment,
                 _surest_first(places),
-                {i: silent[i] for i, loss in places.items() if loss is Loss.MAY_BE},
+                {i: silent[i] for i, loss in places.items() if loss is ReplicaLoss.MAY_BE},
             )
             for fragment, places, silent in zip(fragments, bad, unanswered, strict=True)
             if places
         )
 
 
-def _surest_first(places: Mapping[int, Loss]) -> tuple[int, ...]:
+def _surest_first(places: Mapping[int, ReplicaLoss]) -> tuple[int, ...]:
     return tuple(index for _, index in sorted((loss, index) for index, loss in places.items()))
 
 
@@ -220,7 +224,9 @@ class _Check:
     def close(self) -> None:
         self._fetcher.close()
 
-    async def loss(self, fragment: LedgerFragment, index: int, entry_id: EntryId) -> Loss | None:
+    async def loss(
+        self, fragment: LedgerFragment, index: int, entry_id: EntryId
+    ) -> ReplicaLoss | None:
         """Return why a bookie is taken to lack an entry; None where it gives the entry, sound."""
         try:
             await self._read(fragment.ensemble[index], entry_id)
@@ -233,7 +239,7 @@ class _Check:
                 entry=entry_id,
                 error=error,
             )
-            return Loss.MAY_BE if isinstance(error, SILENT) else Loss.SURE
+            return ReplicaLoss.MAY_BE if isinstance(error, SILENT) else ReplicaLoss.SURE
         return None
 
     async def may_have_begun(self, fragment: LedgerFragment) -> bool:

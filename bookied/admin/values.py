@@ -242,7 +242,7 @@ class RepairFailure:
 
 
 @attrs.frozen(kw_only=True)
-class Problem:
+class ApiError:
     """Why there is no other answer."""
 
     code: str
@@ -253,7 +253,7 @@ class Problem:
 class ErrorAnswer:
     """An answer without a body."""
 
-    error: Problem
+    error: ApiError
 
 
 Settings = dict[str, str]

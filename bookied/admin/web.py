@@ -56,7 +56,7 @@ from bookied.admin.jobs import JobRefusedError, NoSuchJobError
 from bookied.admin.monitoring.http_names import HttpCounts
 from bookied.admin.monitoring.text import CONTENT_TYPE
 from bookied.admin.open_paths import OPEN
-from bookied.admin.values import ErrorAnswer, Problem, Readiness, to_json
+from bookied.admin.values import ApiError, ErrorAnswer, Readiness, to_json
 from bookied.server.access.auth_gate import host_of
 from bookied.server.limits.address_groups import group_of
 from wire.errors import BookKeeperError
@@ -243,7 +243,7 @@ def _pattern(path: str) -> re.Pattern[str]:
 
 
 def _failed(status: int, code: str, message: str) -> Reply:
-    return Reply(status, to_json(ErrorAnswer(error=Problem(code=code, message=message))), JSON)
+    return Reply(status, to_json(ErrorAnswer(error=ApiError(code=code, message=message))), JSON)
 
 
 Answerer = Callable[[str, HttpRequest, Credentials], Any]

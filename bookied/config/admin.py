@@ -9,7 +9,7 @@ from typing import Final
 import attrs
 
 from bkclient.config.findings import invalid
-from bkclient.config.settings import Finding, FindingKind, Severity, setting
+from bkclient.config.settings import FindingKind, SettingFinding, Severity, setting
 from bkclient.config.tls import StoreFile, StoreType, TlsSettings
 
 PROMETHEUS: Final = "PrometheusMetricsProvider"
@@ -164,7 +164,7 @@ class AdminConfig:
             asks_certificate=bool(self.http_trust_store),
         )
 
-    def admin_problems(self) -> Iterator[Finding]:
+    def admin_problems(self) -> Iterator[SettingFinding]:
         """Give what cannot be provided, and what is open to more than was perhaps meant."""
         name = self.stats_provider.rpartition(".")[2]
         if name and name not in {PROMETHEUS, "NullStatsProvider"}:
@@ -181,7 +181,7 @@ class AdminConfig:
         if self.https is not None:
             yield from self._https_problems()
 
-    def _https_problems(self) -> Iterator[Finding]:
+    def _https_problems(self) -> Iterator[SettingFinding]:
         if not self.http_key_store:
             yield invalid("httpServerKeyStorePath", "is not set, and TLS needs the server's key")
         if self.http_key_store_type is StoreType.PEM and not self.http_certificate_path:
@@ -191,5 +191,5 @@ class AdminConfig:
             yield invalid("httpServerTrustStorePath", message)
 
 
-def _warning(key: str, message: str) -> Finding:
-    return Finding(Severity.WARNING, FindingKind.RISKY, key, message)
+def _warning(key: str, message: str) -> SettingFinding:
+    return SettingFinding(Severity.WARNING, FindingKind.RISKY, key, message)

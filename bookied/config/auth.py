@@ -12,7 +12,7 @@ from typing import Final
 import attrs
 
 from bkclient.config.auth import JaasConfig, simple_name
-from bkclient.config.findings import Finding, invalid
+from bkclient.config.findings import SettingFinding, invalid
 from bkclient.config.settings import setting
 
 SASL_BOOKIE: Final = "SASLBookieAuthProviderFactory"
@@ -74,7 +74,7 @@ class BookieAuthConfig(JaasConfig):
         """Whether clients show who they are by their certificate."""
         return simple_name(self.auth_factory) == CERTIFICATES
 
-    def auth_problems(self, *, wants_certificates: bool) -> Iterator[Finding]:
+    def auth_problems(self, *, wants_certificates: bool) -> Iterator[SettingFinding]:
         """Return what is missing; without it no login can succeed."""
         if self.has_roles and not self.authorized_roles:
             yield invalid("authorizedRoles", f"names no role, and {CERTIFICATES} lets in by roles")

@@ -17,10 +17,10 @@ from bkclient.config.client import ClientConfig, MetadataConfig
 from bkclient.config.findings import invalid
 from bkclient.config.properties import user_name
 from bkclient.config.settings import (
-    Finding,
     Findings,
     OtherKey,
     Properties,
+    SettingFinding,
     Severity,
     load,
     setting,
@@ -125,7 +125,7 @@ class IdentityConfig:
         """What is taken from the permissions of new directories and files."""
         return int(self.file_umask, 8)
 
-    def identity_problems(self) -> Iterator[Finding]:
+    def identity_problems(self) -> Iterator[SettingFinding]:
         """Give what Java's validate() and start refuse about identity."""
         if self.port == 0 and not self.allow_ephemeral_ports:
             yield invalid("bookiePort", "is 0, which only allowEphemeralPorts=true permits")
@@ -184,7 +184,7 @@ class BookieConfig(
         for_admin = self.http_enabled and (not self.has_tls or bool(self.tls_trust_store))
         return self.autorecovery or self.check_integrity or for_admin
 
-    def cross_check(self) -> Iterator[Finding]:
+    def cross_check(self) -> Iterator[SettingFinding]:
         """Give every finding about values that do not go together."""
         yield from super().cross_check()
         yield from self.identity_problems()
@@ -221,7 +221,7 @@ def load_client_config(properties: Properties) -> ClientConfig:
     return load(ClientConfig, properties, also=(BookieConfig,))[0]
 
 
-def worst(findings: Iterable[Finding]) -> Severity:
+def worst(findings: Iterable[SettingFinding]) -> Severity:
     """Return the worst severity among ``findings``; ``NOTE`` for none."""
     order = (Severity.NOTE, Severity.WARNING, Severity.ERROR)
     return max((found.severity for found in findings), key=order.index, default=Severity.NOTE)

@@ -8,8 +8,8 @@ import attrs
 
 from bkclient.config.findings import invalid
 from bkclient.config.settings import (
-    Finding,
     FindingKind,
+    SettingFinding,
     setting,
 )
 
@@ -150,7 +150,7 @@ class LimitsConfig:
         doc="Start without the plug-ins in extraServerComponents.",
     )
 
-    def limits_problems(self) -> Iterator[Finding]:
+    def limits_problems(self) -> Iterator[SettingFinding]:
         """Give what cannot be provided, and limits that contradict each other."""
         if self.extra_components and not self.ignore_extra_component_failures:
             yield attrs.evolve(

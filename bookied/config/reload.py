@@ -15,7 +15,7 @@ from typing import Any, Final
 import attrs
 
 from bkclient.config.declaration import MASKED, DeclaredSetting, declared, value_text
-from bkclient.config.findings import Finding, Severity
+from bkclient.config.findings import SettingFinding, Severity
 from bookied.config.bookie import BookieConfig
 from wire.errors import BookKeeperError
 
@@ -84,7 +84,7 @@ def _value(one: DeclaredSetting, given: object) -> object:
     return value
 
 
-def _errors(config: BookieConfig) -> Iterator[Finding]:
+def _errors(config: BookieConfig) -> Iterator[SettingFinding]:
     return (one for one in config.cross_check() if one.severity is Severity.ERROR)
 
 

@@ -13,7 +13,7 @@ from typing import Final
 import attrs
 
 from bkclient.config.findings import invalid
-from bkclient.config.settings import Finding, FindingKind, Severity, setting
+from bkclient.config.settings import FindingKind, SettingFinding, Severity, setting
 
 _MB: Final = 1024 * 1024
 _LOG_BYTES_MAX: Final = 1024 * _MB
@@ -36,11 +36,11 @@ def _storage_class(text: str) -> StorageClass:
         raise ValueError("is no ledger storage we know") from None
 
 
-def _in_tmp(key: str, directories: tuple[str, ...]) -> Iterator[Finding]:
+def _in_tmp(key: str, directories: tuple[str, ...]) -> Iterator[SettingFinding]:
     for directory in directories:
         if f"{directory}/".startswith("/tmp/"):  # noqa: S108  # what we warn of
             message = f"{directory} may be emptied by the system; data there is not safe"
-            yield Finding(Severity.WARNING, FindingKind.RISKY, key, message)
+            yield SettingFinding(Severity.WARNING, FindingKind.RISKY, key, message)
 
 
 @attrs.frozen(kw_only=True, slots=False)  # One of several bases.
@@ -198,7 +198,7 @@ class JournalConfig:
         """Bytes that may be received and not yet synced."""
         return (self.journal_memory_mb_max or 32) * _MB
 
-    def journal_problems(self) -> Iterator[Finding]:
+    def journal_problems(self) -> Iterator[SettingFinding]:
         """Give what Java's validate() refuses about the journal, and unsafe directories."""
         key = "journalDirectories" if self._journal_directories else "journalDirectory"
         yield from _in_tmp(key, self.journal_directories)
@@ -361,7 +361,7 @@ class LedgerConfig:
         """The index directories: the ledger directories where none are configured."""
         return self._index_directories or self.ledger_directories
 
-    def ledger_problems(self) -> Iterator[Finding]:
+    def ledger_problems(self) -> Iterator[SettingFinding]:
         """Give what cannot work about entry logs and index, and unsafe directories."""
         yield from _in_tmp("ledgerDirectories", self.ledger_directories)
         yield from _in_tmp("indexDirectories", self._index_directories)
@@ -478,7 +478,7 @@ class DiskConfig:
         least = self._entry_log_bytes_min
         return log_bytes_max if least is None else least
 
-    def disk_problems(self) -> Iterator[Finding]:
+    def disk_problems(self) -> Iterator[SettingFinding]:
         """Give thresholds that contradict each other."""
         if self.disk_writable_below > self.disk_full_at:
             yield invalid("diskUsageLwmThreshold", "is above diskUsageThreshold")
@@ -631,7 +631,7 @@ class CollectorConfig:
         doc="Speed of these checks; 0 is no limit.",
     )
 
-    def collector_problems(self) -> Iterator[Finding]:
+    def collector_problems(self) -> Iterator[SettingFinding]:
         """Give what Java's GarbageCollectorThread refuses to start with."""
         minor = ("minorCompaction", self.minor_interval_s, self.minor_threshold)
         major = ("majorCompaction", self.major_interval_s, self.major_threshold)

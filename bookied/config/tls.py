@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import attrs
 
-from bkclient.config.findings import Finding, invalid
+from bkclient.config.findings import SettingFinding, invalid
 from bkclient.config.settings import setting
 from bkclient.config.tls import StoreFile, StoreType, TlsConfig, TlsSettings
 
@@ -68,7 +68,7 @@ class BookieTlsConfig(TlsConfig):
             refresh_s=self.tls_refresh_s,
         )
 
-    def tls_problems(self) -> Iterator[Finding]:
+    def tls_problems(self) -> Iterator[SettingFinding]:
         """Give what is missing, and what lets in more than was perhaps meant."""
         if not self.has_tls:
             if self.tls_required:

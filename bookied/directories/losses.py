@@ -52,7 +52,7 @@ class Contents(enum.Enum):
 
 
 @attrs.frozen
-class Loss:
+class DirectoryLoss:
     """A root that has lost what it held, and what says so."""
 
     root: Path
@@ -61,7 +61,7 @@ class Loss:
     """What is gone; None for journals."""
 
 
-def losses(files: Files, found: Directories) -> Iterator[Loss]:
+def losses(files: Files, found: Directories) -> Iterator[DirectoryLoss]:
     """Give the roots that were emptied, or have less than they once had. Blocks.
 
     Raises:
@@ -73,9 +73,9 @@ def losses(files: Files, found: Directories) -> Iterator[Loss]:
         missing = _noted(files, root) - _held_now(files, found, root)
         for kind in sorted(missing & _kinds(found, root), key=lambda one: one.value):
             what = f"{_EMPTIED[kind]}; {_GO_ON.format('BK-DIRECTORY-EMPTIED')}"
-            yield Loss(root, DirectoryEmptiedError(root / CURRENT, None, what), kind)
+            yield DirectoryLoss(root, DirectoryEmptiedError(root / CURRENT, None, what), kind)
         if root in found.journals and (error := _lost_journal(files, root)) is not None:
-            yield Loss(root, error, None)
+            yield DirectoryLoss(root, error, None)
 
 
 def check_losses(files: Files, found: Directories) -> None:
@@ -96,7 +96,7 @@ def forget(files: Files, root: Path) -> None:
     _remove(files, root / NAME)
 
 
-def forget_loss(files: Files, loss: Loss) -> None:
+def forget_loss(files: Files, loss: DirectoryLoss) -> None:
     """Begin anew with what was lost, and with nothing else. Blocks."""
     if loss.held is None:
         _remove(files, loss.root / SERVED)

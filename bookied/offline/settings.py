@@ -12,7 +12,7 @@ from typing import Final
 import attrs
 
 from bkclient.config.properties import Properties
-from bkclient.config.settings import Finding, load
+from bkclient.config.settings import SettingFinding, load
 from bookied.config.bookie import BookieConfig
 from bookied.offline import directories
 
@@ -42,7 +42,7 @@ KEYS: Final = (*directories.KEYS, *IDENTITY_KEYS, *FORMAT_KEYS, METADATA_CACHE)
 class OfflineConfig(BookieConfig):
     """The settings of a bookie that is not going to be started from them."""
 
-    def cross_check(self) -> Iterator[Finding]:
+    def cross_check(self) -> Iterator[SettingFinding]:
         """Give nothing: what would keep the bookie from starting is not the question here."""
         return iter(())
 

@@ -8,7 +8,7 @@ from functools import partial
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
-from bkclient.connection.bookie_health import TroubleBook
+from bkclient.connection.bookie_health import BookieHealth
 from bkclient.connection.bulk_read import BulkAnswer
 from bkclient.connection.channel import BookieChannel
 from bkclient.connection.pool import BookiePool
@@ -29,12 +29,12 @@ class BulkReads:
         ledger_id: LedgerId,
         verifier: AnswerVerifier,
         order: ReadOrder,
-        troubles: TroubleBook,
+        health: BookieHealth,
         *,
         wait_s: float,
     ) -> None:
         self._pool, self._ledger_id, self._verifier = pool, ledger_id, verifier
-        self._order, self._troubles = order, troubles
+        self._order, self._health = order, health
         self._wait_s = wait_s
 
     def read(
@@ -64,7 +64,7 @@ class BulkReads:
         asked: int,
     ) -> dict[int, Entry]:
         if len(answers) < asked:
-            self._troubles.slow(bookie)
+            self._health.slow(bookie)
         found = self._verifier.bulk(answers)
         if len(found) < asked:
             self._order.leave(bookie, ensemble)
@@ -74,6 +74,6 @@ class BulkReads:
         self, failure: Failure, bookie: BookieId, ensemble: Sequence[BookieId]
     ) -> dict[int, Entry]:
         if not isinstance(as_client_error(failure), InterruptedOperationError):
-            self._troubles.failed(bookie)
+            self._health.failed(bookie)
             self._order.leave(bookie, ensemble)
         return {}

@@ -12,7 +12,7 @@ from twisted.internet.defer import Deferred, FirstError, gatherResults
 from twisted.python.failure import Failure
 
 from bkclient.concurrency import Alarms, RateLimit
-from bkclient.connection.bookie_health import TroubleBook
+from bkclient.connection.bookie_health import BookieHealth
 from bkclient.connection.pool import BookiePool
 from bkclient.errors import ClientError
 from bkclient.ledger.reads.bulk_reads import BulkReads
@@ -48,12 +48,12 @@ class EntryFetcher:
         ledger_id: LedgerId,
         digester: Digester,
         placement: Placement,
-        troubles: TroubleBook,
+        health: BookieHealth,
         on_lac: Callable[[int], None] = lambda _lac: None,
         sticky: int | None = None,
         rate: RateLimit | None = None,
     ) -> None:
-        self._pool, self._ledger_id, self._troubles = pool, ledger_id, troubles
+        self._pool, self._ledger_id, self._health = pool, ledger_id, health
         self._rate = rate
         config = pool.config
         self._alarms: Alarms[ReadRun[Any]] = Alarms(pool.clock, lambda run: run.waited())
@@ -62,11 +62,11 @@ class EntryFetcher:
             config.speculative_max_ms / 1000,
             config.speculative_read_backoff,
         )
-        self._order = order = ReadOrder(pool, placement, troubles, sticky)
+        self._order = order = ReadOrder(pool, placement, health, sticky)
         self._verifier = verifier = AnswerVerifier(ledger_id, digester, on_lac)
-        self._lacs = LacReads(pool, ledger_id, verifier, order, troubles, self._alarms)
+        self._lacs = LacReads(pool, ledger_id, verifier, order, health, self._alarms)
         self._bulks = BulkReads(
-            pool, ledger_id, verifier, order, troubles, wait_s=self._bulk_wait_s()
+            pool, ledger_id, verifier, order, health, wait_s=self._bulk_wait_s()
         )
         self.can_batch = config.batch_reads
         """Whether bookies are asked for several entries at once; off after one did not know how."""
@@ -180,7 +180,7 @@ class EntryFetcher:
             accept,
             self._alarms,
             self._speculation.waits(),
-            self._troubles,
+            self._health,
         )
         return run.start()
 

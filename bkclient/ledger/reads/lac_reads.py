@@ -13,7 +13,7 @@ from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
 from bkclient.concurrency import Alarms
-from bkclient.connection.bookie_health import TroubleBook
+from bkclient.connection.bookie_health import BookieHealth
 from bkclient.connection.pool import BookiePool
 from bkclient.errors import ClientError
 from bkclient.ledger.reads.read_order import ReadOrder
@@ -40,12 +40,12 @@ class LacReads:
         ledger_id: LedgerId,
         verifier: AnswerVerifier,
         order: ReadOrder,
-        troubles: TroubleBook,
+        health: BookieHealth,
         alarms: Alarms[ReadRun[Any]],
     ) -> None:
         self._pool, self._ledger_id = pool, ledger_id
         self._verifier, self._order = verifier, order
-        self._troubles, self._alarms = troubles, alarms
+        self._health, self._alarms = health, alarms
         config = pool.config
         self._speculation = Speculation(
             config.speculative_lac_first_timeout_ms / 1000,
@@ -94,7 +94,7 @@ class LacReads:
             lambda bookie, response: self._verifier.poll(bookie, response, previous_lac),
             self._alarms,
             self._speculation.waits(),
-            self._troubles,
+            self._health,
         )
         return run.start()
 

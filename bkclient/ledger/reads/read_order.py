@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bkclient.connection.bookie_health import TroubleBook
+from bkclient.connection.bookie_health import BookieHealth
 from bkclient.connection.pool import BookiePool
 from bkclient.placement.policy import Placement, least_loaded_first
 from bkclient.quorum.distribution import write_set
@@ -21,9 +21,9 @@ class ReadOrder:
     """
 
     def __init__(
-        self, pool: BookiePool, placement: Placement, troubles: TroubleBook, sticky: int | None
+        self, pool: BookiePool, placement: Placement, health: BookieHealth, sticky: int | None
     ) -> None:
-        self._pool, self._placement, self._troubles = pool, placement, troubles
+        self._pool, self._placement, self._health = pool, placement, health
         self._sticky = sticky
 
     @property
@@ -48,13 +48,13 @@ class ReadOrder:
                 lambda index: self._pool.pending(ensemble[index]),
                 config.reorder_pending_threshold,
             )
-        if self._troubles.any_lately or self._placement.prefers_near:
-            return self._placement.read_order(order, tuple(ensemble), self._troubles.level)
+        if self._health.any_lately or self._placement.prefers_near:
+            return self._placement.read_order(order, tuple(ensemble), self._health.level)
         return order
 
     def of_ensemble(self, ensemble: tuple[BookieId, ...]) -> Sequence[int]:
         """Return the indexes of all members, best first."""
-        return self._placement.read_order(range(len(ensemble)), ensemble, self._troubles.level)
+        return self._placement.read_order(range(len(ensemble)), ensemble, self._health.level)
 
     def leave(self, bookie: BookieId, ensemble: Sequence[BookieId]) -> None:
         """Ask the next bookie first from now on, if it was this one."""

@@ -10,7 +10,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from bkclient.concurrency import Alarms
-from bkclient.connection.bookie_health import TroubleBook
+from bkclient.connection.bookie_health import BookieHealth
 from bkclient.errors import ClientError, InterruptedOperationError, UnexpectedConditionError
 from bkclient.quorum.read_rules import NEGATIVE, Ask, Deliver, ReadCommand
 from wire.ids import BookieId, LedgerId
@@ -47,14 +47,14 @@ class ReadRun(Generic[T]):
         accept: Callable[[BookieId, Response], T],
         alarms: Alarms[ReadRun[Any]],
         waits: Iterator[float],
-        troubles: TroubleBook,
+        health: BookieHealth,
     ) -> None:
         self.result: Deferred[T] = Deferred(self._cancelled)
         self.done = False
         self._what = what
         self._rule, self._ensemble = rule, ensemble
         self._send, self._accept = send, accept
-        self._alarms, self._waits, self._troubles = alarms, waits, troubles
+        self._alarms, self._waits, self._health = alarms, waits, health
         self._wait_s = 0.0
 
     def start(self) -> Deferred[T]:
@@ -74,7 +74,7 @@ class ReadRun(Generic[T]):
                 self._ask(command.index)
             elif isinstance(command, Deliver):
                 for index in command.slow:
-                    self._troubles.slow(self._ensemble[index])
+                    self._health.slow(self._ensemble[index])
                 self._end(command.value)
             else:
                 self._end(command.error)
@@ -97,15 +97,15 @@ class ReadRun(Generic[T]):
             value = self._accept(bookie, response)
         except ClientError as error:
             if not isinstance(error, NEGATIVE):
-                self._troubles.read_failed(bookie, error)
+                self._health.read_failed(bookie, error)
             self._run(self._rule.failed(index, error))
         else:
-            self._troubles.fine(bookie)
+            self._health.fine(bookie)
             self._run(self._rule.answered(index, value))
 
     def _failed(self, failure: Failure, index: int) -> None:
         error = as_client_error(failure)
-        self._troubles.read_failed(self._ensemble[index], error)
+        self._health.read_failed(self._ensemble[index], error)
         if not self.done:
             self._run(self._rule.failed(index, error))
 

@@ -50,7 +50,7 @@ class FoundCookie:
     column("found", "As it is there."),
 )
 @attrs.frozen
-class CookieProblem:
+class CookieFinding:
     """One field, at one place, that is not as the settings have it."""
 
     place: str
@@ -83,13 +83,13 @@ class _BookieOnDisk:
     cookies: tuple[FoundCookie, ...]
 
 
-def problems(master: Cookie, found: FoundCookie) -> Iterator[CookieProblem]:
+def problems(master: Cookie, found: FoundCookie) -> Iterator[CookieFinding]:
     """Yield in what a cookie differs from the one that settings and cluster call for."""
     if found.cookie is None:
-        yield CookieProblem(found.place, "cookie", "one", found.problem)
+        yield CookieFinding(found.place, "cookie", "one", found.problem)
         return
     for one in cookie_differences(master, found.cookie):
-        yield CookieProblem(found.place, one.field, one.ours, one.theirs)
+        yield CookieFinding(found.place, one.field, one.ours, one.theirs)
 
 
 def verify(session: Session) -> None:
@@ -100,7 +100,7 @@ def verify(session: Session) -> None:
     """
     seen = _look(session)
     found = [problem for one in seen.cookies for problem in problems(seen.master, one)]
-    session.emit_all(found, CookieProblem)
+    session.emit_all(found, CookieFinding)
     if found:
         raise ProblemsError(
             f"{counted(len({one.place for one in found}), 'cookie')} of {len(seen.cookies)} "

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from bkclient.config.findings import Severity as SettingSeverity
-from bkctl.commands.doctor.state import Danger, Finding, SeenLocal
+from bkctl.commands.doctor.state import ClusterFinding, Danger, SeenLocal
 from bkctl.output.units import human_duration
 from bookied.offline.check.findings import Severity
 
@@ -20,20 +20,20 @@ _OF_PROBLEM: Final = {
 }
 
 
-def local_findings(seen: SeenLocal) -> list[Finding]:
+def local_findings(seen: SeenLocal) -> list[ClusterFinding]:
     """Return everything that is wrong with the bookie, in the order of the rules."""
     return [one for rule in _RULES for one in rule(seen)]
 
 
-def _local_missing(seen: SeenLocal) -> Iterator[Finding]:
+def _local_missing(seen: SeenLocal) -> Iterator[ClusterFinding]:
     if seen.missing:
         names = tuple(map(str, seen.missing))
         what = f"{names[0]} is not there" + (f", nor {len(names) - 1} more" if names[1:] else "")
         fix = "mount its disk; a new bookie makes its directories when it first starts"
-        yield Finding(Danger.RISK, "local-directory-missing", what, fix, names, len(names))
+        yield ClusterFinding(Danger.RISK, "local-directory-missing", what, fix, names, len(names))
 
 
-def _local_cookie(seen: SeenLocal) -> Iterator[Finding]:
+def _local_cookie(seen: SeenLocal) -> Iterator[ClusterFinding]:
     if seen.cookie is None:
         return
     for one in seen.differs:
@@ -41,14 +41,16 @@ def _local_cookie(seen: SeenLocal) -> Iterator[Finding]:
             f"the cookie in the directories differs from the settings in its {one.field}: "
             f"{one.theirs}, not {one.ours}"
         )
-        yield Finding(Danger.RISK, f"local-{_word(one.field)}", what, _cookie_fix(one.field, seen))
+        yield ClusterFinding(
+            Danger.RISK, f"local-{_word(one.field)}", what, _cookie_fix(one.field, seen)
+        )
     if seen.stored is None and not seen.differs:
         what = (
             f"the directories have a cookie of {seen.bookie_id}, the cluster has none; after a "
             "decommission remove the data instead: bkctl disk format -c FILE"
         )
         fix = f"bkctl cookie create {seen.bookie_id} --file {seen.version_file}"
-        yield Finding(Danger.RISK, "local-cookie-not-stored", what, fix)
+        yield ClusterFinding(Danger.RISK, "local-cookie-not-stored", what, fix)
     told = {one.field for one in seen.differs}
     for one in seen.stored_differs:
         if one.field not in told:
@@ -57,7 +59,7 @@ def _local_cookie(seen: SeenLocal) -> Iterator[Finding]:
                 f"{one.theirs}, not {one.ours}"
             )
             fix = f"bkctl cookie update {seen.bookie_id} --file {seen.version_file}"
-            yield Finding(Danger.RISK, f"local-stored-{_word(one.field)}", what, fix)
+            yield ClusterFinding(Danger.RISK, f"local-stored-{_word(one.field)}", what, fix)
 
 
 def _word(field: str) -> str:
@@ -74,31 +76,33 @@ def _cookie_fix(field: str, seen: SeenLocal) -> str:
     return "put the settings back as they were"
 
 
-def _local_files(seen: SeenLocal) -> Iterator[Finding]:
+def _local_files(seen: SeenLocal) -> Iterator[ClusterFinding]:
     for one in seen.problems:
         if one.severity is Severity.NOTE:
             continue
         where = "" if one.path is None else f"{one.path}: "
         fix = one.fix or f"bkctl disk check -c {seen.conf}"
-        yield Finding(_OF_PROBLEM[one.severity], f"local-{one.kind}", f"{where}{one.message}", fix)
+        yield ClusterFinding(
+            _OF_PROBLEM[one.severity], f"local-{one.kind}", f"{where}{one.message}", fix
+        )
 
 
-def _local_storage_kind(seen: SeenLocal) -> Iterator[Finding]:
+def _local_storage_kind(seen: SeenLocal) -> Iterator[ClusterFinding]:
     if seen.storage_kind:
-        yield Finding(
+        yield ClusterFinding(
             Danger.RISK, "local-storage-kind", seen.storage_kind,
             f"put ledgerStorageClass back in {seen.conf}",
         )  # fmt: skip
 
 
-def _local_disks(seen: SeenLocal) -> Iterator[Finding]:
+def _local_disks(seen: SeenLocal) -> Iterator[ClusterFinding]:
     for directory, used in seen.disks.items():
         if used > seen.warn_at:
             is_full = used > seen.full_at
             what = (
                 f"{directory} is {'full' if is_full else 'nearly full'} ({100 * used:.0f} % used)"
             )
-            yield Finding(
+            yield ClusterFinding(
                 Danger.RISK if is_full else Danger.TROUBLE,
                 "local-disk-full" if is_full else "local-disk-nearly-full",
                 what,
@@ -107,43 +111,45 @@ def _local_disks(seen: SeenLocal) -> Iterator[Finding]:
             )
 
 
-def _local_settings(seen: SeenLocal) -> Iterator[Finding]:
+def _local_settings(seen: SeenLocal) -> Iterator[ClusterFinding]:
     for severity, danger, name in (
         (SettingSeverity.ERROR, Danger.RISK, "local-setting-refused"),
         (SettingSeverity.WARNING, Danger.TROUBLE, "local-setting"),
     ):
         for one in seen.settings:
             if one.severity is severity:
-                yield Finding(danger, name, str(one), f"change it in {seen.conf}", (one.key,))
+                yield ClusterFinding(
+                    danger, name, str(one), f"change it in {seen.conf}", (one.key,)
+                )
 
 
-def _local_use(seen: SeenLocal) -> Iterator[Finding]:
+def _local_use(seen: SeenLocal) -> Iterator[ClusterFinding]:
     if seen.is_registered and not seen.is_at_work:
         what = (
             f"{seen.bookie_id} is registered, and nobody uses these directories: it runs elsewhere"
         )
         fix = f"bkctl bookie show {seen.bookie_id}"
-        yield Finding(Danger.TROUBLE, "local-runs-elsewhere", what, fix)
+        yield ClusterFinding(Danger.TROUBLE, "local-runs-elsewhere", what, fix)
     elif seen.is_at_work and not seen.is_registered:
         what = f"a bookie uses these directories, and {seen.bookie_id} is not registered"
         fix = "look into its log: it is starting, or has lost the metadata service"
-        yield Finding(Danger.RISK, "local-not-registered", what, fix)
+        yield ClusterFinding(Danger.RISK, "local-not-registered", what, fix)
     elif not seen.is_at_work:
         what = f"{seen.bookie_id} does not run"
-        yield Finding(Danger.NOTE, "local-stopped", what, f"bookied --conf {seen.conf}")
+        yield ClusterFinding(Danger.NOTE, "local-stopped", what, f"bookied --conf {seen.conf}")
 
 
-def _local_clock(seen: SeenLocal) -> Iterator[Finding]:
+def _local_clock(seen: SeenLocal) -> Iterator[ClusterFinding]:
     ahead_ms = seen.newest_ms - seen.now_ms
     if ahead_ms > _AHEAD_MS_MAX:
         late = human_duration(ahead_ms / 1000)
         what = f"a file of this bookie was written {late} in the future: the clock went back"
-        yield Finding(Danger.TROUBLE, "local-clock", what, SAME_TIME)
+        yield ClusterFinding(Danger.TROUBLE, "local-clock", what, SAME_TIME)
 
 
 _AHEAD_MS_MAX: Final = 60_000
 
-_RULES: Final[tuple[Callable[[SeenLocal], Iterator[Finding]], ...]] = (
+_RULES: Final[tuple[Callable[[SeenLocal], Iterator[ClusterFinding]], ...]] = (
     _local_missing, _local_cookie, _local_storage_kind, _local_files, _local_disks, _local_use,
     _local_settings, _local_clock,
 )  # fmt: skip

@@ -18,8 +18,8 @@ from bkctl.bookies import directories
 from bkctl.bookies.stopped_bookie import is_registered, stopped_bookie
 from bkctl.commands.doctor.rules import CLUSTER_RULES, diagnose
 from bkctl.commands.doctor.state import (
+    ClusterFinding,
     Danger,
-    Finding,
     Ledgers,
     Limits,
     SeenBookie,
@@ -84,12 +84,12 @@ def run(session: Session, limits: Limits, *, local: bool) -> None:
         cluster = session.call(look_at_cluster, limits, now_ms, progress.update, RealHost())
     seen_local = look_at_local(session, now_ms) if local else None
     found = diagnose(cluster, seen_local)
-    session.emit_all(found, Finding)
+    session.emit_all(found, ClusterFinding)
     session.finish()
     _conclude(session, found, cluster)
 
 
-def _conclude(session: Session, found: list[Finding], cluster: SeenCluster) -> None:
+def _conclude(session: Session, found: list[ClusterFinding], cluster: SeenCluster) -> None:
     looked = (
         f"looked at {counted(len(cluster.bookies), 'bookie')} and "
         f"{counted(cluster.ledgers.total, 'ledger')} by {len(CLUSTER_RULES)} rules"

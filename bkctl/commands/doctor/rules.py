@@ -11,7 +11,14 @@ from typing import Final
 
 from bkclient.admin.operations import BookieState
 from bkctl.commands.doctor.local_rules import SAME_TIME, local_findings
-from bkctl.commands.doctor.state import Danger, Finding, SeenBookie, SeenCluster, SeenLocal, Some
+from bkctl.commands.doctor.state import (
+    ClusterFinding,
+    Danger,
+    SeenBookie,
+    SeenCluster,
+    SeenLocal,
+    Some,
+)
 from bkctl.output.pause import told
 from bkctl.output.units import counted, human_bytes, human_duration
 from wire.ids import LEDGER_ID_REFUSED, LedgerId
@@ -21,7 +28,7 @@ _DANGERS: Final = list(Danger)
 START_AUDITOR: Final = "bookied autorecovery --conf FILE"
 
 
-def diagnose(cluster: SeenCluster, local: SeenLocal | None) -> list[Finding]:
+def diagnose(cluster: SeenCluster, local: SeenLocal | None) -> list[ClusterFinding]:
     """Return everything that is wrong, the worst first."""
     found = [one for rule in CLUSTER_RULES for one in rule(cluster)]
     if local is not None:
@@ -29,20 +36,24 @@ def diagnose(cluster: SeenCluster, local: SeenLocal | None) -> list[Finding]:
     return sorted(found, key=lambda one: _DANGERS.index(one.danger))
 
 
-def _of(danger: Danger, name: str, some: Some, what: str, fix: str) -> Iterator[Finding]:
+def _of(danger: Danger, name: str, some: Some, what: str, fix: str) -> Iterator[ClusterFinding]:
     """Yield a finding about ledgers, if there are any; ``what`` follows their number."""
     if some.count:
         ids = tuple(map(str, some.first))
-        yield Finding(danger, name, f"{counted(some.count, 'ledger')} {what}", fix, ids, some.count)
+        yield ClusterFinding(
+            danger, name, f"{counted(some.count, 'ledger')} {what}", fix, ids, some.count
+        )
 
 
 def _about(
     danger: Danger, name: str, bookies: Iterable[object], what: str, fix: str
-) -> Iterator[Finding]:
+) -> Iterator[ClusterFinding]:
     """Yield a finding about bookies, if there are any; ``what`` follows their number."""
     ids = tuple(map(str, bookies))
     if ids:
-        yield Finding(danger, name, f"{counted(len(ids), 'bookie')} {what}", fix, ids, len(ids))
+        yield ClusterFinding(
+            danger, name, f"{counted(len(ids), 'bookie')} {what}", fix, ids, len(ids)
+        )
 
 
 def _does(count: int, one: str, many: str) -> str:
@@ -52,7 +63,7 @@ def _does(count: int, one: str, many: str) -> str:
 # Ledgers ----------------------------------------------------------------------------------------
 
 
-def _refused_id(seen: SeenCluster) -> Iterator[Finding]:
+def _refused_id(seen: SeenCluster) -> Iterator[ClusterFinding]:
     what = (
         f"has the id {LEDGER_ID_REFUSED}: the next garbage collection of every Java bookie deletes "
         "all that it holds"
@@ -61,7 +72,7 @@ def _refused_id(seen: SeenCluster) -> Iterator[Finding]:
     yield from _of(Danger.LOSS, "ledger-id-deadly", seen.ledgers.refused_id, what, fix)
 
 
-def _out_of_reach(seen: SeenCluster) -> Iterator[Finding]:
+def _out_of_reach(seen: SeenCluster) -> Iterator[ClusterFinding]:
     some = seen.ledgers.out_of_reach
     has = _does(some.count, "has", "have")
     what = f"{has} entries of which no bookie in service has a copy"
@@ -72,7 +83,7 @@ def _out_of_reach(seen: SeenCluster) -> Iterator[Finding]:
     yield from _of(Danger.LOSS, "ledgers-out-of-reach", some, what, fix)
 
 
-def _lacking(seen: SeenCluster) -> Iterator[Finding]:
+def _lacking(seen: SeenCluster) -> Iterator[ClusterFinding]:
     ledgers = seen.ledgers
     some, unmarked, last = ledgers.lacking, ledgers.unmarked.count, ledgers.last_copy.count
     what = f"{_does(some.count, 'is', 'are')} under-replicated"
@@ -101,7 +112,7 @@ def _mends(seen: SeenCluster, *, unmarked: bool = False) -> str:
     return "bkctl autorecovery audit" if unmarked else "bkctl autorecovery list"
 
 
-def _unreadable(seen: SeenCluster) -> Iterator[Finding]:
+def _unreadable(seen: SeenCluster) -> Iterator[ClusterFinding]:
     some = seen.ledgers.unreadable
     what = (
         f"{_does(some.count, 'has', 'have')} metadata that cannot be read; an auditor stops there"
@@ -110,12 +121,12 @@ def _unreadable(seen: SeenCluster) -> Iterator[Finding]:
     yield from _of(Danger.RISK, "ledgers-unreadable", some, what, fix)
 
 
-def _damaged(seen: SeenCluster) -> Iterator[Finding]:
+def _damaged(seen: SeenCluster) -> Iterator[ClusterFinding]:
     for what, fix in seen.damaged.items():
-        yield Finding(Danger.RISK, "metadata-damaged", what, fix)
+        yield ClusterFinding(Danger.RISK, "metadata-damaged", what, fix)
 
 
-def _abandoned(seen: SeenCluster) -> Iterator[Finding]:
+def _abandoned(seen: SeenCluster) -> Iterator[ClusterFinding]:
     some = seen.ledgers.abandoned
     what = (
         f"{_does(some.count, 'is', 'are')} open on a bookie that is down: no writer is at work, "
@@ -125,14 +136,14 @@ def _abandoned(seen: SeenCluster) -> Iterator[Finding]:
     yield from _of(Danger.RISK, "ledgers-abandoned", some, what, fix)
 
 
-def _stuck_in_recovery(seen: SeenCluster) -> Iterator[Finding]:
+def _stuck_in_recovery(seen: SeenCluster) -> Iterator[ClusterFinding]:
     some = Some(len(seen.stuck), list(seen.stuck))
     what = f"{_does(some.count, 'is', 'are')} in recovery; where no client is at work it stays so"
     fix = f"bkctl ledger recover {seen.stuck[0]}" if seen.stuck else ""
     yield from _of(Danger.TROUBLE, "ledgers-in-recovery", some, what, fix)
 
 
-def _open_long(seen: SeenCluster) -> Iterator[Finding]:
+def _open_long(seen: SeenCluster) -> Iterator[ClusterFinding]:
     some = seen.ledgers.open_long
     age = human_duration(seen.limits.open_s)
     what = f"{_does(some.count, 'is', 'are')} open for more than {age}: is a writer at work?"
@@ -140,7 +151,7 @@ def _open_long(seen: SeenCluster) -> Iterator[Finding]:
     yield from _of(Danger.TROUBLE, "ledgers-open-long", some, what, fix)
 
 
-def _single(seen: SeenCluster) -> Iterator[Finding]:
+def _single(seen: SeenCluster) -> Iterator[ClusterFinding]:
     some = seen.ledgers.single
     what = f"{_does(some.count, 'keeps', 'keep')} one copy of each entry, which cannot be repaired"
     yield from _of(
@@ -151,17 +162,19 @@ def _single(seen: SeenCluster) -> Iterator[Finding]:
 # Bookies ----------------------------------------------------------------------------------------
 
 
-def _too_few(seen: SeenCluster) -> Iterator[Finding]:
+def _too_few(seen: SeenCluster) -> Iterator[ClusterFinding]:
     writable = len(seen.of_state(BookieState.WRITABLE))
     needed = seen.ledgers.ensemble_max
     if not writable:
-        yield Finding(Danger.RISK, "bookies-none-writable", "no bookie is writable", _start(seen))
+        yield ClusterFinding(
+            Danger.RISK, "bookies-none-writable", "no bookie is writable", _start(seen)
+        )
     elif writable < needed:
         what = (
             f"only {counted(writable, 'bookie')} {_does(writable, 'is', 'are')} writable, and "
             f"ledgers need {needed}: no ledger can be created or repaired"
         )
-        yield Finding(Danger.RISK, "bookies-too-few", what, _start(seen))
+        yield ClusterFinding(Danger.RISK, "bookies-too-few", what, _start(seen))
 
 
 def _start(seen: SeenCluster) -> str:
@@ -170,7 +183,7 @@ def _start(seen: SeenCluster) -> str:
     return f"start {' and '.join(down)} again, or add bookies" if down else "add bookies"
 
 
-def _down(seen: SeenCluster) -> Iterator[Finding]:
+def _down(seen: SeenCluster) -> Iterator[ClusterFinding]:
     gone = {one.bookie_id for one in seen.of_state(BookieState.DOWN)}
     for bookie_id in sorted(gone):
         ledgers = seen.ledgers.holds[bookie_id]
@@ -179,10 +192,10 @@ def _down(seen: SeenCluster) -> Iterator[Finding]:
             fix = "start it again"
             if _can_do_without(seen):
                 fix += f", or take it out for good: bkctl decommission {bookie_id}"
-            yield Finding(Danger.RISK, "bookie-down", what, fix, (bookie_id,))
+            yield ClusterFinding(Danger.RISK, "bookie-down", what, fix, (bookie_id,))
         else:
             what = f"{bookie_id} is down, and no ledger lists it"
-            yield Finding(
+            yield ClusterFinding(
                 Danger.NOTE, "bookie-retired", what, f"bkctl cookie delete {bookie_id}",
                 (bookie_id,),
             )  # fmt: skip
@@ -198,14 +211,14 @@ def _list_it(count: int) -> str:
     return _does(count, "lists it", "list it")
 
 
-def _unknown(seen: SeenCluster) -> Iterator[Finding]:
+def _unknown(seen: SeenCluster) -> Iterator[ClusterFinding]:
     known = {one.bookie_id for one in seen.bookies}
     lost = sorted(set(seen.ledgers.holds) - known)
     what = f"{_does(len(lost), 'is', 'are')} listed by ledgers, without cookie or registration"
     yield from _about(Danger.RISK, "bookies-unknown", lost, what, _mends(seen, unmarked=True))
 
 
-def _moved(seen: SeenCluster) -> Iterator[Finding]:
+def _moved(seen: SeenCluster) -> Iterator[ClusterFinding]:
     up = {(_address(seen, one.host), one.port): one for one in seen.bookies if one.is_up}
     for one in seen.of_state(BookieState.DOWN):
         host, _, port = one.bookie_id.rpartition(":")
@@ -215,14 +228,16 @@ def _moved(seen: SeenCluster) -> Iterator[Finding]:
         if now is not None and seen.ledgers.holds[one.bookie_id]:
             what = f"{one.bookie_id} is down, and {now.bookie_id} is at its address: has it moved?"
             fix = f"bkctl bookie rename {one.bookie_id} {now.bookie_id}"
-            yield Finding(Danger.RISK, "bookie-moved", what, fix, (one.bookie_id, now.bookie_id))
+            yield ClusterFinding(
+                Danger.RISK, "bookie-moved", what, fix, (one.bookie_id, now.bookie_id)
+            )
 
 
 def _address(seen: SeenCluster, host: str) -> str:
     return seen.addresses.get(host, host)
 
 
-def _same_address(seen: SeenCluster) -> Iterator[Finding]:
+def _same_address(seen: SeenCluster) -> Iterator[ClusterFinding]:
     by_place: dict[tuple[str, int], list[SeenBookie]] = {}
     for one in seen.bookies:
         if one.is_up and one.host:
@@ -231,28 +246,32 @@ def _same_address(seen: SeenCluster) -> Iterator[Finding]:
         if len(ones) > 1:
             ids = tuple(one.bookie_id for one in ones)
             what = f"{len(ones)} bookies are registered at {host}:{port}: entries go astray"
-            yield Finding(Danger.RISK, "bookies-at-one-address", what, "stop all but one", ids)
+            yield ClusterFinding(
+                Danger.RISK, "bookies-at-one-address", what, "stop all but one", ids
+            )
 
 
-def _unreachable(seen: SeenCluster) -> Iterator[Finding]:
+def _unreachable(seen: SeenCluster) -> Iterator[ClusterFinding]:
     for one in seen.bookies:
         if one.unreachable:
             what = f"{one.bookie_id} is registered and does not answer: {one.unreachable}"
             fix = f"bkctl bookie test {one.bookie_id}"
-            yield Finding(Danger.RISK, "bookie-unreachable", what, fix, (one.bookie_id,))
+            yield ClusterFinding(Danger.RISK, "bookie-unreachable", what, fix, (one.bookie_id,))
 
 
-def _read_only(seen: SeenCluster) -> Iterator[Finding]:
+def _read_only(seen: SeenCluster) -> Iterator[ClusterFinding]:
     for one in seen.of_state(BookieState.READ_ONLY):
         what = f"{one.bookie_id} is read-only{_fullness(one)}"
-        yield Finding(Danger.TROUBLE, "bookie-read-only", what, _ROOM, (one.bookie_id,))
+        yield ClusterFinding(Danger.TROUBLE, "bookie-read-only", what, _ROOM, (one.bookie_id,))
 
 
-def _full(seen: SeenCluster) -> Iterator[Finding]:
+def _full(seen: SeenCluster) -> Iterator[ClusterFinding]:
     for one in seen.of_state(BookieState.WRITABLE):
         if one.used is not None and one.used > seen.limits.full_at:
             what = f"{one.bookie_id} is nearly full{_fullness(one)}"
-            yield Finding(Danger.TROUBLE, "bookie-nearly-full", what, _ROOM, (one.bookie_id,))
+            yield ClusterFinding(
+                Danger.TROUBLE, "bookie-nearly-full", what, _ROOM, (one.bookie_id,)
+            )
 
 
 _ROOM: Final = "bkctl disk usage -c FILE, there, tells what can be freed"
@@ -264,7 +283,7 @@ def _fullness(one: SeenBookie) -> str:
     return f" ({human_bytes(one.free)} free of {human_bytes(one.total)})"
 
 
-def _cookies(seen: SeenCluster) -> Iterator[Finding]:
+def _cookies(seen: SeenCluster) -> Iterator[ClusterFinding]:
     broken = [bookie_id for bookie_id, cookie in seen.cookies.items() if cookie is None]
     what = f"{_does(len(broken), 'has a cookie', 'have cookies')} that cannot be read"
     fix = f"bkctl cookie update {broken[0]} --file VERSION" if broken else ""
@@ -278,7 +297,7 @@ def _cookies(seen: SeenCluster) -> Iterator[Finding]:
     yield from _about(Danger.RISK, "cookies-missing", without, what, fix)
 
 
-def _cookies_of_others(seen: SeenCluster) -> Iterator[Finding]:
+def _cookies_of_others(seen: SeenCluster) -> Iterator[ClusterFinding]:
     theirs = {
         bookie_id: cookie.instance_id
         for bookie_id, cookie in seen.cookies.items()
@@ -288,7 +307,7 @@ def _cookies_of_others(seen: SeenCluster) -> Iterator[Finding]:
         ids = " or ".join(sorted({one for one in theirs.values() if one is not None}))
         what = f"the cluster has no instance id, and no bookie will start again; cookies say {ids}"
         fix = f"store {ids} as the node INSTANCEID with the metadata service's own tools"
-        yield Finding(Danger.RISK, "instance-id-missing", what, fix)
+        yield ClusterFinding(Danger.RISK, "instance-id-missing", what, fix)
         return
     what = (
         f"{_does(len(theirs), 'has a cookie', 'have cookies')} of another cluster than "
@@ -301,11 +320,11 @@ def _cookies_of_others(seen: SeenCluster) -> Iterator[Finding]:
 # Autorecovery -----------------------------------------------------------------------------------
 
 
-def _disabled(seen: SeenCluster) -> Iterator[Finding]:
+def _disabled(seen: SeenCluster) -> Iterator[ClusterFinding]:
     if not seen.enabled:
         needed = _is_needed(seen)
         why = "" if seen.pause is None else told(seen.pause, seen.now_ms / 1000)
-        yield Finding(
+        yield ClusterFinding(
             Danger.RISK if needed else Danger.TROUBLE,
             "autorecovery-disabled",
             f"autorecovery is disabled{why}: nothing{' of this' if needed else ''} is repaired",
@@ -313,7 +332,7 @@ def _disabled(seen: SeenCluster) -> Iterator[Finding]:
         )
 
 
-def _no_auditor(seen: SeenCluster) -> Iterator[Finding]:
+def _no_auditor(seen: SeenCluster) -> Iterator[ClusterFinding]:
     if seen.auditor is not None:
         return
     danger, why = Danger.TROUBLE, "nobody notices a lost bookie"
@@ -321,14 +340,14 @@ def _no_auditor(seen: SeenCluster) -> Iterator[Finding]:
         danger = Danger.RISK
     elif seen.is_on_one_machine:
         danger, why = Danger.NOTE, "all bookies are on one machine, so that may be meant"
-    yield Finding(danger, "auditor-missing", f"no auditor is elected: {why}", START_AUDITOR)
+    yield ClusterFinding(danger, "auditor-missing", f"no auditor is elected: {why}", START_AUDITOR)
 
 
 def _is_needed(seen: SeenCluster) -> bool:
     return bool(seen.ledgers.lacking.count or seen.marks)
 
 
-def _stale_marks(seen: SeenCluster) -> Iterator[Finding]:
+def _stale_marks(seen: SeenCluster) -> Iterator[ClusterFinding]:
     before_ms = seen.now_ms - seen.limits.stale_s * 1000
     gone = seen.ledgers.marks_of_gone
     old = [
@@ -359,7 +378,7 @@ def _why_idle(seen: SeenCluster) -> str:
     return "do workers run?"
 
 
-def _unmendable(seen: SeenCluster) -> Iterator[Finding]:
+def _unmendable(seen: SeenCluster) -> Iterator[ClusterFinding]:
     some = seen.ledgers.unmendable
     what = (
         f"{_does(some.count, 'is', 'are')} marked, and tried again for ever: no bookie in service "
@@ -369,7 +388,7 @@ def _unmendable(seen: SeenCluster) -> Iterator[Finding]:
     yield from _of(Danger.TROUBLE, "marks-unmendable", some, what, fix)
 
 
-def _marks_in_service(seen: SeenCluster) -> Iterator[Finding]:
+def _marks_in_service(seen: SeenCluster) -> Iterator[ClusterFinding]:
     some = seen.ledgers.marked_in_service
     what = (
         f"{_does(some.count, 'is', 'are')} marked, with all bookies in service: these came back, "
@@ -378,7 +397,7 @@ def _marks_in_service(seen: SeenCluster) -> Iterator[Finding]:
     yield from _of(Danger.NOTE, "marks-in-service", some, what, _forget(some.first))
 
 
-def _marks_of_gone(seen: SeenCluster) -> Iterator[Finding]:
+def _marks_of_gone(seen: SeenCluster) -> Iterator[ClusterFinding]:
     gone = sorted(seen.ledgers.marks_of_gone)
     what = f"{_does(len(gone), 'is', 'are')} marked and deleted; a worker drops such marks"
     yield from _of(Danger.NOTE, "marks-of-deleted", Some(len(gone), gone), what, _forget(gone))
@@ -388,7 +407,7 @@ def _forget(ledgers: Sequence[LedgerId]) -> str:
     return f"bkctl autorecovery forget {ledgers[0]}" if ledgers else ""
 
 
-def _stale_locks(seen: SeenCluster) -> Iterator[Finding]:
+def _stale_locks(seen: SeenCluster) -> Iterator[ClusterFinding]:
     before_ms = seen.now_ms - seen.limits.stale_s * 1000
     old = [lock for lock in seen.locks if lock.since_ms < before_ms]
     if old:
@@ -398,36 +417,38 @@ def _stale_locks(seen: SeenCluster) -> Iterator[Finding]:
         what = f"{held} held for long, one for {age} by {oldest.owner or 'an unknown bookie'}"
         ids = tuple(str(lock.ledger_id) for lock in old)
         fix = "restart that worker: its locks go with its session"
-        yield Finding(Danger.TROUBLE, "locks-stale", what, fix, ids, len(old))
+        yield ClusterFinding(Danger.TROUBLE, "locks-stale", what, fix, ids, len(old))
 
 
-def _long_delay(seen: SeenCluster) -> Iterator[Finding]:
+def _long_delay(seen: SeenCluster) -> Iterator[ClusterFinding]:
     if seen.delay_s is not None and seen.delay_s > seen.limits.delay_s:
         delay = human_duration(seen.delay_s)
         what = f"a lost bookie is repaired only after {delay}: was this forgotten?"
-        yield Finding(Danger.TROUBLE, "delay-long", what, "bkctl autorecovery delay 0")
+        yield ClusterFinding(Danger.TROUBLE, "delay-long", what, "bkctl autorecovery delay 0")
 
 
-def _check_overdue(seen: SeenCluster) -> Iterator[Finding]:
+def _check_overdue(seen: SeenCluster) -> Iterator[ClusterFinding]:
     last_ms = seen.checked_ms.get("all-ledgers")
     if last_ms is not None and seen.now_ms - last_ms > seen.limits.check_s * 1000:
         age = human_duration((seen.now_ms - last_ms) / 1000)
         what = f"all ledgers were last checked {age} ago"
         # To make it due would not help: that it is, an auditor only sees when it starts.
         fix = START_AUDITOR if seen.auditor is None else f"restart the auditor, {seen.auditor}"
-        yield Finding(Danger.NOTE, "check-overdue", what, fix)
+        yield ClusterFinding(Danger.NOTE, "check-overdue", what, fix)
 
 
-def _health_check(seen: SeenCluster) -> Iterator[Finding]:
+def _health_check(seen: SeenCluster) -> Iterator[ClusterFinding]:
     if not seen.health_check:
         what = "the health check of bookies is off: clients go on with those that fail"
-        yield Finding(Danger.NOTE, "health-check-off", what, "bkctl cluster health-check enable")
+        yield ClusterFinding(
+            Danger.NOTE, "health-check-off", what, "bkctl cluster health-check enable"
+        )
 
 
 # Clocks -----------------------------------------------------------------------------------------
 
 
-def _clock_skew(seen: SeenCluster) -> Iterator[Finding]:
+def _clock_skew(seen: SeenCluster) -> Iterator[ClusterFinding]:
     ahead = {
         f"ledger {ledger_id} was created": seen.ledgers.future_ms
         for ledger_id in seen.ledgers.from_future.first[:1]
@@ -443,7 +464,7 @@ def _clock_skew(seen: SeenCluster) -> Iterator[Finding]:
     what, most_ms = max(ahead.items(), key=lambda item: item[1], default=("", 0))
     if most_ms > seen.limits.skew_s * 1000:
         late = human_duration(most_ms / 1000)
-        yield Finding(
+        yield ClusterFinding(
             Danger.TROUBLE,
             "clock-skew",
             f"{what} {late} in the future: some clock is wrong",
@@ -451,7 +472,7 @@ def _clock_skew(seen: SeenCluster) -> Iterator[Finding]:
         )
 
 
-CLUSTER_RULES: Final[tuple[Callable[[SeenCluster], Iterator[Finding]], ...]] = (
+CLUSTER_RULES: Final[tuple[Callable[[SeenCluster], Iterator[ClusterFinding]], ...]] = (
     _refused_id,
     _out_of_reach,
     _too_few,

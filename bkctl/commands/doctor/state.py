@@ -24,7 +24,7 @@ from bkclient.quorum.replicas import is_out_of_reach, lacks_copies, write_sets
 from bkclient.repair.autorecovery import Mark, Pause
 from bkctl.output.forms.table import wrapped
 from bkctl.output.views import WIDE, Kind, column, shown
-from bookied.offline.check.findings import Problem
+from bookied.offline.check.findings import DiskFinding
 from wire.codes import LedgerState
 from wire.ids import LEDGER_ID_REFUSED, BookieId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
@@ -63,7 +63,7 @@ _INDENT: Final = 9
 _TEXT_MIN: Final = 24
 
 
-def _finding(v: Finding, width: int | None, color: bool) -> Iterator[str]:  # noqa: FBT001
+def _finding(v: ClusterFinding, width: int | None, color: bool) -> Iterator[str]:  # noqa: FBT001
     """Yield what is wrong, wrapped at words; and what repairs it, on a line that can be copied."""
     ids = ", ".join(v.examples) + (", ..." if v.count > len(v.examples) else "")
     which = f": {ids}" if v.count == 1 and ids and not _named_in(v) else ""
@@ -77,7 +77,7 @@ def _finding(v: Finding, width: int | None, color: bool) -> Iterator[str]:  # no
     yield f"{'':{_INDENT}}-> {v.fix}"
 
 
-def _named_in(v: Finding) -> bool:
+def _named_in(v: ClusterFinding) -> bool:
     """Tell whether the sentence names its examples itself."""
     return all(example in v.what for example in v.examples)
 
@@ -94,7 +94,7 @@ def _named_in(v: Finding) -> bool:
     lines=_finding,
 )
 @attrs.frozen
-class Finding:
+class ClusterFinding:
     """One thing that is wrong. ``name`` is a stable word for programs, ``fix`` what repairs it."""
 
     danger: Danger
@@ -323,7 +323,7 @@ class SeenLocal:
     stored_differs: tuple[CookieDifference, ...] = ()
     """Between the settings and the stored cookie."""
     version_file: Path | None = None
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[DiskFinding, ...] = ()
     """What the files themselves say of cookies and marks."""
     storage_kind: str = ""
     """Why the index is not of the configured kind."""

@@ -12,9 +12,9 @@ from bkclient.config.client import ClientConfig
 from bkclient.config.properties import Properties
 from bkclient.config.settings import (
     ConfigError,
-    Finding,
     FindingKind,
     Findings,
+    SettingFinding,
     Severity,
     environment,
     known_keys,
@@ -33,7 +33,7 @@ from bkctl.commands.settings.config_keys import (
 from bkctl.errors import NothingFoundError, ProblemsError, UsageError, WarningsError
 from bkctl.options import global_options
 from bkctl.output.units import counted
-from bkctl.output.views import WIDE, Kind, column, shown
+from bkctl.output.views import column, shown
 from bkctl.session.settings import DEFAULT_CONF, cluster_properties, read_conf
 from bkctl.suggest import did_you_mean
 from bookied.config.bookie import BookieConfig
@@ -43,29 +43,6 @@ if TYPE_CHECKING:
 
 DEFAULT: str = "default"
 """The origin of what nothing sets."""
-
-
-@shown(
-    "findings",
-    column("severity", "error, warning or note.", "finding.severity.value", Kind.STATE),
-    column("key", "The key.", "finding.key"),
-    column("kind", "A stable word for what is odd.", "finding.kind.value", rank=WIDE),
-    column("message", "What is odd.", "finding.message"),
-    column(
-        "origin",
-        "The file and its line.",
-        lambda v: None if v.finding.origin is None else str(v.finding.origin),
-        rank=2,
-    ),
-    column("allowed", "What the value may be.", lambda v: v.finding.allowed or None, rank=WIDE),
-    id="key",
-    sentence=lambda v: f"{v.finding.severity.value}: {v.finding}",
-)
-@attrs.frozen
-class SettingFinding:
-    """What is odd about one key of a file."""
-
-    finding: Finding
 
 
 @shown(
@@ -120,7 +97,7 @@ def check(session: Session, path: str | None, side: str, *, strict: bool) -> Non
     path = path or _file_of(session)
     session.about = path
     found = findings(read_conf(Path(path)), side, strict=strict)
-    session.emit_all((SettingFinding(one) for one in found), SettingFinding)
+    session.emit_all(found, SettingFinding)
     errors = sum(one.severity is Severity.ERROR for one in found)
     warnings = sum(one.severity is Severity.WARNING for one in found)
     if errors:
@@ -133,7 +110,7 @@ def check(session: Session, path: str | None, side: str, *, strict: bool) -> Non
     session.note(f"{path}: the settings can be used")
 
 
-def findings(properties: Properties, side: str, *, strict: bool) -> list[Finding]:
+def findings(properties: Properties, side: str, *, strict: bool) -> list[SettingFinding]:
     """Return what is odd about settings, the worst first. A bookie's file may have client keys."""
     found = list(_findings(CLASSES[side], properties, strict=strict))
     if side == "bookie":

@@ -1,9 +1,9 @@
 """Whether a bookie's directories agree with each other: cookies, marks, journals, logs, index.
 
-``stages`` gives the parts of a check one by one, each a generator of ``Problem`` values: nothing is
-changed, what is damaged is told, and the rest is looked at all the same. What a crash leaves behind
-and the next start repairs is a note: a torn tail, an index that is ahead of its log while the
-journal holds the entry. Agrees with BookKeeper 4.18.0, InterleavedLedgerStorage's
+``stages`` gives the parts of a check one by one, each a generator of ``DiskFinding`` values.
+Nothing is changed, what is damaged is told, and the rest is looked at all the same. What a crash
+leaves behind and the next start repairs is a note: a torn tail, an index that is ahead of its log
+while the journal holds the entry. Agrees with BookKeeper 4.18.0, InterleavedLedgerStorage's
 localConsistencyCheck, in what the plain check of the index looks at; the rest is ours.
 """
 
@@ -16,7 +16,7 @@ import attrs
 
 from bookied.offline.bookie import OfflineBookie, Shard
 from bookied.offline.check import index, logs, start
-from bookied.offline.check.findings import Findings, Problem
+from bookied.offline.check.findings import DiskFinding, Findings
 from bookied.offline.journal_tail import Tick
 
 
@@ -27,7 +27,7 @@ class Stage:
     title: str
     unit: str
     total: int
-    run: Callable[[Tick], Iterator[Problem]]
+    run: Callable[[Tick], Iterator[DiskFinding]]
 
 
 def stages(

@@ -23,7 +23,7 @@ class Severity(enum.Enum):
 
 
 @attrs.frozen
-class Problem:
+class DiskFinding:
     """One thing that is not as it should be.
 
     ``kind`` is a stable word for programs; ``fix`` the command, or what to do, if there is
@@ -81,10 +81,10 @@ def from_error(
     ledger_id: int | None = None,
     entry_id: int | None = None,
     fix: str = "",
-) -> Problem:
+) -> DiskFinding:
     """Return what damage, or a file that cannot be read, means for a check."""
     if isinstance(error, CorruptError):
-        return Problem(
+        return DiskFinding(
             severity,
             kind_of(error),
             error.expected,
@@ -96,7 +96,7 @@ def from_error(
         )
     path = None if error.filename is None else Path(str(error.filename))
     message = error.strerror or str(error)
-    return Problem(severity, "unreadable", message, path, None, ledger_id, entry_id, fix=fix)
+    return DiskFinding(severity, "unreadable", message, path, None, ledger_id, entry_id, fix=fix)
 
 
 def kind_of(error: CorruptError) -> str:

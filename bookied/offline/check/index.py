@@ -18,7 +18,7 @@ from bookied.errors import (
     MissingLogError,
 )
 from bookied.offline.bookie import Shard
-from bookied.offline.check.findings import Findings, Problem, Severity, from_error
+from bookied.offline.check.findings import DiskFinding, Findings, Severity, from_error
 from bookied.offline.index import IndexKind, check_place
 from bookied.offline.journal_tail import Tick
 from bookied.offline.packets import find_digest
@@ -30,7 +30,7 @@ _DAMAGE: Final = (CorruptError, OSError)
 _DOUBTFUL_MAX: Final = 1000
 
 
-def list_ledgers(shard: Shard, into: list[int]) -> Problem | None:
+def list_ledgers(shard: Shard, into: list[int]) -> DiskFinding | None:
     """Put the ledgers of an index into a list; return what is wrong if it cannot be read at all."""
     try:
         into.extend(shard.index.ledger_ids())
@@ -43,11 +43,11 @@ def check_index(
     shard: Shard,
     found: Findings,
     ledger_ids: list[int],
-    damaged: Problem | None,
+    damaged: DiskFinding | None,
     tick: Tick,
     *,
     deep: bool,
-) -> Iterator[Problem]:
+) -> Iterator[DiskFinding]:
     """Look up every entry of every ledger."""
     for error in shard.index.damage:
         yield from_error(error, fix="bkctl disk rebuild-db --ledgers")
@@ -74,7 +74,7 @@ class _LedgerCheck:
     _doubtful: list[tuple[int, int]] = attrs.field(factory=list)
     """Entries without a digest that we can check, and their locations: the first of them."""
 
-    def run(self) -> Iterator[Problem]:
+    def run(self) -> Iterator[DiskFinding]:
         index, ledger_id = self._shard.index, self._ledger_id
         fix = f"bkctl disk rebuild-index {ledger_id}"
         try:
@@ -98,7 +98,7 @@ class _LedgerCheck:
             yield from_error(error, ledger_id=ledger_id, fix=fix)
         yield from self._failed_digests()
 
-    def _truncated(self, error: IndexTruncatedError, fix: str) -> Problem:
+    def _truncated(self, error: IndexTruncatedError, fix: str) -> DiskFinding:
         pending = self._found.tail.ledgers.get(self._ledger_id)
         is_pending = pending is not None and pending.master_key is not None
         return from_error(
@@ -108,7 +108,7 @@ class _LedgerCheck:
             fix="the next start makes it new from the journal" if is_pending else fix,
         )
 
-    def _check_file(self, fix: str) -> Iterator[Problem]:
+    def _check_file(self, fix: str) -> Iterator[DiskFinding]:
         """Look for a partial last page: Java loses what it holds."""
         if self._shard.index.kind is not IndexKind.FILES:
             return
@@ -117,12 +117,12 @@ class _LedgerCheck:
         rest = (size - layout.HEADER_BYTES) % layout.PAGE_BYTES
         if rest:
             message = f"the last page has {rest} bytes of {layout.PAGE_BYTES}: Java loses them"
-            yield Problem(
+            yield DiskFinding(
                 Severity.WARNING, "index-partial-page", message, path, size, self._ledger_id,
                 fix=fix,
             )  # fmt: skip
 
-    def _check_entry(self, entry_id: int, location: int, fix: str) -> Iterator[Problem]:
+    def _check_entry(self, entry_id: int, location: int, fix: str) -> Iterator[DiskFinding]:
         ledger_id, reader = self._ledger_id, self._shard.reader
         self._found.counts.entries += 1
         try:
@@ -155,7 +155,7 @@ class _LedgerCheck:
                 self._shard.log_path(log_id), None, f"no such log; entry {entry_id}"
             )
 
-    def _look_at(self, entry_id: int, location: int, packet: bytes) -> Iterator[Problem]:
+    def _look_at(self, entry_id: int, location: int, packet: bytes) -> Iterator[DiskFinding]:
         digest = find_digest(packet)
         if digest is not None:
             self._found.counts.verified += 1
@@ -167,18 +167,18 @@ class _LedgerCheck:
             if len(self._doubtful) < _DOUBTFUL_MAX:
                 self._doubtful.append((entry_id, location))
 
-    def _failed_digests(self) -> Iterator[Problem]:
+    def _failed_digests(self) -> Iterator[DiskFinding]:
         """Tell of entries that came before the first whose digest could be checked."""
         for entry_id, location in self._doubtful if self._digest is not None else ():
             self._found.counts.unverified -= 1
             yield from self._wrong_digest(entry_id, location)
 
-    def _wrong_digest(self, entry_id: int, location: int) -> Iterator[Problem]:
+    def _wrong_digest(self, entry_id: int, location: int) -> Iterator[DiskFinding]:
         assert self._digest is not None
         if self._found.tail.holds(self._ledger_id, entry_id):
             return
         log_id, body_at = split_location(location)
-        yield Problem(
+        yield DiskFinding(
             Severity.PROBLEM, "wrong-digest",
             f"fails its {self._digest.name} digest, which other entries of the ledger pass",
             self._shard.log_path(log_id), body_at - LENGTH.size, self._ledger_id, entry_id,
@@ -186,9 +186,9 @@ class _LedgerCheck:
         )  # fmt: skip
 
 
-def joined(problems: Iterator[Problem]) -> Iterator[Problem]:
+def joined(problems: Iterator[DiskFinding]) -> Iterator[DiskFinding]:
     """Make one problem of a run of entries that all have the same trouble in the same file."""
-    last: Problem | None = None
+    last: DiskFinding | None = None
     for problem in problems:
         if last is not None and _continues(last, problem):
             last = attrs.evolve(last, last_entry=problem.entry_id)
@@ -200,7 +200,7 @@ def joined(problems: Iterator[Problem]) -> Iterator[Problem]:
         yield last
 
 
-def _continues(last: Problem, problem: Problem) -> bool:
+def _continues(last: DiskFinding, problem: DiskFinding) -> bool:
     if last.entry_id is None or problem.entry_id is None:
         return False
     end = last.entry_id if last.last_entry is None else last.last_entry

@@ -14,7 +14,7 @@ import attrs
 
 from bookied.errors import CorruptError, LedgersMapError
 from bookied.offline.bookie import Shard
-from bookied.offline.check.findings import Findings, Problem, Severity, from_error
+from bookied.offline.check.findings import DiskFinding, Findings, Severity, from_error
 from bookied.offline.journal_tail import TELL_BYTES, Tick
 from bookied.storage.entrylog import format as layout
 from bookied.storage.entrylog import reader as logs
@@ -40,7 +40,7 @@ class _UnindexedRecords:
 
 def check_logs(
     shards: tuple[Shard, ...], found: Findings, tick: Tick, *, deep: bool
-) -> Iterator[Problem]:
+) -> Iterator[DiskFinding]:
     """Look at every entry log."""
     done = 0
     for shard in shards:
@@ -69,7 +69,7 @@ def _check_log(
     before: int,
     *,
     deep: bool,
-) -> Iterator[Problem]:
+) -> Iterator[DiskFinding]:
     try:
         scan = logs.open_scan(shard.files, path)
     except (CorruptError, OSError) as error:
@@ -104,7 +104,7 @@ def _scan(
     sizes: dict[int, int],
     tick: Tick,
     before: int,
-) -> Iterator[Problem]:
+) -> Iterator[DiskFinding]:
     unindexed: dict[int, _UnindexedRecords] = {}
     told = 0
     try:
@@ -129,7 +129,7 @@ def _scan(
         yield from_error(error, fix=f"what lies before it: bkctl disk entrylog {scan.path}")
     if scan.is_torn:
         message = "the last record is cut, as a crash leaves it"
-        yield Problem(Severity.NOTE, "torn-log", message, scan.path, scan.end)
+        yield DiskFinding(Severity.NOTE, "torn-log", message, scan.path, scan.end)
     for ledger_id, one in list(unindexed.items())[:_UNINDEXED_MAX]:
         found_one = _unindexed(scan.path, ledger_id, one, is_known=ledger_id in known)
         if found_one.severity is Severity.PROBLEM and one.first > _last(shard, ledger_id, found):
@@ -148,7 +148,7 @@ def _last(shard: Shard, ledger_id: int, found: Findings) -> int:
     return last if stored is None else max(last, stored.last_entry)
 
 
-def _never_acknowledged(problem: Problem) -> Problem:
+def _never_acknowledged(problem: DiskFinding) -> DiskFinding:
     """Return what is probably no loss: entries get to their log before the journal has them.
 
     A bookie that is killed in between leaves them so, at the end of their ledger, for good.
@@ -174,22 +174,24 @@ def _is_indexed(shard: Shard, record: logs.LogRecord, known: set[int], found: Fi
         return True  # Told with the index.
 
 
-def _unindexed(path: Path, ledger_id: int, one: _UnindexedRecords, *, is_known: bool) -> Problem:
+def _unindexed(
+    path: Path, ledger_id: int, one: _UnindexedRecords, *, is_known: bool
+) -> DiskFinding:
     """Entries that a ledger's index lacks are lost; a ledger without index is deleted, mostly."""
     what = f"{one.count} entries ({one.first} to {one.last}, {one.size_bytes} bytes)"
     if is_known:
-        return Problem(
+        return DiskFinding(
             Severity.PROBLEM, "unindexed", f"{what} that the ledger's index does not have",
             path, one.offset, ledger_id, fix=f"bkctl disk rebuild-index {ledger_id}",
         )  # fmt: skip
     message = f"{what} of a ledger without index: deleted and not yet collected, or its index lost"
-    return Problem(
+    return DiskFinding(
         Severity.NOTE, "no-index", message, path, one.offset, ledger_id,
         fix=f"if the ledger still exists: bkctl disk rebuild-index {ledger_id}",
     )  # fmt: skip
 
 
-def _not_yet(problem: Problem) -> Problem:
+def _not_yet(problem: DiskFinding) -> DiskFinding:
     """Return what is no loss beside a running bookie: it writes entries before their index."""
     message = f"{problem.message}, or not yet: a bookie uses these directories"
     return attrs.evolve(
@@ -199,25 +201,25 @@ def _not_yet(problem: Problem) -> Problem:
 
 def _compare_map(
     path: Path, scan: logs.LogScan, stated: dict[int, int], sizes: dict[int, int]
-) -> Iterator[Problem]:
+) -> Iterator[DiskFinding]:
     assert scan.header is not None
     at = scan.header.map_offset
     for ledger_id in sizes.keys() - stated.keys():
         message = f"{sizes[ledger_id]} bytes of this ledger that the ledgers map does not name"
         fix = "keep the collector off: copy the log away before the bookie runs"
-        yield Problem(Severity.PROBLEM, "ledgers-map", message, path, at, ledger_id, fix=fix)
+        yield DiskFinding(Severity.PROBLEM, "ledgers-map", message, path, at, ledger_id, fix=fix)
     for ledger_id in stated.keys() - sizes.keys():
         message = "the ledgers map names a ledger that has no entries here"
-        yield Problem(Severity.WARNING, "ledgers-map", message, path, at, ledger_id)
+        yield DiskFinding(Severity.WARNING, "ledgers-map", message, path, at, ledger_id)
     for ledger_id in sizes.keys() & stated.keys():
         if sizes[ledger_id] != stated[ledger_id]:
             message = f"{stated[ledger_id]} bytes in the ledgers map, {sizes[ledger_id]} in the log"
-            yield Problem(Severity.WARNING, "ledgers-map", message, path, at, ledger_id)
+            yield DiskFinding(Severity.WARNING, "ledgers-map", message, path, at, ledger_id)
 
 
-def _leftovers(shard: Shard) -> Iterator[Problem]:
+def _leftovers(shard: Shard) -> Iterator[DiskFinding]:
     for directory in shard.ledger_dirs:
         for name in sorted(shard.files.list(directory)):
             if layout.log_id(name) is None and layout.used_log_id(name) is not None:
                 message = "a compaction that was cut short; the collector finishes or undoes it"
-                yield Problem(Severity.NOTE, "compaction", message, directory / name)
+                yield DiskFinding(Severity.NOTE, "compaction", message, directory / name)

@@ -12,7 +12,7 @@ from bookied.directories.losses import losses
 from bookied.directories.roots import DIRTY, VERSION
 from bookied.errors import BadCookieError, CorruptError, JournalMissingError, JournalRecordError
 from bookied.offline.bookie import OfflineBookie
-from bookied.offline.check.findings import Findings, Problem, Severity, from_error
+from bookied.offline.check.findings import DiskFinding, Findings, Severity, from_error
 from bookied.offline.journal_tail import TELL_BYTES, Tick, bytes_to_replay
 from bookied.storage.journal import format as layout
 from bookied.storage.journal import reader as journals
@@ -34,7 +34,7 @@ _LOSS_FIX: Final = (
 )
 
 
-def check_start(bookie: OfflineBookie, tick: Tick) -> Iterator[Problem]:
+def check_start(bookie: OfflineBookie, tick: Tick) -> Iterator[DiskFinding]:
     """Look at cookies, marks and the sign of an unclean stop."""
     yield from _check_cookies(bookie)
     for loss in losses(bookie.files, bookie.found):
@@ -42,7 +42,7 @@ def check_start(bookie: OfflineBookie, tick: Tick) -> Iterator[Problem]:
     yield from _check_marks(bookie)
     for directory in bookie.found.ledger_dirs:
         if bookie.files.exists(directory / DIRTY):
-            yield Problem(
+            yield DiskFinding(
                 Severity.NOTE, "dirty", "a bookie runs here, or was killed", directory / DIRTY
             )
     tick(1, 0)
@@ -51,7 +51,7 @@ def check_start(bookie: OfflineBookie, tick: Tick) -> Iterator[Problem]:
 # Cookies -----------------------------------------------------------------------------------------
 
 
-def _check_cookies(bookie: OfflineBookie) -> Iterator[Problem]:
+def _check_cookies(bookie: OfflineBookie) -> Iterator[DiskFinding]:
     found: dict[Path, Cookie] = {}
     missing = []
     for directory in bookie.found.all_dirs:
@@ -70,24 +70,26 @@ def _check_cookies(bookie: OfflineBookie) -> Iterator[Problem]:
         if found:
             message = "no cookie here, but in other directories of this bookie"
             fix = f"is this the right directory? If so: cp {next(iter(found))} {path}"
-            yield Problem(Severity.PROBLEM, "cookie-missing", message, path, fix=fix)
+            yield DiskFinding(Severity.PROBLEM, "cookie-missing", message, path, fix=fix)
         else:
             message = "no cookie: no bookie has started with this directory"
-            yield Problem(Severity.NOTE, "cookie-missing", message, path)
+            yield DiskFinding(Severity.NOTE, "cookie-missing", message, path)
     for path, cookie in list(found.items())[:1]:
         yield from _compare_directories(bookie, path, cookie)
 
 
-def _compare_cookies(found: dict[Path, Cookie]) -> Iterator[Problem]:
+def _compare_cookies(found: dict[Path, Cookie]) -> Iterator[DiskFinding]:
     first = next(iter(found.items()), None)
     for path, cookie in found.items():
         if first is not None and cookie != first[1]:
             message = f"is not the cookie that {first[0]} has"
             fix = "the directory belongs to another bookie, or to other settings"
-            yield Problem(Severity.PROBLEM, "cookie-mismatch", message, path, fix=fix)
+            yield DiskFinding(Severity.PROBLEM, "cookie-mismatch", message, path, fix=fix)
 
 
-def _compare_directories(bookie: OfflineBookie, path: Path, cookie: Cookie) -> Iterator[Problem]:
+def _compare_directories(
+    bookie: OfflineBookie, path: Path, cookie: Cookie
+) -> Iterator[DiskFinding]:
     """Compare in order: it decides where DbLedgerStorage looks for a ledger."""
     roots = bookie.found
     lists = (
@@ -101,13 +103,13 @@ def _compare_directories(bookie: OfflineBookie, path: Path, cookie: Cookie) -> I
                 f"{kind} directories are {', '.join(stamped)} in the cookie and "
                 f"{', '.join(map(str, given))} here"
             )
-            yield Problem(Severity.WARNING, "cookie-directories", message, path)
+            yield DiskFinding(Severity.WARNING, "cookie-directories", message, path)
 
 
 # Marks -------------------------------------------------------------------------------------------
 
 
-def _check_marks(bookie: OfflineBookie) -> Iterator[Problem]:
+def _check_marks(bookie: OfflineBookie) -> Iterator[DiskFinding]:
     damage: list[CorruptError] = []
     counted = [mark.journal for mark in bookie.marks(report=damage.append)]
     for error in damage:
@@ -116,18 +118,18 @@ def _check_marks(bookie: OfflineBookie) -> Iterator[Problem]:
     for number, directory in enumerate(bookie.found.journal_dirs):
         if number not in counted and journals.journal_ids(bookie.files, directory):
             message = "no lastMark for this directory: all its journals are replayed"
-            yield Problem(Severity.NOTE, "no-mark", message, directory)
+            yield DiskFinding(Severity.NOTE, "no-mark", message, directory)
         yield from check_mark(bookie, number, bookie.highest_mark(number))
 
 
-def check_mark(bookie: OfflineBookie, number: int, mark: Mark) -> Iterator[Problem]:
+def check_mark(bookie: OfflineBookie, number: int, mark: Mark) -> Iterator[DiskFinding]:
     """Look whether replay can start at a mark of the ``number``-th journal directory."""
     if mark <= START or not mark.journal_id:
         return
     path = bookie.found.journal_dirs[number] / layout.file_name(mark.journal_id)
     if not bookie.files.exists(path):
         message = f"lastMark names this journal (id {mark.journal_id}); the bookie will not start"
-        yield Problem(Severity.PROBLEM, "journal-missing", message, path, fix=_MARK_FIX)
+        yield DiskFinding(Severity.PROBLEM, "journal-missing", message, path, fix=_MARK_FIX)
         return
     try:
         size, is_place = bookie.files.size(path), is_boundary(bookie.files, path, mark.offset)
@@ -135,10 +137,10 @@ def check_mark(bookie: OfflineBookie, number: int, mark: Mark) -> Iterator[Probl
         return  # Told with the journals.
     if mark.offset > size:
         message = f"lastMark is at {mark.offset}, beyond its end"
-        yield Problem(Severity.WARNING, "mark-beyond-end", message, path, size)
+        yield DiskFinding(Severity.WARNING, "mark-beyond-end", message, path, size)
     elif mark.offset and not is_place:
         message = "lastMark is here, where no record begins: all journals are replayed"
-        yield Problem(Severity.WARNING, "mark-inside-record", message, path, mark.offset)
+        yield DiskFinding(Severity.WARNING, "mark-inside-record", message, path, mark.offset)
 
 
 # Journals ----------------------------------------------------------------------------------------
@@ -153,7 +155,7 @@ def journal_bytes(bookie: OfflineBookie, *, deep: bool) -> int:
 
 def check_journals(
     bookie: OfflineBookie, found: Findings, tick: Tick, *, deep: bool
-) -> Iterator[Problem]:
+) -> Iterator[DiskFinding]:
     """Read the journals that a start replays, or all; fill ``found.tail`` with what is replayed."""
     done = 0
     for number, directory in enumerate(bookie.found.journal_dirs):
@@ -188,7 +190,7 @@ class _Part:
         return self.replay_from is not None and offset >= self.replay_from
 
 
-def _check_gaps(bookie: OfflineBookie, number: int) -> Iterator[Problem]:
+def _check_gaps(bookie: OfflineBookie, number: int) -> Iterator[DiskFinding]:
     """Look whether a journal is missing between others: the bookie would not start."""
     mark = bookie.highest_mark(number)
     directory = bookie.found.journal_dirs[number]
@@ -201,7 +203,7 @@ def _check_gaps(bookie: OfflineBookie, number: int) -> Iterator[Problem]:
 
 def _check_journal(
     bookie: OfflineBookie, found: Findings, part: _Part, tick: Tick, before: int
-) -> Iterator[Problem]:
+) -> Iterator[DiskFinding]:
     try:
         scan = journals.open_scan(bookie.files, part.path, part.start)
     except (CorruptError, OSError) as error:
@@ -232,11 +234,11 @@ def _check_journal(
         scan.close()
 
 
-def _after_the_end(scan: journals.JournalScan) -> Iterator[Problem]:
+def _after_the_end(scan: journals.JournalScan) -> Iterator[DiskFinding]:
     if scan.is_torn:
         message = "the last record is cut: a crash came before it was acknowledged"
-        yield Problem(Severity.NOTE, "torn-tail", message, scan.path, scan.end)
+        yield DiskFinding(Severity.NOTE, "torn-tail", message, scan.path, scan.end)
     residue = scan.residue()
     if residue is not None:
         message = f"data ends at {scan.end}, and yet there are bytes here that nothing reaches"
-        yield Problem(Severity.WARNING, "journal-residue", message, scan.path, residue)
+        yield DiskFinding(Severity.WARNING, "journal-residue", message, scan.path, residue)

@@ -24,7 +24,7 @@ from bookied.offline.repair.upgrade import BookieRoots, UpgradeRefusedError
 
 
 @attrs.frozen
-class Loss:
+class DiscardedFiles:
     """What a rollback throws away in one root: what came after the upgrade."""
 
     root: Path
@@ -38,7 +38,7 @@ class Rollback:
 
     roots: BookieRoots
 
-    def losses(self) -> list[Loss]:
+    def losses(self) -> list[DiscardedFiles]:
         """Return what a rollback throws away.
 
         Raises:
@@ -46,14 +46,14 @@ class Rollback:
         """
         return [self._loss(root) for root in self._reversible() if root.state is RootState.UPGRADED]
 
-    def _loss(self, root: RootLayout) -> Loss:
+    def _loss(self, root: RootLayout) -> DiscardedFiles:
         old = {path.relative_to(root.root) for path in self.roots.all_files(root.root)}
         new = [
             path
             for path in self.roots.all_files(root.current)
             if path.relative_to(root.current) not in old
         ]
-        return Loss(root.root, len(new), sum(self.roots.files.size(path) for path in new))
+        return DiscardedFiles(root.root, len(new), sum(self.roots.files.size(path) for path in new))
 
     def run(self) -> bool:
         """Go back to the old data; return False if no root was upgraded.

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from bkclient.config.settings import (
     ConfigError,
-    Finding,
     FindingKind,
     Origin,
     OtherKey,
     PropertiesError,
+    SettingFinding,
     Severity,
     changed,
     describe,
@@ -72,7 +72,9 @@ class Sample:
 
     def cross_check(self):
         if self.wait_ms > self.rate:
-            yield Finding(Severity.ERROR, FindingKind.INVALID, "waitMSec", "must not exceed rate")
+            yield SettingFinding(
+                Severity.ERROR, FindingKind.INVALID, "waitMSec", "must not exceed rate"
+            )
 
 
 def loaded(text: str, **kwargs):

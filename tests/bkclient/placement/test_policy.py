@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.internet.task import Clock
 
-from bkclient.connection.bookie_health import TroubleBook
+from bkclient.connection.bookie_health import BookieHealth
 from bkclient.errors import NotEnoughBookiesError
 from bkclient.ledger.reader import LedgerReader
 from bkclient.placement.policy import (
@@ -77,21 +77,21 @@ def test_failed_bookies_are_replaced_by_others_as_far_as_there_are_any() -> None
 
 def test_bookies_with_trouble_are_asked_last_and_forgiven_with_time() -> None:
     clock = Clock()
-    troubles = TroubleBook(clock, 60.0)
+    health = BookieHealth(clock, 60.0)
     placement = RandomPlacement(random.Random(0))
     ensemble = tuple(NAMES[:3])
-    assert not troubles.any_lately
-    assert placement.read_order((0, 1, 2), ensemble, troubles.level) == (0, 1, 2)
-    troubles.failed(NAMES[0])
-    troubles.slow(NAMES[1])
-    assert troubles.any_lately
-    assert placement.read_order((0, 1, 2), ensemble, troubles.level) == (2, 1, 0)
-    assert troubles.failing(ensemble) == {NAMES[0]}
-    troubles.fine(NAMES[0])
-    assert placement.read_order((0, 1, 2), ensemble, troubles.level) == (0, 2, 1)
+    assert not health.any_lately
+    assert placement.read_order((0, 1, 2), ensemble, health.level) == (0, 1, 2)
+    health.failed(NAMES[0])
+    health.slow(NAMES[1])
+    assert health.any_lately
+    assert placement.read_order((0, 1, 2), ensemble, health.level) == (2, 1, 0)
+    assert health.failing(ensemble) == {NAMES[0]}
+    health.fine(NAMES[0])
+    assert placement.read_order((0, 1, 2), ensemble, health.level) == (0, 2, 1)
     clock.advance(60)
-    assert not troubles.any_lately
-    assert troubles.level(NAMES[1]) == 0
+    assert not health.any_lately
+    assert health.level(NAMES[1]) == 0
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ async def _read(reader: LedgerReader, entry_id: int) -> bytes:
 
 
 def test_where_load_decides_slowness_does_not() -> None:
-    troubles = TroubleBook(Clock(), 60.0, minds_slow=False)
-    troubles.slow(NAMES[0])
-    assert not troubles.any_lately
-    assert troubles.level(NAMES[0]) == 0
+    health = BookieHealth(Clock(), 60.0, minds_slow=False)
+    health.slow(NAMES[0])
+    assert not health.any_lately
+    assert health.level(NAMES[0]) == 0

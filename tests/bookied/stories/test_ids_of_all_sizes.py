@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from bookied.offline.check.check import stages
-from bookied.offline.check.findings import Findings, Problem
+from bookied.offline.check.findings import DiskFinding, Findings
 from bookied.offline.journal_tail import read_tail
 from bookied.offline.ledger import local_ledgers, placed_entries
 from bookied.offline.repair.convert import Conversion
@@ -173,7 +173,7 @@ def test_a_restart_replays_them(world: RealWorld) -> None:
         world.check()
 
 
-def checks(world: RealWorld) -> list[Problem]:
+def checks(world: RealWorld) -> list[DiskFinding]:
     bookie, findings = world.offline, Findings()
     with bookie.shards() as shards:
         parts = stages(bookie, findings, shards=shards, deep=True)

@@ -10,7 +10,7 @@ from bkctl.commands.disk.look import entry_logs, journals
 from bkctl.commands.disk.look import ledgers as disk_ledgers
 from bkctl.commands.disk.look import marks as marks_work
 from bkctl.commands.disk.look import usage as usage_work
-from bkctl.commands.disk.look.records import Damage, JournalRow, LogRow, PlacedRow
+from bkctl.commands.disk.look.records import DamagedRecords, JournalRow, LogRow, PlacedRow
 from bkctl.errors import ProblemsError, UsageError
 from bookied.offline import files as offline_files
 from bookied.offline.files import DirectoryUse
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 def lastmark(session: Session, /, *, check: bool, **dirs: tuple[str, ...]) -> None:
     """Print the marks: what lies before them is in entry logs and index, the rest is replayed."""
-    damage = Damage(session)
+    damage = DamagedRecords(session)
     found = marks_work.marks(session, dirs, damage, check=check)
     session.emit_all(found, marks_work.MarkRow)
     if check:
@@ -52,7 +52,7 @@ def usage(session: Session, /, *, directories: bool, **dirs: tuple[str, ...]) ->
     if directories:
         session.emit_all(usage_work.directories(session, dirs), DirectoryUse)
         return
-    damage = Damage(session)
+    damage = DamagedRecords(session)
     found = usage_work.logs(session, dirs, damage)
     session.emit_all(found, LogUse)
     usage_work.tell_sums(session, found)
@@ -83,7 +83,7 @@ def journal(
 ) -> None:
     """Print the records of a journal, or of all journals."""
     paths = journals.find_journals(session, journal, directory, dirs)
-    damage = Damage(session)
+    damage = DamagedRecords(session)
     if verify:
         session.emit_all(journals.verdicts(session, paths, damage), JournalVerdict)
     else:
@@ -107,7 +107,7 @@ def entrylog(
     **dirs: tuple[str, ...],
 ) -> None:
     """Print the records of the entry log LOG."""
-    damage = Damage(session)
+    damage = DamagedRecords(session)
     chosen = entry_logs.RecordChoice(ledger_id, entries, start, end)
     with entry_logs.find_log(session, log, dirs, live=live) as found:
         if summary:
@@ -130,7 +130,7 @@ def ledger(
 ) -> None:
     """Print the entries of LEDGER_ID that this bookie has, and where each of them is."""
     session.about = f"ledger {ledger_id}"
-    damage = Damage(session)
+    damage = DamagedRecords(session)
     rows = disk_ledgers.placed_rows(
         session, ledger_id, entries or (0, None), dirs, damage,
         payload=payload, with_journal=with_journal,
@@ -143,7 +143,7 @@ def ledgers(
     session: Session, /, *, with_bytes: bool, with_journal: bool, **dirs: tuple[str, ...]
 ) -> None:
     """List the ledgers that this bookie has on its disks."""
-    damage = Damage(session)
+    damage = DamagedRecords(session)
     rows = disk_ledgers.ledger_rows(
         session, dirs, damage, with_bytes=with_bytes, with_journal=with_journal
     )
@@ -169,6 +169,6 @@ def index(
         if meta:
             session.emit(disk_ledgers.meta(session, found))
         elif holes:
-            session.emit_all(found.holes(), disk_ledgers.Hole)
+            session.emit_all(found.holes(), disk_ledgers.MissingEntries)
         else:
             session.emit_all(found.places(), disk_ledgers.IndexRow)

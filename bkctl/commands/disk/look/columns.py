@@ -6,7 +6,7 @@ import attrs
 
 from bkctl.commands.disk.look.entry_logs import LOG_COLUMNS
 from bkctl.output.views import ENTRY, LEDGER, OLDER_IDS, WIDE, Kind, column, show
-from bookied.offline.check.findings import Problem
+from bookied.offline.check.findings import DiskFinding
 from bookied.offline.files import BookieFile, DirectoryUse
 from bookied.offline.journals import JournalVerdict
 from bookied.offline.logs import LogUse
@@ -29,7 +29,7 @@ def _used(use: DirectoryUse) -> float:
     return 1 - use.free / use.total if use.total else 0.0
 
 
-def _problem_sentence(problem: Problem) -> str:
+def _problem_sentence(problem: DiskFinding) -> str:
     """Return a problem as people read it: what, where, and what to do, a line each."""
     about = "" if problem.ledger_id is None else f"ledger {problem.ledger_id}"
     if problem.entry_id is not None:
@@ -126,7 +126,7 @@ show(
 
 
 show(
-    Problem,
+    DiskFinding,
     "problems",
     column("severity", "problem, warning, note.", "severity.value"),
     column("kind", "What it is, in a stable word."),

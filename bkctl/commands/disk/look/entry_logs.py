@@ -26,7 +26,7 @@ from wire.ids import EntryId, LedgerId
 
 if TYPE_CHECKING:
     from bkctl.commands.disk.look.journals import Dirs
-    from bkctl.commands.disk.look.records import Damage, LogRow
+    from bkctl.commands.disk.look.records import DamagedRecords, LogRow
     from bkctl.commands.disk.params import FileRef
     from bkctl.session.session import Session
 
@@ -175,7 +175,7 @@ def log_rows(
     session: Session,
     found: FoundLog,
     chosen: RecordChoice,
-    damage: Damage,
+    damage: DamagedRecords,
     *,
     payload: bool,
     live: bool,
@@ -216,7 +216,9 @@ def is_live(shard: Shard | None, record: logs.LogRecord) -> bool:
         return False
 
 
-def contents(session: Session, found: FoundLog, damage: Damage, *, live: bool) -> LogContents:
+def contents(
+    session: Session, found: FoundLog, damage: DamagedRecords, *, live: bool
+) -> LogContents:
     """Return what a log holds of each ledger."""
     files = RealFiles()
     total = files.size(found.path)

@@ -19,7 +19,7 @@ from bookied.storage.files.files import RealFiles
 from bookied.storage.journal import format as journal_layout
 
 if TYPE_CHECKING:
-    from bkctl.commands.disk.look.records import Damage, JournalRow
+    from bkctl.commands.disk.look.records import DamagedRecords, JournalRow
     from bkctl.commands.disk.params import FileRef
     from bkctl.session.session import Session
 
@@ -76,7 +76,7 @@ def journal_rows(
     paths: list[Path],
     offset: int,
     ledger_id: int | None,
-    damage: Damage,
+    damage: DamagedRecords,
     *,
     payload: bool,
 ) -> Iterator[JournalRow]:
@@ -95,7 +95,9 @@ def journal_rows(
         offset = 0
 
 
-def verdicts(session: Session, paths: list[Path], damage: Damage) -> Iterator[JournalVerdict]:
+def verdicts(
+    session: Session, paths: list[Path], damage: DamagedRecords
+) -> Iterator[JournalVerdict]:
     """Give for each journal what reading it to its end has shown."""
     files = RealFiles()
     for path in paths:

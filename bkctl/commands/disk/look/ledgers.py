@@ -26,7 +26,7 @@ from bookied.storage.index.ledger_pages import StoredLedger
 
 if TYPE_CHECKING:
     from bkctl.commands.disk.look.journals import Dirs
-    from bkctl.commands.disk.look.records import Damage, PlacedRow
+    from bkctl.commands.disk.look.records import DamagedRecords, PlacedRow
     from bkctl.session.session import Session
     from bookied.offline.ledger import LocalLedger
     from wire.ids import LedgerId
@@ -161,7 +161,7 @@ class IndexRow:
     id="first",
 )
 @attrs.frozen
-class Hole:
+class MissingEntries:
     """A range of entries that the index does not have, both ends included."""
 
     ledger_id: int
@@ -215,11 +215,11 @@ class FoundIndex:
         for entry_id, location in entries_of(self.shard.index, self.ledger_id):
             yield IndexRow(self.ledger_id, entry_id, location)
 
-    def holes(self) -> Iterator[Hole]:
+    def holes(self) -> Iterator[MissingEntries]:
         wanted = 0
         for entry_id, _ in entries_of(self.shard.index, self.ledger_id):
             if entry_id > wanted:
-                yield Hole(self.ledger_id, wanted, entry_id - 1)
+                yield MissingEntries(self.ledger_id, wanted, entry_id - 1)
             wanted = entry_id + 1
 
 
@@ -231,7 +231,7 @@ def open_index(session: Session, ledger_id: LedgerId, dirs: Dirs) -> Iterator[Fo
         NothingFoundError: the index does not have the ledger.
         ProblemsError: it is damaged.
     """
-    damage = records.Damage(session)
+    damage = records.DamagedRecords(session)
     bookie = open_bookie(session, **dirs)
     with bookie.shards() as shards:
         shard = shard_of(shards, ledger_id)
@@ -274,7 +274,7 @@ def meta(session: Session, found: FoundIndex) -> IndexMeta:
 
 
 def ledger_rows(
-    session: Session, dirs: Dirs, damage: Damage, *, with_bytes: bool, with_journal: bool
+    session: Session, dirs: Dirs, damage: DamagedRecords, *, with_bytes: bool, with_journal: bool
 ) -> Iterator[LedgerRow]:
     """Give all ledgers, by id."""
     bookie = open_bookie(session, **dirs)
@@ -287,12 +287,12 @@ def ledger_rows(
             yield SizedLedgerRow(ledger, sizes.get(ledger.ledger_id, 0))
 
 
-def _tail(session: Session, bookie: OfflineBookie, damage: Damage) -> JournalTail:
+def _tail(session: Session, bookie: OfflineBookie, damage: DamagedRecords) -> JournalTail:
     with session.progress("reading journals", total=bytes_to_replay(bookie)) as progress:
         return read_tail(bookie, damage, progress.update)
 
 
-def _sizes(session: Session, bookie: OfflineBookie, damage: Damage) -> dict[int, int]:
+def _sizes(session: Session, bookie: OfflineBookie, damage: DamagedRecords) -> dict[int, int]:
     """Add up what the entry logs hold of each ledger, dead copies included."""
     paths = list(bookie.entry_logs())
     sizes: dict[int, int] = {}
@@ -306,7 +306,7 @@ def _sizes(session: Session, bookie: OfflineBookie, damage: Damage) -> dict[int,
     return sizes
 
 
-def _shares(bookie: OfflineBookie, path: Path, damage: Damage) -> tuple[LedgerShare, ...]:
+def _shares(bookie: OfflineBookie, path: Path, damage: DamagedRecords) -> tuple[LedgerShare, ...]:
     try:
         summary = summarize(bookie.files, path)
     except CorruptError as error:
@@ -322,7 +322,7 @@ def placed_rows(
     ledger_id: LedgerId,
     entries: tuple[int, int | None],
     dirs: Dirs,
-    damage: Damage,
+    damage: DamagedRecords,
     *,
     payload: bool,
     with_journal: bool,

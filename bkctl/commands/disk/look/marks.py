@@ -9,16 +9,16 @@ import attrs
 from bkctl.bookies.directories import open_bookie
 from bkctl.errors import ProblemsError
 from bkctl.output.views import Kind, column, shown
-from bookied.offline.check.findings import Problem, Severity
+from bookied.offline.check.findings import DiskFinding, Severity
 from bookied.offline.check.start import check_mark
 from bookied.storage.journal.format import file_name
 
 if TYPE_CHECKING:
     from bkctl.commands.disk.look.journals import Dirs
-    from bkctl.commands.disk.look.records import Damage
+    from bkctl.commands.disk.look.records import DamagedRecords
     from bkctl.session.session import Session
     from bookied.offline.bookie import StoredMark
-    from bookied.offline.check.findings import Problem
+    from bookied.offline.check.findings import DiskFinding
 
 
 @shown(
@@ -49,14 +49,14 @@ class MarkRow:
 
     stored: StoredMark
     counts: bool
-    problem: Problem | None = None
+    problem: DiskFinding | None = None
 
     @property
     def journal_file(self) -> str:
         return file_name(self.stored.mark.journal_id)
 
 
-def marks(session: Session, dirs: Dirs, damage: Damage, *, check: bool) -> list[MarkRow]:
+def marks(session: Session, dirs: Dirs, damage: DamagedRecords, *, check: bool) -> list[MarkRow]:
     """Return all copies; the highest of a journal directory counts."""
     bookie = open_bookie(session, **dirs)
     rows = []
@@ -69,7 +69,7 @@ def marks(session: Session, dirs: Dirs, damage: Damage, *, check: bool) -> list[
     return rows
 
 
-def insist(found: list[MarkRow], damage: Damage) -> None:
+def insist(found: list[MarkRow], damage: DamagedRecords) -> None:
     """End with status 10 if a mark that counts is no place to begin at, or a copy is damaged.
 
     Raises:

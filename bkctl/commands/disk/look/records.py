@@ -134,7 +134,7 @@ class PlacedRow(DiskRecord):
     """An entry of a ledger, wherever it is."""
 
 
-class Damage:
+class DamagedRecords:
     """What was found damaged while records were printed; the end of the command tells it."""
 
     def __init__(self, session: Session) -> None:

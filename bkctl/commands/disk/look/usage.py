@@ -15,7 +15,7 @@ from bookied.offline.logs import LogUse, freed_by, summarize
 
 if TYPE_CHECKING:
     from bkctl.commands.disk.look.journals import Dirs
-    from bkctl.commands.disk.look.records import Damage
+    from bkctl.commands.disk.look.records import DamagedRecords
     from bkctl.session.session import Session
     from bookied.offline.files import DirectoryUse
 
@@ -31,7 +31,7 @@ def directories(session: Session, dirs: Dirs) -> Iterator[DirectoryUse]:
     yield from offline_files.directory_uses(bookie.files, bookie.found)
 
 
-def logs(session: Session, dirs: Dirs, damage: Damage) -> list[LogUse]:
+def logs(session: Session, dirs: Dirs, damage: DamagedRecords) -> list[LogUse]:
     """Return how much of each log is live, those with most to free first."""
     bookie = open_bookie(session, **dirs)
     found: list[LogUse] = []
@@ -55,7 +55,7 @@ def logs(session: Session, dirs: Dirs, damage: Damage) -> list[LogUse]:
     return sorted(found, key=lambda one: (-one.dead_bytes, one.summary.log_id))
 
 
-def _alive(shard: Shard, damage: Damage) -> frozenset[int]:
+def _alive(shard: Shard, damage: DamagedRecords) -> frozenset[int]:
     try:
         return frozenset(shard.index.ledger_ids())
     except CorruptError as error:

@@ -12,7 +12,7 @@ from bkctl.commands.disk.repair import check as disk_checking
 from bkctl.commands.disk.repair import format as disk_format_work
 from bkctl.commands.disk.repair import rebuild
 from bkctl.commands.disk.repair import upgrade as work
-from bookied.offline.check.findings import Problem
+from bookied.offline.check.findings import DiskFinding
 
 if TYPE_CHECKING:
     from bkctl.session.session import Session
@@ -27,7 +27,7 @@ def check(
     if repair_plan:
         session.emit_all(disk_checking.plan(found), disk_checking.RepairStep)
     else:
-        session.emit_all(found, Problem)
+        session.emit_all(found, DiskFinding)
     checking.finish()
 
 

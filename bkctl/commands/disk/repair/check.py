@@ -14,7 +14,7 @@ from bkctl.output.units import counted
 from bkctl.output.views import column, shown
 from bookied.directories.in_use import uses
 from bookied.offline.check.check import stages
-from bookied.offline.check.findings import Findings, Problem, Severity
+from bookied.offline.check.findings import DiskFinding, Findings, Severity
 from bookied.offline.index import IndexKind
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Checking:
         self._findings = Findings()
         self._severities: Counter[Severity] = Counter()
 
-    def run(self, dirs: Dirs) -> Iterator[Problem]:
+    def run(self, dirs: Dirs) -> Iterator[DiskFinding]:
         """Give what is wrong, as it is found.
 
         Raises:
@@ -115,9 +115,9 @@ class Checking:
         return ", ".join(found) or "no problem found"
 
 
-def plan(problems: Iterable[Problem]) -> Iterator[RepairStep]:
+def plan(problems: Iterable[DiskFinding]) -> Iterator[RepairStep]:
     """Give what to do about problems: each step once, those against the worst first."""
-    found: dict[str, list[Problem]] = {}
+    found: dict[str, list[DiskFinding]] = {}
     for problem in problems:
         if problem.fix and problem.severity is not Severity.NOTE:
             found.setdefault(problem.fix, []).append(problem)

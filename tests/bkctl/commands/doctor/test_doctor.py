@@ -18,8 +18,8 @@ from bkctl.cli.root import cli
 from bkctl.commands.doctor.rules import diagnose
 from bkctl.commands.doctor.state import (
     REMEMBERED_MAX,
+    ClusterFinding,
     Danger,
-    Finding,
     Ledgers,
     Limits,
     SeenCluster,
@@ -396,7 +396,7 @@ def test_a_delay_that_was_forgotten_is_told(patient: Patient) -> None:
 
 
 def test_a_lock_that_is_held_for_hours_is_told() -> None:
-    def seen(age_s: int) -> list[Finding]:
+    def seen(age_s: int) -> list[ClusterFinding]:
         ledgers = Ledgers(now_ms=0, in_service=frozenset(), marks={}, limits=Limits())
         lock = HeldLock(LedgerId(7), "host-1", -age_s * 1000)
         cluster = SeenCluster(
@@ -441,19 +441,21 @@ def test_a_health_check_that_is_off_is_told_and_can_be_switched(patient: Patient
 
 
 def test_every_finding_is_shown_by_one_view() -> None:
-    view = view_of(Finding)
+    view = view_of(ClusterFinding)
     assert view.lines is not None
-    many = Finding(Danger.RISK, "x", "3 things are wrong", "mend them", ("1", "2"), 3)
+    many = ClusterFinding(Danger.RISK, "x", "3 things are wrong", "mend them", ("1", "2"), 3)
     assert list(view.lines(many, None, False)) == [
         "risk     3 things are wrong", "         1, 2, ...", "         -> mend them",
     ]  # fmt: skip
 
 
 def test_on_a_terminal_findings_are_wrapped_at_words_and_the_worst_are_red() -> None:
-    view = view_of(Finding)
+    view = view_of(ClusterFinding)
     assert view.lines is not None
     fix = "bkctl ledger recover 4711 --with --a --line --to --copy"
-    one = Finding(Danger.LOSS, "x", "ledger 4711 has lost each of its copies", fix, ("4711",), 1)
+    one = ClusterFinding(
+        Danger.LOSS, "x", "ledger 4711 has lost each of its copies", fix, ("4711",), 1
+    )
     assert list(view.lines(one, 40, True)) == [
         "\x1b[1;31mloss     \x1b[0mledger 4711 has lost each of",
         "         its copies",

@@ -11,15 +11,14 @@ import click
 import pytest
 
 from bkclient.admin.operations import BookieState
-from bkclient.config.findings import Finding as SettingFinding
-from bkclient.config.findings import FindingKind, Severity
+from bkclient.config.findings import FindingKind, SettingFinding, Severity
 from bkclient.metadata.api import HeldLock
 from bkclient.repair.autorecovery import Mark
 from bkctl.cli.root import cli
 from bkctl.commands.doctor.rules import diagnose
 from bkctl.commands.doctor.state import (
+    ClusterFinding,
     Danger,
-    Finding,
     Ledgers,
     Limits,
     SeenBookie,
@@ -27,7 +26,7 @@ from bkctl.commands.doctor.state import (
     SeenLocal,
     Some,
 )
-from bookied.offline.check.findings import Problem
+from bookied.offline.check.findings import DiskFinding
 from bookied.offline.check.findings import Severity as ProblemSeverity
 from wire.ids import BookieId, LedgerId
 from wire.records.cookie import Cookie, CookieDifference
@@ -114,7 +113,7 @@ def everything_wrong_here(*, at_work: bool) -> SeenLocal:
         ),
         stored_differs=differs("whole text"),
         version_file=Path("/x/VERSION"),
-        problems=(Problem(ProblemSeverity.PROBLEM, "journal-missing", "is gone", Path("/x")),),
+        problems=(DiskFinding(ProblemSeverity.PROBLEM, "journal-missing", "is gone", Path("/x")),),
         storage_kind="another kind",
         disks={Path("/full"): 0.99, Path("/nearly"): 0.92},
         newest_ms=NOW_MS + 10**6,
@@ -122,7 +121,7 @@ def everything_wrong_here(*, at_work: bool) -> SeenLocal:
     )  # fmt: skip
 
 
-def all_findings() -> list[Finding]:
+def all_findings() -> list[ClusterFinding]:
     seen = everything_wrong()
     found = diagnose(seen, everything_wrong_here(at_work=True))
     found += diagnose(seen, everything_wrong_here(at_work=False))

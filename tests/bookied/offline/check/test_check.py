@@ -15,7 +15,7 @@ from bookied.directories.roots import Directories
 from bookied.directories.served_by import NO_LEDGER, ServedNote, note_journal
 from bookied.offline.bookie import OfflineBookie
 from bookied.offline.check.check import stages
-from bookied.offline.check.findings import Findings, Problem, Severity
+from bookied.offline.check.findings import DiskFinding, Findings, Severity
 from bookied.storage.files.files import RealFiles
 from bookied.storage.journal.mark import Mark, encode_mark
 from tests.bookied.worlds.golden import CRASHED, DIRECTORY, WITH_LEDGERS, expected
@@ -38,7 +38,7 @@ class Place:
             (directory / "VERSION").write_bytes(encode_cookie(cookie))
         self.findings = Findings()
 
-    def check(self, *, deep: bool = False) -> list[Problem]:
+    def check(self, *, deep: bool = False) -> list[DiskFinding]:
         self.findings = Findings()
         with self.bookie.shards() as shards:
             parts = stages(self.bookie, self.findings, shards=shards, deep=deep)
@@ -67,7 +67,7 @@ def rotated(tmp_path: Path) -> Place:
     return Place(tmp_path / "bookie", "interleaved/rotated")
 
 
-def the_one(found: list[Problem]) -> Problem:
+def the_one(found: list[DiskFinding]) -> DiskFinding:
     assert len(found) == 1, found
     return found[0]
 
