@@ -79,7 +79,7 @@ class PagerLeftError(BrokenPipeError):
     """The pager was left before it had read everything. Stdout itself is as it was."""
 
 
-class CommandInterrupt(KeyboardInterrupt):
+class Interrupted(KeyboardInterrupt):
     """Ctrl-C, SIGTERM or --timeout ended the command; ``exit_status`` tells which."""
 
     def __init__(self, reason: str, exit_status: int) -> None:

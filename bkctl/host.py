@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from bkclient.blocking import BlockingClient
     from bkclient.config.client import ClientConfig
     from bkclient.ledger.writer import LedgerWriter
-    from bkclient.metadata.reader.zookeeper import ZooKeeperLook
+    from bkclient.metadata.reader.zookeeper import ZooKeeperReader
     from wire.ids import LedgerId
 
 
@@ -86,7 +86,7 @@ class Host:
             self._clients[uri, config] = self._connect(uri, config)
         return self._clients[uri, config]
 
-    def look(self, uri: str, config: ClientConfig) -> ZooKeeperLook | None:
+    def look(self, uri: str, config: ClientConfig) -> ZooKeeperReader | None:
         """Return a look at a cluster's metadata, for one command; None where it takes a client."""
         from bkclient.metadata.access import store_options
         from bkclient.metadata.reader import open_look

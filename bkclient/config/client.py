@@ -524,7 +524,7 @@ class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
         minimum=1,
         doc="How long a bookie may take to say it.",
     )
-    log_patience_s: int = setting(
+    log_retry_s: int = setting(
         60,
         key="logWriterPatienceSec",
         unit="s",

@@ -50,7 +50,7 @@ class LogWriter:
         """The last entry before this writer's first; None in an empty log."""
         self.on_lost: Callable[[ClientError], None] = lambda _error: None
         cluster = client.cluster
-        retries = RetrySchedule(cluster.clock, cluster.rng, cluster.config.log_patience_s)
+        retries = RetrySchedule(cluster.clock, cluster.rng, cluster.config.log_retry_s)
         self._segments = Segments(client, ledgers, known, writer)
         self._queue = AppendQueue(retries.progressed)
         self._changing = DeferredLock()

@@ -606,7 +606,7 @@ class UnderreplicationQueue(Protocol):
 
     async def lock_owner(self, ledger_id: LedgerId) -> str | None: ...
 
-    async def held_locks(self) -> list[HeldLock]:
+    async def repair_locks(self) -> list[HeldLock]:
         """Return every lock, of whichever session, by ledger; one that is unreadable has no owner.
 
         There are as many as ledgers under repair, which is few.

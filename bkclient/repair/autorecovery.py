@@ -190,7 +190,7 @@ async def marks(client: Client, damaged: DamagedMark | None = None) -> AsyncIter
     Raises:
         MetadataFormatError: a mark cannot be read; rather ``damaged`` hears of it, where given.
     """
-    locks = {lock.ledger_id: lock for lock in await client.store.held_locks()}
+    locks = {lock.ledger_id: lock for lock in await client.store.repair_locks()}
     async for ledger_id, mark in client.store.list_underreplicated(damaged):
         lock = locks.get(ledger_id)
         yield Mark(
@@ -248,7 +248,7 @@ async def paused(client: Client) -> Pause | None:
 
 async def active(client: Client) -> list[HeldLock]:
     """Return what workers are at work on, by ledger."""
-    return await client.store.held_locks()
+    return await client.store.repair_locks()
 
 
 async def forget(client: Client, ledger_id: LedgerId, *, renew: bool = False) -> RemovedMark:

@@ -154,7 +154,7 @@ async def decommission_status(
         async for ledger_id, mark in store.list_underreplicated(damaged)
         if ledger_id in ids and bookie_id in mark.replicas
     }
-    locked = {lock.ledger_id for lock in await store.held_locks()}
+    locked = {lock.ledger_id for lock in await store.repair_locks()}
     return DecommissionStatus(
         bookie_id=bookie_id,
         state=await _state_of(client, bookie_id),

@@ -108,7 +108,7 @@ async def prospects(client: Client, lacking: Iterable[Lacking]) -> AsyncIterator
     store = client.store
     writable = await store.writable_bookies()
     available = writable | await store.read_only_bookies()
-    locks = {lock.ledger_id: lock for lock in await store.held_locks()}
+    locks = {lock.ledger_id: lock for lock in await store.repair_locks()}
     rest = iter(lacking)
     while some := list(islice(rest, IDS_AT_ONCE)):
         read = await read_ledgers(store, [one.ledger_id for one in some])

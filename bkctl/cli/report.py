@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import click
 
-from bkctl.errors import CommandError, CommandInterrupt, TimeLimitError, error_message, error_name
+from bkctl.errors import CommandError, Interrupted, TimeLimitError, error_message, error_name
 from bkctl.exit_status import ExitStatus
 from bkctl.options import SCHEMA
 from bkctl.output.forms.sentence import fitted
@@ -106,9 +106,9 @@ def describe(error: BaseException, session: Session | None, args: Sequence[str] 
     about = session.about if session else ""
     if isinstance(error, KeyboardInterrupt):
         status = getattr(error, "exit_status", ExitStatus.INTERRUPTED)
-        words = error.reason if isinstance(error, CommandInterrupt) else "interrupted"
+        words = error.reason if isinstance(error, Interrupted) else "interrupted"
         hint = session.resume if session else ""
-        kind = TimeLimitError if status == ExitStatus.TIME_LIMIT else CommandInterrupt
+        kind = TimeLimitError if status == ExitStatus.TIME_LIMIT else Interrupted
         return Report(error_name(kind), words, status, about, hint)
     if isinstance(error, click.UsageError):
         path = error.ctx.command_path if error.ctx else "bkctl"

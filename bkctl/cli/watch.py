@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import attrs
 
-from bkctl.errors import CommandInterrupt, TimeLimitError, UsageError
+from bkctl.errors import Interrupted, TimeLimitError, UsageError
 from bkctl.exit_status import ExitStatus
 from bkctl.host import Host
 from bkctl.options import WATCH_EVERY_S
@@ -102,7 +102,7 @@ class Rounds:
         try:
             while not self._round(session, watch, run, host if not paint else Frame(host)):
                 host.sleep(self.every_s)
-        except CommandInterrupt as reason:
+        except Interrupted as reason:
             if reason.exit_status != ExitStatus.TIME_LIMIT or self.until is None:
                 raise
             limit = human_duration(session.options.timeout_s)

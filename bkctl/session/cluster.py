@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from bkctl.errors import CommandInterrupt
+from bkctl.errors import Interrupted
 
 if TYPE_CHECKING:
     from bkclient.blocking import BlockingClient
@@ -138,9 +138,9 @@ def _unanswered(uri: str) -> Iterator[None]:
     """Name the cluster where the wait for it was interrupted."""
     try:
         yield
-    except CommandInterrupt as error:
+    except Interrupted as error:
         words = f"{error.reason}; {uri} had not answered yet"
-        raise CommandInterrupt(words, error.exit_status) from None
+        raise Interrupted(words, error.exit_status) from None
 
 
 def _start_logging(options: Options, messages: Messages) -> None:

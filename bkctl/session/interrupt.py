@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from bkctl.errors import CommandInterrupt
+from bkctl.errors import Interrupted
 from bkctl.exit_status import ExitStatus
 from bkctl.host import leave
 
@@ -40,7 +40,7 @@ class Stop:
     """Asks a long piece of work to end; the work looks at ``reason`` between its steps."""
 
     def __init__(self) -> None:
-        self.reason: CommandInterrupt | None = None
+        self.reason: Interrupted | None = None
         self._waiting = False
 
     def __bool__(self) -> bool:
@@ -51,14 +51,14 @@ class Stop:
         try:
             self._waiting = True
             return function(*args) if self.reason is None else None
-        except CommandInterrupt:
+        except Interrupted:
             if self.reason is None:
                 raise
             return None
         finally:
             self._waiting = False
 
-    def ask(self, reason: CommandInterrupt) -> None:
+    def ask(self, reason: Interrupted) -> None:
         """Called by the signal handler."""
         self.reason = reason
         if self._waiting:
@@ -118,7 +118,7 @@ class Interrupts:
             return  # Its clean-up is in progress.
         elif self._stop and number == signal.SIGALRM:
             self._at_once(status, self.last_words)  # The safe point was not reached in time either.
-        reason = CommandInterrupt(words, status)
+        reason = Interrupted(words, status)
         if self._stop is None:
             raise reason
         if number == signal.SIGALRM:

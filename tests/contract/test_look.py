@@ -14,7 +14,7 @@ from bkclient.admin import operations
 from bkclient.concurrency import for_each
 from bkclient.metadata.api import NEW, MetadataAccessError, MetadataUnavailableError
 from bkclient.metadata.reader import open_look
-from bkclient.metadata.reader.zookeeper import ZooKeeperLook
+from bkclient.metadata.reader.zookeeper import ZooKeeperReader
 from bkctl.commands.local.java import ZooKeeperProcess
 from tests.bkclient.metadata.values import B1, B2, B3, closed, info, metadata
 from tests.contract.metadata_drivers import ZooKeeperDriver
@@ -28,7 +28,7 @@ LONG_IDS = (2**31 + 7, 2**40, 2**62)
 
 
 @contextmanager
-def looking(uri: str, **options: Any) -> Iterator[ZooKeeperLook]:
+def looking(uri: str, **options: Any) -> Iterator[ZooKeeperReader]:
     found = open_look(uri, **{"session_timeout_s": 6.0, **options})
     assert found is not None
     try:
@@ -37,7 +37,7 @@ def looking(uri: str, **options: Any) -> Iterator[ZooKeeperLook]:
         found.close()
 
 
-def ids_of(found: ZooKeeperLook) -> list[LedgerId]:
+def ids_of(found: ZooKeeperReader) -> list[LedgerId]:
     return [ledger_id for ids in found.ledger_ranges(None) for ledger_id in ids]
 
 

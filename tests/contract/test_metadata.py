@@ -1155,15 +1155,15 @@ class TestRepair:
     def test_every_lock_is_listed_with_its_owner_and_age(self, driver: Any) -> None:
         async def scenario() -> None:
             one, other = await driver.open(lock_owner="a"), await driver.open(lock_owner="b")
-            assert await one.held_locks() == []
+            assert await one.repair_locks() == []
             await one.mark_underreplicated(LedgerId(2**33), (B1,))
             assert await other.poll_underreplicated() == 2**33
             assert await one.acquire_lock(LedgerId(7))
-            held = await other.held_locks()
+            held = await other.repair_locks()
             assert [(lock.ledger_id, lock.owner) for lock in held] == [(7, "a"), (2**33, "b")]
             assert all(lock.since_ms > 1_600_000_000_000 for lock in held)
             await other.mark_replicated(LedgerId(2**33))
-            assert [lock.ledger_id for lock in await one.held_locks()] == [7]
+            assert [lock.ledger_id for lock in await one.repair_locks()] == [7]
 
         driver.run(scenario())
 

@@ -68,7 +68,7 @@ def test_a_log_goes_on_when_the_bookie_comes_back_that_nobody_could_replace(*, p
 
 
 def test_a_log_is_given_up_in_time_and_whoever_appended_knows_what_is_in_it() -> None:
-    scene = LogScene(log_patience_s=10)
+    scene = LogScene(log_retry_s=10)
     scene.append(0)
     scene.drive(1)
     scene.world["b2"].stay_away(power=True)

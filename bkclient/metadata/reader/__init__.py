@@ -10,7 +10,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bkclient.metadata.reader.zookeeper import ZooKeeperLook
+    from bkclient.metadata.reader.zookeeper import ZooKeeperReader
 
 __all__ = ["open_look"]
 
@@ -23,7 +23,7 @@ def open_look(
     sasl_options: dict[str, str] | None = None,
     auth_data: Any = (),
     **_other: Any,
-) -> ZooKeeperLook | None:
+) -> ZooKeeperReader | None:
     """Return a look at what a URI names, with options as for ``open_metadata``.
 
     ``None`` where it takes a store to look: at a file, with SASL, or at a measured pace.
@@ -34,11 +34,11 @@ def open_look(
     if not uri.lower().startswith("zk") or sasl_options or requests_per_s_max > 0:
         return None
     from bkclient.metadata.reader.session import ReadSession
-    from bkclient.metadata.reader.zookeeper import ZooKeeperLook
+    from bkclient.metadata.reader.zookeeper import ZooKeeperReader
     from bkclient.metadata.zk_uri import parse_uri
 
     parsed = parse_uri(uri)
     session = ReadSession(
         parsed, timeout_s=session_timeout_s, auth_data=auth_data, first_host=os.getpid()
     )
-    return ZooKeeperLook(session, parsed)
+    return ZooKeeperReader(session, parsed)

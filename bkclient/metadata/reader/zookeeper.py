@@ -42,7 +42,7 @@ _NAMES_AT_ONCE: Final = 1000
 Names = tuple[str, ...]
 
 
-class ZooKeeperLook:
+class ZooKeeperReader:
     """A cluster in ZooKeeper as it is from the first question on, and anew after ``close``.
 
     ``warn`` hears of nodes that are not what they should be. Every question may raise what

@@ -224,7 +224,7 @@ class SqliteRepair(SqliteMarks):
         row = await self._read(lambda rows, _: rows.get(LOCK, ledger_id))
         return None if row is None else decode_lock(row.value).bookie_id
 
-    async def held_locks(self) -> list[HeldLock]:
+    async def repair_locks(self) -> list[HeldLock]:
         """See ``UnderreplicationQueue``."""
         rows = await self._read(lambda rows, _: rows.all(LOCK))
         return [

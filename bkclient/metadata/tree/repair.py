@@ -83,7 +83,7 @@ class TreeRepair(TreePart):
     async def lock_owner(self, ledger_id: LedgerId) -> str | None:
         return await self._locks.owner_of(ledger_id)
 
-    async def held_locks(self) -> list[HeldLock]:
+    async def repair_locks(self) -> list[HeldLock]:
         return await self._locks.all()
 
     # Switches, delay and times

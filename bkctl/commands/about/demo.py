@@ -122,7 +122,7 @@ class _Demo:
                 self._cluster.restart(KILLED, watched.writable)
             self._tell("restart", "the killed bookie is back, with all it had acknowledged")
             exported = self._export(ledger_id) if exporting else None
-        self._say_what_next(ledger_id, exported)
+        self._print_next_steps(ledger_id, exported)
         if exporting and exported is None:
             self._fail_export()
 
@@ -226,7 +226,7 @@ class _Demo:
         )
         return target
 
-    def _say_what_next(self, ledger_id: LedgerId, exported: str | None) -> None:
+    def _print_next_steps(self, ledger_id: LedgerId, exported: str | None) -> None:
         home = self._cluster.directory.path
         seconds = time.monotonic() - self._began_s
         self._tell("done", f"in {seconds:.0f} s; everything is in {home}")

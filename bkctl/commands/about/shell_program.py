@@ -14,7 +14,7 @@ import click
 
 from bkctl.cli.completion.order import ordered
 from bkctl.cli.params import BOOKIE_ID, LEDGER_ID, LOG_NAME
-from bkctl.errors import CommandError, CommandInterrupt, error_message
+from bkctl.errors import CommandError, Interrupted, error_message
 from bkctl.exit_status import Effect, ExitStatus
 from bkctl.host import Host, leave
 from bkctl.ledger_ids import format_ledger_id
@@ -81,7 +81,7 @@ class ShellHost(Host):
             leave(status, words)
         if words:
             print(f"bkctl: {words}", file=self.stderr, flush=True)
-        raise CommandInterrupt("ended at once", status)
+        raise Interrupted("ended at once", status)
 
 
 @attrs.frozen

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from bkctl.session.session import Session
     from wire.ids import BookieId
 
-_LOOK_EVERY_S: Final = 0.2
+_POLL_EVERY_S: Final = 0.2
 
 
 def _admin(session: Session, bookie_id: BookieId, where: dict[str, Any]) -> Any:
@@ -55,7 +55,7 @@ def gc(
         session.emit(asked)
         return
     with session.messages.waiting(f"waiting for the collection of bookie {bookie_id}"):
-        found = admin_api.wait_collected(admin, before, lambda: time.sleep(_LOOK_EVERY_S))
+        found = admin_api.wait_collected(admin, before, lambda: time.sleep(_POLL_EVERY_S))
     session.emit_all(found, admin_api.GarbageRun)
 
 

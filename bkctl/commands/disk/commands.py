@@ -6,7 +6,7 @@ The commands here work on files alone: those of a stopped bookie, ours or Java's
 from __future__ import annotations
 
 from bkctl.cli.command import SubGroup
-from bkctl.commands.disk.look.commands import LOOKS
+from bkctl.commands.disk.inspect.commands import LOOKS
 from bkctl.commands.disk.repair.commands import REPAIRS
 
 disk = SubGroup(

@@ -28,7 +28,7 @@ DETACHED: Final = "BKCTL_LOCAL_DETACHED"
 SETTINGS: Final = "BKCTL_LOCAL_SETTINGS"
 """There, too: what the bookies are told, as JSON. A process's environment is its user's alone."""
 
-_LOOK_EVERY_S: Final = 0.5
+_POLL_EVERY_S: Final = 0.5
 
 
 CONFIG_DIR: Final = "LOCALBOOKIES_CONFIG_DIR"
@@ -185,14 +185,14 @@ def running(session: Session, cluster: LocalCluster) -> Iterator[ClusterMetadata
 
 def _run_until_stopped(session: Session, cluster: LocalCluster) -> None:
     """Show the cluster and watch it; Ctrl-C or SIGTERM is how it is meant to end."""
-    from bkctl.errors import CommandInterrupt
+    from bkctl.errors import Interrupted
 
     try:
         _show(session, cluster)
         if DETACHED in session.host.environ:
             _detach()
         _watch(session, cluster)
-    except CommandInterrupt as reason:
+    except Interrupted as reason:
         session.note("stopping")
         if reason.exit_status == ExitStatus.TIME_LIMIT:
             raise
@@ -221,7 +221,7 @@ def _watch(session: Session, cluster: LocalCluster) -> NoReturn:
     from bkctl.commands.local.metadata import ZooKeeperEndedError
 
     while True:
-        time.sleep(_LOOK_EVERY_S)
+        time.sleep(_POLL_EVERY_S)
         try:
             cluster.insist_on_zookeeper()
         except ZooKeeperEndedError as error:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from bkctl.commands.local.columns import LocalZooKeeper
 from bkctl.commands.local.metadata import HOST, ZooKeeperEndedError
-from bkctl.errors import CommandInterrupt, NothingFoundError, UsageError
+from bkctl.errors import Interrupted, NothingFoundError, UsageError
 from bkctl.exit_status import ExitStatus
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ ZOOKEEPER: Final = "zookeeper"
 PORT_DEFAULT: Final = 2181
 PORT_MAX: Final = 65535
 CONF_VARIABLE: Final = "BOOKIE_ZK_CONF"
-_LOOK_EVERY_S: Final = 0.5
+_POLL_EVERY_S: Final = 0.5
 
 
 def run(session: Session, directory: str | None, port: int | None, *, keep: bool) -> None:
@@ -95,8 +95,8 @@ def _watch(session: Session, server: ZooKeeperProcess) -> None:
         session.host.stdout.flush()
         session.note("Ctrl-C stops it")
         while server.running:
-            time.sleep(_LOOK_EVERY_S)
-    except CommandInterrupt as reason:
+            time.sleep(_POLL_EVERY_S)
+    except Interrupted as reason:
         session.note("stopping")
         if reason.exit_status == ExitStatus.TIME_LIMIT:
             raise

@@ -471,7 +471,7 @@ class TestFailingBookies:
 
     def test_a_writer_whose_patience_ends_says_what_is_not_in_the_log(self) -> None:
         world = World(3)
-        manager = logs(world, add_timeout_s=1, log_patience_s=7)
+        manager = logs(world, add_timeout_s=1, log_retry_s=7)
         writer = opened(world, manager)
         lost: list[ClientError] = []
         writer.on_lost = lost.append

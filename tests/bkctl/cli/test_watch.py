@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bkctl.cli.root import cli
-from bkctl.errors import CommandInterrupt
+from bkctl.errors import Interrupted
 from bkctl.exit_status import ExitStatus
 from tests.bkctl.support.terminal import FakeHost
 
@@ -33,7 +33,7 @@ class Clockwork(FakeHost):
         self.waited.append(seconds)
         self.shown.append(self.out.text)
         if not self._texts:
-            raise CommandInterrupt("time limit reached", ExitStatus.TIME_LIMIT)
+            raise Interrupted("time limit reached", ExitStatus.TIME_LIMIT)
         text = self._texts.pop(0)
         if text is not None:
             self._path.write_text(text)

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 import bkctl
-from bkctl.errors import CommandInterrupt
+from bkctl.errors import Interrupted
 from bkctl.session.interrupt import Interrupts
 
 
 def test_a_signal_ends_a_wait_with_its_own_status() -> None:
     for number, status in ((signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGALRM, 6)):
-        with Interrupts(), pytest.raises(CommandInterrupt) as caught:
+        with Interrupts(), pytest.raises(Interrupted) as caught:
             signal.raise_signal(number)
         assert caught.value.exit_status == status
 
@@ -52,7 +52,7 @@ def test_a_wait_that_nobody_interrupts_gives_its_value() -> None:
 
 
 def test_the_time_limit_is_a_signal_like_the_others() -> None:
-    with pytest.raises(CommandInterrupt) as caught, Interrupts(timeout_s=0.3):
+    with pytest.raises(Interrupted) as caught, Interrupts(timeout_s=0.3):
         threading.Event().wait(60)
     assert caught.value.exit_status == 6
     assert caught.value.reason == "time limit reached"
@@ -88,7 +88,7 @@ def test_the_echo_of_a_signal_does_not_count() -> None:
         signal.raise_signal(signal.SIGTERM)
         assert stop
     with Interrupts(clock=lambda: 7.0):
-        with pytest.raises(CommandInterrupt):
+        with pytest.raises(Interrupted):
             signal.raise_signal(signal.SIGTERM)
         signal.raise_signal(signal.SIGTERM)
 

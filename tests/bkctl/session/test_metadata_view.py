@@ -11,7 +11,7 @@ import pytest
 
 from bkclient.metadata.api import NEW
 from bkctl.cli.root import cli
-from bkctl.errors import CommandInterrupt
+from bkctl.errors import Interrupted
 from bkctl.exit_status import ExitStatus
 from bkctl.options import OUTPUTS
 from tests.bkclient.metadata.look.both import ROOT, Both
@@ -221,7 +221,7 @@ class Ending(LookedHost):
 
     def sleep(self, _seconds: float) -> None:
         if not self._happens:
-            raise CommandInterrupt("time limit reached", ExitStatus.TIME_LIMIT)
+            raise Interrupted("time limit reached", ExitStatus.TIME_LIMIT)
         self._happens.pop()()
 
 

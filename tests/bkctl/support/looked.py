@@ -6,7 +6,7 @@ import attrs
 
 from bkclient.metadata import zk_paths
 from bkclient.metadata.reader.session import ReadSession
-from bkclient.metadata.reader.zookeeper import ZooKeeperLook
+from bkclient.metadata.reader.zookeeper import ZooKeeperReader
 from bkclient.metadata.zk_uri import parse_uri
 from tests.bkclient.metadata.look.server import Server
 from tests.bkctl.support.terminal import FakeHost
@@ -27,10 +27,10 @@ class LookedHost(FakeHost):
         super().__init__(tty=tty, environ={"PAGER": ""})
         self.server = server
 
-    def look(self, uri: str, _config: object) -> ZooKeeperLook:
+    def look(self, uri: str, _config: object) -> ZooKeeperReader:
         parsed = parse_uri(uri)
         session = ReadSession(parsed, timeout_s=10, connect=self.server.connect)
-        return ZooKeeperLook(session, parsed)
+        return ZooKeeperReader(session, parsed)
 
     def client(self, uri: str, config: object) -> object:  # type: ignore[override]
         raise AssertionError(f"no client is needed for {uri} with {config}")

@@ -115,7 +115,7 @@ class Cluster:
         return [ledger_id async for ledger_id, _ in self.store.list_underreplicated()]
 
     async def _locks(self) -> object:
-        return await self.store.held_locks()
+        return await self.store.repair_locks()
 
     async def _check_copies(self) -> None:
         for ledger_id, (entries, _digest) in self.ledgers.items():

@@ -121,7 +121,7 @@ def _log(
         hostility=rng.choice([0.0, 0.02, 0.1]),
         tale="log",
         log={"roll_entries": rolls},
-        settings=plan.settings | {"log_patience_s": rng.choice([2, 20, 60])},
+        settings=plan.settings | {"log_retry_s": rng.choice([2, 20, 60])},
     )
 
 

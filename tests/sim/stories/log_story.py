@@ -194,7 +194,7 @@ class LogStory(Story):
         """L1: who can do nothing, and is deposed by nobody, tries on as long as it was told to."""
         if isinstance(error, LogUnwritableError):
             tried_s = self.client(name).process.seconds() - self.progressed_s[term]
-            is_over = tried_s >= self.plan.settings.get("log_patience_s", 0)
+            is_over = tried_s >= self.plan.settings.get("log_retry_s", 0)
             self.oracle.insist("L1", is_over, f"{name} gives up after {tried_s:.1f} s: {error}")
 
     def _appended(self, name: str, term: int, payload: bytes, position: Position) -> None:

@@ -18,7 +18,7 @@ from bookied.offline.check.findings import DiskFinding, Findings, Severity
 from bookied.offline.index import IndexKind
 
 if TYPE_CHECKING:
-    from bkctl.commands.disk.look.journals import Dirs
+    from bkctl.commands.disk.inspect.journals import Dirs
     from bkctl.session.session import Session
     from bookied.offline.bookie import Shard
 

@@ -20,7 +20,7 @@ from bkclient.metadata.api import (
 )
 from bkclient.metadata.reader import open_look
 from bkclient.metadata.reader.session import ReadSession
-from bkclient.metadata.reader.zookeeper import ZooKeeperLook
+from bkclient.metadata.reader.zookeeper import ZooKeeperReader
 from bkclient.metadata.zk_uri import parse_uri
 from tests.bkclient.metadata.look.both import ROOT, Both
 from tests.bkclient.metadata.look.server import CTIME_MS, GET_DATA, NO_AUTH, Server
@@ -30,12 +30,12 @@ from wire.ids import BookieId, LedgerId
 LAYOUTS = ("flat", "hierarchical", "longhierarchical")
 
 
-def look(server: Server, layout: str = "null") -> ZooKeeperLook:
+def look(server: Server, layout: str = "null") -> ZooKeeperReader:
     uri = parse_uri(f"zk+{layout}://host:1{ROOT}")
-    return ZooKeeperLook(ReadSession(uri, timeout_s=10, connect=server.connect), uri)
+    return ZooKeeperReader(ReadSession(uri, timeout_s=10, connect=server.connect), uri)
 
 
-def ids_of(found: ZooKeeperLook, after: int | None = None) -> list[int]:
+def ids_of(found: ZooKeeperReader, after: int | None = None) -> list[int]:
     start = None if after is None else LedgerId(after)
     return [ledger_id for ids in found.ledger_ranges(start) for ledger_id in ids]
 

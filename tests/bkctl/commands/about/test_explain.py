@@ -21,7 +21,7 @@ from bkctl.cli.report import describe
 from bkctl.cli.root import cli
 from bkctl.commands.about.explain import JAVA_NAMES
 from bkctl.commands.about.explanations import ADVICE, ALIASES, all_errors
-from bkctl.errors import CommandError, CommandInterrupt, RefusedError, UsageError, error_name
+from bkctl.errors import CommandError, Interrupted, RefusedError, UsageError, error_name
 from bkctl.exit_status import ExitStatus
 from tests.bkctl.support.terminal import FakeHost
 from wire.errors import BookKeeperError
@@ -122,7 +122,7 @@ def test_the_line_of_an_error_ends_with_its_name_where_there_is_more_to_say() ->
     ],
 )
 def test_a_time_limit_has_another_name_than_a_signal(status: int, name: str) -> None:
-    told = describe(CommandInterrupt("over", status), None).machine()
+    told = describe(Interrupted("over", status), None).machine()
     assert (told["name"], told["code"]) == (name, status)
 
 

@@ -21,7 +21,7 @@ from bkctl.commands.about.shell_program import SPACE_WAIT_S, ClusterState, Shell
 from bkctl.commands.about.shell_settings import preferences, write_first
 from bkctl.commands.ledger.commands import ledger
 from bkctl.commands.settings.profile_file import with_profile
-from bkctl.errors import CommandError, CommandInterrupt, UsageError
+from bkctl.errors import CommandError, Interrupted, UsageError
 from bkctl.exit_status import ExitStatus
 from bkctl.options import Options, as_words, options_of
 from bkctl.session.interrupt import ECHO_S, Interrupts
@@ -157,7 +157,7 @@ def test_a_second_signal_ends_the_command_and_not_the_shell() -> None:
             signal.raise_signal(signal.SIGINT)
             seen.append(2)
 
-    with pytest.raises(CommandInterrupt, match="ended at once"):
+    with pytest.raises(Interrupted, match="ended at once"):
         interrupted_twice()
     assert seen == [1]
     assert host.stderr.text == "bkctl: ledger 7 is open\n"

@@ -230,7 +230,7 @@ def test_only_a_mark_that_nobody_needs_is_forgotten() -> None:
         assert (refused.status, why in refused.err) == (7, True)
     assert run_in(world, "autorecovery", "forget", whole, ok=False).status == 3
     assert set(marks(world)) == {lacking, open_one}
-    assert world.run(store.held_locks()) == []
+    assert world.run(store.repair_locks()) == []
     world.run(store.acquire_lock(lacking))
     taken = run_in(world, "autorecovery", "forget", lacking, ok=False)
     assert "a worker has ledger" in taken.err
@@ -271,7 +271,7 @@ def test_a_damaged_mark_is_replaced_by_what_is_seen_to_be_lacking_if_so_told() -
     open_forced = ("autorecovery", "forget", open_one, *forced[3:], "--yes")
     assert "nothing is seen to be lacking" in run_in(world, *open_forced).out
     assert marks(world) == {lacking: (thin.bookie_id,)}
-    assert world.run(store_of(world).held_locks()) == []
+    assert world.run(store_of(world).repair_locks()) == []
 
 
 def test_a_mark_that_can_be_read_needs_more_than_force_to_go() -> None:

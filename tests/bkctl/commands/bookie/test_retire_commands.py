@@ -460,7 +460,7 @@ class TestDecommission:
         assert said.out == "bookie b2 stays: 0 marks taken back, and it takes adds\n"
         assert f"these keep their marks: {ledger_id}\n" in said.err
         assert set(marks(world)) == {ledger_id}
-        assert world.run(store_of(world).held_locks()) == []
+        assert world.run(store_of(world).repair_locks()) == []
 
     def test_draining_what_runs_is_planned_like_taking_out_what_does_not(self) -> None:
         world = World(5)

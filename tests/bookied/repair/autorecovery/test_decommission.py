@@ -332,4 +332,4 @@ def test_cancelling_keeps_the_mark_of_a_ledger_of_which_nobody_knows_how_far_it_
     found = world.run(cancel_decommission(world.client(seed=9), BookieId("b1")))
     assert (found.ledgers, found.kept) == ((), (writer.ledger_id,))
     assert list(marks(world)) == [writer.ledger_id]
-    assert world.run(store_of(world).held_locks()) == []
+    assert world.run(store_of(world).repair_locks()) == []

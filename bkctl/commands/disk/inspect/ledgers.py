@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from bkctl.bookies.directories import open_bookie
-from bkctl.commands.disk.look import records
-from bkctl.commands.disk.look.records import PlacedRow, lac_of
+from bkctl.commands.disk.inspect import records
+from bkctl.commands.disk.inspect.records import PlacedRow, lac_of
 from bkctl.errors import NothingFoundError
 from bkctl.output.views import ENTRY, LEDGER, OLDER_IDS, WIDE, Kind, column, formerly, shown
 from bookied.errors import CorruptError
@@ -25,8 +25,8 @@ from bookied.storage.entrylog.format import file_name as log_name
 from bookied.storage.index.ledger_pages import StoredLedger
 
 if TYPE_CHECKING:
-    from bkctl.commands.disk.look.journals import Dirs
-    from bkctl.commands.disk.look.records import DamagedRecords, PlacedRow
+    from bkctl.commands.disk.inspect.journals import Dirs
+    from bkctl.commands.disk.inspect.records import DamagedRecords, PlacedRow
     from bkctl.session.session import Session
     from bookied.offline.ledger import LocalLedger
     from wire.ids import LedgerId

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import attrs
 
-from bkctl.commands.disk.look.entry_logs import LOG_COLUMNS
+from bkctl.commands.disk.inspect.entry_logs import LOG_COLUMNS
 from bkctl.output.views import ENTRY, LEDGER, OLDER_IDS, WIDE, Kind, column, show
 from bookied.offline.check.findings import DiskFinding
 from bookied.offline.files import BookieFile, DirectoryUse

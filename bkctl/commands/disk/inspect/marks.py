@@ -14,8 +14,8 @@ from bookied.offline.check.start import check_mark
 from bookied.storage.journal.format import file_name
 
 if TYPE_CHECKING:
-    from bkctl.commands.disk.look.journals import Dirs
-    from bkctl.commands.disk.look.records import DamagedRecords
+    from bkctl.commands.disk.inspect.journals import Dirs
+    from bkctl.commands.disk.inspect.records import DamagedRecords
     from bkctl.session.session import Session
     from bookied.offline.bookie import StoredMark
     from bookied.offline.check.findings import DiskFinding

@@ -155,7 +155,7 @@ async def look_at_cluster(
         },
         damaged=damaged,
         marks=marks,
-        locks=tuple(await store.held_locks()),
+        locks=tuple(await store.repair_locks()),
         ledgers=ledgers,
         stuck=tuple(await _stuck(client, ledgers.recovering)),
     )

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from bkctl.bookies.directories import open_bookie
-from bkctl.commands.disk.look import records as disk_records
-from bkctl.commands.disk.look.records import LogRow
+from bkctl.commands.disk.inspect import records as disk_records
+from bkctl.commands.disk.inspect.records import LogRow
 from bkctl.errors import NothingFoundError, UsageError
 from bkctl.output.forms.table import Cell, Table
 from bkctl.output.units import human_bytes
@@ -25,8 +25,8 @@ from bookied.storage.files.files import RealFiles
 from wire.ids import EntryId, LedgerId
 
 if TYPE_CHECKING:
-    from bkctl.commands.disk.look.journals import Dirs
-    from bkctl.commands.disk.look.records import DamagedRecords, LogRow
+    from bkctl.commands.disk.inspect.journals import Dirs
+    from bkctl.commands.disk.inspect.records import DamagedRecords, LogRow
     from bkctl.commands.disk.params import FileRef
     from bkctl.session.session import Session
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bkctl.bookies.directories import open_bookie
-from bkctl.commands.disk.look import records as disk_records
+from bkctl.commands.disk.inspect import records as disk_records
 from bkctl.errors import NothingFoundError, UsageError
 from bookied.directories.roots import Directories
 from bookied.errors import CorruptError
@@ -19,7 +19,7 @@ from bookied.storage.files.files import RealFiles
 from bookied.storage.journal import format as journal_layout
 
 if TYPE_CHECKING:
-    from bkctl.commands.disk.look.records import DamagedRecords, JournalRow
+    from bkctl.commands.disk.inspect.records import DamagedRecords, JournalRow
     from bkctl.commands.disk.params import FileRef
     from bkctl.session.session import Session
 

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from bkctl.bookies import directories as disk_dirs
 from bkctl.bookies.directories import open_bookie
-from bkctl.commands.disk.look import entry_logs, journals
-from bkctl.commands.disk.look import ledgers as disk_ledgers
-from bkctl.commands.disk.look import marks as marks_work
-from bkctl.commands.disk.look import usage as usage_work
-from bkctl.commands.disk.look.records import DamagedRecords, JournalRow, LogRow, PlacedRow
+from bkctl.commands.disk.inspect import entry_logs, journals
+from bkctl.commands.disk.inspect import ledgers as disk_ledgers
+from bkctl.commands.disk.inspect import marks as marks_work
+from bkctl.commands.disk.inspect import usage as usage_work
+from bkctl.commands.disk.inspect.records import DamagedRecords, JournalRow, LogRow, PlacedRow
 from bkctl.errors import ProblemsError, UsageError
 from bookied.offline import files as offline_files
 from bookied.offline.files import DirectoryUse

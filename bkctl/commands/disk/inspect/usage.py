@@ -14,8 +14,8 @@ from bookied.offline.bookie import Shard
 from bookied.offline.logs import LogUse, freed_by, summarize
 
 if TYPE_CHECKING:
-    from bkctl.commands.disk.look.journals import Dirs
-    from bkctl.commands.disk.look.records import DamagedRecords
+    from bkctl.commands.disk.inspect.journals import Dirs
+    from bkctl.commands.disk.inspect.records import DamagedRecords
     from bkctl.session.session import Session
     from bookied.offline.files import DirectoryUse
 
