@@ -100,7 +100,8 @@ class Topology:
         Raises:
             ScriptError: with ``strict``, where the script cannot be run at all.
         """
-        if self._racks.keys() == set(bookies) and not any(map(self._is_due, bookies)):
+        is_known = self._racks.keys() == set(bookies) and not any(map(self._is_due, bookies))
+        if is_known and not self._asking.locked:
             return
         async with self._asking:
             await self._begin()

@@ -8,6 +8,7 @@ no racks before it decommissions a bookie or recovers one. Without known racks n
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Iterable, Iterator
 
 import attrs
@@ -79,21 +80,24 @@ async def outlook(
 
 async def on_too_few_racks(client: Client, ledgers: Collection[BookieLedger]) -> list[LedgerId]:
     """Return the ledgers of which a fragment that was to move is on too few racks, ascending."""
-    found: list[LedgerId] = []
     if client.cluster.topology is None:
-        return found
+        return []
+    found: list[tuple[BookieLedger, LedgerMetadata]] = []
 
     async def look(one: BookieLedger) -> None:
-        try:
-            metadata = (await client.store.read_ledger(one.ledger_id)).value
-        except NoSuchLedgerError:
-            return
-        await client.cluster.learn_racks(metadata.all_bookies())
-        if not _adhere(client, metadata, _ensembles(metadata, one)):
-            found.append(one.ledger_id)
+        with contextlib.suppress(NoSuchLedgerError):
+            found.append((one, (await client.store.read_ledger(one.ledger_id)).value))
 
     await for_each(ledgers, look, READS_AT_ONCE)
-    return sorted(found)
+    # At once: racks of others than those that are asked for may be forgotten.
+    await client.cluster.learn_racks(
+        frozenset().union(*(metadata.all_bookies() for _, metadata in found))
+    )
+    return sorted(
+        one.ledger_id
+        for one, metadata in found
+        if not _adhere(client, metadata, _ensembles(metadata, one))
+    )
 
 
 async def _learn(

@@ -58,6 +58,29 @@ def test_the_script_is_asked_once_about_each_host() -> None:
     assert asked.calls == [("a", "b"), ("c",)]
 
 
+def test_nobody_goes_on_before_the_script_has_answered() -> None:
+    said: Deferred[str] = Deferred()
+
+    async def run(hosts: Sequence[str]) -> str:
+        return await said if hosts else ""
+
+    async def host_of(bookie: BookieId) -> str:
+        return bookie.partition(":")[0]
+
+    topology = Topology(Clock(), run, host_of)
+    ended: list[str] = []
+
+    async def learn() -> None:
+        await topology.learn([A, B])
+        ended.append(topology.rack_of(B))
+
+    both = [Deferred.fromCoroutine(learn()) for _ in range(2)]
+    assert ended == []
+    said.callback("/rack-a /rack-b")
+    assert ended == ["/rack-b", "/rack-b"]
+    assert all(one.called for one in both)
+
+
 def test_a_bookie_that_comes_back_is_asked_about_again() -> None:
     asked = Asked(by_name)
     asked.learn(A, B)
