@@ -8,7 +8,9 @@ from typing import Final
 ELSEWHERE: Final[Mapping[str, tuple[str, ...]]] = {
     "add": ("append",),
     "cat": ("read", "tail", "show"),
-    "check": ("verify",),
+    "check": ("verify", "doctor"),
+    "count": ("show",),
+    "health": ("doctor", "status"),
     "ls": ("list", "tree"),
     "read": ("tail", "show"),
     "config-show": ("config",),
@@ -25,6 +27,7 @@ ELSEWHERE: Final[Mapping[str, tuple[str, ...]]] = {
     "resume": ("enable",),
     "scrub": ("verify",),
     "set": ("config-set",),
+    "size": ("show",),
     "stat": ("show", "status"),
     "usage": ("map",),
     "write": ("append",),
@@ -34,6 +37,7 @@ ELSEWHERE: Final[Mapping[str, tuple[str, ...]]] = {
 LINES: Final[Mapping[str, str]] = {
     "bookie ledgers": "ledger list --bookie BOOKIE_ID",
     "bookie usage": "bookie show",
+    "cluster doctor": "doctor",
 }
 """Commands that people look for, and the line of another group that does it."""
 

@@ -305,7 +305,8 @@ class _Loading:
         reason = spec.refuse(value) if spec.refuse else None
         if reason:
             text = MASKED if spec.secret else value_text(value)
-            self._add_error(prop, FindingKind.REFUSED, f"'{text}' {reason}", text, one.allowed)
+            allowed = value_text(not value) if isinstance(value, bool) else one.allowed
+            self._add_error(prop, FindingKind.REFUSED, f"'{text}' {reason}", text, allowed)
         reason = spec.risky(value) if spec.risky else None
         if reason:
             self._add(Severity.WARNING, FindingKind.RISKY, prop, reason)

@@ -76,7 +76,8 @@ ADMIN: Final = (
         body="bkctl.commands.bookie.admin:readonly",
         help="""Make a bookie read-only or writable, or show which it is.
 
-    What an operator has set only an operator takes back; full disks make it read-only besides.
+    `on` holds until `off` is given. Full disks also make a bookie read-only, until they have
+    space again.
     """,
         params=(
             argument("bookie_id", type=BOOKIE_ID),

@@ -116,7 +116,10 @@ def test_the_storage_class_is_known_by_its_simple_name(text: str, kind: StorageC
         ),
         ("ledgerStorageClass=x.Mine", "'x.Mine' is no ledger storage we know"),
         ("logSizeLimit=1073741825", "is out of range; allowed: 2048 to 1073741824"),
-        ("journalWriteData=false", "would lose acknowledged entries"),
+        (
+            "journalWriteData=no",
+            "'false' would lose acknowledged entries in any crash; allowed: true",
+        ),
         ("journalAlignmentSize=1000", "must be a multiple of 512"),
         ("journalAlignmentSize=2097152\njournalPreAllocSizeMB=1", "is larger than"),
         ("journalFormatVersionToWrite=3\nfileInfoFormatVersionToWrite=0", "4 to 6"),
