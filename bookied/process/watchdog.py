@@ -32,6 +32,10 @@ class Works(Protocol):
     def committed_bytes(self) -> int:
         """How much was done since its start."""
 
+    @property
+    def no_room(self) -> Exception | None:
+        """Why it can only wait for space: a restart would not help."""
+
 
 @attrs.frozen
 class _JournalProgress:
@@ -53,7 +57,7 @@ class Progress:
         found = []
         for place, journal in enumerate(journals):
             before = self._seen.get(place)
-            is_idle = not journal.queued_bytes
+            is_idle = not journal.queued_bytes or journal.no_room is not None
             if before is None or is_idle or journal.committed_bytes != before.committed_bytes:
                 before = self._seen[place] = _JournalProgress(journal.committed_bytes, now_s)
             if now_s - before.since_s >= self._stuck_s:

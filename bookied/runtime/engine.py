@@ -54,6 +54,8 @@ class EngineEvents:
     """A journal, the entry log or a checkpoint is dead."""
     lacks_descriptors: Callable[[bool], object] = lambda lacks: None  # noqa: ARG005
     """Whether the last checkpoint could not open its files."""
+    journal_room: Callable[[WriteFailedError | None], object] = lambda error: None  # noqa: ARG005
+    """A journal has no space and waits for it; None: no journal waits any more."""
 
 
 class Engine:
@@ -318,7 +320,8 @@ class Engine:
             call_from_thread=parts.call_from_thread,
             events=JournalEvents(
                 on_synced=self._events.synced,
-                on_fatal=self._journal_failed,
+                on_fatal=self._events.failed,
+                on_room=self._journal_room_changed,
                 on_begun=partial(self._note_journal, directory.parent),
             ),
             now_ms=lambda: int(parts.clock.seconds() * 1000),
@@ -350,8 +353,8 @@ class Engine:
         if self.has_begun:
             self.storages.take_back()
 
-    def _journal_failed(self, error: WriteFailedError) -> None:
-        self._events.failed(error)
+    def _journal_room_changed(self, _error: WriteFailedError | None) -> None:
+        self._events.journal_room(next(filter(None, (one.no_room for one in self.journals)), None))
 
     async def _blocking(self, function: Callable[[], Any]) -> Any:
         return await self._parts.run_blocking(function)

@@ -55,13 +55,14 @@ class Mode:
         self._status = kept or BookieStatus()
         self._verdict = DiskVerdict((), (), read_only=False, high_priority_allowed=True)
         self._out_of_room = False
-        self._lacks_descriptors = False
+        self._lacks_descriptors = self._lacks_journal_room = False
 
     @property
     def read_only(self) -> bool:
         """Whether there is any reason for it."""
         is_told = self._config.force_read_only or self.is_read_only_by_hand
-        return is_told or self._verdict.read_only or self._out_of_room or self._lacks_descriptors
+        is_unable = self._lacks_descriptors or self._lacks_journal_room
+        return is_told or is_unable or self._verdict.read_only or self._out_of_room
 
     @property
     def is_read_only_by_hand(self) -> bool:
@@ -78,8 +79,9 @@ class Mode:
         """Which adds may be taken."""
         if not self.read_only:
             return Writes.ALL
-        roomy = self._verdict.high_priority_allowed and not self._out_of_room
-        return Writes.HIGH_PRIORITY if roomy and not self._lacks_descriptors else Writes.NONE
+        if self._lacks_descriptors or self._lacks_journal_room or self._out_of_room:
+            return Writes.NONE
+        return Writes.HIGH_PRIORITY if self._verdict.high_priority_allowed else Writes.NONE
 
     def begin(self, verdict: DiskVerdict) -> None:
         """Take the first look at the disks into account.
@@ -128,6 +130,16 @@ class Mode:
             self._lacks_descriptors = lacks
             if lacks:
                 log.warn("no descriptors are left for a checkpoint; see the limit on open files")
+            self._put_into_effect()
+
+    def journal_room(self, error: BookKeeperError | None) -> None:
+        """Take no adds while a journal has no space: ``error`` says which; None: all have some."""
+        self._lacks_journal_room = error is not None
+        if error is not None:
+            log.warn("no adds until the journal has space again: {error}", error=error)
+        if error is not None and not self._config.read_only_mode and self._state.now in SERVING:
+            self._effects.failed(error)
+        else:
             self._put_into_effect()
 
     def set_by_hand(self, *, read_only: bool) -> None:

@@ -159,7 +159,8 @@ class BookieService:
             synced=self._port.synced,
             no_room=self._directory_full,
             failed=self._errors.part_failed,
-            lacks_descriptors=self._lacks_descriptors,
+            lacks_descriptors=lambda yes: self._disks(lambda it: it.mode.lacks_descriptors(yes)),
+            journal_room=lambda error: self._disks(lambda it: it.mode.journal_room(error)),
         )
         self.engine = self.engine_class(self.config, self.parts, self.directories, events)
         healing = self.integrity
@@ -328,12 +329,11 @@ class BookieService:
 
     def _directory_full(self, directory: Path) -> None:
         log.warn("no space left in {directory}", directory=directory)
-        if self.disk_mode is not None:
-            self.disk_mode.directory_full(directory)
+        self._disks(lambda it: it.directory_full(directory))
 
-    def _lacks_descriptors(self, lacks: bool) -> None:  # noqa: FBT001 -- the one thing that is told
+    def _disks(self, obey: Callable[[DiskMode], object]) -> None:
         if self.disk_mode is not None:
-            self.disk_mode.mode.lacks_descriptors(lacks)
+            obey(self.disk_mode)
 
     def _allow(self, writes: Writes) -> None:
         assert self.bookie is not None

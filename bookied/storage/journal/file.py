@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 from bookied.metrics.stats import JournalStats
 from bookied.metrics.summary import Series
@@ -14,6 +16,9 @@ from bookied.storage.journal import groups
 from bookied.storage.journal.counts import note_seconds
 from bookied.storage.journal.mark import Mark
 from bookied.storage.journal.settings import JournalSettings
+
+NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+"""Errors of a write that may succeed later."""
 
 
 class JournalFile:
@@ -72,12 +77,9 @@ class JournalFile:
             OSError: the directory is missing or not writable.
         """
         self._id = journal_id
-        began_s, settings = self._seconds(), self._settings
-        file = self._files.open_append(
-            self.path, preallocate=settings.preallocate, direct=settings.is_direct
-        )
+        began_s = self._seconds()
+        file = self._created()
         try:
-            file.write([self._start()])
             file.sync()
             self._files.sync_dir(self._directory)
             self._on_begun(journal_id)
@@ -89,6 +91,22 @@ class JournalFile:
         self._note_since(self._stats.creation.success, began_s)
         self._note_synced(file)
 
+    def _created(self) -> AppendFile:
+        """Return a new file with its first bytes; a failed write leaves none."""
+        settings, path = self._settings, self.path
+        file = self._files.open_append(
+            path, preallocate=settings.preallocate, direct=settings.is_direct
+        )
+        try:
+            file.write([self._start()])
+        except BaseException:
+            with contextlib.suppress(OSError):
+                file.close()
+            with contextlib.suppress(OSError):
+                self._files.remove(path)
+            raise
+        return file
+
     def _start(self) -> bytes:
         settings = self._settings
         if not settings.in_groups:
@@ -97,11 +115,20 @@ class JournalFile:
         return groups.file_start(settings.version, self._generation, settings.alignment)
 
     def begin_next(self) -> None:
-        """Sync and close this file and begin the next one."""
+        """Sync and close this file and begin the next one; without space for it, go on in this."""
         self.sync()
-        file, self._file = self._open_file, None
+        file, kept = self._open_file, (self._id, self._generation)
+        try:
+            self.begin(self._id + 1)
+        except OSError as error:
+            if error.errno not in NO_ROOM or self._files.exists(self.path):
+                self._file = None
+                with contextlib.suppress(OSError):
+                    file.close()
+                raise
+            self._id, self._generation = kept
+            return
         file.close()
-        self.begin(self._id + 1)
 
     def write(self, records: list[Buffer]) -> None:
         """Append complete records as one group; ``sync`` makes it durable."""

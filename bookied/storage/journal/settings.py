@@ -58,12 +58,14 @@ class JournalSettings:
 
 @attrs.frozen(kw_only=True)
 class JournalEvents:
-    """Who is notified by a journal. The first two are called on the reactor."""
+    """Who is notified by a journal. All but the last are called on the reactor."""
 
     on_synced: Callable[[list[Any]], object]
     """Gets what was given as ``done`` of each member of a group that is on disk."""
     on_fatal: Callable[[WriteFailedError], object]
     """The journal is dead; the bookie has to stop."""
+    on_room: Callable[[WriteFailedError | None], object] = lambda error: None  # noqa: ARG005
+    """The disk is full, and nothing is written until there is space; None: it is written again."""
     on_begun: Callable[[int], object] = lambda journal_id: None  # noqa: ARG005
     """Gets the id of each file that was begun, before a record is in it. From any thread; it may
     block."""

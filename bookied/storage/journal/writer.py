@@ -4,8 +4,10 @@ The reactor queues records with ``append``. One thread runs ``step`` in a loop: 
 queued, writes it at once, syncs once and reports the group with one call to the reactor.
 A simulation calls ``step`` itself.
 
-A failed write or sync is the end: what the file holds is unknown then, so nothing is tried again
-and nothing more is ever acknowledged. ``on_fatal`` is called, once.
+A write that finds no space is tried again until there is some, at the same place; nothing that
+waits for it is acknowledged before. ``on_room`` is called at the begin and at the end of that.
+Any other failed write, and any failed sync, is the end: what the file holds is unknown then, so
+nothing is tried again and nothing more is ever acknowledged. ``on_fatal`` is called, once.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Final
 
 from twisted.logger import Logger
 
@@ -23,13 +26,16 @@ from bookied.metrics.stats import JournalStats
 from bookied.storage.files.files import Buffer, Files
 from bookied.storage.journal import format as layout
 from bookied.storage.journal.counts import count_group
-from bookied.storage.journal.file import JournalFile
+from bookied.storage.journal.file import NO_ROOM, JournalFile
 from bookied.storage.journal.mark import Mark
 from bookied.storage.journal.queue import GroupQueue, QueuedRecords
 from bookied.storage.journal.reader import journal_ids
 from bookied.storage.journal.settings import JournalEvents, JournalSettings
 
 log = Logger()
+
+ROOM_RETRY_S: Final = 0.5
+"""How often a journal without space tries again."""
 
 
 class Journal:
@@ -82,6 +88,10 @@ class Journal:
         self._thread: threading.Thread | None = None
         self._appended_bytes = self._committed_bytes = 0
         self.failure: WriteFailedError | None = None
+        self.no_room: WriteFailedError | None = None
+        """Why nothing is written for now, until there is space."""
+        self._held: Sequence[QueuedRecords] = ()  # The group that found no space.
+        self._stopping = threading.Event()
 
     @property
     def synced(self) -> Mark:
@@ -91,7 +101,7 @@ class Journal:
     @property
     def is_idle(self) -> bool:
         """Whether nothing waits for ``step``, a force included."""
-        return self._queue.is_empty
+        return self._queue.is_empty and not self._held
 
     @property
     def queued_bytes(self) -> int:
@@ -147,25 +157,33 @@ class Journal:
 
     def stop(self) -> None:
         """Write and sync all that is queued, report it, end the thread and close. Blocks."""
+        self._stopping.set()
         if self._thread is not None:
             self._queue.end()
             self._thread.join()
             self._thread = None
         while self.step():
             pass
+        if self.failure is None and self.no_room is not None:
+            self._fail(self.no_room.error)
         self._file.close()
 
     # In the journal's thread ---------------------------------------------------------------------
 
     def step(self) -> bool:
         """Write, sync and report one group of what is queued; return whether there was anything."""
-        group = self._queue.take_now()
+        group = self._held or self._queue.take_now()
         if group or self._is_overdue():
             self._commit(group)
-        return bool(group)
+        return bool(group) and not self._held
 
     def _run(self) -> None:
         while self.failure is None:
+            if self._held:
+                if self._stopping.wait(ROOM_RETRY_S):
+                    return
+                self._commit(self._held)
+                continue
             group = self._queue.take(self._file.unsynced_s_left())
             if group is None:
                 return
@@ -185,8 +203,11 @@ class Journal:
     def _write(self, group: Sequence[QueuedRecords]) -> None:
         began_s, on_synced = self._seconds(), self._events.on_synced
         records = [item.records for item in group if item.records]
-        if records:
-            self._file.write(records)
+        self._held = group if records and not self._has_room_for(records) else ()
+        if self._held:
+            if self._is_overdue():
+                self._file.sync()
+            return
         early = [item.done for item in group if item.is_early]
         if early:
             self._call(on_synced, early)
@@ -200,6 +221,20 @@ class Journal:
         count_group(self.stats, group, rule, began_s=began_s, now_s=now_s)
         if self._file.is_full:
             self._file.begin_next()
+
+    def _has_room_for(self, records: list[Buffer]) -> bool:
+        """Write records, unless the disk is full; of these nothing counts then."""
+        no_room = None
+        try:
+            self._file.write(records)
+        except OSError as error:
+            if error.errno not in NO_ROOM:
+                raise
+            no_room = self.no_room or WriteFailedError(self._file.path, error)
+        if no_room is not self.no_room:
+            self.no_room = no_room
+            self._call(self._events.on_room, no_room)
+        return no_room is None
 
     def _fail(self, error: BaseException) -> None:
         path = self._file.path

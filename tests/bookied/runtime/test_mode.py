@@ -220,3 +220,21 @@ def test_without_descriptors_for_a_checkpoint_no_adds_are_taken_until_there_are_
     assert world.allowed == [Writes.ALL, Writes.NONE, Writes.ALL]
     assert world.registered == [State.READ_ONLY, State.WRITABLE]
     assert world.failures == []
+
+
+@pytest.mark.parametrize("may_be_read_only", [True, False])
+def test_without_space_in_a_journal_no_adds_are_taken_until_there_is_some(
+    *, may_be_read_only: bool
+) -> None:
+    world = World(read_only_mode=may_be_read_only)
+    mode = world.serve()
+    full = NoSpaceError("j/1.txn: no space")
+    for error in (full, full, None, None):
+        mode.journal_room(error)
+    if may_be_read_only:
+        assert world.allowed[0] is world.allowed[-1] is Writes.ALL
+        assert set(world.allowed[1:-2]) == {Writes.NONE}
+        assert world.registered == [State.READ_ONLY, State.WRITABLE]
+        assert world.failures == []
+    else:
+        assert set(world.failures) == {full}

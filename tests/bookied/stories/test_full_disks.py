@@ -230,10 +230,32 @@ def test_a_directory_made_unreadable_ends_the_bookie_with_5(machine: Machine) ->
     assert (status, line) == (5, f"a disk failed: {directory}: Permission denied")
 
 
-def test_a_full_journal_directory_ends_the_bookie_with_5_and_loses_nothing(
+def test_a_full_journal_disk_stops_adds_only_until_there_is_room(
     machine: Machine, disks: list[Path]
 ) -> None:
     bookie = machine.start(journalDirectories=disks[0]).ready()
+    assert machine.add(bookie, 10) is ReturnCode.EOK
+    ballast = fill(disks[0])
+    with bookie.client() as waiting:
+        sent = machine.acked
+        while "no adds until the journal has space" not in bookie.output.read_text():
+            waiting.send_add(LEDGER_ID, sent, payload(sent, 8000))
+            sent += 1
+        bookie.wait_for("STATUS=serving, read-only")
+        machine.check(bookie)
+        assert machine.add(bookie, 1) is ReturnCode.EREADONLY
+        bookie.tells("STATUS=serving, writable", after=ballast.unlink)
+    assert machine.add(bookie, 10) is ReturnCode.EOK
+    bookie.kill()
+    again = machine.start().ready()
+    machine.check(again)
+    assert again.stop() == 0
+
+
+def test_a_full_journal_directory_ends_a_bookie_that_may_not_be_read_only_and_loses_nothing(
+    machine: Machine, disks: list[Path]
+) -> None:
+    bookie = machine.start(journalDirectories=disks[0], readOnlyModeEnabled="false").ready()
     assert machine.add(bookie, 10) is ReturnCode.EOK
     ballast = fill(disks[0])
     with pytest.raises(ConnectionError):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import struct
 import threading
@@ -36,6 +37,7 @@ class Desk:
         self.groups: list[list[Any]] = []
         self.on_synced: Callable[[list[Any]], object] = self.groups.append
         self.fatal: list[WriteFailedError] = []
+        self.rooms: list[WriteFailedError | None] = []
         self.now_s = 0.0
         self.journal = self.new(**options)
         self.journal.open()
@@ -48,6 +50,7 @@ class Desk:
             events=JournalEvents(
                 on_synced=lambda dones: self.on_synced(dones),  # noqa: PLW0108 -- tests put others in
                 on_fatal=self.fatal.append,
+                on_room=self.rooms.append,
             ),
             now_ms=lambda: 4095,
             seconds=lambda: self.now_s,
@@ -232,8 +235,13 @@ def test_a_force_covers_what_was_written_unsynced_to_the_file_before() -> None:
     assert desk.after_power_cut() == sent
 
 
-@pytest.mark.parametrize("operation", ["write", "sync", "create", "sync_dir"])
-@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC, errno.ENOENT])
+ENDS = [
+    *itertools.product(["write", "sync", "create", "sync_dir"], [errno.EIO, errno.ENOENT]),
+    *itertools.product(["sync", "sync_dir"], [errno.ENOSPC, errno.EDQUOT]),
+]
+
+
+@pytest.mark.parametrize(("operation", "number"), ENDS)
 def test_a_next_file_that_cannot_be_begun_is_the_end_and_what_was_reported_is_there(
     operation: str, number: int
 ) -> None:
@@ -289,6 +297,87 @@ def test_a_failure_is_the_end_and_nothing_more_is_acknowledged(operation: str) -
     assert error.path == BASE / "1000.txn"
     assert error.exit_status == 5
     desk.journal.stop()
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+@pytest.mark.parametrize("in_groups", [True, False])
+def test_a_full_disk_is_waited_for_and_nothing_is_acknowledged_before_it_is_there(
+    number: int, *, in_groups: bool
+) -> None:
+    desk = Desk(**({} if in_groups else {"version": 5}))
+    desk.journal.append(record(0), 0)
+    assert desk.journal.step()
+    fail(desk.files, "write", number)
+    desk.journal.append(record(1), 1)
+    desk.journal.append(record(2), "early", early=True)
+    for _ in range(3):
+        assert not desk.journal.step()
+        desk.journal.append(record(3), 3)
+    assert desk.groups == [[0]]
+    assert desk.fatal == []
+    assert not desk.journal.is_idle
+    (error,) = desk.rooms
+    assert error is desk.journal.no_room is not None
+    assert error.path == BASE / "1000.txn"
+    desk.files.fault = None
+    while desk.journal.step():
+        pass
+    assert desk.rooms == [error, None]
+    assert desk.groups == [[0], ["early"], [1], [3, 3, 3]]
+    assert desk.journal.queued_bytes == 0
+    assert desk.after_power_cut() == [record(each) for each in (0, 1, 2, 3, 3, 3)]
+
+
+def test_a_journal_that_stops_without_room_says_that_records_are_missing() -> None:
+    desk = Desk()
+    fail(desk.files, "write", errno.ENOSPC)
+    desk.journal.append(record(1), 1)
+    assert not desk.journal.step()
+    desk.journal.stop()
+    assert desk.groups == []
+    assert desk.fatal == [desk.journal.failure]
+    assert desk.after_power_cut() == []
+
+
+def test_a_thread_without_room_ends_when_it_is_told_to() -> None:
+    desk = Desk()
+    fail(desk.files, "write", errno.ENOSPC)
+    desk.journal.start()
+    desk.journal.append(record(1), 1)
+    desk.journal.stop()
+    assert desk.groups == []
+    assert desk.fatal == [desk.journal.failure]
+
+
+def test_what_was_told_early_is_synced_in_time_on_a_full_disk() -> None:
+    desk = Desk(sync_data=False, unsynced_s_max=1.0)
+    desk.journal.append(record(1), 1)
+    desk.journal.step()
+    fail(desk.files, "write", errno.ENOSPC)
+    desk.journal.append(record(2), 2)
+    desk.journal.step()
+    desk.now_s = 2.0
+    desk.journal.step()
+    assert desk.groups == [[1]]
+    assert desk.after_power_cut() == [record(1)]
+
+
+@pytest.mark.parametrize("operation", ["write", "create"])
+def test_without_room_for_the_next_file_it_goes_on_in_this_one(operation: str) -> None:
+    desk = Desk(size_bytes_max=10_000)
+    fail(desk.files, operation, errno.ENOSPC, only="1001.txn")
+    for number in range(6):
+        desk.journal.append(record(number), number)
+        desk.journal.step()
+    assert len(journal_ids(desk.files, BASE)) == 1
+    desk.files.fault = None
+    desk.journal.append(record(6), 6)
+    desk.journal.step()
+    assert len(journal_ids(desk.files, BASE)) == 2
+    desk.journal.append(record(7), 7)
+    desk.journal.step()
+    assert desk.fatal == []
+    assert desk.after_power_cut() == [record(number) for number in range(8)]
 
 
 def fail(files: SimFiles, wanted: str, number: int = errno.EIO, only: str = "") -> None:
