@@ -290,7 +290,7 @@ class BookieInfoResponse:
 
 @attrs.frozen
 class ListEntriesResponse:
-    """The encoded list of entries held (``wire.records.db_ledger.decode_entry_list``)."""
+    """The encoded list of entries held (``wire.records.entry_list.decode_entry_list``)."""
 
     rc: ReturnCode
     ledger_id: LedgerId

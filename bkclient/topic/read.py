@@ -87,11 +87,6 @@ class TopicReader:
         self.held_back_at: MessageId | None = None
         """The first message of a transaction that has not ended; reading ended before it."""
 
-    @property
-    def dropped_chunks(self) -> int:
-        """Messages that were dropped since chunks of them are missing, as a consumer does."""
-        return self._chunks.dropped
-
     async def read(self) -> AsyncGenerator[list[TopicMessage], None]:
         """Yield messages in order, some at a time, in bounded memory.
 

@@ -50,7 +50,6 @@ from wire.ids import BookieId, LedgerId
 from wire.ledger_metadata import decode_metadata
 from wire.messages import NEED_DATA
 from wire.records.cookie import decode_cookie
-from wire.records.db_ledger import decode_db_ledger
 from wire.records.entry_list import decode_entry_list
 from wire.records.layout import decode_layout
 from wire.records.repair_marks import (
@@ -287,7 +286,6 @@ _ALL: Final = (
     _target("repair-layout", decode_repair_layout, FormatError, _STORED),
     _target("check-time", decode_check_time, FormatError, _STORED),
     _target("delay", parse_delay, FormatError, (b"60",)),
-    _target("db-ledger", decode_db_ledger, FormatError, _STORED),
     _target("entry-list", _entry_list, FormatError, (*_PAYLOADS, *_STORED)),
     _target("handover", lambda d: decode_handover(LedgerId(7), d), NotHandedOverError, _JSON),
     _target("log-record", lambda d: decode_record("log", d), LogDamagedError, _RECORD),

@@ -13,7 +13,6 @@ from tests.wire.vectors import by_name, load, wire_vectors
 from wire.errors import FormatError
 from wire.ids import is_valid_bookie_id
 from wire.records.cookie import Cookie, cookie_differences, decode_cookie, encode_cookie
-from wire.records.db_ledger import DbLedger, decode_db_ledger, encode_db_ledger
 from wire.records.entry_list import _GROUP, _LIST_HEADER, decode_entry_list, encode_entry_list
 from wire.records.layout import LAYOUT_FACTORIES, Layout, decode_layout, encode_layout
 from wire.records.repair_marks import (
@@ -240,20 +239,6 @@ def test_names_survive_the_store(name) -> None:
     assert decode_vote(encode_vote(AuditorVote(name))) == AuditorVote(name)
 
 
-@given(
-    st.builds(
-        DbLedger,
-        st.booleans(),
-        st.booleans(),
-        st.binary(max_size=20),
-        st.none() | st.binary(),
-        st.booleans(),
-    )
-)
-def test_database_rows_survive_the_store(row) -> None:
-    assert decode_db_ledger(encode_db_ledger(row)) == row
-
-
 @given(st.binary(max_size=40))
 def test_garbage_is_a_typed_error(data) -> None:
     for decode in (
@@ -262,7 +247,6 @@ def test_garbage_is_a_typed_error(data) -> None:
         decode_vote,
         decode_repair_layout,
         decode_check_time,
-        decode_db_ledger,
         decode_layout,
         decode_entry_list,
     ):

@@ -98,11 +98,6 @@ class _Lines:
         rest, self._rest = self._rest, b""
         return [rest] if rest else []
 
-    @property
-    def ends_open(self) -> bool:
-        """Whether what has come last is a line without its newline."""
-        return bool(self._rest)
-
 
 class _LengthPrefixed:
     def __init__(self, entry_bytes_max: int) -> None:

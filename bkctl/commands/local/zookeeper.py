@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from bkctl.commands.local.java import ZooKeeperProcess
     from bkctl.session.session import Session
 
-ZOOKEEPER: Final = "zookeeper"
 PORT_DEFAULT: Final = 2181
 PORT_MAX: Final = 65535
 CONF_VARIABLE: Final = "BOOKIE_ZK_CONF"

@@ -338,7 +338,6 @@ class ParquetFile:
 
 
 _SUFFIXES: Final = {"zstd": "zstd.", "snappy": "snappy.", "gzip": "gz.", "lz4": "lz4.", "none": ""}
-COMPRESSIONS: Final = tuple(_SUFFIXES)
 
 
 def _ignore_os_error(work: Callable[[], object]) -> None:
