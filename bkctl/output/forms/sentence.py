@@ -46,6 +46,6 @@ def _columns(stream: TextIO) -> int | None:
     if given.isdigit() and int(given):
         return int(given)
     try:
-        return os.get_terminal_size(stream.fileno()).columns
+        return os.get_terminal_size(stream.fileno()).columns or None  # A new pty has no size.
     except (ValueError, OSError):
         return None

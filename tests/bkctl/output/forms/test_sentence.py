@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import os
 
 import pytest
 
@@ -29,3 +30,11 @@ def test_lines_that_fit_and_what_is_between_words_stay(monkeypatch: pytest.Monke
 
 def test_a_pipe_gets_the_message_as_it_is() -> None:
     assert fitted(SAID, io.StringIO()) == SAID
+
+
+def test_a_terminal_that_tells_no_size_gets_it_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    main, inner = os.openpty()
+    with os.fdopen(main, "rb"), os.fdopen(inner, "w") as stream:
+        assert stream.isatty()
+        assert fitted(SAID, stream) == SAID
