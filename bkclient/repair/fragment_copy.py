@@ -234,12 +234,12 @@ class _FragmentCopy:
     async def _read_all(self, batch: list[EntryId]) -> list[Entry]:
         for _ in batch:
             await self._repairer.rate.entry()
-        if batch and batch[-1] - batch[0] == len(batch) - 1:
-            ids = range(batch[0], batch[-1] + 1)
-            bulk = self._fetcher.entries(self._ledger.metadata, ids)
-            # A cancelled bulk read counts as a slow bookie: so its answer is ignored instead.
-            with contextlib.suppress(ClientError):  # One by one, the entry at fault has a name.
-                return (await SharedRun(bulk).wait()).entries()
+        if not batch:
+            return []
+        bulk = self._fetcher.entries(self._ledger.metadata, batch)
+        # A cancelled bulk read counts as a slow bookie: so its answer is ignored instead.
+        with contextlib.suppress(ClientError):  # One by one, the entry at fault has a name.
+            return (await SharedRun(bulk).wait()).entries()
         return await self._read_singly(batch)
 
     async def _read_singly(self, batch: list[EntryId]) -> list[Entry]:

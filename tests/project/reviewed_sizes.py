@@ -46,7 +46,6 @@ REVIEWED: Final = {
     "write_sets_of: range(write_quorum)": _QUORUM,
     "write_sets_of: range(ensemble_size)": _QUORUM,
     "_fetch: range(first, last + 1)": "a chunk: ChunkSizer bounds it",
-    "_FragmentCopy._read_all: range(batch[0], batch[-1] + 1)": "as many as the batch has; lazy",
     "LedgerFragment.entries_at_any: range(self.first, self.last + 1)": _LAZY,
     "LedgerFragment.count_at: range(self.last - rest + 1, self.last + 1)": _QUORUM,
     "LedgerFragment.write_sets: range(self.first, min(self.last, self.first + size - 1) + 1)": (

@@ -26,7 +26,10 @@ class Confirmations:
         waiting, at = self._waiting, len(self._waiting)
         while at and waiting[at - 1][0] > entry_id:
             at -= 1
-        waiting.insert(at, (entry_id, deferred))
+        if at == len(waiting):
+            waiting.append((entry_id, deferred))
+        else:
+            waiting.insert(at, (entry_id, deferred))
         return deferred
 
     def confirm(self, last: EntryId) -> None:

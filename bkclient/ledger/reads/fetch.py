@@ -105,8 +105,10 @@ class EntryFetcher:
             lambda bookie, response: self._verifier.entry(bookie, response, entry_id),
         )
 
-    async def entries(self, metadata: LedgerMetadata, ids: range) -> VerifiedEntries:
+    async def entries(self, metadata: LedgerMetadata, ids: Sequence[int]) -> VerifiedEntries:
         """Read entries of one fragment, all at once: in bulk, and by themselves what needs it.
+
+        They come in the order of ``ids``, which need not follow each other.
 
         Raises:
             ClientError: as for ``entry``.

@@ -10,6 +10,7 @@ import attrs
 import pytest
 
 from bkclient.client import Client
+from bkclient.connection.request_trace import RequestTrace
 from bkclient.errors import (
     NoSuchLedgerError,
     NotEnoughBookiesError,
@@ -275,6 +276,24 @@ def test_all_copies_are_confirmed_before_the_metadata_changes() -> None:
     running.finish()
     assert swaps == [0]
     check_whole(world, ledger_id, payloads(25))
+
+
+def test_what_is_striped_to_a_place_is_read_in_bulk() -> None:
+    world = World(4)
+    client = world.client()
+    ledger_id = closed_ledger(world, client, 30, **STRIPED)
+    lose(world, ledger_id, 1)
+    repair, told = Repair(world, client, ledger_id), list[str]()
+    lacks = world.run(repair.lacks())
+    client.cluster.pool.trace(RequestTrace(told.append))
+    ledger = world.run(view(client, ledger_id))
+    for lack in lacks:
+        world.run(repair.repairer.repair(ledger, lack))
+    client.cluster.pool.trace(None)
+    reads = [line for line in told if "read_entry" in line]
+    assert any(" of " in line for line in reads), told
+    assert len(reads) < len(repair.copied)
+    check_whole(world, ledger_id, payloads(30))
 
 
 def test_batches_go_one_after_another_with_one_read_ahead() -> None:
