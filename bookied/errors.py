@@ -8,6 +8,7 @@ is ``return_code``; what the process exits with is ``exit_status`` (commands.md 
 from __future__ import annotations
 
 import enum
+import errno
 from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import ClassVar, Final
@@ -16,6 +17,9 @@ import attrs
 
 from wire.codes import ReturnCode
 from wire.errors import BookieError, BookKeeperError
+
+NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+"""Numbers of an ``OSError`` of a disk or quota that is full: what failed may succeed later."""
 
 
 class StorageError(BookKeeperError):

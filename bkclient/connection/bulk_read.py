@@ -22,19 +22,11 @@ class BulkRead:
 
     def __init__(self, entries: Sequence[int], keys: Sequence[Hashable]) -> None:
         self.deferred: Deferred[dict[int, BulkAnswer]] = Deferred(lambda _: self._stop_timer())
+        self.entries, self.keys = entries, keys
+        """What was asked for, and what each answer is matched by, in the same order."""
         self._entry_of = dict(zip(keys, entries, strict=True))
         self._answers: dict[int, BulkAnswer] = {}
         self._timer: IDelayedCall | None = None
-
-    @property
-    def entries(self) -> list[int]:
-        """The entries whose answers are awaited."""
-        return list(self._entry_of.values())
-
-    @property
-    def keys(self) -> list[Hashable]:
-        """The keys of the answers that are awaited."""
-        return list(self._entry_of)
 
     def wait(self, clock: IReactorTime, timeout_s: float, timed_out: Callable[[], object]) -> None:
         """Wait for answers so long, and no longer; ``timed_out`` hears of it if there are none."""

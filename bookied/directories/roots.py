@@ -17,7 +17,7 @@ import attrs
 from twisted.logger import Logger
 
 from bookied.config.bookie import BookieConfig
-from bookied.errors import DirectoryError, LayoutTooOldError
+from bookied.errors import NO_SPACE, DirectoryError, LayoutTooOldError
 from bookied.storage.files.files import Files
 
 CURRENT: Final = "current"
@@ -32,7 +32,6 @@ _NOT_OURS: Final = {errno.EACCES, errno.EPERM, errno.EROFS, errno.EINVAL}
 OLD_DATA: Final = (".txn", ".idx", ".log")
 """How files end that lie in the root itself before layout 3."""
 
-_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 log = Logger()
 
@@ -150,7 +149,7 @@ def mark_dirty(files: Files, found: Directories) -> None:
         try:
             files.write_atomic(directory / DIRTY, b"")
         except OSError as error:
-            if error.errno not in _FULL:
+            if error.errno not in NO_SPACE:
                 raise
             log.warn("no space for {name} in {path}", name=DIRTY, path=directory)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from twisted.internet.defer import CancelledError, Deferred
-from twisted.internet.defer import TimeoutError as TwistedTimeoutError
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
@@ -20,7 +19,7 @@ from bookied.errors import RunTimeError
 from bookied.metrics.stats import RepairStats
 from bookied.repair.autorecovery.sessions import AutoRecovery
 from bookied.runtime.world import Parts, make_client
-from bookied.service.bookie import FAREWELL_S
+from bookied.service.farewell import farewell
 from bookied.service.start_errors import StopRequestedError, start_error
 from wire.errors import BookKeeperError
 from wire.ids import BookieId
@@ -107,11 +106,7 @@ class AutoRecoveryService:
             await running
         if self._client is not None:
             await self._client.close()
-        try:
-            closing = Deferred.fromCoroutine(self.parts.store.close())
-            await closing.addTimeout(FAREWELL_S, self.parts.clock)
-        except (BookKeeperError, TwistedTimeoutError) as error:
-            log.warn("the metadata service was not told: {error!r}", error=error)
+        await farewell(self.parts, self.parts.store.close())
         await self.parts.close()
 
     def reload(self) -> None:

@@ -8,13 +8,12 @@ After a fatal failure nothing is flushed: the next start replays.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from twisted.internet.defer import Deferred
-from twisted.internet.defer import TimeoutError as TwistedTimeoutError
 from twisted.logger import Logger
 
 from bookied.config.bookie import BookieConfig
@@ -43,6 +42,7 @@ from bookied.service.background import BackgroundWork
 from bookied.service.client_port import ClientPort
 from bookied.service.disk_mode import DiskEffects, DiskMode, kept_status
 from bookied.service.dump import of_parts
+from bookied.service.farewell import farewell
 from bookied.service.fatal_errors import FatalErrors
 from bookied.service.kept_deletions import KeptDeletions
 from bookied.service.start_errors import StopRequestedError, start_error
@@ -56,9 +56,6 @@ if TYPE_CHECKING:
 
 DRAIN_S: Final = 10.0
 """How long clients have to take their last answers when the bookie stops."""
-
-FAREWELL_S: Final = 5.0
-"""How long the metadata service may take to hear that a bookie stops; the session's end says it."""
 
 GIVE_UP_S: Final = 600.0
 """How long a bookie serves without a registration before it stops."""
@@ -260,16 +257,16 @@ class BookieService:
         assert self.registration is not None
         assert self.engine is not None
         assert self._port is not None
-        await _farewell(self.parts, self.background.stop_autorecovery())
+        await farewell(self.parts, self.background.stop_autorecovery())
         await self._port.close()
-        await _farewell(self.parts, self.registration.set_read_only(read_only=True))
+        await farewell(self.parts, self.registration.set_read_only(read_only=True))
         await self._port.drain(DRAIN_S)
         self._note("flushing")
         try:
             await self._stop_background()
             await self.engine.stop()
         finally:
-            await _farewell(self.parts, self.registration.unregister())
+            await farewell(self.parts, self.registration.unregister())
             await _release(self.parts)
         self.state.move(Event.DRAINED)
         log.info("stopped")
@@ -283,12 +280,12 @@ class BookieService:
             return
         if self.state.now is not State.STOPPING:
             self.state.move(Event.STOP)
-        await _farewell(self.parts, self.background.stop_autorecovery())
+        await farewell(self.parts, self.background.stop_autorecovery())
         if self._port is not None:
             await self._port.close()
             await self._port.drain(0)
         if self.registration is not None:
-            await _farewell(self.parts, self.registration.unregister())
+            await farewell(self.parts, self.registration.unregister())
         await self._stop_background()
         if self.engine is not None:
             await _end_engine(self.engine, flush=not self._errors.has_failed)
@@ -420,17 +417,9 @@ async def _end_engine(engine: Engine, *, flush: bool) -> None:
         log.warn("while stopping: {error!r}", error=error)
 
 
-async def _farewell(parts: Parts, words: Coroutine[Any, Any, None]) -> None:
-    """Wait a little for the metadata service; what it does not hear, the session's end says."""
-    try:
-        await Deferred.fromCoroutine(words).addTimeout(FAREWELL_S, parts.clock)
-    except (BookKeeperError, TwistedTimeoutError) as error:
-        log.warn("the metadata service was not told: {error!r}", error=error)
-
-
 async def _release(parts: Parts) -> None:
     """Give back session, locks and threads."""
-    await _farewell(parts, parts.store.close())
+    await farewell(parts, parts.store.close())
     parts.locks.release()
     await parts.close()
 

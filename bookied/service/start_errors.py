@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import errno
-from typing import Final
-
 from bkclient.metadata.api import (
     IncompatibleLayoutError,
     MetadataUnavailableError,
     NotInitializedError,
 )
 from bookied.errors import (
+    NO_SPACE,
     BookieStopError,
     DamagedError,
     ExitStatus,
@@ -20,8 +18,6 @@ from bookied.errors import (
     WrongLayoutError,
 )
 from wire.errors import BookKeeperError
-
-_NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 class StopRequestedError(BookieStopError):
@@ -43,7 +39,7 @@ def start_error(error: BaseException) -> BaseException:
     if isinstance(error, BookKeeperError):
         return MetadataStartError(str(error))
     if isinstance(error, OSError):
-        if error.errno in _NO_SPACE:
+        if error.errno in NO_SPACE:
             return NoSpaceError(f"no space to start: {named(error)}; free some, and start again")
         return DamagedError(f"the directories cannot be read or written: {named(error)}")
     return error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -12,7 +11,7 @@ from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from bookied.errors import StorageError, WriteFailedError
+from bookied.errors import NO_SPACE, StorageError, WriteFailedError
 from bookied.storage.files.open_files import NO_DESCRIPTOR
 from bookied.storage.storages import JournalPosition, Storages
 
@@ -22,7 +21,7 @@ LOOK_S: Final = 0.5
 FAILURES_MAX: Final = 3
 """After so many in a row the bookie stops: journals that no checkpoint frees fill their disk."""
 
-_PASSING: Final = frozenset({errno.ENOSPC, errno.EDQUOT}) | NO_DESCRIPTOR
+_PASSING: Final = NO_SPACE | NO_DESCRIPTOR
 """What has an end without a restart: room and descriptors."""
 
 log = Logger()

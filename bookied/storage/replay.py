@@ -6,7 +6,6 @@ ends up as what was replayed last.
 
 from __future__ import annotations
 
-import errno
 from collections.abc import (
     Awaitable,
     Callable,
@@ -23,6 +22,7 @@ import attrs
 from twisted.logger import Logger
 
 from bookied.errors import (
+    NO_SPACE,
     CorruptError,
     IndexFullError,
     IndexTruncatedError,
@@ -46,7 +46,6 @@ from bookied.storage.storages import Storages
 log = Logger()
 T = TypeVar("T")
 
-_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 UNSYNCED_BYTES_MAX: Final = 32 * 1024 * 1024
 """More than what a journal writes without having synced what is in front of it."""
 
@@ -134,7 +133,7 @@ def _write_marks(storages: Storages, marks: list[Mark], *, may_be_missing: bool)
             storages.marks.lower(marks)
         storages.marks.write(marks)
     except OSError as error:
-        if error.errno not in _FULL:
+        if error.errno not in NO_SPACE:
             raise
         log.warn("the next start replays the same journals: {error}", error=error)
 
@@ -386,7 +385,7 @@ class _Replay:
         except IndexFullError as error:
             return self._keep_in_memory(error)
         except OSError as error:
-            if error.errno not in _FULL:
+            if error.errno not in NO_SPACE:
                 raise
             return self._keep_in_memory(error)
         return True

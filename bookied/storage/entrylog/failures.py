@@ -10,12 +10,11 @@ from typing import Final, NoReturn
 
 from twisted.logger import Logger
 
-from bookied.errors import WriteFailedError
+from bookied.errors import NO_SPACE, WriteFailedError
 from bookied.storage.files.files import AppendFile, UpdateFile
 
 log = Logger()
 
-FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 _NO_DESCRIPTOR: Final = frozenset({errno.EMFILE, errno.ENFILE})
 
 
@@ -96,7 +95,7 @@ class WriteFailures:
         number = error.errno if isinstance(error, OSError) else None
         if number in _NO_DESCRIPTOR:
             raise error
-        if number in FULL and not self._syncs.is_failed:
+        if number in NO_SPACE and not self._syncs.is_failed:
             try:
                 has_other = move(path)
             except OSError as worse:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Final
 
 from twisted.logger import Logger
 
+from bookied.errors import NO_SPACE
 from bookied.storage.entrylog import format as layout
 from bookied.storage.files.files import Files
 
@@ -17,8 +17,6 @@ log = Logger()
 
 IDS_AT_ONCE_MAX: Final = 1000
 """More ids than are ever given out and not noted yet; a lower id beyond that has started over."""
-
-_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 class LogIds:
@@ -72,6 +70,6 @@ class LogIds:
             try:
                 self._files.write_atomic(directory / layout.LAST_ID, b"%x\n" % log_id)
             except OSError as error:
-                if error.errno not in _FULL:
+                if error.errno not in NO_SPACE:
                     raise
                 log.warn("no space for {name} in {path}", name=layout.LAST_ID, path=directory)

@@ -11,9 +11,10 @@ from typing import Final
 
 from twisted.logger import Logger
 
+from bookied.errors import NO_SPACE
 from bookied.storage.entrylog import format as layout
 from bookied.storage.entrylog.commands import OpenLog, WriteRecords
-from bookied.storage.entrylog.failures import FULL, OneSync
+from bookied.storage.entrylog.failures import OneSync
 from bookied.storage.entrylog.ids import LogIds
 from bookied.storage.entrylog.settings import LogSettings
 from bookied.storage.files.files import AppendFile, Files
@@ -202,7 +203,7 @@ class LogFile:
             header.write_at(layout.MAP_PLACE_OFFSET, layout.MAP_PLACE.pack(map_offset, ledgers))
             self._syncs.sync(header)
         except OSError as error:
-            if error.errno not in FULL or self._syncs.is_failed:
+            if error.errno not in NO_SPACE or self._syncs.is_failed:
                 raise
             log.warn("{path} gets no map: {error}", path=path, error=error)
         finally:

@@ -20,6 +20,7 @@ from typing import Final
 
 from twisted.logger import Logger
 
+from bookied.errors import NO_SPACE
 from bookied.storage.files.direct_file import BLOCK_BYTES, open_direct, sync_named
 
 log = Logger()
@@ -144,7 +145,7 @@ class _ZerosAhead:
                 self._piece_is_done()
         except OSError as error:
             # Nothing depends on it; what is wrong with the disk will show in an append.
-            if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
+            if error.errno not in NO_SPACE:
                 log.warn("no more zeros are written ahead of the journal: {error}", error=error)
         finally:
             with self._changed:

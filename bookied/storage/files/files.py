@@ -21,6 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
 
+from bookied.errors import NO_SPACE
 from bookied.storage.files.ahead_file import AheadFile
 from bookied.storage.files.direct_file import DirectAppendFile, DirectRefusedError, sync_named
 
@@ -348,8 +349,6 @@ IOV_MAX: Final = 512
 """Buffers handed to one writev; Linux takes 1024."""
 
 
-_FULL: Final = {errno.ENOSPC, errno.EDQUOT}
-
 ZEROS: Final = bytes(1024 * 1024)
 """Written ahead of small appends to a preallocated file, in one go."""
 
@@ -413,7 +412,7 @@ class BufferedAppendFile:
                 self._allocate(self._fd, self._allocated, self._preallocate)
                 self._allocated += self._preallocate
         except OSError as error:
-            if error.errno not in _FULL:
+            if error.errno not in NO_SPACE:
                 raise
             # Without a whole step there may be room for the records yet. A part may be allocated.
             self._preallocate = 0

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import random
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from twisted.logger import Logger
 
-from bookied.errors import IndexFullError
+from bookied.errors import NO_SPACE, IndexFullError
 from bookied.storage.files.files import Files, UpdateFile
 from bookied.storage.files.open_files import NO_DESCRIPTOR, OpenFiles
 from bookied.storage.index import format as layout
@@ -23,8 +22,6 @@ from bookied.storage.index.file_reads import read_pages
 from bookied.storage.index.ledger_pages import LedgerChange, Move
 
 log = Logger()
-
-_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 class IndexWrites:
@@ -152,7 +149,7 @@ class IndexWrites:
         try:
             self._files.sync_all([file for _, file in opened])
         except OSError as error:
-            if error.errno not in _FULL:
+            if error.errno not in NO_SPACE:
                 raise
             # Room may be missing as late as this. What was not synced then has to be written again.
             for write, file in opened:
@@ -171,7 +168,7 @@ class IndexWrites:
                 else:
                     created.append(self._create_in(directory, write.change))
             except OSError as error:
-                if error.errno not in _FULL:
+                if error.errno not in NO_SPACE:
                     raise
             else:
                 return True
@@ -314,7 +311,7 @@ def _noting_no_room(write: _Write, homeless: list[_Write]) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno not in _FULL:
+        if error.errno not in NO_SPACE:
             raise
         homeless.append(write)
 

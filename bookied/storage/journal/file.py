@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
 
+from bookied.errors import NO_SPACE
 from bookied.metrics.stats import JournalStats
 from bookied.metrics.summary import Series
 from bookied.storage.files.files import AppendFile, Buffer, Files
@@ -16,9 +15,6 @@ from bookied.storage.journal import groups
 from bookied.storage.journal.counts import note_seconds
 from bookied.storage.journal.mark import Mark
 from bookied.storage.journal.settings import JournalSettings
-
-NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
-"""Errors of a write that may succeed later."""
 
 
 class JournalFile:
@@ -121,7 +117,7 @@ class JournalFile:
         try:
             self.begin(self._id + 1)
         except OSError as error:
-            if error.errno not in NO_ROOM or self._files.exists(self.path):
+            if error.errno not in NO_SPACE or self._files.exists(self.path):
                 self._file = None
                 with contextlib.suppress(OSError):
                     file.close()

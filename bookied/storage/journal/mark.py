@@ -11,7 +11,6 @@ Everything before it is durable in entry logs and indexes. Each ledger directory
 
 from __future__ import annotations
 
-import errno
 import re
 import struct
 from collections.abc import Iterable
@@ -21,7 +20,7 @@ from typing import Final, NamedTuple
 from crc32c import crc32c
 from twisted.logger import Logger
 
-from bookied.errors import LastMarkError
+from bookied.errors import NO_SPACE, LastMarkError
 from bookied.storage.files.files import Files
 
 log = Logger()
@@ -108,7 +107,7 @@ def write_mark(files: Files, directories: Iterable[Path], name: str, mark: Mark)
         try:
             _write_mark(files, directory, name, mark)
         except OSError as error:
-            if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
+            if error.errno not in NO_SPACE:
                 raise
             log.warn("no space for {name} in {path}", name=name, path=directory)
             refused = OSError(error.errno, error.strerror, str(directory / name))

@@ -21,12 +21,12 @@ from typing import Final
 
 from twisted.logger import Logger
 
-from bookied.errors import WriteFailedError
+from bookied.errors import NO_SPACE, WriteFailedError
 from bookied.metrics.stats import JournalStats
 from bookied.storage.files.files import Buffer, Files
 from bookied.storage.journal import format as layout
 from bookied.storage.journal.counts import count_group
-from bookied.storage.journal.file import NO_ROOM, JournalFile
+from bookied.storage.journal.file import JournalFile
 from bookied.storage.journal.mark import Mark
 from bookied.storage.journal.queue import GroupQueue, QueuedRecords
 from bookied.storage.journal.reader import journal_ids
@@ -228,7 +228,7 @@ class Journal:
         try:
             self._file.write(records)
         except OSError as error:
-            if error.errno not in NO_ROOM:
+            if error.errno not in NO_SPACE:
                 raise
             no_room = self.no_room or WriteFailedError(self._file.path, error)
         if no_room is not self.no_room:

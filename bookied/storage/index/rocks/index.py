@@ -7,20 +7,17 @@ a writer has the entry logs durable before.
 
 from __future__ import annotations
 
-import errno
 from array import array
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from bookied.errors import DbRecordError, IndexFullError
+from bookied.errors import NO_SPACE, DbRecordError, IndexFullError
 from bookied.storage.index.format import PAGE_SLOTS
 from bookied.storage.index.key_values import OpenKeyValues
 from bookied.storage.index.ledger_pages import LedgerChange, Move, StoredLedger
 from bookied.storage.index.rocks.ledgers import RocksLedgers
 from bookied.storage.index.rocks.locations import RocksLocations
-
-_NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 class RocksIndex:
@@ -156,7 +153,7 @@ class RocksIndex:
             self._write_locations([change for change in changes if change.pages])
             self._write_ledgers(changes)
         except OSError as error:
-            if error.errno not in _NO_ROOM:
+            if error.errno not in NO_SPACE:
                 raise
             ledger_ids = [change.ledger_id for change in changes]
             raise IndexFullError(self._directory, ledger_ids) from error
