@@ -40,6 +40,11 @@ AVERAGE_BYTES_FIRST: Final = 1024
 AVERAGE_WEIGHT: Final = 0.8
 """Of the average so far; the rest is the entry's that came last."""
 
+BATCHES_AT_ONCE: Final = 4
+"""How many batches of a fragment are being read or written."""
+BATCH_BYTES_MAX: Final = 8 << 20
+"""What a batch may hold, by the size that entries have lately; one entry in any case."""
+
 
 class UnreadableEntryError(ReplicationError):
     """No bookie gives an entry that has to be copied."""
@@ -55,16 +60,17 @@ class ByteRate:
     def __init__(self, clock: IReactorTime, bytes_per_s: int) -> None:
         """Limit to ``bytes_per_s``; not above 0 is no limit."""
         self._limit = rate_limit(clock, bytes_per_s)
-        self._average = AVERAGE_BYTES_FIRST
+        self.average_bytes = AVERAGE_BYTES_FIRST
 
     async def entry(self) -> None:
         """Wait until another entry may be read."""
         if self._limit is not None:
-            await self._limit.turn(self._average)
+            await self._limit.turn(self.average_bytes)
 
     def copied(self, size_bytes: int) -> None:
         """Learn how large entries are."""
-        self._average = int(self._average * AVERAGE_WEIGHT + size_bytes * (1 - AVERAGE_WEIGHT))
+        older, newer = self.average_bytes * AVERAGE_WEIGHT, size_bytes * (1 - AVERAGE_WEIGHT)
+        self.average_bytes = max(1, int(older + newer))
 
 
 @attrs.frozen
@@ -80,7 +86,8 @@ class CopiedEntry:
 class FragmentRepairer:
     """Repairs fragments, one at a time or several.
 
-    ``batch_entries`` are copied at a time. ``report`` hears of each entry.
+    Up to ``batch_entries`` make a batch, of which ``BATCHES_AT_ONCE`` are under way. ``report``
+    hears of each entry, not always in order.
     """
 
     cluster: Cluster
@@ -201,7 +208,7 @@ async def read(fetcher: EntryFetcher, ledger: ViewedLedger, entry_id: EntryId) -
 
 
 class _FragmentCopy:
-    """One fragment on its way to new bookies: batch by batch, the next one read meanwhile."""
+    """One fragment on its way to new bookies, several batches of it at a time."""
 
     def __init__(
         self, repairer: FragmentRepairer, ledger: ViewedLedger, lack: Lack, swap: Swap
@@ -209,33 +216,33 @@ class _FragmentCopy:
         self._repairer, self._ledger, self._swap = repairer, ledger, swap
         self._fragment = lack.fragment
         self._fetcher = repairer.cluster.fetcher(ledger.keys)
+        pool, keys = repairer.cluster.pool, ledger.keys
+        self._targets = {i: _Target(pool, keys, i, bookie) for i, bookie in swap.new.items()}
 
     async def run(self) -> None:
         """Return once every entry of a place is synced on the bookie that takes it."""
-        pool = self._repairer.cluster.pool
-        targets = {i: _Target(pool, self._ledger.keys, i, b) for i, b in self._swap.new.items()}
-        entries = self._fragment.entries_at_any(tuple(targets))
-        reading = self._read_batch(entries)
         try:
-            while batch := await reading:
-                reading = self._read_batch(entries)
-                await self._write_batch(batch, targets)
+            await for_each(self._batches(), self._copy, BATCHES_AT_ONCE)
         finally:
-            reading.addErrback(lambda _failure: None)
-            reading.cancel()
-            for target in targets.values():
+            for target in self._targets.values():
                 target.leave()
             self._fetcher.close()
 
-    def _read_batch(self, entries: Iterator[EntryId]) -> Deferred[list[Entry]]:
-        batch = list(islice(entries, self._repairer.batch_entries))
-        return Deferred.fromCoroutine(self._read_all(batch))
+    def _batches(self) -> Iterator[list[EntryId]]:
+        entries = self._fragment.entries_at_any(tuple(self._targets))
+        while batch := list(islice(entries, self._batch_entries())):
+            yield batch
 
-    async def _read_all(self, batch: list[EntryId]) -> list[Entry]:
+    def _batch_entries(self) -> int:
+        fitting = BATCH_BYTES_MAX // self._repairer.rate.average_bytes
+        return max(1, min(self._repairer.batch_entries, fitting))
+
+    async def _copy(self, batch: list[EntryId]) -> None:
+        await self._write(await self._read(batch))
+
+    async def _read(self, batch: list[EntryId]) -> list[Entry]:
         for _ in batch:
             await self._repairer.rate.entry()
-        if not batch:
-            return []
         bulk = self._fetcher.entries(self._ledger.metadata, batch)
         # A cancelled bulk read counts as a slow bookie: so its answer is ignored instead.
         with contextlib.suppress(ClientError):  # One by one, the entry at fault has a name.
@@ -251,17 +258,38 @@ class _FragmentCopy:
         await for_each(batch, read_one, len(batch))
         return sorted(found, key=lambda entry: entry.entry_id)
 
-    async def _write_batch(self, batch: list[Entry], targets: dict[int, _Target]) -> None:
+    async def _write(self, batch: list[Entry]) -> None:
         packed: list[Packed] = [(e.entry_id, self._ledger.keys.packet_of(e)) for e in batch]
 
         async def write(index: int) -> None:
-            await targets[index].write([p for p in packed if self._fragment.holds(p[0], index)])
+            held = [p for p in packed if self._fragment.holds(p[0], index)]
+            await self._targets[index].write(held)
 
-        await for_each(targets, write, len(targets))
+        await for_each(self._targets, write, len(self._targets))
         for entry_id, packet in packed:
-            copies = sum(self._fragment.holds(entry_id, index) for index in targets)
+            copies = sum(self._fragment.holds(entry_id, index) for index in self._targets)
             self._repairer.rate.copied(len(packet))
             self._repairer.report(CopiedEntry(EntryId(entry_id), len(packet), copies))
+
+
+class _Write:
+    """Entries on their way to one bookie."""
+
+    def __init__(self, entries: list[int]) -> None:
+        self.entries = entries
+        self.done: Deferred[None] = Deferred()
+        self._unconfirmed = len(entries)
+
+    def acked(self) -> None:
+        """Count one entry that the bookie has confirmed."""
+        self._unconfirmed -= 1
+        if not self._unconfirmed and not self.done.called:
+            self.done.callback(None)
+
+    def failed(self, error: ClientError) -> None:
+        """End with the first error."""
+        if not self.done.called:
+            self.done.errback(error)
 
 
 class _Target:
@@ -270,8 +298,7 @@ class _Target:
     def __init__(self, pool: BookiePool, keys: LedgerKeys, index: int, bookie: BookieId) -> None:
         # The flag lets the copies in where the ledger is fenced already.
         self._frames = FrameMaker(keys, AddFlag.RECOVERY, pool.txn_ids)
-        self._awaited: set[int] = set()
-        self._written: Deferred[None] = Deferred()
+        self._writes: dict[int, _Write] = {}
         self._member = Member(
             pool,
             AddFraming(keys, self._frames, ProtocolVersion.V3),
@@ -288,19 +315,21 @@ class _Target:
             ClientError: one is refused, or not confirmed in time.
         """
         if packed:
-            self._written, self._awaited = Deferred(), {entry_id for entry_id, _ in packed}
+            write = _Write([entry_id for entry_id, _ in packed])
+            self._writes.update(dict.fromkeys(write.entries, write))
             self._member.send(Batch(packed, self._frames))
-            await self._written
+            await write.done
 
     def leave(self) -> None:
         """Take no more answers."""
         self._member.part()
 
     def _acked(self, _member: Member, entries: list[int]) -> None:
-        self._awaited.difference_update(entries)
-        if not self._awaited and not self._written.called:
-            self._written.callback(None)
+        for entry_id in entries:
+            if (write := self._writes.pop(entry_id, None)) is not None:
+                write.acked()
 
-    def _failed(self, _member: Member, _entries: list[int], error: ClientError) -> None:
-        if not self._written.called:
-            self._written.errback(error)
+    def _failed(self, _member: Member, entries: list[int], error: ClientError) -> None:
+        for entry_id in entries:
+            if (write := self._writes.pop(entry_id, None)) is not None:
+                write.failed(error)

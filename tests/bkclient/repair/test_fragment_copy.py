@@ -296,7 +296,7 @@ def test_what_is_striped_to_a_place_is_read_in_bulk() -> None:
     check_whole(world, ledger_id, payloads(30))
 
 
-def test_batches_go_one_after_another_with_one_read_ahead() -> None:
+def test_four_batches_of_a_fragment_are_under_way() -> None:
     world = World(4)
     client = world.client()
     ledger_id = closed_ledger(world, client, 40)
@@ -306,7 +306,7 @@ def test_batches_go_one_after_another_with_one_read_ahead() -> None:
     repair = Repair(world, client, ledger_id, batch=4)
     running = world.start(repair.run())
     world.settle(1.0)
-    assert len(target.held) == 4
+    assert [add.entry_id for add in adds_to(target, ledger_id)] == list(range(16))
     survivors = [world.bookies[b] for b in world.stored(ledger_id).ensemble if world.bookies[b].up]
     asked = {
         r.entry_id
@@ -314,12 +314,49 @@ def test_batches_go_one_after_another_with_one_read_ahead() -> None:
         for r in b.log
         if isinstance(r, ReadRequest) and r.entry_id > 0
     }
-    assert asked - {39} == set(range(1, 8))
+    assert asked - {39} == set(range(1, 16))
     while not running.done:
-        assert target.release() <= 4
+        assert target.release() <= 16
         world.settle()
     check_whole(world, ledger_id, payloads(40))
-    assert [copied.entry_id for copied in repair.copied] == list(range(40))
+    assert sorted(copied.entry_id for copied in repair.copied) == list(range(40))
+
+
+def test_a_batch_that_waits_does_not_stop_the_ones_after_it() -> None:
+    world = World(4)
+    client = world.client()
+    ledger_id = closed_ledger(world, client, 40)
+    target = new_bookie(world, ledger_id)
+    lose(world, ledger_id)
+    target.policy = when(lambda r: isinstance(r, AddRequest) and r.entry_id == 2, Fate.HOLD)
+    repair = Repair(world, client, ledger_id, batch=4)
+    before = world.stored(ledger_id)
+    running = world.start(repair.run())
+    world.settle(1.0)
+    assert sorted(copied.entry_id for copied in repair.copied) == list(range(4, 40))
+    assert world.stored(ledger_id) == before
+    target.release()
+    running.finish()
+    check_whole(world, ledger_id, payloads(40))
+
+
+def test_batches_hold_no_more_than_8_mib_by_the_size_that_entries_have_lately() -> None:
+    world = World(4)
+    client = world.client()
+    ledger_id = closed_ledger(world, client, 40)
+    target = new_bookie(world, ledger_id)
+    lose(world, ledger_id)
+    target.policy = when(is_recovery_add, Fate.HOLD)
+    repair = Repair(world, client, ledger_id, batch=10)
+    for _ in range(100):
+        repair.repairer.rate.copied(3 << 20)
+    running = world.start(repair.run())
+    world.settle(1.0)
+    assert len(adds_to(target, ledger_id)) == 4 * 2
+    while not running.done:
+        target.release()
+        world.settle()
+    check_whole(world, ledger_id, payloads(40))
 
 
 def test_the_rate_is_kept_by_the_size_that_entries_have_lately() -> None:

@@ -98,7 +98,6 @@ def _copies_not_awaited(stack: Stack) -> None:
 
     async def write(self: Any, packed: list[Any]) -> None:
         if packed:
-            self._written, self._awaited = fragment_copy.Deferred(), set()
             self._member.send(fragment_copy.Batch(packed, self._frames))
 
     assert usual is not write
