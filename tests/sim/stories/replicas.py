@@ -19,7 +19,7 @@ from wire import digest
 from wire.codes import LedgerState, ReturnCode
 from wire.ids import LedgerId
 from wire.ledger_metadata import Fragment, LedgerMetadata
-from wire.messages import AddRequest
+from wire.messages import AddRequest, ReadResponse
 
 
 @attrs.frozen
@@ -44,6 +44,11 @@ class RepairOracle(Oracle):
         self.lost: set[str] = set()
         self.rotten: set[tuple[str, int]] = set()
         self.rewritten: set[Place] = set()
+        self.given: set[Place] = set()
+        """What a bookie has given to a reader since it started, confirmed to its writer or not.
+
+        The confirmation may have gone down with the connection.
+        """
         self.unfenced: set[int] = set()
         self.marked: dict[int, bool] = {}
         """The ledgers that are marked, and whether each was whole since its mark changed."""
@@ -118,7 +123,8 @@ class RepairOracle(Oracle):
     def _is_promised(self, place: Place) -> bool:
         if place.bookie in self.lost or self.is_rotten(place):
             return False
-        return self.bookie(place.bookie).holds(place.ledger_id, place.entry_id) is not None
+        held = self.bookie(place.bookie).holds(place.ledger_id, place.entry_id)
+        return held is not None or place in self.given
 
     def is_rotten(self, place: Place) -> bool:
         """Whether a bookie's copy of an entry cannot be read any more."""
@@ -144,8 +150,23 @@ class RepairOracle(Oracle):
                 self.rewritten.add(place)
         self._look(request.ledger_id)
 
+    def _read_answered(self, message: Message) -> None:
+        super()._read_answered(message)
+        response = message.response
+        if not isinstance(response, ReadResponse) or response.entry is None:
+            return
+        truth = self.ledger(response.ledger_id)
+        if response.entry[truth.payload_at :] == truth.sent.get(response.entry_id):
+            self.given.add(Place(response.ledger_id, response.entry_id, message.bookie))
+
+    def check_bookie(self, name: str, held: Callable[[int], dict[int, bytes]]) -> None:
+        super().check_bookie(name, held)
+        self.given = {place for place in self.given if place.bookie != name}
+
     def dropped(self, name: str, ledger_id: int) -> None:
         super().dropped(name, ledger_id)
+        gone = name, ledger_id
+        self.given = {p for p in self.given if (p.bookie, p.ledger_id) != gone}
         self.cover("repair", str(self.ledger(ledger_id).is_deleted), "drop")
         self.rotten.discard((name, ledger_id))
 
