@@ -28,15 +28,18 @@ settings.load_profile("any machine")
 
 
 class Scheduling(LoadScopeScheduling):
-    """Gives each process whole files, and all that runs beside Java peers to one of them.
+    """Gives each process whole files, and what runs beside Java peers in two groups.
 
-    Those tests wait for their peers most of the time, and share them; two of them at a time would
-    want more memory and cores than there are.
+    Those tests wait for their peers most of the time, and share them; more of them at a time would
+    want more memory and cores than there are. All of one group goes to one process.
     """
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
-        return "interop" if file.startswith("tests/interop/") else file
+        for group in ("tests/interop/disk/", "tests/interop/"):
+            if file.startswith(group):
+                return group
+        return file
 
 
 @pytest.hookimpl(optionalhook=True)
