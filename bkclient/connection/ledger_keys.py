@@ -36,7 +36,10 @@ class FrameMaker:
         self._keys, self._flags, self._txn_ids = keys, flags, txn_ids
         urgent = V2Flag.HIGH_PRIORITY if flags & AddFlag.HIGH_PRIORITY else V2Flag.NONE
         self._v2 = AddFramesV2(keys.master_key, urgent)
-        self._v3 = AddFramesV3(keys.ledger_id, keys.master_key)
+        self._v3: AddFramesV3 | None = None
+        if flags in {AddFlag.NONE, AddFlag.RECOVERY}:
+            is_recovery = flags is AddFlag.RECOVERY
+            self._v3 = AddFramesV3(keys.ledger_id, keys.master_key, is_recovery=is_recovery)
 
     def v2(self, packed: Sequence[Packed]) -> tuple[bytes, Sequence[Key]]:
         """Return the frames; answers are matched by entry id."""
@@ -47,7 +50,7 @@ class FrameMaker:
         """Return the frames; answers are matched by transaction id."""
         txn_ids = self._txn_ids(len(packed))
         keys = [encode_varint(txn_id) for txn_id in txn_ids]
-        if not self._flags:
+        if self._v3 is not None:
             return self._v3.make(packed, keys), keys
         frames = [
             v3.encode_request(self._request(entry_id, packet), txn_id)

@@ -148,11 +148,14 @@ class RequestStats(_Stats):
         """Return how long ago that was, in whole microseconds, as a series notes it."""
         return (self.now_ns() - began_ns) // 1000
 
-    def adds_stored(self, adds: int, size_bytes: int, began_ns: int) -> None:
+    def adds_stored(
+        self, adds: int, size_bytes: int, began_ns: int, *, is_recovery: bool = False
+    ) -> None:
         """Count a batch of adds of the hot path that is on its way to the journal."""
         self.packets_received += adds
         self.write_bytes += size_bytes
-        self.bookie_add.success.share((self.now_ns() - began_ns) // 1000, adds)
+        kind = self.bookie_recovery_add if is_recovery else self.bookie_add
+        kind.success.share((self.now_ns() - began_ns) // 1000, adds)
         self.bookie_add_bytes.success.share(size_bytes, adds)
 
     def reads_answered(self, reads: int, size_bytes: int, began_ns: int) -> None:

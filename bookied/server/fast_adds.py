@@ -1,9 +1,9 @@
 """The hot path: all the plain adds of one read from a socket, in one loop.
 
 A plain add is the normal case only: a known ledger whose key is journalled, the right key, not
-fenced, no flags, on a bookie that takes all writes. Any other frame is left to the plain path
-(``wire.connection`` and ``bookie``), which is the authority on the rules; a test feeds the same
-frames to both and compares.
+fenced, no flags, on a bookie that takes all writes; over V3 also an add of a recovery or a repair.
+Any other frame is left to the plain path (``wire.connection`` and ``bookie``), which is the
+authority on the rules; a test feeds the same frames to both and compares.
 
 Per read there is one blob, the joined ``[i32 length][entry packet]`` records. It is what the
 journal appends, what the entry log appends, and what serves reads until it is flushed. Per add
@@ -103,7 +103,7 @@ class FastAdds:
         end = take(data, at, batch)
         if batch.adds:
             size_bytes = batch.store(end - at, acknowledge, began_ns)
-            stats.adds_stored(batch.adds, size_bytes, began_ns)
+            stats.adds_stored(batch.adds, size_bytes, began_ns, is_recovery=batch.is_recovery)
         return end, batch.adds
 
     def _take_v2(self, data: bytes, at: int, batch: _Batch) -> int:
@@ -187,7 +187,7 @@ class FastAdds:
         if shape is None:
             return at
         self._shape = shape
-        unpack, frame_bytes = shape.unpack_from, shape.frame_bytes
+        unpack, frame_bytes, tail = shape.unpack_from, shape.frame_bytes, shape.tail
         records = batch.records
         answers: list[bytes] = []
         page: MutableSequence[int] = []
@@ -206,15 +206,20 @@ class FastAdds:
                 or key_part != shape.key_part
                 or txn.translate(CONTINUES) != shape.txn_mark
                 or entry.translate(CONTINUES) != shape.entry_mark
+                or (tail and data[stop - len(tail) : stop] != tail)
             ):
                 other = _V3Shape.of(data, at, min(end, at + self._frame_bytes_max))
                 if other is None:
                     break
                 self._shape = shape = other
-                unpack, frame_bytes, is_run = shape.unpack_from, shape.frame_bytes, False
+                unpack, frame_bytes, tail = shape.unpack_from, shape.frame_bytes, shape.tail
+                is_run = False
                 continue
             if ledger_id != ledger or not is_run:
                 batch.end_run(location, last_entry, max_lac)
+                if answers and bool(tail) is not batch.is_recovery:
+                    break  # The caller comes back with the rest.
+                batch.is_recovery = bool(tail)
                 state = batch.begin_run(ledger_id, shape.master_key, location)
                 if state is None:
                     break
@@ -235,7 +240,7 @@ class FastAdds:
                     at += rows.size_bytes
                     continue
                 rows_from = at + ROWS * frame_bytes
-            records += shape.record_start, data[at + shape.packet_at : stop]
+            records += shape.record_start, data[at + shape.packet_at : stop - len(tail)]
             answers += shape.answer_start, txn, shape.answer_middle, entry
             page[entry_id & 1023] = location
             location += shape.record_bytes
@@ -267,6 +272,7 @@ class _Batch:
         "adds",
         "answers",
         "begin",
+        "is_recovery",
         "records",
     )
 
@@ -282,6 +288,8 @@ class _Batch:
         self.records: list[bytes] = []
         self.answers = b""
         self.adds = 0
+        self.is_recovery = False
+        """Whether the adds are those of a recovery; all are of one kind."""
 
     def begin_run(self, ledger_id: int, master_key: bytes, location: int) -> LedgerState | None:
         """Return the ledger if plain adds with this key are what it takes, else None.
@@ -293,10 +301,7 @@ class _Batch:
         state = storage.hot.get(ledger_id)
         if state is None or state.master_key != master_key or not state.key_logged:
             return None
-        if state.fenced or state.limbo:
-            return None
-        fence_check = bookie.adds.fence_check
-        if fence_check is not None and not fence_check.is_open(ledger_id):
+        if not bookie.adds.takes(state, is_recovery=self.is_recovery):
             return None
         journal = bookie.journals[ledger_id % len(bookie.journals)]
         if self._storage is None:
@@ -366,6 +371,7 @@ class _V3Shape:
         "record_bytes",
         "record_start",
         "start",
+        "tail",
         "txn_mark",
         "unpack_from",
     )
@@ -391,7 +397,8 @@ class _V3Shape:
         self.txn_mark = add.txn.translate(CONTINUES)
         self.entry_mark = add.entry.translate(CONTINUES)
         self.master_key = add.master_key
-        self.packet_at, self.frame_bytes = len(head), len(head) + packet_bytes
+        self.tail = v3.RECOVERY_END if add.is_recovery else b""
+        self.packet_at, self.frame_bytes = len(head), len(head) + packet_bytes + len(self.tail)
         self.record_start = _LENGTH.pack(packet_bytes)
         self.record_bytes = _LENGTH.size + packet_bytes
         answer = v3.add_response(add.txn, add.ledger, add.entry)
@@ -400,6 +407,8 @@ class _V3Shape:
 
     def rows_for(self, data: bytes, at: int) -> V3Rows | None:
         """Return what takes rows of such adds, if there seems to be one at ``at``."""
+        if self.tail:
+            return None
         begin = self.packet_at - len(self.key_part)
         if not is_worth_a_try(data, at, self.frame_bytes, begin, self.packet_at + LEDGER_BYTES):
             return None
@@ -417,9 +426,10 @@ class _V3Shape:
         if not at < stop <= end:
             return None
         add = v3.match_add(data, at + _LENGTH.size, stop)
-        if add is None or stop - add.packet_at < ENTRY_BYTES_MIN:
+        if add is None or add.packet_end - add.packet_at < ENTRY_BYTES_MIN:
             return None
-        size = encode_varint(stop - add.packet_at)
+        packet_bytes = add.packet_end - add.packet_at
+        size = encode_varint(packet_bytes)
         if not data.endswith(size, at, add.packet_at):
             return None  # Not how anyone writes it: left to protobuf.
-        return cls(data[at : add.packet_at], stop - add.packet_at, add, size)
+        return cls(data[at : add.packet_at], packet_bytes, add, size)

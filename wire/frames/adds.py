@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Final, Union
 
 from wire.codes import OpCode, V2Flag
-from wire.frames import v2
+from wire.frames import v2, v3
 from wire.frames.varint import decode_varint, encode_varint
 from wire.ids import LedgerId
 
@@ -99,11 +99,14 @@ _V3_ACK: Final = re.compile(
 
 
 class AddFramesV3:
-    """Makes the V3 frames of one ledger's plain adds: no flags, normal priority."""
+    """Makes the V3 frames of one ledger's plain adds: normal priority, of a recovery or not."""
 
-    def __init__(self, ledger_id: LedgerId, master_key: bytes) -> None:
+    def __init__(
+        self, ledger_id: LedgerId, master_key: bytes, *, is_recovery: bool = False
+    ) -> None:
         self._ledger = encode_varint(ledger_id)
         self._master_key = master_key
+        self._end = v3.RECOVERY_END if is_recovery else b""
         self._heads: dict[tuple[int, int, int], tuple[bytes, bytes, bytes]] = {}
 
     def make(self, packed: Sequence[Packed], keys: Sequence[bytes]) -> bytes:
@@ -114,7 +117,7 @@ class AddFramesV3:
             entry = encode_varint(entry_id)
             sizes = len(packet), len(txn), len(entry)
             before, between, after = heads.get(sizes) or self._head(*sizes)
-            parts += (before, txn, between, entry, after, packet)
+            parts += (before, txn, between, entry, after, packet, self._end)
         return b"".join(parts)
 
     def _head(
@@ -123,7 +126,7 @@ class AddFramesV3:
         """Return what stands before the transaction id, before the entry id and after it."""
         after = b"\x1a" + encode_varint(len(self._master_key)) + self._master_key
         after += b"\x22" + encode_varint(packet_bytes)
-        inner = 1 + len(self._ledger) + 1 + entry_bytes + len(after) + packet_bytes
+        inner = 1 + len(self._ledger) + 1 + entry_bytes + len(after) + packet_bytes + len(self._end)
         between = b"\xaa\x06" + encode_varint(inner) + b"\x08" + self._ledger + b"\x10"
         header = len(_V3_HEADER) + txn_bytes
         size = 2 + header + 2 + len(encode_varint(inner)) + inner

@@ -492,7 +492,7 @@ _RESPONSE_DECODERS: Final[dict[Operation, tuple[str, Callable[[ReturnCode, Any],
 
 
 class MatchedAdd(NamedTuple):
-    """A plain add as Java's client writes it: no flags, normal priority.
+    """A plain add as Java's client writes it: normal priority, no flag but that of a recovery.
 
     ``txn``, ``ledger`` and ``entry`` are varints as they came, to be echoed. The packet is
     ``payload[packet_at:packet_end]``; its own ids decide what is stored.
@@ -504,7 +504,11 @@ class MatchedAdd(NamedTuple):
     master_key: bytes
     packet_at: int
     packet_end: int
+    is_recovery: bool
 
+
+RECOVERY_END: Final = b"\xa0\x06\x01"
+"""What the flag of a recovery adds to an add, behind the packet."""
 
 _VARINT: Final = rb"[\x80-\xff]{0,9}[\x00-\x7f]"
 _ADD: Final = re.compile(
@@ -519,8 +523,8 @@ _HEADER_BYTES: Final = 5
 def match_add(data: bytes, start: int = 0, end: int | None = None) -> MatchedAdd | None:
     """Read the payload ``data[start:end]`` if it is the plain add of Java's client.
 
-    Anything else gives ``None`` and is for ``decode_request``: adds with flags or priority, other
-    messages, other orders of fields, broken ones.
+    Anything else gives ``None`` and is for ``decode_request``: adds with other flags or priority,
+    other messages, other orders of fields, broken ones.
     """
     end = len(data) if end is None else end
     found = _ADD.match(data, start, end)
@@ -528,14 +532,16 @@ def match_add(data: bytes, start: int = 0, end: int | None = None) -> MatchedAdd
         return None
     header, txn, inner, ledger, entry, master_key, packet = found.groups()
     packet_at = found.end()
+    packet_end = packet_at + decode_varint(packet)
     if (
         header[0] != _HEADER_BYTES + len(txn)
         or decode_varint(inner) != end - found.start(4) + 1
-        or decode_varint(packet) != end - packet_at
-        or end - packet_at < _LAC_END
+        or packet_end - packet_at < _LAC_END
+        or data[packet_end:end] not in {b"", RECOVERY_END}
+        or packet_end > end
     ):
         return None
-    return MatchedAdd(txn, ledger, entry, master_key, packet_at, end)
+    return MatchedAdd(txn, ledger, entry, master_key, packet_at, packet_end, packet_end < end)
 
 
 def add_response(txn: bytes, ledger: bytes, entry: bytes) -> bytes:

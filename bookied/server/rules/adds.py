@@ -78,6 +78,14 @@ class Adds:
         self.allowed = Writes.ALL
         """What disks and operator allow."""
 
+    def takes(self, state: LedgerState, *, is_recovery: bool) -> bool:
+        """Whether an add with the right key may be stored at once, as ``add`` would in the end."""
+        if is_recovery:
+            return state.ledger_id not in self._deletions
+        check = self.fence_check
+        in_doubt = check is not None and not check.is_open(state.ledger_id)
+        return not (state.fenced or state.limbo or in_doubt)
+
     def add(self, asked: PendingRequest[AddRequest]) -> None:
         """Store an entry; the answer waits for the journal."""
         request = asked.request

@@ -17,7 +17,7 @@ from bookied.server.fast_reads import FastReads
 from bookied.server.rules.adds import Writes
 from bookied.server.rules.bookie import Bookie
 from tests.bookied.worlds.serving import KEY, WRONG_KEY, Client, Serving, packet
-from wire.codes import AddFlag, ProtocolVersion, ReadFlag
+from wire.codes import AddFlag, ProtocolVersion, ReadFlag, ReturnCode
 from wire.frames import v2, v3
 from wire.ids import EntryId, LedgerId
 from wire.messages import AddRequest, ReadRequest, Request
@@ -78,8 +78,11 @@ def runs(draw: st.DrawFn) -> list[Request]:
     """Consecutive adds to one ledger, as a writer sends them."""
     ledger_id, first = draw(st.sampled_from(LEDGERS)), draw(st.sampled_from([0, 100, 1020, 16380]))
     payload = b"r" * draw(st.sampled_from([0, 50, 300]))
+    flags = draw(st.sampled_from([AddFlag.NONE, AddFlag.NONE, AddFlag.RECOVERY]))
     return [
-        AddRequest(LedgerId(ledger_id), EntryId(e), KEY, packet(ledger_id, e, e - 1, payload))
+        AddRequest(
+            LedgerId(ledger_id), EntryId(e), KEY, packet(ledger_id, e, e - 1, payload), flags
+        )
         for e in range(first, first + draw(st.sampled_from([1, 5, 12, 17, 40])))
     ]
 
@@ -224,6 +227,65 @@ def test_adds_that_are_all_alike_are_taken_by_columns(client: Client) -> None:
     assert made_rows(adds) is not None
     sent = [*range(128, 127 + ROWS), *range(128, 128 + ROWS)]
     assert [answer.entry_id for answer in client.answers()] == sent
+
+
+def recovery_frame(entry_id: int, ledger_id: int = 5, payload: bytes = b"x" * 90) -> bytes:
+    body = packet(ledger_id, entry_id, payload=payload)
+    request = AddRequest(LedgerId(ledger_id), EntryId(entry_id), KEY, body, AddFlag.RECOVERY)
+    return v3.encode_request(request, entry_id)
+
+
+@pytest.fixture
+def v3_client(tmp_path: Path) -> Client:
+    client = serve(tmp_path, CountingAdds, 1).connect(ProtocolVersion.V3)
+    client.send(frame_of(ProtocolVersion.V3, 0))
+    client.receive()
+    return client
+
+
+def test_adds_of_a_recovery_are_taken_in_one_go_also_where_the_ledger_is_fenced(
+    v3_client: Client,
+) -> None:
+    v3_client.request(ReadRequest(LedgerId(5), EntryId(-1), ReadFlag.FENCE, KEY))
+    v3_client.answers()
+    sizes = {e: b"y" * (50 + e // 100) for e in range(1, 1000)}
+    v3_client.send(b"".join(recovery_frame(e, payload=sizes[e]) for e in sizes))
+    assert taken(v3_client) == 999
+    assert [answer.entry_id for answer in v3_client.answers()] == list(sizes)
+    for entry_id in (1, 99, 100, 999):
+        v3_client.request(ReadRequest(LedgerId(5), EntryId(entry_id)))
+        (answer,) = v3_client.answers()
+        assert answer.entry == packet(5, entry_id, payload=sizes[entry_id])
+
+
+def test_a_plain_add_among_those_of_a_recovery_is_refused_where_the_ledger_is_fenced(
+    v3_client: Client,
+) -> None:
+    v3_client.request(ReadRequest(LedgerId(5), EntryId(-1), ReadFlag.FENCE, KEY))
+    v3_client.answers()
+    plain = frame_of(ProtocolVersion.V3, 3, txn_id=3)
+    v3_client.send(recovery_frame(1) + recovery_frame(2) + plain + recovery_frame(4))
+    assert taken(v3_client) == 3
+    codes = {answer.entry_id: answer.rc for answer in v3_client.answers()}
+    assert codes == {
+        1: ReturnCode.EOK,
+        2: ReturnCode.EOK,
+        3: ReturnCode.EFENCED,
+        4: ReturnCode.EOK,
+    }
+
+
+def test_adds_of_a_recovery_are_counted_apart(v3_client: Client) -> None:
+    stats = v3_client._serving.bookie.stats
+    recovered, plain = stats.bookie_recovery_add.success, stats.bookie_add.success
+    plain.fold()
+    before = plain.count
+    frames = [recovery_frame(e) for e in range(1, 9)]
+    v3_client.send(b"".join([*frames, frame_of(ProtocolVersion.V3, 9), recovery_frame(10)]))
+    assert taken(v3_client) == 10
+    recovered.fold()
+    plain.fold()
+    assert (recovered.count, plain.count - before) == (9, 1)
 
 
 def test_plain_reads_are_taken_in_one_go(client: Client) -> None:

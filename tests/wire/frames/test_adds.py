@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wire.codes import Operation, ProtocolVersion, ReturnCode, V2Flag
+from wire.codes import AddFlag, Operation, ProtocolVersion, ReturnCode, V2Flag
 from wire.frames import v2, v3
 from wire.frames.adds import AddFramesV2, AddFramesV3, take_acks_v2, take_acks_v3
 from wire.frames.varint import encode_varint
@@ -37,14 +37,20 @@ def test_v2_frames_carry_flags() -> None:
     assert v2.decode_request(frame[4:]).request.flags  # type: ignore[union-attr]
 
 
-@given(IDS, st.lists(st.tuples(IDS, IDS, st.binary(max_size=300)), max_size=5))
-def test_v3_frames_are_those_of_the_codec(ledger: int, adds: list[tuple[int, int, bytes]]) -> None:
+@given(
+    IDS,
+    st.lists(st.tuples(IDS, IDS, st.binary(max_size=300)), max_size=5),
+    st.sampled_from([AddFlag.NONE, AddFlag.RECOVERY]),
+)
+def test_v3_frames_are_those_of_the_codec(
+    ledger: int, adds: list[tuple[int, int, bytes]], flags: AddFlag
+) -> None:
     ledger_id = LedgerId(ledger)
     plain = b"".join(
-        v3.encode_request(AddRequest(ledger_id, EntryId(entry), KEY, packet), txn_id)
+        v3.encode_request(AddRequest(ledger_id, EntryId(entry), KEY, packet, flags), txn_id)
         for txn_id, entry, packet in adds
     )
-    made = AddFramesV3(ledger_id, KEY).make(
+    made = AddFramesV3(ledger_id, KEY, is_recovery=bool(flags)).make(
         [(entry, packet) for _, entry, packet in adds], [encode_varint(txn) for txn, _, _ in adds]
     )
     assert made == plain

@@ -171,9 +171,10 @@ def test_a_bare_status_is_a_refusal_and_never_a_success(operation) -> None:
 def test_a_matched_add_is_what_the_plain_path_reads(request, txn_id, before) -> None:
     frame = v3.encode_request(request, txn_id)
     found = v3.match_add(before + frame[4:], len(before), len(before) + len(frame) - 4)
-    if request.flags is not AddFlag.NONE:
+    if request.flags not in {AddFlag.NONE, AddFlag.RECOVERY}:
         assert found is None
         return
+    assert found.is_recovery == bool(request.flags)
     data = before + frame[4:]
     assert data[found.packet_at : found.packet_end] == request.entry
     assert found.master_key == request.master_key
@@ -192,8 +193,10 @@ def test_a_matched_add_is_what_the_plain_path_reads(request, txn_id, before) -> 
 def test_an_add_with_any_byte_changed_matches_only_what_protobuf_reads_alike(
     request, txn_id, data
 ) -> None:
-    payload = bytearray(v3.encode_request(attrs.evolve(request, flags=AddFlag.NONE), txn_id)[4:])
-    at = data.draw(st.integers(0, min(60, len(payload) - 1)))
+    flags = data.draw(st.sampled_from([AddFlag.NONE, AddFlag.RECOVERY]))
+    payload = bytearray(v3.encode_request(attrs.evolve(request, flags=flags), txn_id)[4:])
+    begin, end = st.integers(0, min(60, len(payload) - 1)), st.integers(-3, -1)
+    at = data.draw(st.one_of(begin, end))
     payload[at] = data.draw(st.integers(0, 255))
     found = v3.match_add(bytes(payload))
     if found is None:
@@ -202,6 +205,7 @@ def test_an_add_with_any_byte_changed_matches_only_what_protobuf_reads_alike(
     assert isinstance(read, AddRequest)
     assert bytes(payload[found.packet_at : found.packet_end]) == read.entry
     assert found.master_key == read.master_key
+    assert read.flags is (AddFlag.RECOVERY if found.is_recovery else AddFlag.NONE)
 
 
 @pytest.mark.parametrize(
