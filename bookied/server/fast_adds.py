@@ -63,6 +63,11 @@ _TXN_AT: Final = 11
 _KEY_PART_BYTES: Final = 2 + MASTER_KEY_BYTES + 1
 """Master key and the tags before and behind it; then comes the packet's length."""
 
+_KIND_BYTES: Final = 6
+"""Length prefix and header length: by these a shape is looked up."""
+
+_SHAPES_MAX: Final = 256
+
 _NONE: Final = -(2**63)
 """No frame has this length, no page this number, no ledger of ours this id."""
 
@@ -78,6 +83,7 @@ class FastAdds:
         self._bookie, self._frame_bytes_max = bookie, frame_bytes_max
         self._stats = bookie.stats
         self._shape: _V3Shape | None = None
+        self._shapes: dict[bytes, _V3Shape] = {}
         self._rows: V2Rows | None = None
 
     def take(self, data: bytes, at: int, acknowledge: Acknowledge) -> tuple[int, int]:
@@ -175,6 +181,22 @@ class FastAdds:
             self._rows = V2Rows(frame_bytes)
         return self._rows
 
+    def _shape_at(self, data: bytes, at: int, end: int, tried: _V3Shape) -> _V3Shape | None:
+        """Return a shape for the add at ``at``: one that was of use before, else its own.
+
+        ``tried`` does not fit. None if there is no plain add, or not all of it.
+        """
+        kind = data[at : at + _KIND_BYTES]
+        known = self._shapes.get(kind)
+        if known is not None and known is not tried:
+            return known
+        shape = _V3Shape.of(data, at, min(end, at + self._frame_bytes_max))
+        if shape is not None:
+            if len(self._shapes) >= _SHAPES_MAX:
+                self._shapes.clear()
+            self._shapes[kind] = shape
+        return shape
+
     def _take_v3(self, data: bytes, at: int, batch: _Batch) -> int:
         """Return where the plain adds end, as ``_take_v2`` does.
 
@@ -208,7 +230,7 @@ class FastAdds:
                 or entry.translate(CONTINUES) != shape.entry_mark
                 or (tail and data[stop - len(tail) : stop] != tail)
             ):
-                other = _V3Shape.of(data, at, min(end, at + self._frame_bytes_max))
+                other = self._shape_at(data, at, end, shape)
                 if other is None:
                     break
                 self._shape = shape = other

@@ -229,6 +229,36 @@ def test_adds_that_are_all_alike_are_taken_by_columns(client: Client) -> None:
     assert [answer.entry_id for answer in client.answers()] == sent
 
 
+def test_adds_of_many_sizes_are_each_looked_into_once(v3_client: Client) -> None:
+    adds = v3_client._serving.server.shared.fast_adds
+    frames = [
+        encode(add_of_size(e, 40 + e % 50), ProtocolVersion.V3, 300 + e, 0)
+        for e in range(128, 1000)
+    ]
+    v3_client.send(b"".join(frames))
+    assert taken(v3_client) == len(frames)
+    assert [answer.entry_id for answer in v3_client.answers()] == list(range(128, 1000))
+    known = set(adds._shapes.values())
+    assert len(known) == 50
+    v3_client.send(b"".join(frames))
+    assert set(adds._shapes.values()) == known
+
+
+def test_no_more_than_so_many_shapes_are_kept(v3_client: Client) -> None:
+    adds = v3_client._serving.server.shared.fast_adds
+    frames = [
+        encode(add_of_size(e, 40 + e), ProtocolVersion.V3, 300 + e, 0) for e in range(1, 1000)
+    ]
+    v3_client.send(b"".join(frames))
+    assert taken(v3_client) == len(frames)
+    assert len(adds._shapes) <= 256
+
+
+def add_of_size(entry_id: int, size_bytes: int) -> AddRequest:
+    body = packet(5, entry_id, payload=b"z" * size_bytes)
+    return AddRequest(LedgerId(5), EntryId(entry_id), KEY, body)
+
+
 def recovery_frame(entry_id: int, ledger_id: int = 5, payload: bytes = b"x" * 90) -> bytes:
     body = packet(ledger_id, entry_id, payload=payload)
     request = AddRequest(LedgerId(ledger_id), EntryId(entry_id), KEY, body, AddFlag.RECOVERY)
