@@ -604,7 +604,7 @@ class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
         key="rereplicationEntryBatchSize",
         group="Repair",
         minimum=1,
-        doc="Entries that are copied at a time when a fragment is repaired.",
+        doc="Entries in a batch of a repair; four batches of a fragment are copied at a time.",
     )
     repair_bytes_per_s: int = setting(
         -1,

@@ -86,8 +86,8 @@ class CopiedEntry:
 class FragmentRepairer:
     """Repairs fragments, one at a time or several.
 
-    Up to ``batch_entries`` make a batch, of which ``BATCHES_AT_ONCE`` are under way. ``report``
-    hears of each entry, not always in order.
+    A batch has up to ``batch_entries``; ``BATCHES_AT_ONCE`` are copied at a time. ``report`` hears
+    of each entry, not always in order.
     """
 
     cluster: Cluster
