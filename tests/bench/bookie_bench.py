@@ -23,10 +23,11 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from itertools import product
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 import attrs
@@ -123,7 +124,10 @@ def ratios(kind: str, ours: list[Result], java: list[Result]) -> str:
 
 @contextmanager
 def bookies(
-    kinds: list[str], directory: Path, zookeeper: ZooKeeperProcess, conf: dict[str, Any]
+    kinds: list[str],
+    directory: Path,
+    zookeeper: ZooKeeperProcess,
+    conf: Mapping[str, Any] = MappingProxyType({}),
 ) -> Iterator[Any]:
     """Start fresh bookies, a cluster each; their data goes with them."""
     with ExitStack() as stack:
@@ -163,7 +167,7 @@ def main(argv: list[str] | None = None) -> int:
         zookeeper.start()
         for size in _numbers(args.sizes):
             with bookies(kinds, root / f"size{size}", zookeeper, conf) as started:
-                _measure_size(size, started, args, pem and pem.trust)
+                _measure_size(size, started, args, pem.trust if pem else None)
     finally:
         zookeeper.stop()
         shutil.rmtree(root, ignore_errors=True)

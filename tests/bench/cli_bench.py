@@ -106,7 +106,7 @@ class Bench:
     def prompt(self) -> Taken:
         """Return the time until the shell waits for keys."""
         began_s = time.perf_counter()
-        with terminal([*BKCTL, "shell"], **self.environ) as screen:
+        with terminal([*BKCTL, "shell"], **self.environ) as screen:  # type: ignore[arg-type]
             while not any(line.startswith("bkctl>") for line in screen.lines):
                 screen.read(0.005)
             return Taken(time.perf_counter() - began_s)

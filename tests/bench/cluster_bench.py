@@ -191,7 +191,8 @@ async def _tail_latency(client: Any, reactor: Any) -> list[float]:
 
 def _our_tails(uri: str) -> list[float]:
     with BlockingClient(uri) as client:
-        return client.call(lambda c: _tail_latency(c, c.cluster.clock))
+        found: list[float] = client.call(lambda c: _tail_latency(c, c.cluster.clock))
+        return found
 
 
 def _java_tails(vm: JavaVM, uri: str) -> list[float]:

@@ -117,7 +117,7 @@ class Bench:
             garbage=self,
             checkpoint=self.checkpoints.now,
             run_blocking=deferToThread,
-            ledger_deleted=lambda ledger_id, was_fenced: None,
+            ledger_deleted=lambda *_ids, **_what: None,
             keep_deletions=self._nothing,
         )
         return Collector(RealFiles(), self.storage, reactor, settings, effects)

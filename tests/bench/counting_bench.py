@@ -45,7 +45,9 @@ class Uncounted(RequestStats):
         for one in self._summaries():
             one.success, one.failure = DeafSeries(), DeafSeries()
 
-    def adds_stored(self, adds: int, size_bytes: int, began_ns: int) -> None:
+    def adds_stored(
+        self, adds: int, size_bytes: int, began_ns: int, *, is_recovery: bool = False
+    ) -> None:
         pass
 
     def handled(self, request: Request, began_ns: int) -> None:

@@ -33,6 +33,7 @@ from bkctl.commands.export.task.plan import LedgerExtent, cut
 from bkctl.commands.export.task.rows import COLUMNS, RowBuffer, read_ranges
 from tests.bench.loads.load import cpu_seconds
 from tests.bkctl.support.cluster import Cluster, local_cluster
+from wire.ids import NO_ENTRY, LedgerId
 
 MB: Final = 1_000_000
 ROUNDS: Final = 2
@@ -181,7 +182,7 @@ class Bench:
     def plan(self, count: int) -> None:
         """Read the metadata of as many ledgers; print the rate and this process's memory."""
 
-        async def create(client: Client) -> list[int]:
+        async def create(client: Client) -> list[LedgerId]:
             found = []
             for _ in range(count):
                 ledger_id, _stored = await client.create_metadata(
@@ -190,7 +191,9 @@ class Bench:
                 await client.store.write_ledger(
                     ledger_id,
                     attrs.evolve(
-                        _stored.value, state=type(_stored.value.state).CLOSED, last_entry_id=-1
+                        _stored.value,
+                        state=type(_stored.value.state).CLOSED,
+                        last_entry_id=NO_ENTRY,
                     ),
                     _stored.version,
                 )

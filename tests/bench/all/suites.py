@@ -13,6 +13,10 @@ from tests.bench.all.table import Figure
 _KINDS: Final = {"java": "java", "ours": "ours", "our": "ours"}
 
 
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern)
+
+
 @attrs.frozen
 class Pattern:
     """Lines with figures: groups ``kind`` and ``value``, or ``java`` and ``ours``.
@@ -20,7 +24,7 @@ class Pattern:
     Besides these it has the groups that ``row`` has in braces.
     """
 
-    line: re.Pattern[str] = attrs.field(converter=re.compile)
+    line: re.Pattern[str] = attrs.field(converter=_compiled)
     row: str
     unit: str
     is_rate: bool
@@ -37,7 +41,7 @@ class Suite:
     quick: str
     patterns: tuple[Pattern, ...]
     context: re.Pattern[str] | None = attrs.field(
-        default=None, converter=attrs.converters.optional(re.compile)
+        default=None, converter=attrs.converters.optional(_compiled)
     )
     """Lines that say what those behind them are about, as groups for ``row``."""
 
