@@ -323,6 +323,8 @@ class _Batch:
         state = storage.hot.get(ledger_id)
         if state is None or state.master_key != master_key or not state.key_logged:
             return None
+        if state.lac_is_unread:
+            return None
         if not bookie.adds.takes(state, is_recovery=self.is_recovery):
             return None
         journal = bookie.journals[ledger_id % len(bookie.journals)]

@@ -104,7 +104,7 @@ class FastReads:
                 ledger, ledger_id = asked.ledger, LedgerId(asked.ledger_id)
                 storage = self._storages.of(ledger_id)
             state = storage.hot.get(ledger_id)
-            if state is None or state.limbo or must_wait(ledger_id):
+            if state is None or state.limbo or state.lac_is_unread or must_wait(ledger_id):
                 break
             entry_id = asked.entry_id
             try:

@@ -67,7 +67,7 @@ class ReadRules:
             max_lac = state.lac if with_lac and not state.limbo else None
             return ReadResponse(ReturnCode.EOK, ledger_id, entry_id, packet, max_lac)
 
-        return self._reads.entry(ledger_id, entry_id, found, asked.refused)
+        return self._reads.entry(ledger_id, entry_id, found, asked.refused, with_lac=with_lac)
 
     def batch_read(self, asked: PendingRequest[BatchReadRequest]) -> None:
         """Answer a read of several entries."""

@@ -44,13 +44,17 @@ class EntryReads:
     def __init__(self, storages: Storages, *, batch_bytes_max: int = FRAME_BYTES_MAX) -> None:
         self._storages, self._batch_bytes_max = storages, batch_bytes_max
 
-    def ledger(self, ledger_id: LedgerId) -> LedgerState:
+    def ledger(self, ledger_id: LedgerId, *, with_lac: bool = True) -> LedgerState:
         """Return a ledger that is here.
+
+        Args:
+            ledger_id: which.
+            with_lac: whether its LAC and what it does not have are asked for.
 
         Raises:
             NoSuchLedgerError: it is not.
         """
-        state = self._storages.of(ledger_id).ledgers.lookup(ledger_id)
+        state = self._storages.of(ledger_id).ledgers.lookup(ledger_id, with_lac=with_lac)
         if state is None:
             raise NoSuchLedgerError(f"ledger {ledger_id}")
         if state.doubt is not None:
@@ -64,16 +68,20 @@ class EntryReads:
         entry_id: EntryId,
         found: Callable[[LedgerState, bytes], Response],
         failed: FailedAnswer,
+        *,
+        with_lac: bool = True,
     ) -> Answer:
         """Read one entry, -1 meaning the last one, and answer with ``found`` of its packet.
+
+        ``with_lac`` says whether ``found`` asks for the ledger's LAC.
 
         Raises:
             BookieError: no such ledger or entry, or an id that is not valid.
         """
-        state = self.ledger(ledger_id)
+        state = self.ledger(ledger_id, with_lac=with_lac or entry_id < 0)
         entry_id = actual_entry_id(state, entry_id)
         storage = self._storages.of(ledger_id)
-        packet = storage.reads.read_memory(state, entry_id)
+        packet = self._read_memory(state, entry_id)
         if isinstance(packet, NeedsDisk):
             fetch = partial(_fetch, storage, packet, entry_id)
             return DiskRead(ledger_id, fetch, partial(found, state), failed)
@@ -81,13 +89,22 @@ class EntryReads:
             raise no_entry(state, entry_id)
         return found(state, packet)
 
+    def _read_memory(self, state: LedgerState, entry_id: int) -> bytes | NeedsDisk | None:
+        """Return an entry or where to get it; then, or if it is not here, doubts are known."""
+        ledger_id = LedgerId(state.ledger_id)
+        packet = self._storages.of(ledger_id).reads.read_memory(state, entry_id)
+        has_place = packet.location if isinstance(packet, NeedsDisk) else packet
+        if state.lac_is_unread and not has_place:
+            self.ledger(ledger_id)
+        return packet
+
     def batch(self, request: BatchReadRequest, failed: FailedAnswer) -> Answer:
         """Read entries that follow each other, as many as wire.md section 10 lets into the answer.
 
         Raises:
             BookieError: no such ledger or first entry, or an id that is not valid.
         """
-        state = self.ledger(request.ledger_id)
+        state = self.ledger(request.ledger_id, with_lac=request.entry_id < 0)
         first = actual_entry_id(state, request.entry_id)
         batch = _Batch(request, min(request.max_bytes, self._batch_bytes_max))
         return self._go_on(_BatchRead(state, first, batch, failed))
@@ -103,7 +120,7 @@ class EntryReads:
                 if rows is not None:
                     batch.take(rows)
                     continue
-            packet = storage.reads.read_memory(state, entry_id)
+            packet = self._read_memory(state, entry_id)
             if isinstance(packet, NeedsDisk):
                 return self._fetch(read, packet)
             if packet is None:

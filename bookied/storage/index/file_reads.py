@@ -110,10 +110,14 @@ def read_index(file: ReadFile, path: Path) -> StoredLedger:
     _check_owner(header, path)
     size = file.size()
     pages, rest = divmod(size - layout.HEADER_BYTES, layout.PAGE_BYTES)
-    if not rest:
-        return StoredLedger(header, pages, _last_entry(file, pages))
-    doubt = IndexTruncatedError(path, size, f"ends within page {pages}; entries may be missing")
-    return StoredLedger(header, pages + 1, _last_entry(file, pages + 1), doubt)
+    doubt = None
+    if rest:
+        doubt = IndexTruncatedError(path, size, f"ends within page {pages}; entries may be missing")
+        pages += 1
+    if not pages:
+        return StoredLedger(header, 0, -1, doubt)
+    last = layout.decode_page(file.read_at(layout.page_offset(pages - 1), layout.PAGE_BYTES))
+    return StoredLedger(header, pages, _last_entry(file, pages, last), doubt, last)
 
 
 def _check_owner(header: layout.IndexHeader, path: Path) -> None:
@@ -126,10 +130,7 @@ def _check_owner(header: layout.IndexHeader, path: Path) -> None:
         raise IndexFormatError(path, offset, f"an explicit LAC of ledger {owner}")
 
 
-def _last_entry(file: ReadFile, pages: int) -> int:
-    if not pages:
-        return -1
-    last = layout.decode_page(file.read_at(layout.page_offset(pages - 1), layout.PAGE_BYTES))
+def _last_entry(file: ReadFile, pages: int, last: array[int]) -> int:
     if any(last):
         return _last_in_page(pages - 1, last)
     # The last page is empty after a crash only; forwards, holes of any size are passed over.
@@ -137,9 +138,8 @@ def _last_entry(file: ReadFile, pages: int) -> int:
 
 
 def _last_in_page(page_no: int, page: array[int]) -> int:
-    slots = (slot for slot in range(layout.PAGE_SLOTS - 1, -1, -1) if page[slot])
-    slot = next(slots, None)
-    return -1 if slot is None else page_no * layout.PAGE_SLOTS + slot
+    used = -(-len(page.tobytes().rstrip(b"\0")) // page.itemsize)
+    return page_no * layout.PAGE_SLOTS + used - 1 if used else -1
 
 
 def read_pages(file: ReadFile) -> Iterator[tuple[int, array[int]]]:

@@ -43,6 +43,8 @@ class StoredLedger:
     """The highest entry with a location; -1 for none."""
     doubt: CorruptError | None = None
     """Why entries may be missing here that were there, if there is a reason to think so."""
+    last_page: array[int] | None = attrs.field(default=None, repr=False)
+    """The last of the pages, where it was read on the way."""
 
 
 class LedgerState:
@@ -66,6 +68,7 @@ class LedgerState:
         "is_header_dirty",
         "key_logged",
         "lac",
+        "lac_is_unread",
         "last_entry",
         "ledger_id",
         "limbo",
@@ -81,6 +84,8 @@ class LedgerState:
         self.last_entry = -1
         self.lac = -1
         """The highest LAC seen, in entries or explicit."""
+        self.lac_is_unread = False
+        """Whether ``lac`` and ``doubt`` still lack what the last stored entry says."""
         self.explicit_lac: bytes | None = None
         self.key_logged = False
         """Whether replay would know the key: it was journalled since the start, or is on disk."""
@@ -256,7 +261,9 @@ class LedgerPages:
         state.explicit_lac, state.version = header.explicit_lac, header.version
         state.limbo, state.doubt = header.limbo, stored.doubt
         state.file_pages, state.last_entry = stored.pages, stored.last_entry
-        state.key_logged = True
+        state.key_logged = state.lac_is_unread = True
+        if stored.last_page is not None:
+            self.read_pages.keep(ledger_id, stored.pages - 1, stored.last_page)
         return state
 
     def create(self, ledger_id: int, master_key: bytes) -> LedgerState:

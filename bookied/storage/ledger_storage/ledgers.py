@@ -41,8 +41,10 @@ class Ledgers:
         self._index, self._pages, self._turn, self._changes = index, pages, turn, changes
         self._reads, self._logs, self._log_writer = reads, logs, log_writer
 
-    def lookup(self, ledger_id: int) -> LedgerState | None:
-        """Return a ledger; None if it is unknown. May read the head of its index file.
+    def lookup(self, ledger_id: int, *, with_lac: bool = True) -> LedgerState | None:
+        """Return a ledger; None if it is unknown. May read its index file.
+
+        ``with_lac`` also reads the last entry at the first time, which knows LAC and doubts.
 
         Raises:
             CorruptError: its index file is damaged.
@@ -51,14 +53,15 @@ class Ledgers:
         state = self._pages.hot.get(ledger_id)
         if state is None and ledger_id not in self._turn.deleted:
             state = self._pages.find(ledger_id)
-            if state is not None and state.lac < 0:
-                self._restore_lac(state)
+        if state is not None and with_lac and state.lac_is_unread:
+            state.lac_is_unread = False
+            self._restore_lac(state)
         return state
 
     def _restore_lac(self, state: LedgerState) -> None:
         """Set the highest LAC from what is stored: the last entry's and the explicit one."""
         if state.explicit_lac is not None:
-            state.lac = explicit_lac(state.explicit_lac)
+            state.lac = max(state.lac, explicit_lac(state.explicit_lac))
         if state.last_entry >= 0:
             try:
                 packet = self._reads.read_disk(0, state.ledger_id, state.last_entry)

@@ -22,7 +22,7 @@ from bookied.storage.entrylog.reader import READ_NOW_BYTES_MAX
 from bookied.storage.entrylog.settings import LogSettings
 from bookied.storage.files.files import RealFiles
 from bookied.storage.index.files import IndexFiles
-from bookied.storage.index.format import relative_path
+from bookied.storage.index.format import PAGE_SLOTS, relative_path
 from bookied.storage.index.ledger_pages import LedgerState, Move
 from bookied.storage.journal.format import ledger_key_record
 from bookied.storage.journal.mark import Mark
@@ -177,7 +177,7 @@ def need(desk: Desk, entry_id: int) -> NeedsDisk:
 
 def test_an_index_page_that_one_read_needed_is_there_for_the_next() -> None:
     desk = Desk()
-    sent = [desk.add(1, entry) for entry in range(10)]
+    sent = {entry: desk.add(1, entry) for entry in (*range(10), PAGE_SLOTS)}
     desk.restart()
     needed = need(desk, 3)
     assert needed.location == 0
@@ -186,11 +186,21 @@ def test_an_index_page_that_one_read_needed_is_there_for_the_next() -> None:
     assert found == sent[4] or (isinstance(found, NeedsDisk) and found.location)
 
 
+def test_the_last_index_page_is_there_once_a_ledger_was_looked_up() -> None:
+    desk = Desk()
+    sent = [desk.add(1, entry) for entry in range(10)]
+    desk.restart()
+    needed = need(desk, 3)
+    assert needed.location
+    assert desk.storage.reads.fetch(needed, 3) == sent[3]
+
+
 @pytest.mark.parametrize("taken", [False, True], ids=["read-before", "kept-before"])
 def test_a_page_that_is_written_to_is_read_again(*, taken: bool) -> None:
     desk = Desk()
     desk.limits = attrs.evolve(desk.limits, clean_pages_max=0)
     desk.add(1, 3)
+    desk.add(1, PAGE_SLOTS)
     desk.restart()
     desk.storage.reads.fetch(need(desk, 3), 3)
     if taken:
@@ -516,11 +526,11 @@ def test_a_read_that_was_asked_for_before_its_ledger_was_deleted_finds_nothing(
     desk.restart()
     state = desk.storage.ledgers.lookup(1)
     assert state is not None
-    asked = [desk.storage.reads.read_memory(state, entry) for entry in (0, 2999)]
+    asked = [desk.storage.reads.read_memory(state, entry) for entry in (0, 1500)]
     desk.storage.ledgers.delete(1)
     if is_removed:
         desk.flush()
-    for needed, entry in zip(asked, (0, 2999), strict=True):
+    for needed, entry in zip(asked, (0, 1500), strict=True):
         assert isinstance(needed, NeedsDisk)
         with pytest.raises(NoSuchEntryError):
             desk.storage.reads.fetch(needed, entry)
@@ -553,6 +563,7 @@ def test_a_read_finds_nothing_whose_index_file_goes_right_before_it_is_opened() 
     files = LateFiles()
     desk = Desk(files=files)
     desk.add(1, 0)
+    desk.add(1, PAGE_SLOTS)
     desk.restart()
     state = desk.storage.ledgers.lookup(1)
     assert state is not None

@@ -14,7 +14,7 @@ from bookied.server.rules.adds import Writes
 from bookied.server.rules.bookie import ReadLimits
 from bookied.server.rules.deletions import REMEMBERED_S
 from bookied.storage.files.files import AppendFile, RealFiles
-from bookied.storage.index.format import ENTRY_ID_MAX
+from bookied.storage.index.format import ENTRY_ID_MAX, HEADER_BYTES
 from bookied.storage.index.ledger_pages import LedgerState
 from bookied.storage.journal import format as journal_format
 from bookied.storage.journal.reader import journal_ids, open_scan
@@ -37,6 +37,7 @@ from wire.messages import (
     ReadLacRequest,
     ReadRequest,
     ReadResponse,
+    Request,
     StartTlsRequest,
     WriteLacRequest,
 )
@@ -386,6 +387,55 @@ def test_only_v3_tells_the_highest_lac(serving: Serving, v2: Client, v3: Client)
     assert v3.ask(read(5, 3)).max_lac == 20
     assert v3.ask(read(5, 4)).max_lac is None
     assert v3.ask(fence(5, 3)).max_lac is None
+
+
+def started_again(directory: Path, serving: Serving) -> Serving:
+    serving.flush()
+    serving.close()
+    return Serving(directory, is_cold=False)
+
+
+@pytest.mark.parametrize("begins", [read(5, 3), batch(5, 0)], ids=["read", "batch"])
+def test_the_highest_lac_is_known_after_reads_that_did_not_ask_for_it(
+    tmp_path: Path, serving: Serving, begins: Request
+) -> None:
+    for entry_id in range(10):
+        serving.connect(V2).ask(add(5, entry_id, lac=entry_id - 1))
+    serving = started_again(tmp_path, serving)
+    v2, v3 = serving.connect(V2), serving.connect(V3)
+    assert v2.ask(begins).rc is EOK
+    assert v3.ask(read(5, 3)).max_lac == 8
+    assert v3.ask(read(5, 3)).max_lac == 8
+
+
+def test_an_add_after_a_read_that_did_not_ask_for_the_lac_keeps_it(
+    tmp_path: Path, serving: Serving
+) -> None:
+    for entry_id in range(10):
+        serving.connect(V2).ask(add(5, entry_id, lac=entry_id - 1))
+    serving = started_again(tmp_path, serving)
+    v2, v3 = serving.connect(V2), serving.connect(V3)
+    assert v2.ask(read(5, 3)).rc is EOK
+    assert v2.ask(add(5, 10, lac=3)).rc is EOK
+    assert v3.ask(read(5, 3)).max_lac == 8
+
+
+@pytest.mark.parametrize("absent", [20, 5000])
+def test_of_an_index_with_a_wrong_last_location_nothing_is_said_to_be_absent(
+    tmp_path: Path, serving: Serving, absent: int
+) -> None:
+    for entry_id in range(10):
+        serving.connect(V2).ask(add(5, entry_id))
+    serving.flush()
+    serving.close()
+    (index,) = tmp_path.rglob("5.idx")
+    data = bytearray(index.read_bytes())
+    data[HEADER_BYTES + 72 : HEADER_BYTES + 80] = data[HEADER_BYTES + 24 : HEADER_BYTES + 32]
+    index.write_bytes(data)
+    v2 = Serving(tmp_path).connect(V2)
+    assert v2.ask(read(5, 3)).entry == packet(5, 3)
+    assert v2.ask(read(5, absent)).rc is EIO
+    assert v2.ask(batch(5, absent)).rc is EIO
 
 
 class LimboReads(EntryReads):
