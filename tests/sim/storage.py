@@ -20,7 +20,7 @@ import attrs
 from twisted.logger import globalLogBeginner
 
 from bookied.errors import BookieStopError, StorageError
-from tests.sim.engine.hunting import Found, hunt
+from tests.sim.engine.hunting import Found, hunt, left_lying
 from tests.sim.world.bookie_world import SOUND, BookieWorld, Build
 from tests.sim.world.disk import Fault, PowerCut
 from tests.sim.world.faults import FAULTS
@@ -52,6 +52,11 @@ def live(seed: int, build: Build = SOUND) -> Story:
         BookKeeperError: it does not start again.
     """
     world = BookieWorld(seed, build)
+    with left_lying(world):
+        return _live(world, seed)
+
+
+def _live(world: BookieWorld, seed: int) -> Story:
     lives = world.rng.randint(1, LIVES_MAX)
     for _ in range(lives):
         start(world)
