@@ -22,6 +22,9 @@ from wire.frames import v2, v3
 from wire.ids import LedgerId
 from wire.messages import AddRequest, ReceivedRequest, Response
 
+REQUEST_BYTES: Final = 1024
+"""What a request takes beside its bytes while it waits for its answer."""
+
 _IN_ORDER: Final = frozenset({Operation.READ_ENTRY, Operation.BATCH_READ_ENTRY})
 
 log = Logger()
@@ -94,6 +97,7 @@ class Replies:
 
     def begin(self, received: ReceivedRequest, size_bytes: int) -> Reply:
         """Take a request in; its answer goes where this returns."""
+        size_bytes += REQUEST_BYTES
         reply = Reply(self, received, size_bytes, self._stats.now_ns())
         self.count += 1
         self._backpressure.received(self._load, size_bytes, reply.adds)

@@ -335,6 +335,8 @@ class BookieService:
     def _allow(self, writes: Writes) -> None:
         assert self.bookie is not None
         self.bookie.adds.allowed = writes
+        if self.server is not None:
+            self.server.backpressure.adds_wait(wait=writes is Writes.NONE)
 
     def _register_mode(self, state: State) -> None:
         assert self.registration is not None

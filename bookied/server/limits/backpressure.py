@@ -106,6 +106,7 @@ class Backpressure:
         self._loads: set[Load] = set()
         self._sharers = 1
         self._shared_adds = SharedAdds(clock)
+        self._adds_wait = False
         self.in_flight_bytes = 0
         self.adds_in_flight = 0
         self.crowd = Crowd.NONE
@@ -152,6 +153,19 @@ class Backpressure:
         if (load.is_held or self.crowd is Crowd.SHARED) and load in self._loads:
             self._judge(load)
 
+    def adds_wait(self, *, wait: bool) -> None:
+        """Count no adds while those in flight wait for space on a disk and no more are taken.
+
+        Their number cannot grow, and their clients may ask for entries on the same connections.
+        """
+        self._adds_wait = wait
+        if self._is_over(_OVER[Crowd.SHARED]):
+            self._grow()
+        elif self.crowd is not Crowd.NONE:
+            self._shrink()
+        for load in list(self._loads):
+            self._judge(load)
+
     def _grow(self) -> None:
         """Have clients wait: all at the limit, those with more than their share before it."""
         if self.crowd is Crowd.FULL:
@@ -179,9 +193,11 @@ class Backpressure:
 
     def _judge(self, load: Load) -> None:
         """Hold a connection or not, as things stand."""
+        has_too_many_adds = not self._adds_wait and self._shared_adds.is_over_share(
+            load, self.limits.shared_adds_bytes_max
+        )
         is_held = self.crowd is Crowd.FULL or (
-            self._shared_adds.is_over_share(load, self.limits.shared_adds_bytes_max)
-            or (self.crowd is Crowd.SHARED and self._is_over_share(load))
+            has_too_many_adds or (self.crowd is Crowd.SHARED and self._is_over_share(load))
         )
         if is_held is not load.is_held:
             load.is_held = is_held
@@ -190,9 +206,10 @@ class Backpressure:
     def _is_over_share(self, load: Load) -> bool:
         limits, part = self.limits, _OVER[Crowd.SHARED] / self._sharers
         unwritten_max = limits.unwritten_bytes_max
+        waiting = self._adds_wait
         return (
-            load.size_bytes > limits.in_flight_bytes_max * part
-            or (limits.adds_max is not None and load.adds > limits.adds_max * part)
+            load.size_bytes - waiting * load.adds_bytes > limits.in_flight_bytes_max * part
+            or (limits.adds_max is not None and not waiting and load.adds > limits.adds_max * part)
             or (
                 unwritten_max is not None
                 and load.new_bytes > unwritten_max * NEW_PART / self._sharers
@@ -201,10 +218,12 @@ class Backpressure:
         )
 
     def _is_over(self, part: float) -> bool:
-        limits = self.limits
+        limits, waiting = self.limits, self._adds_wait
+        adds_bytes = waiting * self._shared_adds.size_bytes
+        adds = 0 if waiting else self.adds_in_flight
         return (
-            self.in_flight_bytes > limits.in_flight_bytes_max * part
-            or (limits.adds_max is not None and self.adds_in_flight > limits.adds_max * part)
+            self.in_flight_bytes - adds_bytes > limits.in_flight_bytes_max * part
+            or (limits.adds_max is not None and adds > limits.adds_max * part)
             or (
                 limits.unwritten_bytes_max is not None
                 and self._unwritten_bytes() > limits.unwritten_bytes_max * part

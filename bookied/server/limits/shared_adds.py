@@ -32,7 +32,7 @@ class SharedAdds:
 
     def __init__(self, clock: IReactorTime) -> None:
         self._clock = clock
-        self._bytes = 0
+        self.size_bytes = 0
         self._period, self._ends_s = 1, -ADDS_LATELY_S
         self._adders = self._adders_before = 0
 
@@ -45,16 +45,16 @@ class SharedAdds:
             self._adders += 1
             adder.added_in = self._period
         adder.adds_bytes += size_bytes
-        self._bytes += size_bytes
+        self.size_bytes += size_bytes
 
     def answered(self, adder: Adder, size_bytes: int) -> None:
         """Count what ``received`` counted out again."""
         adder.adds_bytes -= size_bytes
-        self._bytes -= size_bytes
+        self.size_bytes -= size_bytes
 
     def is_over_share(self, adder: Adder, bytes_max: int) -> bool:
         """Whether more than ``bytes_max`` wait, of several, and too much of it is this one's."""
-        if self._bytes <= bytes_max:
+        if self.size_bytes <= bytes_max:
             return False
         sharers = self._adders + self._adders_before
         return sharers > 1 and adder.adds_bytes * sharers > bytes_max

@@ -36,6 +36,7 @@ from bookied.errors import (
 )
 from bookied.runtime.state import State
 from bookied.runtime.world import Parts, real_parts
+from bookied.server.limits.backpressure import SHARED_ADDS_BYTES, Load
 from bookied.service.bookie import BookieService
 from bookied.service.start_errors import StopRequestedError
 from bookied.storage.files.files import RealFiles
@@ -483,6 +484,27 @@ def test_a_full_disk_makes_the_bookie_read_only_until_there_is_space(running: Ru
         run(until(lambda: service.state.now is State.WRITABLE))
         assert client.add(7, 1) is ReturnCode.EOK
         run(until(lambda: _is(running, "writable")))
+
+
+def test_clients_are_read_while_their_adds_wait_for_space_of_a_journal(running: Running) -> None:
+    service = running.start()
+    assert service.server is not None
+    assert service.disk_mode is not None
+    pressure, mode = service.server.backpressure, service.disk_mode.mode
+    loads = [Load(lambda: None), Load(lambda: None)]
+
+    def add() -> None:
+        for load in loads:
+            pressure.begin(load)
+        for load in loads * 2:
+            pressure.received(load, SHARED_ADDS_BYTES, adds=1)
+
+    call(add)
+    assert all(load.is_held for load in loads)
+    call(partial(mode.journal_room, NoSpaceError("a full journal")))
+    assert not any(load.is_held for load in loads)
+    call(partial(mode.journal_room, None))
+    assert all(load.is_held for load in loads)
 
 
 def _is(running: Running, mode: str) -> bool:

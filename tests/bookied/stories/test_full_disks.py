@@ -14,6 +14,8 @@ from tests.bookied.worlds.serving import packet
 from tests.live.bookied.processes import SOON_FORGOTTEN, BookieProcess, make_cluster, write_conf
 from tests.support.waiting import until
 from wire.codes import ReturnCode
+from wire.ids import EntryId, LedgerId
+from wire.messages import ReadRequest, ReadResponse
 
 pytestmark = pytest.mark.processes
 
@@ -250,6 +252,31 @@ def test_a_full_journal_disk_stops_adds_only_until_there_is_room(
     again = machine.start().ready()
     machine.check(again)
     assert again.stop() == 0
+
+
+def test_entries_are_read_on_connections_whose_adds_wait_for_a_full_journal_disk(
+    machine: Machine, disks: list[Path]
+) -> None:
+    bookie = machine.start(journalDirectories=disks[0]).ready()
+    assert machine.add(bookie, 10) is ReturnCode.EOK
+    wanted = packet(LEDGER_ID, 3, payload=payload(3, 8000))
+    ballast = fill(disks[0])
+    with bookie.client() as first, bookie.client() as second:
+        sent = machine.acked
+        while "no adds until the journal has space" not in bookie.output.read_text():
+            for client in (first, second):
+                for _ in range(150):
+                    client.send_add(LEDGER_ID, sent, payload(sent, 8000))
+                    sent += 1
+        bookie.wait_for("STATUS=serving, read-only")
+        for client in (first, second):
+            client.send(ReadRequest(LedgerId(LEDGER_ID), EntryId(3)))
+            answer = client.receive()
+            while not isinstance(answer, ReadResponse):
+                answer = client.receive()
+            assert answer.entry == wanted
+        bookie.tells("STATUS=serving, writable", after=ballast.unlink)
+    assert bookie.stop() == 0
 
 
 def test_a_full_journal_directory_ends_a_bookie_that_may_not_be_read_only_and_loses_nothing(

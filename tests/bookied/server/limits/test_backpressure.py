@@ -11,11 +11,12 @@ from twisted.internet.task import Clock
 
 from bookied.server.limits.backpressure import RECHECK_S, Backpressure, Crowd, Limits, Load
 from bookied.server.limits.shared_adds import ADDS_LATELY_S
+from bookied.server.rules.adds import Writes
 from tests.bookied.worlds.serving import KEY, Client, Serving, packet
-from wire.codes import ReturnCode
-from wire.frames import v2
+from wire.codes import ProtocolVersion, ReturnCode
+from wire.frames import v2, v3
 from wire.ids import EntryId, LedgerId
-from wire.messages import AddRequest
+from wire.messages import AddRequest, ForceLedgerRequest, ReadRequest
 
 
 class World:
@@ -70,6 +71,28 @@ def test_who_fills_the_bytes_in_flight_waits_and_others_do_not() -> None:
     world.pressure.answered(greedy, 400)
     assert held(greedy, modest) == [False, False]
     assert world.said == ["limited", "freed"]
+
+
+def test_whose_adds_wait_for_space_on_a_disk_is_read_nevertheless() -> None:
+    """They may ask for entries on the same connection, and no more adds are taken."""
+    world = World(shared_adds_bytes_max=100)
+    first, second = world.loads(2)
+    world.pressure.received(first, 400, adds=60)
+    world.pressure.received(second, 400, adds=60)
+    assert held(first, second) == [True, True]
+    world.pressure.adds_wait(wait=True)
+    assert held(first, second) == [False, False]
+    assert world.pressure.crowd is Crowd.NONE
+    world.pressure.received(first, 900)
+    assert held(first, second) == [True, False]
+    world.pressure.answered(first, 900)
+    assert held(first, second) == [False, False]
+    world.pressure.adds_wait(wait=False)
+    assert held(first, second) == [True, True]
+    world.pressure.answered(first, 400, adds=60)
+    world.pressure.answered(second, 400, adds=60)
+    assert held(first, second) == [False, False]
+    assert world.said == ["limited", "freed"] * 3
 
 
 def test_who_fills_the_adds_in_flight_waits_and_others_do_not() -> None:
@@ -233,7 +256,7 @@ def adds(ledger_id: int, number: int, size_bytes: int = 0) -> bytes:
 
 
 @pytest.mark.parametrize(
-    "limits", [Limits(adds_max=20), Limits(in_flight_bytes_max=20_000)], ids=["adds", "bytes"]
+    "limits", [Limits(adds_max=20), Limits(in_flight_bytes_max=22_000)], ids=["adds", "bytes"]
 )
 def test_a_client_that_fills_a_limit_does_not_keep_another_waiting(
     tmp_path: Path, limits: Limits
@@ -252,6 +275,44 @@ def test_a_client_that_fills_a_limit_does_not_keep_another_waiting(
     serving.sync()
     assert [answer.rc for answer in modest.answers()] == [ReturnCode.EOK]
     assert (is_read(greedy), is_read(modest)) == (True, True)
+
+
+def test_entries_are_read_on_connections_whose_own_adds_wait_for_space(tmp_path: Path) -> None:
+    serving = Serving(tmp_path, limits=Limits(shared_adds_bytes_max=5000), syncs=False)
+    clients = [serving.connect() for _ in range(2)]
+    for client in clients:
+        client.send(adds(5, 1))
+        serving.sync()
+        client.answers()
+    for client in clients:
+        client.send(adds(5, 10, 1000))
+    assert serving.server.held_back == 2
+    serving.bookie.adds.allowed = Writes.NONE
+    serving.server.backpressure.adds_wait(wait=True)
+    for client in clients:
+        client.send(v2.encode_request(ReadRequest(LedgerId(5), EntryId(0))))
+        (answer,) = client.answers()
+        assert answer.entry == packet(5, 0, payload=bytes(1000))
+        client.send(adds(5, 1))
+        assert [answer.rc for answer in client.answers()] == [ReturnCode.EREADONLY]
+    serving.bookie.adds.allowed = Writes.ALL
+    serving.server.backpressure.adds_wait(wait=False)
+    serving.sync()
+    for client in clients:
+        assert [answer.rc for answer in client.answers()] == [ReturnCode.EOK] * 10
+    assert serving.server.held_back == 0
+
+
+def test_requests_that_wait_count_for_the_memory_they_take(tmp_path: Path) -> None:
+    serving = Serving(tmp_path, limits=Limits(in_flight_bytes_max=200_000), syncs=False)
+    client = serving.connect(ProtocolVersion.V3)
+    force = v3.encode_request(ForceLedgerRequest(LedgerId(5)), 1)
+    for _ in range(1000):
+        if client.transport.producerState != "producing":
+            break
+        client.send(force)
+    assert serving.server.held_back == 1
+    assert serving.server.backpressure.in_flight_bytes // 1024 <= 200
 
 
 def test_before_an_add_of_one_client_waits_no_more_than_a_queue_shared_with_all_others(
