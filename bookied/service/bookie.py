@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from twisted.internet.defer import Deferred
@@ -154,7 +153,7 @@ class BookieService:
         self._begin_phase("opening storage")
         events = EngineEvents(
             synced=self._port.synced,
-            no_room=self._directory_full,
+            no_room=lambda full: self._disks(lambda it: it.directory_full(full)),
             failed=self._errors.part_failed,
             lacks_descriptors=lambda yes: self._disks(lambda it: it.mode.lacks_descriptors(yes)),
             journal_room=lambda error: self._disks(lambda it: it.mode.journal_room(error)),
@@ -320,21 +319,16 @@ class BookieService:
         return self._stop_wanted or self.state.now is State.STOPPED
 
     def _failed(self, error: BookKeeperError) -> None:
-        if self.bookie is not None:
-            self.bookie.adds.allowed = Writes.NONE
+        self._allow(Writes.NONE)
         self._tell_failed(error)
-
-    def _directory_full(self, directory: Path) -> None:
-        log.warn("no space left in {directory}", directory=directory)
-        self._disks(lambda it: it.directory_full(directory))
 
     def _disks(self, obey: Callable[[DiskMode], object]) -> None:
         if self.disk_mode is not None:
             obey(self.disk_mode)
 
     def _allow(self, writes: Writes) -> None:
-        assert self.bookie is not None
-        self.bookie.adds.allowed = writes
+        if self.bookie is not None:
+            self.bookie.adds.allowed = writes
         if self.server is not None:
             self.server.backpressure.adds_wait(wait=writes is Writes.NONE)
 

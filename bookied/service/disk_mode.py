@@ -120,6 +120,7 @@ class DiskMode:
 
     def directory_full(self, directory: Path) -> None:
         """Obey a write that found no space, rather than wait for the next look at the disks."""
+        log.warn("no space left in {directory}", directory=directory)
         if self._config.read_only_on_any_full or self._storages.is_out_of_room:
             self.mode.out_of_room(directory)
 
