@@ -1,10 +1,13 @@
 """A stream of Spark from log to log, whose processes are killed at random.
 
     python -m tests.live.bkctl.spark_kills --rounds 100 --seed 1
+    python -m tests.live.bkctl.spark_kills --rounds 100 --seed 1 --executors 2
 
 Each round adds rows to one log, and kills one process of the query that copies them to another: a
 Python worker in a task or in a commit, their parent, or the driver with all of it. Some drivers
-are only stopped, and go on for a moment when another one has taken over. The moments and the
+are only stopped, and go on for a moment when another one has taken over. With executors in
+processes of their own, these are victims too: some are killed with their workers, and some are
+stopped until Spark has given their tasks to another, and go on then. The moments and the
 victims are drawn from the seed; what a victim is at then is up to the machine.
 
 Ends with status 1 unless the second log has every row once at the end.
@@ -33,11 +36,15 @@ import attrs
 from bkclient.blocking import BlockingClient
 from bkclient.client import Client
 from bkclient.log import EARLIEST, LogManager, LogOptions
+from bkctl.commands.local.java import pyspark_jars
 from tests.bkctl.support.cluster import Cluster, local_cluster
 from tests.support.waiting import NotInTimeError, until
 
 START_S: Final = 120.0
 FINISH_S: Final = 300.0
+STOPPED_MAX_S: Final = 15.0
+"""How long an executor is stopped at most: Spark calls one lost after ``LOST_S`` of silence."""
+LOST_S: Final = 6
 COMMIT_S: Final = 5.0
 """How long a commit is waited for that is to be killed."""
 
@@ -49,8 +56,16 @@ import sys
 from bkctl.commands.export.run import spark_session
 from tests.bkctl.support.spark import QUICK
 
-uri, checkpoint = sys.argv[1:]
-with spark_session("local[2,4]", options=QUICK) as spark:
+uri, checkpoint, master, lost_s = sys.argv[1:]
+options = QUICK | {
+    "spark.executor.memory": "512m",
+    "spark.executor.heartbeatInterval": "1s",
+    "spark.network.timeout": lost_s + "s",
+    "spark.network.timeoutInterval": "1s",
+    "spark.deploy.maxExecutorRetries": "-1",
+    "spark.task.maxFailures": "4",
+}
+with spark_session(master, options=options) as spark:
     while True:
         stream = spark.readStream.format("bookkeeper").options(
             uri=uri, log="from", startingPosition="earliest", columns="payload",
@@ -72,6 +87,8 @@ class Victim(enum.Enum):
     DAEMON = "the parent of workers"
     DRIVER = "the driver"
     STOPPED = "a driver that was only stopped"
+    EXECUTOR = "an executor with its workers"
+    STOPPED_EXECUTOR = "an executor that was only stopped"
 
 
 WEIGHTS: Final = {
@@ -81,7 +98,9 @@ WEIGHTS: Final = {
     Victim.DRIVER: 3,
     Victim.STOPPED: 1,
 }
+OF_EXECUTORS: Final = {Victim.EXECUTOR: 4, Victim.STOPPED_EXECUTOR: 2}
 COMMITTER: Final = "python_streaming_sink_runner"
+EXECUTOR: Final = "CoarseGrainedExecutorBackend"
 
 
 @attrs.frozen
@@ -112,12 +131,14 @@ def processes() -> dict[int, Process]:
 class Driver:
     """A query in a process of its own, with all that it starts."""
 
-    def __init__(self, cluster: Cluster, directory: Path) -> None:
+    def __init__(self, cluster: Cluster, directory: Path, executors: int) -> None:
         self.log = directory / "driver.log"
         self.checkpoint = directory / "checkpoint"
+        master = f"local-cluster[{executors},1,512]" if executors else "local[2,4]"
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", DRIVER, cluster.uri, self.checkpoint],
+                [sys.executable, "-c", DRIVER, cluster.uri, self.checkpoint, master, str(LOST_S)],
+                env={**os.environ, "SPARK_HOME": str(spark_home(directory / "spark"))},
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
@@ -146,6 +167,16 @@ class Driver:
             found += [one for one in there.values() if one.parent == parent.pid]
         return found
 
+    def executors(self) -> list[Process]:
+        return [one for one in self.family() if EXECUTOR in one.command]
+
+    def with_all_below(self, root: Process) -> list[Process]:
+        found = [root]
+        there = self.family()
+        for parent in found:
+            found += [one for one in there if one.parent == parent.pid]
+        return found
+
     def workers(self) -> list[Process]:
         """Return the Python workers: forked children of a daemon."""
         family = [one for one in self.family() if "pyspark.daemon" in one.command]
@@ -161,8 +192,7 @@ class Driver:
         ]
 
     def send(self, number: int) -> None:
-        for one in self.family():
-            one.send(number)
+        _send(self.family(), number)
 
     def kill(self) -> None:
         self.send(signal.SIGSTOP)  # So that nothing is started while all are killed.
@@ -193,9 +223,19 @@ class Outcome:
 class Rounds:
     """A cluster, the two logs, and a query that is killed again and again."""
 
-    def __init__(self, cluster: Cluster, client: BlockingClient, scratch: Path, seed: int) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        client: BlockingClient,
+        scratch: Path,
+        *,
+        seed: int,
+        executors: int = 0,
+    ) -> None:
         self._cluster, self._client, self._scratch = cluster, client, scratch
         self._chance = random.Random(seed)
+        self._executors = executors
+        self._weights = WEIGHTS | (OF_EXECUTORS if executors else {})
         self._sent: list[bytes] = []
         self._killed: Counter[Victim] = Counter()
         self._drivers: list[Driver] = []
@@ -226,7 +266,7 @@ class Rounds:
         return self._client.call(read_log, "to")
 
     def _start(self) -> Driver:
-        driver = Driver(self._cluster, self._scratch)
+        driver = Driver(self._cluster, self._scratch, self._executors)
         self._drivers.append(driver)
         return driver
 
@@ -245,7 +285,7 @@ class Rounds:
             timeout_s=START_S,
             check=driver.goes_on,
         )
-        victim = self._chance.choices(list(WEIGHTS), list(WEIGHTS.values()))[0]
+        victim = self._chance.choices(list(self._weights), list(self._weights.values()))[0]
         self._pass(self._chance.uniform(0, 1.5))
         if victim is Victim.COMMIT:
             with contextlib.suppress(NotInTimeError):
@@ -254,6 +294,9 @@ class Rounds:
         if victim in {Victim.DRIVER, Victim.STOPPED}:
             self._killed[victim] += 1
             return self._replaced(driver, victim)
+        if victim in OF_EXECUTORS:
+            self._lose_executor(driver, victim)
+            return driver
         there = {
             Victim.TASK: lambda: [one for one in driver.workers() if COMMITTER not in one.command],
             Victim.COMMIT: lambda: committers(driver),
@@ -263,6 +306,20 @@ class Rounds:
             self._chance.choice(there).send(signal.SIGKILL)
             self._killed[victim] += 1
         return driver
+
+    def _lose_executor(self, driver: Driver, victim: Victim) -> None:
+        """Kill an executor, or stop it until another one has its tasks."""
+        there = driver.executors()
+        if not there:
+            return
+        self._killed[victim] += 1
+        lost = driver.with_all_below(self._chance.choice(there))
+        if victim is Victim.STOPPED_EXECUTOR:
+            _send(lost, signal.SIGSTOP)
+            self._pass(self._chance.uniform(0, STOPPED_MAX_S))
+            _send(lost, signal.SIGCONT)
+        else:
+            _send(lost, signal.SIGKILL)
 
     def _replaced(self, driver: Driver, victim: Victim) -> Driver:
         if victim is Victim.DRIVER:
@@ -288,6 +345,20 @@ class Rounds:
         until(lambda: time.monotonic() >= end_s, timeout_s=seconds + 1)
 
 
+def _send(those: Sequence[Process], number: int) -> None:
+    for one in those:
+        one.send(number)
+
+
+def spark_home(directory: Path) -> Path:
+    """Return PySpark's home with a directory for workers that is the caller's, made if missing."""
+    directory.mkdir(exist_ok=True)
+    for path in pyspark_jars().parent.iterdir():
+        with contextlib.suppress(FileExistsError):
+            (directory / path.name).symlink_to(path)
+    return directory
+
+
 def committers(driver: Driver) -> list[Process]:
     """Return the workers that commit or abort."""
     return [one for one in driver.workers() if COMMITTER in one.command]
@@ -310,7 +381,7 @@ async def read_log(client: Client, name: str) -> list[bytes]:
     return [payload async for _position, payload in reader]
 
 
-def kill(rounds: int, seed: int, scratch: Path) -> Outcome:
+def kill(rounds: int, seed: int, scratch: Path, executors: int = 0) -> Outcome:
     """Run so many rounds on a cluster of its own.
 
     Its metadata is in ZooKeeper, as a process that is stopped could lock SQLite's file.
@@ -319,7 +390,7 @@ def kill(rounds: int, seed: int, scratch: Path) -> Outcome:
         local_cluster(scratch / "bk", 1, "--zookeeper") as cluster,
         BlockingClient(cluster.uri) as client,
     ):
-        return Rounds(cluster, client, scratch, seed).run(rounds)
+        return Rounds(cluster, client, scratch, seed=seed, executors=executors).run(rounds)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -328,9 +399,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument(
+        "--executors", type=int, default=0, help="processes beside the driver; 0: its own threads"
+    )
     asked = parser.parse_args(arguments)
     scratch = Path(tempfile.mkdtemp(prefix="spark-kills-"))
-    outcome = kill(asked.rounds, asked.seed, scratch)
+    outcome = kill(asked.rounds, asked.seed, scratch, asked.executors)
     for victim, count in outcome.killed.items():
         print(f"killed, {victim.value}: {count}")
     print(f"seed {asked.seed}: {outcome.killed.total()} kills, {outcome.failed} queries failed")
