@@ -57,14 +57,14 @@ from bkctl.commands.export.run import spark_session
 from tests.bkctl.support.spark import QUICK
 
 uri, checkpoint, master, lost_s = sys.argv[1:]
-options = QUICK | {
+of_executors = {
     "spark.executor.memory": "512m",
     "spark.executor.heartbeatInterval": "1s",
     "spark.network.timeout": lost_s + "s",
     "spark.network.timeoutInterval": "1s",
     "spark.deploy.maxExecutorRetries": "-1",
-    "spark.task.maxFailures": "4",
 }
+options = QUICK | (of_executors if master.startswith("local-cluster") else {})
 with spark_session(master, options=options) as spark:
     while True:
         stream = spark.readStream.format("bookkeeper").options(
