@@ -247,7 +247,6 @@ class Rounds:
         try:
             driver = self._start()
             for _ in range(rounds):
-                self._add()
                 driver = self._round(driver)
             until(
                 lambda: len(self._found()) >= len(self._sent),
@@ -279,6 +278,7 @@ class Rounds:
     def _round(self, driver: Driver) -> Driver:
         """Wait for the query to work, and for a moment more; kill; return who works then."""
         before = driver.batches()
+        self._add()
         until(
             lambda: driver.batches() > before,
             driver.tail,
