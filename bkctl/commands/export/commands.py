@@ -26,7 +26,8 @@ export = Command(
 
     Each ledger becomes DIR/ledger=ID. With --partition-by none, day or log, ledgers share files
     below DIR/run=N. Files appear when they are complete and verified, and DIR/_bkctl records each
-    run. A later export to DIR copies only new entries. Tasks read from the bookies, up to the last
+    run. A later export to DIR copies only new entries. With --format delta, DIR is a Delta table,
+    and each run one version of it. Tasks read from the bookies, up to the last
     add confirmed, and fence no writer without --recover. The settings go with the tasks; the files
     that settings name (keys, passwords) must be on each of Spark's hosts.
     """,
@@ -82,6 +83,14 @@ export = Command(
             type=click.Choice(["ledger", "none", "day", "log"]),
             help="A directory for each ledger, or shared files.",
         ),
+        option(
+            "--format",
+            "table_format",
+            default="parquet",
+            show_default=True,
+            type=click.Choice(["parquet", "delta"]),
+            help="A directory of Parquet files, or a Delta table over them.",
+        ),
         option("--recover", is_flag=True, help="Close ledgers first, which fences their writers."),
         option(
             "--compression",
@@ -113,7 +122,7 @@ export = Command(
     examples=(
         ("bkctl export 42 43 --to /data/ledgers", "two ledgers, as ledger=42/ and ledger=43/"),
         ("bkctl export 1-100,205 --meta application=pulsar --to /data", "by ids and metadata"),
-        ("bkctl export --since-last --to /data --partition-by none", "all that is new, from cron"),
+        ("bkctl export --since-last --to /data --format delta", "all that is new, from cron"),
         ("bkctl export 42 --to s3a://bucket/ledgers --master spark://spark:7077", "on a cluster"),
     ),
     exits=(

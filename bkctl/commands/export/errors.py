@@ -26,6 +26,13 @@ class SparkStartError(ExportError):
     exit_status = 5
 
 
+class DeltaMissingError(ExportError):
+    """The library ``deltalake`` is not installed here."""
+
+    exit_status = 4
+    hint = "pip install 'bkctl[spark,delta]'"
+
+
 class ExportReadError(ExportError):
     """A task could not connect, or no bookie returns an entry that it should hold."""
 
@@ -43,6 +50,13 @@ class ForeignFilesError(ExportError):
 
     exit_status = 4
     hint = "export to another directory, or move these files away"
+
+
+class TableChangedError(ExportError):
+    """The Delta table of an export is no longer what the export made."""
+
+    exit_status = 4
+    hint = "bring `_delta_log` back from a copy, or export to another directory"
 
 
 class ExportBusyError(ExportError):

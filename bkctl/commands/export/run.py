@@ -48,8 +48,9 @@ from bkctl.commands.export.target.commit import (
     staging,
     sweep_staging,
 )
+from bkctl.commands.export.target.delta_table import check_library, check_table
 from bkctl.commands.export.target.files import Files, open_files
-from bkctl.commands.export.target.manifest import Tree
+from bkctl.commands.export.target.manifest import DELTA, PARQUET, Tree
 from bkctl.commands.export.target.verify import check_footers, check_ranges, verify_files
 from bkctl.commands.export.task.choice import LedgerChoice
 from bkctl.commands.export.task.copy import CopyJob, WrittenFile
@@ -71,13 +72,15 @@ Progress = Callable[[Done, "int", "int"], None]
 class ExportOptions:
     """How an export is made.
 
-    ``layout`` is one of ``LAYOUTS``. ``engine`` is ``local``, ``spark`` or None, which takes
-    Spark for a ``master`` and for more than ``LOCAL_BYTES_MAX``. With ``again`` also ledgers that
-    have not changed are written anew. ``verify`` reads all new files back. ``skip_unreadable``
-    leaves out ledgers that cannot be read, and reports them; the next export tries them again.
+    ``layout`` is one of ``LAYOUTS``, ``table_format`` one of ``TABLE_FORMATS``. ``engine`` is
+    ``local``, ``spark`` or None, which takes Spark for a ``master`` and for more than
+    ``LOCAL_BYTES_MAX``. With ``again`` also ledgers that have not changed are written anew.
+    ``verify`` reads all new files back. ``skip_unreadable`` leaves out ledgers that cannot be
+    read, and reports them; the next export tries them again.
     """
 
     layout: str = "ledger"
+    table_format: str = PARQUET
     compression: str = "zstd"
     engine: str | None = None
     master: str | None = None
@@ -116,14 +119,18 @@ def export_ledgers(
         ExportWriteError: the target cannot be written.
         ExportVerifyError: the files do not hold what was planned.
         ForeignFilesError: the target holds files of something else.
+        TableChangedError: the Delta table in the target is no longer what exports made.
         ExportBusyError: another export to ``target`` is at work.
         SparkMissingError: PySpark or pyarrow is not installed.
+        DeltaMissingError: the library for Delta tables is not installed.
     """
     _check_pyarrow()
     from bkclient.blocking import BlockingClient
     from bkclient.config.client import ClientConfig
 
     options = attrs.evolve(options or ExportOptions(), **more)
+    if options.table_format == DELTA:
+        check_library()
     config = config or ClientConfig()
     with BlockingClient(uri, config=config) as client:
         cluster = client.call(_instance_id)
@@ -229,10 +236,12 @@ class _Run:
     def export(self, plan: _Plan, progress: Progress, spark: Any) -> ExportReport:
         extents, unreadable = plan.extents, plan.unreadable
         layout, tree = self._options.layout, self._tree
-        check_ours(tree, self._cluster, layout, self._files.uri)
-        sizes = self._files.sizes()
+        check_ours(tree, self._cluster, layout, self._options.table_format, self._files.uri)
+        sizes = self._sizes()
         check_strangers(tree, sizes, self._files.uri)
         change = find_changes(tree, extents, sizes, again=self._options.again)
+        if self._is_delta:
+            check_table(self._files, tree, change.removed)
         with staging(self._files) as staged:
             written: list[WrittenFile] = []
             if any(extent.entries for extent in change.todo):
@@ -244,6 +253,20 @@ class _Run:
             if change.todo or change.noted:
                 self._commit(change, written, staged)
         return self._report(extents, change, unreadable)
+
+    @property
+    def _is_delta(self) -> bool:
+        return self._options.table_format == DELTA
+
+    def _sizes(self) -> dict[str, int]:
+        """Return the files that the export has to reckon with, by path, with their sizes.
+
+        A Delta table decides which files count. What others do to the table is their right: files
+        of theirs, and files of ours that they rewrote and removed, change nothing here.
+        """
+        if self._is_delta and self._tree.run:
+            return {file.path: file.size for file in self._tree.files.values()}
+        return self._files.sizes()
 
     def _copied(
         self,
@@ -317,13 +340,16 @@ class _Run:
             ledgers=[*(whole(tree, part) for part in change.todo), *change.noted],
             files=written,
             removed=change.removed,
+            table_format=self._options.table_format,
         )
         existing = frozenset(self._files.names())
         added = added_paths(self._options.layout, record.run, written, existing)
         with uninterrupted():
             ready = gather(self._files, staged, [file.path for file in written])
-            moves = moves_of(staged, ready, added, change.removed)
-            commit(self._files, Commit(staged, moves, record))
+            away = () if self._is_delta else change.removed
+            moves = moves_of(staged, ready, added, away)
+            paths = tuple(file.path for file in written) if self._is_delta else ()
+            commit(self._files, Commit(staged, moves, record, paths))
         tree.apply(record)
 
     def _report(
@@ -348,9 +374,15 @@ class _Run:
             payload_bytes=sum(e.payload_bytes for e in ledgers),
             files=len(held),
             file_bytes=sum(file.size for file in held.values()),
-            read_back=f"spark.read.parquet({self._files.uri!r})",
+            read_back=self._read_back(),
             unreadable=tuple(UnreadableLedger(n, why) for n, why in sorted(unreadable.items())),
         )
+
+    def _read_back(self) -> str:
+        where = repr(self._files.uri)
+        if self._is_delta:
+            return f'spark.read.format("delta").load({where})'
+        return f"spark.read.parquet({where})"
 
     def _described(
         self, extent: LedgerExtent, files: Sequence[WrittenFile], change: Change

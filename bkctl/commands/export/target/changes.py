@@ -59,8 +59,8 @@ def in_order(layout: str, extents: Iterable[LedgerExtent]) -> list[LedgerExtent]
     return sorted(extents, key=key)
 
 
-def check_ours(tree: Tree, cluster: str, layout: str, target: str) -> None:
-    """Refuse a directory of another cluster's export, or of another layout.
+def check_ours(tree: Tree, cluster: str, layout: str, table_format: str, target: str) -> None:
+    """Refuse a directory of another cluster's export, of another layout or another format.
 
     Raises:
         ForeignFilesError: it is one.
@@ -72,6 +72,10 @@ def check_ours(tree: Tree, cluster: str, layout: str, target: str) -> None:
     if tree.layout not in (None, layout):
         raise ForeignFilesError(
             f"{target} is arranged by {tree.layout}; this export would arrange it by {layout}"
+        )
+    if tree.table_format not in (None, table_format):
+        raise ForeignFilesError(
+            f"{target} holds an export with --format {tree.table_format}; this is {table_format}"
         )
 
 

@@ -4,7 +4,8 @@
 2. ``_bkctl/commit.json`` is written with the run's record and the moves to make. From here on the
    run is decided: the next run in the directory finishes the moves.
 3. Files that the run replaces move into the staging directory, new files move to their places.
-4. ``_bkctl/run-<n>.json`` is written; ``commit.json`` and the staging directory are removed.
+4. ``_bkctl/run-<n>.json`` is written, and the run is committed to the Delta table if there is one.
+5. ``commit.json`` and the staging directory are removed.
 
 Where a move fails, the moves made are undone and ``commit.json`` is removed: then the directory
 holds what it held before.
@@ -20,8 +21,10 @@ from typing import Final
 
 import attrs
 
+from bkctl.commands.export.target.delta_table import publish
 from bkctl.commands.export.target.files import Files
 from bkctl.commands.export.target.manifest import (
+    DELTA,
     FOLDER,
     ManifestError,
     RunRecord,
@@ -37,11 +40,15 @@ COMMIT_PATH: Final = f"{FOLDER}/commit.json"
 
 @attrs.frozen
 class Commit:
-    """A run that is decided: its record, and the moves (from, to) that put it in place."""
+    """A run that is decided: its record, and the moves (from, to) that put it in place.
+
+    ``added`` are the paths of the files that a Delta table has to list from this run on.
+    """
 
     staging: str
     moves: tuple[tuple[str, str], ...]
     record: RunRecord
+    added: tuple[str, ...] = ()
 
     def encode(self) -> bytes:
         """Return the commit as stored."""
@@ -49,6 +56,7 @@ class Commit:
             "staging": self.staging,
             "moves": [list(move) for move in self.moves],
             "record": json.loads(self.record.encode()),
+            "added": list(self.added),
         }
         return json.dumps(value, separators=(",", ":")).encode()
 
@@ -62,7 +70,8 @@ def decode_commit(stored: bytes) -> Commit:
     try:
         value = json.loads(stored)
         moves = tuple((str(source), str(target)) for source, target in value["moves"])
-        return Commit(str(value["staging"]), moves, run_from_json(value["record"]))
+        added = tuple(str(path) for path in value.get("added", ()))
+        return Commit(str(value["staging"]), moves, run_from_json(value["record"]), added)
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise ManifestError(f"{COMMIT_PATH} cannot be read: {error!r}") from error
 
@@ -75,6 +84,7 @@ def load_tree(files: Files) -> Tree:
     Raises:
         ManifestError: a record is missing or cannot be read.
         OSError: the file system refuses.
+        ExportWriteError: the Delta log of a commit that was interrupted cannot be written.
     """
     _finish_interrupted(files)
     runs = sorted(n for name in files.names(FOLDER) if (n := run_number(name)) is not None)
@@ -157,6 +167,8 @@ def commit(files: Files, change: Commit) -> None:
 
     Raises:
         OSError: the file system refused a move; the moves before it were undone.
+        ExportWriteError: the files are in place, but the Delta log cannot be written; the next run
+            in the directory does it.
     """
     files.put(COMMIT_PATH, change.encode())
     done: list[tuple[str, str]] = []
@@ -182,6 +194,8 @@ def _carry_out(files: Files, change: Commit) -> None:
 
 def _record(files: Files, change: Commit) -> None:
     files.put(change.record.path, change.record.encode())
+    if change.record.table_format == DELTA:
+        publish(files.uri, change.record, change.added)
     # The staging directory goes first: without commit.json nobody knows that it may.
     files.remove(change.staging)
     files.remove(COMMIT_PATH)

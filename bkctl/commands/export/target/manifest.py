@@ -21,6 +21,10 @@ from wire.ids import EntryId, LedgerId
 
 FORMAT: Final = 2
 FOLDER: Final = "_bkctl"
+PARQUET: Final = "parquet"
+DELTA: Final = "delta"
+TABLE_FORMATS: Final = (PARQUET, DELTA)
+"""What readers open: the directory of Parquet files, or the Delta table over it."""
 FULL_EVERY: Final = 32
 _RUN_NAME: Final = re.compile(r"run-(\d{6,})\.json")
 
@@ -33,7 +37,11 @@ class ManifestError(BookKeeperError):
 
 @attrs.frozen(kw_only=True)
 class RunRecord:
-    """What one run did. ``layout`` is how files are arranged; ``is_full`` leaves out no file."""
+    """What one run did.
+
+    ``layout`` is how files are arranged, ``table_format`` one of ``TABLE_FORMATS``; ``is_full``
+    leaves out no file.
+    """
 
     cluster: str
     layout: str
@@ -43,6 +51,7 @@ class RunRecord:
     ledgers: tuple[LedgerExtent, ...]
     files: tuple[WrittenFile, ...]
     removed: tuple[str, ...] = ()
+    table_format: str = PARQUET
 
     @property
     def path(self) -> str:
@@ -55,6 +64,7 @@ class RunRecord:
             "format": FORMAT,
             "cluster": self.cluster,
             "layout": self.layout,
+            "table_format": self.table_format,
             "run": self.run,
             "ended_ms": self.ended_ms,
             "is_full": self.is_full,
@@ -94,6 +104,7 @@ def run_from_json(value: dict[str, Any]) -> RunRecord:
         ledgers=tuple(_ledger_from_json(one) for one in value["ledgers"]),
         files=tuple(WrittenFile.from_json(one) for one in value["files"]),
         removed=tuple(str(path) for path in value["removed"]),
+        table_format=str(value.get("table_format", PARQUET)),
     )
 
 
@@ -128,6 +139,7 @@ class Tree:
 
     cluster: str | None = None
     layout: str | None = None
+    table_format: str | None = None
     run: int = 0
     ledgers: dict[int, LedgerExtent] = attrs.field(factory=dict)
     files: dict[str, WrittenFile] = attrs.field(factory=dict)
@@ -137,6 +149,7 @@ class Tree:
         if record.is_full:
             self.ledgers, self.files = {}, {}
         self.cluster, self.layout, self.run = record.cluster, record.layout, record.run
+        self.table_format = record.table_format
         for path in record.removed:
             self.files.pop(path, None)
         self.files.update((file.path, file) for file in record.files)
@@ -159,6 +172,7 @@ class Tree:
         ledgers: Iterable[LedgerExtent],
         files: Iterable[WrittenFile],
         removed: Iterable[str],
+        table_format: str = PARQUET,
     ) -> RunRecord:
         """Return the record of the run after this tree's last."""
         record = RunRecord(
@@ -170,6 +184,7 @@ class Tree:
             ledgers=tuple(ledgers),
             files=tuple(files),
             removed=tuple(removed),
+            table_format=table_format,
         )
         if record.run % FULL_EVERY:
             return record

@@ -245,11 +245,11 @@ def test_a_record_that_is_missing_or_damaged_is_an_error(tmp_path) -> None:
 
 def test_a_directory_of_something_else_is_refused(tmp_path) -> None:
     _, tree = seeded(tmp_path)
-    check_ours(tree, "c", "ledger", "/data")
+    check_ours(tree, "c", "ledger", "parquet", "/data")
     with pytest.raises(ForeignFilesError, match="cluster c; this is cluster d"):
-        check_ours(tree, "d", "ledger", "/data")
+        check_ours(tree, "d", "ledger", "parquet", "/data")
     with pytest.raises(ForeignFilesError, match="arranged by ledger"):
-        check_ours(tree, "c", "none", "/data")
+        check_ours(tree, "c", "none", "parquet", "/data")
     for path in ("ledger=1/mine.parquet", "part.parquet", "README"):
         with pytest.raises(ForeignFilesError, match=path):
             check_strangers(tree, {path: 1}, "/data")

@@ -1,0 +1,129 @@
+"""Export to a Delta table, with a real cluster; others change the table in between."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("deltalake", reason="deltalake is not installed: pip install 'bkctl[delta]'")
+
+from deltalake import DeltaTable
+
+from bkclient.admin import handover
+from bkclient.blocking import BlockingClient
+from bkctl.commands.export.errors import ForeignFilesError, TableChangedError
+from bkctl.commands.export.run import export_ledgers
+from tests.bkctl.support.cluster import BKCTL, Cluster, local_cluster
+
+pytestmark = pytest.mark.processes
+
+ALONE = {"ensemble_size": 1, "write_quorum": 1, "ack_quorum": 1}
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory) -> Iterator[Cluster]:
+    with local_cluster(tmp_path_factory.mktemp("cluster") / "bk", 3) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def client(cluster: Cluster) -> Iterator[BlockingClient]:
+    with BlockingClient(cluster.uri) as connected:
+        yield connected
+
+
+def write(client: BlockingClient, count: int) -> int:
+    return client.write_ledger([b"%d" % n for n in range(count)], **ALONE)[0]
+
+
+def rows(target: Path) -> list[tuple[int, int, bytes]]:
+    """Return ledger, entry and payload of all rows, in order."""
+    table = DeltaTable(str(target)).to_pyarrow_table(columns=["ledger_id", "entry_id", "payload"])
+    return sorted(tuple(row.values()) for row in table.to_pylist())
+
+
+def entries(ledger_id: int, count: int) -> list[tuple[int, int, bytes]]:
+    return [(ledger_id, n, b"%d" % n) for n in range(count)]
+
+
+@pytest.mark.parametrize("layout", ["ledger", "none", "day", "log"])
+def test_each_export_is_one_version_of_the_table(cluster, client, tmp_path, layout) -> None:
+    how = {"table_format": "delta", "layout": layout}
+    first, empty = write(client, 20), write(client, 0)
+    report = export_ledgers(cluster.uri, [first, empty], str(tmp_path), **how)
+    assert report.read_back == f'spark.read.format("delta").load({str(tmp_path)!r})'
+    assert rows(tmp_path) == entries(first, 20)
+    second = write(client, 3)
+    export_ledgers(cluster.uri, [first, empty, second], str(tmp_path), **how)
+    assert rows(tmp_path) == entries(first, 20) + entries(second, 3)
+    assert DeltaTable(str(tmp_path)).version() == 1
+    assert DeltaTable(str(tmp_path), version=0).to_pyarrow_table().num_rows == 20
+    export_ledgers(cluster.uri, [first, empty, second], str(tmp_path), **how)
+    assert DeltaTable(str(tmp_path)).version() == 1
+
+
+def test_of_a_ledger_that_grows_the_rest_is_added(cluster, client, tmp_path) -> None:
+    ledger_id, _ = client.call(handover.create_handed_over)
+    for first, last in ((0, 3), (3, 7)):
+        client.call(add, ledger_id, [b"%d" % n for n in range(first, last)])
+        export_ledgers(cluster.uri, [ledger_id], str(tmp_path), table_format="delta", layout="none")
+        assert rows(tmp_path) == entries(ledger_id, last)
+    assert len(DeltaTable(str(tmp_path)).file_uris()) == 2
+
+
+async def add(client, ledger_id: int, payloads: list[bytes]) -> None:
+    writer = await handover.claim(client, ledger_id)
+    await writer.add_many(payloads)
+    await handover.release(writer)
+
+
+def test_a_table_that_others_compact_and_vacuum_goes_on(cluster, client, tmp_path) -> None:
+    ledgers = [write(client, 5) for _ in range(3)]
+    for ledger_id in ledgers:
+        export_ledgers(cluster.uri, [ledger_id], str(tmp_path), table_format="delta")
+    table = DeltaTable(str(tmp_path))
+    table.optimize.compact()
+    table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
+    assert not list(tmp_path.glob("ledger=*/*.parquet"))
+    last = write(client, 2)
+    report = export_ledgers(cluster.uri, [*ledgers, last], str(tmp_path), table_format="delta")
+    assert [one.unchanged for one in report.ledgers] == [True, True, True, False]
+    assert rows(tmp_path) == sorted(
+        row for ledger_id in ledgers for row in entries(ledger_id, 5)
+    ) + entries(last, 2)
+    with pytest.raises(TableChangedError, match="no longer lists it"):
+        export_ledgers(cluster.uri, ledgers, str(tmp_path), table_format="delta", again=True)
+    assert len(rows(tmp_path)) == 17
+
+
+def test_a_ledger_that_is_exported_again_is_in_the_table_once(cluster, client, tmp_path) -> None:
+    ledger_id = write(client, 5)
+    export_ledgers(cluster.uri, [ledger_id], str(tmp_path), table_format="delta")
+    export_ledgers(cluster.uri, [ledger_id], str(tmp_path), table_format="delta", again=True)
+    assert rows(tmp_path) == entries(ledger_id, 5)
+    older = DeltaTable(str(tmp_path), version=0)
+    assert older.to_pyarrow_table().num_rows == 5, "an older version of the table lost its file"
+
+
+def test_formats_do_not_mix(cluster, client, tmp_path) -> None:
+    ledger_id = write(client, 5)
+    export_ledgers(cluster.uri, [ledger_id], str(tmp_path))
+    with pytest.raises(ForeignFilesError, match="--format parquet; this is delta"):
+        export_ledgers(cluster.uri, [ledger_id], str(tmp_path), table_format="delta")
+
+
+def test_the_command_line_follows_into_a_table(cluster, client, tmp_path) -> None:
+    ledger_id = write(client, 5)
+    command = [*BKCTL, "-u", cluster.uri, "-o", "json", "export", "--since-last"]
+    done = subprocess.run(
+        [*command, "--to", tmp_path / "table", "--format", "delta", "--verify"],
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+    assert json.loads(done.stdout)["read_back"].startswith("spark.read.format")
+    assert [row for row in rows(tmp_path / "table") if row[0] == ledger_id] == entries(ledger_id, 5)
