@@ -5,13 +5,14 @@ from __future__ import annotations
 import hmac
 import inspect
 import re
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl
 
 import attrs
-from twisted.internet.defer import Deferred, DeferredSemaphore
+from twisted.internet.defer import CancelledError, Deferred, DeferredSemaphore
 from twisted.internet.error import ConnectionDone
 from twisted.internet.interfaces import IAddress, IReactorTime, ITransport
 from twisted.logger import Logger
@@ -45,6 +46,7 @@ from bookied.admin.http.bounds import (
     BODY_BYTES_MAX,
     IDLE_S,
     SHARE_OF_ADDRESS,
+    STALL_S,
     AnswerRoom,
     Hosts,
     HttpLimit,
@@ -153,6 +155,8 @@ class Api:
                 return Reply(200, self._control.metrics(), CONTENT_TYPE)
             if path.startswith(PREFIX):
                 return await self._answer_v2(path, asked, given)
+        except CancelledError:
+            raise
         except Exception:  # noqa: BLE001 -- one request's trouble is not the bookie's
             log.failure("{method} {path} failed", method=asked.method, path=path)
             return Reply(INTERNAL_ERROR, "Internal Server Error")
@@ -297,7 +301,8 @@ class AdminResource(Resource):
         if refused is not None:
             self._send(refused, request, gone)
         else:
-            self._turns.ask(partial(self._begin, request, gone))
+            group = _connection_of(request).group
+            self._turns.ask(group, partial(self._begin, request, gone))
         return NOT_DONE_YET
 
     def _refusal(self, request: Request) -> Reply | None:
@@ -348,9 +353,14 @@ class AdminResource(Resource):
         sending.begin()
 
 
-def _credentials(request: Request) -> Credentials:
+def _connection_of(request: Request) -> _Connection:
     connection = request.channel.transport
     assert isinstance(connection, _Connection)
+    return connection
+
+
+def _credentials(request: Request) -> Credentials:
+    connection = _connection_of(request)
     authorization = request.getHeader("Authorization") or ""
     return Credentials(authorization, connection.certified, host_of(connection))
 
@@ -418,6 +428,11 @@ class _Connection(ProtocolWrapper):
         certificate = None if self._end is None else self._end.peer_certificate()
         return None if certificate is None else certificate.subject.rfc4514_string()
 
+    def give_up(self, limit: HttpLimit) -> None:
+        """End it now for another one."""
+        self.is_given_up = True
+        self.channel.cut(limit)
+
     def connectionLost(self, reason: Failure = _DONE) -> None:
         """Say why, where it was for TLS."""
         why = None if self._end is None else self._end.why_lost(reason.value)
@@ -429,8 +444,10 @@ class _Connection(ProtocolWrapper):
 class _BoundedFactory(WrappingFactory):
     """No more than so many connections at a time, of all and of one address.
 
-    For another one, that one goes which has waited longest without a whole request: who holds them
-    all open keeps no probe out. Where all are being answered, new ones are turned away.
+    For another one, that one goes which has waited longest without a whole request, or has taken
+    nothing of its answer for longest: a client that holds them all open keeps no probe out. Where
+    all are being answered, the oldest of the address that has most goes. A new connection of an
+    address that would have most itself is turned away.
     """
 
     noisy = False
@@ -439,7 +456,7 @@ class _BoundedFactory(WrappingFactory):
     def __init__(self, served: _QuietSite, contexts: TlsContexts | None) -> None:
         super().__init__(served)  # type: ignore[no-untyped-call]
         self.contexts, self._counts = contexts, served.counts
-        self._connections_max = connections_max()
+        self._connections_max, self._clock = connections_max(), served.clock
 
     def buildProtocol(self, addr: IAddress | None) -> ProtocolWrapper | None:  # type: ignore[override]
         host = str(getattr(addr, "host", ""))
@@ -448,9 +465,10 @@ class _BoundedFactory(WrappingFactory):
         mine = [one for one in held if one.group == group]
         limit = None
         if len(mine) >= self._connections_max // SHARE_OF_ADDRESS:
-            limit = None if _make_room(mine) else HttpLimit.ADDRESS
+            limit = None if self._make_room(mine) else HttpLimit.ADDRESS
         elif len(held) >= self._connections_max:
-            limit = None if _make_room(held) else HttpLimit.CONNECTIONS
+            has_room = self._make_room(held) or _thin_out(held, len(mine))
+            limit = None if has_room else HttpLimit.CONNECTIONS
         if limit is not None:
             self._counts.hit(limit, host)
             return None
@@ -459,15 +477,28 @@ class _BoundedFactory(WrappingFactory):
             connection.group = group
         return connection
 
-
-def _make_room(held: list[_Connection]) -> bool:
-    """Close the connection that has waited longest for a request; return whether there is one."""
-    waiting = (one for one in held if not one.channel.is_busy)
-    oldest = min(waiting, key=lambda one: one.channel.since_s, default=None)
-    if oldest is None:
+    def _make_room(self, held: list[_Connection]) -> bool:
+        """Close the connection that has waited or stalled longest; return whether there is one."""
+        waiting = {one: one.channel.since_s for one in held if not one.channel.is_busy}
+        stalled_s = self._clock.seconds() - STALL_S
+        stalled = {
+            one: since_s
+            for one in held
+            if (since_s := one.channel.stalled_since_s) is not None and since_s <= stalled_s
+        }
+        for found, limit in ((waiting, HttpLimit.WAITING), (stalled, HttpLimit.STALLED)):
+            if found:
+                min(found, key=found.__getitem__).give_up(limit)
+                return True
         return False
-    oldest.is_given_up = True
-    oldest.channel.cut(HttpLimit.WAITING)
+
+
+def _thin_out(held: list[_Connection], own_number: int) -> bool:
+    """Close the oldest connection of the address with most, for one of an address with fewer."""
+    group, number = Counter(one.group for one in held).most_common(1)[0]
+    if number <= own_number + 1:
+        return False
+    next(one for one in held if one.group == group).give_up(HttpLimit.CROWD)
     return True
 
 

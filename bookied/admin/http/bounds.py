@@ -34,6 +34,9 @@ REQUEST_S: Final = 10
 ANSWER_S: Final = 120
 """How long it may take then until its answer is taken."""
 
+STALL_S: Final = 2
+"""A client that takes nothing of its answer for so long may be closed for another one."""
+
 SHARE: Final = 4
 """HTTP has a fourth of the reactor's time at most."""
 
@@ -53,6 +56,8 @@ class HttpLimit(Enum):
     CONNECTIONS = "connections"
     ADDRESS = "connections_of_address"
     WAITING = "waiting_connections"
+    STALLED = "stalled_connections"
+    CROWD = "crowding_connections"
     REQUEST_TIME = "request_time"
     ANSWER_TIME = "answer_time"
     BODY = "body"
@@ -64,6 +69,8 @@ HTTP_MEANINGS: Final = {
     HttpLimit.CONNECTIONS: "refused connections: no more are allowed",
     HttpLimit.ADDRESS: "refused connections: their address has its share",
     HttpLimit.WAITING: "closed connections that had no whole request: others came",
+    HttpLimit.STALLED: "closed connections that did not take their answers: others came",
+    HttpLimit.CROWD: "closed connections of the address that had most: others came",
     HttpLimit.REQUEST_TIME: "cut connections: a request was not complete in time",
     HttpLimit.ANSWER_TIME: "cut connections: an answer was not taken in time",
     HttpLimit.BODY: "cut connections: the body of a request is too long",
@@ -100,17 +107,18 @@ class Turns:
     """Who answers when: one after another, and in ``1 / SHARE`` of the reactor's time at most.
 
     As long as it takes less, all are answered at once. Waiting ones are as many as connections.
+    Addresses take turns, so that many requests of one keep no other waiting for all of them.
     """
 
     def __init__(self, clock: IReactorTime) -> None:
         self._clock = clock
-        self._waiting: deque[Callable[[], None]] = deque()
+        self._waiting: dict[str, deque[Callable[[], None]]] = {}
         self._paid_s = clock.seconds()
         self._is_called = False
 
-    def ask(self, work: Callable[[], None]) -> None:
-        """Do a piece of work, now or when it is its turn."""
-        self._waiting.append(work)
+    def ask(self, group: str, work: Callable[[], None]) -> None:
+        """Do a piece of work for an address, now or when it is its turn."""
+        self._waiting.setdefault(group, deque()).append(work)
         if not self._is_called:
             self._run()
 
@@ -118,13 +126,21 @@ class Turns:
         self._is_called = False
         began_s = self._clock.seconds()
         if self._paid_s <= began_s + BURST_S:
-            self._waiting.popleft()()
+            self._next()()
             took_s = self._clock.seconds() - began_s
             self._paid_s = max(began_s, self._paid_s) + SHARE * took_s
         if self._waiting:
             self._is_called = True
             wait_s = self._paid_s - BURST_S - self._clock.seconds()
             self._clock.callLater(max(0.0, wait_s), self._run)
+
+    def _next(self) -> Callable[[], None]:
+        group = next(iter(self._waiting))
+        mine = self._waiting.pop(group)
+        work = mine.popleft()
+        if mine:
+            self._waiting[group] = mine
+        return work
 
 
 # Hosts --------------------------------------------------------------------------------------------

@@ -31,6 +31,9 @@ class AdminChannel(HTTPChannel):
     is_busy = False
     """Whether it has a request that is not answered, or whose answer is not taken."""
 
+    stalled_since_s: float | None = None
+    """Since when its client takes nothing of what it is sent; None while it does."""
+
     _call: IDelayedCall | None = None
     _answered: Request | None = None
 
@@ -45,6 +48,14 @@ class AdminChannel(HTTPChannel):
             self._watch(REQUEST_S, HttpLimit.REQUEST_TIME)
         super().dataReceived(data)  # type: ignore[no-untyped-call]
 
+    def headerReceived(self, line: bytes) -> bool:
+        """Take a header; cut a body whose announced length has more digits than Python reads."""
+        try:
+            return bool(super().headerReceived(line))  # type: ignore[no-untyped-call]
+        except ValueError:
+            self.cut(HttpLimit.BODY)
+            return False
+
     def allContentReceived(self) -> None:
         """Have a whole request answered."""
         self.is_busy = True
@@ -57,8 +68,14 @@ class AdminChannel(HTTPChannel):
         if not self._waitingForTransport:
             self.site.clock.callLater(0, self._go_on)
 
+    def pauseProducing(self) -> None:
+        """Wait: the client has enough to take."""
+        self.stalled_since_s = self.site.clock.seconds()
+        super().pauseProducing()  # type: ignore[no-untyped-call]
+
     def resumeProducing(self) -> None:
         """Go on, for the client has taken what was sent."""
+        self.stalled_since_s = None
         super().resumeProducing()  # type: ignore[no-untyped-call]
         if self._answered is not None:
             self.site.clock.callLater(0, self._go_on)

@@ -9,12 +9,13 @@ from typing import Any
 import attrs
 import jsonschema
 import pytest
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.logger import capturedLogs
 
 from bookied.admin.control.control import Control
 from bookied.admin.endpoints import ENDPOINTS, PREFIX, openapi
-from bookied.admin.exchange import Reply
-from bookied.admin.web import Api
+from bookied.admin.exchange import HttpRequest, Reply
+from bookied.admin.web import Api, Credentials
 from bookied.config.bookie import StorageClass
 from tests.bookied.admin.conftest import Operator, spoil_mark
 from tests.bookied.admin.v1.test_v1 import create, metadata_of
@@ -295,6 +296,22 @@ def test_a_bookie_that_cannot_be_reached_fails_its_test(operator: Operator) -> N
     assert (found["passed"], found["read_only"], found["write_s"]) == (False, False, None)
     assert found["error"]
     assert operator.get("/api/v2/ledgers")["ledgers"] == []
+
+
+def test_a_request_whose_client_leaves_is_no_failure(operator: Operator) -> None:
+    asked = HttpRequest(method="POST", body=b"")
+    answering = operator.api.answer(
+        "/api/v2/bookie/sanity", asked, Credentials(f"Bearer {operator.token}")
+    )
+    with capturedLogs() as events:
+        waiting = Deferred.fromCoroutine(answering)
+        ended: list[Any] = []
+        waiting.addBoth(ended.append)
+        assert ended == []
+        waiting.cancel()
+    (failure,) = ended
+    assert failure.check(CancelledError) is not None
+    assert [one for one in events if "log_failure" in one] == []
 
 
 def test_a_bookie_that_is_forced_read_only_is_not_tested(tmp_path: Path) -> None:

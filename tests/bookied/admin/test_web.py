@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from functools import partial
 from typing import Any
 
 import pytest
@@ -22,6 +24,7 @@ from bookied.admin.http.bounds import (
     IDLE_S,
     REQUEST_S,
     SHARE,
+    STALL_S,
     Hosts,
     Turns,
 )
@@ -112,6 +115,15 @@ def test_a_body_that_is_too_long_cuts_the_connection_announced_or_not() -> None:
     assert server.counts.bodies_cut == 2
 
 
+def test_a_length_that_python_does_not_read_cuts_the_connection() -> None:
+    server = Server(Reply(200, "fine"))
+    protocol, transport = server.connect()
+    length = b"9" * (sys.int_info.default_max_str_digits + 1)
+    protocol.dataReceived(b"PUT / HTTP/1.1\r\nHost: b\r\nContent-Length: %b\r\n\r\n" % length)
+    assert transport.aborted
+    assert server.asked == []
+
+
 def test_idle_connections_end() -> None:
     server = Server(Reply(200, "fine"))
     held = [server.connect() for _ in range(3)]
@@ -138,14 +150,45 @@ def test_of_connections_that_wait_the_oldest_goes_for_another_one() -> None:
     server.clock.advance(1)
     slow = server.connect("10.0.1.2")
     slow[0].dataReceived(GET[:9])
-    for gone in (silent, slow):
-        server.connect("10.0.2.1")[0].dataReceived(GET)
+    for number, gone in enumerate((silent, slow)):
+        server.connect(f"10.0.2.{number}")[0].dataReceived(GET)
         assert gone[1].aborted
     assert server.factory.buildProtocol(address("10.0.3.1")) is None
     assert not any(transport.aborted for _, transport in busy)
     assert hits(server) == {"waiting_connections": 2, "connections": 1}
     busy[0][0].connectionLost(Failure(ConnectionLost()))
     assert server.factory.buildProtocol(address("10.0.3.1")) is not None
+
+
+def full(server: Server, transport: type[Transport]) -> list[tuple[Protocol, Any]]:
+    """Hold all connections from two addresses, each with a request."""
+    held = [
+        server.connect(f"10.0.0.{number % 2}", transport()) for number in range(CONNECTIONS_MAX)
+    ]
+    for protocol, _ in held:
+        protocol.dataReceived(GET)
+    return held
+
+
+def test_clients_that_take_no_answers_keep_nobody_out() -> None:
+    server = Server(Reply(200, "x" * 100_000))
+    held = full(server, Slow)
+    server.clock.advance(STALL_S)
+    probe, answer = server.connect("10.0.1.1")
+    probe.dataReceived(GET)
+    assert answer.value()[9:12] == b"200"
+    assert [transport.aborted for _, transport in held[:2]] == [True, False]
+    assert hits(server) == {"stalled_connections": 1}
+
+
+def test_addresses_that_ask_all_the_time_keep_no_other_out() -> None:
+    server = Server()
+    held = full(server, Transport)
+    for number in range(2):
+        server.connect(f"10.0.1.{number}")[0].dataReceived(GET)
+    assert [transport.aborted for _, transport in held[:3]] == [True, True, False]
+    assert server.factory.buildProtocol(address("10.0.0.1")) is None
+    assert hits(server) == {"crowding_connections": 2, "connections": 1}
 
 
 @pytest.mark.parametrize("hosts", ["10.0.0.1", "::ffff:10.0.0.1", "2001:db8::%d"])
@@ -274,10 +317,24 @@ def test_http_has_a_part_of_the_reactors_time() -> None:
         clock.advance(0.02)
 
     for _ in range(50):
-        turns.ask(work)
+        turns.ask("10.0.0.1", work)
     clock.pump([0.001] * 3000)
     assert len(done) == 50
     assert 50 * 0.02 * (SHARE - 1) < done[-1] - done[0] < 50 * 0.02 * (SHARE + 1)
+
+
+def test_a_request_waits_for_one_of_each_other_address_and_no_more() -> None:
+    clock = Clock()
+    turns, done = Turns(clock), list[str]()
+
+    def work(name: str) -> None:
+        done.append(name)
+        clock.advance(0.02)
+
+    for name in ("a", "a", "b", "a", "b", "probe", "a"):
+        turns.ask(name, partial(work, name))
+    clock.pump([0.001] * 1000)
+    assert done == ["a", "a", "b", "probe", "a", "b", "a"]
 
 
 # Whom a request is for, and what it shows ---------------------------------------------------------
