@@ -26,6 +26,9 @@ UNAVAILABLE: Final = 503
 NUMBER_MAX: Final = 2**63 - 1
 """The highest id there is."""
 
+DELAY_S_MAX: Final = 2**31 - 1
+"""The longest delay that Java's auditor can read."""
+
 T = TypeVar("T", bool, int, str)
 
 
@@ -80,3 +83,13 @@ def number(text: str, name: str) -> int:
     if found > NUMBER_MAX:
         raise BadRequestError(f"{name} is above {NUMBER_MAX}: {text}")
     return found
+
+
+def check_delay(delay_s: int, name: str) -> None:
+    """Refuse a delay that an auditor cannot wait for.
+
+    Raises:
+        BadRequestError: the delay is negative or too long.
+    """
+    if not 0 <= delay_s <= DELAY_S_MAX:
+        raise BadRequestError(f"{name} must be 0 to {DELAY_S_MAX}")

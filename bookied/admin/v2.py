@@ -10,7 +10,7 @@ import attrs
 
 from bookied.admin import values
 from bookied.admin.control.control import Control
-from bookied.admin.exchange import BadRequestError, HttpRequest, number
+from bookied.admin.exchange import BadRequestError, HttpRequest, check_delay, number
 from bookied.admin.jobs import Job
 from bookied.config.reload import SettingsRefusedError
 from wire.ids import BookieId, LedgerId
@@ -292,9 +292,8 @@ async def autorecovery(control: Control, _asked: HttpRequest) -> values.Autoreco
 async def set_autorecovery(control: Control, asked: HttpRequest) -> values.Autorecovery:
     wanted = body_of(asked, SetAutorecovery)
     delay_s = wanted.lost_bookie_recovery_delay_s
-    if delay_s is not None and delay_s < 0:
-        raise BadRequestError("lost_bookie_recovery_delay_s is negative")
     if delay_s is not None:
+        check_delay(delay_s, "lost_bookie_recovery_delay_s")
         await control.cluster.store.set_lost_bookie_recovery_delay(delay_s)
     if wanted.enabled is not None:
         await control.cluster.set_replication_enabled(enabled=wanted.enabled)

@@ -20,6 +20,7 @@ from bookied.admin.exchange import (
     BadRequestError,
     HttpRequest,
     Reply,
+    check_delay,
 )
 from bookied.admin.jobs import JobRefusedError
 from bookied.admin.v1.reply import OK, in_json, refusal, text
@@ -260,6 +261,7 @@ async def set_delay(control: Control, asked: HttpRequest) -> Reply:
         return refusal("Request body not contains lostBookieRecoveryDelay.")
     if type(wanted_s) is not int:
         raise BadRequestError("delay_seconds is no number")
+    check_delay(wanted_s, "delay_seconds")
     await control.cluster.store.set_lost_bookie_recovery_delay(wanted_s)
     return text(f"Success set lostBookieRecoveryDelay to {wanted_s}")
 

@@ -174,6 +174,12 @@ def test_ledgers_come_page_by_page(operator: Operator) -> None:
             b'{"lost_bookie_recovery_delay_s": -1}',
             (400, "bad_request"),
         ),
+        (
+            "PUT",
+            "/autorecovery",
+            b'{"lost_bookie_recovery_delay_s": 2147483648}',
+            (400, "bad_request"),
+        ),
     ],
 )
 def test_what_cannot_be_meant_is_refused_with_a_reason(

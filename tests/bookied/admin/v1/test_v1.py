@@ -208,6 +208,13 @@ SEEN = [
         200,
         "Success set lostBookieRecoveryDelay to 7",
     ),
+    (
+        "PUT",
+        f"{REPAIR}/lost_bookie_recovery_delay",
+        b'{"delay_seconds": 2147483648}',
+        500,
+        "Internal Server Error",
+    ),
 ]
 
 
