@@ -102,7 +102,7 @@ class BookieServer(Factory):
         self.connections: set[BookieConnection] = set()
         self.connections_broken = 0
         """How many ended without an end: reset, or given up by the system for silence."""
-        self._counts = ConnectionCounts(self.hits)
+        self._counts = ConnectionCounts(self.hits, clock)
         self._watch = Watch(clock, settings.timeouts, lambda: self.connections)
         self._is_in_group = False
         self._unflushed: list[AnswerBuffer] = []
@@ -185,14 +185,14 @@ class BookieServer(Factory):
     def connection_made(self, connection: BookieConnection, host: str) -> None:
         """Take a connection in."""
         self.connections.add(connection)
-        self._counts.opened(host)
+        self._counts.opened(connection, host)
         self._watch.begin()
 
     def connection_lost(self, connection: BookieConnection, host: str, *, broken: bool) -> None:
         """Forget a connection."""
         self.connections_broken += broken
         self.connections.discard(connection)
-        self._counts.closed(host)
+        self._counts.closed(connection, host)
         if not self.connections:
             self._watch.end()
         if self._drained is not None and not self.connections:

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Hashable
+from itertools import islice
+from typing import Final, Protocol
 
 import attrs
+from twisted.internet.interfaces import IReactorTime
 
 from bookied.server.limits.address_groups import group_of
 from bookied.server.limits.hits import Limit, LimitHits
-from bookied.server.limits.timeouts import Timeouts
+from bookied.server.limits.timeouts import Timeouts, WatchedConnection
 from wire.codes import FRAME_BYTES_MAX
+
+SILENT_S: Final = 5.0
+"""A client that has sent or read nothing for so long may be closed for one of another address."""
+
+LOOKED_AT_MAX: Final = 64
+"""How many connections are looked at for one that can go."""
 
 
 @attrs.frozen(kw_only=True)
@@ -29,33 +38,65 @@ class ConnectionSettings:
     """``serverSockKeepalive``."""
 
 
-class ConnectionCounts:
-    """How many connections are open, in all and by group of addresses."""
+class HeldConnection(WatchedConnection, Hashable, Protocol):
+    """What a connection is here."""
 
-    def __init__(self, hits: LimitHits[Limit]) -> None:
-        self._hits = hits
-        self._by_group: Counter[str] = Counter()
+
+class ConnectionCounts:
+    """Which connections are open, by group of addresses.
+
+    Where there may be no more, one of the address with most is closed for one of an address with
+    fewer, if the client has been silent or has read nothing for a while. So clients that only hold
+    connections keep no other address out.
+    """
+
+    def __init__(self, hits: LimitHits[Limit], clock: IReactorTime) -> None:
+        self._hits, self._clock = hits, clock
+        self._by_group: dict[str, dict[HeldConnection, None]] = {}
+        self._count = 0
 
     def refuses(self, host: str, settings: ConnectionSettings) -> bool:
         """Whether one more of this host is too many; says so if it is."""
-        count, group = self._by_group.total(), group_of(host)
-        if _is_full(count, settings.count_max):
-            self._hits.hit(Limit.CONNECTIONS, host, f"{count} are open")
-        elif _is_full(self._by_group[group], settings.of_address_max):
-            self._hits.hit(Limit.ADDRESS, host, f"{self._by_group[group]} of {group} are open")
+        group = group_of(host)
+        own_count = len(self._by_group.get(group, ()))
+        has_its_share = _is_full(own_count, settings.of_address_max)
+        if _is_full(self._count, settings.count_max) and (
+            has_its_share or not self._make_room(own_count)
+        ):
+            self._hits.hit(Limit.CONNECTIONS, host, f"{self._count} are open")
+        elif has_its_share:
+            self._hits.hit(Limit.ADDRESS, host, f"{own_count} of {group} are open")
         else:
             return False
         return True
 
-    def opened(self, host: str) -> None:
-        """Count a connection."""
-        self._by_group[group_of(host)] += 1
+    def _make_room(self, own_count: int) -> bool:
+        group, crowd = max(self._by_group.items(), key=lambda one: len(one[1]), default=("", {}))
+        if len(crowd) <= own_count + 1:
+            return False
+        for connection in list(islice(crowd, LOOKED_AT_MAX)):
+            if connection.waiting.is_silent_since(self._clock.seconds() - SILENT_S):
+                self.closed(connection, group)
+                connection.time_is_up(Limit.CROWD)
+                return True
+            del crowd[connection]
+            crowd[connection] = None  # Others are looked at first next time.
+        return False
 
-    def closed(self, host: str) -> None:
-        """Count it no more."""
+    def opened(self, connection: HeldConnection, host: str) -> None:
+        """Count a connection."""
+        self._by_group.setdefault(group_of(host), {})[connection] = None
+        self._count += 1
+
+    def closed(self, connection: HeldConnection, host: str) -> None:
+        """Count it no more; nothing happens the second time."""
         group = group_of(host)
-        self._by_group[group] -= 1
-        if not self._by_group[group]:
+        mine = self._by_group.get(group, {})
+        if connection not in mine:
+            return
+        del mine[connection]
+        self._count -= 1
+        if not mine:
             del self._by_group[group]
 
 

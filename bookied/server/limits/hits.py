@@ -22,6 +22,7 @@ class Limit(Enum):
 
     CONNECTIONS = "connections"
     ADDRESS = "connections_of_address"
+    CROWD = "crowding_connections"
     FRAME = "frames"
     FRAME_TIME = "frame_time"
     HALF_FRAMES = "half_frames"
@@ -36,6 +37,7 @@ class Limit(Enum):
 MEANINGS: Final = {
     Limit.CONNECTIONS: "refused connections: no more are allowed",
     Limit.ADDRESS: "refused connections: their address has its share",
+    Limit.CROWD: "closed silent connections of the address that had most: others came",
     Limit.FRAME: "closed connections: a frame was too long, or could not be read",
     Limit.FRAME_TIME: "cut connections: a frame was not complete in time",
     Limit.HALF_FRAMES: "cut connections: half a frame of each kept others waiting",

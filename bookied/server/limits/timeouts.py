@@ -69,6 +69,11 @@ class WaitTimes:
             return Limit.IDLE
         return None
 
+    def is_silent_since(self, then_s: float) -> bool:
+        """Whether nothing has come since, and the client waits for nothing that it would take."""
+        waits = not self.is_idle and self.frame_s is None and self.answer_s is None
+        return self.heard_s <= then_s and not waits
+
 
 def _is_up(since_s: float | None, longest_s: float | None, now_s: float) -> bool:
     return since_s is not None and longest_s is not None and now_s - since_s >= longest_s

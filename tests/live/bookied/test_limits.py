@@ -17,7 +17,7 @@ import pytest
 
 from tests.bookied.worlds.raw_client import RawClient
 from tests.bookied.worlds.serving import KEY, packet
-from tests.live.bookied.attacked import Live, WellBehaved, is_cut, is_over, kept_service
+from tests.live.bookied.attacked import LEDGERS, Live, WellBehaved, is_cut, is_over, kept_service
 from tests.support.waiting import until
 from wire.codes import ReturnCode
 from wire.frames import v2
@@ -127,6 +127,27 @@ def test_all_get_no_more_than_all_connections(live: Live) -> None:
         until(lambda: live.hits("connections") >= ADDRESS_CONNECTIONS_MAX)
         assert live.metrics()["bookied_connections"] == CONNECTIONS_MAX
         assert live.said_once_in_a_while("connections", began_s)
+
+
+@pytest.mark.usefixtures("service")
+def test_silent_clients_of_two_addresses_keep_no_third_out(live: Live) -> None:
+    with contextlib.ExitStack() as silent:
+        for number in range(CONNECTIONS_MAX):
+            sock = socket.create_connection(
+                ("127.0.0.1", live.port), source_address=(f"127.0.0.{2 + number % 2}", 0)
+            )
+            silent.enter_context(contextlib.closing(sock))
+        until(lambda: live.metrics()["bookied_connections"] == CONNECTIONS_MAX)
+        until(lambda: is_served(live))
+        assert live.hits("crowding_connections") >= 1
+
+
+def is_served(live: Live) -> bool:
+    try:
+        with RawClient(live.port) as client:
+            return client.add(next(LEDGERS), 0) is ReturnCode.EOK
+    except ConnectionError:
+        return False
 
 
 @pytest.mark.usefixtures("service")

@@ -17,7 +17,7 @@ from bookied.server.access.auth_gate import Proof
 from bookied.server.connection import BookieConnection
 from bookied.server.context import AccessRules
 from bookied.server.limits.backpressure import Limits
-from bookied.server.limits.connections import ConnectionSettings
+from bookied.server.limits.connections import SILENT_S, ConnectionSettings
 from bookied.server.limits.hits import MEANINGS, TELL_EVERY_S, Limit
 from bookied.server.limits.memory import FREE_BYTES, LOOK_S, LOOKS_MAX, STUCK_S, WAITING_LOOKS_MAX
 from bookied.server.limits.timeouts import LOOK_S_MAX, LOOKS, Timeouts, WaitTimes
@@ -77,6 +77,13 @@ def accept(server: BookieServer, host: str) -> BookieConnection | None:
     return protocol
 
 
+def is_cut(connection: BookieConnection | None) -> bool:
+    assert connection is not None
+    transport = connection.transport
+    assert isinstance(transport, StringTransport)
+    return transport.disconnecting
+
+
 def test_more_clients_than_are_allowed_are_turned_away(tmp_path: Path, said: list[str]) -> None:
     serving = Serving(tmp_path, server_settings=ConnectionSettings(count_max=2))
     server = serving.server
@@ -94,6 +101,25 @@ def test_more_clients_than_are_allowed_are_turned_away(tmp_path: Path, said: lis
     assert server.hits.counts[Limit.CONNECTIONS] == 4
     first.connectionLost(Failure(ConnectionDone()))
     assert accept(server, "10.0.0.3") is not None
+
+
+def test_silent_clients_of_few_addresses_keep_no_other_address_out(tmp_path: Path) -> None:
+    serving = Serving(tmp_path, server_settings=ConnectionSettings(count_max=6))
+    server = serving.server
+    held = [accept(server, f"10.0.0.{number % 2}") for number in range(6)]
+    half = held[0]
+    assert half is not None
+    half.dataReceived(FRAME[:9])
+    assert accept(server, "10.0.0.3") is None  # They may be about to ask.
+    serving.clock.advance(SILENT_S)
+    for one in held[2:]:
+        assert one is not None
+        one.dataReceived(FRAME[:4])
+    newcomers = [accept(server, f"10.0.0.{number}") for number in (3, 4, 5)]
+    assert [one is None for one in newcomers] == [False, False, True]
+    assert [is_cut(one) for one in held] == [True, True, *[False] * 4]
+    assert server.hits.counts[Limit.CROWD] == 2
+    assert accept(server, "10.0.0.1") is None
 
 
 def test_one_address_has_its_share_of_the_connections(tmp_path: Path) -> None:
