@@ -40,6 +40,9 @@ STALL_S: Final = 2
 SHARE: Final = 4
 """HTTP has a fourth of the reactor's time at most."""
 
+REQUEST_COST_S: Final = 0.00025
+"""What a request takes at least: it is parsed before its turn, and its answer is sent after it."""
+
 BURST_S: Final = 0.01
 """What it may take at once beyond that."""
 
@@ -127,7 +130,7 @@ class Turns:
         began_s = self._clock.seconds()
         if self._paid_s <= began_s + BURST_S:
             self._next()()
-            took_s = self._clock.seconds() - began_s
+            took_s = max(REQUEST_COST_S, self._clock.seconds() - began_s)
             self._paid_s = max(began_s, self._paid_s) + SHARE * took_s
         if self._waiting:
             self._is_called = True

@@ -22,6 +22,7 @@ from bookied.admin.http.bounds import (
     BODY_BYTES_MAX,
     CONNECTIONS_MAX,
     IDLE_S,
+    REQUEST_COST_S,
     REQUEST_S,
     SHARE,
     STALL_S,
@@ -167,6 +168,7 @@ def full(server: Server, transport: type[Transport]) -> list[tuple[Protocol, Any
     ]
     for protocol, _ in held:
         protocol.dataReceived(GET)
+    server.clock.pump([0.001] * CONNECTIONS_MAX)
     return held
 
 
@@ -207,6 +209,8 @@ def test_requests_that_come_at_once_are_answered_one_in_a_turn() -> None:
     protocol.dataReceived(GET * 500)
     assert len(server.asked) == 1
     server.clock.advance(0)
+    assert 1 < len(server.asked) < 500
+    server.clock.pump([0.001] * int(500 * REQUEST_COST_S * SHARE * 1000))
     assert len(server.asked) == 500
     assert transport.value().count(b"HTTP/1.1 200") == 500
 
