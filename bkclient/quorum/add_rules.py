@@ -203,7 +203,7 @@ class AddQuorum(PendingAdds):
         if self._delayed:
             return self._next_change()
         replaced = [i for i in range(self._size) if self.ensemble[i] != self._stored[i]]
-        kept = [i for i, b in self._given_up.items() if self._stored[i] == b and i not in replaced]
+        kept = [i for i, b in self._given_up.items() if self._stored[i] == b]
         self._take_back(replaced, kept)
         self.ensemble, self.state = self._stored, State.OPEN
         return [*self._send_again(sorted(replaced + kept)), *self._confirm()]

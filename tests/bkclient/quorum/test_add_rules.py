@@ -36,7 +36,7 @@ from bkclient.quorum.add_events import (
 from bkclient.quorum.add_rules import AddQuorum, State
 from tests.bkclient.interleavings import LOST, Model, explore, names
 from wire.errors import LocalProtocolError
-from wire.ids import BookieId
+from wire.ids import BookieId, EntryId
 
 
 def quorum(size: int = 3, write: int = 3, ack: int = 2, **rest: object) -> AddQuorum:
@@ -206,6 +206,105 @@ def test_delayed_changes_do_not_wait_for_a_read_only_bookie() -> None:
     rules.push()
     error = ReadOnlyBookieClientError("full")
     assert rules.handle(failure(2, 0, error=error)) == [ChangeEnsemble(((2, BookieId("b3")),), 0)]
+
+
+def test_ids_that_are_given_out_at_once_are_those_given_one_by_one() -> None:
+    rules = quorum(3, 3, 3, last_confirmed=4)
+    assert rules.push() == 5
+    assert rules.push_many(3) == range(6, 9)
+    assert rules.push() == 9
+    assert (rules.pending, rules.last_pushed) == (5, 9)
+    everything = (5, 6, 7, 8, 9)
+    for index in (1, 2):
+        assert rules.handle(ack(index, *everything)) == []
+    assert rules.handle(ack(0, *everything)) == [ConfirmAdds(5, 9)]
+    rules.handle(WriterEnding(LedgerClosedError("closed")))
+    with pytest.raises(LedgerClosedError):
+        rules.push_many(1)
+
+
+def test_an_entry_that_waits_for_a_gap_needs_no_other_bookie() -> None:
+    rules = quorum(3, 3, 2)
+    rules.push_at(EntryId(1))
+    rules.handle(ack(0, 1))
+    rules.handle(ack(1, 1))
+    assert rules.handle(failure(2, 1)) == [], "it has its quorum; entry 0 is missing"
+    assert rules.state is State.OPEN
+
+
+def test_entries_that_are_pushed_at_once_have_no_acks_yet() -> None:
+    rules = quorum(3, 3, 3)
+    rules.push_many(2)
+    rules.handle(ack(1, 0, 1))
+    assert rules.handle(ack(2, 0, 1)) == []
+    assert rules.handle(ack(0, 0, 1)) == [ConfirmAdds(0, 1)]
+
+
+def test_ids_go_on_behind_one_that_the_caller_chose() -> None:
+    rules = quorum()
+    rules.push_at(EntryId(5))
+    rules.push_at(EntryId(2))
+    assert rules.push() == 6
+
+
+def test_an_entry_that_is_confirmed_hides_no_failure_of_the_next() -> None:
+    rules = quorum(delay_changes=True)
+    for _ in range(2):
+        rules.push()
+    rules.handle(ack(0, 0))
+    assert rules.handle(ack(1, 0)) == [ConfirmAdds(0, 0)]
+    assert rules.handle(failure(1, 0, 1)) == []
+    (change,) = rules.handle(failure(2, 0, 1))
+    assert isinstance(change, ChangeEnsemble)
+
+
+def test_a_bookie_that_keeps_its_place_gets_what_it_lacks_only() -> None:
+    rules = quorum(3, 3, 3)
+    for _ in range(2):
+        rules.push()
+    rules.handle(ack(1, 0))
+    rules.handle(failure(1, 1))
+    assert rules.handle(EnsembleStored(rules.ensemble)) == [SendAgain(1, BookieId("b2"), (1,))]
+
+
+def test_a_failed_bookie_that_keeps_its_place_begins_anew() -> None:
+    rules = quorum(delay_changes=True)
+    rules.push()
+    assert rules.handle(failure(1, 0)) == []
+    (change,) = rules.handle(failure(2, 0))
+    assert isinstance(change, ChangeEnsemble)
+    assert [index for index, _ in change.failed] == [1, 2]
+    # No other bookie is there: both get the entry again, and either may fail once more.
+    assert rules.handle(EnsembleStored(rules.ensemble)) == [
+        SendAgain(1, BookieId("b2"), (0,)),
+        SendAgain(2, BookieId("b3"), (0,)),
+    ]
+    assert rules.handle(failure(2, 0)) == []
+    assert isinstance(rules.handle(failure(1, 0))[0], ChangeEnsemble)
+
+
+def test_failures_of_confirmed_entries_are_forgotten() -> None:
+    rules = quorum(delay_changes=True)
+    for entry_id in range(3):
+        rules.push()
+        rules.handle(failure(2, entry_id))
+    rules.handle(ack(0, 0, 1))
+    assert rules.handle(ack(1, 0, 1)) == [ConfirmAdds(0, 1)]
+    assert set(rules._failures) == {2}
+
+
+def test_what_a_new_bookie_lacks_is_sent_to_it_once() -> None:
+    rules = quorum()
+    rules.push()
+    rules.handle(failure(2, 0))
+    rules.handle(AddsFailed(1, BookieId("b2"), (0,), LOST))
+    b4 = (BookieId("b1"), BookieId("b2"), BookieId("b4"))
+    (change,) = rules.handle(EnsembleStored(b4))
+    assert isinstance(change, ChangeEnsemble)
+    assert rules.handle(EnsembleStored(b4)) == [
+        SendAgain(1, BookieId("b2"), (0,)),
+        SendAgain(2, BookieId("b4"), (0,)),
+    ]
 
 
 def test_without_changes_a_failure_ends_the_writer() -> None:

@@ -68,6 +68,11 @@ def test_of_an_open_ledger_with_a_lac_before_its_last_fragment_one_entry_is_assu
         assert (last.first, last.last, last.may_be_empty) == (10, 10, True)
 
 
+def test_a_fragment_whose_first_entry_is_confirmed_is_not_empty() -> None:
+    last = fragments_of(metadata((0, (A, B, C)), (10, (A, B, D))), 10)[-1]
+    assert (last.last, last.may_be_empty) == (10, False)
+
+
 def test_where_the_lac_is_not_known_the_last_fragment_is_left_out() -> None:
     ledger = metadata((0, (A, B, C)), (10, (A, B, D)))
     assert ends(fragments_of(ledger, None)) == [(0, 9, True)]
@@ -133,12 +138,26 @@ def test_without_a_percentage_only_the_ends_are_read() -> None:
     assert list(samples(fragment, 1, 0, random.Random(0))) == [0, 99]
 
 
-def test_a_percentage_reads_one_entry_of_each_part() -> None:
-    (fragment,) = fragments_of(metadata((0, (A, B, C)), last=999), None)
+@pytest.mark.parametrize("first", [0, 10_000])
+def test_a_percentage_reads_one_entry_of_each_part(first: int) -> None:
+    ledger = metadata((0, (A, B, C)), (first, (A, B, C)), last=first + 999)
+    fragment = fragments_of(ledger, None)[-1]
     found = list(samples(fragment, 1, 5, random.Random(0)))
     parts = [e // 20 for e in found[1:-1]]
     assert parts == sorted(set(parts))
     assert 45 <= len(found) <= 51
+
+
+def test_all_entries_are_read_where_all_are_asked_for() -> None:
+    (fragment,) = fragments_of(metadata((0, (A, B, C)), last=99), None)
+    assert list(samples(fragment, 1, 100, random.Random(0))) == list(range(100))
+
+
+def test_each_kind_of_write_set_is_named_once() -> None:
+    many = fragments_of(metadata((3, (A, B, C)), quorum=2, last=50), None)[0]
+    assert list(many.write_sets()) == [{A, B}, {B, C}, {A, C}]
+    two = fragments_of(metadata((3, (A, B, C)), quorum=2, last=4), None)[0]
+    assert list(two.write_sets()) == [{A, B}, {B, C}]
 
 
 # Judging ---------------------------------------------------------------------------------------

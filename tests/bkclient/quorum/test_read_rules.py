@@ -90,7 +90,7 @@ def test_which_error_a_caller_hears_of(errors: tuple[ClientError, ...], told: Cl
 
 
 def test_speculation_waits_grow_up_to_a_limit() -> None:
-    waits = Speculation(1.0, 5.0, 2.0).waits()
+    waits = Speculation(1.0, 5.0).waits()
     assert [next(waits) for _ in range(4)] == [1.0, 2.0, 4.0, 5.0]
     assert list(Speculation(0.0, 5.0).waits()) == []
 
@@ -185,3 +185,41 @@ def test_a_long_poll_of_bookies_that_know_nothing_says_so() -> None:
     (command,) = poll.failed(2, NEGATIVE)
     assert isinstance(command, Fail)
     assert isinstance(command.error, NoSuchEntryInLedgerError)
+
+
+def test_a_long_poll_of_bookies_that_are_gone_says_so() -> None:
+    poll: LongPoll[str] = LongPoll((0, 1, 2), 2, 5)
+    poll.start()
+    poll.failed(0, NEGATIVE)
+    poll.failed(1, GONE)
+    assert poll.failed(2, GONE) == [Fail(GONE)]
+
+
+def test_a_ledger_that_nobody_has_heard_of_has_no_length() -> None:
+    lac = LacQuorum(3, 2, 2)
+    for index in range(3):
+        lac.failed(index, NO_LEDGER)
+    assert lac.result == KnownLac(-1, length=0)
+
+
+def test_any_lac_does_not_end_with_what_is_known_already() -> None:
+    lac = AnyLac(3, 5)
+    lac.answered(0, KnownLac(5))
+    assert lac.result is None
+    lac.answered(1, KnownLac(6))
+    assert lac.result == KnownLac(6)
+
+
+@pytest.mark.parametrize("polled", [LongPollAnswer(5, "entry 6"), LongPollAnswer(6)])
+def test_an_entry_is_news_and_so_is_a_higher_lac(polled: LongPollAnswer[str]) -> None:
+    poll: LongPoll[str] = LongPoll((0, 1, 2), 2, 5)
+    poll.start()
+    assert poll.answered(0, polled) == [Deliver(polled, 0, ())]
+
+
+def test_an_answer_that_comes_after_the_end_is_ignored() -> None:
+    read: ReplicaRead[str] = ReplicaRead((0,))
+    read.start()
+    assert read.failed(0, SILENT) == [Fail(SILENT)]
+    assert read.done
+    assert read.answered(0, "late") == []

@@ -135,6 +135,39 @@ def test_entries_beyond_the_lac_are_written_back_with_lac0() -> None:
     assert recovery.read_failed(EntryId(6), 1, NEGATIVE) == [], "write back has not ended"
     assert recovery.wrote_back(EntryId(4)) == []
     assert recovery.wrote_back(EntryId(5)) == [CloseAt(EntryId(5), 60)]
+    assert recovery.wrote_back(EntryId(5)) == [], "it is closed once"
+
+
+def test_a_ledger_of_one_entry_has_its_length() -> None:
+    recovery, _ = fenced(None, None)
+    recovery.read_answered(0, entry(0))
+    recovery.read_failed(EntryId(1), 0, NEGATIVE)
+    recovery.read_failed(EntryId(1), 1, NEGATIVE)
+    assert recovery.wrote_back(EntryId(0)) == [CloseAt(EntryId(0), 10)]
+
+
+def test_an_entry_that_never_had_its_quorum_adds_nothing_to_the_length() -> None:
+    recovery, _ = fenced(KnownLac(-1, 10), None)
+    recovery.read_failed(EntryId(0), 1, NEGATIVE)
+    assert recovery.read_failed(EntryId(0), 2, NEGATIVE) == [CloseAt(EntryId(-1), 0)]
+
+
+def test_a_bookie_that_refuses_twice_counts_once() -> None:
+    verdict = EntryVerdict(EntryId(0), 3, 2)
+    verdict.failed(0, NEGATIVE)
+    verdict.failed(0, NEGATIVE)
+    assert not verdict.decided
+    verdict.failed(1, NEGATIVE)
+    assert verdict.is_end
+
+
+def test_what_comes_after_a_recovery_was_given_up_changes_nothing() -> None:
+    recovery, _ = fenced(None, None)
+    (aborted,) = recovery.write_back_failed(SILENT)
+    assert isinstance(aborted, AbortRecovery)
+    assert recovery.read_answered(0, entry(0)) == []
+    assert recovery.read_failed(EntryId(0), 1, NEGATIVE) == []
+    assert recovery.write_back_failed(SILENT) == []
 
 
 def test_s2_the_first_key_counts_where_the_last_fragment_is_empty() -> None:

@@ -63,6 +63,12 @@ def test_bookies_of_a_fragment_that_got_no_entry_hold_nothing() -> None:
     assert not lacks_copies(one_entry, {A})
 
 
+def test_a_bookie_that_got_no_entry_may_be_missing() -> None:
+    held = closed_at(metadata(1, (A, B, C)), 1)
+    assert not lacks_copies(held, {A, B, D})
+    assert lacks_copies(held, {A, C, D})
+
+
 def test_an_entry_lacks_copies_before_it_is_out_of_reach() -> None:
     held = metadata(2, (A, B, C))
     assert not lacks_copies(held, {A, B, C})

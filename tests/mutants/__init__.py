@@ -1,0 +1,1 @@
+"""Mutants: the code broken at one place, and whether tests notice."""
