@@ -223,6 +223,7 @@ class BookieConnection(Protocol):
 
     def _obey(self, data: bytes = b"", requests_max: int = SLICE_REQUESTS) -> None:
         self._answers.is_corked = True
+        unwritten = self._shared.backpressure.begin_read(self._load)
         try:
             self._intake.take(data, requests_max=requests_max)
         except TlsOrderError as error:
@@ -236,6 +237,7 @@ class BookieConnection(Protocol):
             self._close()
         finally:
             self._answers.is_corked = False
+        self._shared.backpressure.end_read(self._load, unwritten)
         self._answers.flush()
         self._start_fetches()
         if self._answers.is_held and not self._is_closing:

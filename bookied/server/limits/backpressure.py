@@ -78,7 +78,7 @@ class Load:
         self.update = update
         self.size_bytes = self.adds = self.adds_bytes = self.added_in = 0
         self.new_bytes = 0
-        """What has come since clients share."""
+        """What has come since clients share, or what the bookie keeps because of it, if more."""
         self.is_held = False
         """Whether the connection must not be read."""
 
@@ -151,6 +151,20 @@ class Backpressure:
         if self.crowd is not Crowd.NONE:
             self._shrink()
         if (load.is_held or self.crowd is Crowd.SHARED) and load in self._loads:
+            self._judge(load)
+
+    def begin_read(self, load: Load) -> int | None:
+        """Note what is not written before a connection is read, for ``end_read``."""
+        return self._unwritten_bytes() - load.new_bytes if self.crowd is Crowd.SHARED else None
+
+    def end_read(self, load: Load, before: int | None) -> None:
+        """Count what a read has left in memory against its connection.
+
+        That can be much more than the requests: an entry of a few bytes may need a page of an
+        index for itself.
+        """
+        if before is not None and self.crowd is Crowd.SHARED and load in self._loads:
+            load.new_bytes = max(load.new_bytes, self._unwritten_bytes() - before)
             self._judge(load)
 
     def adds_wait(self, *, wait: bool) -> None:

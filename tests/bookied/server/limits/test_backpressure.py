@@ -121,6 +121,43 @@ def test_who_fills_what_is_not_written_waits_and_others_do_not() -> None:
     assert world.clock.getDelayedCalls() == []
 
 
+def test_small_requests_that_fill_the_memory_count_for_what_they_take() -> None:
+    """An entry of a few bytes in a new ledger takes a page of its index."""
+    world = World()
+    greedy, modest = world.loads(2)
+    world.unwritten_bytes = 760
+    world.pressure.received(greedy, 1)
+    for load, grows in ((greedy, 100), (modest, 20)):
+        before = world.pressure.begin_read(load)
+        world.pressure.received(load, 10)
+        world.unwritten_bytes += grows
+        world.pressure.end_read(load, before)
+    assert held(greedy, modest) == [False, False]
+    before = world.pressure.begin_read(greedy)
+    world.pressure.received(greedy, 10)
+    world.unwritten_bytes += 50
+    world.pressure.end_read(greedy, before)
+    assert held(greedy, modest) == [True, False]
+
+
+def test_what_is_left_in_memory_counts_only_while_clients_share() -> None:
+    world = World()
+    alone = world.load()
+    before = world.pressure.begin_read(alone)
+    world.pressure.received(alone, 10)
+    world.unwritten_bytes = 700
+    world.pressure.end_read(alone, before)
+    assert held(alone) == [False]
+    world.pressure.end(alone)
+    world.unwritten_bytes = 900
+    world.pressure.received(world.load(), 10)
+    assert world.pressure.crowd is Crowd.SHARED
+    before = world.pressure.begin_read(alone)
+    world.unwritten_bytes = 1000
+    world.pressure.end_read(alone, before)
+    assert held(alone) == [False], "its connection is gone"
+
+
 def test_each_of_those_that_fill_a_limit_has_an_equal_share() -> None:
     world = World()
     greedy = world.loads(3)
