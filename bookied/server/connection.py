@@ -33,9 +33,6 @@ from wire.errors import RemoteProtocolError, TlsOrderError
 CLOSE_S: Final = 5.0
 """How long a peer has to take its last answers before the connection is cut."""
 
-READ_BYTES: Final = 128 * 1024
-"""The most that one read brings. Twice Twisted's 64 KiB: fewer turns, wake-ups and records each."""
-
 log = Logger()
 
 
@@ -101,7 +98,6 @@ class BookieConnection(Protocol):
         transport = self._transport()
         if ITCPTransport.providedBy(transport):
             transport.setTcpNoDelay(True)
-            self._transport().bufferSize = READ_BYTES  # Of Twisted's own transports alone.
             transport.setTcpKeepAlive(self._shared.tcp_keep_alive)
         transport.registerProducer(self, True)
         self._host = str(getattr(transport.getPeer(), "host", ""))
@@ -163,6 +159,8 @@ class BookieConnection(Protocol):
     def update_reading(self) -> None:
         """Read from the client, or not, as things stand."""
         shared = self._shared
+        # Of Twisted's own transports alone.
+        self._transport().bufferSize = shared.backpressure.read_bytes_max
         is_paused = (
             self._answers.is_stalled
             or self._intake.is_stopped

@@ -25,9 +25,9 @@ class Limits:
     At ``in_flight_bytes_max`` of requests without an answer, at ``unwritten_bytes_max`` of entries
     not yet in an entry log, or at ``adds_max`` adds without an answer, reading from every client
     stops. From three quarters of each on, reading stops from clients that have more than their
-    share; at half of each all are read again. ``FrameRoom`` and ``UnsentAnswers`` keep the last two
-    limits; beside them each connection may hold one read, and what its transport takes before it
-    is full. ``None`` is no limit.
+    share, which grows again while entries are written; at half of each all are read again.
+    ``FrameRoom`` and ``UnsentAnswers`` keep the last two limits; beside them each connection may
+    hold one read, and what its transport takes before it is full. ``None`` is no limit.
 
     Where several connections add, and more than ``shared_adds_bytes_max`` of adds have no answer,
     reading stops from those that have more than their share of it (``SharedAdds``).
@@ -56,8 +56,21 @@ class Crowd(Enum):
 _OVER: Final = {Crowd.NONE: 0.5, Crowd.SHARED: 0.75, Crowd.FULL: 1.0}
 """Over so much of a limit a crowd begins, or, for ``NONE``, goes on."""
 
+FULL_ENDS: Final = 0.9
+"""Below so much of a limit those within their share are read again."""
+
 NEW_PART: Final = 0.125
 """Of the entries not yet written, the part that clients may add while they share, all together."""
+
+READ_BYTES: Final = 128 * 1024
+"""The most that one read brings. Twice Twisted's 64 KiB: fewer turns, wake-ups and records each."""
+
+SHARED_READ_BYTES: Final = 16 * 1024
+"""The same while clients share: a share can end with each read only, and what small requests leave
+in memory is up to a hundred times as much as they are."""
+
+REFILL_PART: Final = 0.5
+"""Of what is written while clients share, the part that they may add; what waits still shrinks."""
 
 
 class Load:
@@ -78,7 +91,10 @@ class Load:
         self.update = update
         self.size_bytes = self.adds = self.adds_bytes = self.added_in = 0
         self.new_bytes = 0
-        """What has come since clients share, or what the bookie keeps because of it, if more."""
+        """What has come since clients share, or what the bookie keeps because of it, if more.
+
+        Less what ``REFILL_PART`` gives back.
+        """
         self.is_held = False
         """Whether the connection must not be read."""
 
@@ -107,9 +123,15 @@ class Backpressure:
         self._sharers = 1
         self._shared_adds = SharedAdds(clock)
         self._adds_wait = False
+        self._last_unwritten_bytes = 0
         self.in_flight_bytes = 0
         self.adds_in_flight = 0
         self.crowd = Crowd.NONE
+
+    @property
+    def read_bytes_max(self) -> int:
+        """How much to read from a connection at once; each is told when this changes."""
+        return SHARED_READ_BYTES if self.crowd is Crowd.SHARED else READ_BYTES
 
     @property
     def held(self) -> int:
@@ -189,6 +211,7 @@ class Backpressure:
             self._sharers = max(1, sum(load.size_bytes > 0 for load in self._loads))
             for load in self._loads:
                 load.new_bytes = 0
+            self._last_unwritten_bytes = self._unwritten_bytes()
             self._recheck_later()
         self._set(Crowd.FULL if self._is_over(_OVER[Crowd.FULL]) else Crowd.SHARED)
 
@@ -197,23 +220,23 @@ class Backpressure:
         if not self._is_over(_OVER[Crowd.NONE]):
             self._set(Crowd.NONE)
             self._freed()
-        elif self.crowd is Crowd.FULL and not self._is_over(_OVER[Crowd.SHARED]):
+        elif self.crowd is Crowd.FULL and not self._is_over(FULL_ENDS):
             self._set(Crowd.SHARED)
 
     def _set(self, crowd: Crowd) -> None:
-        self.crowd = crowd
+        is_new, self.crowd = crowd is not self.crowd, crowd
         for load in list(self._loads):
-            self._judge(load)
+            self._judge(load, is_told=is_new)
 
-    def _judge(self, load: Load) -> None:
-        """Hold a connection or not, as things stand."""
+    def _judge(self, load: Load, *, is_told: bool = False) -> None:
+        """Hold a connection or not, as things stand; tell it of a change, or also of none."""
         has_too_many_adds = not self._adds_wait and self._shared_adds.is_over_share(
             load, self.limits.shared_adds_bytes_max
         )
         is_held = self.crowd is Crowd.FULL or (
             has_too_many_adds or (self.crowd is Crowd.SHARED and self._is_over_share(load))
         )
-        if is_held is not load.is_held:
+        if is_held is not load.is_held or is_told:
             load.is_held = is_held
             load.update()
 
@@ -252,6 +275,18 @@ class Backpressure:
     def _recheck(self) -> None:
         self._rechecking = False
         if self.crowd is not Crowd.NONE:
+            self._refill()
             self._shrink()
         if self.crowd is not Crowd.NONE:
             self._recheck_later()
+
+    def _refill(self) -> None:
+        """Give clients back a part of what was written, or modest ones would wait for all of it."""
+        self._sharers = max(self._sharers, sum(load.new_bytes > 0 for load in self._loads))
+        now = self._unwritten_bytes()
+        written, self._last_unwritten_bytes = self._last_unwritten_bytes - now, now
+        if written <= 0:
+            return
+        for load in list(self._loads):
+            load.new_bytes = max(0, load.new_bytes - int(written * REFILL_PART / self._sharers))
+            self._judge(load)

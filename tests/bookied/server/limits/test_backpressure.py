@@ -9,7 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.internet.task import Clock
 
-from bookied.server.limits.backpressure import RECHECK_S, Backpressure, Crowd, Limits, Load
+from bookied.server.limits.backpressure import (
+    READ_BYTES,
+    RECHECK_S,
+    SHARED_READ_BYTES,
+    Backpressure,
+    Crowd,
+    Limits,
+    Load,
+)
 from bookied.server.limits.shared_adds import ADDS_LATELY_S
 from bookied.server.rules.adds import Writes
 from tests.bookied.worlds.serving import KEY, Client, Serving, packet
@@ -156,6 +164,66 @@ def test_what_is_left_in_memory_counts_only_while_clients_share() -> None:
     world.unwritten_bytes = 1000
     world.pressure.end_read(alone, before)
     assert held(alone) == [False], "its connection is gone"
+
+
+def test_a_share_grows_again_with_half_of_what_is_written() -> None:
+    world = World()
+    greedy, modest = world.loads(2)
+    world.unwritten_bytes = 760
+    for size_bytes in (1, 130):
+        for load in (greedy, modest):
+            world.pressure.received(load, size_bytes)
+    assert held(greedy, modest) == [True, True]
+    world.unwritten_bytes = 900
+    world.clock.advance(RECHECK_S)
+    assert held(greedy, modest) == [True, True], "nothing was written"
+    world.unwritten_bytes = 620
+    world.clock.advance(RECHECK_S)
+    assert held(greedy, modest) == [False, False], "70 of the 280 that were written for each"
+    world.pressure.received(greedy, 10)
+    assert held(greedy, modest) == [True, False]
+
+
+def test_those_that_come_while_clients_share_have_a_share_too() -> None:
+    world = World()
+    first = world.load()
+    world.unwritten_bytes = 760
+    world.pressure.received(first, 1)
+    world.pressure.received(first, 100)
+    assert held(first) == [False]
+    late = world.load()
+    world.pressure.received(late, 10)
+    world.clock.advance(RECHECK_S)
+    world.pressure.received(first, 0)
+    assert held(first, late) == [True, False], "its share was 125, and is 62"
+
+
+def test_reads_are_short_while_clients_share() -> None:
+    told: list[int] = []
+    world = World()
+    load = Load(lambda: told.append(world.pressure.read_bytes_max))
+    world.pressure.begin(load)
+    assert world.pressure.read_bytes_max == READ_BYTES
+    world.unwritten_bytes = 760
+    world.pressure.received(load, 1)
+    assert told == [SHARED_READ_BYTES]
+    world.unwritten_bytes = 490
+    world.clock.advance(RECHECK_S)
+    assert told == [SHARED_READ_BYTES, READ_BYTES]
+
+
+def test_once_the_limit_is_not_reached_those_within_their_share_do_not_wait_for_more() -> None:
+    world = World()
+    greedy, modest = world.loads(2)
+    world.unwritten_bytes = 760
+    world.pressure.received(greedy, 1)
+    world.pressure.received(greedy, 200)
+    world.unwritten_bytes = 1001
+    world.pressure.received(modest, 1)
+    assert held(greedy, modest) == [True, True]
+    world.unwritten_bytes = 899
+    world.clock.advance(RECHECK_S)
+    assert held(greedy, modest) == [True, False]
 
 
 def test_each_of_those_that_fill_a_limit_has_an_equal_share() -> None:
@@ -312,6 +380,16 @@ def test_a_client_that_fills_a_limit_does_not_keep_another_waiting(
     serving.sync()
     assert [answer.rc for answer in modest.answers()] == [ReturnCode.EOK]
     assert (is_read(greedy), is_read(modest)) == (True, True)
+
+
+def test_a_connection_is_read_in_short_pieces_while_clients_share(tmp_path: Path) -> None:
+    serving = Serving(tmp_path, limits=Limits(adds_max=20), syncs=False)
+    greedy, modest = serving.connect(), serving.connect()
+    assert [one.transport.bufferSize for one in (greedy, modest)] == [READ_BYTES] * 2
+    greedy.send(adds(5, 18))
+    assert [one.transport.bufferSize for one in (greedy, modest)] == [SHARED_READ_BYTES] * 2
+    serving.sync()
+    assert [one.transport.bufferSize for one in (greedy, modest)] == [READ_BYTES] * 2
 
 
 def test_entries_are_read_on_connections_whose_own_adds_wait_for_space(tmp_path: Path) -> None:
