@@ -11,6 +11,7 @@ status 1 if there are others.
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import sqlite3
 import subprocess
@@ -125,6 +126,8 @@ class Run:
         tree = copy(self.scratch / module.replace("/", "."))
         config, session = tree / "mutants.toml", tree / "mutants.sqlite"
         config.write_text(self._config(module))
+        # Compiled code of one mutant would stand for the next one of the same second and size.
+        environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
         for name, *words in (
             ("cosmic-ray", "init", config, session),
             ("cr-filter-operators", session, config),
@@ -132,7 +135,9 @@ class Run:
         ):
             command = [str(self.program.with_name(name)), *map(str, words)]
             # It changes the files below its working directory.
-            subprocess.run(command, cwd=tree, check=True, stdout=subprocess.DEVNULL)
+            subprocess.run(
+                command, cwd=tree, env=environment, check=True, stdout=subprocess.DEVNULL
+            )
         outcome = read(session)
         shutil.rmtree(tree)
         print(f"{module}: {outcome.noticed} noticed, {len(outcome.survivors)} not", flush=True)

@@ -125,6 +125,25 @@ def test_a_run_has_the_ids_asked_for_and_no_others(digest_type, ids, found) -> N
     assert [entry.entry_id for entry in entries] == list(ids[:found])
 
 
+@pytest.mark.parametrize(
+    "entry",
+    [(9, 7, 0, 1), (9, 3, 0, 7), (9, 3, 7, 0), (7, 3, 7, 7)],
+    ids=["its id", "its length", "its last confirmed", "nothing but its ledger"],
+)
+def test_only_an_entry_with_both_ids_belongs_to_a_run(entry: tuple[int, int, int, int]) -> None:
+    mine = digester(DigestType.CRC32C, b"pw")
+    run = Packets.join([mine.package(*entry, b"x")])
+    assert mine.verify_run(7, range(7, 8), run).entries() == []
+
+
+@pytest.mark.parametrize("digest_type", list(DigestType))
+def test_nothing_behind_a_short_packet_belongs_to_a_run(digest_type) -> None:
+    mine = digester(digest_type, b"pw")
+    first, second = (mine.package(1, entry_id, 0, 9, b"x") for entry_id in (2, 3))
+    run = Packets.join([first, second[:20], second])
+    assert mine.verify_run(1, range(2, 5), run).entries() == [mine.verify(1, 2, first)]
+
+
 def test_a_run_ends_before_an_entry_that_nobody_asked_for() -> None:
     mine = digester(DigestType.CRC32C, b"pw")
     packets = [mine.package(1, entry_id, 0, 9, b"x") for entry_id in (2, 4)]
@@ -183,3 +202,13 @@ def test_an_id_that_does_not_fit_is_our_error() -> None:
             mine.package(*ids, b"")
     with pytest.raises(LocalProtocolError):
         mine.package_lac(0, 2**63)
+
+
+@pytest.mark.parametrize("digest_type", list(DigestType))
+def test_a_cut_lac_packet_is_refused_and_a_longer_one_is_read(digest_type) -> None:
+    mine = digester(digest_type, b"pw")
+    packet = mine.package_lac(1, 5)
+    for cut in range(len(packet)):
+        with pytest.raises(DigestMismatchError):
+            mine.verify_lac(1, packet[:cut])
+    assert mine.verify_lac(1, packet + b"more") == 5

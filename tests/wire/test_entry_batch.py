@@ -55,11 +55,26 @@ class _Long(bytes):
         return 2**31 - 1
 
 
+def test_what_offsets_just_reach_is_one_batch() -> None:
+    found = VerifiedEntries.of(entries_of(5, [b"a", b""]))
+    found.payloads[0] = _Long(b"a")
+    (batch,) = batches(L, 5, found)
+    assert batch.offsets.tolist() == [0, 2**31 - 1, 2**31 - 1]
+
+
+def test_a_batch_says_what_it_is_without_its_bytes() -> None:
+    text = repr(batch_of(5, [b"secret"] * 100))
+    assert "first_entry_id=5" in text
+    assert len(text) < 100
+
+
 def test_what_offsets_do_not_reach_is_a_batch_for_each_entry() -> None:
     found = VerifiedEntries.of(entries_of(5, [b"a", b"b"]))
     found.payloads[0] = _Long(b"a")
     made = batches(L, 5, found)
     first = next(made)
-    assert first.entry_ids == range(5, 6)
-    assert next(made).entry_ids == range(6, 7)
+    second = next(made)
+    assert (first.entry_ids, second.entry_ids) == (range(5, 6), range(6, 7))
+    assert list(ENTRY_HEADER.iter_unpack(first.headers)) == [(7, 5, 4, 0)]
+    assert list(ENTRY_HEADER.iter_unpack(second.headers)) == [(7, 6, 5, 10)]
     assert next(made, None) is None

@@ -86,6 +86,9 @@ def take_acks_v2(buffer: bytearray) -> Runs:
 # V3 --------------------------------------------------------------------------------------------
 
 _VARINT: Final = rb"[\x80-\xff]{0,9}[\x00-\x7f]"
+_KEY: Final = rb"[\x00-\x7f]|[\x80-\xff]{1,9}[\x01-\x7f]"
+"""A transaction id as we write it; one that is written longer is left to the codec."""
+
 _V3_HEADER: Final = b"\x08\x03\x10\x02\x18"
 """Version 3, operation ADD_ENTRY, and the tag of the transaction id that follows."""
 
@@ -93,7 +96,7 @@ _V3_TXN_AT: Final = 11
 _V3_ACK_BYTES_MIN: Final = 24
 _V3_ACK: Final = re.compile(
     rb"\x00\x00\x00(.)\x0a(.)%b(%b)\x10\x00\xaa\x06(.)\x08\x00\x10(%b)\x18(%b)"
-    % (re.escape(_V3_HEADER), _VARINT, _VARINT, _VARINT),
+    % (re.escape(_V3_HEADER), _KEY, _VARINT, _VARINT),
     re.DOTALL,
 )
 
@@ -175,6 +178,7 @@ def _take_alike(data: bytes, found: re.Match[bytes], keys: list[Key]) -> int:
     txn_at, txn_end = found.span(3)
     before, between = data[start:txn_at], data[txn_end : found.start(6)]
     to_txn, to_rest = txn_at - start, txn_end - start
+    key_end_min = 0 if to_rest - to_txn == 1 else 1
     entry_end = step - 1
     at = end
     while (
@@ -182,7 +186,7 @@ def _take_alike(data: bytes, found: re.Match[bytes], keys: list[Key]) -> int:
         and data.startswith(before, at)
         and data.startswith(between, at + to_rest)
         # The ids end where their sizes say: the last byte of a varint has its top bit clear.
-        and data[at + to_rest - 1] < 0x80  # noqa: PLR2004
+        and key_end_min <= data[at + to_rest - 1] < 0x80  # noqa: PLR2004
         and data[at + entry_end] < 0x80  # noqa: PLR2004
     ):
         keys.append(data[at + to_txn : at + to_rest])

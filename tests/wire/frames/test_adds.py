@@ -130,3 +130,73 @@ def test_a_read_response_is_no_ack() -> None:
     response = ReadResponse(ReturnCode.EOK, LedgerId(1), EntryId(1), b"x" * 50)
     reply_to = ReplyTo(ProtocolVersion.V3, Operation.READ_ENTRY, 3, 5)
     assert take_acks_v3(bytearray(v3.encode_response(response, reply_to))) == []
+
+
+def test_a_v3_frame_is_no_recovery_add_unless_that_is_said() -> None:
+    plain = v3.encode_request(AddRequest(LedgerId(5), EntryId(6), KEY, b"p"), 7)
+    assert AddFramesV3(LedgerId(5), KEY).make([(6, b"p")], [encode_varint(7)]) == plain
+
+
+def test_every_entry_has_its_key() -> None:
+    with pytest.raises(ValueError, match="shorter"):
+        AddFramesV3(LedgerId(5), KEY).make([(6, b"p"), (7, b"q")], [encode_varint(7)])
+
+
+def v3_ack(ledger: int, entry: int, txn: int) -> bytes:
+    return v3.encode_response(
+        AddResponse(ReturnCode.EOK, LedgerId(ledger), EntryId(entry)), v3_add(txn)
+    )
+
+
+def test_acks_of_one_ledger_are_one_run_whatever_their_sizes() -> None:
+    buffer = bytearray(b"".join(v3_ack(5, entry, entry) for entry in (1, 126, 127, 128, 300)))
+    assert take_acks_v3(buffer) == [
+        (5, [encode_varint(entry) for entry in (1, 126, 127, 128, 300)])
+    ]
+
+
+def test_every_ledger_may_have_many_acks() -> None:
+    acks = [(ledger, entry) for ledger in (5, 200, 2**40) for entry in range(40)]
+    buffer = bytearray(b"".join(v3_ack(ledger, entry, 300 + entry) for ledger, entry in acks))
+    taken = [(ledger, key) for ledger, keys in take_acks_v3(buffer) for key in keys]
+    assert taken == [(ledger, encode_varint(300 + entry)) for ledger, entry in acks]
+    assert not buffer
+
+
+@pytest.mark.parametrize("last", [0x80, 0xFF])
+@pytest.mark.parametrize("field", ["transaction id", "entry id"])
+def test_an_ack_with_an_id_that_does_not_end_is_left_to_the_codec(field: str, last: int) -> None:
+    good, bad = v3_ack(5, 300, 400), bytearray(v3_ack(5, 300, 400))
+    at = bad.index(encode_varint(400)) + 1 if field == "transaction id" else len(bad) - 1
+    bad[at] = last
+    buffer = bytearray(good + good + bad + good)
+    assert take_acks_v3(buffer) == [(5, [encode_varint(400)] * 2)]
+    assert buffer == bad + good
+
+
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_a_transaction_id_written_longer_than_it_has_to_be_is_left_to_the_codec(count: int) -> None:
+    ack = v3_ack(5, 6, 300)
+    longer = v3_ack(5, 6, 300 & 0x7F | 1 << 7).replace(b"\xac\x01", b"\xac\x00")
+    assert v3.decode_response(longer[4:]).txn_id == 300 & 0x7F
+    buffer = bytearray(ack * count + longer)
+    assert [key for _, keys in take_acks_v3(buffer) for key in keys] == [encode_varint(300)] * count
+    assert buffer == longer
+
+
+@given(IDS, IDS, IDS, st.data())
+def test_an_ack_that_is_not_as_written_is_left_to_the_codec(
+    ledger: int, entry: int, txn: int, data: st.DataObject
+) -> None:
+    changed = bytearray(v3_ack(ledger, entry, txn))
+    changed[data.draw(st.integers(0, len(changed) - 1))] ^= data.draw(st.integers(1, 255))
+    buffer = bytearray(changed)
+    taken = [(found, key) for found, keys in take_acks_v3(buffer) for key in keys]
+    if taken:
+        answer = v3.decode_response(bytes(changed[4:]))
+        assert isinstance(answer.response, AddResponse)
+        assert answer.response.rc is ReturnCode.EOK
+        assert taken == [(answer.response.ledger_id, encode_varint(answer.txn_id))]
+        assert not buffer
+    else:
+        assert buffer == changed

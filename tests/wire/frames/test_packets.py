@@ -28,7 +28,9 @@ def test_bytes_that_end_inside_a_packet_are_refused(
         Packets.split(sized[:cut])
 
 
-@pytest.mark.parametrize("size", [b"\xff\xff\xff\xff", b"\x80\0\0\0", b"\x7f\xff\xff\xff"])
+@pytest.mark.parametrize(
+    "size", [b"\xff\xff\xff\xff", b"\xff\xff\xff\xfe", b"\x80\0\0\0", b"\x7f\xff\xff\xff"]
+)
 def test_an_impossible_length_is_refused(size: bytes) -> None:
     with pytest.raises(ValueError, match="holds an entry of"):
         Packets.split(Packets.join([b"one"]).sized + size + b"two")

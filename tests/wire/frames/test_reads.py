@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -150,3 +151,8 @@ def test_a_number_written_longer_than_it_has_to_be_is_left_to_the_codec() -> Non
     longer = longer.replace(b"\xa2\x06\x04", b"\xa2\x06\x05")
     assert v3.decode_request(longer[4:]).request == ReadRequest(LedgerId(5), EntryId(6))
     assert match_request_v3(longer, 0) is None
+
+
+def test_every_read_has_its_transaction() -> None:
+    with pytest.raises(ValueError, match="shorter"):
+        read_frames_v3(LedgerId(5), [6, 7], [1])

@@ -250,3 +250,30 @@ def test_only_a_fencing_read_carries_its_key() -> None:
     assert v2.encode_request(ReadRequest(1, 2, ReadFlag.NONE, KEY)) == v2.encode_request(
         ReadRequest(1, 2)
     )
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_an_add_is_of_the_version_that_was_asked_for(version: int) -> None:
+    frame = v2.encode_request(AddRequest(3, 4, KEY, bytes(24)), version=version)
+    assert frame[4] == version
+
+
+@pytest.mark.parametrize("stride", [1, 2, 255])
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_stride_survives_the_wire(version: int, stride: int) -> None:
+    request = BatchReadRequest(1, 2, 3, 4, 5, stride=stride)
+    frame = v2.encode_request(request, version=version)
+    assert v2.decode_request(frame[4:]).request == request
+
+
+@pytest.mark.parametrize(("stride", "version"), [(0, 2), (256, 2), (2, 0)])
+def test_a_stride_that_does_not_fit_is_our_error(stride: int, version: int) -> None:
+    with pytest.raises(LocalProtocolError):
+        v2.encode_request(BatchReadRequest(1, 2, 3, 4, 5, stride=stride), version=version)
+
+
+def test_only_a_response_without_a_header_has_none() -> None:
+    head = struct.pack(">i", v2.pack_header(3))
+    for payload, reason in ((head[:3], "no header"), (head, "lacks authPluginName")):
+        with pytest.raises(RemoteProtocolError, match=reason):
+            v2.decode_response(payload)

@@ -19,6 +19,14 @@ def test_varints_are_protobufs(value) -> None:
     assert message.SerializeToString().endswith(b"\x18" + encoded)
 
 
+@pytest.mark.parametrize("bits", range(64))
+def test_a_varint_is_as_short_as_it_can_be(bits: int) -> None:
+    for value in (2**bits - 1, 2**bits):
+        encoded = encode_varint(value)
+        assert len(encoded) == max(1, -(-value.bit_length() // 7))
+        assert decode_varint(encoded) == value
+
+
 @pytest.mark.parametrize("value", [-(2**63) - 1, 2**64])
 def test_what_does_not_fit_64_bits_is_refused(value: int) -> None:
     with pytest.raises(LocalProtocolError, match="64 bits"):
