@@ -18,6 +18,7 @@ from bkctl.errors import CommandError, Interrupted, TimeLimitError, error_messag
 from bkctl.exit_status import ExitStatus
 from bkctl.options import SCHEMA
 from bkctl.output.forms.sentence import fitted
+from bkctl.suggest import nearest
 from wire.errors import BookKeeperError
 
 if TYPE_CHECKING:
@@ -112,8 +113,7 @@ def describe(error: BaseException, session: Session | None, args: Sequence[str] 
         return Report(error_name(kind), words, status, about, hint)
     if isinstance(error, click.UsageError):
         path = error.ctx.command_path if error.ctx else "bkctl"
-        message = " ".join(error.format_message().split()).removesuffix(".")
-        message = _in_our_words(message)
+        message = _usage_message(error)
         hint = "" if message.endswith("?") else _usage_hint(message, path, args)
         return Report("BK-USAGE", message, ExitStatus.USAGE, "", hint)
     if isinstance(error, click.ClickException):
@@ -129,6 +129,16 @@ def describe(error: BaseException, session: Session | None, args: Sequence[str] 
     words = f"{type(error).__name__}: {error_message(error)}"
     hint = "this is a bug; -v shows where"
     return Report("BK-BUG", words, ExitStatus.FAILED, about, hint)
+
+
+def _usage_message(error: click.UsageError) -> str:
+    if isinstance(error, click.NoSuchOption):
+        # click compares with the dashes: then all short options are much alike.
+        named = {name.lstrip("-"): name for name in error.possibilities or ()}
+        near = nearest(error.option_name.lstrip("-"), named)
+        meant = f"; did you mean {named[near[0]]}?" if near else ""
+        return _in_our_words(" ".join(error.message.split()).removesuffix(".")) + meant
+    return _in_our_words(" ".join(error.format_message().split()).removesuffix("."))
 
 
 def _in_our_words(message: str) -> str:

@@ -509,7 +509,9 @@ def test_the_form_of_ledger_ids_counts_wherever_it_stands() -> None:
         (["ledger", "list", "--watch", "5"], "unexpected argument: 5; write --watch=5"),
         (["ledger", "show", "--last"], "bkctl: no such option '--last'"),
         (["bookie", "list", "--columsn", "x"], "no such option '--columsn'; did you mean --co"),
-        (["ledger", "list", "--nope"], "'--nope'; did you mean --no-input or --no-pager?"),
+        (["ledger", "list", "--nope"], "no such option '--nope'; did you mean --no-pager?"),
+        (["ledger", "list", "--stae", "open"], "no such option '--stae'; did you mean --state?"),
+        (["local", "--detach"], "no such option '--detach'; `bkctl local --help` shows how"),
     ],
 )
 def test_wrong_usage_ends_with_2_and_says_what_was_perhaps_meant(
