@@ -69,6 +69,14 @@ class _Formatter(click.HelpFormatter):
 
 class _Context(click.Context):
     formatter_class = _Formatter
+    elsewhere: str | None = None
+    """The path of the command below it, where an alias led out of the group."""
+
+    @property
+    def command_path(self) -> str:
+        if isinstance(self.parent, _Context) and self.parent.elsewhere:
+            return f"{self.find_root().command_path} {self.parent.elsewhere}"
+        return super().command_path
 
 
 class Command(click.Command):
@@ -269,10 +277,12 @@ class Group(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] in self.aliases:
+        if args and args[0] in self.aliases and isinstance(ctx, _Context):
             command, words = self._meant(ctx, args[0])
-            is_own = self.commands.get(command.name or "") is command
-            return command.name if is_own else args[0], command, [*words, *args[1:]]
+            if self.commands.get(command.name or "") is not command:
+                line = self.aliases[args[0]].split()
+                ctx.elsewhere = " ".join(line[: len(line) - len(words)])
+            return command.name, command, [*words, *args[1:]]
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
