@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from bookied.metrics.stats import RequestStats
 from bookied.storage.storages import Storages
@@ -29,6 +29,13 @@ _ANSWER: Final = struct.Struct(">iiiqq")
 _ANSWER_LENGTH: Final = _ANSWER.size - LENGTH.size
 
 
+class AnswersMax(NamedTuple):
+    """How much is answered at once: so many bytes, or a little more, and so many reads."""
+
+    size_bytes: int
+    reads: int
+
+
 class FastReads:
     """Takes plain reads off the front of what a connection received."""
 
@@ -36,7 +43,11 @@ class FastReads:
         self._storages, self._stats = storages, stats or RequestStats()
 
     def take(
-        self, data: bytes, at: int, must_wait: Callable[[LedgerId], bool], size_bytes_max: int
+        self,
+        data: bytes,
+        at: int,
+        must_wait: Callable[[LedgerId], bool],
+        most: AnswersMax,
     ) -> tuple[int, list[bytes], int]:
         """Answer the whole plain reads that begin at ``at``.
 
@@ -44,7 +55,7 @@ class FastReads:
             data: frames.
             at: where to begin.
             must_wait: whether a read of this ledger would overtake another.
-            size_bytes_max: stop soon after so many bytes of answers.
+            most: when to stop.
 
         Returns:
             Where they end, the answers' frames in pieces, and how many answers they are.
@@ -57,18 +68,19 @@ class FastReads:
         else:
             return at, [], 0
         began_ns = self._stats.now_ns()
-        end, answers, reads, size_bytes = take(data, at, must_wait, size_bytes_max)
+        end, answers, reads, size_bytes = take(data, at, must_wait, most)
         if reads:
             self._stats.reads_answered(reads, size_bytes, began_ns)
         return end, answers, reads
 
     def _take_v2(
-        self, data: bytes, at: int, must_wait: Callable[[LedgerId], bool], size_bytes_max: int
+        self, data: bytes, at: int, must_wait: Callable[[LedgerId], bool], most: AnswersMax
     ) -> tuple[int, list[bytes], int, int]:
         answers: list[bytes] = []
-        begin, size_bytes, last_start = at, 0, len(data) - _READ.size
+        begin, size_bytes = at, 0
+        last_start = min(len(data), at + most.reads * _READ.size) - _READ.size
         read_of: int | None = None
-        while at <= last_start and size_bytes < size_bytes_max:
+        while at <= last_start and size_bytes < most.size_bytes:
             length, header, ledger_id, asked_id = _READ.unpack_from(data, at)
             if header != _HEADER or length != _READ_LENGTH:
                 break
@@ -92,11 +104,11 @@ class FastReads:
         return at, answers, (at - begin) // _READ.size, size_bytes
 
     def _take_v3(
-        self, data: bytes, at: int, must_wait: Callable[[LedgerId], bool], size_bytes_max: int
+        self, data: bytes, at: int, must_wait: Callable[[LedgerId], bool], most: AnswersMax
     ) -> tuple[int, list[bytes], int, int]:
         answers: list[bytes] = []
         reads, size_bytes, ledger = 0, 0, b""
-        while size_bytes < size_bytes_max:
+        while size_bytes < most.size_bytes and reads < most.reads:
             asked = match_request_v3(data, at)
             if asked is None:
                 break

@@ -10,6 +10,7 @@ from bookied.server.access.auth_gate import Gate
 from bookied.server.admission import Admission
 from bookied.server.answers import WRITE_BYTES, AnswerBuffer
 from bookied.server.context import ServerContext
+from bookied.server.fast_reads import AnswersMax
 from bookied.server.limits.memory import Client
 from bookied.server.limits.timeouts import WaitTimes
 from bookied.server.limits.turns import SLICE_REQUESTS
@@ -21,6 +22,9 @@ from wire.errors import RemoteProtocolError
 from wire.messages import ReceivedRequest, StartTlsRequest, StartTlsResponse
 
 _LENGTH: Final = struct.Struct(">i")
+
+READS_IN_ONE: Final = 8
+"""Reads taken in bulk that count as one request: together they take about as long."""
 
 CHECKED_BYTES: Final = 64 * 1024
 """With so much of a frame here, it is refused if it will take too long to read."""
@@ -57,7 +61,7 @@ class Intake:
         self.is_waiting = False
         """Whether no more is taken until the connection's next turn."""
         self.requests_taken = 0
-        """How many requests ``take`` took that no bulk path takes."""
+        """How many requests ``take`` took, as it counts them."""
         self.waiting = WaitTimes(shared.clock.seconds())
         """For how long the client keeps the bookie waiting."""
 
@@ -78,7 +82,7 @@ class Intake:
     def take(self, data: bytes = b"", *, requests_max: int = SLICE_REQUESTS) -> None:
         """Obey the frames that are complete now that ``data`` has come, at most so many of them.
 
-        Those that are taken in bulk do not count.
+        Adds that are taken in bulk do not count, and of reads ``READS_IN_ONE`` count as one.
 
         Raises:
             RemoteProtocolError: the framing is broken, or a request cannot be.
@@ -113,7 +117,7 @@ class Intake:
                     admission.begin_handshake(data[at:])
                     return
             elif admission.gate is None:
-                at = self._take_reads(data, self._take_adds(data, at))
+                at = self._take_reads(data, self._take_adds(data, at), requests_max)
             if end - at < _LENGTH.size:
                 break
             frame_bytes = _LENGTH.size + _LENGTH.unpack_from(data, at)[0]
@@ -163,10 +167,12 @@ class Intake:
             self._replies.begin_adds(after - at, adds)
         return after
 
-    def _take_reads(self, data: bytes, at: int) -> int:
-        after, answers, reads = self._fast_reads.take(data, at, self._must_queue, WRITE_BYTES)
+    def _take_reads(self, data: bytes, at: int, requests_max: int) -> int:
+        most = AnswersMax(WRITE_BYTES, (requests_max - self.requests_taken) * READS_IN_ONE)
+        after, answers, reads = self._fast_reads.take(data, at, self._must_queue, most)
         if answers:
             self._answers.put(answers, reads)
+            self.requests_taken += -(-reads // READS_IN_ONE)
         return after
 
     def _request(self, data: bytes, at: int, frame_bytes: int) -> ReceivedRequest:

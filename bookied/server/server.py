@@ -47,6 +47,7 @@ class BookieServer(Factory):
         settings: ConnectionSettings | None = None,
         access: AccessRules | None = None,
         crowded: Callable[[bool], object] = lambda _: None,
+        give_way: Callable[[], object] = lambda: None,
     ) -> None:
         """Serve ``bookie``.
 
@@ -58,6 +59,8 @@ class BookieServer(Factory):
             settings: what holds for every connection.
             access: what clients have to do before they may ask for anything.
             crowded: gets True when clients have to wait for their turn, False when none does.
+            give_way: lets the journals' threads run; called while adds wait for them, when clients
+                have to wait for their turn and when one is accepted.
         """
         self.bookie, self.clock, self.stats = bookie, clock, bookie.stats
         self.limits = limits or Limits(
@@ -73,6 +76,7 @@ class BookieServer(Factory):
             freed=self._note_freed,
         )
         self._limited_ns = 0
+        self._give_way = give_way
         self.half_frames = FrameRoom(
             clock,
             bytes_max=self.limits.half_frames_bytes_max,
@@ -94,7 +98,7 @@ class BookieServer(Factory):
             half_frames=self.half_frames,
             unsent=self.unsent,
             pending_reads=self.pending_reads,
-            turns=Turns(clock, crowded),
+            turns=Turns(clock, crowded, self._let_journals_run),
             hits=self.hits,
             refusals=Refusals(clock),
             login_delays=LoginDelays(clock),
@@ -111,6 +115,7 @@ class BookieServer(Factory):
 
     def buildProtocol(self, addr: IAddress | None) -> BookieConnection | None:
         """Accept a client; while draining, or beyond a limit, it is turned away at once."""
+        self._let_journals_run()
         host = str(getattr(addr, "host", ""))
         if self._drained is not None or self._counts.refuses(host, self.settings):
             return None
@@ -207,6 +212,10 @@ class BookieServer(Factory):
     def _cut_all(self) -> None:
         for connection in list(self.connections):
             connection.abort()
+
+    def _let_journals_run(self) -> None:
+        if self.backpressure.adds_in_flight:
+            self._give_way()
 
     def _note_limited(self) -> None:
         self.hits.hit(Limit.IN_FLIGHT)

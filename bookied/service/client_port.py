@@ -69,6 +69,7 @@ class ClientPort:
             settings=connection_settings(config, parts.open_files_max, storage),
             access=AccessRules(tls=self._tls, tls_required=config.tls_required, auth=self._auth),
             crowded=parts.switch_threads_soon,
+            give_way=parts.give_way,
         )
         self._bound.listen(self.server)
         if said := open_port(config, listen_host(config, parts.host), self._bound.port):

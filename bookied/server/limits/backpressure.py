@@ -18,6 +18,10 @@ SHARED_ADDS_BYTES: Final = 2 * 1024 * 1024
 """Of each journal: enough to write one group while the next gathers, and not many milliseconds."""
 
 
+SHARED_ADD_BYTES: Final = 512
+"""What an add counts beside its bytes: small ones are more work than their bytes say."""
+
+
 @attrs.frozen(kw_only=True)
 class Limits:
     """What a bookie takes on before it lets clients wait, and what it refuses outright.
@@ -30,7 +34,8 @@ class Limits:
     hold one read, and what its transport takes before it is full. ``None`` is no limit.
 
     Where several connections add, and more than ``shared_adds_bytes_max`` of adds have no answer,
-    reading stops from those that have more than their share of it (``SharedAdds``).
+    reading stops from those that have more than their share of it (``SharedAdds``). There an add
+    counts ``shared_add_bytes`` more than it has.
 
     Reads that wait for the disk beyond ``reads_pending_max`` are answered ETOOMANYREQUESTS, but for
     a few of each connection.
@@ -40,6 +45,7 @@ class Limits:
     unwritten_bytes_max: int | None = None
     adds_max: int | None = None  # maxAddsInProgressLimit
     shared_adds_bytes_max: int = SHARED_ADDS_BYTES
+    shared_add_bytes: int = SHARED_ADD_BYTES
     reads_pending_max: int = 10_000  # maxPendingReadRequestsPerThread
     half_frames_bytes_max: int = 64 * 1024 * 1024
     unsent_bytes_max: int = 64 * 1024 * 1024
@@ -155,7 +161,7 @@ class Backpressure:
         load.adds += adds
         load.new_bytes += size_bytes
         if adds:
-            self._shared_adds.received(load, size_bytes)
+            self._shared_adds.received(load, size_bytes, adds)
         if self._is_over(_OVER[Crowd.FULL if self.crowd is Crowd.SHARED else Crowd.SHARED]):
             self._grow()
         if adds or self.crowd is Crowd.SHARED:
@@ -169,7 +175,7 @@ class Backpressure:
         load.adds -= adds
         assert self.in_flight_bytes >= 0 <= self.adds_in_flight
         if adds:
-            self._shared_adds.answered(load, size_bytes)
+            self._shared_adds.answered(load, size_bytes, adds)
         if self.crowd is not Crowd.NONE:
             self._shrink()
         if (load.is_held or self.crowd is Crowd.SHARED) and load in self._loads:
@@ -231,7 +237,7 @@ class Backpressure:
     def _judge(self, load: Load, *, is_told: bool = False) -> None:
         """Hold a connection or not, as things stand; tell it of a change, or also of none."""
         has_too_many_adds = not self._adds_wait and self._shared_adds.is_over_share(
-            load, self.limits.shared_adds_bytes_max
+            load, self.limits.shared_adds_bytes_max, self.limits.shared_add_bytes
         )
         is_held = self.crowd is Crowd.FULL or (
             has_too_many_adds or (self.crowd is Crowd.SHARED and self._is_over_share(load))

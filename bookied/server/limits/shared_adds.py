@@ -18,8 +18,10 @@ ADDS_LATELY_S: Final = 1.0
 class Adder(Protocol):
     """A connection that adds."""
 
+    adds: int
+    """How many of its adds have no answer."""
     adds_bytes: int
-    """What its adds without an answer take."""
+    """What they take."""
     added_in: int
     """The period in which it added last; 0 for never."""
 
@@ -32,12 +34,12 @@ class SharedAdds:
 
     def __init__(self, clock: IReactorTime) -> None:
         self._clock = clock
-        self.size_bytes = 0
+        self.size_bytes = self._adds = 0
         self._period, self._ends_s = 1, -ADDS_LATELY_S
         self._adders = self._adders_before = 0
 
-    def received(self, adder: Adder, size_bytes: int) -> None:
-        """Count adds of a connection."""
+    def received(self, adder: Adder, size_bytes: int, adds: int) -> None:
+        """Count adds of a connection, which ``adder.adds`` has already."""
         if self._clock.seconds() >= self._ends_s:
             self._begin_period()
         if adder.added_in != self._period:
@@ -46,18 +48,23 @@ class SharedAdds:
             adder.added_in = self._period
         adder.adds_bytes += size_bytes
         self.size_bytes += size_bytes
+        self._adds += adds
 
-    def answered(self, adder: Adder, size_bytes: int) -> None:
+    def answered(self, adder: Adder, size_bytes: int, adds: int) -> None:
         """Count what ``received`` counted out again."""
         adder.adds_bytes -= size_bytes
         self.size_bytes -= size_bytes
+        self._adds -= adds
 
-    def is_over_share(self, adder: Adder, bytes_max: int) -> bool:
-        """Whether more than ``bytes_max`` wait, of several, and too much of it is this one's."""
-        if self.size_bytes <= bytes_max:
+    def is_over_share(self, adder: Adder, bytes_max: int, add_bytes: int) -> bool:
+        """Whether more than ``bytes_max`` wait, of several, and too much of it is this one's.
+
+        Each add counts ``add_bytes`` beside its own.
+        """
+        if self.size_bytes + self._adds * add_bytes <= bytes_max:
             return False
         sharers = self._adders + self._adders_before
-        return sharers > 1 and adder.adds_bytes * sharers > bytes_max
+        return sharers > 1 and (adder.adds_bytes + adder.adds * add_bytes) * sharers > bytes_max
 
     def _begin_period(self) -> None:
         now_s = self._clock.seconds()

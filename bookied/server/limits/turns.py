@@ -34,11 +34,17 @@ class Turns:
     request of those that wait, after which others are read. Each turn in which no other client
     asks takes one more, up to ``TURN_REQUESTS_MAX``. Each connection is in here at most once.
 
-    ``crowded`` gets True when the first has to wait, and False when none does any more.
+    ``crowded`` gets True when the first has to wait, and False when none does any more. Each turn
+    ends with ``give_way``.
     """
 
-    def __init__(self, clock: IReactorTime, crowded: Callable[[bool], object]) -> None:
-        self._clock, self._crowded = clock, crowded
+    def __init__(
+        self,
+        clock: IReactorTime,
+        crowded: Callable[[bool], object],
+        give_way: Callable[[], object] = lambda: None,
+    ) -> None:
+        self._clock, self._crowded, self._give_way = clock, crowded, give_way
         self._waiting: dict[TurnTaker, None] = {}
         self._turn: IDelayedCall | None = None
         self._requests_max = 1
@@ -75,3 +81,4 @@ class Turns:
                 self._turn = self._clock.callLater(0, self._take_turn)
             else:
                 self._crowded(False)
+        self._give_way()

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from bookied.server.add_rows import ROWS
 from bookied.server.fast_adds import FastAdds
-from bookied.server.fast_reads import FastReads
+from bookied.server.fast_reads import AnswersMax, FastReads
 from bookied.server.rules.adds import Writes
 from bookied.server.rules.bookie import Bookie
 from tests.bookied.worlds.serving import KEY, WRONG_KEY, Client, Serving, packet
@@ -326,7 +326,7 @@ def test_plain_reads_are_taken_in_one_go(client: Client) -> None:
         encode(ReadRequest(LedgerId(5), EntryId(e)), client._protocol, 7 + e, 0) for e in wanted
     )
     reads = client._serving.server.shared.fast_reads
-    end, answers, _ = reads.take(frames, 0, lambda _ledger_id: False, 1 << 20)
+    end, answers, _ = reads.take(frames, 0, lambda _ledger_id: False, AnswersMax(1 << 20, 1000))
     assert end == len(frames)
     client.connection.transport.write(b"".join(answers))  # type: ignore[union-attr]
     read = client.answers()
@@ -339,14 +339,16 @@ def test_plain_reads_are_taken_in_one_go(client: Client) -> None:
 def test_a_read_that_must_wait_for_another_is_left(client: Client) -> None:
     frame = encode(ReadRequest(LedgerId(5), EntryId(0)), client._protocol, 7, 0)
     reads = client._serving.server.shared.fast_reads
-    assert reads.take(frame, 0, lambda _ledger_id: True, 1 << 20) == (0, [], 0)
+    assert reads.take(frame, 0, lambda _ledger_id: True, AnswersMax(1 << 20, 1000)) == (0, [], 0)
 
 
 def test_reads_stop_where_enough_was_answered(client: Client) -> None:
     frame = encode(ReadRequest(LedgerId(5), EntryId(0)), client._protocol, 7, 0)
     reads = client._serving.server.shared.fast_reads
-    end, _, _ = reads.take(frame * 10, 0, lambda _ledger_id: False, 300)
+    end, _, _ = reads.take(frame * 10, 0, lambda _ledger_id: False, AnswersMax(300, 1000))
     assert 0 < end < 10 * len(frame)
+    end, _, count = reads.take(frame * 10, 0, lambda _ledger_id: False, AnswersMax(1 << 20, 7))
+    assert (end, count) == (7 * len(frame), 7)
 
 
 def made_rows(adds: FastAdds) -> object:

@@ -79,6 +79,7 @@ class Serving:
         server_settings: ConnectionSettings | None = None,
         access: AccessRules | None = None,
         read_limits: ReadLimits | None = None,
+        give_way: Callable[[], object] = lambda: None,
         **bookie_settings: Any,
     ) -> None:
         self.clock = Clock()
@@ -115,6 +116,7 @@ class Serving:
             self.clock,
             self._run_blocking,
             limits=limits,
+            give_way=give_way,
             settings=server_settings,
             access=access,
         )

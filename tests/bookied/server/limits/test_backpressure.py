@@ -33,7 +33,7 @@ class World:
     With ``shared_adds_bytes_max`` another on the adds of several clients.
     """
 
-    def __init__(self, shared_adds_bytes_max: int = 10_000) -> None:
+    def __init__(self, shared_adds_bytes_max: int = 10_000, shared_add_bytes: int = 0) -> None:
         self.clock = Clock()
         self.unwritten_bytes = 0
         self.said: list[str] = []
@@ -42,6 +42,7 @@ class World:
             unwritten_bytes_max=1000,
             adds_max=100,
             shared_adds_bytes_max=shared_adds_bytes_max,
+            shared_add_bytes=shared_add_bytes,
         )
         self.pressure = Backpressure(
             limits,
@@ -274,6 +275,18 @@ def test_of_several_that_add_those_wait_that_have_more_than_their_share_of_a_que
     assert held(greedy, modest) == [False, False]
     assert world.pressure.crowd is Crowd.NONE
     assert not world.said
+
+
+def test_a_small_add_counts_for_more_than_its_bytes() -> None:
+    world = World(shared_adds_bytes_max=1000, shared_add_bytes=40)
+    greedy, modest = world.loads(2)
+    world.pressure.received(modest, 10, 1)
+    world.pressure.received(greedy, 150, 20)
+    assert held(greedy, modest) == [False, False]  # 160 bytes, and 21 adds of 40.
+    world.pressure.received(greedy, 10, 1)
+    assert held(greedy, modest) == [True, False]
+    world.pressure.answered(greedy, 10, 1)
+    assert held(greedy, modest) == [False, False]
 
 
 def test_who_adds_alone_does_not_wait_whoever_else_reads_or_is_idle() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 from twisted.internet.task import Clock
 
+from bookied.server.intake import READS_IN_ONE
 from bookied.server.limits.backpressure import Crowd, Limits
 from bookied.server.limits.turns import SLICE_REQUESTS, TURN_REQUESTS_MAX, Turns
 from tests.bookied.worlds.serving import KEY, WRONG_KEY, Client, Serving, packet
@@ -41,8 +43,13 @@ def wrong_keys(protocol: ProtocolVersion, number: int = FLOOD) -> bytes:
 class World:
     """A bookie whose turns are taken when told to, with ledger 7 of a client that behaves."""
 
-    def __init__(self, directory: Path, limits: Limits | None = None) -> None:
-        self.serving = Serving(directory, limits=limits)
+    def __init__(
+        self,
+        directory: Path,
+        limits: Limits | None = None,
+        give_way: Callable[[], object] = lambda: None,
+    ) -> None:
+        self.serving = Serving(directory, limits=limits, give_way=give_way)
         self.turns = self.serving.server.shared.turns
         self.honest = self.serving.connect()
         assert self.honest.ask(add(7, 0)).rc is EOK
@@ -146,6 +153,27 @@ def test_requests_taken_in_bulk_keep_their_order_among_others(world: World) -> N
     assert [answer.entry_id for answer in client.answers()] == [0, 99] * 50
 
 
+@pytest.mark.parametrize("protocol", [V2, V3])
+def test_a_flood_of_reads_in_bulk_has_its_turns_too(
+    world: World, protocol: ProtocolVersion
+) -> None:
+    number = (SLICE_REQUESTS + 6) * READS_IN_ONE
+    frames = [
+        v2.encode_request(read(7, 0)) if protocol is V2 else v3.encode_request(read(7, 0), txn_id)
+        for txn_id in range(number)
+    ]
+    greedy = world.flooded(b"".join(frames), protocol)
+    assert len(greedy.answers()) == SLICE_REQUESTS * READS_IN_ONE
+    assert not is_read(greedy)
+    assert ask(world.honest, read(7, 0)) is EOK
+    taken = []
+    for _ in range(3):
+        world.turn()
+        taken.append(len(greedy.answers()) // READS_IN_ONE)
+    assert taken == [1, 2, 3]
+    assert is_read(greedy)
+
+
 def test_a_client_that_leaves_has_no_turn(world: World) -> None:
     attacker = world.flooded(wrong_keys(V2))
     attacker.disconnect()
@@ -207,6 +235,27 @@ def test_it_is_said_when_the_first_has_to_wait_and_when_none_does_any_more() -> 
     turns.leave(gone)
     clock.advance(0)
     assert said == [True, False, True, False]
+
+
+def test_threads_may_run_after_each_turn_and_accept_while_adds_wait_for_a_journal(
+    tmp_path: Path,
+) -> None:
+    ways: list[None] = []
+    world = World(tmp_path, give_way=lambda: ways.append(None))
+    world.flooded(wrong_keys(V2))
+    world.turn()
+    assert len(ways) == 0
+    world.serving.syncs = False
+    world.honest.connection.dataReceived(v2.encode_request(add(7, 1)))
+    world.turn()
+    world.turn()
+    assert len(ways) == 2
+    world.serving.connect()
+    assert len(ways) == 3
+    world.serving.sync()
+    world.turn()
+    world.serving.connect()
+    assert len(ways) == 3
 
 
 def test_a_bug_met_in_one_turn_keeps_nobody_waiting() -> None:
