@@ -60,7 +60,7 @@ class BookieServer(Factory):
             access: what clients have to do before they may ask for anything.
             crowded: gets True when clients have to wait for their turn, False when none does.
             give_way: lets the journals' threads run; called while adds wait for them, when clients
-                have to wait for their turn and when one is accepted.
+                have to wait for their turn and when one comes or goes.
         """
         self.bookie, self.clock, self.stats = bookie, clock, bookie.stats
         self.limits = limits or Limits(
@@ -195,6 +195,7 @@ class BookieServer(Factory):
 
     def connection_lost(self, connection: BookieConnection, host: str, *, broken: bool) -> None:
         """Forget a connection."""
+        self._let_journals_run()
         self.connections_broken += broken
         self.connections.discard(connection)
         self._counts.closed(connection, host)

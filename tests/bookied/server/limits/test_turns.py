@@ -237,7 +237,7 @@ def test_it_is_said_when_the_first_has_to_wait_and_when_none_does_any_more() -> 
     assert said == [True, False, True, False]
 
 
-def test_threads_may_run_after_each_turn_and_accept_while_adds_wait_for_a_journal(
+def test_threads_may_run_after_turns_and_when_clients_come_or_go_while_adds_wait_for_a_journal(
     tmp_path: Path,
 ) -> None:
     ways: list[None] = []
@@ -250,12 +250,12 @@ def test_threads_may_run_after_each_turn_and_accept_while_adds_wait_for_a_journa
     world.turn()
     world.turn()
     assert len(ways) == 2
-    world.serving.connect()
-    assert len(ways) == 3
+    world.serving.connect().disconnect()
+    assert len(ways) == 4
     world.serving.sync()
     world.turn()
-    world.serving.connect()
-    assert len(ways) == 3
+    world.serving.connect().disconnect()
+    assert len(ways) == 4
 
 
 def test_a_bug_met_in_one_turn_keeps_nobody_waiting() -> None:
