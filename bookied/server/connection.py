@@ -112,7 +112,7 @@ class BookieConnection(Protocol):
         if self._is_closing:
             return
         self._intake.waiting.heard_s = self._shared.clock.seconds()
-        self._obey(data)
+        self._obey(data, self._shared.turns.slice_requests)
         if not self._intake.is_waiting:
             self._shared.turns.others_ask()
 

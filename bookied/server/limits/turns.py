@@ -15,6 +15,9 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 SLICE_REQUESTS: Final = 16
 """Requests of one connection that are taken before other connections have their turn."""
 
+CROWDED_SLICE_REQUESTS: Final = 4
+"""The same while others wait for their turn: many slices may come in one turn of the reactor."""
+
 TURN_REQUESTS_MAX: Final = 32
 """Requests of waiting connections that one turn of the reactor takes, where nobody else asks."""
 
@@ -51,6 +54,11 @@ class Turns:
 
     def __len__(self) -> int:
         return len(self._waiting)
+
+    @property
+    def slice_requests(self) -> int:
+        """How many requests a connection may take that does not wait."""
+        return CROWDED_SLICE_REQUESTS if self._waiting else SLICE_REQUESTS
 
     def wait(self, client: TurnTaker) -> None:
         """Call a connection's ``take_turn`` once, after those that wait already."""

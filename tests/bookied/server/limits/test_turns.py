@@ -12,7 +12,12 @@ from twisted.internet.task import Clock
 
 from bookied.server.intake import READS_IN_ONE
 from bookied.server.limits.backpressure import Crowd, Limits
-from bookied.server.limits.turns import SLICE_REQUESTS, TURN_REQUESTS_MAX, Turns
+from bookied.server.limits.turns import (
+    CROWDED_SLICE_REQUESTS,
+    SLICE_REQUESTS,
+    TURN_REQUESTS_MAX,
+    Turns,
+)
 from tests.bookied.worlds.serving import KEY, WRONG_KEY, Client, Serving, packet
 from wire.codes import ProtocolVersion, ReturnCode
 from wire.frames import v2, v3
@@ -99,6 +104,16 @@ def test_a_flood_of_wrong_keys_is_taken_a_slice_at_a_time(
     assert attacker.answers() == []
 
 
+def test_a_slice_is_shorter_while_others_wait_for_their_turn(world: World) -> None:
+    first, second = (world.flooded(wrong_keys(V2)) for _ in range(2))
+    assert len(first.answers()) == SLICE_REQUESTS
+    assert len(second.answers()) == CROWDED_SLICE_REQUESTS
+    world.serving.take_turns()
+    assert len(first.answers()) + SLICE_REQUESTS == FLOOD
+    third = world.flooded(wrong_keys(V2))
+    assert len(third.answers()) == SLICE_REQUESTS
+
+
 def test_a_turn_takes_one_request_more_each_time_that_nobody_else_asks(world: World) -> None:
     attacker = world.flooded(wrong_keys(V2))
     attacker.receive()
@@ -124,6 +139,8 @@ def test_a_turn_is_bounded_however_long_nobody_else_asks(world: World) -> None:
 
 def test_clients_that_wait_are_served_in_turn(world: World) -> None:
     attackers = [world.flooded(wrong_keys(V2)) for _ in range(3)]
+    for each in attackers:
+        each.receive()
     done = [0, 0, 0]
     for _ in range(20):
         world.turn()
