@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import pwd
 from collections.abc import Iterator
-from typing import Final, NoReturn
+from typing import NoReturn
 
 import pytest
 from hypothesis import HealthCheck, settings
 from twisted.logger import LogEvent, formatEvent, globalLogBeginner, globalLogPublisher
 from xdist.scheduler import LoadScopeScheduling
-from xdist.workermanage import WorkerController
 
 from tests.support.surroundings import keep_away
 
@@ -28,25 +27,12 @@ settings.register_profile(
 settings.load_profile("any machine")
 
 
-WAIT: Final = ("tests/interop/", "tests/live/", "tests/bkctl/commands/export/")
-"""Tests that wait for other processes much of the time: they leave cores to the others."""
-
-
 class Scheduling(LoadScopeScheduling):
     """Gives each process whole files, and what runs beside Java peers in two groups.
 
     Those tests wait for their peers most of the time, and share them; more of them at a time would
     want more memory and cores than there are. All of one group goes to one process.
-
-    Tests that wait come first, so that one process at a time has them once the groups are given
-    away: at the end, several at a time, they would leave the cores idle.
     """
-
-    def _assign_work_unit(self, node: WorkerController) -> None:
-        waiting = next((scope for scope in self.workqueue if scope.startswith(WAIT)), None)
-        if waiting is not None:
-            self.workqueue.move_to_end(waiting, last=False)
-        super()._assign_work_unit(node)
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
