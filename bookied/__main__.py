@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from bkclient.config.client import ClientConfig
+from bkclient.config.findings import Severity
 from bkclient.config.private_files import open_to_others
 from bkclient.config.properties import PropertiesError
-from bkclient.config.settings import ConfigError, Findings, Severity, changed
+from bkclient.config.settings import ConfigError, Findings, changed
 from bookied.config.bookie import BookieConfig
 from bookied.errors import BookieStopError, ExitStatus, StopTimeoutError
 from bookied.process.command_line import (

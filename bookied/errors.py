@@ -13,10 +13,9 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import ClassVar, Final
 
-import attrs
-
 from wire.codes import ReturnCode
 from wire.errors import BookieError, BookKeeperError
+from wire.records.cookie import CookieDifference
 
 NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 """Numbers of an ``OSError`` of a disk or quota that is full: what failed may succeed later."""
@@ -290,25 +289,12 @@ class RegistrationError(BookieStopError):
     exit_status = ExitStatus.NOT_REGISTERED
 
 
-@attrs.frozen
-class Difference:
-    """One thing that does not fit: where it is, what it says, and what was expected."""
-
-    place: str
-    field: str
-    found: str
-    expected: str
-
-    def __str__(self) -> str:
-        return f"{self.place}: {self.field} is {self.found}, expected {self.expected}"
-
-
 class WrongIdentityError(BookieStopError):
     """The cookies do not fit the configuration or the cluster; ``differences`` says where."""
 
     exit_status = ExitStatus.WRONG_IDENTITY
 
-    def __init__(self, message: str, differences: Iterable[Difference] = ()) -> None:
+    def __init__(self, message: str, differences: Iterable[CookieDifference] = ()) -> None:
         self.differences = tuple(differences)
         super().__init__("; ".join([message, *map(str, self.differences)]))
 

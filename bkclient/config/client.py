@@ -14,9 +14,10 @@ from typing import ClassVar, Final
 import attrs
 
 from bkclient.config.auth import ClientAuthConfig, JaasConfig
+from bkclient.config.findings import Severity
 from bkclient.config.keep_alive import KeepAlive
 from bkclient.config.pulsar_uri import LEDGERS_ROOT, PREFIX, as_zookeeper_uri, unserved_store
-from bkclient.config.settings import FindingKind, OtherKey, SettingFinding, Severity, setting
+from bkclient.config.settings import FindingKind, OtherKey, SettingFinding, setting
 from bkclient.config.tls import ClientTlsConfig
 from wire.codes import DigestType
 
@@ -66,9 +67,9 @@ def _chroot_problems(uri: str) -> Iterator[SettingFinding]:
         yield SettingFinding(
             Severity.WARNING,
             FindingKind.RISKY,
-            "metadataServiceUri",
             f"has its ledgers at {ledgers}, as with Pulsar's driver: there {LEDGERS_ROOT} is a"
             " chroot",
+            "metadataServiceUri",
         )
 
 
@@ -207,8 +208,8 @@ class MetadataConfig(JaasConfig):
             yield SettingFinding(
                 Severity.WARNING,
                 FindingKind.RISKY,
-                "zkServers",
                 f"not used: metadataServiceUri wins, and it names {uri}",
+                "zkServers",
             )
 
     @property
@@ -627,9 +628,9 @@ class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
             yield SettingFinding(
                 Severity.WARNING,
                 FindingKind.RISKY,
-                "addEntryQuorumTimeoutSec",
                 f"is {quorum_s}, and {source} {add_s}: a bookie that falls silent ends writers "
                 "before they can replace it",
+                "addEntryQuorumTimeoutSec",
             )
 
     def placement_faults(self) -> Iterator[SettingFinding]:
@@ -642,18 +643,18 @@ class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
             yield SettingFinding(
                 Severity.WARNING,
                 FindingKind.INVALID,
-                "reppRegionsToWrite",
                 f"lists {len(regions)} regions, fewer than reppMinimumRegionsForDurability="
                 f"{self.durable_regions_min}: no bookie can be chosen",
+                "reppRegionsToWrite",
             )
         least, desired = self.zones_per_write_quorum_min, self.zones_per_write_quorum_desired
         if self.placement_name == ZONE_AWARE and least > desired:
             yield SettingFinding(
                 Severity.WARNING,
                 FindingKind.INVALID,
-                "minNumZonesPerWriteQuorum",
                 f"{least} is above desiredNumZonesPerWriteQuorum={desired}: no bookie can be "
                 "chosen",
+                "minNumZonesPerWriteQuorum",
             )
 
     @property

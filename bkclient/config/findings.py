@@ -1,4 +1,4 @@
-"""What is odd about settings: findings by key and place, and the error that refuses them."""
+"""Findings: what is not as it should be. Those of settings, and the error that refuses them."""
 
 from __future__ import annotations
 
@@ -12,16 +12,51 @@ from wire.errors import BookKeeperError
 
 
 class Severity(enum.Enum):
-    """How much a finding matters."""
+    """How bad a finding is, the worst first; the value is what people read.
 
-    NOTE = "note"
-    WARNING = "warning"
+    A cluster's findings are losses, risks, troubles and notes, those of settings errors, warnings
+    and notes, those of a bookie's disks problems, warnings and notes.
+    """
+
+    LOSS = "loss"
+    """Entries cannot be read now, or are about to be deleted."""
+    RISK = "risk"
+    """One more failure can lose something, or nothing would repair it."""
+    TROUBLE = "trouble"
+    """It works, but not as it should."""
     ERROR = "error"
     """The settings are refused."""
+    PROBLEM = "problem"
+    """Something is lost or cannot be read, or the bookie will not start."""
+    WARNING = "warning"
+    """All can be read and used, but not as it should be."""
+    NOTE = "note"
+    """Good to know; nothing has to be done at once."""
+
+    @property
+    def rank(self) -> int:
+        """Its place in the order: 0 is the worst."""
+        return _ORDER[self]
 
 
-class FindingKind(enum.Enum):
-    """What is odd about a key."""
+_ORDER = {severity: place for place, severity in enumerate(Severity)}
+
+
+@attrs.frozen
+class Finding:
+    """One thing that is not as it should be; its classes say of what.
+
+    ``kind`` is a stable word for programs, ``fix`` the command that repairs it, or what to do.
+    """
+
+    severity: Severity
+    kind: str
+    message: str
+    fix: str = attrs.field(default="", kw_only=True)
+
+
+class FindingKind(str, enum.Enum):
+    """What is odd about a key of the settings."""
 
     UNKNOWN = "unknown"
     IGNORED = "ignored"
@@ -37,13 +72,10 @@ class FindingKind(enum.Enum):
 
 
 @attrs.frozen
-class SettingFinding:
-    """One thing to tell the operator about one key. ``value`` is the text as it was given."""
+class SettingFinding(Finding):
+    """A finding about one key. ``value`` is the text as it was given."""
 
-    severity: Severity
-    kind: FindingKind
     key: str
-    message: str
     origin: Origin | None = None
     value: str | None = attrs.field(default=None, repr=False)
     allowed: str = ""
@@ -59,7 +91,7 @@ Findings = tuple[SettingFinding, ...]
 
 def invalid(key: str, message: str) -> SettingFinding:
     """Return the finding that a key's value is refused."""
-    return SettingFinding(Severity.ERROR, FindingKind.INVALID, key, message)
+    return SettingFinding(Severity.ERROR, FindingKind.INVALID, message, key)
 
 
 class ConfigError(BookKeeperError):

@@ -28,7 +28,7 @@ def open_to_others(config: Any) -> Iterator[SettingFinding]:
         problem = problem_of(path) if path else None
         if problem is not None:
             yield SettingFinding(
-                Severity.WARNING, FindingKind.RISKY, one.spec.key, f"{path} {problem}"
+                Severity.WARNING, FindingKind.RISKY, f"{path} {problem}", one.spec.key
             )
 
 

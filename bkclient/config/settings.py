@@ -55,7 +55,6 @@ __all__ = [
     "PropertiesError",
     "SettingFinding",
     "SettingInfo",
-    "Severity",
     "changed",
     "describe",
     "environment",
@@ -337,11 +336,11 @@ class _Loading:
         self._add(severity, FindingKind.UNKNOWN, prop, f"unknown key, not used{hint}")
 
     def _add(self, severity: Severity, kind: FindingKind, prop: Property, message: str) -> None:
-        self._found.append(SettingFinding(severity, kind, prop.key, message, prop.origin))
+        self._found.append(SettingFinding(severity, kind, message, prop.key, prop.origin))
 
     def _add_error(
         self, prop: Property, kind: FindingKind, message: str, text: str, allowed: str
     ) -> None:
         self._found.append(
-            SettingFinding(Severity.ERROR, kind, prop.key, message, prop.origin, text, allowed)
+            SettingFinding(Severity.ERROR, kind, message, prop.key, prop.origin, text, allowed)
         )

@@ -209,8 +209,8 @@ class ClientTlsConfig(TlsConfig):
             yield SettingFinding(
                 Severity.WARNING,
                 FindingKind.RISKY,
-                "tlsHostnameVerificationEnabled",
                 "is false: who has the key of one bookie can stand in for all of them",
+                "tlsHostnameVerificationEnabled",
             )
 
     @property

@@ -35,5 +35,6 @@ LIBRARY_VALUES: Final[Mapping[str, str]] = MappingProxyType(
         "bookied.offline.logs.LogUse": "bkctl.commands.disk.inspect.columns",
         "bookied.offline.repair.rebuild_index.RebuiltLedger": "bkctl.commands.disk.repair.columns",
         "bookied.offline.repair.salvage.SalvagedLedger": "bkctl.commands.disk.repair.columns",
+        "wire.records.cookie.CookieDifference": "bkctl.commands.cookie.columns",
     }
 )

@@ -12,6 +12,7 @@ from typing import Final
 import attrs
 
 from bkclient.config.client import ClientConfig
+from bkclient.config.findings import Severity
 from bkclient.config.private_files import open_to_others
 from bkclient.config.properties import (
     Properties,
@@ -19,7 +20,7 @@ from bkclient.config.properties import (
     parse_properties,
     read_properties,
 )
-from bkclient.config.settings import Severity, environment, load
+from bkclient.config.settings import environment, load
 from bkctl.errors import NothingFoundError, UsageError
 from bkctl.options import OF_PROFILE, Options
 from bkctl.session.profiles import Profile, use_profile

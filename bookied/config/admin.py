@@ -8,8 +8,8 @@ from typing import Final
 
 import attrs
 
-from bkclient.config.findings import invalid
-from bkclient.config.settings import FindingKind, SettingFinding, Severity, setting
+from bkclient.config.findings import Severity, invalid
+from bkclient.config.settings import FindingKind, SettingFinding, setting
 from bkclient.config.tls import StoreFile, StoreType, TlsSettings
 
 PROMETHEUS: Final = "PrometheusMetricsProvider"
@@ -192,4 +192,4 @@ class AdminConfig:
 
 
 def _warning(key: str, message: str) -> SettingFinding:
-    return SettingFinding(Severity.WARNING, FindingKind.RISKY, key, message)
+    return SettingFinding(Severity.WARNING, FindingKind.RISKY, message, key)

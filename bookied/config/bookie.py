@@ -14,17 +14,9 @@ from typing import ClassVar, Final
 import attrs
 
 from bkclient.config.client import ClientConfig, MetadataConfig
-from bkclient.config.findings import invalid
+from bkclient.config.findings import Severity, invalid
 from bkclient.config.properties import user_name
-from bkclient.config.settings import (
-    Findings,
-    OtherKey,
-    Properties,
-    SettingFinding,
-    Severity,
-    load,
-    setting,
-)
+from bkclient.config.settings import Findings, OtherKey, Properties, SettingFinding, load, setting
 from bookied.config.admin import AdminConfig
 from bookied.config.auth import BookieAuthConfig
 from bookied.config.autorecovery import AutoRecoveryConfig

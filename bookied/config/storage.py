@@ -12,8 +12,8 @@ from typing import Final
 
 import attrs
 
-from bkclient.config.findings import invalid
-from bkclient.config.settings import FindingKind, SettingFinding, Severity, setting
+from bkclient.config.findings import Severity, invalid
+from bkclient.config.settings import FindingKind, SettingFinding, setting
 
 _MB: Final = 1024 * 1024
 _LOG_BYTES_MAX: Final = 1024 * _MB
@@ -40,7 +40,7 @@ def _in_tmp(key: str, directories: tuple[str, ...]) -> Iterator[SettingFinding]:
     for directory in directories:
         if f"{directory}/".startswith("/tmp/"):  # noqa: S108  # what we warn of
             message = f"{directory} may be emptied by the system; data there is not safe"
-            yield SettingFinding(Severity.WARNING, FindingKind.RISKY, key, message)
+            yield SettingFinding(Severity.WARNING, FindingKind.RISKY, message, key)
 
 
 @attrs.frozen(kw_only=True, slots=False)  # One of several bases.

@@ -24,7 +24,7 @@ from bookied.directories.identity import Identity
 from bookied.directories.losses import forget
 from bookied.directories.roots import VERSION, Directories
 from bookied.directories.served_by import note_doubt
-from bookied.errors import BadCookieError, Difference, WrongIdentityError
+from bookied.errors import BadCookieError, WrongIdentityError
 from bookied.storage.files.files import Files
 from wire.errors import FormatError
 from wire.ids import BookieId
@@ -201,10 +201,7 @@ class _Check:
             return False
 
     def _insist(self, place: str, cookie: Cookie) -> None:
-        different = [
-            Difference(place, one.field, one.theirs, one.ours)
-            for one in cookie_differences(self.master, cookie, superset=self.superset)
-        ]
+        different = cookie_differences(self.master, cookie, superset=self.superset, place=place)
         if different:
             fixed = f"; {_FIXED}" if self.is_fixed else ""
             raise WrongIdentityError(f"the cookies do not fit the configuration{fixed}", different)

@@ -129,7 +129,7 @@ def test_cookies_fit_as_java_says(vector) -> None:
 
 def test_a_difference_names_field_and_both_values() -> None:
     (difference,) = cookie_differences(BASE, Cookie("h:1", "/k", ("/a", "/b"), None, "id"))
-    assert (difference.field, difference.ours, difference.theirs) == (
+    assert (difference.field, difference.configured, difference.found) == (
         "journal directories",
         "/j",
         "/k",

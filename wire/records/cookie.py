@@ -42,11 +42,15 @@ class Cookie:
 
 @attrs.frozen
 class CookieDifference:
-    """One field in which two cookies differ: what is configured, and what was found."""
+    """One field in which a cookie differs from what is configured, and where that cookie is."""
 
     field: str
-    ours: str
-    theirs: str
+    configured: str
+    found: str
+    place: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.field} is {self.found}, expected {self.configured}"
 
 
 def encode_cookie(cookie: Cookie) -> bytes:
@@ -113,13 +117,13 @@ def _decode_dirs(text: str) -> tuple[str, ...]:
 
 
 def cookie_differences(
-    ours: Cookie, theirs: Cookie, *, superset: bool = False
+    ours: Cookie, theirs: Cookie, *, superset: bool = False, place: str = ""
 ) -> list[CookieDifference]:
-    """Return in what a stored cookie contradicts the configured one; none: it fits.
+    """Return in what the cookie at ``place`` contradicts the configured one; none: it fits.
 
     With ``superset`` the configuration may name ledger and index directories that are new.
     """
-    found = [
+    differences = [
         _difference("bookie id", ours.bookie_id, theirs.bookie_id),
         _difference("journal directories", ours.journal_dirs, theirs.journal_dirs),
         _difference_of_dirs("ledger directories", ours.ledger_dirs, theirs.ledger_dirs, superset),
@@ -131,7 +135,7 @@ def cookie_differences(
         ),
         _difference("instance id", ours.instance_id or "none", theirs.instance_id or "none"),
     ]
-    return [difference for difference in found if difference is not None]
+    return [attrs.evolve(one, place=place) for one in differences if one is not None]
 
 
 def _difference(field: str, ours: str, theirs: str) -> CookieDifference | None:

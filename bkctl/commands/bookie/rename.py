@@ -259,7 +259,7 @@ async def _new_cookie(
         for one in cookie_differences(attrs.evolve(master, bookie_id=cookie.bookie_id), cookie):
             raise RefusedError(
                 f"the stored cookie of {cookie.bookie_id} does not fit in its {one.field}: "
-                f"{one.theirs} there, {one.ours} by the settings",
+                f"{one.found} there, {one.configured} by the settings",
                 next_step="change nothing but the id at a time",
             )
     return master

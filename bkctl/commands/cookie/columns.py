@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from bkclient.admin.cookies import StoredCookie
 from bkctl.output.views import BOOKIE, WIDE, Column, Kind, column, show
+from wire.records.cookie import CookieDifference
 
 
 def _of_cookie(name: str, doc: str, **more: Any) -> Column:
@@ -32,4 +33,13 @@ show(
     *COOKIE_COLUMNS,
     column("problem", "What is wrong with it.", lambda v: v.problem or None, rank=WIDE),
     column("version", "How often it was replaced.", "stored.version", Kind.COUNT, rank=WIDE),
+)
+
+show(
+    CookieDifference,
+    "problems",
+    column("place", "The metadata service, or a VERSION file."),
+    column("field", "What differs."),
+    column("configured", "As the settings have it."),
+    column("found", "As it is there."),
 )

@@ -17,7 +17,13 @@ from bookied.directories.cookie_check import master_cookie
 from bookied.directories.roots import VERSION
 from bookied.storage.files.files import RealFiles
 from wire.errors import FormatError
-from wire.records.cookie import Cookie, cookie_differences, decode_cookie, encode_cookie
+from wire.records.cookie import (
+    Cookie,
+    CookieDifference,
+    cookie_differences,
+    decode_cookie,
+    encode_cookie,
+)
 
 if TYPE_CHECKING:
     from bkclient.client import Client
@@ -40,23 +46,6 @@ class FoundCookie:
     problem: str = ""
     is_empty: bool = False
     """A directory with nothing in it."""
-
-
-@shown(
-    "problems",
-    column("place", "The metadata service, or a VERSION file."),
-    column("field", "What differs."),
-    column("configured", "As the settings have it."),
-    column("found", "As it is there."),
-)
-@attrs.frozen
-class CookieFinding:
-    """One field, at one place, that is not as the settings have it."""
-
-    place: str
-    field: str
-    configured: str
-    found: str
 
 
 def _repaired(v: CookiesRepaired) -> str:
@@ -83,13 +72,12 @@ class _BookieOnDisk:
     cookies: tuple[FoundCookie, ...]
 
 
-def problems(master: Cookie, found: FoundCookie) -> Iterator[CookieFinding]:
+def problems(master: Cookie, found: FoundCookie) -> Iterator[CookieDifference]:
     """Yield in what a cookie differs from the one that settings and cluster call for."""
     if found.cookie is None:
-        yield CookieFinding(found.place, "cookie", "one", found.problem)
+        yield CookieDifference("cookie", "one", found.problem, found.place)
         return
-    for one in cookie_differences(master, found.cookie):
-        yield CookieFinding(found.place, one.field, one.ours, one.theirs)
+    yield from cookie_differences(master, found.cookie, place=found.place)
 
 
 def verify(session: Session) -> None:
@@ -100,7 +88,7 @@ def verify(session: Session) -> None:
     """
     seen = _look(session)
     found = [problem for one in seen.cookies for problem in problems(seen.master, one)]
-    session.emit_all(found, CookieFinding)
+    session.emit_all(found, CookieDifference)
     if found:
         raise ProblemsError(
             f"{counted(len({one.place for one in found}), 'cookie')} of {len(seen.cookies)} "

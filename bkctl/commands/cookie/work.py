@@ -181,7 +181,7 @@ def difference(found: StoredCookie, text: bytes) -> list[str]:
     if found.cookie is None:
         return ["whole text, which is no cookie now"]
     fields = cookie_differences(new, found.cookie)
-    return [f"{one.field}: {one.theirs} becomes {one.ours}" for one in fields] or ["form only"]
+    return [f"{one.field}: {one.found} becomes {one.configured}" for one in fields] or ["form only"]
 
 
 def _given(session: Session, bookie_id: BookieId, path: str, *, check: bool) -> bytes:

@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from bkclient.config.findings import Severity as SettingSeverity
-from bkctl.commands.doctor.state import ClusterFinding, Danger, SeenLocal
+from bkclient.config.findings import Severity
+from bkctl.commands.doctor.state import ClusterFinding, SeenLocal
 from bkctl.output.units import human_duration
-from bookied.offline.check.findings import Severity
 
 SAME_TIME: Final = "compare `date -u` on all hosts, this one too; run a time daemon"
 """What to do where a clock is wrong."""
 
 _OF_PROBLEM: Final = {
-    Severity.PROBLEM: Danger.RISK,
-    Severity.WARNING: Danger.TROUBLE,
-    Severity.NOTE: Danger.NOTE,
+    Severity.PROBLEM: Severity.RISK,
+    Severity.WARNING: Severity.TROUBLE,
+    Severity.NOTE: Severity.NOTE,
 }
 
 
@@ -30,7 +29,14 @@ def _local_missing(seen: SeenLocal) -> Iterator[ClusterFinding]:
         names = tuple(map(str, seen.missing))
         what = f"{names[0]} is not there" + (f", nor {len(names) - 1} more" if names[1:] else "")
         fix = "mount its disk; a new bookie makes its directories when it first starts"
-        yield ClusterFinding(Danger.RISK, "local-directory-missing", what, fix, names, len(names))
+        yield ClusterFinding(
+            Severity.RISK,
+            "local-directory-missing",
+            what,
+            fix=fix,
+            examples=names,
+            count=len(names),
+        )
 
 
 def _local_cookie(seen: SeenLocal) -> Iterator[ClusterFinding]:
@@ -39,10 +45,10 @@ def _local_cookie(seen: SeenLocal) -> Iterator[ClusterFinding]:
     for one in seen.differs:
         what = (
             f"the cookie in the directories differs from the settings in its {one.field}: "
-            f"{one.theirs}, not {one.ours}"
+            f"{one.found}, not {one.configured}"
         )
         yield ClusterFinding(
-            Danger.RISK, f"local-{_word(one.field)}", what, _cookie_fix(one.field, seen)
+            Severity.RISK, f"local-{_word(one.field)}", what, fix=_cookie_fix(one.field, seen)
         )
     if seen.stored is None and not seen.differs:
         what = (
@@ -50,16 +56,16 @@ def _local_cookie(seen: SeenLocal) -> Iterator[ClusterFinding]:
             "decommission remove the data instead: bkctl disk format -c FILE"
         )
         fix = f"bkctl cookie create {seen.bookie_id} --file {seen.version_file}"
-        yield ClusterFinding(Danger.RISK, "local-cookie-not-stored", what, fix)
+        yield ClusterFinding(Severity.RISK, "local-cookie-not-stored", what, fix=fix)
     told = {one.field for one in seen.differs}
     for one in seen.stored_differs:
         if one.field not in told:
             what = (
                 f"the stored cookie differs from settings and directories in its {one.field}: "
-                f"{one.theirs}, not {one.ours}"
+                f"{one.found}, not {one.configured}"
             )
             fix = f"bkctl cookie update {seen.bookie_id} --file {seen.version_file}"
-            yield ClusterFinding(Danger.RISK, f"local-stored-{_word(one.field)}", what, fix)
+            yield ClusterFinding(Severity.RISK, f"local-stored-{_word(one.field)}", what, fix=fix)
 
 
 def _word(field: str) -> str:
@@ -83,15 +89,15 @@ def _local_files(seen: SeenLocal) -> Iterator[ClusterFinding]:
         where = "" if one.path is None else f"{one.path}: "
         fix = one.fix or f"bkctl disk check -c {seen.conf}"
         yield ClusterFinding(
-            _OF_PROBLEM[one.severity], f"local-{one.kind}", f"{where}{one.message}", fix
+            _OF_PROBLEM[one.severity], f"local-{one.kind}", f"{where}{one.message}", fix=fix
         )
 
 
 def _local_storage_kind(seen: SeenLocal) -> Iterator[ClusterFinding]:
     if seen.storage_kind:
         yield ClusterFinding(
-            Danger.RISK, "local-storage-kind", seen.storage_kind,
-            f"put ledgerStorageClass back in {seen.conf}",
+            Severity.RISK, "local-storage-kind", seen.storage_kind,
+            fix=f"put ledgerStorageClass back in {seen.conf}",
         )  # fmt: skip
 
 
@@ -103,23 +109,23 @@ def _local_disks(seen: SeenLocal) -> Iterator[ClusterFinding]:
                 f"{directory} is {'full' if is_full else 'nearly full'} ({100 * used:.0f} % used)"
             )
             yield ClusterFinding(
-                Danger.RISK if is_full else Danger.TROUBLE,
+                Severity.RISK if is_full else Severity.TROUBLE,
                 "local-disk-full" if is_full else "local-disk-nearly-full",
                 what,
-                f"bkctl disk usage -c {seen.conf}",
-                (str(directory),),
+                fix=f"bkctl disk usage -c {seen.conf}",
+                examples=(str(directory),),
             )
 
 
 def _local_settings(seen: SeenLocal) -> Iterator[ClusterFinding]:
-    for severity, danger, name in (
-        (SettingSeverity.ERROR, Danger.RISK, "local-setting-refused"),
-        (SettingSeverity.WARNING, Danger.TROUBLE, "local-setting"),
+    for severity, of_bookie, name in (
+        (Severity.ERROR, Severity.RISK, "local-setting-refused"),
+        (Severity.WARNING, Severity.TROUBLE, "local-setting"),
     ):
         for one in seen.settings:
             if one.severity is severity:
                 yield ClusterFinding(
-                    danger, name, str(one), f"change it in {seen.conf}", (one.key,)
+                    of_bookie, name, str(one), fix=f"change it in {seen.conf}", examples=(one.key,)
                 )
 
 
@@ -129,14 +135,16 @@ def _local_use(seen: SeenLocal) -> Iterator[ClusterFinding]:
             f"{seen.bookie_id} is registered, and nobody uses these directories: it runs elsewhere"
         )
         fix = f"bkctl bookie show {seen.bookie_id}"
-        yield ClusterFinding(Danger.TROUBLE, "local-runs-elsewhere", what, fix)
+        yield ClusterFinding(Severity.TROUBLE, "local-runs-elsewhere", what, fix=fix)
     elif seen.is_at_work and not seen.is_registered:
         what = f"a bookie uses these directories, and {seen.bookie_id} is not registered"
         fix = "look into its log: it is starting, or has lost the metadata service"
-        yield ClusterFinding(Danger.RISK, "local-not-registered", what, fix)
+        yield ClusterFinding(Severity.RISK, "local-not-registered", what, fix=fix)
     elif not seen.is_at_work:
         what = f"{seen.bookie_id} does not run"
-        yield ClusterFinding(Danger.NOTE, "local-stopped", what, f"bookied --conf {seen.conf}")
+        yield ClusterFinding(
+            Severity.NOTE, "local-stopped", what, fix=f"bookied --conf {seen.conf}"
+        )
 
 
 def _local_clock(seen: SeenLocal) -> Iterator[ClusterFinding]:
@@ -144,7 +152,7 @@ def _local_clock(seen: SeenLocal) -> Iterator[ClusterFinding]:
     if ahead_ms > _AHEAD_MS_MAX:
         late = human_duration(ahead_ms / 1000)
         what = f"a file of this bookie was written {late} in the future: the clock went back"
-        yield ClusterFinding(Danger.TROUBLE, "local-clock", what, SAME_TIME)
+        yield ClusterFinding(Severity.TROUBLE, "local-clock", what, fix=SAME_TIME)
 
 
 _AHEAD_MS_MAX: Final = 60_000

@@ -1,7 +1,7 @@
 """The doctor's rules: what each thing seen means, how bad it is, and what repairs it.
 
 Functions of values alone. A rule yields nothing where it finds no fault. The order in a list is the
-order among findings of one danger.
+order among findings of one severity.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from bkclient.admin.operations import BookieState
+from bkclient.config.findings import Severity
 from bkctl.commands.doctor.local_rules import SAME_TIME, local_findings
 from bkctl.commands.doctor.state import (
     ClusterFinding,
-    Danger,
     SeenBookie,
     SeenCluster,
     SeenLocal,
@@ -23,8 +23,6 @@ from bkctl.output.pause import told
 from bkctl.output.units import counted, human_bytes, human_duration
 from wire.ids import LEDGER_ID_REFUSED, LedgerId
 
-_DANGERS: Final = list(Danger)
-
 START_AUDITOR: Final = "bookied autorecovery --conf FILE"
 
 
@@ -33,26 +31,36 @@ def diagnose(cluster: SeenCluster, local: SeenLocal | None) -> list[ClusterFindi
     found = [one for rule in CLUSTER_RULES for one in rule(cluster)]
     if local is not None:
         found += local_findings(local)
-    return sorted(found, key=lambda one: _DANGERS.index(one.danger))
+    return sorted(found, key=lambda one: one.severity.rank)
 
 
-def _of(danger: Danger, name: str, some: Some, what: str, fix: str) -> Iterator[ClusterFinding]:
+def _of(severity: Severity, name: str, some: Some, what: str, fix: str) -> Iterator[ClusterFinding]:
     """Yield a finding about ledgers, if there are any; ``what`` follows their number."""
     if some.count:
         ids = tuple(map(str, some.first))
         yield ClusterFinding(
-            danger, name, f"{counted(some.count, 'ledger')} {what}", fix, ids, some.count
+            severity,
+            name,
+            f"{counted(some.count, 'ledger')} {what}",
+            fix=fix,
+            examples=ids,
+            count=some.count,
         )
 
 
 def _about(
-    danger: Danger, name: str, bookies: Iterable[object], what: str, fix: str
+    severity: Severity, name: str, bookies: Iterable[object], what: str, fix: str
 ) -> Iterator[ClusterFinding]:
     """Yield a finding about bookies, if there are any; ``what`` follows their number."""
     ids = tuple(map(str, bookies))
     if ids:
         yield ClusterFinding(
-            danger, name, f"{counted(len(ids), 'bookie')} {what}", fix, ids, len(ids)
+            severity,
+            name,
+            f"{counted(len(ids), 'bookie')} {what}",
+            fix=fix,
+            examples=ids,
+            count=len(ids),
         )
 
 
@@ -69,7 +77,7 @@ def _refused_id(seen: SeenCluster) -> Iterator[ClusterFinding]:
         "all that it holds"
     )
     fix = f"bkctl ledger delete {LEDGER_ID_REFUSED} --force open-ledger"
-    yield from _of(Danger.LOSS, "ledger-id-deadly", seen.ledgers.refused_id, what, fix)
+    yield from _of(Severity.LOSS, "ledger-id-deadly", seen.ledgers.refused_id, what, fix)
 
 
 def _out_of_reach(seen: SeenCluster) -> Iterator[ClusterFinding]:
@@ -80,7 +88,7 @@ def _out_of_reach(seen: SeenCluster) -> Iterator[ClusterFinding]:
     first = some.first[0] if some.first else ""
     salvage = f"bkctl disk salvage {first} --out DIR, where a disk has it still"
     fix = f"start {' and '.join(down[:3])} again" if down else salvage
-    yield from _of(Danger.LOSS, "ledgers-out-of-reach", some, what, fix)
+    yield from _of(Severity.LOSS, "ledgers-out-of-reach", some, what, fix)
 
 
 def _lacking(seen: SeenCluster) -> Iterator[ClusterFinding]:
@@ -94,7 +102,7 @@ def _lacking(seen: SeenCluster) -> Iterator[ClusterFinding]:
     elif unmarked:
         what += f"; {unmarked} are not marked for repair"
     fix = _mends(seen, unmarked=bool(unmarked))
-    yield from _of(Danger.RISK, "ledgers-lack-copies", some, what, fix)
+    yield from _of(Severity.RISK, "ledgers-lack-copies", some, what, fix)
 
 
 def _of_them(part: int, whole: int) -> str:
@@ -118,12 +126,12 @@ def _unreadable(seen: SeenCluster) -> Iterator[ClusterFinding]:
         f"{_does(some.count, 'has', 'have')} metadata that cannot be read; an auditor stops there"
     )
     fix = f"bkctl ledger show {some.first[0]}" if some.first else ""
-    yield from _of(Danger.RISK, "ledgers-unreadable", some, what, fix)
+    yield from _of(Severity.RISK, "ledgers-unreadable", some, what, fix)
 
 
 def _damaged(seen: SeenCluster) -> Iterator[ClusterFinding]:
     for what, fix in seen.damaged.items():
-        yield ClusterFinding(Danger.RISK, "metadata-damaged", what, fix)
+        yield ClusterFinding(Severity.RISK, "metadata-damaged", what, fix=fix)
 
 
 def _abandoned(seen: SeenCluster) -> Iterator[ClusterFinding]:
@@ -133,14 +141,14 @@ def _abandoned(seen: SeenCluster) -> Iterator[ClusterFinding]:
         "or it adds nothing"
     )
     fix = f"bkctl ledger recover {some.first[0]}" if some.first else ""
-    yield from _of(Danger.RISK, "ledgers-abandoned", some, what, fix)
+    yield from _of(Severity.RISK, "ledgers-abandoned", some, what, fix)
 
 
 def _stuck_in_recovery(seen: SeenCluster) -> Iterator[ClusterFinding]:
     some = Some(len(seen.stuck), list(seen.stuck))
     what = f"{_does(some.count, 'is', 'are')} in recovery; where no client is at work it stays so"
     fix = f"bkctl ledger recover {seen.stuck[0]}" if seen.stuck else ""
-    yield from _of(Danger.TROUBLE, "ledgers-in-recovery", some, what, fix)
+    yield from _of(Severity.TROUBLE, "ledgers-in-recovery", some, what, fix)
 
 
 def _open_long(seen: SeenCluster) -> Iterator[ClusterFinding]:
@@ -148,14 +156,14 @@ def _open_long(seen: SeenCluster) -> Iterator[ClusterFinding]:
     age = human_duration(seen.limits.open_s)
     what = f"{_does(some.count, 'is', 'are')} open for more than {age}: is a writer at work?"
     fix = f"bkctl ledger recover {some.first[0]}" if some.first else ""
-    yield from _of(Danger.TROUBLE, "ledgers-open-long", some, what, fix)
+    yield from _of(Severity.TROUBLE, "ledgers-open-long", some, what, fix)
 
 
 def _single(seen: SeenCluster) -> Iterator[ClusterFinding]:
     some = seen.ledgers.single
     what = f"{_does(some.count, 'keeps', 'keep')} one copy of each entry, which cannot be repaired"
     yield from _of(
-        Danger.NOTE, "ledgers-single", some, what, "write with a write quorum of 2 or more"
+        Severity.NOTE, "ledgers-single", some, what, "write with a write quorum of 2 or more"
     )
 
 
@@ -167,14 +175,14 @@ def _too_few(seen: SeenCluster) -> Iterator[ClusterFinding]:
     needed = seen.ledgers.ensemble_max
     if not writable:
         yield ClusterFinding(
-            Danger.RISK, "bookies-none-writable", "no bookie is writable", _start(seen)
+            Severity.RISK, "bookies-none-writable", "no bookie is writable", fix=_start(seen)
         )
     elif writable < needed:
         what = (
             f"only {counted(writable, 'bookie')} {_does(writable, 'is', 'are')} writable, and "
             f"ledgers need {needed}: no ledger can be created or repaired"
         )
-        yield ClusterFinding(Danger.RISK, "bookies-too-few", what, _start(seen))
+        yield ClusterFinding(Severity.RISK, "bookies-too-few", what, fix=_start(seen))
 
 
 def _start(seen: SeenCluster) -> str:
@@ -192,12 +200,12 @@ def _down(seen: SeenCluster) -> Iterator[ClusterFinding]:
             fix = "start it again"
             if _can_do_without(seen):
                 fix += f", or take it out for good: bkctl decommission {bookie_id}"
-            yield ClusterFinding(Danger.RISK, "bookie-down", what, fix, (bookie_id,))
+            yield ClusterFinding(Severity.RISK, "bookie-down", what, fix=fix, examples=(bookie_id,))
         else:
             what = f"{bookie_id} is down, and no ledger lists it"
             yield ClusterFinding(
-                Danger.NOTE, "bookie-retired", what, f"bkctl cookie delete {bookie_id}",
-                (bookie_id,),
+                Severity.NOTE, "bookie-retired", what, fix=f"bkctl cookie delete {bookie_id}",
+                examples=(bookie_id,),
             )  # fmt: skip
 
 
@@ -215,7 +223,7 @@ def _unknown(seen: SeenCluster) -> Iterator[ClusterFinding]:
     known = {one.bookie_id for one in seen.bookies}
     lost = sorted(set(seen.ledgers.holds) - known)
     what = f"{_does(len(lost), 'is', 'are')} listed by ledgers, without cookie or registration"
-    yield from _about(Danger.RISK, "bookies-unknown", lost, what, _mends(seen, unmarked=True))
+    yield from _about(Severity.RISK, "bookies-unknown", lost, what, _mends(seen, unmarked=True))
 
 
 def _moved(seen: SeenCluster) -> Iterator[ClusterFinding]:
@@ -229,7 +237,11 @@ def _moved(seen: SeenCluster) -> Iterator[ClusterFinding]:
             what = f"{one.bookie_id} is down, and {now.bookie_id} is at its address: has it moved?"
             fix = f"bkctl bookie rename {one.bookie_id} {now.bookie_id}"
             yield ClusterFinding(
-                Danger.RISK, "bookie-moved", what, fix, (one.bookie_id, now.bookie_id)
+                Severity.RISK,
+                "bookie-moved",
+                what,
+                fix=fix,
+                examples=(one.bookie_id, now.bookie_id),
             )
 
 
@@ -247,7 +259,7 @@ def _same_address(seen: SeenCluster) -> Iterator[ClusterFinding]:
             ids = tuple(one.bookie_id for one in ones)
             what = f"{len(ones)} bookies are registered at {host}:{port}: entries go astray"
             yield ClusterFinding(
-                Danger.RISK, "bookies-at-one-address", what, "stop all but one", ids
+                Severity.RISK, "bookies-at-one-address", what, fix="stop all but one", examples=ids
             )
 
 
@@ -256,13 +268,17 @@ def _unreachable(seen: SeenCluster) -> Iterator[ClusterFinding]:
         if one.unreachable:
             what = f"{one.bookie_id} is registered and does not answer: {one.unreachable}"
             fix = f"bkctl bookie test {one.bookie_id}"
-            yield ClusterFinding(Danger.RISK, "bookie-unreachable", what, fix, (one.bookie_id,))
+            yield ClusterFinding(
+                Severity.RISK, "bookie-unreachable", what, fix=fix, examples=(one.bookie_id,)
+            )
 
 
 def _read_only(seen: SeenCluster) -> Iterator[ClusterFinding]:
     for one in seen.of_state(BookieState.READ_ONLY):
         what = f"{one.bookie_id} is read-only{_fullness(one)}"
-        yield ClusterFinding(Danger.TROUBLE, "bookie-read-only", what, _ROOM, (one.bookie_id,))
+        yield ClusterFinding(
+            Severity.TROUBLE, "bookie-read-only", what, fix=_ROOM, examples=(one.bookie_id,)
+        )
 
 
 def _full(seen: SeenCluster) -> Iterator[ClusterFinding]:
@@ -270,7 +286,7 @@ def _full(seen: SeenCluster) -> Iterator[ClusterFinding]:
         if one.used is not None and one.used > seen.limits.full_at:
             what = f"{one.bookie_id} is nearly full{_fullness(one)}"
             yield ClusterFinding(
-                Danger.TROUBLE, "bookie-nearly-full", what, _ROOM, (one.bookie_id,)
+                Severity.TROUBLE, "bookie-nearly-full", what, fix=_ROOM, examples=(one.bookie_id,)
             )
 
 
@@ -287,14 +303,14 @@ def _cookies(seen: SeenCluster) -> Iterator[ClusterFinding]:
     broken = [bookie_id for bookie_id, cookie in seen.cookies.items() if cookie is None]
     what = f"{_does(len(broken), 'has a cookie', 'have cookies')} that cannot be read"
     fix = f"bkctl cookie update {broken[0]} --file VERSION" if broken else ""
-    yield from _about(Danger.RISK, "cookies-unreadable", broken, what, fix)
+    yield from _about(Severity.RISK, "cookies-unreadable", broken, what, fix)
     yield from _cookies_of_others(seen)
     without = [
         one.bookie_id for one in seen.bookies if one.is_up and one.bookie_id not in seen.cookies
     ]
     what = f"{_does(len(without), 'runs', 'run')} without a stored cookie, and will not start again"
     fix = f"bkctl cookie create {without[0]} --file VERSION" if without else ""
-    yield from _about(Danger.RISK, "cookies-missing", without, what, fix)
+    yield from _about(Severity.RISK, "cookies-missing", without, what, fix)
 
 
 def _cookies_of_others(seen: SeenCluster) -> Iterator[ClusterFinding]:
@@ -307,14 +323,14 @@ def _cookies_of_others(seen: SeenCluster) -> Iterator[ClusterFinding]:
         ids = " or ".join(sorted({one for one in theirs.values() if one is not None}))
         what = f"the cluster has no instance id, and no bookie will start again; cookies say {ids}"
         fix = f"store {ids} as the node INSTANCEID with the metadata service's own tools"
-        yield ClusterFinding(Danger.RISK, "instance-id-missing", what, fix)
+        yield ClusterFinding(Severity.RISK, "instance-id-missing", what, fix=fix)
         return
     what = (
         f"{_does(len(theirs), 'has a cookie', 'have cookies')} of another cluster than "
         f"{seen.instance_id}, and will not start again"
     )
     fix = "bkctl cookie verify -c FILE, there, tells whether its directories are of this one"
-    yield from _about(Danger.RISK, "cookies-of-another-cluster", theirs, what, fix)
+    yield from _about(Severity.RISK, "cookies-of-another-cluster", theirs, what, fix)
 
 
 # Autorecovery -----------------------------------------------------------------------------------
@@ -325,22 +341,24 @@ def _disabled(seen: SeenCluster) -> Iterator[ClusterFinding]:
         needed = _is_needed(seen)
         why = "" if seen.pause is None else told(seen.pause, seen.now_ms / 1000)
         yield ClusterFinding(
-            Danger.RISK if needed else Danger.TROUBLE,
+            Severity.RISK if needed else Severity.TROUBLE,
             "autorecovery-disabled",
             f"autorecovery is disabled{why}: nothing{' of this' if needed else ''} is repaired",
-            "bkctl autorecovery enable",
+            fix="bkctl autorecovery enable",
         )
 
 
 def _no_auditor(seen: SeenCluster) -> Iterator[ClusterFinding]:
     if seen.auditor is not None:
         return
-    danger, why = Danger.TROUBLE, "nobody notices a lost bookie"
+    severity, why = Severity.TROUBLE, "nobody notices a lost bookie"
     if _is_needed(seen):
-        danger = Danger.RISK
+        severity = Severity.RISK
     elif seen.is_on_one_machine:
-        danger, why = Danger.NOTE, "all bookies are on one machine, so that may be meant"
-    yield ClusterFinding(danger, "auditor-missing", f"no auditor is elected: {why}", START_AUDITOR)
+        severity, why = Severity.NOTE, "all bookies are on one machine, so that may be meant"
+    yield ClusterFinding(
+        severity, "auditor-missing", f"no auditor is elected: {why}", fix=START_AUDITOR
+    )
 
 
 def _is_needed(seen: SeenCluster) -> bool:
@@ -363,7 +381,7 @@ def _stale_marks(seen: SeenCluster) -> Iterator[ClusterFinding]:
         f"{_does(len(old), 'is', 'are')} marked for more than {age}, and no worker is at "
         f"{_does(len(old), 'it', 'them')}: {_why_idle(seen)}"
     )
-    yield from _of(Danger.RISK, "marks-stale", Some(len(old), old), what, _mends(seen))
+    yield from _of(Severity.RISK, "marks-stale", Some(len(old), old), what, _mends(seen))
 
 
 def _why_idle(seen: SeenCluster) -> str:
@@ -385,7 +403,7 @@ def _unmendable(seen: SeenCluster) -> Iterator[ClusterFinding]:
         "has a copy"
     )
     fix = f"start who held it, or bkctl ledger delete {some.first[0]}" if some.first else ""
-    yield from _of(Danger.TROUBLE, "marks-unmendable", some, what, fix)
+    yield from _of(Severity.TROUBLE, "marks-unmendable", some, what, fix)
 
 
 def _marks_in_service(seen: SeenCluster) -> Iterator[ClusterFinding]:
@@ -394,13 +412,13 @@ def _marks_in_service(seen: SeenCluster) -> Iterator[ClusterFinding]:
         f"{_does(some.count, 'is', 'are')} marked, with all bookies in service: these came back, "
         "or have lost some entries; a worker checks them, and repairs them or drops the mark"
     )
-    yield from _of(Danger.NOTE, "marks-in-service", some, what, _forget(some.first))
+    yield from _of(Severity.NOTE, "marks-in-service", some, what, _forget(some.first))
 
 
 def _marks_of_gone(seen: SeenCluster) -> Iterator[ClusterFinding]:
     gone = sorted(seen.ledgers.marks_of_gone)
     what = f"{_does(len(gone), 'is', 'are')} marked and deleted; a worker drops such marks"
-    yield from _of(Danger.NOTE, "marks-of-deleted", Some(len(gone), gone), what, _forget(gone))
+    yield from _of(Severity.NOTE, "marks-of-deleted", Some(len(gone), gone), what, _forget(gone))
 
 
 def _forget(ledgers: Sequence[LedgerId]) -> str:
@@ -417,14 +435,16 @@ def _stale_locks(seen: SeenCluster) -> Iterator[ClusterFinding]:
         what = f"{held} held for long, one for {age} by {oldest.owner or 'an unknown bookie'}"
         ids = tuple(str(lock.ledger_id) for lock in old)
         fix = "restart that worker: its locks go with its session"
-        yield ClusterFinding(Danger.TROUBLE, "locks-stale", what, fix, ids, len(old))
+        yield ClusterFinding(
+            Severity.TROUBLE, "locks-stale", what, fix=fix, examples=ids, count=len(old)
+        )
 
 
 def _long_delay(seen: SeenCluster) -> Iterator[ClusterFinding]:
     if seen.delay_s is not None and seen.delay_s > seen.limits.delay_s:
         delay = human_duration(seen.delay_s)
         what = f"a lost bookie is repaired only after {delay}: was this forgotten?"
-        yield ClusterFinding(Danger.TROUBLE, "delay-long", what, "bkctl autorecovery delay 0")
+        yield ClusterFinding(Severity.TROUBLE, "delay-long", what, fix="bkctl autorecovery delay 0")
 
 
 def _check_overdue(seen: SeenCluster) -> Iterator[ClusterFinding]:
@@ -434,14 +454,14 @@ def _check_overdue(seen: SeenCluster) -> Iterator[ClusterFinding]:
         what = f"all ledgers were last checked {age} ago"
         # To make it due would not help: that it is, an auditor only sees when it starts.
         fix = START_AUDITOR if seen.auditor is None else f"restart the auditor, {seen.auditor}"
-        yield ClusterFinding(Danger.NOTE, "check-overdue", what, fix)
+        yield ClusterFinding(Severity.NOTE, "check-overdue", what, fix=fix)
 
 
 def _health_check(seen: SeenCluster) -> Iterator[ClusterFinding]:
     if not seen.health_check:
         what = "the health check of bookies is off: clients go on with those that fail"
         yield ClusterFinding(
-            Danger.NOTE, "health-check-off", what, "bkctl cluster health-check enable"
+            Severity.NOTE, "health-check-off", what, fix="bkctl cluster health-check enable"
         )
 
 
@@ -465,10 +485,10 @@ def _clock_skew(seen: SeenCluster) -> Iterator[ClusterFinding]:
     if most_ms > seen.limits.skew_s * 1000:
         late = human_duration(most_ms / 1000)
         yield ClusterFinding(
-            Danger.TROUBLE,
+            Severity.TROUBLE,
             "clock-skew",
             f"{what} {late} in the future: some clock is wrong",
-            SAME_TIME,
+            fix=SAME_TIME,
         )
 
 
@@ -503,4 +523,4 @@ CLUSTER_RULES: Final[tuple[Callable[[SeenCluster], Iterator[ClusterFinding]], ..
     _check_overdue,
     _health_check,
 )
-"""In the order in which findings of one danger are told: causes come before what follows."""
+"""In the order in which findings of one severity are listed: causes come before what follows."""

@@ -6,7 +6,6 @@ one; of each kind the first few are remembered by id.
 
 from __future__ import annotations
 
-import enum
 import ipaddress
 import sys
 from collections import Counter
@@ -17,7 +16,7 @@ from typing import Final
 import attrs
 
 from bkclient.admin.operations import BookieState
-from bkclient.config.findings import Findings
+from bkclient.config.findings import Finding, Findings, Severity
 from bkclient.ledger.handed_over import HANDOVER_KEY
 from bkclient.metadata.api import HeldLock, StoredLedger, Version
 from bkclient.quorum.replicas import is_out_of_reach, lacks_copies, write_sets
@@ -33,24 +32,11 @@ from wire.records.cookie import Cookie, CookieDifference
 REMEMBERED_MAX: Final = 20
 
 
-class Danger(enum.Enum):
-    """How bad a finding is, the worst first; the value is what people read."""
-
-    LOSS = "loss"
-    """Entries cannot be read now, or are about to be deleted."""
-    RISK = "risk"
-    """One more failure can lose something, or nothing would heal it."""
-    TROUBLE = "trouble"
-    """It works, but not as it should."""
-    NOTE = "note"
-    """To be known; nothing has to be done at once."""
-
-
 _COLORS: Final = {
-    Danger.LOSS: "\x1b[1;31m",
-    Danger.RISK: "\x1b[31m",
-    Danger.TROUBLE: "\x1b[33m",
-    Danger.NOTE: "\x1b[2m",
+    Severity.LOSS: "\x1b[1;31m",
+    Severity.RISK: "\x1b[31m",
+    Severity.TROUBLE: "\x1b[33m",
+    Severity.NOTE: "\x1b[2m",
 }
 
 
@@ -68,25 +54,25 @@ def _finding(v: ClusterFinding, width: int | None, color: bool) -> Iterator[str]
     ids = ", ".join(v.examples) + (", ..." if v.count > len(v.examples) else "")
     which = f": {ids}" if v.count == 1 and ids and not _named_in(v) else ""
     room = sys.maxsize if width is None else max(_TEXT_MIN, width - _INDENT)
-    texts = wrapped(f"{v.what}{which}", room)
+    texts = wrapped(f"{v.message}{which}", room)
     if v.count > 1:
         texts += wrapped(ids, room)
-    word = f"{v.danger.value:<{_INDENT}}"
-    yield (f"{_COLORS[v.danger]}{word}{_RESET}" if color else word) + texts[0]
+    word = f"{v.severity.value:<{_INDENT}}"
+    yield (f"{_COLORS[v.severity]}{word}{_RESET}" if color else word) + texts[0]
     yield from (f"{'':{_INDENT}}{text}" for text in texts[1:])
     yield f"{'':{_INDENT}}-> {v.fix}"
 
 
 def _named_in(v: ClusterFinding) -> bool:
     """Tell whether the sentence names its examples itself."""
-    return all(example in v.what for example in v.examples)
+    return all(example in v.message for example in v.examples)
 
 
 @shown(
     "findings",
-    column("danger", "loss, risk, trouble or note.", "danger.value", Kind.STATE),
-    column("name", "A stable word for this kind."),
-    column("what", "What is wrong."),
+    column("danger", "loss, risk, trouble or note.", "severity.value", Kind.STATE),
+    column("name", "A stable word for this kind.", "kind"),
+    column("what", "What is wrong.", "message"),
     column("fix", "What repairs it.", rank=1),
     column("count", "How many it is about.", rank=2),
     column("examples", "The first of them.", rank=WIDE),
@@ -94,13 +80,9 @@ def _named_in(v: ClusterFinding) -> bool:
     lines=_finding,
 )
 @attrs.frozen
-class ClusterFinding:
-    """One thing that is wrong. ``name`` is a stable word for programs, ``fix`` what repairs it."""
+class ClusterFinding(Finding):
+    """A finding about a cluster, or about the bookie on this machine."""
 
-    danger: Danger
-    name: str
-    what: str
-    fix: str
     examples: tuple[str, ...] = ()
     count: int = 1
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from bkclient.admin import cookies as stored_cookies
 from bkclient.admin import operations
 from bkclient.admin.ledger_scan import walk
+from bkclient.config.findings import Severity
 from bkclient.config.settings import load
 from bkclient.errors import NoSuchLedgerError
 from bkclient.metadata.tree.nodes import together
@@ -19,7 +20,6 @@ from bkctl.bookies.stopped_bookie import is_registered, stopped_bookie
 from bkctl.commands.doctor.rules import CLUSTER_RULES, diagnose
 from bkctl.commands.doctor.state import (
     ClusterFinding,
-    Danger,
     Ledgers,
     Limits,
     SeenBookie,
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 TELL_EVERY: Final = 1000
 """Ledgers between two signs of progress."""
 
-_BAD: Final = {Danger.LOSS, Danger.RISK}
+_BAD: Final = {Severity.LOSS, Severity.RISK}
 
 
 def look(session: Session, *, local: bool | None, stale_s: float, open_s: float) -> None:
@@ -94,8 +94,8 @@ def _conclude(session: Session, found: list[ClusterFinding], cluster: SeenCluste
         f"looked at {counted(len(cluster.bookies), 'bookie')} and "
         f"{counted(cluster.ledgers.total, 'ledger')} by {len(CLUSTER_RULES)} rules"
     )
-    bad = sum(one.danger in _BAD for one in found)
-    troubles = sum(one.danger is Danger.TROUBLE for one in found)
+    bad = sum(one.severity in _BAD for one in found)
+    troubles = sum(one.severity is Severity.TROUBLE for one in found)
     if bad:
         session.note(looked)
         raise ProblemsError(f"{counted(bad, 'finding')} of loss or risk")

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from bkclient.config.client import ClientConfig
+from bkclient.config.findings import Severity
 from bkclient.config.properties import Properties
 from bkclient.config.settings import (
     ConfigError,
     FindingKind,
     Findings,
     SettingFinding,
-    Severity,
     environment,
     known_keys,
     load,

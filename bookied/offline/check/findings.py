@@ -2,43 +2,27 @@
 
 from __future__ import annotations
 
-import enum
 from pathlib import Path
 
 import attrs
 
+from bkclient.config.findings import Finding, Severity
 from bookied.errors import CorruptError
 from bookied.offline.journal_tail import JournalTail
 
 
-class Severity(enum.Enum):
-    """How bad a finding is; the value is what people read."""
-
-    PROBLEM = "problem"
-    """Something is lost or cannot be read, or the bookie will not start."""
-    WARNING = "warning"
-    """All can be read, but not as it should be; or another reader could not."""
-    NOTE = "note"
-    """Normal after a crash; the next start takes care of it."""
-
-
 @attrs.frozen
-class DiskFinding:
-    """One thing that is not as it should be.
+class DiskFinding(Finding):
+    """A finding about the files of a bookie.
 
-    ``kind`` is a stable word for programs; ``fix`` the command, or what to do, if there is
-    something. ``last_entry`` ends a run of entries that all have the same trouble.
+    ``last_entry`` ends a run of entries that all have the same trouble.
     """
 
-    severity: Severity
-    kind: str
-    message: str
     path: Path | None = None
     offset: int | None = None
     ledger_id: int | None = None
     entry_id: int | None = None
     last_entry: int | None = None
-    fix: str = ""
 
     @property
     def entries(self) -> int:

@@ -12,13 +12,14 @@ from typing import Final
 
 import attrs
 
+from bkclient.config.findings import Severity
 from bookied.errors import (
     CorruptError,
     IndexTruncatedError,
     MissingLogError,
 )
 from bookied.offline.bookie import Shard
-from bookied.offline.check.findings import DiskFinding, Findings, Severity, from_error
+from bookied.offline.check.findings import DiskFinding, Findings, from_error
 from bookied.offline.index import IndexKind, check_place
 from bookied.offline.journal_tail import Tick
 from bookied.offline.packets import find_digest

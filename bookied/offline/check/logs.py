@@ -12,9 +12,10 @@ from typing import Final
 
 import attrs
 
+from bkclient.config.findings import Severity
 from bookied.errors import CorruptError, LedgersMapError
 from bookied.offline.bookie import Shard
-from bookied.offline.check.findings import DiskFinding, Findings, Severity, from_error
+from bookied.offline.check.findings import DiskFinding, Findings, from_error
 from bookied.offline.journal_tail import TELL_BYTES, Tick
 from bookied.storage.entrylog import format as layout
 from bookied.storage.entrylog import reader as logs

@@ -8,11 +8,12 @@ from typing import Final
 
 import attrs
 
+from bkclient.config.findings import Severity
 from bookied.directories.losses import losses
 from bookied.directories.roots import DIRTY, VERSION
 from bookied.errors import BadCookieError, CorruptError, JournalMissingError, JournalRecordError
 from bookied.offline.bookie import OfflineBookie
-from bookied.offline.check.findings import DiskFinding, Findings, Severity, from_error
+from bookied.offline.check.findings import DiskFinding, Findings, from_error
 from bookied.offline.journal_tail import TELL_BYTES, Tick, bytes_to_replay
 from bookied.storage.journal import format as layout
 from bookied.storage.journal import reader as journals

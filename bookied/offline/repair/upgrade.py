@@ -21,7 +21,6 @@ import attrs
 from bkclient.metadata.api import NEW, Versioned
 from bookied.directories.roots import CURRENT, VERSION, Directories
 from bookied.directories.stored_cookie import StoredCookie
-from bookied.errors import Difference
 from bookied.offline.repair.old_layout import (
     UPGRADING,
     RootLayout,
@@ -100,10 +99,7 @@ class BookieRoots:
     def insist_cookie(self, place: str, cookie: Cookie) -> None:
         """Refuse a cookie of another bookie; one that names no cluster is to be completed."""
         completed = attrs.evolve(cookie, instance_id=cookie.instance_id or self.master.instance_id)
-        different = [
-            Difference(place, one.field, one.theirs, one.ours)
-            for one in cookie_differences(self.master, completed)
-        ]
+        different = cookie_differences(self.master, completed, place=place)
         if different:
             raise UpgradeRefusedError(
                 "; ".join(["the cookies do not fit the configuration", *map(str, different)])

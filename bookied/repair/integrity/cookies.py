@@ -18,11 +18,17 @@ from bookied.directories.identity import Identity
 from bookied.directories.losses import forget_loss, losses
 from bookied.directories.roots import VERSION, Directories
 from bookied.directories.served_by import note_doubt
-from bookied.errors import BadCookieError, Difference, WrongIdentityError
+from bookied.errors import BadCookieError, WrongIdentityError
 from bookied.storage.files.files import Files
 from wire.errors import FormatError
 from wire.ids import BookieId
-from wire.records.cookie import Cookie, cookie_differences, decode_cookie, encode_cookie
+from wire.records.cookie import (
+    Cookie,
+    CookieDifference,
+    cookie_differences,
+    decode_cookie,
+    encode_cookie,
+)
 
 
 @attrs.frozen
@@ -122,7 +128,7 @@ class HealingCookies:
 
     def _differences(
         self, master: Cookie, stored: bytes, local: dict[Path, Cookie | None]
-    ) -> list[Difference]:
+    ) -> list[CookieDifference]:
         place = f"the stored cookie of {self._id}"
         try:
             cookies: dict[str, Cookie | None] = {place: decode_cookie(stored)}
@@ -132,10 +138,7 @@ class HealingCookies:
         differing = []
         for where, cookie in cookies.items():
             if cookie is None:
-                differing.append(Difference(where, "the whole cookie", "missing", "expected"))
+                differing.append(CookieDifference("the whole cookie", "expected", "missing", where))
                 continue
-            differing += [
-                Difference(where, one.field, one.theirs, one.ours)
-                for one in cookie_differences(master, cookie)
-            ]
+            differing += cookie_differences(master, cookie, place=where)
         return differing

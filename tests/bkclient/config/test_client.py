@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from bkclient.config.client import ClientConfig
-from bkclient.config.settings import ConfigError, Severity, describe, load, parse_properties
+from bkclient.config.findings import Severity
+from bkclient.config.settings import ConfigError, describe, load, parse_properties
 from wire.codes import DigestType
 
 

@@ -8,8 +8,9 @@ import pytest
 
 from bkclient.config.client import ClientConfig
 from bkclient.config.declaration import declared
+from bkclient.config.findings import Severity
 from bkclient.config.private_files import SECRET_FILES, open_to_others
-from bkclient.config.settings import Severity, load, parse_properties
+from bkclient.config.settings import load, parse_properties
 from bookied.config.bookie import BookieConfig
 
 

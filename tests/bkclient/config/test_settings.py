@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bkclient.config.findings import Severity
 from bkclient.config.settings import (
     ConfigError,
     FindingKind,
@@ -19,7 +20,6 @@ from bkclient.config.settings import (
     OtherKey,
     PropertiesError,
     SettingFinding,
-    Severity,
     changed,
     describe,
     environment,
@@ -73,7 +73,7 @@ class Sample:
     def cross_check(self):
         if self.wait_ms > self.rate:
             yield SettingFinding(
-                Severity.ERROR, FindingKind.INVALID, "waitMSec", "must not exceed rate"
+                Severity.ERROR, FindingKind.INVALID, "must not exceed rate", "waitMSec"
             )
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from bkclient.config.findings import Severity
 from bkclient.config.settings import (
     ConfigError,
     FindingKind,
-    Severity,
     changed,
     describe,
     load,

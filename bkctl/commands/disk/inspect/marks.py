@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from bkclient.config.findings import Severity
 from bkctl.bookies.directories import open_bookie
 from bkctl.errors import ProblemsError
 from bkctl.output.views import Kind, column, shown
-from bookied.offline.check.findings import DiskFinding, Severity
+from bookied.offline.check.findings import DiskFinding
 from bookied.offline.check.start import check_mark
 from bookied.storage.journal.format import file_name
 

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from bkclient.config.findings import Severity
 from bkctl.bookies.directories import open_bookie
 from bkctl.errors import NothingFoundError, ProblemsError
 from bkctl.output.units import counted
 from bkctl.output.views import column, shown
 from bookied.directories.in_use import uses
 from bookied.offline.check.check import stages
-from bookied.offline.check.findings import DiskFinding, Findings, Severity
+from bookied.offline.check.findings import DiskFinding, Findings
 from bookied.offline.index import IndexKind
 
 if TYPE_CHECKING:

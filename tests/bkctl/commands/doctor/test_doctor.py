@@ -12,18 +12,12 @@ from typing import Any
 
 import pytest
 
+from bkclient.config.findings import Severity
 from bkclient.metadata.api import NEW, HeldLock, StoredLedger
 from bkclient.metadata.memory import MemoryMetadata
 from bkctl.cli.root import cli
 from bkctl.commands.doctor.rules import diagnose
-from bkctl.commands.doctor.state import (
-    REMEMBERED_MAX,
-    ClusterFinding,
-    Danger,
-    Ledgers,
-    Limits,
-    SeenCluster,
-)
+from bkctl.commands.doctor.state import REMEMBERED_MAX, ClusterFinding, Ledgers, Limits, SeenCluster
 from bkctl.output.views import view_of
 from tests.bkclient.metadata.values import metadata
 from tests.bkclient.worlds import Fate, Ruling, World
@@ -105,7 +99,7 @@ class Patient:
         result = self.doctor("--json", *options)
         assert result.status in {0, 9, 10}, result
         listed = json.loads(result.out)["findings"]
-        dangers = [one.value for one in Danger]
+        dangers = [one.value for one in Severity]
         order = [dangers.index(one["danger"]) for one in listed]
         assert order == sorted(order), "the worst comes first"
         worst = min(order, default=len(dangers))
@@ -403,12 +397,12 @@ def test_a_lock_that_is_held_for_hours_is_told() -> None:
             now_ms=0, limits=Limits(), instance_id=CLUSTER, bookies=(), ledgers=ledgers,
             locks=(lock,),
         )  # fmt: skip
-        return [one for one in diagnose(cluster, None) if one.name == "locks-stale"]
+        return [one for one in diagnose(cluster, None) if one.kind == "locks-stale"]
 
     assert seen(60) == []
     (found,) = seen(5 * 3600)
-    assert (found.danger, found.examples) == (Danger.TROUBLE, ("7",))
-    assert "one for 5h by host-1" in found.what
+    assert (found.severity, found.examples) == (Severity.TROUBLE, ("7",))
+    assert "one for 5h by host-1" in found.message
 
 
 def test_clocks_that_run_ahead_are_told(patient: Patient) -> None:
@@ -443,7 +437,9 @@ def test_a_health_check_that_is_off_is_told_and_can_be_switched(patient: Patient
 def test_every_finding_is_shown_by_one_view() -> None:
     view = view_of(ClusterFinding)
     assert view.lines is not None
-    many = ClusterFinding(Danger.RISK, "x", "3 things are wrong", "mend them", ("1", "2"), 3)
+    many = ClusterFinding(
+        Severity.RISK, "x", "3 things are wrong", fix="mend them", examples=("1", "2"), count=3
+    )
     assert list(view.lines(many, None, False)) == [
         "risk     3 things are wrong", "         1, 2, ...", "         -> mend them",
     ]  # fmt: skip
@@ -454,7 +450,12 @@ def test_on_a_terminal_findings_are_wrapped_at_words_and_the_worst_are_red() -> 
     assert view.lines is not None
     fix = "bkctl ledger recover 4711 --with --a --line --to --copy"
     one = ClusterFinding(
-        Danger.LOSS, "x", "ledger 4711 has lost each of its copies", fix, ("4711",), 1
+        Severity.LOSS,
+        "x",
+        "ledger 4711 has lost each of its copies",
+        fix=fix,
+        examples=("4711",),
+        count=1,
     )
     assert list(view.lines(one, 40, True)) == [
         "\x1b[1;31mloss     \x1b[0mledger 4711 has lost each of",

@@ -15,8 +15,9 @@ import attrs
 import pytest
 from twisted.internet import threads
 
+from bkclient.config.findings import Severity
 from bkctl.commands.doctor.local_rules import local_findings
-from bkctl.commands.doctor.state import Danger, SeenLocal
+from bkctl.commands.doctor.state import SeenLocal
 from bookied.directories.lock import DirectoryLocks
 from bookied.directories.roots import CURRENT
 from bookied.storage.journal.mark import Mark, encode_mark
@@ -159,9 +160,9 @@ def test_11_disks_are_told_when_they_fill_up_and_when_they_are_full() -> None:
         disks={Path("/a"): 0.5, Path("/b"): 0.92, Path("/c"): 0.99},
     )
     found = local_findings(seen)
-    assert [(one.danger, one.examples) for one in found] == [
-        (Danger.TROUBLE, ("/b",)),
-        (Danger.RISK, ("/c",)),
+    assert [(one.severity, one.examples) for one in found] == [
+        (Severity.TROUBLE, ("/b",)),
+        (Severity.RISK, ("/c",)),
     ]
-    assert found[1].what == "/c is full (99 % used)"
+    assert found[1].message == "/c is full (99 % used)"
     assert found[1].fix == "bkctl disk usage -c F"

@@ -18,7 +18,6 @@ from bkctl.cli.root import cli
 from bkctl.commands.doctor.rules import diagnose
 from bkctl.commands.doctor.state import (
     ClusterFinding,
-    Danger,
     Ledgers,
     Limits,
     SeenBookie,
@@ -27,7 +26,6 @@ from bkctl.commands.doctor.state import (
     Some,
 )
 from bookied.offline.check.findings import DiskFinding
-from bookied.offline.check.findings import Severity as ProblemSeverity
 from wire.ids import BookieId, LedgerId
 from wire.records.cookie import Cookie, CookieDifference
 
@@ -101,7 +99,7 @@ def everything_wrong_here(*, at_work: bool) -> SeenLocal:
         is_registered=not at_work,
         is_at_work=at_work,
         settings=tuple(
-            SettingFinding(severity, FindingKind.RISKY, "key", "is odd")
+            SettingFinding(severity, FindingKind.RISKY, "is odd", "key")
             for severity in (Severity.ERROR, Severity.WARNING)
         ),
         missing=(Path("/x"), Path("/y")),
@@ -113,7 +111,7 @@ def everything_wrong_here(*, at_work: bool) -> SeenLocal:
         ),
         stored_differs=differs("whole text"),
         version_file=Path("/x/VERSION"),
-        problems=(DiskFinding(ProblemSeverity.PROBLEM, "journal-missing", "is gone", Path("/x")),),
+        problems=(DiskFinding(Severity.PROBLEM, "journal-missing", "is gone", Path("/x")),),
         storage_kind="another kind",
         disks={Path("/full"): 0.99, Path("/nearly"): 0.92},
         newest_ms=NOW_MS + 10**6,
@@ -126,7 +124,7 @@ def all_findings() -> list[ClusterFinding]:
     found = diagnose(seen, everything_wrong_here(at_work=True))
     found += diagnose(seen, everything_wrong_here(at_work=False))
     found += diagnose(attrs.evolve(seen, bookies=(), instance_id=None), None)
-    return list({one.name + one.fix: one for one in found}.values())
+    return list({one.kind + one.fix: one for one in found}.values())
 
 
 FINDINGS = all_findings()
@@ -151,14 +149,14 @@ def test_what_the_doctor_tells_to_type_is_a_command(fix: str) -> None:
 def test_every_finding_says_what_mends_it() -> None:
     for one in FINDINGS:
         assert one.fix, one
-        assert one.what[-1] not in ".:;", one
-        assert re.fullmatch(r"[a-z]+(-[a-z]+)+", one.name), one
+        assert one.message[-1] not in ".:;", one
+        assert re.fullmatch(r"[a-z]+(-[a-z]+)+", one.kind), one
 
 
 def test_every_finding_is_in_the_manual() -> None:
     manual = REPAIR.read_text(encoding="utf-8")
     written = set(re.findall(r"^\| `([a-z-]+)` \|", manual, re.MULTILINE))
-    names = {one.name for one in FINDINGS}
+    names = {one.kind for one in FINDINGS}
     assert {name for name in names if not name.startswith("local-")} <= written
     assert {name for name in written if not name.startswith("local-")} <= names
 
@@ -172,10 +170,10 @@ def test_a_cluster_on_one_machine_may_do_without_an_auditor_until_it_needs_one()
         ledgers=Ledgers(now_ms=0, in_service=frozenset(), marks={}, limits=Limits()),
     )  # fmt: skip
 
-    def danger(seen: SeenCluster) -> Danger:
-        return next(one.danger for one in diagnose(seen, None) if one.name == "auditor-missing")
+    def danger(seen: SeenCluster) -> Severity:
+        return next(one.severity for one in diagnose(seen, None) if one.kind == "auditor-missing")
 
-    assert danger(seen) is Danger.NOTE
+    assert danger(seen) is Severity.NOTE
     elsewhere = attrs.evolve(here[0], host="10.0.0.1")
-    assert danger(attrs.evolve(seen, bookies=(*here, elsewhere))) is Danger.TROUBLE
-    assert danger(attrs.evolve(seen, marks=(Mark(LedgerId(1), (), 0),))) is Danger.RISK
+    assert danger(attrs.evolve(seen, bookies=(*here, elsewhere))) is Severity.TROUBLE
+    assert danger(attrs.evolve(seen, marks=(Mark(LedgerId(1), (), 0),))) is Severity.RISK

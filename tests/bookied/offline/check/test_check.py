@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from bkclient.config.findings import Severity
 from bookied.directories.losses import ContentsNotes
 from bookied.directories.roots import Directories
 from bookied.directories.served_by import NO_LEDGER, ServedNote, note_journal
 from bookied.offline.bookie import OfflineBookie
 from bookied.offline.check.check import stages
-from bookied.offline.check.findings import DiskFinding, Findings, Severity
+from bookied.offline.check.findings import DiskFinding, Findings
 from bookied.storage.files.files import RealFiles
 from bookied.storage.journal.mark import Mark, encode_mark
 from tests.bookied.worlds.golden import CRASHED, DIRECTORY, WITH_LEDGERS, expected
