@@ -42,10 +42,10 @@ class _Waiting:
 class ReadLanes:
     """Keeps the answers about one ledger in order while those about others pass.
 
-    Nothing is fetched while ``may_fetch`` says no, which is while the client does not take the
-    answers it has, and no request is to be taken while ``is_full``: so what one client can hold in
-    memory is bounded by ``LANES`` fetches and ``HELD_BYTES_MAX``. ``settled`` is called after each
-    fetch.
+    Nothing is fetched or delivered while ``may_fetch`` says no, which is while the client does not
+    take the answers it has, and no request is to be taken while ``is_full``: so what one client can
+    hold in memory is bounded by ``LANES`` fetches, as many unfinished batches and
+    ``HELD_BYTES_MAX``. ``settled`` is called after each fetch.
     """
 
     def __init__(
@@ -90,8 +90,15 @@ class ReadLanes:
     def _start(self, lane: int) -> None:
         if lane in self._fetching or not self._may_fetch():
             return
+        queue = self._queues[lane]
+        while queue and self._may_fetch() and self._settle(queue[0]):
+            queue.popleft()
+        if not queue:
+            self._queues.pop(lane, None)
+        if not (queue and self._may_fetch()):
+            return
         reads: list[_Waiting] = []
-        for waiting in self._queues[lane]:
+        for waiting in queue:
             if isinstance(waiting.answer, DiskRead) and not waiting.is_fetched:
                 reads.append(waiting)
                 if len(reads) == BATCH_MAX:
@@ -107,13 +114,8 @@ class ReadLanes:
         stats = self._stats
         stats.disk_wait.success.note((fetch.began_ns - fetch.asked_ns) // 1000, count)
         stats.disk_read.success.note(stats.since_us(fetch.began_ns) // count, count)
-        queue = self._queues.get(lane, deque())
-        while queue and self._settle(queue[0]):
-            queue.popleft()
-        if queue:
+        if lane in self._queues:
             self._start(lane)
-        else:
-            self._queues.pop(lane, None)
         self._settled()
 
     def _settle(self, waiting: _Waiting) -> bool:
@@ -123,8 +125,10 @@ class ReadLanes:
                 return False
             waiting.answer = waiting.answer.answer()
             waiting.is_fetched = False
-        if isinstance(waiting.answer, DiskRead):
-            return False  # It has to go to the disk again.
+        if isinstance(waiting.answer, DiskRead):  # It has to go to the disk again.
+            self.held_bytes += waiting.answer.held_bytes - waiting.size_bytes
+            waiting.size_bytes = waiting.answer.held_bytes
+            return False
         self.held_bytes -= waiting.size_bytes
         waiting.deliver(waiting.answer)
         return True

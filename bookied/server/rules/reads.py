@@ -28,6 +28,12 @@ from wire.frames.packets import Packets
 from wire.ids import NO_ENTRY, EntryId, LedgerId
 from wire.messages import BatchReadRequest, BatchReadResponse, Response
 
+ENTRIES_AT_ONCE: Final = 1024
+"""Entries of a batch that are taken from memory before other clients have their turn.
+
+The smallest take 0.4 µs each, and an answer may hold 180,000 of them.
+"""
+
 BATCH_FIXED_BYTES: Final = 36
 """Of a batch read's frame: prefix, head and request id."""
 
@@ -111,7 +117,10 @@ class EntryReads:
 
     def _go_on(self, read: _BatchRead) -> Answer:
         storage, state, batch = self._storages.of(read.state.ledger_id), read.state, read.batch
+        count_max = batch.count + ENTRIES_AT_ONCE
         while not batch.is_full:
+            if batch.count >= count_max:
+                return self._later(read)
             entry_id = read.next_entry_id
             if batch.count:
                 rows = storage.reads.read_rows(
@@ -129,6 +138,17 @@ class EntryReads:
                 break
             batch.take(row_of(packet))
         return batch.response()
+
+    def _later(self, read: _BatchRead) -> DiskRead:
+        """Go on as with what comes from the disk, so that what waits is bounded in the same way."""
+        ledger_id = LedgerId(read.state.ledger_id)
+        return DiskRead(
+            ledger_id,
+            lambda: None,
+            lambda _: self._go_on(read),
+            read.failed,
+            read.batch.size_bytes,
+        )
 
     def _fetch(self, read: _BatchRead, needed: NeedsDisk) -> DiskRead:
         """Fetch the entry that is needed now, and what lies behind it and is wanted as well."""

@@ -320,6 +320,20 @@ def test_batches_that_wait_half_filled_for_the_disk_are_bounded(cold: Serving) -
     assert client.transport.producerState == "producing"
 
 
+def test_a_client_that_takes_no_answers_is_made_no_more_of_what_has_come_from_the_disk(
+    cold: Serving,
+) -> None:
+    client = cold.connect()
+    client.send(frames(*(read(5, entry_id) for entry_id in range(10))))
+    client.connection.pauseProducing()
+    cold.fetch()
+    assert client.receive() == b""
+    assert cold.server.reads_pending == 10
+    client.connection.resumeProducing()
+    assert ids(client) == list(range(10))
+    assert cold.server.reads_pending == 0
+
+
 def test_a_client_that_leaves_gives_its_reads_up(cold: Serving) -> None:
     client = cold.connect()
     client.send(frames(*(read(5, entry_id) for entry_id in range(10))))

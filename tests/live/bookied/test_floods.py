@@ -1,9 +1,10 @@
 """A live bookie under clients that send without pause, while a well-behaved client goes on.
 
-The hostile clients send protobuf messages of a million fields, adds with a wrong key, or nothing at
-all: they connect and leave. Each test prints the p99 of the well-behaved client's adds and reads
-before and meanwhile (``pytest -s``). How much one turn of the reactor takes of a client is asserted
-in tests/bookied/server/limits/test_turns.py.
+The hostile clients send protobuf messages of a million fields, adds with a wrong key, batch reads
+of as many entries as an answer can hold, or nothing at all: they connect and leave. Each test
+prints the p99 of the well-behaved client's adds and reads before and meanwhile (``pytest -s``).
+How much one turn of the reactor takes of a client is asserted in
+tests/bookied/server/limits/test_turns.py.
 """
 
 from __future__ import annotations
@@ -13,17 +14,19 @@ import select
 import socket
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.bookied.worlds.raw_client import RawClient
 from tests.bookied.worlds.serving import WRONG_KEY, packet
 from tests.live.bookied.attacked import Live, WellBehaved, kept_service
+from tests.live.bookied.processes import BookieProcess
 from tests.support.waiting import until
 from wire.codes import ReturnCode
 from wire.frames import v2, v3
 from wire.ids import EntryId, LedgerId
-from wire.messages import AddRequest, ReadRequest
+from wire.messages import AddRequest, BatchReadRequest, ReadRequest
 
 pytestmark = pytest.mark.processes
 
@@ -152,6 +155,29 @@ def test_adds_with_a_wrong_key_are_refused_and_others_are_served(
         begun_bytes = flood.sent_bytes
         until(lambda: flood.sent_bytes > begun_bytes)
     assert live.process.rss_kib() - memory_kib < 100_000
+
+
+def test_batches_of_many_small_entries_do_not_keep_others_waiting(tmp_path: Path) -> None:
+    entries = 100_000
+    live = Live(tmp_path)
+    with RawClient(live.port) as client:
+        for entry_id in range(entries):
+            client.send_add(LEDGER, entry_id, b"")
+            if entry_id % 500 == 499:
+                assert {client.receive().rc for _ in range(500)} == {ReturnCode.EOK}
+    live.process.stop()
+    live.process = BookieProcess(live.process.directory / "bk.conf").ready()
+    try:
+        memory_kib = live.process.rss_kib()
+        asked = BatchReadRequest(LedgerId(LEDGER), EntryId(0), 1, 0, 1 << 40)
+        with (
+            kept_service(live.port, "batches") as service,
+            flooded(live, v2.encode_request(asked) * 1000),
+        ):
+            goes_on(service)
+        assert live.process.rss_kib() - memory_kib < 150_000
+    finally:
+        live.process.kill()
 
 
 def test_clients_that_connect_and_leave_do_not_keep_others_waiting(

@@ -13,6 +13,7 @@ from bookied.errors import NoWritableDirError
 from bookied.server.rules.adds import Writes
 from bookied.server.rules.bookie import ReadLimits
 from bookied.server.rules.deletions import REMEMBERED_S
+from bookied.server.rules.reads import ENTRIES_AT_ONCE
 from bookied.storage.files.files import AppendFile, RealFiles
 from bookied.storage.index.format import ENTRY_ID_MAX, HEADER_BYTES
 from bookied.storage.index.ledger_pages import LedgerState
@@ -878,6 +879,18 @@ def test_a_stripe_from_the_disk_takes_a_fetch_for_many_entries(tmp_path: Path) -
     assert _fetches(serving, client) == 2
     (answer,) = client.answers()
     assert packets_of(answer) == list(range(0, 200, 3))
+
+
+def test_a_batch_of_very_many_entries_in_memory_lets_others_have_their_turn(tmp_path: Path) -> None:
+    serving = Serving(tmp_path, fetches=False)
+    client = serving.connect(V2)
+    entries = 5 * ENTRIES_AT_ONCE // 2
+    for entry_id in range(entries):
+        client.ask(add(5, entry_id, payload=b""))
+    client.request(batch(5, 0))
+    assert _fetches(serving, client) == 2
+    (answer,) = client.answers()
+    assert packets_of(answer) == list(range(entries))
 
 
 def _fetches(serving: Serving, client: Client) -> int:
