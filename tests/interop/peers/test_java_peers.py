@@ -12,7 +12,7 @@ import pytest
 
 from bkctl.commands.local.java import Java, ZooKeeperProcess, find_java, pyspark_jars
 from tests.interop.peers import jars as jars_module
-from tests.interop.peers.jars import archive_path, common_class_path
+from tests.interop.peers.jars import VERSION, archive_path, common_class_path
 from tests.interop.peers.peers import (
     FAST_CONF,
     JavaBookie,
@@ -251,7 +251,7 @@ class TestJavaTools:
 class TestJars:
     def test_all_are_there_and_asking_again_is_instant(self, jars: list[Path]) -> None:
         assert all(jar.stat().st_size > 0 for jar in jars)
-        assert any(jar.name.endswith("bookkeeper-server-4.18.0.jar") for jar in jars)
+        assert any(jar.name.endswith(f"bookkeeper-server-{VERSION}.jar") for jar in jars)
         assert bookkeeper_jars() == jars
 
     def test_an_interrupted_fetch_does_not_count(
