@@ -12,6 +12,7 @@ from typing import Final
 import attrs
 
 from bkctl.output.forms.table import display_width
+from bkctl.output.forms.text import safe
 
 WIDTH_DEFAULT: Final = 80
 """Where there is no terminal that has one."""
@@ -59,7 +60,11 @@ class Canvas:
         return self.paint(text, _DIM)
 
     def fitted(self, text: str, width: int) -> str:
-        """Return ``text`` in exactly so many columns, cut at the end where it is longer."""
+        """Return ``text`` in exactly so many columns, cut at the end where it is longer.
+
+        Nothing of it is what a terminal would obey.
+        """
+        text = safe(text)
         if display_width(text) <= width:
             return text + " " * (width - display_width(text))
         mark = self.pick("…", "~")

@@ -16,19 +16,23 @@ from twisted.logger import (
 )
 from zope.interface import implementer
 
+from bkctl.output.forms.text import safe
+
 _OURS = ("bkclient", "bookied", "wire")
 _begun: list[LogLevelFilterPredicate] = []
 
 
 @implementer(ILogObserver)
-class _Lines:
+class Lines:
+    """Writes events as lines to a stream, which is asked for at each of them."""
+
     def __init__(self, stderr: Callable[[], TextIO]) -> None:
         self._stderr = stderr
 
     def __call__(self, event: LogEvent) -> None:
         level = event.get("log_level")
         name = "info" if level is None else level.name
-        text = " ".join(formatEvent(event).split())
+        text = safe(" ".join(formatEvent(event).split()))
         stderr = self._stderr()
         if not stderr.closed:
             print(f"bkctl: {name}: {text}", file=stderr, flush=True)
@@ -43,7 +47,7 @@ def start_logging(level: str, stderr: Callable[[], TextIO]) -> None:
     if not _begun:
         predicate = LogLevelFilterPredicate(defaultLogLevel=LogLevel.error)
         _begun.append(predicate)
-        observer = FilteringLogObserver(_Lines(stderr), [predicate])
+        observer = FilteringLogObserver(Lines(stderr), [predicate])
         globalLogBeginner.beginLoggingTo([observer], redirectStandardIO=False)
     for namespace in _OURS:
         _begun[0].setLogLevelForNamespace(namespace, LogLevel.levelWithName(level))

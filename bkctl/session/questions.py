@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from bkctl.errors import NothingFoundError, RefusedError
 from bkctl.exit_status import Effect
+from bkctl.output.forms.text import safe
 
 if TYPE_CHECKING:
     from bkctl.host import Host
@@ -62,7 +63,7 @@ class Questions:
             raise RefusedError("not confirmed; nothing was changed")
 
     def _ask(self, prompt: str) -> str:
-        self._host.stderr.write(prompt)
+        self._host.stderr.write(safe(prompt))
         self._host.stderr.flush()
         answer = self._host.stdin.readline()
         if not answer:  # End of input counts as no.

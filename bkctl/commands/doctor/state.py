@@ -22,6 +22,7 @@ from bkclient.metadata.api import HeldLock, StoredLedger, Version
 from bkclient.quorum.replicas import is_out_of_reach, lacks_copies, write_sets
 from bkclient.repair.autorecovery import Mark, Pause
 from bkctl.output.forms.table import wrapped
+from bkctl.output.forms.text import safe
 from bkctl.output.views import WIDE, Kind, column, shown
 from bookied.offline.check.findings import DiskFinding
 from wire.codes import LedgerState
@@ -54,13 +55,13 @@ def _finding(v: ClusterFinding, width: int | None, color: bool) -> Iterator[str]
     ids = ", ".join(v.examples) + (", ..." if v.count > len(v.examples) else "")
     which = f": {ids}" if v.count == 1 and ids and not _named_in(v) else ""
     room = sys.maxsize if width is None else max(_TEXT_MIN, width - _INDENT)
-    texts = wrapped(f"{v.message}{which}", room)
+    texts = wrapped(safe(f"{v.message}{which}"), room)
     if v.count > 1:
-        texts += wrapped(ids, room)
+        texts += wrapped(safe(ids), room)
     word = f"{v.severity.value:<{_INDENT}}"
     yield (f"{_COLORS[v.severity]}{word}{_RESET}" if color else word) + texts[0]
     yield from (f"{'':{_INDENT}}{text}" for text in texts[1:])
-    yield f"{'':{_INDENT}}-> {v.fix}"
+    yield f"{'':{_INDENT}}-> {safe(v.fix)}"
 
 
 def _named_in(v: ClusterFinding) -> bool:

@@ -7,6 +7,7 @@ import re
 from typing import Final, TextIO
 
 from bkctl.output.forms.table import display_width
+from bkctl.output.forms.text import safe
 
 _WORD: Final = re.compile(r"(?:`[^`\n]*`|\S)+|\s+")
 """A word, which a command in backquotes is as well; or what is between words."""
@@ -17,8 +18,9 @@ def fitted(text: str, stream: TextIO) -> str:
     """Return ``text`` with its lines wrapped at words to fit the terminal that ``stream`` is.
 
     A command in backquotes stays on one line, so that it can be copied. Text for a pipe is not
-    changed.
+    wrapped. What a terminal would obey is replaced in any case.
     """
+    text = safe(text)
     columns = _columns(stream) if stream.isatty() else None
     if columns is None:
         return text

@@ -73,11 +73,15 @@ class TableForm:
         return itertools.chain(head, vertical(cells, color=self.color, width=width))
 
     def said(self, view: View, value: Any) -> Iterable[str]:
-        """Return the lines of a value whose view says it in sentences."""
+        """Return the lines of a value whose view says it in sentences.
+
+        A pipe gets a sentence as it is: it may be a text that goes into a file.
+        """
         if view.lines is not None:
             return view.lines(value, self.width, self.color)
         assert view.sentence is not None
-        return (view.sentence(value),)
+        sentence = view.sentence(value)
+        return (safe(sentence) if self._host.stdout.isatty() else sentence,)
 
     def row_of(self, view: View, fields: Sequence[Field]) -> Callable[[Any], Sequence[Cell | str]]:
         """Return what makes a table's row from a value."""

@@ -16,6 +16,10 @@ from tests.bkctl.support.drawn import WIDTHS, check_drawing
 PLAIN = Canvas(60, unicode=False)
 
 
+def test_a_text_in_a_drawing_is_nothing_that_a_terminal_would_obey() -> None:
+    assert Canvas().fitted("a\x1b[2Jb", 12) == r"a\x1b[2Jb   "
+
+
 def test_a_bar_fills_by_its_share_and_keeps_its_width() -> None:
     assert Canvas().bar(0.5, 4) == "██░░"
     assert Canvas().bar(0.3125, 4) == "█▎░░"

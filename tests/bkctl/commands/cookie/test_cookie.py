@@ -283,3 +283,11 @@ def test_disk_expand_is_what_expand_storage_is(tmp_path: Path) -> None:
     bookie = new_bookie(tmp_path)
     bookie.settings["ledgerDirectories"] = f"{tmp_path}/ledgers,{tmp_path}/more"
     assert bookie.run("disk", "expand", "--dry-run").out == f"would add {tmp_path}/more\n"
+
+
+def test_a_terminal_gets_nothing_of_a_cookie_that_it_would_obey(
+    world: World, store: MemoryMetadata
+) -> None:
+    world.run(store.write_cookie(A, b"no \x1b[2J cookie", NEW))
+    assert r"no \x1b[2J cookie" in run_in(world, "cookie", "show", A, tty=True).out
+    assert "no \x1b[2J cookie" in run_in(world, "cookie", "show", A).out

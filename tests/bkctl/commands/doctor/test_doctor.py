@@ -445,6 +445,14 @@ def test_every_finding_is_shown_by_one_view() -> None:
     ]  # fmt: skip
 
 
+def test_what_a_terminal_would_obey_is_not_in_a_finding() -> None:
+    lines = view_of(ClusterFinding).lines
+    assert lines is not None
+    one = ClusterFinding(Severity.RISK, "x", "mark \x1b[2J", fix="mend \x9bH", examples=("\x07",))
+    text = "\n".join(lines(one, 80, False))
+    assert text == "risk     mark \\x1b[2J: \\x07\n         -> mend \\x9bH"
+
+
 def test_on_a_terminal_findings_are_wrapped_at_words_and_the_worst_are_red() -> None:
     view = view_of(ClusterFinding)
     assert view.lines is not None

@@ -32,6 +32,13 @@ def test_a_pipe_gets_the_message_as_it_is() -> None:
     assert fitted(SAID, io.StringIO()) == SAID
 
 
+def test_what_a_terminal_would_obey_is_not_in_a_message() -> None:
+    said = "bookie b\x1b]0;x\x07\x9b2J\u202e is unknown\n"
+    shown = "bookie b\\x1b]0;x\\x07\\x9b2J\\x202e is unknown\n"
+    for tty in (False, True):
+        assert fitted(said, Stream(tty=tty)) == shown
+
+
 def test_a_terminal_that_tells_no_size_gets_it_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("COLUMNS", raising=False)
     main, inner = os.openpty()
