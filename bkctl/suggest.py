@@ -7,9 +7,12 @@ from typing import Final
 
 ELSEWHERE: Final[Mapping[str, tuple[str, ...]]] = {
     "add": ("append",),
-    "cat": ("read", "tail", "show"),
+    "cat": ("read", "tail", "peek", "show"),
     "check": ("verify", "doctor"),
     "count": ("show",),
+    "describe": ("show",),
+    "follow": ("tail",),
+    "inspect": ("show",),
     "health": ("doctor", "status"),
     "ls": ("list", "tree"),
     "read": ("tail", "show"),
@@ -34,20 +37,118 @@ ELSEWHERE: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Words of shells, of `zkCli.sh` and of our other groups, and what a group has for the same."""
 
-LINES: Final[Mapping[str, str]] = {
-    "bookie ledgers": "ledger list --bookie BOOKIE_ID",
-    "bookie usage": "bookie show",
-    "cluster doctor": "doctor",
+LINES: Final[Mapping[str, tuple[str, ...]]] = {
+    "bookie ledgers": ("ledger list --bookie BOOKIE_ID",),
+    "bookie usage": ("bookie show",),
+    "cluster doctor": ("doctor",),
+    "root backup": ("cluster backup FILE",),
+    "root check": ("doctor", "ledger verify --all"),
+    "root connect": ("profile create NAME -u URI --use",),
+    "root describe": ("ledger show LEDGER_ID", "bookie show BOOKIE_ID"),
+    "root events": ("cluster watch",),
+    "root get": ("ledger list", "bookie list"),
+    "root java": ("compat JAVA_COMMAND",),
+    "root ls": ("ledger list", "bookie list"),
+    "root metadata": ("cluster backup FILE", "cluster tree"),
+    "root metrics": ("bookie metrics BOOKIE_ID", "top"),
+    "root migrate": ("disk upgrade", "disk convert"),
+    "root move": ("bookie decommission BOOKIE_ID", "bookie rename OLD NEW"),
+    "root rename": ("bookie rename OLD NEW",),
+    "root repair": ("doctor", "bookie decommission BOOKIE_ID", "bookie recover BOOKIE_ID"),
+    "root restore": ("cluster restore FILE",),
+    "root retire": ("bookie decommission BOOKIE_ID",),
+    "root set": ("bookie config-set BOOKIE_ID KEY=VALUE",),
+    "root start": ("local N --dir DIR --background",),
+    "root stop": ("local stop DIR",),
+    "root support": ("debug bundle",),
+    "root under-replicated": ("autorecovery list",),
+    "root underreplicated": ("autorecovery list",),
+    "root verify": ("ledger verify --all",),
+    "autorecovery progress": ("autorecovery active", "autorecovery list --watch"),
+    "autorecovery watch": ("autorecovery active --watch", "autorecovery list --watch"),
+    "bookie add": ("disk init", "disk expand"),
+    "bookie add-disk": ("disk expand",),
+    "bookie cordon": ("bookie readonly BOOKIE_ID on",),
+    "bookie expand": ("disk expand",),
+    "bookie latency": ("bookie slow", "top"),
+    "bookie move": ("bookie decommission BOOKIE_ID", "bookie rename OLD NEW"),
+    "bookie retire": ("bookie decommission BOOKIE_ID",),
+    "bookie start": ("local N --dir DIR --background",),
+    "bookie uncordon": ("bookie readonly BOOKIE_ID off",),
+    "cluster check": ("doctor", "cluster ping"),
+    "cluster events": ("cluster watch",),
+    "cluster start": ("local N --dir DIR --background",),
+    "cluster stop": ("local stop DIR",),
+    "cluster verify": ("ledger verify --all",),
+    "config set": ("bookie config-set BOOKIE_ID KEY=VALUE",),
+    "debug collect": ("debug bundle",),
+    "disk add": ("disk expand",),
+    "disk list": ("disk files", "disk ledgers"),
+    "disk ls": ("disk files", "disk ledgers"),
+    "disk show": ("disk files", "disk usage"),
+    "ledger bookies": ("ledger map LEDGER_ID",),
+    "ledger check-replicas": ("ledger verify LEDGER_ID",),
+    "ledger export": ("export LEDGER_ID --to DIR",),
+    "ledger find": ("ledger list", "ledger map LEDGER_ID"),
+    "ledger locate": ("ledger map LEDGER_ID",),
+    "ledger prune": ("ledger list --older-than 30d -o id | bkctl ledger delete -",),
+    "ledger replicas": ("ledger map LEDGER_ID", "ledger verify LEDGER_ID"),
+    "ledger under-replicated": ("autorecovery list",),
+    "log export": ("export --log NAME --to DIR",),
+    "topic consume": ("topic peek TOPIC",),
+    "topic read": ("topic peek TOPIC",),
+    "topic tail": ("topic peek TOPIC",),
 }
-"""Commands that people look for, and the line of another group that does it."""
+"""Commands that people look for, and the lines that do it. ``root`` is before any group."""
+
+_SECURITY: Final = (
+    "TLS and passwords are settings of the client: -c FILE or -X KEY=VALUE; see docs/security.md"
+)
+_FIND_AND_DELETE: Final = "choose by `bkctl ledger list`; `-o id | bkctl ledger delete -` deletes"
+
+OPTIONS: Final[Mapping[str, str]] = {
+    "--password": _SECURITY,
+    "--sasl": _SECURITY,
+    "--tls": _SECURITY,
+    "--tls-ca": _SECURITY,
+    "--user": _SECURITY,
+    "--username": _SECURITY,
+    "--zk": "name the cluster by -u 'zk+hierarchical://HOST:PORT/ledgers'",
+    "--zookeeper": "name the cluster by -u 'zk+hierarchical://HOST:PORT/ledgers'",
+    "disk --dir": "name the directories by --ledger-dir and --journal-dir, or by -c FILE",
+    "export --all": "`--state closed` chooses all closed ledgers",
+    "export --out": "use --to",
+    "ledger delete --created-before": _FIND_AND_DELETE,
+    "ledger delete --older-than": _FIND_AND_DELETE,
+    "ledger list -n": "use --limit",
+    "ledger list --created-after": "use --filter 'created>=2026-01-31'",
+    "ledger list --created-before": "use --older-than 30d, or --filter 'created<2026-01-31'",
+    "ledger list --slow": "`bkctl bookie slow` names slow bookies",
+    "ledger list --under-replicated": "`bkctl autorecovery list` lists them",
+    "bookie config --set": "`bkctl bookie config-set BOOKIE_ID KEY=VALUE` changes settings",
+    "bookie list --slow": "`bkctl bookie slow` names slow bookies",
+    "log append -f": "use --file",
+    "log tail -n": "use --from INDEX:ENTRY; `bkctl log show NAME` shows the ledgers",
+    "log tail --no-follow": "use --exit-at-end",
+    "ledger tail --no-follow": "use --exit-at-end",
+    "topic export --out": "FILE is an argument: `bkctl topic export TOPIC FILE`",
+}
+"""Options that people try, behind the command or its group, and what to use instead."""
 
 
-def nearest(word: str, known: Iterable[str], *, count: int = 1) -> list[str]:
+def instead_of(option: str, path: str) -> str:
+    """Return what to use instead of an option that the command at ``path`` does not have, or ""."""
+    words = path.split()[1:]
+    scopes = (" ".join([*words[:count], option]) for count in range(len(words), -1, -1))
+    return next((OPTIONS[scope] for scope in scopes if scope in OPTIONS), "")
+
+
+def nearest(word: str, known: Iterable[str], *, count: int = 1, least: float = 0.6) -> list[str]:
     """Return the known words that are most like ``word``, whatever their case; the best first."""
     import difflib
 
     by_lower: Mapping[str, str] = {one.lower(): one for one in known}
-    near = difflib.get_close_matches(word.lower(), by_lower, n=count, cutoff=0.6)
+    near = difflib.get_close_matches(word.lower(), by_lower, n=count, cutoff=least)
     return [by_lower[one] for one in near]
 
 

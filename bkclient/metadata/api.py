@@ -128,7 +128,7 @@ class NoSuchLogError(ClientError):
     """There is no log of this name."""
 
     exit_status: ClassVar[int] = 3
-    hint: ClassVar[str] = "`bkctl log list` shows the logs there are"
+    hint: ClassVar[str] = "`bkctl log list` lists the existing logs"
 
 
 class LogExistsError(ClientError):

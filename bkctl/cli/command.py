@@ -39,6 +39,9 @@ _UNBROKEN: Final = "\ue000"
 """Stands for a hyphen while texts are wrapped: it is no place for a line to end."""
 
 
+_ALIKE: Final = 0.7
+"""Less alike are other commands: `ledger create` is not offered for `ledger locate`."""
+
 _NARROW: Final = 58
 """Below, long options have lines of their own, so that there is space for what they do."""
 
@@ -308,9 +311,9 @@ class Group(click.Group):
         from bkctl.suggest import LINES, meant_elsewhere, nearest
 
         path, known = ctx.command_path, self.list_commands(ctx)
-        if line := LINES.get(f"{self.name} {word}"):
-            return [f"`{ctx.find_root().command_path} {line}`"]
-        near = meant_elsewhere(word, known) or nearest(word, known, count=2)
+        if lines := LINES.get(f"{self.name if ctx.parent else 'root'} {word}"):
+            return [f"`{ctx.find_root().command_path} {line}`" for line in lines]
+        near = meant_elsewhere(word, known) or nearest(word, known, count=2, least=_ALIKE)
         return [f"`{path} {name}`" for name in near] or [
             f"`{path} {name} {word}`"
             for name in known

@@ -18,7 +18,7 @@ from bkctl.errors import CommandError, Interrupted, TimeLimitError, error_messag
 from bkctl.exit_status import ExitStatus
 from bkctl.options import SCHEMA
 from bkctl.output.forms.sentence import fitted
-from bkctl.suggest import nearest
+from bkctl.suggest import instead_of, nearest
 from wire.errors import BookKeeperError
 
 if TYPE_CHECKING:
@@ -115,6 +115,8 @@ def describe(error: BaseException, session: Session | None, args: Sequence[str] 
         path = error.ctx.command_path if error.ctx else "bkctl"
         message = _usage_message(error)
         hint = "" if message.endswith("?") else _usage_hint(message, path, args)
+        if isinstance(error, click.NoSuchOption) and (use := instead_of(error.option_name, path)):
+            message, hint = _unknown(error), use
         return Report("BK-USAGE", message, ExitStatus.USAGE, "", hint)
     if isinstance(error, click.ClickException):
         return Report("BK-USAGE", error.format_message(), error.exit_code, about)
@@ -137,8 +139,12 @@ def _usage_message(error: click.UsageError) -> str:
         named = {name.lstrip("-"): name for name in error.possibilities or ()}
         near = nearest(error.option_name.lstrip("-"), named)
         meant = f"; did you mean {named[near[0]]}?" if near else ""
-        return _in_our_words(" ".join(error.message.split()).removesuffix(".")) + meant
+        return _unknown(error) + meant
     return _in_our_words(" ".join(error.format_message().split()).removesuffix("."))
+
+
+def _unknown(error: click.NoSuchOption) -> str:
+    return _in_our_words(" ".join(error.message.split()).removesuffix("."))
 
 
 def _in_our_words(message: str) -> str:

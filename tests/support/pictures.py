@@ -101,18 +101,18 @@ class Picture:
 PICTURES: Final = (
     Picture(
         name="bookie-list",
-        title="Who is there, and how they are",
+        title="The bookies of a cluster",
         commands=("bkctl bookie list",),
     ),
     Picture(
         name="ledger",
-        title="What there is, and where it is",
+        title="Ledgers, and the metadata of one ledger",
         commands=("bkctl ledger list", "bkctl ledger show 1"),
         columns=112,
     ),
     Picture(
         name="ledger-map",
-        title="A ledger whose bookie was lost, and another took its place",
+        title="A ledger after one of its bookies was lost and replaced",
         commands=("bkctl ledger map 3",),
         with_loss=True,
     ),
@@ -139,7 +139,7 @@ PICTURES: Final = (
     ),
     Picture(
         name="shell",
-        title="bkctl shell: what could come next",
+        title="bkctl shell: the existing ledgers complete a command",
         commands=("ledger read 0-2", "ledger show"),
         shell=("use ledger 0\r", "ledger read 0-2\r", "ledger show "),
         until="open, made",

@@ -150,7 +150,7 @@ def check_log_name(name: str) -> None:
 
 def no_log(name: str) -> NoSuchLogError:
     """Return the error for a log that is not there."""
-    return NoSuchLogError(f"there is no log {name}")
+    return NoSuchLogError(f"log {name} does not exist")
 
 
 def log_exists(name: str) -> LogExistsError:

@@ -207,6 +207,7 @@ ledger.command(
             help="How many entries from the end to begin with.",
         ),
         option(
+            "-f/ ",
             "--follow/--exit-at-end",
             default=False,
             help="Print new entries until the ledger is closed.",

@@ -42,7 +42,7 @@ def append(
     session.about = f"log {name}"
     from_stdin = tuple(data) == ("-",)
     if (path is not None) == bool(data):
-        raise UsageError("nothing to append, or two things", next_step="give DATA, --file or -")
+        raise UsageError("DATA, --file FILE or - is needed, and only one of them")
     if session.dry_run:
         session.plan(log_work.plan_append(session, name, seal=seal))
         return

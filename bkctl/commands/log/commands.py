@@ -117,6 +117,7 @@ log.command(
             help="Where to begin.",
         ),
         option(
+            "-f/ ",
             "--follow/--exit-at-end",
             default=False,
             help="Print new entries until the log is sealed.",

@@ -17,6 +17,7 @@ from bkctl.cli.root import cli
 from bkctl.exit_status import MEANING, Effect, ExitStatus
 from bkctl.options import Options, Seconds, global_options, options_of
 from bkctl.session.session import SESSION_META
+from bkctl.suggest import LINES
 from tests.bkctl.support.imports import run_without
 from tests.bkctl.support.terminal import FakeHost
 
@@ -478,6 +479,19 @@ def test_the_form_of_ledger_ids_counts_wherever_it_stands() -> None:
         assert "which cluster?" in err
 
 
+def test_each_line_that_is_offered_for_another_is_a_command() -> None:
+    for line in (line for lines in LINES.values() for line in lines):
+        command: click.Command = cli
+        context = click.Context(command, info_name="bkctl")
+        for word in line.split():
+            if not isinstance(command, click.Group):
+                break
+            found = command.get_command(context, word)
+            assert found is not None, line
+            command = found
+        assert not isinstance(command, click.Group), line
+
+
 # Errors ----------------------------------------------------------------------------------------
 
 
@@ -511,6 +525,14 @@ def test_the_form_of_ledger_ids_counts_wherever_it_stands() -> None:
         (["bookie", "list", "--columsn", "x"], "no such option '--columsn'; did you mean --co"),
         (["ledger", "list", "--nope"], "no such option '--nope'; did you mean --no-pager?"),
         (["ledger", "list", "--stae", "open"], "no such option '--stae'; did you mean --state?"),
+        (["ledger", "locate", "1"], "did you mean `bkctl ledger map LEDGER_ID`?"),
+        (["metadata", "backup", "f"], "did you mean `bkctl cluster backup FILE`"),
+        (["verify"], "did you mean `bkctl ledger verify --all`?"),
+        (["bookie", "xverify"], "no such command 'xverify'; `bkctl bookie --help` shows how"),
+        (["topic", "read", "t"], "did you mean `bkctl topic peek TOPIC`?"),
+        (["export", "1", "--out", "d"], "no such option '--out'; use --to"),
+        (["--zookeeper", "zk1:2181", "doctor"], "name the cluster by -u 'zk+hierarchical://HOST"),
+        (["disk", "check", "--dir", "d"], "no such option '--dir'; name the directories by --led"),
         (["local", "--detach"], "no such option '--detach'; `bkctl local --help` shows how"),
     ],
 )
