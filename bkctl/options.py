@@ -308,7 +308,7 @@ _DECLARED: Final = (
         "--profile",
         type=PROFILE,
         metavar="NAME",
-        help="A cluster of `bkctl profile list`; none: not even the default one.",
+        help="A profile of `bkctl profile list`; `none` ignores the default profile.",
     ),
     _option(
         "-X",
@@ -359,7 +359,7 @@ _DECLARED: Final = (
         type=Seconds(min=0, min_open=True),
         metavar="[=TIME]",
         per_run=True,
-        help="Show it again and again, every 2 seconds or as often as said.",
+        help="Repeat the command every 2 seconds, or at the given interval.",
     ),
     _option(
         "--until",
@@ -371,10 +371,10 @@ _DECLARED: Final = (
     _option(
         "--no-headers",
         is_flag=True,
-        help="Tables and CSV without their first line.",
+        help="Print tables and CSV without their first line.",
     ),
-    _option("--exact", is_flag=True, help="Plain numbers in tables as well."),
-    _option("--utc", is_flag=True, help="Times in UTC in tables as well."),
+    _option("--exact", is_flag=True, help="Print exact numbers in tables, too."),
+    _option("--utc", is_flag=True, help="Print times in tables in UTC, too."),
     _option("--show-secrets", is_flag=True, help="Print ledger passwords."),
     _option(
         "--timeout",
@@ -389,17 +389,17 @@ _DECLARED: Final = (
     _option(
         "--color",
         type=click.Choice(["auto", "always", "never"]),
-        help="Colour; NO_COLOR counts too.",
+        help="Use colour; NO_COLOR is respected.",
     ),
-    _option("--no-pager", is_flag=True, help="Long tables without a pager."),
+    _option("--no-pager", is_flag=True, help="Print long tables without a pager."),
     _option(
         "--progress",
         type=click.Choice(["auto", "lines", "jsonl", "none"]),
         help="Progress on stderr: a bar on a terminal, else a line now and then.",
     ),
-    _option("-q", "--quiet", is_flag=True, help="Only results and errors."),
+    _option("-q", "--quiet", is_flag=True, help="Print only results and errors."),
     _option(
-        "-v", "--verbose", count=True, help="Say more; -vv tells each request, -vvv each entry."
+        "-v", "--verbose", count=True, help="Print more; -vv prints each request, -vvv each entry."
     ),
     _option(
         "--log-level",

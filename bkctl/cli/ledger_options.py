@@ -80,22 +80,22 @@ NEW_LEDGER: Final = (
         "wanted_id",
         type=LEDGER_ID,
         metavar="ID",
-        help="This id, instead of a new one; never one that existed.",
+        help="Id of the ledger, instead of a new id; never an id that existed.",
     ),
 )
 """How a new ledger is to be made."""
 
 FORMS: Final = (
-    option("--raw", "form", flag_value="raw", help="The bytes and nothing else."),
-    option("--lines", "form", flag_value="lines", help="A newline after each entry."),
+    option("--raw", "form", flag_value="raw", help="Print the payloads without separators."),
+    option("--lines", "form", flag_value="lines", help="Print a newline after each entry."),
     option(
         "--length-prefixed",
         "form",
         flag_value="length-prefixed",
         help="Each entry after its length: 4 bytes, big-endian.",
     ),
-    option("--hexdump", "form", flag_value="hexdump", help="Bytes for people."),
-    option("--delimiter", metavar="TEXT", help=r"This after each entry; \n, \t and \0 work."),
+    option("--hexdump", "form", flag_value="hexdump", help="Print a hexdump."),
+    option("--delimiter", metavar="TEXT", help=r"Print TEXT after each entry; \n, \t and \0 work."),
     option(
         "--format",
         "pattern",

@@ -22,7 +22,7 @@ COMMANDS: Final = {
     "fence": (f"{_AT}.ledger.commands:fence", "Short for `ledger fence`."),
     "cluster": (
         f"{_AT}.cluster.commands:cluster",
-        "The cluster as a whole: make one, look at it, take it away.",
+        "The cluster as a whole: create, inspect, back up, remove.",
     ),
     "bookie": (f"{_AT}.bookie.commands:bookie", "Bookies: list, inspect, change, remove."),
     "cookie": (
@@ -81,7 +81,7 @@ COMMANDS: Final = {
     "explain": (f"{_AT}.about.commands:explain", "Explain an error, and what to do."),
     "debug": (
         f"{_AT}.doctor.commands:debug",
-        "Collect what is needed to find a fault.",
+        "Collect information for a bug report.",
     ),
     "version": (
         f"{_AT}.about.commands:version",

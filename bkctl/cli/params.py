@@ -35,7 +35,7 @@ def fail_if(example: str) -> click.Option:
         "fail_if",
         multiple=True,
         metavar="CONDITION",
-        help=f"Exit with 10 if the result is so, as in '{example}'; repeatable.",
+        help=f"Exit with 10 if this holds, such as '{example}'; repeatable.",
     )
 
 

@@ -54,8 +54,8 @@ completion = Command(
     short_help="Print the completion script for bash, zsh or fish.",
     help="""Print the script that lets SHELL complete commands, options, choices and ids that exist.
 
-    Packages install it where shells look, so that nothing needs to be done. For one session of bash
-    or zsh `eval "$(bkctl completion bash)"` is enough.
+    Packages install the script where shells find it. For one session of bash or zsh run `eval
+    "$(bkctl completion bash)"`.
 
     Ids are asked for in the background and kept for five seconds; a Tab never waits longer than two
     seconds.
@@ -78,10 +78,10 @@ explain = Command(
     "explain",
     body="bkctl.commands.about.explain:explain",
     short_help="Explain an error, and what to do.",
-    help="""Say what an error means, what it exits with, and what to do.
+    help="""Explain an error: its meaning, its exit status, and what to do.
 
-    The name of an error is at the end of its line, in brackets, or `name` where it is JSON. The
-    names stay as they are from release to release.
+    The name of an error is in brackets at the end of its line, and `name` in JSON. Names do not
+    change from release to release.
     """,
     params=(argument("names", metavar="[NAME]...", nargs=-1),),
     effect=Effect.READ,
@@ -89,7 +89,7 @@ explain = Command(
         ("bkctl explain BK-LEDGER-FENCED", "causes, exit status, and what to try"),
         ("bkctl explain BKLedgerFencedException", "by the class in a log of Java's"),
         ("bkctl explain cookie-mismatch", "without BK- as well"),
-        ("bkctl explain", "every name there is"),
+        ("bkctl explain", "every name"),
     ),
     exits=(ExitStatus.NOT_FOUND,),
     replaces="nothing in Java's tools",
@@ -136,11 +136,11 @@ demo = Command(
     "demo",
     body="bkctl.commands.about.demo:demo",
     short_help="Run a demo: write, crash, recover, read, export.",
-    help="""Take FILE the whole way through a cluster of three bookies on this machine.
+    help="""Write, recover, read and export FILE on a cluster of three bookies on this machine.
 
     Its lines become the entries of a ledger with three copies each; one bookie is killed in the
     middle; the writer vanishes; the ledger is recovered and closed, read back and compared byte for
-    byte, exported to Parquet and read again with Spark. Everything is kept for you to look at.
+    byte, exported to Parquet and read again with Spark. All files are kept.
     """,
     params=(
         argument("path", metavar="[FILE]", required=False),
@@ -171,15 +171,15 @@ version = Command(
     short_help="Show the version of this tool, and of all bookies.",
     help="""Show versions: the tool's, Python's, the protocol's; with --all each bookie's.
 
-    Bookies of this project tell theirs where their HTTP server is on. Java's bookies do not: they
-    are only told to be Java's.
+    Bookies of this project report their version over HTTP. A Java bookie reports none, and is shown
+    as Java.
     """,
     params=(option("--all", "every", is_flag=True, help="Also ask each bookie, over HTTP."),),
     effect=Effect.READ,
     examples=(
         ("bkctl version", "of this tool"),
-        ("bkctl version --all", "and of each bookie, as far as it tells"),
-        ("bkctl version --all --filter version=none", "bookies that do not tell"),
+        ("bkctl version --all", "and of each bookie that reports it"),
+        ("bkctl version --all --filter version=none", "bookies that report no version"),
     ),
     exits=(ExitStatus.UNREACHABLE, ExitStatus.TIME_LIMIT),
     replaces="bookkeeper shell's missing --version; bookkeeper-server prints it at its start",
@@ -192,9 +192,9 @@ compat = CompatCommand(
     short_help="Run a command of Java's tools, by its name and options.",
     help="""Run a command of Java's shell, or of Java's bkctl, by its name and options.
 
-    Prints on stderr the command here that it stands for, and runs that: exit status, output and
-    questions are that command's own. Java's -nonInteractive is --no-input, and its -force is --yes,
-    which overrides no safety check.
+    Prints the matching bkctl command on stderr and runs it. Exit status, output and questions are
+    those of the bkctl command. Java's -nonInteractive is --no-input, and its -force is --yes, which
+    overrides no safety check.
     """,
     params=(
         argument(
@@ -239,8 +239,8 @@ options = Command(
     short_help="Show the options that every command takes.",
     help="""Show the options that every command takes, before its name or behind it.
 
-    With each is the environment variable that sets it; an option given on the command line wins.
-    What the exit statuses mean is at the end.
+    Each option names its environment variable; an option on the command line wins. The exit
+    statuses are at the end.
     """,
     effect=Effect.READ,
     without=(Facility.WATCH, Facility.PROFILE),

@@ -44,25 +44,33 @@ autorecovery.command(
     body="bkctl.commands.autorecovery.actions:list_marked",
     help="List the ledgers that are marked as lacking replicas.",
     params=(
-        option("--missing", type=BOOKIE_ID, metavar="BOOKIE", help="Only what lacks its replicas."),
         option(
-            "--not-missing", type=BOOKIE_ID, metavar="BOOKIE", help="Only what does not lack them."
+            "--missing",
+            type=BOOKIE_ID,
+            metavar="BOOKIE",
+            help="Only ledgers that lack replicas of this bookie.",
+        ),
+        option(
+            "--not-missing",
+            type=BOOKIE_ID,
+            metavar="BOOKIE",
+            help="Only ledgers that lack no replica of this bookie.",
         ),
         option(
             "--older-than",
             "older_than_s",
             type=DURATION,
             metavar="TIME",
-            help="Only marks of that age.",
+            help="Only marks older than TIME.",
         ),
-        option("--detail", is_flag=True, help="Look at each ledger: size, and what it waits for."),
+        option("--detail", is_flag=True, help="Show each ledger's size, and why it waits."),
         option("--count", is_flag=True, help="Print only how many."),
     ),
     effect=Effect.READ,
     examples=(
         ("bkctl autorecovery list", "every ledger that lacks replicas, and its worker"),
         ("bkctl autorecovery list --missing 10.0.0.1:3181 --count", "how many lack that bookie's"),
-        ("bkctl autorecovery list --detail", "sizes, and what each one waits for"),
+        ("bkctl autorecovery list --detail", "sizes, and why each ledger waits"),
         ("bkctl autorecovery list --older-than 1h -o id", "ids of those that make no progress"),
     ),
     exits=(*_FAILURES, ExitStatus.PARTLY),
@@ -73,10 +81,10 @@ autorecovery.command(
     "active",
     body="bkctl.commands.autorecovery.actions:active",
     short_help="List the ledgers that workers repair now.",
-    help="List the ledgers that workers have now, waiting or copying.",
+    help="List the ledgers that workers have locked now, waiting or copying.",
     effect=Effect.READ,
     examples=(
-        ("bkctl autorecovery active", "each ledger under repair, and who has it since when"),
+        ("bkctl autorecovery active", "each ledger under repair, its worker, and since when"),
         ("bkctl autorecovery active -o id", "only the ids"),
     ),
     exits=_FAILURES,
@@ -90,7 +98,7 @@ autorecovery.command(
     effect=Effect.REVERSIBLE,
     examples=(
         ("bkctl autorecovery enable", "the cluster repairs itself again"),
-        ("bkctl autorecovery enable --dry-run", "only say whether that would change anything"),
+        ("bkctl autorecovery enable --dry-run", "show whether that would change anything"),
     ),
     exits=_FAILURES,
     replaces="bookkeeper shell autorecovery -enable",
@@ -120,7 +128,7 @@ autorecovery.command(
     examples=(
         ("bkctl autorecovery disable", "before bookies are restarted one by one"),
         ('bkctl autorecovery disable --for 30m --reason "new disks"', "and every command says so"),
-        ("bkctl autorecovery disable --dry-run", "only say whether that would change anything"),
+        ("bkctl autorecovery disable --dry-run", "show whether that would change anything"),
     ),
     exits=_FAILURES,
     replaces="bookkeeper shell autorecovery -disable",
@@ -143,7 +151,7 @@ autorecovery.command(
     "audit",
     body="bkctl.commands.autorecovery.actions:audit",
     short_help="Start an audit, or wait until it ends.",
-    help="Have the auditor look for lost bookies now; with --wait, until their ledgers are marked.",
+    help="Make the auditor look for lost bookies now; --wait waits until their ledgers are marked.",
     params=(
         option(
             "--full",
@@ -153,7 +161,7 @@ autorecovery.command(
             multiple=True,
             help="Instead: let this periodic check run when an auditor next starts.",
         ),
-        option("--wait", is_flag=True, help="Return once it is through."),
+        option("--wait", is_flag=True, help="Return when the check has ended."),
     ),
     effect=Effect.REVERSIBLE,
     examples=(
@@ -190,10 +198,11 @@ autorecovery.command(
     short_help="Delete the mark of a deleted or intact ledger.",
     help="""Remove the mark of a ledger that is deleted, or of which no replica is missing.
 
-    All of it is read to be sure. A ledger that a worker has, or that is not closed, keeps its mark.
+    The command reads every replica first. An open ledger, or a ledger that a worker has locked,
+    keeps its mark.
 
-    With --force damaged-mark one that cannot be read goes in any case; where the ledger lacks
-    replicas, a new one that names them takes its place.
+    With --force damaged-mark an unreadable mark is deleted in any case. If the ledger lacks
+    replicas, the command writes a new mark.
     """,
     params=(
         argument("ledger_id", type=LEDGER_ID),

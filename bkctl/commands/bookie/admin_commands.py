@@ -47,7 +47,7 @@ ADMIN: Final = (
         effect=Effect.READ,
         examples=(
             ("bkctl bookie state 10.0.0.1:3181", "what it is doing"),
-            ("bkctl bookie state b1 --http 10.0.0.1:8080", "of one that is not registered"),
+            ("bkctl bookie state b1 --http 10.0.0.1:8080", "of a bookie that is not registered"),
         ),
         exits=_EXITS,
         replaces="curl http://BOOKIE:8080/api/v1/bookie/state",
@@ -57,7 +57,7 @@ ADMIN: Final = (
         body="bkctl.commands.bookie.admin:ready",
         help="""Check that a bookie is registered and serves.
 
-    Status 7 says that it does not.
+    The exit status is 7 if it does not.
     """,
         params=(
             argument("bookie_id", type=BOOKIE_ID),
@@ -66,7 +66,10 @@ ADMIN: Final = (
         effect=Effect.READ,
         examples=(
             ("bkctl bookie ready 10.0.0.1:3181", "status 0 if it serves, 7 if not yet"),
-            ("bkctl bookie ready b1 --http 10.0.0.1:8080", "of one that is not registered yet"),
+            (
+                "bkctl bookie ready b1 --http 10.0.0.1:8080",
+                "of a bookie that is not registered yet",
+            ),
         ),
         exits=_EXITS,
         replaces="curl http://BOOKIE:8080/api/v1/bookie/is_ready",
@@ -89,7 +92,7 @@ ADMIN: Final = (
             ("bkctl bookie readonly 10.0.0.1:3181", "whether it is"),
             (
                 "bkctl bookie readonly 10.0.0.1:3181 on",
-                "take no more adds, before it is taken down",
+                "take no more adds, before a stop",
             ),
             ("bkctl bookie readonly 10.0.0.1:3181 off", "take adds again"),
         ),
@@ -101,8 +104,8 @@ ADMIN: Final = (
         body="bkctl.commands.bookie.admin:gc",
         help="""Start a bookie's garbage collection now.
 
-    `gc-status` shows what becomes of it, or --wait at its end. What goes is what no ledger needs
-    any more, as it would by itself in time.
+    `gc-status` shows the progress; --wait returns at the end. The collection deletes only the data
+    of deleted ledgers, as the bookie's own collections do.
     """,
         params=(
             argument("bookie_id", type=BOOKIE_ID),
@@ -117,7 +120,7 @@ ADMIN: Final = (
         examples=(
             ("bkctl bookie gc 10.0.0.1:3181", "with the compaction that is allowed"),
             ("bkctl bookie gc 10.0.0.1:3181 --no-major", "no more than a minor compaction"),
-            ("bkctl bookie gc 10.0.0.1:3181 --wait", "what it freed, once it has ended"),
+            ("bkctl bookie gc 10.0.0.1:3181 --wait", "wait, and show the freed space"),
         ),
         exits=_EXITS,
         replaces="curl -X PUT http://BOOKIE:8080/api/v1/bookie/gc",
@@ -127,7 +130,7 @@ ADMIN: Final = (
         body="bkctl.commands.bookie.admin:gc_status",
         help="""Show the state of a bookie's garbage collection.
 
-    Counts and times are those since its start.
+    Counts and times are since the bookie's start.
     """,
         params=(
             argument("bookie_id", type=BOOKIE_ID),
@@ -135,7 +138,7 @@ ADMIN: Final = (
         ),
         effect=Effect.READ,
         examples=(
-            ("bkctl bookie gc-status 10.0.0.1:3181", "what it does, and what it has brought"),
+            ("bkctl bookie gc-status 10.0.0.1:3181", "the present phase, and the freed space"),
             ("bkctl bookie gc-status 10.0.0.1:3181 -o wide", "with the times of compactions"),
         ),
         exits=_EXITS,
@@ -146,7 +149,8 @@ ADMIN: Final = (
         body="bkctl.commands.bookie.admin:compaction",
         help="""Suspend or resume a bookie's compaction, or show its state.
 
-    It holds until the next start. Logs of which no ledger is left go all the same.
+    A suspension ends when the bookie restarts. Entry logs without any live ledger are deleted in
+    any case.
     """,
         params=(
             argument("bookie_id", type=BOOKIE_ID),
@@ -171,7 +175,7 @@ ADMIN: Final = (
         body="bkctl.commands.bookie.admin:config",
         help="""Show the settings that a bookie runs with.
 
-    A Java bookie answers those of its file only. `config-set` changes some.
+    A Java bookie reports only the settings of its file. `config-set` changes some settings.
     """,
         params=(
             argument("bookie_id", type=BOOKIE_ID),
@@ -191,9 +195,9 @@ ADMIN: Final = (
         body="bkctl.commands.bookie.admin:config_set",
         help="""Change settings of a running bookie.
 
-    Changes last until the bookie restarts or reads its file again (SIGHUP): write them there to
-    keep them. Either all are set or none. Only some can change while it runs; the error lists
-    them. A Java bookie takes any.
+    Changes last until the bookie restarts or reads its settings file again (SIGHUP). To keep a
+    change, write it into the file as well. The command sets all settings or none. Only some
+    settings can change at run time; the error lists them. A Java bookie accepts every setting.
     """,
         params=(
             argument("bookie_id", type=BOOKIE_ID),
@@ -202,7 +206,7 @@ ADMIN: Final = (
         ),
         effect=Effect.REVERSIBLE,
         examples=(
-            ("bkctl bookie config-set b1 gcWaitTime=600000 --dry-run", "what that would change"),
+            ("bkctl bookie config-set b1 gcWaitTime=600000 --dry-run", "show the change"),
             (
                 "bkctl bookie config-set b1 compactionRateByEntries=5000 logLevel=debug",
                 "both or none",

@@ -60,9 +60,9 @@ bookie.command(
     ),
     effect=Effect.READ,
     examples=(
-        ("bkctl bookie list", "every bookie there is or has been, and its free space"),
-        ("bkctl bookie list --state writable -o id", "the ids of those that take adds"),
-        ("bkctl bookie list --no-ask", "only what metadata says: asks no bookie"),
+        ("bkctl bookie list", "every bookie with a cookie or a registration, and its free space"),
+        ("bkctl bookie list --state writable -o id", "ids of bookies that take adds"),
+        ("bkctl bookie list --no-ask", "only metadata: asks no bookie"),
     ),
     exits=(ExitStatus.FAILED, ExitStatus.UNREACHABLE, ExitStatus.TIME_LIMIT),
     replaces="bookkeeper shell listbookies -rw | -ro | -a",
@@ -73,17 +73,21 @@ bookie.command(
     body="bkctl.commands.bookie.work:show",
     help="""Show bookies in full: published addresses, disks, cookie; `-` reads ids from stdin.
 
-    Of one bookie it also shows the metrics: what it runs, since when, and its load, where it has
-    published its HTTP server. Without BOOKIE_ID it is all bookies, and their disks together.
+    For one bookie the command also shows the version, the uptime and the load, if the bookie has
+    published its HTTP server. Without BOOKIE_ID it shows all bookies, and their disks together.
     """,
     params=(
         argument("bookie_ids", type=BOOKIE_ID, nargs=-1, metavar="[BOOKIE_ID]..."),
-        option("--ledgers", is_flag=True, help="Count the ledgers that list it, of all there are."),
+        option(
+            "--ledgers",
+            is_flag=True,
+            help="Count the ledgers that list the bookie; reads all metadata.",
+        ),
     ),
     effect=Effect.READ,
     examples=(
         ("bkctl bookie show 10.0.0.1:3181", "endpoints, disks, cookie, rack, load"),
-        ("bkctl bookie show 10.0.0.1:3181 --ledgers", "and how many ledgers list it"),
+        ("bkctl bookie show 10.0.0.1:3181 --ledgers", "with the number of ledgers that list it"),
         ("bkctl bookie show", "free and total space of each bookie, and of all together"),
     ),
     exits=(
@@ -100,7 +104,8 @@ bookie.command(
     body="bkctl.commands.bookie.work:test",
     help="""Write a ledger to one bookie alone, read it back and delete it.
 
-    A read-only bookie fails it. Without BOOKIE_ID it is the bookie of the settings of -c.
+    A read-only bookie fails the test. Without BOOKIE_ID the command tests the bookie of the
+    settings file (-c).
     """,
     params=(
         argument("bookie_id", type=BOOKIE_ID, required=False),
@@ -111,7 +116,7 @@ bookie.command(
             metavar="N",
             default=10,
             show_default=True,
-            help="How many to write and read.",
+            help="Number of entries.",
         ),
     ),
     effect=Effect.REVERSIBLE,
@@ -130,15 +135,15 @@ bookie.command(
     short_help="Give a bookie another id, in its cookies, its files and its ledgers.",
     help="""Give a bookie another id.
 
-    Without ids it is the stopped bookie of the settings of -c, which gets the id that they give it
-    now. Change the settings first (useHostNameAsBookieID, advertisedAddress, bookieId), then run
-    this: it stores a cookie under the new id, renames the bookie in all its ledgers, rewrites the
-    VERSION files and at last removes the old cookie. It can be interrupted and run again. The word
-    `hostname` or `ip` insists on that kind of id.
+    Without ids the command renames the stopped bookie of the settings file (-c). First change its
+    id there (useHostNameAsBookieID, advertisedAddress or bookieId). The command then stores a
+    cookie under the new id, renames the bookie in all its ledgers, rewrites the VERSION files, and
+    deletes the old cookie. You can interrupt the command and run it again. With `hostname` or `ip`
+    it refuses any other kind of id.
 
-    With OLD and NEW only the metadata of ledgers changes: NEW replaces OLD in each that lists it,
-    and no entry is copied. This is for a bookie that has moved, disks and all. Before a ledger is
-    changed, NEW must show the first and last entry of each of its fragments.
+    With OLD and NEW only the metadata of ledgers changes: NEW replaces OLD in each ledger that
+    lists OLD. No entry is copied. Use this form for a bookie that has moved with its disks. Before
+    a ledger changes, NEW must return the first and last entry of each fragment.
     """,
     params=(
         argument("ids", type=BOOKIE_ID, nargs=-1, metavar="[hostname | ip | OLD NEW]"),
@@ -168,7 +173,7 @@ bookie.command(
     effect=Effect.REVERSIBLE,
     examples=(
         ("bkctl bookie rename -c bk_server.conf", "shows what would change, and asks"),
-        ("bkctl bookie rename hostname -c bk_server.conf", "and insist on that kind of id"),
+        ("bkctl bookie rename hostname -c bk_server.conf", "and refuse any other kind of id"),
         ("bkctl bookie rename 10.0.0.1:3181 bk1.example:3181", "in the metadata of ledgers"),
         ("bkctl bookie rename OLD:3181 NEW:3181 --rate 5 --limit 10", "in small steps"),
     ),

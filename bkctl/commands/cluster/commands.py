@@ -19,8 +19,8 @@ _CHANGED: Final = (
 
 cluster = SubGroup(
     name="cluster",
-    short_help="The cluster as a whole: make one, look at it, take it away.",
-    help="The cluster as a whole: make one, look at it, take it away.",
+    short_help="The cluster as a whole: create, inspect, back up, remove.",
+    help="The cluster as a whole: create, inspect, back up, remove.",
     commands=METADATA,
     order=("init", "status", "id", "ping", "test", "map", "health-check"),
     aliases={
@@ -44,7 +44,7 @@ cluster.command(
     body="bkctl.commands.cluster.work:init",
     help="""Create a cluster in the metadata service.
 
-    Nothing is touched where there is one already; that ends with status 7.
+    If a cluster exists already, the command changes nothing and ends with status 7.
     """,
     params=(
         option(
@@ -67,8 +67,9 @@ cluster.command(
     body="bkctl.commands.cluster.status:status",
     help="""Show the state of the cluster and its problems.
 
-    Headroom is how many writable bookies may go before no ledger of the ensemble can be made.
-    Bookies of one host with disks of one size count as sharing them. `bkctl doctor` looks deeper.
+    Headroom is the number of writable bookies that can fail before a ledger of this ensemble size
+    cannot be created. Bookies of one host that report disks of the same size count as sharing these
+    disks. `bkctl doctor` looks deeper.
     """,
     params=(
         option("--fail-if-any", is_flag=True, help="End with status 10 if there is any problem."),
@@ -79,19 +80,19 @@ cluster.command(
             metavar="N",
             default=3,
             show_default=True,
-            help="The ensemble that there has to be room for.",
+            help="Ensemble size for the headroom.",
         ),
         option(
             "--ledgers",
             is_flag=True,
-            help="Count the ledgers; the largest open ensemble needs room too.",
+            help="Count the ledgers; the headroom covers the largest open ensemble.",
         ),
     ),
     effect=Effect.READ,
     examples=(
-        ("bkctl cluster status", "bookies, space, racks, room for failures, autorecovery"),
+        ("bkctl cluster status", "bookies, space, racks, headroom, autorecovery"),
         ("bkctl cluster status --fail-if-any", "for cron: status 10 if there is any problem"),
-        ("bkctl cluster status --ledgers -o json", "with a walk over all ledgers, for programs"),
+        ("bkctl cluster status --ledgers -o json", "with a count of all ledgers, for programs"),
     ),
     exits=(*_LOOKED, ExitStatus.PROBLEMS),
     replaces="bookkeeper shell clusterinfo; bookkeeper shell bookieinfo",
@@ -115,15 +116,15 @@ cluster.command(
     body="bkctl.commands.cluster.status:ping",
     help="""Check that the metadata service and each bookie answer.
 
-    Each bookie gets a connection of its own, with TLS or authentication where they are configured,
-    and one request that it answers without its disks. Nothing is written.
+    The command opens a connection to each bookie, with TLS or authentication if configured, and
+    sends one request that needs no disk. Nothing is written.
     """,
     params=(
         option("--registered", is_flag=True, help="Leave out bookies that only have a cookie."),
     ),
     effect=Effect.READ,
     examples=(
-        ("bkctl cluster ping", "with the times; status 5 if anybody does not answer"),
+        ("bkctl cluster ping", "with times; status 5 if a bookie does not answer"),
         ("bkctl cluster ping --registered -o jsonl", "leave out bookies known to be down"),
     ),
     exits=_LOOKED,
@@ -136,7 +137,7 @@ cluster.command(
     short_help="Write a ledger, read it, close it, and delete it.",
     help="""Write a ledger, read it while it is open and once it is closed, and delete it.
 
-    What is read is compared with what was written.
+    The command compares each entry that it reads with the entry that it wrote.
     """,
     params=(
         option(
@@ -189,8 +190,8 @@ cluster.command(
     effect=Effect.REVERSIBLE,
     examples=(
         ("bkctl cluster test", "100 entries on 3 bookies, two copies of each"),
-        ("bkctl cluster test -E 5 -W 3 -A 2 -n 10000 --size 1KiB", "more of it, and larger ones"),
-        ("bkctl cluster test --keep -o json", "and leave the ledger there"),
+        ("bkctl cluster test -E 5 -W 3 -A 2 -n 10000 --size 1KiB", "more and larger entries"),
+        ("bkctl cluster test --keep -o json", "keep the ledger"),
         ("bkctl cluster test --fail-if 'add>2s'", "for cron: status 10 if its adds are slower"),
     ),
     exits=(*_LOOKED, ExitStatus.PROBLEMS),
@@ -205,7 +206,7 @@ cluster.command(
     effect=Effect.READ,
     examples=(
         ("bkctl cluster map", "a box for each rack, a bar for each bookie"),
-        ("bkctl cluster map --no-ask", "only what metadata says: asks no bookie"),
+        ("bkctl cluster map --no-ask", "only metadata: asks no bookie"),
         ("bkctl cluster map -o json", "the same for programs"),
     ),
     exits=_LOOKED,
@@ -220,7 +221,7 @@ cluster.command(
     params=(argument("switch", type=click.Choice(["enable", "disable"]), required=False),),
     effect=Effect.REVERSIBLE,
     examples=(
-        ("bkctl cluster health-check", "print whether they may"),
+        ("bkctl cluster health-check", "print whether quarantine is on"),
         ("bkctl cluster health-check disable", "clients go on with bookies that fail"),
     ),
     exits=(ExitStatus.FAILED, ExitStatus.UNREACHABLE),
@@ -233,12 +234,12 @@ cluster.command(
     short_help="Delete all ledgers and cookies from a cluster's metadata.",
     help="""Forget all ledgers, marks and cookies of a cluster, and give it a new instance id.
 
-    Without the metadata nobody finds an entry again, though the bookies still hold them. Each
-    bookie has to be formatted before it can join: its cookie is gone, and names another cluster.
-    Where there is no cluster one is made.
+    Without the metadata no client finds an entry again, though bookies still hold the entries. Each
+    bookie must be formatted before it can join the new cluster. If there is no cluster, the command
+    creates one.
 
-    First all metadata is written to a backup, whose name is printed. `bkctl cluster restore FILE`
-    brings it back for as long as the formatted cluster is empty.
+    The command first writes all metadata to a backup and prints the file's name. `bkctl cluster
+    restore FILE` restores the metadata while the formatted cluster is empty.
     """,
     params=(
         option(
@@ -251,7 +252,7 @@ cluster.command(
     ),
     effect=Effect.LOSES_DATA,
     examples=(
-        ("bkctl cluster format", "shows what goes, and asks for the cluster's id"),
+        ("bkctl cluster format", "shows what would be deleted, and asks for the cluster's id"),
         ("bkctl cluster format --dry-run", "only shows it"),
         ("bkctl cluster format --yes --force ledgers", "from a script, with all its ledgers"),
     ),
@@ -265,11 +266,15 @@ cluster.command(
     short_help="Remove a cluster from the metadata service.",
     help="""Remove a cluster from the metadata service, root and all.
 
-    Refused while bookies are registered, and where the root holds what is not the cluster's.
-    Nothing there counts as done.
+    The command refuses while bookies are registered, or if the root has nodes of other programs. An
+    empty root is a success.
     """,
     params=(
-        option("--instance-id", metavar="ID", help="The cluster's id, instead of typing it."),
+        option(
+            "--instance-id",
+            metavar="ID",
+            help="The cluster's instance id, as proof; otherwise the command asks for it.",
+        ),
         option("--root", metavar="PATH", help="Refuse unless the service URI has this root."),
         option(
             "--force",
@@ -280,7 +285,7 @@ cluster.command(
     ),
     effect=Effect.LOSES_DATA,
     examples=(
-        ("bkctl cluster nuke", "shows what goes, and asks for the cluster's id"),
+        ("bkctl cluster nuke", "shows what would be deleted, and asks for the cluster's id"),
         ("bkctl cluster nuke --instance-id ID --force ledgers", "from a script: the id is proof"),
         ("bkctl cluster nuke --dry-run", "only shows it"),
     ),
@@ -317,7 +322,7 @@ metaformat = Command(
     ),
     effect=Effect.LOSES_DATA,
     examples=(
-        ("bkctl metaformat", "shows what goes, and asks for the cluster's id"),
+        ("bkctl metaformat", "shows what would be deleted, and asks for the cluster's id"),
         ("bkctl metaformat -nonInteractive -force", "from a script, where there is no ledger yet"),
         ("bkctl metaformat -n -f --override ledgers", "likewise, and all ledgers are lost"),
     ),

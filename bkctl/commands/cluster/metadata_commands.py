@@ -20,8 +20,8 @@ METADATA: Final = (
         body="bkctl.commands.cluster.nodes:show_tree",
         help="""Show the tree of the metadata, every node decoded.
 
-    Paths are ZooKeeper's, below the cluster's root, whatever keeps the metadata. Nothing is
-    changed; the records of logs are at .logs.
+    Paths are as in ZooKeeper, below the cluster's root, for every metadata service. The command
+    changes nothing. The records of logs are below .logs.
     """,
         params=(
             argument("path", default="/"),
@@ -73,15 +73,16 @@ METADATA: Final = (
         body="bkctl.commands.cluster.backup:backup",
         help="""Write all metadata to a file.
 
-    FILE gets a JSON object a line: what was backed up, each node with its version, and a checksum.
-    It holds ledger passwords and is readable to its owner alone. It is there whole or not at all,
-    and takes the place of an older backup only. Ledgers that come and go meanwhile may be missing.
+    FILE has one JSON object a line: a header, each node with its version, and a checksum. FILE
+    contains ledger passwords, and only its owner can read it. The command writes FILE completely or
+    not at all, and replaces only an older backup. Ledgers that are created or deleted meanwhile may
+    be missing.
     """,
         params=(argument("file", type=click.Path(path_type=Path)),),
         effect=Effect.READ,
         without=(Facility.WATCH,),
         examples=(
-            ("bkctl cluster backup metadata.jsonl", "everything but who is there just now"),
+            ("bkctl cluster backup metadata.jsonl", "all metadata except registrations"),
             ('bkctl cluster backup "metadata-$(date +%F).jsonl" --quiet', "from cron"),
         ),
         exits=(*_FAILURES, ExitStatus.NOT_FOUND, ExitStatus.REFUSED),
@@ -92,10 +93,10 @@ METADATA: Final = (
         body="bkctl.commands.cluster.backup:restore",
         help="""Restore metadata from a backup.
 
-    The root has to be empty. Nothing that is there is replaced: with --force root nodes that
-    differ stay, and are named. Another cluster is refused, unless it is empty. Versions begin
-    anew, and new ledger ids go on behind the highest that the backup has. Bookies start again once
-    their cookies are back.
+    The root must be empty. The command never replaces a node: with --force root it adds missing
+    nodes and names nodes that differ. It refuses the root of another cluster, unless that cluster
+    is empty. Versions begin anew. New ledger ids continue after the highest id in the backup.
+    Bookies can start again when their cookies are restored.
 
     This is also the way back from `cluster format`: the formatted cluster, while it is empty, is
     replaced by the one in the backup. Ledgers that bookies have deleted meanwhile stay lost.
@@ -114,10 +115,10 @@ METADATA: Final = (
         examples=(
             (
                 "bkctl cluster restore metadata.jsonl --dry-run",
-                "check the file, and say what it has",
+                "check the file, and show its contents",
             ),
             ("bkctl cluster restore metadata.jsonl -u zk://zk1:2181/ledgers", "into an empty root"),
-            ("bkctl cluster restore metadata.jsonl --force root", "only add what is missing"),
+            ("bkctl cluster restore metadata.jsonl --force root", "only add missing nodes"),
         ),
         exits=(*_FAILURES, ExitStatus.REFUSED, ExitStatus.CONFLICT),
         replaces="nothing of Java's; ZooKeeper's own snapshots",
@@ -127,8 +128,8 @@ METADATA: Final = (
         body="bkctl.commands.cluster.watch:watch",
         help="""Print changes of bookies, auditor and marks as they happen.
 
-    Also of the auditor, of autorecovery's switch, of how many ledgers are under-replicated, and
-    of the metadata service itself. It begins with how things are.
+    The command first prints the present state. It reports changes of bookies, the auditor,
+    autorecovery's switch, the number of under-replicated ledgers, and the metadata service.
     """,
         params=(
             option("--for", "for_s", type=DURATION, metavar="TIME", help="Stop after so long."),
@@ -139,7 +140,7 @@ METADATA: Final = (
                 default="10s",
                 show_default=True,
                 metavar="TIME",
-                help="Look at the latest after so long, though nothing was heard.",
+                help="Read the state at least this often.",
             ),
         ),
         effect=Effect.READ,

@@ -19,8 +19,8 @@ cookie = SubGroup(
     short_help="Cookies: what ties a bookie's id to its directories.",
     help="""Cookies: what ties a bookie's id to its directories.
 
-    The same text is kept in the metadata service and as the file VERSION in each directory. A
-    bookie starts only where they all agree with its settings.
+    A cookie is stored in the metadata service and in the file VERSION of each directory. A bookie
+    starts only if all of them agree with its settings.
     """,
     aliases={"get": "cookie show", "rename": "bookie rename --no-ledgers"},
 )
@@ -41,7 +41,7 @@ cookie.command(
     help="List the cookies that the metadata service keeps.",
     effect=Effect.READ,
     examples=(
-        ("bkctl cookie list", "every bookie that ever was and was not taken out"),
+        ("bkctl cookie list", "every bookie that was not removed"),
         ("bkctl cookie list -o wide", "with all directories"),
     ),
     exits=_FAILURES,
@@ -57,7 +57,7 @@ cookie.command(
     examples=(
         ("bkctl cookie show 10.0.0.1:3181", "as it is stored"),
         ("bkctl cookie show 10.0.0.1:3181 > VERSION", "into a file for `cookie create`"),
-        ("bkctl cookie show 10.0.0.1:3181 --json", "taken apart"),
+        ("bkctl cookie show 10.0.0.1:3181 --json", "each field, as JSON"),
     ),
     exits=(*_FAILURES, ExitStatus.NOT_FOUND),
     replaces="bookkeeper shell cookie_get ID",
@@ -68,7 +68,8 @@ cookie.command(
     body="bkctl.commands.cookie.work:generate",
     help="""Print the cookie that a bookie with these directories has; nothing is stored.
 
-    With neither id nor directories it is the one that a bookie with the settings of -c would write.
+    Without an id and directories the command prints the cookie of the bookie of the settings file
+    (-c).
     """,
     params=(
         argument("bookie_id", type=BOOKIE_ID, required=False),
@@ -99,10 +100,10 @@ cookie.command(
     effect=Effect.READ,
     without=(Facility.WATCH,),
     examples=(
-        ("bkctl cookie generate -c bk_server.conf > VERSION", "what this bookie would write"),
+        ("bkctl cookie generate -c bk_server.conf > VERSION", "the cookie of this bookie"),
         (
             "bkctl cookie generate 10.0.0.1:3181 --journal-dir /j --ledger-dir /a --ledger-dir /b",
-            "for another one, by its id and directories",
+            "the cookie of another bookie",
         ),
     ),
     exits=(*_FAILURES, ExitStatus.NOT_FOUND),
@@ -120,7 +121,7 @@ cookie.command(
     ),
     effect=Effect.REVERSIBLE,
     examples=(
-        ("bkctl cookie create 10.0.0.1:3181 --file VERSION", "store what a directory has"),
+        ("bkctl cookie create 10.0.0.1:3181 --file VERSION", "store the cookie of a directory"),
         ("bkctl cookie generate -c F | bkctl cookie create ID --file -", "without a file"),
     ),
     exits=_REFUSED,
@@ -150,9 +151,10 @@ cookie.command(
     body="bkctl.commands.cookie.work:delete",
     help="""Remove the stored cookie of BOOKIE_ID: its directories can never be started again.
 
-    A new bookie may begin under the same id then, one that knows of no fence. So this is refused
-    while a ledger that is not closed lists the bookie, while it has the only copy of anything, and
-    while it is registered. With --local it is the bookie of the settings, which must be stopped.
+    A new bookie may then start under the same id, without knowing which ledgers are fenced. So the
+    command refuses while the bookie is registered, while an open ledger lists the bookie, and while
+    the bookie has the only copy of an entry. With --local the command takes the bookie of the
+    settings file (-c), which must be stopped.
     """,
     params=(
         argument("bookie_id", type=BOOKIE_ID, required=False),
@@ -161,12 +163,12 @@ cookie.command(
     ),
     effect=Effect.LOSES_DATA,
     examples=(
-        ("bkctl cookie delete 10.0.0.1:3181", "shows what relies on the bookie, and asks"),
+        ("bkctl cookie delete 10.0.0.1:3181", "shows the ledgers that need the bookie, and asks"),
         ("bkctl cookie delete 10.0.0.1:3181 --dry-run", "only shows it"),
         ("bkctl cookie delete --local -c bk_server.conf", "and the VERSION files of this bookie"),
         (
             "bkctl cookie delete 10.0.0.1:3181 --yes --force only-copies",
-            "although what it holds is nowhere else",
+            "although it has the only copy of some entries",
         ),
     ),
     exits=_REFUSED,
@@ -180,7 +182,7 @@ cookie.command(
     help="Compare the stored cookie and each VERSION file with the settings, field by field.",
     effect=Effect.READ,
     examples=(
-        ("bkctl cookie verify -c bk_server.conf", "status 10 if one does not fit"),
+        ("bkctl cookie verify -c bk_server.conf", "status 10 if a cookie differs"),
         ("bkctl cookie verify -c bk_server.conf --json", "each difference, for programs"),
     ),
     exits=(*_FAILURES, ExitStatus.PROBLEMS),
@@ -193,8 +195,9 @@ cookie.command(
     short_help="Write a bookie's lost cookies again.",
     help="""Write the cookies of a stopped bookie anew where they are lost or damaged.
 
-    One that fits the settings must be left, in the metadata service or in a directory. A directory
-    that is empty is refused: what was on it is lost, and no cookie brings it back.
+    At least one cookie that agrees with the settings must exist, in the metadata service or in a
+    directory. The command refuses empty directories: their data is lost, and a cookie does not
+    restore it.
     """,
     effect=Effect.REVERSIBLE,
     examples=(

@@ -14,8 +14,9 @@ disk = SubGroup(
     short_help="A bookie's directories: look into them, check, repair.",
     help="""A bookie's directories: look into them, check them, repair them.
 
-    They work on the files alone, of a stopped bookie, this one or Java's: neither the bookie nor
-    the metadata service has to run. What only reads can also be used beside a running bookie.
+    The commands need only the files of a stopped bookie, this one or Java's. Neither the bookie nor
+    the metadata service has to run. Commands that only read can be used beside a running bookie,
+    too.
 
     Directories are taken from the bookie's settings (-c FILE, as the bookie reads it), or are named
     with --journal-dir, --ledger-dir and --index-dir.

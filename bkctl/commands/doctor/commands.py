@@ -42,7 +42,7 @@ doctor = Command(
         ("bkctl doctor", "the cluster: bookies, ledgers, autorecovery"),
         ("bkctl doctor -c bk_server.conf", "and the bookie of these settings, on this machine"),
         ("bkctl doctor --json --timeout 300", "for cron: status 9 or 10 if something is wrong"),
-        ("bkctl doctor --stale 15m --open-for 1d", "with less patience"),
+        ("bkctl doctor --stale 15m --open-for 1d", "report sooner"),
     ),
     exits=(
         ExitStatus.FAILED,
@@ -54,20 +54,19 @@ doctor = Command(
     replaces="nothing in Java's tools",
     help="""Look at a cluster and say what is wrong, the worst first, and what repairs it.
 
-    Nothing is changed. All ledgers' metadata is read, and every bookie is asked for its disks.
+    The command changes nothing. It reads the metadata of all ledgers and asks each bookie for its
+    free space.
 
-    \b
-    loss      entries cannot be read now, or are about to be deleted    status 10
-    risk      one more failure can lose something, or nothing heals it  status 10
-    trouble   it works, but not as it should                            status 9
-    note      to be known                                               status 0
+    \b loss entries cannot be read now, or are about to be deleted status 10 risk one more failure
+    can lose entries, or no repair is running status 10 trouble it works, but not as it should
+    status 9 note for information status 0
     """,
 )
 
 debug = SubGroup(
     name="debug",
-    short_help="Collect what is needed to find a fault.",
-    help="Collect what is needed to find a fault.",
+    short_help="Collect information for a bug report.",
+    help="Collect information for a bug report.",
 )
 
 debug.command(
@@ -102,6 +101,7 @@ debug.command(
 
     The file has what `doctor`, `version --all`, `config show`, `bookie list`, `cluster status`,
     `autorecovery status` and `bookie metrics` print, and the last lines of log files. Passwords,
-    tokens and keys are masked. It has no entries. Only you can read it: look into it, then send it.
+    tokens and keys are masked. It has no entries. Only you can read the file: check it before you
+    send it.
     """,
 )

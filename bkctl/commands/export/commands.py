@@ -122,7 +122,7 @@ export = Command(
     examples=(
         ("bkctl export 42 43 --to /data/ledgers", "two ledgers, as ledger=42/ and ledger=43/"),
         ("bkctl export 1-100,205 --meta application=pulsar --to /data", "by ids and metadata"),
-        ("bkctl export --since-last --to /data --format delta", "all that is new, from cron"),
+        ("bkctl export --since-last --to /data --format delta", "all new entries, from cron"),
         ("bkctl export 42 --to s3a://bucket/ledgers --master spark://spark:7077", "on a cluster"),
     ),
     exits=(
@@ -152,9 +152,9 @@ spark.command(
     short_help="Write the archive of packages that Spark's workers need.",
     help="""Write FILE, the archive that `spark.archives` takes, so that workers need no package.
 
-    It has the packages of bkctl[spark] as they are installed here, and of bkctl[pulsar] if they
-    are. Workers need the version of Python and the platform that the command prints, and their own
-    PySpark, which each distribution of Spark has. The default name says both.
+    The archive has the installed packages of bkctl[spark], and of bkctl[pulsar] if those are
+    installed. Workers need the version of Python and the platform that the command prints, and
+    their own PySpark, which each distribution of Spark has. The default file name contains both.
     """,
     params=(argument("path", required=False, metavar="[FILE]"),),
     effect=Effect.READ,

@@ -31,7 +31,7 @@ ledger = SubGroup(
     short_help="Ledgers: create, add, read, close, recover, delete.",
     help="""Ledgers: create, add, read, close, recover, delete.
 
-    A ledger is a sequence of entries that only grows, and that nobody changes once it is closed.
+    A ledger is a sequence of entries that only grows. A closed ledger never changes.
     """,
     commands=REPLICAS,
     order=("create", "add", "write", "read", "tail", "close", "list", "show"),
@@ -43,7 +43,8 @@ metadata = SubGroup(
     short_help="A ledger's metadata to a file, and back.",
     help="""A ledger's metadata to a file, and back.
 
-    The file has the bytes that the metadata service stores; Java's shell reads and writes the same.
+    The file has the bytes that the metadata service stores. Java's shell reads and writes the same
+    format.
     """,
 )
 ledger.add_command(metadata)
@@ -54,7 +55,8 @@ ledger.command(
     short_help="Create an empty ledger and print its id.",
     help="""Create an empty ledger and print its id.
 
-    Any process may then add to it with `bkctl ledger add`, one at a time, until it is closed.
+    Any process may then add entries with `bkctl ledger add`, one process at a time, until the
+    ledger is closed.
     """,
     params=(*NEW_LEDGER,),
     effect=Effect.REVERSIBLE,
@@ -66,7 +68,7 @@ ledger.command(
         ),
         (
             "bkctl ledger create --digest mac --password-file pw",
-            "only who has the password can add",
+            "only clients with the password can add",
         ),
     ),
     exits=(*FAILURES, ExitStatus.CONFLICT),
@@ -79,14 +81,15 @@ ledger.command(
     short_help="Add entries to a ledger.",
     help="""Add entries to LEDGER_ID: each DATA is one, `-` reads stdin.
 
-    Works on ledgers that `bkctl ledger create` made: each add takes the ledger over from the one
-    before and hands it back; a shell keeps it until it ends. An add that fails hands nothing back;
-    `bkctl ledger recover` then closes the ledger with every entry that was confirmed.
+    Works on ledgers that `bkctl ledger create` made. Each add takes the ledger over from the last
+    add, and releases the ledger at its end; a shell keeps the ledger until the shell ends. An add
+    that fails does not release the ledger. `bkctl ledger recover` then closes the ledger with every
+    confirmed entry.
     """,
     params=(
         argument("ledger_id", type=LEDGER_ID),
         argument("data", nargs=-1, metavar="[DATA... | -]"),
-        option("--file", "path", metavar="FILE", help="Add what is in FILE."),
+        option("--file", "path", metavar="FILE", help="Add the contents of FILE."),
         *FRAMING,
     ),
     effect=Effect.REVERSIBLE,
@@ -112,7 +115,7 @@ ledger.command(
     short_help="Create a ledger, fill it, close it.",
     help="""Create a ledger, add all of FILE or stdin, close it and print its id.
 
-    `bkctl ledger read` then gives the same bytes back.
+    `bkctl ledger read` then returns the same bytes.
     """,
     params=(
         argument("path", metavar="[FILE | -]", default="-"),
@@ -122,8 +125,11 @@ ledger.command(
     effect=Effect.REVERSIBLE,
     examples=(
         ("bkctl ledger write README.md", "one entry a line; prints the new ledger's id"),
-        ("pg_dump app | bkctl ledger write - --chunks 1MiB", "any bytes, from a pipe"),
-        ("bkctl ledger write -E 3 -W 3 -A 2 --meta day=monday events.log", "as safe as it gets"),
+        ("pg_dump app | bkctl ledger write - --chunks 1MiB", "bytes from a pipe"),
+        (
+            "bkctl ledger write -E 3 -W 3 -A 2 --meta day=monday events.log",
+            "three copies of each entry, with custom metadata",
+        ),
     ),
     exits=(*FAILURES, ExitStatus.NOT_FOUND, ExitStatus.INTERRUPTED, ExitStatus.TERMINATED),
     replaces="nothing in Java's tools",
@@ -135,10 +141,10 @@ ledger.command(
     short_help="Print the entries of a ledger.",
     help="""Print the payloads of LEDGER_ID's entries.
 
-    Without --recover nothing is changed, and an open ledger is read up to what is confirmed. A
-    ledger that `bkctl ledger write` made is put together again as the bytes it was made from. With
-    --bookie only that bookie is asked, for what it should have; what it lacks ends the command
-    with 8.
+    Without --recover the command changes nothing, and reads an open ledger up to its last confirmed
+    entry. A ledger that `bkctl ledger write` made is printed as its original bytes. With --bookie
+    the command reads only the entries that this bookie should have. If the bookie lacks an entry,
+    the exit status is 8.
     """,
     params=(
         argument("ledger_id", type=LEDGER_ID),
@@ -155,8 +161,8 @@ ledger.command(
             metavar="N",
             help="Id of the last entry.  [default: the last confirmed]",
         ),
-        option("--unconfirmed", is_flag=True, help="Also entries that are not confirmed yet."),
-        option("--recover", is_flag=True, help="Close the ledger first: its writer is fenced off."),
+        option("--unconfirmed", is_flag=True, help="Read unconfirmed entries, too."),
+        option("--recover", is_flag=True, help="Close the ledger first, which fences its writer."),
         option("--bookie", type=BOOKIE_ID, metavar="ID", help="Only the copies of this bookie."),
         option("--out", metavar="FILE", help="Write to FILE, which appears when it is complete."),
         option(
@@ -169,9 +175,15 @@ ledger.command(
     effect=Effect.READ,
     without=(Facility.WATCH,),
     examples=(
-        ("bkctl ledger read 42", "all entries, one a line; binary ones as hexdump on a terminal"),
+        (
+            "bkctl ledger read 42",
+            "all entries, one a line; binary entries as a hexdump on a terminal",
+        ),
         ("bkctl ledger read 42 10-19 -o jsonl", "some of them, as JSON with payloads in base64"),
-        ("bkctl ledger read 42 --out copy.bin", "what `bkctl ledger write` was given"),
+        (
+            "bkctl ledger read 42 --out copy.bin",
+            "the original bytes of a ledger that `bkctl ledger write` made",
+        ),
         ("bkctl ledger read 42 --bookie 10.0.0.1:3181 -o jsonl", "the copies of one bookie"),
     ),
     exits=(
@@ -190,9 +202,9 @@ ledger.command(
     body="bkctl.commands.ledger.read:tail",
     short_help="Print the last entries, and new entries as they are confirmed.",
     help="""\
-    Print the last entries of LEDGER_ID, and with --follow those that are confirmed from now on.
+    Print the last entries of LEDGER_ID; with --follow, new entries as they are confirmed.
 
-    Nothing is changed: a writer does not notice.
+    The command changes nothing and fences no writer.
     """,
     params=(
         argument("ledger_id", type=LEDGER_ID),
@@ -223,7 +235,10 @@ ledger.command(
     without=(Facility.WATCH,),
     examples=(
         ("bkctl ledger tail 42", "the last ten entries"),
-        ("bkctl ledger tail 42 -n 100 --follow", "and those to come, until it is closed"),
+        (
+            "bkctl ledger tail 42 -n 100 --follow",
+            "the last hundred, and new entries until the ledger is closed",
+        ),
         ("bkctl ledger tail 42 --follow -o jsonl | jq .entry_id", "for programs, entry by entry"),
     ),
     exits=(*FAILURES, ExitStatus.NOT_FOUND, ExitStatus.REFUSED, ExitStatus.INTERRUPTED),
@@ -234,16 +249,16 @@ ledger.command(
     "close",
     body="bkctl.commands.ledger.actions:close",
     short_help="Close a ledger where its last writer ended.",
-    help="""Close ledgers where their last writers ended; `-` reads ids from stdin.
+    help="""Close ledgers behind the last entry of their writers; `-` reads ids from stdin.
 
-    A ledger that `bkctl ledger create` made, or that `bkctl ledger add` handed back, is closed at
-    once. Any other open ledger may have a writer: that one is fenced off, which is asked about.
+    A ledger that `bkctl ledger create` made, or that `bkctl ledger add` released, is closed at
+    once. Any other open ledger may have a writer. The command asks before it fences that writer.
     """,
     params=(argument("given", type=LEDGER_IDS, nargs=-1, required=True, metavar="LEDGER_ID..."),),
     effect=Effect.FENCES,
     examples=(
-        ("bkctl ledger close 42", "nobody adds to it any more; readers see its end"),
-        ("bkctl ledger close 42 --yes", "also where a writer may still be at work"),
+        ("bkctl ledger close 42", "no client can add any more; readers see the end"),
+        ("bkctl ledger close 42 --yes", "fence a writer without a question"),
     ),
     exits=(
         *FAILURES,
@@ -267,35 +282,38 @@ ledger.command(
         option(
             "--state",
             type=click.Choice(["open", "in-recovery", "closed"]),
-            help="Only ledgers in it.",
+            help="Only ledgers in this state.",
         ),
         option(
             "--bookie",
             type=BOOKIE_ID,
             metavar="ID",
-            help="Only ledgers that have, or had, a copy there.",
+            help="Only ledgers with this bookie in a fragment.",
         ),
         option(
             "--older-than",
             type=DURATION,
             metavar="TIME",
-            help="Only ledgers created before that: 7d.",
+            help="Only ledgers older than TIME, such as 7d.",
         ),
         option(
             "--meta",
             type=KEY_VALUE,
             multiple=True,
             metavar="KEY=VALUE",
-            help="Only with this metadata.",
+            help="Only ledgers with this custom metadata.",
         ),
         option("--after", type=LEDGER_ID, metavar="ID", help="Only ids above this one."),
-        option("--limit", type=click.IntRange(1), metavar="N", help="Stop after so many."),
-        option("--count", is_flag=True, help="Only say how many there are."),
+        option("--limit", type=click.IntRange(1), metavar="N", help="Print at most N ledgers."),
+        option("--count", is_flag=True, help="Print only the number of ledgers."),
     ),
     effect=Effect.READ,
     examples=(
         ("bkctl ledger list", "all ledgers, by id"),
-        ("bkctl ledger list --state open --older-than 1d", "writers that were perhaps forgotten"),
+        (
+            "bkctl ledger list --state open --older-than 1d",
+            "open ledgers that a writer may have left behind",
+        ),
         ("bkctl ledger list -o id --limit 100 --after 4711", "the next hundred ids, for a pipe"),
     ),
     exits=FAILURES,
@@ -326,16 +344,16 @@ fence = ledger.command(
     "fence",
     body="bkctl.commands.ledger.actions:fence",
     short_help="Fence a ledger: its writer can add no more. The ledger stays open.",
-    help="""Make sure that no writer can add to ledgers any more, without closing them.
+    help="""Fence ledgers: no writer can add any more. The ledgers stay open.
 
-    Marks each in metadata, then tells the bookies that hold its end, and says which of them
-    answered. `-` reads ids from stdin.
+    Sets each ledger to in-recovery in the metadata, then fences it on the bookies of its last
+    fragment, and prints which of them answered. `-` reads ids from stdin.
     """,
     params=(argument("given", type=LEDGER_IDS, nargs=-1, required=True, metavar="LEDGER_ID..."),),
     effect=Effect.FENCES,
     examples=(
-        ("bkctl ledger fence 42", "its writer cannot add any more; it is not closed yet"),
-        ("bkctl ledger fence 42 --dry-run", "only say which bookies would be asked"),
+        ("bkctl ledger fence 42", "the writer can add no more; the ledger is not closed yet"),
+        ("bkctl ledger fence 42 --dry-run", "show which bookies would fence it"),
     ),
     exits=(
         *FAILURES,
@@ -351,10 +369,11 @@ recover = ledger.command(
     "recover",
     body="bkctl.commands.ledger.actions:recover",
     short_help="Recover a ledger: fence its writer, find its last entry, close it.",
-    help="""Find out where ledgers end and close them there; `-` reads ids from stdin.
+    help="""Find the last entry of each ledger and close the ledger there; `-` reads ids from stdin.
 
-    Fences the writer, reads on from the last entry that is known to be confirmed, writes what it
-    finds to full copies and closes the ledger. It may be interrupted and run again at any time.
+    The command fences the writer, reads on from the last entry known to be confirmed, completes the
+    copies of each entry that it finds, and closes the ledger. You can interrupt the command and run
+    it again at any time.
     """,
     params=(argument("given", type=LEDGER_IDS, nargs=-1, required=True, metavar="LEDGER_ID..."),),
     effect=Effect.FENCES,
@@ -363,7 +382,7 @@ recover = ledger.command(
         ("bkctl ledger recover 42 --yes --timeout 60", "the same from a script"),
         (
             "bkctl ledger list -o id --state in-recovery | bkctl ledger recover -",
-            "all recoveries that began and did not end",
+            "all recoveries that have not ended",
         ),
     ),
     exits=(
@@ -382,9 +401,9 @@ ledger.command(
     short_help="Delete ledgers for good.",
     help="""Delete ledgers for good; `-` reads ids from stdin.
 
-    Bookies free the space at their next garbage collection. A ledger that is not closed is left
-    alone unless its check is overridden with --force open-ledger; so is one that a log is made of,
-    with --force log-ledger: `bkctl log trim` and `bkctl log delete` keep the log intact.
+    Bookies free the space at their next garbage collection. An open ledger is deleted only with
+    --force open-ledger, and a ledger of a log only with --force log-ledger. `bkctl log trim` and
+    `bkctl log delete` keep the log intact.
     """,
     params=(
         argument("given", type=LEDGER_IDS, nargs=-1, metavar="LEDGER_ID..."),
@@ -398,9 +417,9 @@ ledger.command(
     ),
     effect=Effect.LOSES_DATA,
     examples=(
-        ("bkctl ledger delete 42", "shows what goes, and asks"),
+        ("bkctl ledger delete 42", "shows what would be deleted, and asks"),
         ("bkctl ledger delete 42 43 --yes", "from a script"),
-        ("bkctl ledger delete --from-file ids --dry-run", "what would be lost"),
+        ("bkctl ledger delete --from-file ids --dry-run", "show what would be deleted"),
         ("bkctl ledger list -o id --older-than 90d | bkctl ledger delete - --yes", "in bulk"),
     ),
     exits=(
@@ -419,7 +438,7 @@ metadata.command(
     short_help="Write a ledger's metadata to a file.",
     help="""Write the metadata of LEDGER_ID to FILE, or to stdout for `-`, as it is stored.
 
-    The ledger's password is in it.
+    The file contains the ledger's password.
     """,
     params=(
         argument("ledger_id", type=LEDGER_ID),
@@ -428,7 +447,7 @@ metadata.command(
     effect=Effect.READ,
     without=(Facility.WATCH,),
     examples=(
-        ("bkctl ledger metadata dump 42 ledger-42", "to be restored one day"),
+        ("bkctl ledger metadata dump 42 ledger-42", "keep the metadata for `restore`"),
         ("bkctl ledger metadata dump 42 - | xxd", "to stdout"),
     ),
     exits=(*FAILURES, ExitStatus.NOT_FOUND),
@@ -441,9 +460,9 @@ metadata.command(
     short_help="Store a ledger's metadata from a file.",
     help="""Store the metadata in FILE, or of stdin for `-`, as that of LEDGER_ID.
 
-    Existing metadata is replaced only with --replace: it shows field by field what changes,
-    keeps the old metadata in a file, and is refused if anybody changes it meanwhile. Entries that
-    the new metadata does not lead to are deleted by the bookies that hold them.
+    Existing metadata is replaced only with --replace. The command shows each changed field, keeps
+    the old metadata in a file, and refuses if another process changes the metadata meanwhile.
+    Bookies delete the entries that the new metadata does not list.
     """,
     params=(
         argument("ledger_id", type=LEDGER_ID),
@@ -452,12 +471,12 @@ metadata.command(
         option(
             "--backup",
             metavar="FILE",
-            help="Where to keep what is replaced.  [default: FILE.before-VERSION]",
+            help="File for the old metadata.  [default: FILE.before-VERSION]",
         ),
     ),
     effect=Effect.LOSES_DATA,
     examples=(
-        ("bkctl ledger metadata restore 42 ledger-42", "where there is no ledger 42 any more"),
+        ("bkctl ledger metadata restore 42 ledger-42", "if ledger 42 was deleted"),
         ("bkctl ledger metadata restore 42 ledger-42 --replace", "shows what changes, and asks"),
         ("bkctl ledger metadata restore 42 ledger-42 --replace --dry-run", "only shows it"),
     ),

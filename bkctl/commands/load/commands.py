@@ -15,7 +15,7 @@ from bkctl.options import Number
 _FAILURES: Final = (ExitStatus.FAILED, ExitStatus.UNREACHABLE, ExitStatus.TIME_LIMIT)
 _INTERVAL: Final = option(
     "-i", "--interval", type=DURATION, default="2s", show_default=True, metavar="TIME",
-    help="From one look to the next.",
+    help="Time between two readings.",
 )  # fmt: skip
 _STATS_PORT: Final = option(
     "--stats-port", type=click.IntRange(1, 65535), metavar="PORT",
@@ -28,21 +28,21 @@ top = Command(
     body="bkctl.commands.load.top:top",
     help="""Watch the load of the cluster and of each bookie.
 
-    Rates count what bookies store and serve: an entry with two copies is two adds. Latencies are of
-    each bookie's last complete minute, so they follow the rates by up to two; the first lines show
-    the worst bookie's. A dash stands for what a bookie does not report: enable its HTTP server.
-    Without a terminal it prints a line each time.
+    Rates count what bookies store and serve: an entry with two copies is two adds. Latencies are
+    from each bookie's last complete minute, up to two minutes behind the rates; the first lines
+    show the worst bookie's. A dash is a figure that a bookie does not report: enable its HTTP
+    server. Without a terminal it prints a line each time.
     """,
     params=(
         _INTERVAL,
-        option("--once", is_flag=True, help="Look once, over one interval."),
+        option("--once", is_flag=True, help="Print one reading, over one interval."),
         _STATS_PORT,
     ),
     effect=Effect.READ,
     without=(Facility.WATCH,),
     examples=(
-        ("bkctl top", "a screen that goes on: q leaves, s sorts, p pauses"),
-        ("bkctl top --once", "one screen, of the next two seconds"),
+        ("bkctl top", "a live screen: q quits, s sorts, p pauses"),
+        ("bkctl top --once", "one screen, after two seconds"),
         ("bkctl top -i 10s -o jsonl > load.jsonl", "an object every ten seconds, for programs"),
     ),
     exits=(*_FAILURES, ExitStatus.INTERRUPTED),
@@ -55,8 +55,8 @@ OF_BOOKIES: Final = (
         body="bkctl.commands.load.looks:slow",
         help="""Name bookies that are slower than most.
 
-    Compares what /metrics say of the last minute: adds, reads and syncs of the journal, against the
-    median of all bookies. Less than a millisecond more than the median is not slow.
+    Compares the latencies of the last minute (adds, reads, syncs of the journal) with the median of
+    all bookies. A difference below one millisecond does not count.
     """,
         params=(
             option(
@@ -65,7 +65,7 @@ OF_BOOKIES: Final = (
                 default=2.0,
                 show_default=True,
                 metavar="N",
-                help="So many times the median is slow.",
+                help="A bookie is slow from FACTOR times the median on.",
             ),
             option("--fail-if-any", is_flag=True, help="End with status 10 if there is any."),
             _STATS_PORT,
@@ -96,7 +96,7 @@ OF_BOOKIES: Final = (
                 default="1s",
                 show_default=True,
                 metavar="TIME",
-                help="From one look to the next.",
+                help="Time between two readings.",
             ),
             option(
                 "--for",
@@ -105,7 +105,7 @@ OF_BOOKIES: Final = (
                 default="1m",
                 show_default=True,
                 metavar="TIME",
-                help="How long to look.",
+                help="Length of the curve.",
             ),
             _STATS_PORT,
         ),
@@ -130,9 +130,9 @@ _MEASURED: Final = (
 bench = SubGroup(
     name="bench",
     short_help="Measure how fast a cluster or a disk is.",
-    help="""How fast a cluster or a disk takes entries and gives them back.
+    help="""Measure how fast a cluster or a disk writes and reads entries.
 
-    Figures are of this process and this moment: one writer, one reader. Run it twice.
+    Figures are for one writer or one reader in this process, at this moment. Run the command twice.
     """,
     order=("write", "read", "journal"),
 )
@@ -146,7 +146,7 @@ _LOAD: Final = (
         default=10_000,
         show_default=True,
         metavar="N",
-        help="Entries that count.",
+        help="Number of measured entries.",
     ),
     option(
         "--warm-up",
@@ -154,7 +154,7 @@ _LOAD: Final = (
         default=1_000,
         show_default=True,
         metavar="N",
-        help="Entries before them, that do not.",
+        help="Number of entries before the measured ones.",
     ),
     option(
         "--size",
@@ -182,7 +182,7 @@ bench.command(
     short_help="Write entries to a new ledger.",
     help="""Write entries to a new ledger and measure each from its add to its confirmation.
 
-    The ledger is deleted afterwards. Its entries are of random bytes, which nothing compresses.
+    The ledger is deleted afterwards. Entries are random bytes, which cannot be compressed.
     """,
     params=(
         *_LOAD,
@@ -192,7 +192,7 @@ bench.command(
     effect=Effect.REVERSIBLE,
     examples=(
         ("bkctl bench write", "10,000 entries of 1 KiB, 400 at a time, three bookies"),
-        ("bkctl bench write --window 1 -n 1000", "what one add takes, with nothing beside it"),
+        ("bkctl bench write --window 1 -n 1000", "the latency of one add"),
         ("bkctl bench write -n 100000 --json | jq .p99", "one figure, for a graph"),
         ("bkctl bench write --fail-if 'p99>50ms'", "for CI: status 10 if it is slower"),
     ),
@@ -207,9 +207,9 @@ bench.command(
     help="""\
     Read the entries of LEDGER_ID, or of a ledger that is written for it and deleted afterwards.
 
-    In order, entries come in chunks that are read ahead: what is measured is the wait for the next
-    chunk. With --random it is one entry. A ledger that has fewer entries is read from the start
-    again. Bookies have in memory what was just written: to see the disks, take a larger ledger.
+    Without --random, entries arrive in chunks that are read ahead, and the figure is the wait for a
+    chunk. With --random the figure is the wait for one entry. A shorter ledger is read again from
+    its start. New entries are still in the bookies' memory: to measure disks, take a larger ledger.
     """,
     params=(
         argument("ledger_id", type=LEDGER_ID, required=False),
@@ -233,8 +233,8 @@ bench.command(
     short_help="Write to a journal of its own, without any bookie.",
     help="""Write entries with the bookie's own journal, and measure each until it is on disk.
 
-    Nothing but the directory made for it is touched, so it may be the disk of a bookie that runs;
-    that one will be slower meanwhile.
+    The command writes only to a new directory. The disk may belong to a running bookie, which is
+    slower meanwhile.
     """,
     params=(
         option(
@@ -257,8 +257,8 @@ bench.command(
     ),
     effect=Effect.REVERSIBLE,
     examples=(
-        ("bkctl bench journal --dir /mnt/journal", "what this disk takes, synced"),
-        ("bkctl bench journal --dir /mnt/journal --window 1", "what one sync takes"),
+        ("bkctl bench journal --dir /mnt/journal", "synced writes of this disk"),
+        ("bkctl bench journal --dir /mnt/journal --window 1", "the latency of one sync"),
         ("bkctl bench journal --dir /tmp --no-sync", "written and not synced: for comparison"),
     ),
     exits=(

@@ -98,7 +98,7 @@ local = Command(
             "--zk",
             "zookeeper_at",
             metavar="HOST:PORT",
-            help="A ZooKeeper that runs already; what is made there stays.",
+            help="A running ZooKeeper; the nodes of this cluster stay there.",
         ),
         option(
             "--all",

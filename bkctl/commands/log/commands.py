@@ -73,13 +73,13 @@ log.command(
     short_help="Append entries to a log.",
     help="""Append entries to the log NAME: each DATA is one, `-` reads stdin.
 
-    This takes the log over: its current writer fails at its next entry. If bookies fail and cannot
-    be replaced, it waits for them, for `logWriterPatienceSec` (60 s).
+    The command takes the log over: the current writer fails at its next entry. If bookies fail and
+    cannot be replaced, the command waits up to `logWriterPatienceSec` (60 s) for them.
     """,
     params=(
         argument("name", type=LOG_NAME),
         argument("data", nargs=-1, metavar="[DATA... | -]"),
-        option("--file", "path", metavar="FILE", help="Append what is in FILE."),
+        option("--file", "path", metavar="FILE", help="Append the contents of FILE."),
         *FRAMING,
         option("--seal", is_flag=True, help="Seal the log: no entry can be appended later."),
     ),
@@ -87,7 +87,7 @@ log.command(
     examples=(
         ("bkctl log append events 'first' 'second'", "two entries"),
         ("journalctl -f -o json | bkctl log append events -", "as they come, until Ctrl-C"),
-        ("bkctl log append events --file today.log --seal", "and then the log is complete"),
+        ("bkctl log append events --file today.log --seal", "seal the log behind the last entry"),
     ),
     exits=(
         *FAILURES,
@@ -104,7 +104,7 @@ log.command(
     "tail",
     body="bkctl.commands.log.actions:tail",
     short_help="Print the entries of a log, and new entries as they arrive.",
-    help="Print the entries of the log NAME. Nothing is changed: a writer does not notice.",
+    help="Print the entries of the log NAME. The command changes nothing and fences no writer.",
     params=(
         argument("name", type=LOG_NAME),
         option(
@@ -127,8 +127,8 @@ log.command(
     effect=Effect.READ,
     without=(Facility.WATCH,),
     examples=(
-        ("bkctl log tail events", "all of it, from the first entry kept"),
-        ("bkctl log tail events --from latest --follow", "only what comes from now on"),
+        ("bkctl log tail events", "all entries, from the first one kept"),
+        ("bkctl log tail events --from latest --follow", "only new entries"),
         ("bkctl log tail events --from 3:120 -o jsonl", "from a position on, for programs"),
     ),
     exits=(*FAILURES, ExitStatus.NOT_FOUND, ExitStatus.INTERRUPTED),
@@ -167,8 +167,8 @@ log.command(
     short_help="List the cursors of a log or topic, and how far they are behind.",
     help="""List the cursors of the log or topic NAME, or all, and how far they are behind.
 
-    A cursor is the name under which a reader notes what it has committed, such as a Spark stream
-    with the option `cursor`. A NAME with a slash is a topic.
+    A cursor stores the position that a reader has committed, under a name. A Spark stream with the
+    option `cursor` writes a cursor. A NAME with a slash is a topic.
     """,
     params=(
         argument("name", type=LOG_NAME, required=False),
@@ -191,14 +191,16 @@ log.command(
     "delete-cursor",
     body="bkctl.commands.log.actions:delete_cursor",
     short_help="Delete a cursor of a log or topic.",
-    help="""Delete CURSOR of the log or topic NAME. Its reader is not affected, and writes it again.
+    help="""Delete CURSOR of the log or topic NAME. The reader is not affected.
 
-    Of a partitioned topic, name a partition.
+    The reader stores the cursor again with its next commit.
+
+    If the topic is partitioned, name a partition.
     """,
     params=(argument("name", type=LOG_NAME), argument("cursor")),
     effect=Effect.REVERSIBLE,
     examples=(
-        ("bkctl log delete-cursor events etl", "a reader that is no more"),
+        ("bkctl log delete-cursor events etl", "the cursor of a reader that was removed"),
         ("bkctl log delete-cursor shop/eu/orders etl", "of a topic"),
     ),
     exits=(*FAILURES, ExitStatus.NOT_FOUND),
@@ -227,7 +229,7 @@ log.command(
     effect=Effect.LOSES_DATA,
     examples=(
         ("bkctl log trim events --before 7:0", "the first seven ledgers, if they are closed"),
-        ("bkctl log trim events --before 7:0 --dry-run", "say what would go"),
+        ("bkctl log trim events --before 7:0 --dry-run", "show which ledgers would be deleted"),
     ),
     exits=(*FAILURES, ExitStatus.NOT_FOUND, ExitStatus.REFUSED),
     replaces="nothing in Java's tools",
@@ -239,8 +241,8 @@ log.command(
     short_help="Delete ledgers that were made for a log and are not in it.",
     help="""Delete ledgers that were made for the log NAME and are not part of it.
 
-    Writers that lost a race or died leave such, and trims that were cut short. They hold nothing
-    that is in the log; all the cluster's ledgers are looked through.
+    Writers that died, writers that lost a race and interrupted trims leave such ledgers behind. No
+    entry of the log is in them. The command reads the metadata of all ledgers of the cluster.
     """,
     params=(
         argument("name", type=LOG_NAME),
@@ -251,13 +253,13 @@ log.command(
             metavar="TIME",
             default="1h",
             show_default=True,
-            help="Leave younger ones alone.",
+            help="Keep ledgers younger than this.",
         ),
     ),
     effect=Effect.LOSES_DATA,
     examples=(
-        ("bkctl log sweep events", "what writers that died left behind, an hour old"),
-        ("bkctl log sweep events --older-than 7d", "only what is a week old"),
+        ("bkctl log sweep events", "ledgers that are at least an hour old"),
+        ("bkctl log sweep events --older-than 7d", "ledgers that are at least a week old"),
     ),
     exits=FAILURES,
     replaces="nothing in Java's tools",

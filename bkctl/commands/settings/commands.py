@@ -14,7 +14,7 @@ from bkctl.options import OUTPUTS, PROFILE
 config = SubGroup(
     name="config",
     short_help="Settings files: check, explain, compare, show.",
-    help="Settings files: check, explain, compare, and what is in effect.",
+    help="Settings files: check, explain, compare, show.",
     aliases={"explain": "config show --keys"},
 )
 
@@ -53,7 +53,7 @@ config.command(
     body="bkctl.commands.settings.config_work:show",
     help="""Show the settings in effect, or explain KEYs. Secrets are masked.
 
-    What is said first counts: flag, environment, profile, settings file, default.
+    The first source counts: flag, environment, profile, settings file, default.
 
     With KEY it explains keys of settings files, Java's and older names, `*` for any text: what a
     key does, its default and what is allowed. Each is honoured, has no effect here, is warned
@@ -61,7 +61,7 @@ config.command(
     """,
     params=(
         argument("keys", metavar="[KEY]...", nargs=-1),
-        option("--keys", "all_keys", is_flag=True, help="Explain the KEYs, or all there are."),
+        option("--keys", "all_keys", is_flag=True, help="Explain the KEYs, or all keys."),
         option(
             "--use",
             type=click.Choice(["honoured", "no effect", "warned", "refused"]),
@@ -94,8 +94,8 @@ config.command(
     body="bkctl.commands.settings.config_work:diff",
     help="""Compare the values of two settings files, or of one with the defaults.
 
-    What is the same in other words (yes and true, another order, a default written out) is no
-    difference.
+    Different spellings of the same value (yes and true, another order, a default written out) are
+    no difference.
     """,
     params=(
         argument("first", metavar="FILE", type=click.Path()),
@@ -104,7 +104,7 @@ config.command(
     effect=Effect.READ,
     examples=(
         ("bkctl config diff bk1.conf bk2.conf", "keys that differ, whatever their order"),
-        ("bkctl config diff bk_server.conf", "what is not as by default"),
+        ("bkctl config diff bk_server.conf", "values that are not the default"),
     ),
     exits=(ExitStatus.NOT_FOUND,),
     replaces="nothing in Java's tools",
@@ -124,8 +124,8 @@ profile = SubGroup(
     short_help="Profiles: clusters by name.",
     help="""Profiles: clusters by name.
 
-    They are in one file, $BKCTL_CONFIG or ~/.config/bkctl/config.toml. What a flag or the
-    environment says comes before the profile, what the settings file says after it.
+    Profiles are in one file, $BKCTL_CONFIG or ~/.config/bkctl/config.toml. Flags and the
+    environment override a profile; a profile overrides the settings file.
     """,
 )
 
@@ -164,11 +164,11 @@ profile.command(
 profile.command(
     "show",
     body="bkctl.commands.settings.profile_work:show",
-    help="Show a profile; without NAME the one that commands use now.",
+    help="Show a profile; without NAME the profile that commands use now.",
     params=(argument("name", type=PROFILE, required=False),),
     effect=Effect.READ,
     examples=(
-        ("bkctl profile show", "the one that commands use now"),
+        ("bkctl profile show", "the profile that commands use now"),
         ("bkctl profile show prod -o json", "another one"),
     ),
     exits=(ExitStatus.NOT_FOUND,),
@@ -227,7 +227,7 @@ profile.command(
     effect=Effect.REVERSIBLE,
     examples=(
         ("bkctl profile edit prod -u zk+hierarchical://zk9:2181/ledgers", "change one thing"),
-        ("bkctl profile edit prod --unset production --unset readTimeout", "take things out"),
+        ("bkctl profile edit prod --unset production --unset readTimeout", "remove keys"),
         ("bkctl profile edit", "the file, in $EDITOR"),
     ),
     exits=(ExitStatus.FAILED, ExitStatus.NOT_FOUND, ExitStatus.REFUSED),
@@ -261,7 +261,7 @@ profile.command(
             type=PROFILE,
             help="Only this one of a TOML file; the new one's name for a settings file.",
         ),
-        option("--replace", is_flag=True, help="Take the place of profiles of the same name."),
+        option("--replace", is_flag=True, help="Replace profiles of the same name."),
     ),
     effect=Effect.REVERSIBLE,
     examples=(

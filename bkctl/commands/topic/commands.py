@@ -14,8 +14,8 @@ topic = SubGroup(
     short_help="Pulsar topics, read without a broker.",
     help="""Pulsar topics, read without a broker.
 
-    The metadata service says which ledgers a topic is made of; the bookies have its messages.
-    Nothing is changed, no broker is asked, and no writer is fenced.
+    The metadata service lists the ledgers of a topic; the bookies have the messages. The commands
+    change nothing, ask no broker and fence no writer.
 
     A topic is persistent://TENANT/NAMESPACE/TOPIC, TENANT/NAMESPACE/TOPIC, or TOPIC for one in
     public/default. A message id is LEDGER:ENTRY or LEDGER:ENTRY:INDEX, the index being the place in
@@ -86,8 +86,7 @@ topic.command(
     short_help="Print messages of a topic.",
     help="""Print messages of TOPIC as a consumer receives them.
 
-    The newest message of a topic that is being written may be missing: bookies learn that it is
-    confirmed from the next one.
+    The newest message may be missing: bookies learn from the next message that it is confirmed.
     """,
     params=(
         argument("name", metavar="TOPIC"),
@@ -133,8 +132,8 @@ topic.command(
     effect=Effect.READ,
     without=(Facility.WATCH,),
     examples=(
-        ("bkctl topic export orders orders.parquet", "all that is confirmed"),
-        ("bkctl topic export orders new.parquet --from 812:40", "from a message id on"),
+        ("bkctl topic export orders orders.parquet", "all confirmed messages"),
+        ("bkctl topic export orders new.parquet --from 812:40", "begin with a message id"),
     ),
     exits=(*_FOUND, ExitStatus.CONFLICT, ExitStatus.INTERRUPTED),
     replaces=_NO_JAVA,

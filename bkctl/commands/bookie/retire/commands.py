@@ -29,19 +29,21 @@ _FAILURES: Final = (
 
 _RECOVERY: Final = (
     option("--ledger", "ledger_id", type=LEDGER_ID, metavar="ID", help="Only this ledger."),
-    option("--query", is_flag=True, help="Only list the ledgers that list them."),
+    option(
+        "--query", is_flag=True, help="Show the ledgers that list the bookies, and change nothing."
+    ),
     option(
         "--skip-open", is_flag=True, help="Leave open ledgers alone, so that no writer is fenced."
     ),
     option(
         "--skip-unrecoverable/--stop-at-unrecoverable",
         default=True,
-        help="Go on behind a ledger that cannot be moved, or end there.  [default: go on]",
+        help="After a ledger that cannot be moved, continue or end.  [default: go on]",
     ),
     option(
         "--delete-cookie",
         is_flag=True,
-        help="Then remove their cookies: these directories never start again.",
+        help="At the end delete the cookies: these directories can never be started again.",
     ),
     option("--to", type=BOOKIE_ID, metavar="BOOKIE", help="Copy to this bookie alone."),
     option(
@@ -67,12 +69,13 @@ recover = Command(
     "recover",
     body="bkctl.commands.bookie.retire.recover:recover_named",
     short_help="Copy the entries of lost bookies to other bookies, from this process.",
-    help="""Copy what bookies held to others, and let those take their places in the ledgers.
+    help="""Copy the entries of lost bookies to other bookies, which replace them in the ledgers.
 
-    This works without autorecovery, from this process. A ledger that is open and grows on one of
-    the bookies is recovered first: its writer is fenced. It may be interrupted and run again.
+    This process copies the entries; autorecovery is not needed. An open ledger whose last fragment
+    has one of the bookies is recovered first, which fences its writer. You can interrupt the
+    command and run it again.
 
-    Status 8 says that ledgers were left, and the error which ones.
+    The exit status is 8 if some ledgers could not be moved; the error names them.
     """,
     params=(
         argument("bookie_ids", type=BOOKIE_ID, nargs=-1, required=True, metavar="BOOKIE_ID..."),
@@ -80,10 +83,16 @@ recover = Command(
     ),
     effect=Effect.FENCES,
     examples=(
-        ("bkctl bookie recover 10.0.0.1:3181", "shows what would move, and asks"),
-        ("bkctl bookie recover 10.0.0.1:3181 --plan", "who would take over what, and how much"),
+        ("bkctl bookie recover 10.0.0.1:3181", "shows the ledgers to move, and asks"),
+        (
+            "bkctl bookie recover 10.0.0.1:3181 --plan",
+            "the new bookie of each fragment, and the bytes",
+        ),
         ("bkctl bookie recover OLD:3181 --to NEW:3181 --rate 20MB/s", "all of it to one bookie"),
-        ("bkctl bookie recover 10.0.0.1:3181 --delete-cookie --yes", "and it is gone for good"),
+        (
+            "bkctl bookie recover 10.0.0.1:3181 --delete-cookie --yes",
+            "delete the cookie at the end, for good",
+        ),
     ),
     exits=(*_FAILURES, ExitStatus.NOT_FOUND, ExitStatus.PARTLY),
     replaces="bookkeeper shell recover ID[,ID] [-q] [-dr] [-l ID] [-sk] [-sku] [-d] [-rate N]",
@@ -111,16 +120,17 @@ decommission = Command(
     "decommission",
     body="bkctl.commands.bookie.retire.decommission:run",
     short_help="Remove a stopped bookie for good: move its ledgers, delete its cookie.",
-    help="""Take a stopped bookie out for good: its ledgers are moved, then its cookie goes.
+    help="""Remove a stopped bookie for good: move its ledgers, then delete its cookie.
 
-    The cluster's autorecovery does the moving; this marks the ledgers and waits. It may be
-    interrupted and run again at any time. Without BOOKIE_ID it is the bookie of the settings of -c.
+    The command marks the ledgers and waits until autorecovery has moved them. You can interrupt the
+    command and run it again at any time. Without BOOKIE_ID it removes the bookie of the settings
+    file (-c).
 
-    With --drain a bookie that still runs is made read-only, and what does not grow is copied off it
-    from here, while it can still be read. Then it can be stopped, and taken out.
+    With --drain the command makes a running bookie read-only and copies its closed fragments to
+    other bookies. Then stop the bookie, and run the command again without --drain.
 
-    With rack settings in -c, it names the ledgers that would span too few racks, before and after.
-    The workers may have other settings.
+    If the settings file (-c) has rack settings, the command names the ledgers that span too few
+    racks, before and after the move. The workers may have other settings.
     """,
     params=(
         argument("bookie_id", type=BOOKIE_ID, required=False),
@@ -130,7 +140,11 @@ decommission = Command(
             type=click.Choice([TOO_FEW, TOO_FEW_RACKS, TOO_LITTLE_SPACE, OTHERS_LOST, ONLY_COPIES]),
             help="Override a safety check by its name.",
         ),
-        option("--drain", is_flag=True, help="If it runs: make it read-only, and empty it."),
+        option(
+            "--drain",
+            is_flag=True,
+            help="Make a running bookie read-only, and copy its ledgers away.",
+        ),
         option(
             "--rate",
             "bytes_per_s",
@@ -138,16 +152,20 @@ decommission = Command(
             metavar="SIZE",
             help="With --drain: bytes copied a second, at most.  [default: as configured]",
         ),
-        option("--keep-cookie", is_flag=True, help="Leave its cookie: it may start again, empty."),
+        option(
+            "--keep-cookie",
+            is_flag=True,
+            help="Keep the cookie: the bookie may start again, empty.",
+        ),
         option("--cancel", is_flag=True, help="Withdraw a decommission that has begun."),
         *WHERE,
     ),
     effect=Effect.LOSES_DATA,
     examples=(
-        ("bkctl bookie decommission 10.0.0.1:3181", "waits until nothing is left on it"),
-        ("bkctl bookie decommission 10.0.0.1:3181 --drain", "first empty it while it runs"),
+        ("bkctl bookie decommission 10.0.0.1:3181", "waits until all its ledgers are moved"),
+        ("bkctl bookie decommission 10.0.0.1:3181 --drain", "copy its ledgers away while it runs"),
         ("bkctl bookie decommission 10.0.0.1:3181 --yes --timeout 3600", "from a script"),
-        ("bkctl bookie decommission 10.0.0.1:3181 --cancel", "it runs again, and stays"),
+        ("bkctl bookie decommission 10.0.0.1:3181 --cancel", "keep a bookie that runs again"),
     ),
     exits=(*_FAILURES, ExitStatus.NOT_FOUND, ExitStatus.PARTLY),
     replaces="bookkeeper shell decommissionbookie [-bookieid ID]",
@@ -157,15 +175,21 @@ decommission_status = Command(
     "decommission-status",
     body="bkctl.commands.bookie.retire.decommission:status",
     short_help="Show the ledgers left on a bookie that is being decommissioned.",
-    help="Show what a bookie that is to go still holds, and what that waits for.",
+    help="Show the ledgers left on a bookie that is being decommissioned, and why each waits.",
     params=(
         argument("bookie_id", type=BOOKIE_ID),
-        option("--detail", is_flag=True, help="List the ledgers, with what each waits for."),
+        option("--detail", is_flag=True, help="List each ledger with the reason why it waits."),
     ),
     effect=Effect.READ,
     examples=(
-        ("bkctl bookie decommission-status 10.0.0.1:3181", "how many ledgers, and how far"),
-        ("bkctl bookie decommission-status 10.0.0.1:3181 --detail", "each, and what it waits for"),
+        (
+            "bkctl bookie decommission-status 10.0.0.1:3181",
+            "the number of ledgers, and the progress",
+        ),
+        (
+            "bkctl bookie decommission-status 10.0.0.1:3181 --detail",
+            "each ledger, and why it waits",
+        ),
     ),
     exits=(ExitStatus.FAILED, ExitStatus.UNREACHABLE, ExitStatus.TIME_LIMIT),
     replaces="nothing: Java's tool only counts, while it waits",

@@ -24,18 +24,20 @@ LOOKS: Final = (
         body="bkctl.commands.disk.inspect.actions:lastmark",
         short_help="Print the position where the next start begins to replay.",
         help="""\
-    Print the marks: what lies before them is in entry logs and index, the rest is replayed.
+    Print the marks. Entries before a mark are in the entry logs and the index; the rest is
+    replayed.
     """,
         params=(
-            option(
-                "--check", is_flag=True, help="Also look whether the journals are there that far."
-            ),
+            option("--check", is_flag=True, help="Also check that the journals of the mark exist."),
             *DIRECTORIES,
         ),
         effect=Effect.READ,
         examples=(
-            ("bkctl disk lastmark -c bk_server.conf", "every copy, and which of them counts"),
-            ("bkctl disk lastmark --check -c bk_server.conf", "status 10 if no start can go by it"),
+            ("bkctl disk lastmark -c bk_server.conf", "every copy, and which of them is used"),
+            (
+                "bkctl disk lastmark --check -c bk_server.conf",
+                "status 10 if the bookie could not start from the mark",
+            ),
         ),
         exits=(*FAILURES, ExitStatus.PROBLEMS),
         replaces="bookkeeper shell lastmark",
@@ -67,17 +69,24 @@ LOOKS: Final = (
         help="""\
     Print for each entry log how much of it is live: of ledgers that the index still has.
 
-    A log without live bytes is removed by the next collection, one below a threshold is rewritten
-    by a compaction. What each would free is told at the end.
+    The next collection deletes a log without live bytes. A compaction rewrites a log below its
+    threshold. The last lines say how much each would free.
     """,
         params=(
-            option("--directories", is_flag=True, help="Print room and use by directory instead."),
+            option(
+                "--directories",
+                is_flag=True,
+                help="Print the free and used space of each directory instead.",
+            ),
             *DIRECTORIES,
         ),
         effect=Effect.READ,
         examples=(
             ("bkctl disk usage -c bk_server.conf", "entry logs, those with most to free first"),
-            ("bkctl disk usage --directories -c bk_server.conf", "room and use of each directory"),
+            (
+                "bkctl disk usage --directories -c bk_server.conf",
+                "free and used space of each directory",
+            ),
             ("bkctl disk usage -o csv --columns log,dead_bytes -c bk_server.conf", "for a sheet"),
         ),
         exits=(*FAILURES, ExitStatus.PROBLEMS),
@@ -98,7 +107,10 @@ LOOKS: Final = (
         ),
         effect=Effect.READ,
         examples=(
-            ("bkctl disk lock-status -c bk_server.conf", "each directory, and who works in it"),
+            (
+                "bkctl disk lock-status -c bk_server.conf",
+                "each directory, and the process that uses it",
+            ),
             (
                 "bkctl disk lock-status -c bk_server.conf --fail-if-any",
                 "status 10 if a bookie uses one of them, for scripts",
@@ -114,7 +126,8 @@ LOOKS: Final = (
         help="""Print the records of a journal, or of all journals.
 
     A journal is named by its id (decimal, or 0x...), by its file name, or by a path; a path needs
-    no directories. What the bookie would refuse to replay is told, and the next journal is read.
+    no directories. The command reports records that the bookie would refuse to replay, and
+    continues with the next journal.
     """,
         params=(
             argument("journal", type=JOURNAL, required=False, metavar="[FILE|ID]"),
@@ -128,9 +141,9 @@ LOOKS: Final = (
                 type=click.IntRange(0),
                 metavar="POS",
                 default=0,
-                help="Begin here, where a record begins; in the first journal.",
+                help="Offset of a record in the first journal, to begin with.",
             ),
-            option("--payload", is_flag=True, help="Check digests and show what entries hold."),
+            option("--payload", is_flag=True, help="Check digests and show payloads."),
             option("--verify", is_flag=True, help="Print one line a journal: is it intact?"),
             *DIRECTORIES,
         ),
@@ -138,8 +151,11 @@ LOOKS: Final = (
         examples=(
             ("bkctl disk journal -c bk_server.conf", "all journals, oldest first"),
             ("bkctl disk journal 1a1fc678c87.txn --ledger 42 -c bk_server.conf", "of one ledger"),
-            ("bkctl disk journal ./1a1fc678c87.txn --payload", "any file, with what entries hold"),
-            ("bkctl disk journal --verify -c bk_server.conf", "are they whole, and to where"),
+            ("bkctl disk journal ./1a1fc678c87.txn --payload", "any file, with payloads"),
+            (
+                "bkctl disk journal --verify -c bk_server.conf",
+                "whether each journal is intact, and up to which offset",
+            ),
         ),
         exits=(*FAILURES, ExitStatus.PROBLEMS),
         replaces="bookkeeper shell readjournal [-dir DIR] [-msg] JOURNAL_ID | FILE",
@@ -174,11 +190,9 @@ LOOKS: Final = (
                 help="Only from here on.",
             ),
             option("--end", type=click.IntRange(0), metavar="POS", help="Only up to here."),
-            option("--payload", is_flag=True, help="Check digests and show what entries hold."),
+            option("--payload", is_flag=True, help="Check digests and show payloads."),
             option("--live", is_flag=True, help="Only entries that the index finds here."),
-            option(
-                "--summary", is_flag=True, help="Print what the log holds of each ledger instead."
-            ),
+            option("--summary", is_flag=True, help="Print the bytes of each ledger instead."),
             *DIRECTORIES,
         ),
         effect=Effect.READ,
@@ -204,20 +218,20 @@ LOOKS: Final = (
         short_help="Print the locations of a ledger's entries, and their content.",
         help="""Print the entries of LEDGER_ID that this bookie has, and where each of them is.
 
-    An entry comes from where the next start would have it: from the journal what lies behind
-    lastMark, the rest from the entry logs. Digests are checked where that needs no password.
+    Entries behind lastMark are read from the journals, all others from the entry logs, as at the
+    next start. Digests are checked if that needs no password.
     """,
         params=(
             argument("ledger_id", type=LEDGER_ID),
             argument("entries", type=ENTRY_RANGE, required=False, metavar="[FIRST-LAST]"),
-            option("--payload", is_flag=True, help="Show what the entries hold."),
+            option("--payload", is_flag=True, help="Show payloads."),
             _WITH_JOURNAL,
             *DIRECTORIES,
         ),
         effect=Effect.READ,
         examples=(
             ("bkctl disk ledger 42 -c bk_server.conf", "each entry: file, offset, size, digest"),
-            ("bkctl disk ledger 42 10-19 --payload -c bk_server.conf", "with what they hold"),
+            ("bkctl disk ledger 42 10-19 --payload -c bk_server.conf", "with payloads"),
             ("bkctl disk ledger 42 --payload -o jsonl -c bk_server.conf", "for programs, base64"),
         ),
         exits=(*FAILURES, ExitStatus.PROBLEMS),
@@ -238,7 +252,7 @@ LOOKS: Final = (
             ("bkctl disk ledgers -c bk_server.conf", "id, fence, last entry of each"),
             (
                 "bkctl disk ledgers --bytes -c bk_server.conf",
-                "and what they take in the entry logs",
+                "and their bytes in the entry logs",
             ),
             (
                 "bkctl disk ledgers -o id -c bk_server.conf",
@@ -254,13 +268,15 @@ LOOKS: Final = (
         short_help="Print a ledger's index.",
         help="""Print where the index says that the entries of LEDGER_ID are.
 
-    A bookie holds a part of a ledger's entries only, where the ledger is striped over more bookies
-    than copies are kept: holes are normal then.
+    If the ensemble is larger than the write quorum, a bookie holds only some of a ledger's entries.
+    Holes are normal then.
     """,
         params=(
             argument("ledger_id", type=LEDGER_ID),
             option(
-                "--meta", is_flag=True, help="Print what is stored of the ledger itself instead."
+                "--meta",
+                is_flag=True,
+                help="Print the ledger's key, fence and explicit LAC instead.",
             ),
             option("--holes", is_flag=True, help="Print the ranges of missing entries instead."),
             *DIRECTORIES,

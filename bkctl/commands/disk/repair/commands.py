@@ -38,8 +38,8 @@ upgrade = Command(
     Bring a stopped bookie's directories from an old release's layout to today's, or back.
 
     The old data stays where it is until --finalize: journals and entry logs are shared by hard
-    links, files that are rewritten are copied. A crash at any step leaves the old layout or the new
-    one whole, and the same command again goes on.
+    links, files that are rewritten are copied. A crash at any step leaves the old or the new layout
+    intact; the same command then continues.
     """,
     params=(
         option(
@@ -118,7 +118,10 @@ bookieformat = Command(
     ),
     effect=Effect.LOSES_DATA,
     examples=(
-        ("bkctl bookieformat -c bk_server.conf", "shows what goes, and asks for the bookie's id"),
+        (
+            "bkctl bookieformat -c bk_server.conf",
+            "shows what would be deleted, and asks for the bookie's id",
+        ),
         ("bkctl bookieformat -c bk_server.conf -nonInteractive -force", "from a script"),
         ("bkctl bookieformat -c bk_server.conf -n -f -d", "likewise, and the stored cookie too"),
     ),
@@ -134,15 +137,17 @@ REPAIRS: Final = (
         short_help="Check cookies, marks, journals, entry logs and index.",
         help="""Check a bookie's directories, and change nothing.
 
-    A note is what a crash leaves and the next start takes care of; a warning loses nothing; a
-    problem does, or keeps the bookie from starting, and makes the exit status 10.
+    A note is a trace of a crash that the next start repairs. A warning loses no data. A problem
+    means that data is lost or that the bookie cannot start; the exit status is then 10.
     """,
         params=(
             option(
                 "--deep", is_flag=True, help="Read everything: each record, each entry, digests."
             ),
             option(
-                "--repair-plan", is_flag=True, help="Print what to do instead of what is wrong."
+                "--repair-plan",
+                is_flag=True,
+                help="Print the commands that repair, not the findings.",
             ),
             option("--db", is_flag=True, help="Only read the RocksDB indexes through."),
             *DIRECTORIES,
@@ -166,12 +171,12 @@ REPAIRS: Final = (
         help="""Make index files of Interleaved or Sorted storage anew; `-` reads ids from stdin.
 
     The new index has every entry that can be read from the entry logs, the key and explicit LAC
-    that journals or the old index know, and is fenced, as it may lack entries. Entries in logs that
-    cannot be read keep their places. The old index stays until the new one is on disk.
+    that journals or the old index know, and is fenced, as it may lack entries. Entries in
+    unreadable logs keep their positions. The old index stays until the new one is on disk.
     """,
         params=(
             argument("ledger_ids", type=LEDGER_IDS, nargs=-1, metavar="[LEDGER_ID...]"),
-            option("--all", "all_ledgers", is_flag=True, help="Every ledger that is found."),
+            option("--all", "all_ledgers", is_flag=True, help="All ledgers that are found."),
             option(
                 "--password-file",
                 metavar="FILE",
@@ -188,7 +193,7 @@ REPAIRS: Final = (
             ("bkctl disk rebuild-index --all --dry-run -c bk_server.conf", "what would be written"),
             (
                 "bkctl disk rebuild-index 42 --password-file FILE -c bk_server.conf",
-                "where nothing on the disk knows the ledger's key",
+                "if the ledger's key is in no journal and no index",
             ),
         ),
         exits=(*_CHANGES, ExitStatus.UNREACHABLE, ExitStatus.CONFLICT, ExitStatus.PARTLY),
@@ -334,9 +339,9 @@ REPAIRS: Final = (
         short_help="Remove all data of a stopped bookie.",
         help="""Remove all data of a stopped bookie: journals, entry logs, indexes, cookies.
 
-    All directories of the settings are emptied. A crash in the middle leaves what no bookie starts
-    on; the same command again ends it. The stored cookie goes last, and only if asked: while it is
-    there, a bookie refuses to start on the empty directories.
+    The command empties all directories of the settings. After a crash in the middle no bookie
+    starts there; run the command again. With --delete-cookie the stored cookie is deleted last.
+    Without it, a bookie refuses to start on the empty directories.
     """,
         params=(
             option(
@@ -350,7 +355,7 @@ REPAIRS: Final = (
         examples=(
             (
                 "bkctl disk format -c bk_server.conf",
-                "shows what goes, and asks for the bookie's id",
+                "shows what would be deleted, and asks for the bookie's id",
             ),
             ("bkctl disk format -c bk_server.conf --dry-run", "only shows it"),
             (
@@ -388,8 +393,8 @@ REPAIRS: Final = (
         help="""\
     Let a stopped bookie use the ledger and index directories that its settings name anew.
 
-    They must be empty, and none that was in use before. Not with DbLedgerStorage, which finds its
-    ledgers by the number of its directories.
+    They must be empty and never used before. DbLedgerStorage is refused: it finds ledgers by the
+    number of its directories.
     """,
         effect=Effect.REVERSIBLE,
         examples=(

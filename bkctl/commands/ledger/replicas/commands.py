@@ -18,11 +18,11 @@ REPLICAS: Final = (
         short_help="Draw the bookies of each fragment, and which replicas are intact.",
         help="""Draw the bookies of each fragment, and which replicas are intact.
 
-    Each bookie says itself which entries it holds; no entry is read unless it cannot say. Of an
-    open ledger entries up to the last confirmed one count. Nobody is fenced.
+    Each bookie reports which entries it holds. The command reads entries only from bookies that
+    cannot report them. In an open ledger only confirmed entries count. No writer is fenced.
 
-    With ENTRY it is the entry's write set in its order: the first is asked first. Then only
-    metadata is read.
+    With ENTRY the command reads only metadata, and prints the bookies that hold the entry, in the
+    order of reading.
     """,
         params=(
             argument("ledger_id", type=LEDGER_ID),
@@ -36,8 +36,8 @@ REPLICAS: Final = (
         effect=Effect.READ,
         examples=(
             ("bkctl ledger map 42", "fragments by bookies, with the health of each replica"),
-            ("bkctl ledger map 42 --fail-if-any", "status 10 if any replica is not whole"),
-            ("bkctl ledger map 42 -o json", "with the numbers of entries, for programs"),
+            ("bkctl ledger map 42 --fail-if-any", "status 10 unless every replica is intact"),
+            ("bkctl ledger map 42 -o json", "numbers of entries, for programs"),
             ("bkctl ledger map 42 1000 -o id", "the bookies that hold entry 1000, in order"),
         ),
         exits=(*FAILURES, ExitStatus.PROBLEMS),
@@ -47,11 +47,11 @@ REPLICAS: Final = (
         "verify",
         body="bkctl.commands.ledger.replicas.check:verify",
         short_help="Read and compare every copy of every entry.",
-        help="""Read every copy of every entry, and name those that are missing, damaged or another.
+        help="""Read every copy of every entry, and report missing, damaged and wrong copies.
 
-    Nothing is changed, and no writer is fenced: of a ledger that is open it is what is confirmed.
-    Ends with 10 if any copy is bad, or could not be read. `bkctl autorecovery audit --check
-    all-ledgers` has what is missing copied anew.
+    The command changes nothing and fences no writer. In an open ledger it reads the confirmed
+    entries. The exit status is 10 if a copy is missing, damaged or wrong, or cannot be read. `bkctl
+    autorecovery audit --check all-ledgers` starts the repair of missing copies.
     """,
         params=(
             argument("given", type=LEDGER_IDS, nargs=-1, metavar="LEDGER_ID..."),
@@ -63,7 +63,7 @@ REPLICAS: Final = (
                 default="100%",
                 show_default=True,
                 metavar="SHARE",
-                help="Only so many entries; both ends in any case.",
+                help="Number or share of entries to read; always the first and the last.",
             ),
             option(
                 "--rate",
@@ -76,7 +76,7 @@ REPLICAS: Final = (
         ),
         effect=Effect.READ,
         examples=(
-            ("bkctl ledger verify 42", "each copy, on each bookie that should have one"),
+            ("bkctl ledger verify 42", "each copy of each entry"),
             (
                 "bkctl ledger verify --all --sample 5%",
                 "some entries of all ledgers, for a nightly job",
@@ -92,11 +92,11 @@ REPLICAS: Final = (
         body="bkctl.commands.ledger.replicas.check:orphans",
         short_help="List ledgers that the application does not name.",
         help="""\
-    List ledgers that the application does not name, with what they say about their owner.
+    List ledgers that the application does not name, with their custom metadata.
 
-    Ledgers of `bkctl log` are in use, whatever the list says. Nothing is deleted here. Make the
-    list of ids after writers have told of their new ledgers, and mind --older-than: a ledger that
-    is younger than the list is in use too.
+    Ledgers of `bkctl log` are always in use. The command deletes nothing. Write the list of ids
+    after all writers have reported their new ledgers. --older-than keeps ledgers that are newer
+    than the list.
     """,
         params=(
             option(
@@ -116,11 +116,14 @@ REPLICAS: Final = (
         ),
         effect=Effect.READ,
         examples=(
-            ("bkctl ledger orphans --keep-file ids", "what is not in ids, one id a line"),
-            ("list-my-ledgers | bkctl ledger orphans --keep-file -", "asked of the application"),
+            (
+                "bkctl ledger orphans --keep-file ids",
+                "ledgers that the file ids, with one id a line, does not name",
+            ),
+            ("list-my-ledgers | bkctl ledger orphans --keep-file -", "ids from the application"),
             (
                 "bkctl ledger orphans --keep-file ids -o id | bkctl ledger delete -",
-                "and away with them; asks first",
+                "delete the orphans; asks first",
             ),
         ),
         exits=(*FAILURES, ExitStatus.NOT_FOUND),

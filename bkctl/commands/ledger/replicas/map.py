@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from wire.ledger_metadata import Fragment, LedgerMetadata
 
 _GLYPHS: Final = {
-    Health.OK: ("●", "#", "has all of its share"),
+    Health.OK: ("●", "#", "has all its entries"),
     Health.PARTLY: ("◐", "%", "some missing"),
     Health.MISSING: ("○", "o", "all missing"),
     Health.UNREACHABLE: ("✗", "x", "unreachable"),
@@ -179,7 +179,7 @@ async def _map(client: Client, ledger_id: LedgerId) -> LedgerMap:
 def verdict(found: Holdings) -> str:
     """Return in a few words how intact a ledger is."""
     if found.is_whole:
-        return "every replica is there"
+        return "every replica is intact"
     lost = [one for one in found.fragments if one.copies == 0]
     if lost:
         return f"{counted(len(lost), 'fragment')} with an entry of which no complete copy answers"

@@ -86,7 +86,7 @@ class TestDrawing:
 
     def test_the_verdict_names_what_is_worst(self) -> None:
         whole = ledger_map(["abc"], [[OK, OK, OK]])
-        assert verdict(whole.holdings) == "every replica is there"
+        assert verdict(whole.holdings) == "every replica is intact"
         assert verdict(SOME.holdings) == (
             "2 fragments with an entry of which no complete copy answers"
         )
@@ -99,7 +99,7 @@ class TestMap:
         world = World(3)
         ledger_id = written(world)
         drawn = run_in(world, "ledger", "map", ledger_id)
-        assert "every replica is there" in drawn.out
+        assert "every replica is intact" in drawn.out
         assert "0-9      ●  ●  ●     2/2" in drawn.out
         shown = run_in(world, "ledger", "map", ledger_id, "--json").json
         assert (shown["state"], shown["whole"], shown["last_confirmed"]) == ("closed", True, 9)
