@@ -236,7 +236,7 @@ class BlockingClient:
     ) -> Iterator[Entry]:
         """Yield a ledger's entries in order, reading ahead in bounded memory.
 
-        By default nothing is fenced, and all that is confirmed is read.
+        By default the call fences no writer and yields all confirmed entries.
 
         Raises:
             NoSuchLedgerError: there is no such ledger.
@@ -263,7 +263,7 @@ class BlockingClient:
         password: bytes | None = None,
         recover: bool = False,
     ) -> Iterator[EntryBatch]:
-        """Yield the same as ``iter_entries``, but batches in one buffer each.
+        """Yield the entries of ``iter_entries`` as batches, each in one buffer.
 
         No object is made for an entry: this is the fast way into Arrow, a file or a pipe.
 

@@ -160,9 +160,9 @@ class Client:
 
     @property
     def cluster(self) -> Cluster:
-        """Connections with bookies and what goes with them; there once they are needed.
+        """The connections with bookies, made at the first use.
 
-        What is imported for it takes longer than a walk over the metadata of many ledgers.
+        Their imports take longer than a walk over the metadata of many ledgers.
         """
         if self._cluster is None:
             from bkclient.ledger.context import assemble
@@ -174,18 +174,18 @@ class Client:
         return self._cluster
 
     def trace_requests(self, trace: RequestTrace | None) -> None:
-        """Have every request to a bookie told from now on, or no more."""
+        """Log every request to a bookie from now on, or stop logging them."""
         self._trace = trace
         if self._cluster is not None:
             self._cluster.pool.trace(trace)
 
     @property
     def has_topology_script(self) -> bool:
-        """Whether ``cluster`` may know the racks; asking builds nothing."""
+        """Whether a topology script is configured. Reading this opens no connection."""
         return self._parts["racks"] is not None
 
     async def close(self) -> None:
-        """Close all connections; what is in flight fails with ``ClientClosedError``."""
+        """Close all connections; requests in flight fail with ``ClientClosedError``."""
         self._is_closed = True
         if self._cluster is not None:
             self._cluster.pool.close()
@@ -310,7 +310,7 @@ class Client:
         return LocalMetadata(await self.store.read_ledger(ledger_id))
 
     def keys_of(self, ledger_id: LedgerId, metadata: LedgerMetadata) -> LedgerKeys:
-        """Return what goes into a ledger's requests, by its metadata and the configuration."""
+        """Return the keys of a ledger's requests, from its metadata and the configuration."""
         from bkclient.ledger.opening import settle_keys
 
         return settle_keys(self.cluster, ledger_id, metadata, None, None)

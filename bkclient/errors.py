@@ -13,7 +13,7 @@ from wire.errors import BookKeeperError
 
 
 class ClientError(BookKeeperError):
-    """The client could not do what was asked."""
+    """The client could not complete an operation."""
 
     outcome_unknown: bool = False
     """Whether what was asked may have been done, or may yet be: look before doing it again.

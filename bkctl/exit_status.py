@@ -45,7 +45,7 @@ class ExitStatus(enum.IntEnum):
 MEANING: Final = {
     ExitStatus.DONE: "done",
     ExitStatus.FAILED: "the operation failed",
-    ExitStatus.USAGE: "wrong usage, or a setting that cannot be",
+    ExitStatus.USAGE: "wrong usage, or an invalid setting",
     ExitStatus.NOT_FOUND: "no such ledger, entry, bookie or file",
     ExitStatus.REFUSED: "refused: not confirmed, nobody to ask, wrong password, safety check",
     ExitStatus.UNREACHABLE: "metadata service or bookies unreachable",

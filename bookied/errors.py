@@ -109,7 +109,7 @@ class IndexTruncatedError(CorruptError):
 
 
 class IndexEntryError(CorruptError):
-    """The index holds a location that cannot be."""
+    """The index holds an impossible location."""
 
 
 class DbRecordError(CorruptError):

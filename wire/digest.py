@@ -66,8 +66,8 @@ class EntryHeader:
 class Entry:
     """A verified entry. ``length`` counts the ledger's payload bytes up to and including it.
 
-    Nobody changes one. It is not frozen since that makes it five times as dear to build, which is
-    a fifth of what a client spends on an entry of a batch.
+    Treat an entry as immutable. The class is not frozen: building a frozen entry takes five times
+    as long, a fifth of a client's time for each entry of a batch.
     """
 
     ledger_id: LedgerId

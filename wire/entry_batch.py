@@ -27,8 +27,8 @@ class EntryBatch:
     Java's nearest is LedgerEntries, the value of ``ReadHandle.batchRead``.
 
     Attributes:
-        ledger_id: whose they are.
-        first_entry_id: the first of them.
+        ledger_id: the ledger of the entries.
+        first_entry_id: the id of the first entry.
         payloads: all payloads, one behind the other, with nothing between them.
         offsets: one more than there are entries, signed 32-bit in the machine's order: payload
             ``i`` is ``payloads[offsets[i]:offsets[i + 1]]``. Arrow's offsets of a binary column.

@@ -54,7 +54,7 @@ def _frozen_dict(value: Mapping[str, bytes]) -> dict[str, bytes]:
 
 @attrs.frozen(kw_only=True)
 class LedgerMetadata:
-    """Everything the store knows about one ledger.
+    """The stored metadata of one ledger.
 
     ``last_entry_id`` is ``None`` unless closed, and -1 for a closed empty ledger; ``length`` counts
     payload bytes and is 0 unless closed. ``digest_type`` and ``password`` are both there or both

@@ -222,7 +222,7 @@ class MetadataConfig(JaasConfig):
 
 @attrs.frozen(kw_only=True)
 class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
-    """What one client can be told; ``key`` is the name in a Java configuration."""
+    """The settings of one client; ``key`` is the name in a Java configuration."""
 
     other_keys: ClassVar[tuple[OtherKey, ...]] = (
         OtherKey("reppDis*", "no file turns it on, in Java neither: its programs hand switches in"),
@@ -254,7 +254,7 @@ class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
         unit="s",
         group="Requests",
         minimum=1,
-        doc="How long a bookie may take to answer an add.",
+        doc="Time limit of an add request, in seconds.",
         default_text="5",
     )
     _read_timeout_s: int | None = setting(
@@ -262,7 +262,7 @@ class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
         key="readEntryTimeoutSec",
         unit="s",
         minimum=1,
-        doc="How long a bookie may take to answer anything but an add.",
+        doc="Time limit of all other requests, in seconds.",
         default_text="5",
     )
     timeout_s: int = setting(
@@ -634,9 +634,9 @@ class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
             )
 
     def placement_faults(self) -> Iterator[SettingFinding]:
-        """Give what Java refuses of a policy's settings when a client starts.
+        """Return the settings of a placement policy that Java refuses when a client starts.
 
-        Here a client starts, and fails where it must choose a bookie.
+        Our client starts, and fails when it has to choose a bookie.
         """
         regions = [one for one in (self.regions_to_write or "").split(";") if one.strip()]
         if self.placement_name == REGION_AWARE and len(regions) < self.durable_regions_min:
@@ -669,12 +669,12 @@ class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
 
     @property
     def add_timeout_s(self) -> int:
-        """How long a bookie may take to answer an add."""
+        """Time limit of an add request, in seconds."""
         return self.timeout_s if self._add_timeout_s is None else self._add_timeout_s
 
     @property
     def read_timeout_s(self) -> int:
-        """How long a bookie may take to answer anything but an add."""
+        """Time limit of all other requests, in seconds."""
         return self.timeout_s if self._read_timeout_s is None else self._read_timeout_s
 
     @property

@@ -140,7 +140,7 @@ class Cluster:
     async def replacement(
         self, metadata: LedgerMetadata, failed: Iterable[tuple[int, BookieId]]
     ) -> Replacement:
-        """Look who is there, to replace bookies that have failed just now."""
+        """Read the registered bookies again, to replace bookies that have just failed."""
         gone = dict(failed)
         for bookie in gone.values():
             self.health.failed(bookie)

@@ -51,7 +51,7 @@ class LedgerReader:
 
     @property
     def is_closed(self) -> bool:
-        """Whether the ledger will not grow any more."""
+        """Whether the ledger is closed, and so never grows again."""
         return self.metadata.is_closed
 
     @property
@@ -97,7 +97,7 @@ class LedgerReader:
     ) -> AsyncGenerator[Entry, None]:
         """Yield entries in order, reading ahead in bounded memory; by default all confirmed ones.
 
-        With ``unconfirmed`` entries beyond the LAC are asked for too: they may vanish again.
+        With ``unconfirmed`` the call also reads entries beyond the LAC, which may disappear again.
 
         Raises:
             ReadFailedError: ``last`` is not confirmed.
@@ -111,7 +111,7 @@ class LedgerReader:
     async def read_chunks(
         self, first: int = 0, last: int | None = None, *, unconfirmed: bool = False
     ) -> AsyncGenerator[list[Entry], None]:
-        """Yield the same as ``read``, but lists of consecutive entries: faster where many."""
+        """Yield the entries of ``read`` as lists; faster for many entries."""
         async with aclosing(self._read_range(first, last, unconfirmed=unconfirmed)) as chunks:
             async for found in chunks:
                 yield found.entries()
@@ -119,7 +119,7 @@ class LedgerReader:
     async def read_batches(
         self, first: int = 0, last: int | None = None, *, unconfirmed: bool = False
     ) -> AsyncGenerator[EntryBatch, None]:
-        """Yield the same as ``read``, but batches in one buffer each, without an object an entry.
+        """Yield the entries of ``read`` as batches, each in one buffer.
 
         A batch holds about half a megabyte of consecutive entries, or one larger entry.
 

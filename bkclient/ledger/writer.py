@@ -139,17 +139,17 @@ class LedgerWriter:
 
     @property
     def length(self) -> int:
-        """Payload bytes of all entries added, those that wait for confirmation included."""
+        """Payload bytes of all added entries, including unconfirmed entries."""
         return self._pipeline.length
 
     @property
     def is_writable(self) -> bool:
-        """Whether the handle takes more entries."""
+        """Whether the handle accepts more entries."""
         return self._quorum.state is not State.ENDED
 
     @property
     def in_flight_anywhere(self) -> int:
-        """How many copies are on their way, those of confirmed entries included."""
+        """The number of copies in flight, including copies of confirmed entries."""
         return self._pipeline.in_flight_anywhere
 
     @property
@@ -252,7 +252,7 @@ class LedgerWriter:
         await self._explicit_lac.publish()
 
     async def force(self) -> EntryId:
-        """Return once all that is confirmed is on the disks of its bookies, with the last of it.
+        """Wait until all confirmed entries are on their bookies' disks; return the last entry's id.
 
         With ``deferred_sync`` the LAC is there then. At once where nothing was added yet.
 
@@ -306,7 +306,7 @@ class LedgerWriter:
     def abandon(self) -> None:
         """Abandon the ledger without closing it: pending adds fail, the metadata stays.
 
-        What is in the ledger then is for ``recover`` to find out.
+        ``recover`` then determines which entries the ledger has.
         """
         error = ClientClosedError(f"the writer of ledger {self.ledger_id} was abandoned")
         if not self._end.is_left_to_others:

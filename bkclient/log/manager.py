@@ -83,8 +83,8 @@ class LogManager:
         """Create a log without entries.
 
         Raises:
-            LogExistsError: there is one of this name.
-            IncorrectParameterError, QuorumError: a name or options that cannot be.
+            LogExistsError: a log of this name exists.
+            IncorrectParameterError, QuorumError: an invalid name or invalid options.
         """
         options = options or LogOptions()
         options.check()
@@ -95,7 +95,7 @@ class LogManager:
         return await self._client.store.list_logs()
 
     async def info(self, name: str) -> LogInfo:
-        """Return what a log is made of.
+        """Return the ledgers and settings of a log.
 
         Raises:
             NoSuchLogError: there is no such log.
@@ -128,14 +128,14 @@ class LogManager:
     # Writing
 
     async def open_writer(self, name: str) -> LogWriter:
-        """Become the log's one writer, in place of any earlier one.
+        """Return the log's only writer; fence any earlier writer.
 
         Raises:
             NoSuchLogError: there is no such log.
-            LogSealedError: it takes no more entries.
-            LogDamagedError: a ledger that is listed is gone.
-            NotLeaderError: others took it away again and again.
-            ClientError: the last ledgers cannot be recovered, or no new one can be made.
+            LogSealedError: the log takes no more entries.
+            LogDamagedError: a listed ledger is missing.
+            NotLeaderError: other writers took the log over again and again.
+            ClientError: the last ledgers cannot be recovered, or no new ledger can be created.
         """
         ledgers, rng = LedgerList(self._client, name), self._client.cluster.rng
         for attempt in range(DUELS_MAX):
@@ -188,7 +188,7 @@ class LogManager:
     async def append_ledgers(
         self, name: str, ledger_ids: Sequence[LedgerId], *, stream: str, batch: int
     ) -> bool:
-        """List closed ledgers behind the log's last, all at once; return False if they were before.
+        """Append closed ledgers in one step; return False if the log has them already.
 
         The ledgers have ``STREAM_KEY`` and ``BATCH_KEY`` of ``bkclient.log.batches`` as metadata.
         Where the log has this batch of the stream, or a later one, the ledgers are deleted. A
@@ -196,7 +196,7 @@ class LogManager:
 
         Raises:
             NoSuchLogError: there is no such log.
-            LogSealedError: it takes no more entries.
+            LogSealedError: the log takes no more entries.
             LogError: a ledger is too old, so that it may have been swept.
             ClientError: the last ledgers cannot be recovered, or the list cannot be changed.
         """
@@ -241,10 +241,10 @@ class LogManager:
     async def open_reader(
         self, name: str, start: Position = EARLIEST, *, follow: bool = True
     ) -> LogReader:
-        """Return what reads a log from ``start`` on.
+        """Return a reader of a log that begins at ``start``.
 
-        From ``LATEST`` it gives all that gets into the log for good after this has returned; what
-        did so just before may come first.
+        From ``LATEST`` the reader returns all entries confirmed after this call. A few entries
+        confirmed just before may come first.
 
         Raises:
             NoSuchLogError: there is no such log.

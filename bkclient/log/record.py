@@ -30,10 +30,10 @@ _POSITION: Final = re.compile(r"(\d+):(-?\d+)")
 
 @attrs.frozen(order=True)
 class Position:
-    """A place in a log: the index of a ledger in it, and an entry of that.
+    """A place in a log: the ledger's index in the log, and an entry id of that ledger.
 
-    Positions of one log compare as the entries follow each other; those of two logs mean nothing
-    to each other. As text: ``index:entry``.
+    Positions of one log are ordered as its entries. Positions of two logs cannot be compared. As
+    text: ``index:entry``.
     """
 
     index: int

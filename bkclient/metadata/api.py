@@ -303,7 +303,7 @@ class LedgerIds(Protocol):
 
 
 class BookieRegistry(Protocol):
-    """Who is there. BookKeeper 4.18.0, ZKRegistrationManager and ZKRegistrationClient."""
+    """The registered bookies. BookKeeper 4.18.0, ZKRegistrationManager and ZKRegistrationClient."""
 
     async def register(
         self, bookie_id: BookieId, info: BookieServiceInfo, *, read_only: bool
@@ -376,7 +376,7 @@ class LogStore(Protocol):
         """Keep the first record of a log; return its version.
 
         Raises:
-            LogExistsError: there is one of this name.
+            LogExistsError: a log of this name exists.
             IncorrectParameterError: no log can be called so.
         """
         ...

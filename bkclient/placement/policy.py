@@ -36,7 +36,7 @@ class PlacementRequest:
 
 
 class Placement(Protocol):
-    """A placement policy: values in, values out; who is there is an argument."""
+    """A placement policy: values in, values out; the registered bookies are an argument."""
 
     @property
     def domain(self) -> str:

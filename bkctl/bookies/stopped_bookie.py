@@ -268,7 +268,7 @@ def _refuse_use(found: Directories) -> None:
             first = "wait until that is through" if is_tool else "stop that bookie first"
             raise RefusedError(
                 f"{use.root} is in use by {who}",
-                next_step=f"{first}; `bkctl disk lock-status` shows who is there",
+                next_step=f"{first}; `bkctl disk lock-status` shows the process",
             )
 
 

@@ -69,4 +69,11 @@ GLOSSARY: Final = (
     Term(r"\bputs? \w+ in(?:to)? the place of\b", "replace", _PLAIN),
     Term(r"\btaken? (?:it |them )?for none\b|: not known\b", "unknown", _PLAIN),
     Term(r"\ball is well\b", "no problem found", _METAPHOR),
+    Term(r"\bthere (?:is|are|was|were) one of (?:this|that|the same) name\b", "exists", _NAME),
+    Term(r"\b(?:that|as|what) cannot be(?=[.,;:)]|$)", "invalid", _PLAIN),
+    Term(r"\bas safe as it gets\b|\bwho is there\b", "say what it is", _METAPHOR),
+    Term(r"\band (?:it is gone for good|away with (?:it|them))\b", "delete", _METAPHOR),
+    Term(r"\bwhat (?:goes|would go)(?=[.,;:)]|$| and asks)", "what would be deleted", _NAME),
+    Term(r"\b(?:bytes and nothing else|bytes for people)\b", "name the format", _PLAIN),
+    Term(r"\bfor (?:as|so) long as said\b|\bas often as said\b", "name the option", _NAME),
 )

@@ -184,7 +184,7 @@ ADVICE: Final[Mapping[str, Advice]] = MappingProxyType(
         ),
         "BK-READ-FAILED": _advice(
             "No bookie of the entry's write set gave it: all are down, slow, or have lost it.",
-            "`bkctl bookie list` shows who is there",
+            "`bkctl bookie list` shows the bookies",
             "`bkctl doctor` says whether replicas are missing",
         ),
         "BK-LEDGER-RECOVERY": _advice(
@@ -195,7 +195,7 @@ ADVICE: Final[Mapping[str, Advice]] = MappingProxyType(
         ),
         "BK-ADD-QUORUM-TIMEOUT": _advice(
             "Too few bookies acknowledged in time. The entry may be there or not.",
-            "`bkctl bookie list` shows who is there",
+            "`bkctl bookie list` shows the bookies",
             "`bkctl ledger recover ID` settles which entries the ledger has",
         ),
         "BK-READ-ONLY-BOOKIE": _advice(

@@ -52,7 +52,7 @@ def _likes(host: Host, *, keys: str | None, bar: bool | None, is_typed: bool) ->
     """Return how the shell is to be, by options and the user's file; make one at the first start.
 
     Raises:
-        UsageError: the file cannot be read, or says what cannot be.
+        UsageError: the file cannot be read, or has an invalid value.
     """
     if not (is_typed and host.stdin.isatty()):
         return {}  # A script does the same for everybody.

@@ -18,7 +18,7 @@ def preferences(environ: Mapping[str, str]) -> dict[str, Any]:
     """Return what the user's file says of the shell, as the shell takes it.
 
     Raises:
-        UsageError: the file cannot be read, or says what cannot be.
+        UsageError: the file cannot be read, or has an invalid value.
     """
     file = read_profiles(environ)
     try:

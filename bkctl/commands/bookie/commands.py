@@ -1,4 +1,4 @@
-"""``bkctl bookie``: who is there, how they are, and a bookie's name and directories."""
+"""``bkctl bookie``: list, inspect, change and remove bookies."""
 
 from __future__ import annotations
 

@@ -393,7 +393,7 @@ def refuse_of_logs(found: Sequence[DeletionCandidate], *, forced: bool) -> None:
 
 
 def loss(one: DeletionCandidate) -> str:
-    """Return one line about what goes."""
+    """Return one line about a ledger that would be deleted."""
     metadata = one.stored.value
     age = "" if metadata.ctime_ms is None else f", {human_duration(_age_s(metadata))} old"
     custom = "".join(

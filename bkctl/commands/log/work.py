@@ -41,7 +41,7 @@ def options_of(
     """Return the options of a new log.
 
     Raises:
-        QuorumError: quorums that cannot be.
+        QuorumError: invalid quorums.
     """
     options = LogOptions(
         ensemble_size=ensemble_size,

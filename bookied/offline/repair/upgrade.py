@@ -265,7 +265,7 @@ class Upgrade:
 
 
 def _link(files: Files, old: Path, new: Path) -> None:
-    """Give a file that is never written again a second name, or copy it where that cannot be."""
+    """Link a file that is never written again, or copy the file if links fail."""
     try:
         files.link(old, new)
     except OSError as error:

@@ -252,7 +252,7 @@ class LedgerGarbage:
         return await self._store.underreplicated(ledger_id) is not None
 
     async def _release(self, ledger_id: LedgerId) -> None:
-        """Give a lock back; while that cannot be, it is tried again in the next collection."""
+        """Release a lock. If that fails, the next collection tries again."""
         self._unreleased.add(ledger_id)
         try:
             await self._store.release_lock(ledger_id)

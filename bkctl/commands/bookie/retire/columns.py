@@ -38,7 +38,7 @@ def _move_lines(v: LedgerMove) -> str:
 
 def _swaps(move: FragmentMove) -> str:
     if move.is_lost:
-        return f"{' '.join(move.old)}: nobody who is there has some of it"
+        return f"{' '.join(move.old)}: no running bookie has some of its entries"
     if move.new is None:
         return f"{' '.join(move.old)}: nobody can take over"
     pairs = zip(move.old, move.new, strict=True)

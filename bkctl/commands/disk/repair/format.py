@@ -107,7 +107,7 @@ class _DeletedContents:
     """None where the metadata was not asked."""
 
     def lost(self) -> list[str]:
-        """Return what goes, for people."""
+        """Return the lines that say what would be deleted."""
         ledgers = counted(len(self.ledgers), "ledger")
         at_least = "at least " if self.damaged else ""
         return [
@@ -138,7 +138,7 @@ class _DeletedContents:
 
 
 def format_bookie(session: Session, *, delete_cookie: bool, force: Sequence[str]) -> None:
-    """Show what would go, ask, and empty the bookie's directories.
+    """Show what would be deleted, ask, and empty the bookie's directories.
 
     Raises:
         RefusedError: it runs, is of another cluster than is asked, or nobody confirmed.
