@@ -43,13 +43,13 @@ class ClientAuthConfig(JaasConfig):
     client_auth_factory: str = setting(
         "",
         key="clientAuthProviderFactoryClass",
-        doc=f"{SASL_CLIENT} has bookies told a name and shown that we know its password.",
+        doc=f"{SASL_CLIENT} logs in to bookies with a name and a password.",
         refuse=_no_client_factory,
     )
     jaas_client_section: str = setting(
         "BookKeeper",
         key="saslJaasClientSectionName",
-        doc="The section of the JAAS file that says who we are.",
+        doc="The section of the JAAS file with the client's name and password.",
     )
     jaas_auditor_section: str = setting(
         "Auditor",
@@ -66,7 +66,7 @@ class ClientAuthConfig(JaasConfig):
     auth_required: bool = setting(
         False,
         key="clientAuthRequired",
-        doc=f"With {SASL_CLIENT}: leave a bookie that asks nobody who it is. It may not be the "
+        doc=f"With {SASL_CLIENT}: leave a bookie that needs no login. It may not be the "
         "one that it seems to be. Not a key of Java.",
     )
 

@@ -209,7 +209,7 @@ class ClientTlsConfig(TlsConfig):
             yield SettingFinding(
                 Severity.WARNING,
                 FindingKind.RISKY,
-                "is false: who has the key of one bookie can stand in for all of them",
+                "is false: an attacker with the key of one bookie can pose as every bookie",
                 "tlsHostnameVerificationEnabled",
             )
 

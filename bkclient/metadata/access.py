@@ -50,7 +50,7 @@ def _credentials(config: MetadataConfig) -> dict[str, Any]:
         }
     if config.zk_enable_security and not found:
         raise SecurityError(
-            "zkEnableSecurity needs to say who we are: a section Client in saslJaasConfigFile, or"
+            "zkEnableSecurity needs credentials: a section Client in saslJaasConfigFile, or"
             " zkDigestAuthFile"
         )
     return found

@@ -52,7 +52,7 @@ class MarkNeededError(ClientError):
     """A ledger is not known to be whole: its mark has to stay."""
 
     exit_status: ClassVar[int] = 7
-    hint: ClassVar[str] = "`bkctl autorecovery list --detail` tells what it waits for"
+    hint: ClassVar[str] = "`bkctl autorecovery list --detail` shows what the ledger waits for"
 
 
 class DamagedMarkError(ClientError):
@@ -60,7 +60,7 @@ class DamagedMarkError(ClientError):
 
     exit_status: ClassVar[int] = 4
     hint: ClassVar[str] = (
-        "--force damaged-mark puts one of what the ledger is seen to lack in its place"
+        "--force damaged-mark replaces the mark by a new one, from the replicas that are missing"
     )
 
 
@@ -314,7 +314,9 @@ async def _need(client: Client, ledger_id: LedgerId, *, look_at_open: bool) -> _
     except NoSuchLedgerError:
         return _MarkReason(is_deleted=True)
     is_closed = ledger.metadata.is_closed
-    why = "" if is_closed else f"ledger {ledger_id} is not closed: what it lacks may still grow"
+    why = (
+        "" if is_closed else f"ledger {ledger_id} is not closed: its missing entries may still grow"
+    )
     if why and not look_at_open:
         return _MarkReason(why)
     store = client.store

@@ -261,7 +261,7 @@ class _Decommission:
         await insist_gone(self._client, [self._bookie_id])
         if not await self._store.replication_enabled():
             raise IllegalOperationError(
-                "re-replication is disabled: nobody would move the bookie's ledgers"
+                "autorecovery is disabled: no worker would move the bookie's ledgers"
             )
 
     async def _mark(self, ledger_id: LedgerId) -> None:

@@ -95,7 +95,7 @@ class Mode:
     column("logs", "Finished entry logs.", rank=4),
     column("total", "Their bytes.", "total_bytes", Kind.BYTES, rank=1),
     column("live", "Those still needed.", "live_bytes", Kind.BYTES, rank=1),
-    column("freed", "What it brought so far.", "freed_bytes", Kind.BYTES, rank=2),
+    column("freed", "Freed bytes so far.", "freed_bytes", Kind.BYTES, rank=2),
     column("last_error", "What ended the last round early.", rank=5),
     done=lambda v: not v.running,
 )

@@ -164,7 +164,7 @@ def refuse_registered(session: Session, bookie_id: BookieId, *, forced: bool = F
         return
     raise RefusedError(
         f"{bookie_id} is registered in the metadata service: it runs",
-        next_step="stop it first; one that was killed is forgotten when its session times out",
+        next_step="stop the bookie first; a killed bookie's registration ends with its session",
     )
 
 
@@ -210,7 +210,7 @@ def insist_current(found: Directories) -> None:
         if not (root / CURRENT).is_dir():
             raise NothingFoundError(
                 f"{root} has no {CURRENT}/",
-                next_step="is its disk mounted? `bkctl upgrade --check` tells an old layout",
+                next_step="is its disk mounted? `bkctl upgrade --check` recognizes an old layout",
             )
 
 

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
         cell=lambda v: " ".join(f"{k}={t}" for k, t in v.properties.items()) or "-",
     ),
     column("rack", "Its network location.", rank=WIDE),
-    column("version", "What it runs, where it tells.", rank=WIDE),
+    column("version", "Version, if the bookie reports it.", rank=WIDE),
     column(
         "uptime_s",
-        "How long it has been up, where it tells.",
+        "Uptime, if the bookie reports it.",
         kind=Kind.SECONDS,
         rank=WIDE,
         header="UPTIME",

@@ -220,7 +220,7 @@ ENDPOINTS: Final = (
         method="GET",
         path="/cluster",
         call=v2.cluster,
-        doc="How many bookies the cluster has, and who repairs.",
+        doc="Number of bookies, and the auditor.",
         gives=values.ClusterSummary,
     ),
     Endpoint(
@@ -295,7 +295,7 @@ ENDPOINTS: Final = (
         method="GET",
         path="/jobs",
         call=v2.jobs,
-        doc="What was asked of this process and goes on, or has ended; the newest first.",
+        doc="Jobs of this process, running or ended; the newest first.",
         gives=tuple[values.Job, ...],
     ),
     Endpoint(

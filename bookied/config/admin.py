@@ -131,7 +131,7 @@ class AdminConfig:
         key="prometheusStatsLatencyRolloverSeconds",
         unit="s",
         minimum=1,
-        doc="How long each window lasts of which quantiles are told.",
+        doc="Length of each window of quantiles.",
     )
 
     @property
@@ -176,7 +176,7 @@ class AdminConfig:
         if self.serves_stats_alone and not _is_loopback(self.stats_host):
             yield _warning("prometheusStatsHttpAddress", _OPEN)
         if self.http_enabled and self.http_open_writes:
-            message = "lets anybody who reaches the port change things"
+            message = "lets every client that reaches the port change the bookie"
             yield _warning("httpAdminAllowUnauthenticatedWrites", message)
         if self.https is not None:
             yield from self._https_problems()

@@ -41,8 +41,8 @@ class BookieAuthConfig(JaasConfig):
     auth_factory: str = setting(
         "",
         key="bookieAuthProviderFactoryClass",
-        doc=f"How clients show who they are: {SASL_BOOKIE} (DIGEST-MD5), or {CERTIFICATES} (the "
-        "role in their certificate). If empty, nobody is asked.",
+        doc=f"How clients authenticate: {SASL_BOOKIE} (DIGEST-MD5), or {CERTIFICATES} (the "
+        "role in their certificate). If empty, clients need no login.",
         refuse=_no_bookie_factory,
     )
     authorized_roles: tuple[str, ...] = setting(

@@ -65,7 +65,7 @@ class IdentityConfig:
         doc="The bookie's name for good; address and port where it is not set.",
     )
     advertised_address: str | None = setting(
-        None, key="advertisedAddress", doc="Host name or address that clients are told."
+        None, key="advertisedAddress", doc="Host name or address that clients use."
     )
     listening_interface: str | None = setting(
         None,

@@ -108,7 +108,7 @@ class LimitsConfig:
         reloads=True,
         unit="ms",
         minimum=0,
-        doc="How long a client may take to show who it is, where it must; 0 is no limit.",
+        doc="Time limit for a client's login, if one is required; 0 is no limit.",
     )
     half_frames_bytes_max: int = setting(
         67_108_864,

@@ -116,7 +116,7 @@ def sample_disks(
     for directory in found.all_dirs:
         files.check_usable(directory)
         if not may_be_new and not files.exists(directory / VERSION):
-            message = "the directory was emptied or unmounted: its cookie is gone"
+            message = "the directory was emptied or unmounted: its cookie is missing"
             raise FileNotFoundError(errno.ENOENT, message, str(directory / VERSION))
     logs, indexes = frozenset(found.ledger_dirs), frozenset(found.index_dirs)
     return tuple(

@@ -47,7 +47,7 @@ SIGNALS: Final = {
 SIGNALS_OF_AUTORECOVERY: Final = {
     "TERM and INT": "stop, a second one ends at once",
     "HUP": "opens the log file anew, and reads again keys, certificates and logLevel",
-    "QUIT": "writes what it is at to the log",
+    "QUIT": "writes its present work to the log",
 }
 _EPILOG_WIDTH: Final = 100
 
@@ -172,7 +172,11 @@ def _add_rest(parser: argparse.ArgumentParser) -> None:
         metavar="KEY=VALUE",
         help="set any key of the settings file; may be repeated",
     )
-    add("--check-config", action="store_true", help="say what is odd about the settings, and end")
+    add(
+        "--check-config",
+        action="store_true",
+        help="print warnings and errors of the settings, and end",
+    )
     add("--strict-config", action="store_true", help="refuse unknown keys")
     add("--log-format", choices=FORMATS, default="text", help="form of the log lines")
     add("--log-level", choices=LEVELS, help="least level that is logged (info)")

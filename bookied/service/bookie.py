@@ -166,7 +166,7 @@ class BookieService:
         self._begin_phase("replaying journals")
         await self.engine.replay(may_be_missing=may_be_missing)
         if self.engine.storages.is_out_of_room and not self.config.read_only_mode:
-            raise NoSpaceError("there is no space for what the journals hold")
+            raise NoSpaceError("there is no space for the entries of the journals")
         if healing is not None:
             self._begin_phase("comparing with the metadata")
             await healing.prepare(self.engine)

@@ -23,4 +23,4 @@ async def farewell(parts: Parts, words: Coroutine[Any, Any, None]) -> None:
     try:
         await Deferred.fromCoroutine(words).addTimeout(FAREWELL_S, parts.clock)
     except (BookKeeperError, TwistedTimeoutError) as error:
-        log.warn("the metadata service was not told: {error!r}", error=error)
+        log.warn("the metadata service could not be updated: {error!r}", error=error)

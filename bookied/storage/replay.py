@@ -393,7 +393,7 @@ class _Replay:
     def _keep_in_memory(self, error: Exception) -> bool:
         if self._storages.unwritten_bytes > self._storages.limits.unwritten_bytes_max:
             raise error
-        log.warn("what is replayed waits in memory for room: {error}", error=error)
+        log.warn("replayed entries wait in memory for space: {error}", error=error)
         return False
 
 

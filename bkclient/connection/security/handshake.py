@@ -43,11 +43,9 @@ class Greeting:
     """How each connection of a client begins.
 
     Args:
-        clock: for time-outs.
-        tls: our end of TLS; ``None`` to speak in clear.
-        read_login: gives who we are; ``None`` to say nothing about it.
-        insists: whether a bookie that asks nobody who it is will not do.
-        new_nonce: chance, for proofs that nobody can have recorded.
+        clock: for time-outs. tls: our end of TLS; ``None`` to speak in clear. read_login: gives who
+        we are; ``None`` to say nothing about it. insists: whether a bookie that requires no
+        authentication will not do. new_nonce: chance, for proofs that nobody can have recorded.
     """
 
     def __init__(
@@ -76,7 +74,7 @@ class Greeting:
             try:
                 self._login = self._read_login()
             except SecurityError as error:
-                log.warn("we stay who we were: {error}", error=error)
+                log.warn("the old identity stays in use: {error}", error=error)
 
     async def say(self, channel: BookieChannel, host: str) -> None:
         """Say it on a connection that was just made to ``host``; close it where that fails.
@@ -124,7 +122,7 @@ class Greeting:
                     " clientAuthRequired is set"
                 )
             if answer.plugin == AUTH_DISABLED:
-                log.debug("bookie {bookie} asks nobody who it is", bookie=channel.bookie_id)
+                log.debug("bookie {bookie} requires no authentication", bookie=channel.bookie_id)
                 return
             if answer.plugin != SASL:
                 raise ClientUnauthorizedError(f"{who}: it speaks of plugin {answer.plugin!r}")

@@ -161,7 +161,7 @@ class ReadSession:
             elif xid not in frames.UNASKED_XIDS:
                 # Whose answer it is goes by the order alone: it must be the one that is due.
                 if not xid == self._due < self._xid:
-                    raise self._strange("an answer that nobody asked for")
+                    raise self._strange("an answer to no request")
                 self._due += 1
                 self._last_zxid = max(zxid, self._last_zxid)
                 answers.append((wrong, answer))
@@ -256,7 +256,7 @@ class ReadSession:
 
     def _check_auth(self, wrong: int) -> None:
         if wrong:
-            raise MetadataAccessError(f"{self._uri.text}: who we are was refused ({wrong})")
+            raise MetadataAccessError(f"{self._uri.text}: the credentials were refused ({wrong})")
 
     def _strange(self, what: str) -> MetadataStoreError:
         self._drop()

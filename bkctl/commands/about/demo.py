@@ -163,7 +163,7 @@ class _Demo:
             f"all {sums.entries:,} entries, {human_bytes(sums.size)}, by the two bookies left",
         )
         session.call(_abandon, writer)
-        self._tell("crash", "the writer goes away without closing the ledger")
+        self._tell("crash", "the writer ends without closing the ledger")
         return ledger_id
 
     def _kill(self) -> None:

@@ -59,7 +59,7 @@ def _likes(host: Host, *, keys: str | None, bar: bool | None, is_typed: bool) ->
     from bkctl.commands.about.shell_settings import preferences, write_first
 
     if made := write_first(host.environ):
-        click.echo(f"bkctl: {made} is new: it tells what could be set there", err=True)
+        click.echo(f"bkctl: {made} was created, with every setting commented out", err=True)
     said = {"vi": None if keys is None else keys == "vi", "bar": bar}
     given = {name: value for name, value in said.items() if value is not None}
     return {**preferences(host.environ), **given}

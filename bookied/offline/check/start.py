@@ -114,7 +114,7 @@ def _check_marks(bookie: OfflineBookie) -> Iterator[DiskFinding]:
     damage: list[CorruptError] = []
     counted = [mark.journal for mark in bookie.marks(report=damage.append)]
     for error in damage:
-        message = "the bookie goes by the other copies, or replays all journals"
+        message = "the bookie uses the other copies, or replays all journals"
         yield from_error(error, severity=Severity.WARNING, fix=message)
     for number, directory in enumerate(bookie.found.journal_dirs):
         if number not in counted and journals.journal_ids(bookie.files, directory):

@@ -183,7 +183,7 @@ class Auditor:
         try:
             return await self._store.current_auditor() == self._bookie_id
         except BookKeeperError as error:
-            log.info("not known who is the auditor: {error}", error=error)
+            log.info("the auditor is unknown: {error}", error=error)
             return True
 
     # Jobs

@@ -296,7 +296,7 @@ async def _entry_lists(
         try:
             lists[bookie] = await _entry_list(client, bookie, ledger_id)
         except ClientError as error:
-            log.warn("{bookie} does not say what it has: {error}", bookie=bookie, error=error)
+            log.warn("{bookie} does not report its entries: {error}", bookie=bookie, error=error)
 
     bookies = sorted(bookies_to_ask(metadata))
     await for_each(bookies, ask, len(bookies))

@@ -170,7 +170,7 @@ class Worker:
         try:
             outcome, ledger = await self._pass(ledger_id)
         except NoSuchLedgerError:
-            log.info("ledger {id} was deleted; its mark goes", id=ledger_id)
+            log.info("ledger {id} was deleted; its mark is deleted, too", id=ledger_id)
             outcome, ledger = Outcome.WHOLE, None
         except CancelledError:
             raise

@@ -75,7 +75,7 @@ class HealingCookies:
         if not self.config.stamp_missing_cookies:
             raise WrongIdentityError(
                 "the cookies do not fit the configuration; dataIntegrityStampMissingCookies=true "
-                "lets the bookie fetch what is missing from others and write new ones",
+                "lets the bookie copy missing entries from other bookies and write new cookies",
                 differing,
             )
         await self._note_doubt()

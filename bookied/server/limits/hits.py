@@ -44,7 +44,7 @@ MEANINGS: Final = {
     Limit.ANSWER_TIME: "cut connections: answers were not taken in time",
     Limit.UNSENT: "cut connections: too many answers are not taken, over all connections",
     Limit.IDLE: "closed connections: nothing was asked for too long",
-    Limit.LOGIN: "cut connections: clients did not show in time who they are",
+    Limit.LOGIN: "cut connections: clients did not log in in time",
     Limit.READS: "refused reads: too many wait for the disk",
     Limit.IN_FLIGHT: "stopped reading from clients: too many requests in progress",
 }

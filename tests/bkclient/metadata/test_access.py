@@ -68,5 +68,5 @@ def test_nodes_for_their_creator_need_somebody_to_be_that(tmp_path: Path) -> Non
     path = tmp_path / "jaas.conf"
     path.write_text(JAAS.replace("Client", "BookKeeper"))
     for settings in ({}, {"jaas_path": str(path)}):
-        with pytest.raises(SecurityError, match="zkEnableSecurity needs to say who we are"):
+        with pytest.raises(SecurityError, match="zkEnableSecurity needs credentials"):
             options(zk_enable_security=True, **settings)

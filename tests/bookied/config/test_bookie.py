@@ -184,7 +184,7 @@ def test_no_metadata_service_is_refused() -> None:
         ),
         (
             "httpServerEnabled=true\nhttpAdminAllowUnauthenticatedWrites=true",
-            "lets anybody who reaches the port change things",
+            "lets every client that reaches the port change the bookie",
         ),
         ("statsProviderClass=org.x.Codahale", "is not offered; PrometheusMetricsProvider is"),
         ("indexDirectories=/tmp/i", "/tmp/i may be emptied by the system"),

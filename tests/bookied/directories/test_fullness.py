@@ -111,7 +111,7 @@ def test_disks_are_sampled_while_their_cookie_is_there(found: Directories) -> No
     assert [one.directory for one in samples] == [*found.ledger_dirs, found.index_dirs[1]]
     assert all(0 <= one.used <= 1 for one in samples)
     (found.ledger_dirs[1] / "VERSION").unlink()
-    with pytest.raises(FileNotFoundError, match="its cookie is gone"):
+    with pytest.raises(FileNotFoundError, match="its cookie is missing"):
         sample_disks(FILES, found)
 
 
