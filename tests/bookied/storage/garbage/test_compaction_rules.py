@@ -80,6 +80,19 @@ def test_what_is_off_runs_only_if_asked_for_and_always_allowed(made, expected) -
         assert due(made, LastRuns(0, 0), 1e9, SuspendedCompactions(), force=False) is None
 
 
+def test_a_compaction_is_on_from_the_shortest_interval_and_what_is_off_is_not_allowed() -> None:
+    each_second = Schedule(threshold=0.2, interval_s=1, time_s_max=None)
+    assert each_second.is_enabled
+    assert not Schedules(minor=each_second, major=each_second).force_always_allowed
+
+
+def test_two_reasons_suspend_what_either_does() -> None:
+    none, minor = SuspendedCompactions(), SuspendedCompactions(minor=True)
+    major, both = SuspendedCompactions(major=True), SuspendedCompactions(minor=True, major=True)
+    for one, other, together in ((none, minor, minor), (major, none, major), (minor, major, both)):
+        assert one | other == other | one == together
+
+
 def test_a_major_compaction_counts_as_a_minor_one() -> None:
     last = LastRuns(1, 2)
     last.ended(Kind.MINOR, 5)
@@ -107,7 +120,9 @@ def test_logs_are_rewritten_from_the_emptiest_tenth_on_and_by_id_in_it() -> None
     logs = [usage(1, 79), usage(2, 5), usage(3, 80), usage(4, 9), usage(5, 1), usage(6, 45)]
     assert [one.log_id for one in worth_rewriting(logs, 0.8, None)] == [2, 4, 5, 6, 1]
     assert [one.log_id for one in worth_rewriting(logs, 0.05, None)] == [5]
+    assert [one.log_id for one in worth_rewriting(logs[::-1], 0.8, None)] == [2, 4, 5, 6, 1]
     assert tenths(logs, None) == (3, 0, 0, 0, 1, 0, 0, 1, 1, 0)
+    assert tenths([usage(1, 95), usage(2, 100)], None)[-2:] == (0, 2)
 
 
 def test_small_logs_count_by_what_they_should_hold_once_anything_in_them_is_dead() -> None:

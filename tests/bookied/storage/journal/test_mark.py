@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import errno
 import os
+import struct
 from pathlib import Path
 from random import Random
 
@@ -13,6 +14,7 @@ from bookied.storage.journal.mark import (
     Mark,
     decode_mark,
     encode_mark,
+    lower_mark,
     read_mark,
     write_mark,
 )
@@ -45,6 +47,52 @@ def test_a_bad_mark_is_ignored(files: SimFiles, data: bytes) -> None:
     assert read_mark(files, [A, B], "lastMark") == START
     files.write_atomic(B / "lastMark", encode_mark(Mark(3, 4)))
     assert read_mark(files, [A, B], "lastMark") == Mark(3, 4)
+
+
+def test_without_a_mark_replay_starts_before_every_journal(files: SimFiles) -> None:
+    assert read_mark(files, [A, B], "lastMark") == (0, 0)
+    assert decode_mark(encode_mark(Mark(0, 0)), A) == (0, 0)
+
+
+@pytest.mark.parametrize("mark", [(-1, 0), (0, -1)])
+def test_a_mark_before_every_journal_is_damage(mark: tuple[int, int]) -> None:
+    with pytest.raises(LastMarkError, match="negative") as raised:
+        decode_mark(struct.pack(">qq", *mark), A)
+    assert raised.value.offset == 0
+
+
+@pytest.mark.parametrize("position", range(20))
+def test_a_flipped_byte_is_damage(position: int) -> None:
+    data = bytearray(encode_mark(Mark(3, 4)))
+    data[position] ^= 1
+    with pytest.raises(LastMarkError, match="checksum"):
+        decode_mark(bytes(data), A)
+
+
+def test_a_mark_is_lowered_where_it_is_higher(files: SimFiles) -> None:
+    write_mark(files, [A], "lastMark", Mark(5, 100))
+    write_mark(files, [B], "lastMark", Mark(4, 100))
+    lower_mark(files, [A, B], "lastMark", Mark(5, 50))
+    assert read_mark(files, [A], "lastMark") == Mark(5, 50)
+    assert read_mark(files, [B], "lastMark") == Mark(4, 100)
+
+
+def test_a_mark_that_is_already_there_becomes_durable_and_a_higher_one_stays(
+    files: SimFiles,
+) -> None:
+    write_mark(files, [A, B], "lastMark", Mark(5, 100))
+    seen: list[tuple[str, Path]] = []
+
+    def record(operation: str, path: Path) -> None:
+        if operation != "read":
+            seen.append((operation, path))
+
+    files.fault = record
+    write_mark(files, [A], "lastMark", Mark(5, 100))
+    assert seen == [("sync_dir", A)]
+    write_mark(files, [B], "lastMark", Mark(5, 99))
+    lower_mark(files, [B], "lastMark", Mark(5, 100))
+    assert seen == [("sync_dir", A)]
 
 
 def test_a_mark_never_moves_backwards(files: SimFiles) -> None:
