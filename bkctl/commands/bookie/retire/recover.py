@@ -275,8 +275,8 @@ def _confirm(
             f"{len(fenced)} of them may have a writer, which is fenced: --skip-open spares them."
         )
         lines += [
-            f"{bookie_id} runs, and its word counts where these end: stop it first if it may have "
-            "lost entries."
+            f"{bookie_id} is running and will be asked where these ledgers end. "
+            "Stop it first if it may have lost entries."
             for bookie_id in bookies
             if session.call(is_registered, bookie_id)
         ]

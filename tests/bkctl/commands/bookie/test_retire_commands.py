@@ -283,7 +283,7 @@ class TestRecover:
         gone = world.stored(writer.ledger_id).ensemble[0]
         asked = run_in(world, "recover", gone, typed="n\n", tty=True, ok=False)
         assert "may have a writer, which is fenced" in asked.err
-        assert f"{gone} runs, and its word counts where these end: stop it first" in asked.err
+        assert f"{gone} is running and will be asked where these ledgers end. Stop" in asked.err
         spared = run_in(world, "recover", gone, "--skip-open", "--yes", ok=False)
         assert spared.status == 8
         assert f"ledger {writer.ledger_id}: open, and its writer is spared" in spared.err
