@@ -869,12 +869,7 @@ MUTATIONS: Final[dict[str, Mutation]] = {
         150,
     ),
     "hang-is-negative": switch(
-        "a time-out counts as negative",
-        "10, S13",
-        "I2 I6 I7",
-        _hang_is_negative,
-        "tests.sim.test_scenarios:test_s13_a_bookie_that_hangs_has_not_said_that_it_has_nothing",
-        0,
+        "a time-out counts as negative", "10, S13", "I2", _hang_is_negative, "partial", 20
     ),
     "damage-is-negative": switch(
         "a digest mismatch counts as negative",
@@ -885,13 +880,7 @@ MUTATIONS: Final[dict[str, Mutation]] = {
         300,
     ),
     "error-is-negative": switch(
-        "any error counts as negative",
-        "10, S11, S41",
-        "I2 I6 I7",
-        _error_is_negative,
-        "tests.sim.test_scenarios:"
-        "test_s11_a_connection_that_is_lost_has_not_said_that_there_is_nothing",
-        0,
+        "any error counts as negative", "10, S11, S41", "I2", _error_is_negative, "partial", 20
     ),
     "all-must-answer": switch(
         "recovery waits for the whole write set", "10, S13", "L2", _all_must_answer, "anything", 150
@@ -949,10 +938,10 @@ MUTATIONS: Final[dict[str, Mutation]] = {
     "does-not-follow": switch(
         "a reader does not follow the metadata",
         "4, #4613",
-        "I8",
+        "I8 L1 L4",
         _does_not_follow,
-        "tests.bkclient.ledger.test_reader:test_a_reader_follows_the_metadata_to_new_bookies",
-        0,
+        "anything",
+        10,
     ),
     "any-password": switch(
         "the password is not compared", "4", "I21", _any_password, "anything", 20

@@ -287,10 +287,10 @@ REPAIR_MUTATIONS: Final[dict[str, Mutation]] = {
     "swap-doubles": switch(
         "a swap lists a bookie twice",
         "13.3, S28",
-        "I10",
+        "I10 MetadataFormatError",
         _swap_doubles,
-        "tests.bkclient.repair.test_fragment_copy:test_s28_two_repairs_at_once_never_put_one_bookie_into_two_places",
-        0,
+        "crowd",
+        80,
     ),
     "silent-once": switch(
         "a bookie that answers again during the copy loses its place",
@@ -382,12 +382,7 @@ REPAIR_MUTATIONS: Final[dict[str, Mutation]] = {
         20,
     ),
     "deleted-is-an-error": switch(
-        "the mark of a deleted ledger stays",
-        "13.4, S36",
-        "L3",
-        _deleted_is_an_error,
-        f"{WORKER}:test_s36_the_mark_of_a_deleted_ledger_goes",
-        0,
+        "the mark of a deleted ledger stays", "13.4, S36", "L3", _deleted_is_an_error, "crowd", 30
     ),
     "never-fences": switch(
         "an open ledger on a lost bookie is left as it is",

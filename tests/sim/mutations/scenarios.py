@@ -10,7 +10,9 @@ from typing import Any, Final
 import attrs
 
 from bkclient.admin import handover
-from bkclient.ledger.handed_over import HANDOVER_KEY, HandedOver
+from bkclient.client import Client
+from bkclient.ledger.handed_over import HANDOVER_KEY, WRITER_KEY, HandedOver
+from bkclient.ledger.writer import LedgerWriter
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import ANY, Version
 from bkclient.metadata.tree.logs import TreeLogs
@@ -29,28 +31,40 @@ Stack = contextlib.ExitStack
 
 def _stale_claim(stack: Stack) -> None:
     """A claim that meets another one goes on behind the last entry that it read first."""
-    usual, first = handover.handed_over, dict[LedgerId, HandedOver]()
 
-    def handed_over(ledger_id: LedgerId, metadata: LedgerMetadata) -> HandedOver:
-        return first.setdefault(ledger_id, usual(ledger_id, metadata))
+    async def claim(client: Client, ledger_id: LedgerId) -> LedgerWriter:
+        local = await client.local_metadata(ledger_id)
+        start = handover.handed_over(ledger_id, local.value)
+        nonce = b"%032x" % client.cluster.rng.getrandbits(128)
 
-    put(stack, handover, handed_over=handed_over)
+        def needed(metadata: LedgerMetadata) -> bool:
+            is_done = metadata.custom.get(WRITER_KEY) == nonce
+            return not is_done and bool(handover.handed_over(ledger_id, metadata))
+
+        def claimed(metadata: LedgerMetadata) -> LedgerMetadata:
+            custom = {k: value for k, value in metadata.custom.items() if k != HANDOVER_KEY}
+            return attrs.evolve(metadata, custom={**custom, WRITER_KEY: nonce}, creator_token=0)
+
+        await client.cluster.updater.update(ledger_id, local, needed, claimed)
+        return client.writer_of(ledger_id, local, last=start.last, length=start.length)
+
+    put(stack, handover, claim=claim)
 
 
 def _releases_anything(stack: Stack) -> None:
     """A release does not look who has the ledger."""
 
-    async def release(writer: Any) -> LedgerMetadata:
+    async def release(writer: LedgerWriter, **_options: Any) -> LedgerMetadata:
+        await writer.drain()
         value = HandedOver(writer.last_add_confirmed, writer.length).encode()
         writer.retire()
 
         def released(metadata: LedgerMetadata) -> LedgerMetadata:
             return attrs.evolve(metadata, custom={**metadata.custom, HANDOVER_KEY: value})
 
-        found: LedgerMetadata = await writer.update_metadata(
+        return await writer.update_metadata(
             lambda metadata: metadata.custom.get(HANDOVER_KEY) != value, released
         )
-        return found
 
     put(stack, handover, release=release)
 
@@ -122,18 +136,18 @@ SCENARIO_MUTATIONS: Final[dict[str, Mutation]] = {
     "stale-claim": switch(
         "a claim that meets another goes on from the last entry it read first",
         "hand-over",
-        "I1",
+        "I1 I9 I17",
         _stale_claim,
-        f"{_HANDOVER}:test_a_claim_that_meets_another_goes_on_behind_what_that_one_added",
-        0,
+        "relay",
+        20,
     ),
     "releases-anything": switch(
         "a release does not look who has the ledger",
         "hand-over",
-        "I1",
+        "I1 I9 I17",
         _releases_anything,
-        f"{_HANDOVER}:test_a_writer_releases_nothing_that_another_has",
-        0,
+        "relay",
+        60,
     ),
     "log-versions-begin-again": switch(
         "a log that is created again begins with version 0",
