@@ -11,7 +11,7 @@ import attrs
 from tests.sim.engine import plan
 from tests.sim.engine.plan import Plan
 from tests.sim.engine.story import Story
-from tests.sim.stories import handover_plan, log_plan, repair_plan
+from tests.sim.stories import handover_plan, log_plan, moments_plan, repair_plan
 from tests.sim.stories.handover_story import HandoverStory
 from tests.sim.stories.log_story import LogStory
 from tests.sim.stories.repair_story import RepairStory
@@ -38,6 +38,7 @@ TALES: Final = {
     "repair": Tale(repair_plan.THEMES, RepairStory, " repair"),
     "log": Tale(log_plan.THEMES, LogStory, " log"),
     "handover": Tale(handover_plan.THEMES, HandoverStory, " handover"),
+    "moments": Tale(moments_plan.THEMES, Story, " moments"),
 }
 """By name; the first is what is played unless another is asked for."""
 

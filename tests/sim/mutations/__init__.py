@@ -830,18 +830,18 @@ MUTATIONS: Final[dict[str, Mutation]] = {
     "reads-do-not-fence": switch(
         "recovery reads do not fence",
         "10, S1",
-        "I2 I3 I1",
+        "I1 I2 I3",
         _reads_do_not_fence,
-        "tests.sim.test_scenarios:test_s1_a_recovery_read_fences_whom_the_fence_did_not_reach",
-        0,
+        "unheard_fence",
+        200,
     ),
     "from-the-beginning": switch(
         "LAC0 ignores where the last fragment begins",
         "10, S2",
-        "L2 I10 I4",
+        "I10 I4 L2",
         _from_the_beginning,
-        "tests.bkclient.quorum.test_recovery_rules:test_s2_the_first_key_counts_where_the_last_fragment_is_empty",
-        0,
+        "replaced",
+        60,
     ),
     "ensembles-stored-early": switch(
         "recovery stores its ensembles at once",
@@ -913,12 +913,7 @@ MUTATIONS: Final[dict[str, Mutation]] = {
         0,
     ),
     "no-measuring": switch(
-        "a length that nobody measured",
-        "10, S42",
-        "I17 I4",
-        _no_measuring,
-        "tests.bkclient.quorum.test_recovery_rules:test_s42_the_length_is_measured_where_nothing_was_written_back",
-        0,
+        "a length that nobody measured", "10, S42", "I17 I4", _no_measuring, "partial", 200
     ),
     "no-digest": switch(
         "digests are not verified", "8, S16", "I5 I2 I6 I7 I16", _no_digest, "anything", 120

@@ -190,12 +190,7 @@ LOG_MUTATIONS: Final[dict[str, Mutation]] = {
         20,
     ),
     "appends-again": switch(
-        "a repair appends what is in the log already",
-        "log 4",
-        "G1",
-        _appends_again,
-        f"{LOG}:TestFailingBookies.test_what_turns_out_to_be_stored_is_not_appended_twice",
-        0,
+        "a repair appends what is in the log already", "log 4", "G1", _appends_again, "scarce", 10
     ),
     "ignores-holes": switch(
         "a repair appends what the older ledger lost behind what the newer one has",

@@ -336,12 +336,7 @@ REPAIR_MUTATIONS: Final[dict[str, Mutation]] = {
         10,
     ),
     "plain-adds": switch(
-        "copies are sent as adds of a writer",
-        "13.3, S32",
-        "L3",
-        _plain_adds,
-        "tests.bkclient.repair.test_fragment_copy:test_s32_copies_are_let_in_where_the_ledger_is_fenced",
-        0,
+        "copies are sent as adds of a writer", "13.3, S32", "L3", _plain_adds, "lost_bookie", 20
     ),
     "lac-decides": switch(
         "the penultimate fragment waits for the LAC",
@@ -413,8 +408,8 @@ REPAIR_MUTATIONS: Final[dict[str, Mutation]] = {
         "12, S34",
         "L3",
         _blind_to_the_past,
-        f"{AUDITOR}:test_s34_bookies_that_died_before_the_auditor_began_are_marked_at_its_start",
-        0,
+        "lost_bookie",
+        40,
     ),
     "cookie-at-once": switch(
         "a cookie goes while a ledger needs it",
