@@ -211,7 +211,7 @@ def is_global(parameter: click.Parameter) -> bool:
 
 
 class _GlobalOption(click.Option):
-    """Stores what was given in the command line's ``Options``; the callback never sees it."""
+    """Stores what was given in the command line's ``Options``; commands never see it."""
 
     def __init__(
         self,
@@ -231,7 +231,6 @@ class _GlobalOption(click.Option):
             list(args),
             expose_value=False,
             is_eager=True,
-            callback=self._store,
             envvar=[_variable(args), *also_env] if root else None,
             show_envvar=root,
             **kw,
@@ -239,26 +238,23 @@ class _GlobalOption(click.Option):
         self.per_run = per_run
         self.to, self.const = to or self.name or "", const
 
-    def consume_value(
-        self, ctx: click.Context, opts: Mapping[str, Any]
-    ) -> tuple[Any, ParameterSource]:
-        value, source = super().consume_value(ctx, opts)
-        # click 8.4.0 says where a value is from only after the callback, which must know it.
-        ctx.set_parameter_source(self.name or "", source)
-        return value, source
-
-    def _store(self, ctx: click.Context, _: click.Parameter, value: Any) -> Any:
-        assert self.name
-        source = ctx.get_parameter_source(self.name)
+    def handle_parse_result(
+        self, ctx: click.Context, opts: Mapping[str, Any], args: list[str]
+    ) -> tuple[Any, list[str]]:
+        value, rest = super().handle_parse_result(ctx, opts, args)
+        source = ctx.get_parameter_source(self.name or "")
         if source in {ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT}:
-            options = options_of(ctx)
-            options.origins[self.to] = self._origin(source)
-            if self.const is not None:
-                value = self.const if value else getattr(options, self.to)
-            elif self.multiple or self.count:
-                value = getattr(options, self.to) + value
-            setattr(options, self.to, value)
-        return value
+            self._store(ctx, source, value)
+        return value, rest
+
+    def _store(self, ctx: click.Context, source: ParameterSource, value: Any) -> None:
+        options = options_of(ctx)
+        options.origins[self.to] = self._origin(source)
+        if self.const is not None:
+            value = self.const if value else getattr(options, self.to)
+        elif self.multiple or self.count:
+            value = getattr(options, self.to) + value
+        setattr(options, self.to, value)
 
     def _origin(self, source: ParameterSource) -> str:
         """Return what gave this option its value: a flag or a variable."""

@@ -22,11 +22,8 @@ import attrs
 
 from bkclient.errors import (
     ClientError,
-    LedgerExistsError,
     MetadataSerializationError,
     MetadataStoreError,
-    MetadataVersionError,
-    NoSuchLedgerError,
 )
 from wire.errors import MetadataFormatError
 from wire.ids import BookieId, LedgerId
@@ -49,13 +46,6 @@ NEW: Final = -2
 
 ANY: Final = -1
 """Whatever version the value has."""
-
-ERRORS_OF_LEDGER_STORE: Final = (
-    NoSuchLedgerError,
-    LedgerExistsError,
-    MetadataVersionError,
-    MetadataStoreError,
-)
 
 
 class MetadataUnavailableError(MetadataStoreError):

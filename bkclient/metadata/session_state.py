@@ -47,7 +47,6 @@ class SessionState:
         self._waiting: list[Deferred[None]] = []
         self.connected = False
         self.closed = False
-        self.ever_connected = False
 
     def listen(self, called: Callable[[SessionEvent], None]) -> Listener:
         """Call ``called`` at each event from now on."""
@@ -63,7 +62,6 @@ class SessionState:
         for listener in tuple(self._listeners):
             listener.tell(event)
         if self.connected:
-            self.ever_connected = True
             waiting, self._waiting = self._waiting, []
             for waiter in waiting:
                 waiter.callback(None)

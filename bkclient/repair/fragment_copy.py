@@ -213,7 +213,7 @@ class _FragmentCopy:
     def __init__(
         self, repairer: FragmentRepairer, ledger: ViewedLedger, lack: Lack, swap: Swap
     ) -> None:
-        self._repairer, self._ledger, self._swap = repairer, ledger, swap
+        self._repairer, self._ledger = repairer, ledger
         self._fragment = lack.fragment
         self._fetcher = repairer.cluster.fetcher(ledger.keys)
         pool, keys = repairer.cluster.pool, ledger.keys

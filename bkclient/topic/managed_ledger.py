@@ -30,9 +30,6 @@ from wire.pb import pulsar_pb2 as pb
 PARTITIONS_MAX: Final = 100_000
 """More partitions are taken for damage."""
 
-COMPACTION_CURSOR: Final = "__compaction"
-COMPACTED_LEDGER: Final = "CompactedTopicLedger"
-
 _HEAD: Final = struct.Struct(">HI")
 _MAGIC: Final = 0x4778
 

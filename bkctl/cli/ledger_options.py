@@ -23,7 +23,7 @@ LOG_LEDGER: Final = "log-ledger"
 
 _DIGESTS: Final = ("crc32c", "crc32", "mac", "dummy")
 
-COPIES: Final = (
+QUORUMS: Final = (
     option(
         "-E",
         "--ensemble-size",
@@ -51,6 +51,16 @@ COPIES: Final = (
         show_default=True,
         help="Copies that must be on disk before an add counts.",
     ),
+)
+
+PASSWORD_FILE: Final = option(
+    "--password-file",
+    metavar="FILE",
+    help="File with the ledger's password; - asks for it.",
+)
+
+COPIES: Final = (
+    *QUORUMS,
     option(
         "--digest",
         type=click.Choice(_DIGESTS),
@@ -58,11 +68,7 @@ COPIES: Final = (
         show_default=True,
         help="How entries are protected against damage.",
     ),
-    option(
-        "--password-file",
-        metavar="FILE",
-        help="File with the ledger's password; - asks for it.",
-    ),
+    PASSWORD_FILE,
 )
 """How entries are to be kept."""
 

@@ -260,3 +260,29 @@ class Word(_Choice):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the word."""
         return super().convert(self._short.get(value, value), param, ctx)
+
+
+DIRECTORIES: Final = (
+    option(
+        "--journal-dir",
+        "journal_dirs",
+        metavar="DIR",
+        multiple=True,
+        help="Journal directory; once for each, in the order of the settings.",
+    ),
+    option(
+        "--ledger-dir",
+        "ledger_dirs",
+        metavar="DIR",
+        multiple=True,
+        help="Ledger directory, likewise.",
+    ),
+    option(
+        "--index-dir",
+        "index_dirs",
+        metavar="DIR",
+        multiple=True,
+        help="Index directory, likewise.  [default: the ledger directories]",
+    ),
+)
+"""The options that name directories instead of the settings."""

@@ -88,7 +88,6 @@ class ScrubCounters:
     """Java's DETECTED_SCRUB_ERRORS."""
     detected_fatal_errors: int = 0
     """Passes that a disk ended: Java's DETECTED_FATAL_SCRUB_ERRORS."""
-    last_duration_s: float = 0.0
 
 
 @attrs.define
@@ -158,13 +157,11 @@ class Scrubber:
             OSError: a disk cannot be read.
         """
         result = ScrubResult()
-        began_s = self._clock.seconds()
         for storage in self._storages:
             places = _places(storage, storage.ledgers.ids())
             is_through = False
             while not is_through and not self._is_stopping:
                 is_through = await self._go(storage, places, result)
-        self.counters.last_duration_s = self._clock.seconds() - began_s
         return result
 
     async def _go(

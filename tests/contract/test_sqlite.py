@@ -23,7 +23,7 @@ from bkclient.metadata.api import (
     NotInitializedError,
     SessionEvent,
 )
-from bkclient.metadata.sqlite.database import Database, file_system_of, translated
+from bkclient.metadata.sqlite.database import Database, file_system_of
 from bkclient.metadata.sqlite.rows import CHANGES_KEPT
 from bkclient.metadata.sqlite.store import open_sqlite, parse_uri
 from tests.bkclient.metadata.values import B1, B2, closed, info, metadata
@@ -135,11 +135,8 @@ class TestPlaces:
 
     def test_a_file_that_cannot_be_written_is_said(self, files: SqliteDriver) -> None:
         connection = sqlite3.connect(f"file:{files.path}?mode=ro", uri=True, isolation_level=None)
-        database = Database(files.path, connection)
-        with (
-            pytest.raises(MetadataUnavailableError, match="cannot be written"),
-            translated(files.path, 1.0),
-        ):
+        database = Database(files.path, connection, busy_timeout_s=1.0)
+        with pytest.raises(MetadataUnavailableError, match="cannot be written"):
             database.transact(lambda rows: rows.insert("meta", "x", b""), 0, write=True)
         connection.close()
 

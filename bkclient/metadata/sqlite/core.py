@@ -17,7 +17,7 @@ from twisted.python.failure import Failure
 from bkclient.errors import ClientClosedError
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import NotInitializedError
-from bkclient.metadata.sqlite.database import Database, translated
+from bkclient.metadata.sqlite.database import Database
 from bkclient.metadata.sqlite.rows import Key, Rows
 
 T = TypeVar("T")
@@ -147,13 +147,12 @@ class Core:
         try:
             database = self._opened(outcome, create=create)
             started_at_s = self._times_s()
-            with translated(self._path, self._busy_timeout_s):
-                outcome.value = database.transact(whole, self._now_ms(), write=write)
-                if begun:
-                    self._session_id, self._renewed_at_s = begun, started_at_s
-                if write:
-                    self._abandoned.clear()
-                    self._read_changes(database, outcome)
+            outcome.value = database.transact(whole, self._now_ms(), write=write)
+            if begun:
+                self._session_id, self._renewed_at_s = begun, started_at_s
+            if write:
+                self._abandoned.clear()
+                self._read_changes(database, outcome)
         except Exception as error:  # noqa: BLE001 - raised by the store, on the reactor.
             outcome.error = error
             if self._session_id and not self._is_session_sure():
@@ -166,14 +165,13 @@ class Core:
         outcome: Outcome[None] = Outcome()
         try:
             database = self._opened(outcome, create=False)
-            with translated(self._path, self._busy_timeout_s):
-                if database.transact(
-                    lambda rows: bool(rows.sessions.expired), self._now_ms(), write=False
-                ):
-                    database.transact(lambda _rows: None, self._now_ms(), write=True)
-                    self._read_changes(database, outcome)
-                elif database.data_version() != self._seen_version:
-                    self._read_changes(database, outcome)
+            if database.transact(
+                lambda rows: bool(rows.sessions.expired), self._now_ms(), write=False
+            ):
+                database.transact(lambda _rows: None, self._now_ms(), write=True)
+                self._read_changes(database, outcome)
+            elif database.data_version() != self._seen_version:
+                self._read_changes(database, outcome)
         except Exception as error:  # noqa: BLE001 - as in do().
             outcome.error = error
         outcome.session_id = self._session_id
@@ -201,12 +199,11 @@ class Core:
             return
         try:
             if self._session_id and database.is_still_the_file():
-                with translated(self._path, self._busy_timeout_s):
-                    database.transact(
-                        lambda rows: rows.sessions.end(self._session_id),
-                        self._now_ms(),
-                        write=True,
-                    )
+                database.transact(
+                    lambda rows: rows.sessions.end(self._session_id),
+                    self._now_ms(),
+                    write=True,
+                )
         finally:
             database.close()
 
@@ -234,9 +231,8 @@ class Core:
         return self._database
 
     def _begin_seeing(self, database: Database) -> None:
-        with translated(self._path, self._busy_timeout_s):
-            self._seen_version = database.data_version()
-            self._seen_change = database.transact(_last_change, self._now_ms(), write=False)
+        self._seen_version = database.data_version()
+        self._seen_change = database.transact(_last_change, self._now_ms(), write=False)
 
     # Session
 
@@ -283,10 +279,6 @@ class Core:
         self._seen_change = last
         if outcome.changes is not None:
             outcome.changes = changes
-
-
-def _has_expired(rows: Rows) -> bool:
-    return bool(rows.sessions.expired)
 
 
 def _last_change(rows: Rows) -> int:

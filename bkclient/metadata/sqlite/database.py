@@ -63,10 +63,13 @@ PRAGMA user_version = {SCHEMA_VERSION};
 
 
 class Database:
-    """One open connection to one file."""
+    """One open connection to one file. Errors of SQLite are raised as ours."""
 
-    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+    def __init__(
+        self, path: Path, connection: sqlite3.Connection, *, busy_timeout_s: float
+    ) -> None:
         self._path, self._connection = path, connection
+        self._busy_timeout_s = busy_timeout_s
         self._identity = _identity(path)
 
     @classmethod
@@ -84,7 +87,7 @@ class Database:
             _make_file(path)
         elif not path.exists():
             raise NotInitializedError(f"there is no metadata file {path}")
-        with translated(path, busy_timeout_s):
+        with _translated(path, busy_timeout_s):
             connection = sqlite3.connect(
                 f"file:{quote(str(path))}?mode=rw",
                 uri=True,
@@ -92,12 +95,12 @@ class Database:
                 isolation_level=None,
             )
         try:
-            with translated(path, busy_timeout_s):
+            with _translated(path, busy_timeout_s):
                 _prepare(path, connection, create=create, busy_timeout_s=busy_timeout_s)
         except BaseException:
             connection.close()
             raise
-        return cls(path, connection)
+        return cls(path, connection, busy_timeout_s=busy_timeout_s)
 
     def is_still_the_file(self) -> bool:
         """Return whether the path still leads to the file that is open."""
@@ -107,7 +110,14 @@ class Database:
         """Run ``step`` in a transaction; commit it, or roll back what raised.
 
         A writing one begins with removing expired sessions.
+
+        Raises:
+            MetadataStoreError: the file cannot be read or written.
         """
+        with _translated(self._path, self._busy_timeout_s):
+            return self._transact(step, now_ms, write=write)
+
+    def _transact(self, step: Callable[[Rows], T], now_ms: int, *, write: bool) -> T:
         self._connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
         try:
             rows = Rows(self._connection, now_ms)
@@ -123,7 +133,8 @@ class Database:
 
     def data_version(self) -> int:
         """Return a number that differs after each commit of another connection."""
-        version: int = self._connection.execute("PRAGMA data_version").fetchone()[0]
+        with _translated(self._path, self._busy_timeout_s):
+            version: int = self._connection.execute("PRAGMA data_version").fetchone()[0]
         return version
 
     def close(self) -> None:
@@ -234,7 +245,7 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 
 @contextmanager
-def translated(path: Path, busy_timeout_s: float) -> Iterator[None]:
+def _translated(path: Path, busy_timeout_s: float) -> Iterator[None]:
     """Raise SQLite's errors as ours, with the file's name and what to do."""
     try:
         yield

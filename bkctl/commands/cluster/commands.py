@@ -7,6 +7,7 @@ from typing import Final
 import click
 
 from bkctl.cli.command import Command, SubGroup
+from bkctl.cli.ledger_options import QUORUMS
 from bkctl.cli.params import SIZE, argument, fail_if, option
 from bkctl.commands.cluster.metadata_commands import METADATA
 from bkctl.exit_status import Effect, ExitStatus
@@ -140,33 +141,7 @@ cluster.command(
     The command compares each entry that it reads with the entry that it wrote.
     """,
     params=(
-        option(
-            "-E",
-            "--ensemble-size",
-            type=click.IntRange(1),
-            metavar="N",
-            default=3,
-            show_default=True,
-            help="Bookies that share the ledger.",
-        ),
-        option(
-            "-W",
-            "--write-quorum",
-            type=click.IntRange(1),
-            metavar="N",
-            default=2,
-            show_default=True,
-            help="Copies of each entry.",
-        ),
-        option(
-            "-A",
-            "--ack-quorum",
-            type=click.IntRange(1),
-            metavar="N",
-            default=2,
-            show_default=True,
-            help="Copies on disk before an add counts.",
-        ),
+        *QUORUMS,
         option(
             "-n",
             "--entries",

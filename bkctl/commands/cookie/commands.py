@@ -7,7 +7,7 @@ from typing import Final
 import click
 
 from bkctl.cli.command import SubGroup
-from bkctl.cli.params import BOOKIE_ID, argument, option
+from bkctl.cli.params import BOOKIE_ID, DIRECTORIES, argument, option
 from bkctl.exit_status import Effect, ExitStatus, Facility
 from bkctl.session.check_names import CONTENT, ONLY_COPIES, OPEN_LEDGERS, REGISTERED
 
@@ -73,27 +73,7 @@ cookie.command(
     """,
     params=(
         argument("bookie_id", type=BOOKIE_ID, required=False),
-        option(
-            "--journal-dir",
-            "journal_dirs",
-            metavar="DIR",
-            multiple=True,
-            help="Journal directory; once for each, in the order of the settings.",
-        ),
-        option(
-            "--ledger-dir",
-            "ledger_dirs",
-            metavar="DIR",
-            multiple=True,
-            help="Ledger directory, likewise.",
-        ),
-        option(
-            "--index-dir",
-            "index_dirs",
-            metavar="DIR",
-            multiple=True,
-            help="Index directory, where they are not the ledger directories.",
-        ),
+        *DIRECTORIES,
         option("--instance-id", metavar="ID", help="The cluster's.  [default: asked of it]"),
         option("--out", metavar="FILE", help="Write it to FILE, not to stdout."),
     ),

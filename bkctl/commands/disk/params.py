@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
-from bkctl.cli.params import option
 from bkctl.exit_status import ExitStatus
 
 if TYPE_CHECKING:
@@ -64,28 +63,3 @@ ENTRY_LOG: Final = FileType(".log", "entry log", 2**31 - 1)
 
 FAILURES: Final = (ExitStatus.FAILED, ExitStatus.NOT_FOUND, ExitStatus.INTERRUPTED)
 """What every command that reads directories can exit with."""
-
-DIRECTORIES: Final = (
-    option(
-        "--journal-dir",
-        "journal_dirs",
-        metavar="DIR",
-        multiple=True,
-        help="Journal directory; once for each, in the order of the settings.",
-    ),
-    option(
-        "--ledger-dir",
-        "ledger_dirs",
-        metavar="DIR",
-        multiple=True,
-        help="Ledger directory, likewise.",
-    ),
-    option(
-        "--index-dir",
-        "index_dirs",
-        metavar="DIR",
-        multiple=True,
-        help="Index directory, likewise.  [default: the ledger directories]",
-    ),
-)
-"""The options that name directories instead of the settings."""

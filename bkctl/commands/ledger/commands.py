@@ -12,6 +12,7 @@ from bkctl.cli.ledger_options import (
     LOG_LEDGER,
     NEW_LEDGER,
     OPEN_LEDGER,
+    PASSWORD_FILE,
 )
 from bkctl.cli.params import (
     BOOKIE_ID,
@@ -165,11 +166,7 @@ ledger.command(
         option("--recover", is_flag=True, help="Close the ledger first, which fences its writer."),
         option("--bookie", type=BOOKIE_ID, metavar="ID", help="Only the copies of this bookie."),
         option("--out", metavar="FILE", help="Write to FILE, which appears when it is complete."),
-        option(
-            "--password-file",
-            metavar="FILE",
-            help="File with the ledger's password; - asks for it.",
-        ),
+        PASSWORD_FILE,
         *FORMS,
     ),
     effect=Effect.READ,
@@ -224,11 +221,7 @@ ledger.command(
             default=False,
             help="Print new entries until the ledger is closed.",
         ),
-        option(
-            "--password-file",
-            metavar="FILE",
-            help="File with the ledger's password; - asks for it.",
-        ),
+        PASSWORD_FILE,
         *FORMS,
     ),
     effect=Effect.READ,

@@ -7,8 +7,8 @@ from typing import Final
 import click
 
 from bkctl.cli.command import Command
-from bkctl.cli.params import ENTRY_RANGE, LEDGER_ID, argument, option
-from bkctl.commands.disk.params import DIRECTORIES, ENTRY_LOG, FAILURES, JOURNAL
+from bkctl.cli.params import DIRECTORIES, ENTRY_RANGE, LEDGER_ID, argument, option
+from bkctl.commands.disk.params import ENTRY_LOG, FAILURES, JOURNAL
 from bkctl.exit_status import Effect, ExitStatus
 
 _WITH_JOURNAL: Final = option(

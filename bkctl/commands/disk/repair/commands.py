@@ -10,8 +10,8 @@ from typing import Final
 import click
 
 from bkctl.cli.command import Command
-from bkctl.cli.params import LEDGER_ID, LEDGER_IDS, argument, option
-from bkctl.commands.disk.params import DIRECTORIES, FAILURES
+from bkctl.cli.params import DIRECTORIES, LEDGER_ID, LEDGER_IDS, argument, option
+from bkctl.commands.disk.params import FAILURES
 from bkctl.exit_status import Effect, ExitStatus, Facility
 
 _CHANGES: Final = (*FAILURES, ExitStatus.REFUSED)
