@@ -1,6 +1,6 @@
 """``bookied``: arguments and settings to a running bookie, signals to its end.
 
-Every way to end is one line on stderr and an exit status of its own (``ExitStatus``).
+Every way to end is one line on stderr and an exit status of its own (``BookieExitStatus``).
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from bkclient.config.private_files import open_to_others
 from bkclient.config.properties import PropertiesError
 from bkclient.config.settings import ConfigError, Findings, changed
 from bookied.config.bookie import BookieConfig
-from bookied.errors import BookieStopError, ExitStatus, StopTimeoutError
+from bookied.errors import BookieExitStatus, BookieStopError, StopTimeoutError
 from bookied.process.command_line import (
-    Options,
+    DaemonOptions,
     configure,
     configure_client,
     log_level,
@@ -52,28 +52,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ConfigError as error:
         return _refused(options, error)
     except PropertiesError as error:
-        return _end(error, ExitStatus.INVALID_CONFIGURATION)
+        return _end(error, BookieExitStatus.INVALID_CONFIGURATION)
     if options.check_config:
         findings = (*findings, *open_to_others(config))
         return _show(findings, "the settings can be used")
     return _run(config, client_config, findings, options)
 
 
-def _refused(options: Options, error: ConfigError) -> int:
+def _refused(options: DaemonOptions, error: ConfigError) -> int:
     if options.check_config:
         _show(error.findings, "the settings cannot be used")
     else:
         for found in error.findings:
             if found.severity is Severity.ERROR:
                 sys.stderr.write(f"bookied: {found}\n")
-    return ExitStatus.INVALID_CONFIGURATION
+    return BookieExitStatus.INVALID_CONFIGURATION
 
 
 def _show(findings: Findings, verdict: str) -> int:
     for found in findings:
         sys.stdout.write(f"{found.severity.value}: {found}\n")
     sys.stdout.write(f"{verdict}\n")
-    return ExitStatus.OK
+    return BookieExitStatus.OK
 
 
 def _end(error: BaseException, status: int) -> int:
@@ -87,7 +87,7 @@ def _run(
     config: BookieConfig,
     client_config: ClientConfig | None,
     findings: Findings,
-    options: Options,
+    options: DaemonOptions,
 ) -> int:
     from bookied.process.log import Logging
 
@@ -99,7 +99,7 @@ def _run(
             file=log_path(options, os.environ),
         )
     except OSError as error:
-        return _end(error, ExitStatus.INVALID_CONFIGURATION)
+        return _end(error, BookieExitStatus.INVALID_CONFIGURATION)
     logging.begin()
 
     from twisted.internet import reactor
@@ -154,7 +154,7 @@ class Process:
         self._stopping = False
         self._reactor_stopped = False
         self._error: BaseException | None = None
-        self._status: int = ExitStatus.OK
+        self._status: int = BookieExitStatus.OK
 
     def run(self) -> int:
         """Run until the bookie has stopped; return the exit status."""
@@ -277,7 +277,7 @@ class Process:
 
     def _end_with(self, error: BaseException) -> None:
         status = _status_of(error)
-        if status != ExitStatus.OK:
+        if status != BookieExitStatus.OK:
             self._error, self._status = error, status
         self._stop_reactor()
 
@@ -325,7 +325,7 @@ class Process:
         if self._reactor_stopped:
             return  # All is done, and the exit status is known.
         if self._stopping:
-            os._exit(ExitStatus.FATAL)
+            os._exit(BookieExitStatus.FATAL)
         self._stopping = True
         self._reactor.callFromThread(self._stop_signal)
 
@@ -423,11 +423,11 @@ def _status_of(error: BaseException) -> int:
     if isinstance(error, (BookieStopError, StartError)):
         return error.exit_status
     if isinstance(error, StorageError) and error.exit_status in {
-        ExitStatus.FATAL,
-        ExitStatus.DAMAGED,
+        BookieExitStatus.FATAL,
+        BookieExitStatus.DAMAGED,
     }:
         return error.exit_status
-    return ExitStatus.FATAL
+    return BookieExitStatus.FATAL
 
 
 if __name__ == "__main__":

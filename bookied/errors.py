@@ -164,7 +164,7 @@ class IndexFullError(NoWritableDirError):
         self.directory, self.ledger_ids = directory, frozenset(ledger_ids)
 
 
-class WriteFailedError(StorageError):
+class DiskWriteFailedError(StorageError):
     """A write or sync failed in a way that cannot be made good without a restart and replay."""
 
     exit_status = 5
@@ -185,7 +185,7 @@ def return_code(error: Exception) -> ReturnCode:
     return error.rc if isinstance(error, BookieError) else ReturnCode.EIO
 
 
-class ExitStatus(enum.IntEnum):
+class BookieExitStatus(enum.IntEnum):
     """What the process returns."""
 
     OK = 0
@@ -207,24 +207,24 @@ class ExitStatus(enum.IntEnum):
 
 
 MEANING: Final = {
-    ExitStatus.OK: "stopped as asked",
-    ExitStatus.INVALID_CONFIGURATION: "bad configuration or directory",
-    ExitStatus.CANNOT_START_NOW: "cannot start now (metadata out of reach, port or directories in "
-    "use)",
-    ExitStatus.SESSION_LOST: "metadata session lost for good",
-    ExitStatus.NOT_REGISTERED: "not registered",
-    ExitStatus.FATAL: "failed while running",
-    ExitStatus.WRONG_IDENTITY: "cookie or instance id do not fit",
-    ExitStatus.DAMAGED: "damaged or missing data",
+    BookieExitStatus.OK: "stopped as asked",
+    BookieExitStatus.INVALID_CONFIGURATION: "bad configuration or directory",
+    BookieExitStatus.CANNOT_START_NOW: "cannot start now (metadata out of reach, port or "
+    "directories in use)",
+    BookieExitStatus.SESSION_LOST: "metadata session lost for good",
+    BookieExitStatus.NOT_REGISTERED: "not registered",
+    BookieExitStatus.FATAL: "failed while running",
+    BookieExitStatus.WRONG_IDENTITY: "cookie or instance id do not fit",
+    BookieExitStatus.DAMAGED: "damaged or missing data",
 }
 """As help and manual say it."""
 
 OF_AUTORECOVERY: Final = (
-    ExitStatus.OK,
-    ExitStatus.INVALID_CONFIGURATION,
-    ExitStatus.CANNOT_START_NOW,
-    ExitStatus.SESSION_LOST,
-    ExitStatus.FATAL,
+    BookieExitStatus.OK,
+    BookieExitStatus.INVALID_CONFIGURATION,
+    BookieExitStatus.CANNOT_START_NOW,
+    BookieExitStatus.SESSION_LOST,
+    BookieExitStatus.FATAL,
 )
 """What ``bookied autorecovery`` can end with; it is to be started again after a lost session."""
 
@@ -232,67 +232,67 @@ OF_AUTORECOVERY: Final = (
 class BookieStopError(BookKeeperError):
     """A reason for the process to end with ``exit_status``."""
 
-    exit_status: ClassVar[int] = ExitStatus.FATAL
+    exit_status: ClassVar[int] = BookieExitStatus.FATAL
 
 
 class AddressError(BookieStopError):
     """The bookie's own address cannot be found, or must not be used."""
 
-    exit_status = ExitStatus.INVALID_CONFIGURATION
+    exit_status = BookieExitStatus.INVALID_CONFIGURATION
 
 
 class SecurityStartError(BookieStopError):
     """Keys, certificates or passwords that the settings ask for cannot be used."""
 
-    exit_status = ExitStatus.INVALID_CONFIGURATION
+    exit_status = BookieExitStatus.INVALID_CONFIGURATION
 
 
 class DirectoryError(BookieStopError):
     """A configured directory cannot be used: it is no directory, or not readable and writable."""
 
-    exit_status = ExitStatus.INVALID_CONFIGURATION
+    exit_status = BookieExitStatus.INVALID_CONFIGURATION
 
 
 class DirectoryInUseError(BookieStopError):
     """Another bookie runs on this directory."""
 
-    exit_status = ExitStatus.CANNOT_START_NOW
+    exit_status = BookieExitStatus.CANNOT_START_NOW
 
 
 class PortInUseError(BookieStopError):
     """The bookie's port cannot be bound."""
 
-    exit_status = ExitStatus.CANNOT_START_NOW
+    exit_status = BookieExitStatus.CANNOT_START_NOW
 
 
 class MetadataStartError(BookieStopError):
     """The metadata service cannot be reached, or holds no cluster."""
 
-    exit_status = ExitStatus.CANNOT_START_NOW
+    exit_status = BookieExitStatus.CANNOT_START_NOW
 
 
 class WrongLayoutError(BookieStopError):
     """The metadata service is not of the kind that was configured."""
 
-    exit_status = ExitStatus.INVALID_CONFIGURATION
+    exit_status = BookieExitStatus.INVALID_CONFIGURATION
 
 
 class SessionLostError(BookieStopError):
     """The metadata session was lost and could not be made anew in time."""
 
-    exit_status = ExitStatus.SESSION_LOST
+    exit_status = BookieExitStatus.SESSION_LOST
 
 
 class RegistrationError(BookieStopError):
     """The bookie could not register, or lost its registration for good."""
 
-    exit_status = ExitStatus.NOT_REGISTERED
+    exit_status = BookieExitStatus.NOT_REGISTERED
 
 
 class WrongIdentityError(BookieStopError):
     """The cookies do not fit the configuration or the cluster; ``differences`` says where."""
 
-    exit_status = ExitStatus.WRONG_IDENTITY
+    exit_status = BookieExitStatus.WRONG_IDENTITY
 
     def __init__(self, message: str, differences: Iterable[CookieDifference] = ()) -> None:
         self.differences = tuple(differences)
@@ -302,22 +302,22 @@ class WrongIdentityError(BookieStopError):
 class DamagedError(BookieStopError):
     """What is on the disks is damaged or missing, and no start can repair it."""
 
-    exit_status = ExitStatus.DAMAGED
+    exit_status = BookieExitStatus.DAMAGED
 
 
 class NoSpaceError(BookieStopError):
     """There is no space on the disks, and the bookie may not go read-only."""
 
-    exit_status = ExitStatus.FATAL
+    exit_status = BookieExitStatus.FATAL
 
 
 class RunTimeError(BookieStopError):
     """Something failed for good while the bookie ran."""
 
-    exit_status = ExitStatus.FATAL
+    exit_status = BookieExitStatus.FATAL
 
 
 class StopTimeoutError(BookieStopError):
     """The bookie did not come to its end in time: a disk hangs, or is very slow."""
 
-    exit_status = ExitStatus.FATAL
+    exit_status = BookieExitStatus.FATAL

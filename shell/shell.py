@@ -16,7 +16,7 @@ from shell.live import Live, State
 from shell.program import Program
 from shell.running import RedirectedStreams, run_system
 from shell.settings import Settings
-from shell.terminal.audit import Audit
+from shell.terminal.audit import AuditLog
 from shell.terminal.preferences import Preferences
 from shell.tree import Place, resolve
 
@@ -57,7 +57,7 @@ class Shell:
         self.is_typed = False
         self.history: Sequence[str] = ()
         self.timing_s, self.bell_s = prefer.timing_s, prefer.bell_s
-        self._audit = None if prefer.audit is None else Audit(self.name, prefer.audit)
+        self._audit = None if prefer.audit is None else AuditLog(self.name, prefer.audit)
 
     @property
     def commands(self) -> frozenset[str]:

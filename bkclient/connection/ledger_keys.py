@@ -63,7 +63,7 @@ class FrameMaker:
         return AddRequest(keys.ledger_id, EntryId(entry_id), keys.master_key, packet, self._flags)
 
 
-class Batch:
+class AddBatch:
     """Entries that go out together; frames are made once for each protocol that asks."""
 
     def __init__(self, packed: Sequence[Packed], frames: FrameMaker) -> None:

@@ -21,10 +21,10 @@ from bkclient.metadata.api import ANY, SessionEvent, Version, Watch
 from bkclient.metadata.session_state import SessionState
 from bkclient.metadata.tree.nodes import (
     AnswerLostError,
-    BadVersionError,
     Fired,
     Node,
     NodeExistsError,
+    NodeVersionError,
     NoNodeError,
     NotEmptyError,
     Stat,
@@ -203,7 +203,7 @@ class MemoryCluster:
         """Replace a value."""
         stored = self._node(path)
         if version not in {ANY, stored.version}:
-            raise BadVersionError(f"{path} has version {stored.version}, not {version}")
+            raise NodeVersionError(f"{path} has version {stored.version}, not {version}")
         stored.value, stored.version = value, stored.version + 1
         self._fire(path, of_children=False)
         return stored.version
@@ -212,7 +212,7 @@ class MemoryCluster:
         """Remove a node."""
         stored = self._node(path)
         if version not in {ANY, stored.version}:
-            raise BadVersionError(f"{path} has version {stored.version}, not {version}")
+            raise NodeVersionError(f"{path} has version {stored.version}, not {version}")
         if stored.names:
             raise NotEmptyError(f"{path or '/'} has children")
         del self._nodes[path]

@@ -17,11 +17,11 @@ log = Logger()
 
 
 @attrs.define(eq=False)
-class Listener:
+class SessionListener:
     """One callback; implements ``Watch``."""
 
     _called: Callable[[SessionEvent], None]
-    _listeners: list[Listener]
+    _listeners: list[SessionListener]
 
     def cancel(self) -> None:
         """Call it no more."""
@@ -43,14 +43,14 @@ class SessionState:
 
     def __init__(self, clock: IReactorTime, uri: str) -> None:
         self._clock, self._uri = clock, uri
-        self._listeners: list[Listener] = []
+        self._listeners: list[SessionListener] = []
         self._waiting: list[Deferred[None]] = []
         self.connected = False
         self.closed = False
 
-    def listen(self, called: Callable[[SessionEvent], None]) -> Listener:
+    def listen(self, called: Callable[[SessionEvent], None]) -> SessionListener:
         """Call ``called`` at each event from now on."""
-        listener = Listener(called, self._listeners)
+        listener = SessionListener(called, self._listeners)
         self._listeners.append(listener)
         return listener
 

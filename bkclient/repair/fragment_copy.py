@@ -21,7 +21,7 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
 from bkclient.concurrency import SharedRun, for_each, rate_limit
-from bkclient.connection.ledger_keys import Batch, FrameMaker, LedgerKeys
+from bkclient.connection.ledger_keys import AddBatch, FrameMaker, LedgerKeys
 from bkclient.connection.pool import BookiePool
 from bkclient.errors import ClientError, ReplicationError, UnclosedFragmentError
 from bkclient.ledger.adds.ensemble_member import AddFraming, Member
@@ -317,7 +317,7 @@ class _Target:
         if packed:
             write = _Write([entry_id for entry_id, _ in packed])
             self._writes.update(dict.fromkeys(write.entries, write))
-            self._member.send(Batch(packed, self._frames))
+            self._member.send(AddBatch(packed, self._frames))
             await write.done
 
     def leave(self) -> None:

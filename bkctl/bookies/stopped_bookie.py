@@ -26,7 +26,7 @@ from bookied.directories.identity import RealHost, identify
 from bookied.directories.in_use import TOOL, uses
 from bookied.directories.lock import DirectoryLocks
 from bookied.directories.roots import CURRENT, Directories, directories
-from bookied.directories.stored_cookie import StoredCookie
+from bookied.directories.stored_cookie import CookieInStore
 from bookied.errors import DbRecordError, DirectoryInUseError, WrongIdentityError
 from bookied.offline.settings import KEYS, OfflineConfig, metadata_cache, offline_config
 from bookied.storage.files.files import RealFiles
@@ -57,7 +57,7 @@ class StoppedBookie:
     found: Directories
     bookie_id: BookieId
     metadata_cache: Path | None
-    stored: StoredCookie
+    stored: CookieInStore
 
 
 def stopped_bookie(session: Session) -> StoppedBookie:
@@ -79,7 +79,7 @@ def stopped_bookie(session: Session) -> StoppedBookie:
         found=directories(config),
         bookie_id=bookie_id,
         metadata_cache=None if cache is None else Path(cache),
-        stored=StoredCookie(cookies, bookie_id, cookies.run),
+        stored=CookieInStore(cookies, bookie_id, cookies.run),
     )
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from bkctl.session.metadata_view import Caller, Look
 
 
-class Cluster:
+class SessionCluster:
     """Settings are read, and connections made, at the first use."""
 
     def __init__(self, host: Host, options: Options, messages: Messages, caller: Caller) -> None:

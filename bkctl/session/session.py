@@ -15,7 +15,7 @@ import click
 from bkctl.exit_status import Effect
 from bkctl.host import Host
 from bkctl.options import Options, options_of
-from bkctl.session.cluster import Cluster
+from bkctl.session.cluster import SessionCluster
 from bkctl.session.input import Input
 from bkctl.session.interrupt import Interrupts
 from bkctl.session.messages import Messages
@@ -98,7 +98,7 @@ class Session:
         self.messages = Messages(options, host)
         self.questions = Questions(options, self.messages)
         self.input = Input(host)
-        self.cluster = Cluster(host, options, self.messages, self)
+        self.cluster = SessionCluster(host, options, self.messages, self)
         self._emitter: Emitter | None = None
 
     @property

@@ -44,7 +44,7 @@ class Parameter:
 
 
 @attrs.frozen(kw_only=True)
-class Endpoint:
+class V2Endpoint:
     """One method of one path. What ``call`` returns, or awaits, is of the type ``gives``."""
 
     method: str
@@ -71,14 +71,14 @@ _LIMIT: Final = Parameter(
 _JOB: Final = Parameter(name="job_id", doc="Which job.", in_path=True)
 
 ENDPOINTS: Final = (
-    Endpoint(
+    V2Endpoint(
         method="GET",
         path="/bookie",
         call=v2.summary,
         doc="What the bookie is doing.",
-        gives=values.BookieSummary,
+        gives=values.BookieReport,
     ),
-    Endpoint(
+    V2Endpoint(
         method="GET",
         path="/bookie/ready",
         call=v2.ready,
@@ -86,14 +86,14 @@ ENDPOINTS: Final = (
         gives=values.Readiness,
         may_be_unready=True,
     ),
-    Endpoint(
+    V2Endpoint(
         method="GET",
         path="/bookie/read-only",
         call=v2.read_only,
         doc="Whether it is read-only.",
         gives=values.ReadOnly,
     ),
-    Endpoint(
+    V2Endpoint(
         method="PUT",
         path="/bookie/read-only",
         call=v2.set_read_only,
@@ -102,14 +102,14 @@ ENDPOINTS: Final = (
         gives=values.ReadOnly,
         errors={**_BAD, CONFLICT: "The settings forbid it.", **_NOT_SERVING},
     ),
-    Endpoint(
+    V2Endpoint(
         method="GET",
         path="/bookie/disks",
         call=v2.disks,
         doc="How full its directories are, as the last look at them saw it.",
         gives=tuple[values.Disk, ...],
     ),
-    Endpoint(
+    V2Endpoint(
         method="GET",
         path="/bookie/journals",
         call=v2.marks,
@@ -117,14 +117,14 @@ ENDPOINTS: Final = (
         gives=tuple[values.JournalMark, ...],
         errors=_NOT_SERVING,
     ),
-    Endpoint(
+    V2Endpoint(
         method="GET",
         path="/bookie/gc",
         call=v2.collections,
         doc="What garbage collection does and has done: one for each storage.",
         gives=tuple[values.Collection, ...],
     ),
-    Endpoint(
+    V2Endpoint(
         method="POST",
         path="/bookie/gc",
         call=v2.collect,
@@ -134,14 +134,14 @@ ENDPOINTS: Final = (
         status=202,
         errors={**_BAD, **_NOT_SERVING},
     ),
-    Endpoint(
+    V2Endpoint(
         method="GET",
         path="/bookie/compaction",
         call=v2.compaction,
         doc="Which compactions an operator has suspended.",
         gives=values.Compaction,
     ),
-    Endpoint(
+    V2Endpoint(
         method="PUT",
         path="/bookie/compaction",
         call=v2.set_compaction,
@@ -150,14 +150,14 @@ ENDPOINTS: Final = (
         gives=values.Compaction,
         errors={**_BAD, **_NOT_SERVING},
     ),
-    Endpoint(
+    V2Endpoint(
         method="GET",
         path="/bookie/locations",
         call=v2.locations,
         doc="The databases of DbLedgerStorage with the places of entries.",
         gives=tuple[values.LocationDatabase, ...],
     ),
-    Endpoint(
+    V2Endpoint(
         method="POST",
         path="/bookie/locations",
         call=v2.compact_locations,
@@ -167,14 +167,14 @@ ENDPOINTS: Final = (
         status=202,
         errors={**_BAD, **_NOT_SERVING},
     ),
-    Endpoint(
+    V2Endpoint(
         method="POST",
         path="/bookie/sanity",
         call=v2.test,
         doc="Write a ledger to this bookie alone, read it back and delete it.",
         gives=values.SanityCheck,
     ),
-    Endpoint(
+    V2Endpoint(
         method="POST",
         path="/bookie/expand-storage",
         call=v2.expand_storage,
@@ -182,14 +182,14 @@ ENDPOINTS: Final = (
         gives=values.AddedDirectories,
         errors={CONFLICT: "Cookies and settings do not fit.", **_NOT_SERVING},
     ),
-    Endpoint(
+    V2Endpoint(
         method="GET",
         path="/config",
         call=v2.settings,
         doc="Every setting as text, by its key. Secrets are masked.",
         gives=values.Settings,
     ),
-    Endpoint(
+    V2Endpoint(
         method="PUT",
         path="/config",
         call=v2.set_config,
@@ -198,7 +198,7 @@ ENDPOINTS: Final = (
         gives=values.Settings,
         errors=_BAD,
     ),
-    Endpoint(
+    V2Endpoint(
         method="GET",
         path="/ledgers",
         call=v2.ledgers,
@@ -207,7 +207,7 @@ ENDPOINTS: Final = (
         gives=values.LedgerPage,
         errors=_BAD,
     ),
-    Endpoint(
+    V2Endpoint(
         method="GET",
         path="/ledgers/{ledger_id}",
         call=v2.ledger,
@@ -216,28 +216,28 @@ ENDPOINTS: Final = (
         gives=values.Ledger,
         errors={**_BAD, NOT_FOUND: "There is no such ledger."},
     ),
-    Endpoint(
+    V2Endpoint(
         method="GET",
         path="/cluster",
         call=v2.cluster,
         doc="Number of bookies, and the auditor.",
         gives=values.ClusterSummary,
     ),
-    Endpoint(
+    V2Endpoint(
         method="GET",
         path="/cluster/bookies",
         call=v2.bookies,
         doc="Every bookie that is registered or has a cookie.",
         gives=tuple[values.KnownBookie, ...],
     ),
-    Endpoint(
+    V2Endpoint(
         method="GET",
         path="/autorecovery",
         call=v2.autorecovery,
         doc="What the cluster's metadata says about repair.",
         gives=values.Autorecovery,
     ),
-    Endpoint(
+    V2Endpoint(
         method="PUT",
         path="/autorecovery",
         call=v2.set_autorecovery,
@@ -246,7 +246,7 @@ ENDPOINTS: Final = (
         gives=values.Autorecovery,
         errors=_BAD,
     ),
-    Endpoint(
+    V2Endpoint(
         method="GET",
         path="/autorecovery/underreplicated",
         call=v2.underreplicated,
@@ -255,14 +255,14 @@ ENDPOINTS: Final = (
         gives=tuple[values.UnderreplicatedLedger, ...],
         errors=_BAD,
     ),
-    Endpoint(
+    V2Endpoint(
         method="GET",
         path="/autorecovery/failures",
         call=v2.failures,
         doc="The ledgers that the worker of this process could not repair, oldest first.",
         gives=tuple[values.RepairFailure, ...],
     ),
-    Endpoint(
+    V2Endpoint(
         method="POST",
         path="/autorecovery/audit",
         call=v2.audit,
@@ -271,7 +271,7 @@ ENDPOINTS: Final = (
         status=202,
         errors={CONFLICT: "Repair is disabled, or there is no auditor."},
     ),
-    Endpoint(
+    V2Endpoint(
         method="POST",
         path="/autorecovery/recover",
         call=v2.recover,
@@ -281,7 +281,7 @@ ENDPOINTS: Final = (
         status=202,
         errors={**_BAD, CONFLICT: "The same job runs already, or the bookie runs."},
     ),
-    Endpoint(
+    V2Endpoint(
         method="POST",
         path="/autorecovery/decommission",
         call=v2.decommission,
@@ -291,14 +291,14 @@ ENDPOINTS: Final = (
         status=202,
         errors={**_BAD, CONFLICT: "The same job runs already, or the bookie runs."},
     ),
-    Endpoint(
+    V2Endpoint(
         method="GET",
         path="/jobs",
         call=v2.jobs,
         doc="Jobs of this process, running or ended; the newest first.",
         gives=tuple[values.Job, ...],
     ),
-    Endpoint(
+    V2Endpoint(
         method="GET",
         path="/jobs/{job_id}",
         call=v2.job,
@@ -307,7 +307,7 @@ ENDPOINTS: Final = (
         gives=values.Job,
         errors={**_BAD, NOT_FOUND: "There is no such job."},
     ),
-    Endpoint(
+    V2Endpoint(
         method="DELETE",
         path="/jobs/{job_id}",
         call=v2.cancel_job,
@@ -343,7 +343,7 @@ def openapi() -> dict[str, Any]:
     }
 
 
-def _operation(endpoint: Endpoint, classes: dict[str, Any]) -> dict[str, Any]:
+def _operation(endpoint: V2Endpoint, classes: dict[str, Any]) -> dict[str, Any]:
     described: dict[str, Any] = {
         "operationId": endpoint.call.__name__,
         "summary": endpoint.doc,
@@ -361,7 +361,7 @@ def _operation(endpoint: Endpoint, classes: dict[str, Any]) -> dict[str, Any]:
     return described
 
 
-def _responses(endpoint: Endpoint, classes: dict[str, Any]) -> dict[str, Any]:
+def _responses(endpoint: V2Endpoint, classes: dict[str, Any]) -> dict[str, Any]:
     answer = _content(values.schema_of(endpoint.gives, classes))
     found = {str(endpoint.status): {"description": endpoint.doc, **answer}}
     if endpoint.may_be_unready:

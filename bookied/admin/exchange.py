@@ -32,7 +32,7 @@ DELAY_S_MAX: Final = 2**31 - 1
 T = TypeVar("T", bool, int, str)
 
 
-class BadRequestError(BookKeeperError):
+class BadHttpRequestError(BookKeeperError):
     """The request says something that cannot be meant."""
 
 
@@ -55,14 +55,14 @@ class HttpRequest:
         try:
             found = json.loads(self.body)
         except (ValueError, RecursionError) as error:
-            raise BadRequestError(f"the body is no JSON: {error}") from error
+            raise BadHttpRequestError(f"the body is no JSON: {error}") from error
         if not isinstance(found, dict):
-            raise BadRequestError("the body is no JSON object")
+            raise BadHttpRequestError("the body is no JSON object")
         return found
 
 
 @attrs.frozen
-class Reply:
+class HttpReply:
     """An answer."""
 
     status: int
@@ -78,10 +78,10 @@ def number(text: str, name: str) -> int:
         BadRequestError: the text is not a number.
     """
     if not text.isascii() or not text.isdecimal() or len(text) > len(str(NUMBER_MAX)):
-        raise BadRequestError(f"{name} is no number: {text!r}")
+        raise BadHttpRequestError(f"{name} is no number: {text!r}")
     found = int(text)
     if found > NUMBER_MAX:
-        raise BadRequestError(f"{name} is above {NUMBER_MAX}: {text}")
+        raise BadHttpRequestError(f"{name} is above {NUMBER_MAX}: {text}")
     return found
 
 
@@ -92,4 +92,4 @@ def check_delay(delay_s: int, name: str) -> None:
         BadRequestError: the delay is negative or too long.
     """
     if not 0 <= delay_s <= DELAY_S_MAX:
-        raise BadRequestError(f"{name} must be 0 to {DELAY_S_MAX}")
+        raise BadHttpRequestError(f"{name} must be 0 to {DELAY_S_MAX}")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
-from bookied.admin.exchange import NOT_FOUND, HttpRequest, Reply
+from bookied.admin.exchange import NOT_FOUND, HttpReply, HttpRequest
 from bookied.admin.http.bounds import Hosts
 from bookied.admin.monitoring import own_names, repair_names
 from bookied.admin.monitoring.http_names import HttpCounts
@@ -63,10 +63,10 @@ def listen_for_metrics(
 ) -> BoundPort | None:
     """Serve a page of metrics; None where the port cannot be had, which is no reason to stop."""
 
-    async def answer(path: str, _asked: HttpRequest, _given: object) -> Reply:
+    async def answer(path: str, _asked: HttpRequest, _given: object) -> HttpReply:
         if path.rstrip("/") == PATH:
-            return Reply(200, page(), CONTENT_TYPE)
-        return Reply(NOT_FOUND, "only /metrics is here; httpServerEnabled=true brings the rest")
+            return HttpReply(200, page(), CONTENT_TYPE)
+        return HttpReply(NOT_FOUND, "only /metrics is here; httpServerEnabled=true brings the rest")
 
     try:
         return listen(listener, clock, host, port, answer, counts, hosts=hosts)

@@ -23,7 +23,7 @@ from bookied.admin.monitoring.own_names import OwnFigures
 from bookied.admin.monitoring.page import Metrics
 from bookied.admin.monitoring.text import Family
 from bookied.config.bookie import BookieConfig, StorageClass
-from bookied.errors import BookieStopError, ExitStatus, SecurityStartError
+from bookied.errors import BookieExitStatus, BookieStopError, SecurityStartError
 from bookied.metrics.stats import Summaries
 from bookied.runtime.listener import BoundPort
 from bookied.runtime.state import State
@@ -98,7 +98,7 @@ log = Logger()
 class TokenFileError(BookieStopError):
     """The token of the HTTP admin API cannot be read."""
 
-    exit_status = ExitStatus.INVALID_CONFIGURATION
+    exit_status = BookieExitStatus.INVALID_CONFIGURATION
 
 
 class AdminServer:

@@ -10,7 +10,7 @@ import attrs
 
 from bookied.admin import values
 from bookied.admin.control.control import Control
-from bookied.admin.exchange import BadRequestError, HttpRequest, check_delay, number
+from bookied.admin.exchange import BadHttpRequestError, HttpRequest, check_delay, number
 from bookied.admin.jobs import Job
 from bookied.config.reload import SettingsRefusedError
 from wire.ids import BookieId, LedgerId
@@ -99,25 +99,25 @@ def body_of(asked: HttpRequest, kind: Any) -> Any:
     hints = typing.get_type_hints(kind)
     unknown = given.keys() - hints.keys()
     if unknown:
-        raise BadRequestError(f"unknown: {', '.join(sorted(unknown))}")
+        raise BadHttpRequestError(f"unknown: {', '.join(sorted(unknown))}")
     for name, value in given.items():
         allowed = typing.get_args(hints[name]) or (hints[name],)
         if type(value) not in allowed:
-            raise BadRequestError(f"{name} has to be {allowed[0].__name__}, not {value!r}")
+            raise BadHttpRequestError(f"{name} has to be {allowed[0].__name__}, not {value!r}")
     missing = [
         one.name
         for one in attrs.fields(kind)
         if one.default is attrs.NOTHING and one.name not in given
     ]
     if missing:
-        raise BadRequestError(f"missing: {', '.join(missing)}")
+        raise BadHttpRequestError(f"missing: {', '.join(missing)}")
     return kind(**given)
 
 
 # The bookie ---------------------------------------------------------------------------------------
 
 
-def summary(control: Control, _asked: HttpRequest) -> values.BookieSummary:
+def summary(control: Control, _asked: HttpRequest) -> values.BookieReport:
     return control.summary()
 
 
@@ -144,7 +144,7 @@ def set_config(control: Control, asked: HttpRequest) -> values.Settings:
     try:
         control.change_settings({wanted.key: wanted.value})
     except SettingsRefusedError as error:
-        raise BadRequestError(str(error)) from error
+        raise BadHttpRequestError(str(error)) from error
     return control.settings()
 
 
@@ -218,7 +218,7 @@ def locations(control: Control, _asked: HttpRequest) -> tuple[values.LocationDat
 def compact_locations(control: Control, asked: HttpRequest) -> tuple[values.LocationDatabase, ...]:
     path = body_of(asked, CompactLocations).path
     if path is not None and path not in control.garbage.locations():
-        raise BadRequestError(f"there is no database {path}")
+        raise BadHttpRequestError(f"there is no database {path}")
     control.garbage.compact_locations(control.garbage.locations() if path is None else [path])
     return locations(control, asked)
 
@@ -230,7 +230,7 @@ async def ledgers(control: Control, asked: HttpRequest) -> values.LedgerPage:
     after = asked.query.get("after")
     limit = min(LIMIT_MAX, number(asked.query.get("limit", str(LIMIT)), "limit"))
     if not limit:
-        raise BadRequestError("limit is 0")
+        raise BadHttpRequestError("limit is 0")
     found: list[int] = []
     ids = control.cluster.ledger_ids(
         after=None if after is None else LedgerId(number(after, "after"))
@@ -348,7 +348,7 @@ async def decommission(control: Control, asked: HttpRequest) -> values.Job:
 
 def _bookie_id(text: str) -> BookieId:
     if not text:
-        raise BadRequestError("bookie_id is empty")
+        raise BadHttpRequestError("bookie_id is empty")
     return BookieId(text)
 
 

@@ -13,7 +13,7 @@ import attrs
 
 
 @attrs.frozen(kw_only=True)
-class BookieSummary:
+class BookieReport:
     """What a bookie is doing."""
 
     bookie_id: str

@@ -25,8 +25,8 @@ from bkclient.errors import IllegalOperationError, NoSuchLedgerError
 from bkclient.metadata.api import MetadataUnavailableError
 from bookied.admin import v1
 from bookied.admin.control.control import Control
-from bookied.admin.control.refusals import NotServingError, RefusedError
-from bookied.admin.endpoints import ENDPOINTS, PREFIX, Endpoint, openapi_text
+from bookied.admin.control.refusals import ChangeRefusedError, NotServingError
+from bookied.admin.endpoints import ENDPOINTS, PREFIX, V2Endpoint, openapi_text
 from bookied.admin.exchange import (
     BAD_REQUEST,
     CONFLICT,
@@ -38,9 +38,9 @@ from bookied.admin.exchange import (
     NOT_FOUND,
     UNAUTHORIZED,
     UNAVAILABLE,
-    BadRequestError,
+    BadHttpRequestError,
+    HttpReply,
     HttpRequest,
-    Reply,
 )
 from bookied.admin.http.bounds import (
     BODY_BYTES_MAX,
@@ -69,19 +69,19 @@ if TYPE_CHECKING:
 HEAVY_AT_ONCE: Final = 2
 """Requests in progress whose answers may be as large as the cluster has ledgers."""
 
-_NO_RESOURCE: Final = Reply(
+_NO_RESOURCE: Final = HttpReply(
     NOT_FOUND, "<html><body><h1>Resource not found</h1></body></html>", "text/html; charset=utf-8"
 )
 
-_BUSY: Final = Reply(UNAVAILABLE, "too many answers wait for their clients; ask again later")
+_BUSY: Final = HttpReply(UNAVAILABLE, "too many answers wait for their clients; ask again later")
 
 _PROBLEMS: Final[tuple[tuple[type[BookKeeperError], int, str], ...]] = (
-    (BadRequestError, BAD_REQUEST, "bad_request"),
+    (BadHttpRequestError, BAD_REQUEST, "bad_request"),
     (NoSuchLedgerError, NOT_FOUND, "not_found"),
     (NoSuchJobError, NOT_FOUND, "not_found"),
     (JobRefusedError, CONFLICT, "refused"),
     (IllegalOperationError, CONFLICT, "refused"),
-    (RefusedError, CONFLICT, "refused"),
+    (ChangeRefusedError, CONFLICT, "refused"),
     (NotServingError, UNAVAILABLE, "not_serving"),
     (MetadataUnavailableError, UNAVAILABLE, "metadata_unavailable"),
 )
@@ -143,36 +143,36 @@ class Api:
 
     async def answer(
         self, path: str, asked: HttpRequest, given: Credentials | None = None
-    ) -> Reply:
+    ) -> HttpReply:
         """Return the answer to a request, whatever happens."""
         path, given = path.rstrip("/") or "/", given or Credentials()
         try:
             if path in self._v1:
                 return await self._answer_v1(self._v1[path], asked, given)
             if path == f"{PREFIX}/openapi.json" and asked.method == "GET":
-                return Reply(200, openapi_text(), JSON)
+                return HttpReply(200, openapi_text(), JSON)
             if path == f"{PREFIX}/metrics" and asked.method == "GET":
-                return Reply(200, self._control.metrics(), CONTENT_TYPE)
+                return HttpReply(200, self._control.metrics(), CONTENT_TYPE)
             if path.startswith(PREFIX):
                 return await self._answer_v2(path, asked, given)
         except CancelledError:
             raise
         except Exception:  # noqa: BLE001 -- one request's trouble is not the bookie's
             log.failure("{method} {path} failed", method=asked.method, path=path)
-            return Reply(INTERNAL_ERROR, "Internal Server Error")
+            return HttpReply(INTERNAL_ERROR, "Internal Server Error")
         return _NO_RESOURCE
 
     async def _answer_v1(
-        self, endpoint: v1.Endpoint, asked: HttpRequest, given: Credentials
-    ) -> Reply:
+        self, endpoint: v1.V1Endpoint, asked: HttpRequest, given: Credentials
+    ) -> HttpReply:
         if asked.method not in v1.METHODS:
-            return Reply(METHOD_NOT_ALLOWED, "")
+            return HttpReply(METHOD_NOT_ALLOWED, "")
         if endpoint.is_guarded(asked.method):
             refused = self._refusal(
                 asked.method, endpoint.path, given, reads_entries=endpoint.reads_entries
             )
             if refused is not None:
-                return Reply(*refused)
+                return HttpReply(*refused)
         try:
             if endpoint.is_heavy:
                 return await self._heavy.run(
@@ -181,7 +181,7 @@ class Api:
             return await endpoint.answer(self._control, asked)
         except (BookKeeperError, ValueError) as error:
             log.info("{path} failed: {error!r}", path=endpoint.path, error=error)
-            return Reply(INTERNAL_ERROR, "Internal Server Error")
+            return HttpReply(INTERNAL_ERROR, "Internal Server Error")
 
     def _refusal(
         self, method: str, path: str, given: Credentials, *, reads_entries: bool = False
@@ -206,7 +206,7 @@ class Api:
             )
         return refused
 
-    async def _answer_v2(self, path: str, asked: HttpRequest, given: Credentials) -> Reply:
+    async def _answer_v2(self, path: str, asked: HttpRequest, given: Credentials) -> HttpReply:
         found = {
             one.method: (one, match.groupdict())
             for pattern, one in self._v2
@@ -225,11 +225,11 @@ class Api:
             return _failed(refused[0], "not_allowed", refused[1])
         return await self._call(endpoint, attrs.evolve(asked, path=variables))
 
-    async def _call(self, endpoint: Endpoint, asked: HttpRequest) -> Reply:
+    async def _call(self, endpoint: V2Endpoint, asked: HttpRequest) -> HttpReply:
         try:
             unknown = asked.query.keys() - {one.name for one in endpoint.parameters}
             if unknown:
-                raise BadRequestError(f"unknown: {', '.join(sorted(unknown))}")
+                raise BadHttpRequestError(f"unknown: {', '.join(sorted(unknown))}")
             value = endpoint.call(self._control, asked)
             if inspect.isawaitable(value):
                 value = await value
@@ -239,15 +239,15 @@ class Api:
                     return _failed(status, code, str(error))
             return _failed(INTERNAL_ERROR, "failed", str(error))
         is_unready = isinstance(value, Readiness) and not value.ready
-        return Reply(UNAVAILABLE if is_unready else endpoint.status, to_json(value), JSON)
+        return HttpReply(UNAVAILABLE if is_unready else endpoint.status, to_json(value), JSON)
 
 
 def _pattern(path: str) -> re.Pattern[str]:
     return re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", path))
 
 
-def _failed(status: int, code: str, message: str) -> Reply:
-    return Reply(status, to_json(ErrorAnswer(error=ApiError(code=code, message=message))), JSON)
+def _failed(status: int, code: str, message: str) -> HttpReply:
+    return HttpReply(status, to_json(ErrorAnswer(error=ApiError(code=code, message=message))), JSON)
 
 
 Answerer = Callable[[str, HttpRequest, Credentials], Any]
@@ -305,15 +305,15 @@ class AdminResource(Resource):
             self._turns.ask(group, partial(self._begin, request, gone))
         return NOT_DONE_YET
 
-    def _refusal(self, request: Request) -> Reply | None:
+    def _refusal(self, request: Request) -> HttpReply | None:
         try:
             host, _ = request.getHeader("Host"), request.getHeader("Authorization")
         except UnicodeDecodeError:
-            return Reply(BAD_REQUEST, "a header is no UTF-8")
+            return HttpReply(BAD_REQUEST, "a header is no UTF-8")
         if self._hosts.allows(host):
             return None
         self._counts.hit(HttpLimit.HOST, host_of(request.channel.transport))
-        return Reply(
+        return HttpReply(
             MISDIRECTED, f"{host!r} is not the name of this host; see httpServerAllowedHosts"
         )
 
@@ -332,7 +332,7 @@ class AdminResource(Resource):
         answering.addCallback(self._send, request, gone)
         answering.addErrback(_ended)
 
-    def _send(self, reply: Reply, request: Request, gone: Deferred[None]) -> None:
+    def _send(self, reply: HttpReply, request: Request, gone: Deferred[None]) -> None:
         if gone.called:
             self._counts.answered(reply.status)
             return
@@ -365,7 +365,7 @@ def _credentials(request: Request) -> Credentials:
     return Credentials(authorization, connection.certified, host_of(connection))
 
 
-def _set_head(reply: Reply, request: Request) -> None:
+def _set_head(reply: HttpReply, request: Request) -> None:
     request.setResponseCode(reply.status)
     request.setHeader("Content-Type", reply.content_type)
     request.setHeader("Cache-Control", "no-store")

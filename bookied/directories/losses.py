@@ -44,7 +44,7 @@ NAME: Final = "bookied.held"
 log = Logger()
 
 
-class Contents(enum.Enum):
+class ContentKind(enum.Enum):
     """A kind of data; the value is what the file says."""
 
     ENTRIES = "entries"
@@ -57,7 +57,7 @@ class DirectoryLoss:
 
     root: Path
     error: CorruptError
-    held: Contents | None
+    held: ContentKind | None
     """What is gone; None for journals."""
 
 
@@ -106,10 +106,10 @@ def forget_loss(files: Files, loss: DirectoryLoss) -> None:
 
 def forget_index(files: Files, root: Path) -> None:
     """Let the next checkpoint say anew whether a root holds an index. Blocks."""
-    _forget_kind(files, root, Contents.INDEX)
+    _forget_kind(files, root, ContentKind.INDEX)
 
 
-def _forget_kind(files: Files, root: Path, kind: Contents) -> None:
+def _forget_kind(files: Files, root: Path, kind: ContentKind) -> None:
     noted = _noted(files, root)
     if noted == {kind}:
         _remove(files, root / NAME)
@@ -146,7 +146,7 @@ class ContentsNotes:
                 if not self._open[root]:
                     del self._open[root]
 
-    def _note(self, root: Path) -> frozenset[Contents]:
+    def _note(self, root: Path) -> frozenset[ContentKind]:
         """Return what a root has held, after it was put down."""
         files = self._files
         before = _noted(files, root)
@@ -160,42 +160,43 @@ class ContentsNotes:
 _GO_ON: Final = "put back the old files, or see `bkctl explain {}`"
 
 _EMPTIED: Final = {
-    Contents.ENTRIES: "was emptied: it has held entries, and holds neither mark nor entry log now",
-    Contents.INDEX: "was emptied: it has held the index of ledgers, and holds no whole one now",
+    ContentKind.ENTRIES: "was emptied: it has held entries, and holds neither mark nor entry log "
+    "now",
+    ContentKind.INDEX: "was emptied: it has held the index of ledgers, and holds no whole one now",
 }
 
 
-def _kinds(found: Directories, root: Path) -> frozenset[Contents]:
-    kinds = ((Contents.ENTRIES, found.ledgers), (Contents.INDEX, found.indexes))
+def _kinds(found: Directories, root: Path) -> frozenset[ContentKind]:
+    kinds = ((ContentKind.ENTRIES, found.ledgers), (ContentKind.INDEX, found.indexes))
     return frozenset(kind for kind, roots in kinds if root in roots)
 
 
-def _noted(files: Files, root: Path) -> frozenset[Contents]:
+def _noted(files: Files, root: Path) -> frozenset[ContentKind]:
     """Return what the note says; nothing if there is none, or none that can be read."""
     try:
         words = files.read(root / NAME).decode("utf-8", "replace").split()
     except FileNotFoundError:
         return frozenset()
-    return frozenset(kind for kind in Contents if kind.value in words)
+    return frozenset(kind for kind in ContentKind if kind.value in words)
 
 
-def _write(files: Files, root: Path, held: frozenset[Contents]) -> None:
+def _write(files: Files, root: Path, held: frozenset[ContentKind]) -> None:
     words = sorted(kind.value for kind in held)
     files.write_atomic(root / NAME, "".join(f"{word}\n" for word in words).encode())
 
 
-def _held_now(files: Files, found: Directories, root: Path) -> frozenset[Contents]:
+def _held_now(files: Files, found: Directories, root: Path) -> frozenset[ContentKind]:
     current, kinds, held = root / CURRENT, _kinds(found, root), set()
     names = files.list(current) if kinds else []
     if any(name == LAST_ID or MARK_NAME.fullmatch(name) for name in names) or any(
         log_id(name) is not None for name in names
     ):
-        held.add(Contents.ENTRIES)
+        held.add(ContentKind.ENTRIES)
     hexadecimal = (name for name in names if DIRECTORY_NAME.fullmatch(name))
     if any(files.is_dir(current / name) for name in hexadecimal) or (
         names and all(_has_any(files, current / name) for name in (LEDGERS, LOCATIONS))
     ):
-        held.add(Contents.INDEX)
+        held.add(ContentKind.INDEX)
     return kinds & held
 
 

@@ -30,7 +30,7 @@ log = Logger()
 
 
 @attrs.frozen
-class BookieStatus:
+class PersistedMode:
     """A mode, when it was entered, and whether by hand: then only a hand ends it."""
 
     read_only: bool = False
@@ -38,13 +38,13 @@ class BookieStatus:
     by_hand: bool = False
 
 
-def encode_status(status: BookieStatus) -> bytes:
+def encode_status(status: PersistedMode) -> bytes:
     """Return the file's content."""
     mode = "READ_ONLY" if status.read_only else "READ_WRITE"
     return f"{_LAYOUT},{mode},{status.time_ms},{str(status.by_hand).lower()}\n".encode()
 
 
-def decode_status(data: bytes, path: Path) -> BookieStatus:
+def decode_status(data: bytes, path: Path) -> PersistedMode:
     """Return the status in a file's content.
 
     Raises:
@@ -56,16 +56,16 @@ def decode_status(data: bytes, path: Path) -> BookieStatus:
     if parts[1] not in _MODES or not _is_time(parts[2]):
         raise StatusFileError(path, None, f"no mode and time: {data[:80]!r}")
     by_hand = len(parts) < _FIELDS_MAX or parts[3].lower() == "true"
-    return BookieStatus(_MODES[parts[1]], int(parts[2]), by_hand)
+    return PersistedMode(_MODES[parts[1]], int(parts[2]), by_hand)
 
 
 def _is_time(text: str) -> bool:
     return text.isdecimal() and len(text) <= _DIGITS_MAX
 
 
-def read_status(files: Files, directories: Iterable[Path]) -> BookieStatus:
+def read_status(files: Files, directories: Iterable[Path]) -> PersistedMode:
     """Return the newest status; a file that cannot be read is logged and passed over."""
-    newest = BookieStatus()
+    newest = PersistedMode()
     for directory in directories:
         path = directory / NAME
         try:
@@ -79,7 +79,7 @@ def read_status(files: Files, directories: Iterable[Path]) -> BookieStatus:
     return newest
 
 
-def write_status(files: Files, directories: Iterable[Path], status: BookieStatus) -> None:
+def write_status(files: Files, directories: Iterable[Path], status: PersistedMode) -> None:
     """Keep a status in every directory that takes it; what does not is logged. Blocks."""
     for directory in directories:
         try:

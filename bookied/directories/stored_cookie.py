@@ -15,7 +15,7 @@ Run = Callable[[Callable[[], Awaitable[Any]]], Any]
 
 
 @attrs.frozen
-class StoredCookie:
+class CookieInStore:
     """The cookie that the store keeps for one bookie; every method blocks.
 
     All raise ``MetadataStoreError`` where the store cannot be asked.

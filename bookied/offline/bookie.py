@@ -23,7 +23,7 @@ from bookied.offline.index import FileIndex, OfflineIndex, entries_of, is_db
 from bookied.storage.entrylog import format as log_layout
 from bookied.storage.entrylog import reader as logs
 from bookied.storage.files.files import Files
-from bookied.storage.index.ledger_pages import StoredLedger
+from bookied.storage.index.ledger_pages import LedgerOnDisk
 from bookied.storage.journal import format as journal_layout
 from bookied.storage.journal import reader as journals
 from bookied.storage.journal.damage import trusted_mark
@@ -307,7 +307,7 @@ def shard_of(shards: Sequence[Shard], ledger_id: int) -> Shard:
     return shards[ledger_id % len(shards)]
 
 
-def indexed(index: OfflineIndex, ledger_id: LedgerId, stored: StoredLedger) -> IndexedLedger:
+def indexed(index: OfflineIndex, ledger_id: LedgerId, stored: LedgerOnDisk) -> IndexedLedger:
     """Return what an index says of a ledger."""
     return IndexedLedger(
         path=index.place(ledger_id)[0],

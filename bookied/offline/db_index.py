@@ -10,7 +10,7 @@ from typing import Final
 from bookied.errors import CorruptError, DbRecordError
 from bookied.offline.index import IndexKind
 from bookied.storage.index.key_values import KeyValues
-from bookied.storage.index.ledger_pages import StoredLedger
+from bookied.storage.index.ledger_pages import LedgerOnDisk
 from bookied.storage.index.rocks import format as layout
 from bookied.storage.index.rocks.binding import open_read_only
 from bookied.storage.index.rocks.index import RocksIndex
@@ -71,7 +71,7 @@ class DbIndex:
         name = layout.LEDGERS if entry_id is None else layout.LOCATIONS
         return self._directory / name, None
 
-    def load(self, ledger_id: int) -> StoredLedger | None:
+    def load(self, ledger_id: int) -> LedgerOnDisk | None:
         return self._whole().load(ledger_id)
 
     def pages(self, ledger_id: int) -> Iterator[tuple[int, array[int]]]:

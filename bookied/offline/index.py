@@ -17,7 +17,7 @@ from bookied.storage.files.files import Files
 from bookied.storage.files.open_files import OpenFiles
 from bookied.storage.index import file_places, file_reads
 from bookied.storage.index import format as layout
-from bookied.storage.index.ledger_pages import StoredLedger
+from bookied.storage.index.ledger_pages import LedgerOnDisk
 from bookied.storage.index.rocks.format import LEDGERS, LOCATIONS
 
 OPEN_MAX: Final = 64
@@ -56,7 +56,7 @@ class OfflineIndex(Protocol):
         For a ledger that is not here, the file that would.
         """
 
-    def load(self, ledger_id: int) -> StoredLedger | None:
+    def load(self, ledger_id: int) -> LedgerOnDisk | None:
         """Return what is stored of a ledger; None if it is not here.
 
         Raises:
@@ -107,7 +107,7 @@ class FileIndex:
             return path, None
         return path, layout.HEADER_BYTES + layout.SLOT_BYTES * entry_id
 
-    def load(self, ledger_id: int) -> StoredLedger | None:
+    def load(self, ledger_id: int) -> LedgerOnDisk | None:
         path = self._path(ledger_id)
         if path is None:
             return None

@@ -39,7 +39,7 @@ class LedgerShare:
 
 
 @attrs.frozen
-class LogSummary:
+class EntryLogSummary:
     """One entry log. ``end`` is where its records end, None where a map was read instead."""
 
     path: Path
@@ -67,7 +67,7 @@ class LogSummary:
 class LogUse:
     """How much of one log is still wanted."""
 
-    summary: LogSummary
+    summary: EntryLogSummary
     live_bytes: int
 
     @property
@@ -82,7 +82,7 @@ class LogUse:
 
 def summarize(
     files: Files, path: Path, *, by_scan: bool = False, tick: Tick = no_tick
-) -> LogSummary:
+) -> EntryLogSummary:
     """Return what a log holds: by its ledgers map, or record by record where there is none.
 
     Damage ends the scan and stands in the summary.
@@ -96,9 +96,9 @@ def summarize(
         state, shares = _map_of(files, path, scan)
         version = None if scan.header is None else scan.header.version
         if shares is not None and not by_scan:
-            return LogSummary(path, scan.log_id, scan.size, version, state, shares)
+            return EntryLogSummary(path, scan.log_id, scan.size, version, state, shares)
         damage, shares = _count(scan, tick)
-        return LogSummary(
+        return EntryLogSummary(
             path, scan.log_id, scan.size, version, state, shares, scan.end, scan.is_torn, damage
         )
     finally:

@@ -23,7 +23,7 @@ from bkclient.config.settings import (
     value_text,
 )
 from bookied.config.bookie import LEVELS, BookieConfig, load_bookie_config, load_client_config
-from bookied.errors import MEANING, OF_AUTORECOVERY, ExitStatus
+from bookied.errors import MEANING, OF_AUTORECOVERY, BookieExitStatus
 
 FORMATS: Final = ("text", "json")
 AUTORECOVERY: Final = "autorecovery"
@@ -52,7 +52,7 @@ SIGNALS_OF_AUTORECOVERY: Final = {
 _EPILOG_WIDTH: Final = 100
 
 
-class Options(argparse.Namespace):
+class DaemonOptions(argparse.Namespace):
     """What was given on the command line."""
 
     autorecovery_only: bool
@@ -75,13 +75,13 @@ class Options(argparse.Namespace):
     log_file: Path | None
 
 
-def parse_options(arguments: Sequence[str]) -> Options:
+def parse_options(arguments: Sequence[str]) -> DaemonOptions:
     """Return the options; ends the process with status 0 after help, with 1 after nonsense."""
     if arguments[:1] == ["stop"]:
         bookie_parser().error(f"`bookied stop` {LEFT_TO_SYSTEMD}")
     if arguments[:1] == [AUTORECOVERY]:
-        return autorecovery_parser().parse_args(arguments[1:], namespace=Options())
-    return bookie_parser().parse_args(arguments, namespace=Options())
+        return autorecovery_parser().parse_args(arguments[1:], namespace=DaemonOptions())
+    return bookie_parser().parse_args(arguments, namespace=DaemonOptions())
 
 
 def bookie_parser() -> argparse.ArgumentParser:
@@ -147,7 +147,7 @@ def autorecovery_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _epilog(statuses: Iterable[ExitStatus], signals: Mapping[str, str], *more: str) -> str:
+def _epilog(statuses: Iterable[BookieExitStatus], signals: Mapping[str, str], *more: str) -> str:
     ends = "; ".join(f"{int(status)} {MEANING[status]}" for status in statuses)
     told = "; ".join(f"{name} {does}" for name, does in signals.items())
     paragraphs = (f"Exit status: {ends}.", f"Signals: {told}.", *more)
@@ -185,7 +185,7 @@ def _add_rest(parser: argparse.ArgumentParser) -> None:
     add("--version", action=_ShowVersion, nargs=0, help="show the version, and end")
 
 
-def configure(options: Options, environ: Mapping[str, str]) -> tuple[BookieConfig, Findings]:
+def configure(options: DaemonOptions, environ: Mapping[str, str]) -> tuple[BookieConfig, Findings]:
     """Return the settings that file, environment and command line make together.
 
     Raises:
@@ -199,7 +199,7 @@ def configure(options: Options, environ: Mapping[str, str]) -> tuple[BookieConfi
     return config, findings
 
 
-def configure_client(options: Options, environ: Mapping[str, str]) -> ClientConfig:
+def configure_client(options: DaemonOptions, environ: Mapping[str, str]) -> ClientConfig:
     """Return the client's settings of the same sources; for autorecovery, which is a client.
 
     Raises:
@@ -208,7 +208,7 @@ def configure_client(options: Options, environ: Mapping[str, str]) -> ClientConf
     return load_client_config(_properties(options, environ, BookieConfig, ClientConfig))
 
 
-def _properties(options: Options, environ: Mapping[str, str], *classes: type) -> Properties:
+def _properties(options: DaemonOptions, environ: Mapping[str, str], *classes: type) -> Properties:
     path = options.conf or (Path(environ[CONF_VARIABLE]) if environ.get(CONF_VARIABLE) else None)
     system = java_system_properties()
     if path is None:
@@ -219,13 +219,13 @@ def _properties(options: Options, environ: Mapping[str, str], *classes: type) ->
     return properties.override(_settings(options), "the command line")
 
 
-def log_level(options: Options, environ: Mapping[str, str], config: BookieConfig) -> str:
+def log_level(options: DaemonOptions, environ: Mapping[str, str], config: BookieConfig) -> str:
     """Return the level to log at: the option, else the environment's, else the settings'."""
     given = options.log_level or environ.get(LEVEL_VARIABLE, "").lower()
     return given if given in LEVELS else config.log_level
 
 
-def log_path(options: Options, environ: Mapping[str, str]) -> Path | None:
+def log_path(options: DaemonOptions, environ: Mapping[str, str]) -> Path | None:
     """Return the file to log to, ``None`` for stderr; the names are those of Java's scripts."""
     directory, name = environ.get("BOOKIE_LOG_DIR"), environ.get("BOOKIE_LOG_FILE")
     if options.log_file is not None or not (directory or name):
@@ -254,7 +254,7 @@ class _Parser(argparse.ArgumentParser):
         self.exit(1, f"bookied: {message}; see bookied --help\n")
 
 
-def _settings(options: Options) -> dict[str, str]:
+def _settings(options: DaemonOptions) -> dict[str, str]:
     """Return what the options set, by Java's keys, as text for a settings file."""
     if options.zkledgerpath is not None and options.zkserver is None:
         raise PropertiesError.of_option("--zkledgerpath", "goes with --zkserver")
@@ -279,7 +279,7 @@ def _settings(options: Options) -> dict[str, str]:
     return found
 
 
-def _metadata_uri(options: Options) -> str | None:
+def _metadata_uri(options: DaemonOptions) -> str | None:
     """Return the URI as text for a file; an empty one lets ``--zkserver`` win over the file's."""
     if options.metadata_uri is not None:
         return value_text(options.metadata_uri)

@@ -19,7 +19,7 @@ from bookied.config.bookie import BookieConfig, StorageClass
 from bookied.directories.losses import ContentsNotes, check_losses
 from bookied.directories.roots import Directories, clear_dirty, mark_dirty, was_dirty
 from bookied.directories.served_by import NO_LEDGER, ServedNote, fences_in_doubt_to, note_journal
-from bookied.errors import DamagedError, WriteFailedError
+from bookied.errors import DamagedError, DiskWriteFailedError
 from bookied.runtime.world import Parts, in_own_thread
 from bookied.storage.checkpoints import Checkpoints
 from bookied.storage.entrylog.settings import LogSettings
@@ -54,7 +54,7 @@ class EngineEvents:
     """A journal, the entry log or a checkpoint is dead."""
     lacks_descriptors: Callable[[bool], object] = lambda lacks: None  # noqa: ARG005
     """Whether the last checkpoint could not open its files."""
-    journal_room: Callable[[WriteFailedError | None], object] = lambda error: None  # noqa: ARG005
+    journal_room: Callable[[DiskWriteFailedError | None], object] = lambda error: None  # noqa: ARG005
     """A journal has no space and waits for it; None: no journal waits any more."""
 
 
@@ -353,7 +353,7 @@ class Engine:
         if self.has_begun:
             self.storages.take_back()
 
-    def _journal_room_changed(self, _error: WriteFailedError | None) -> None:
+    def _journal_room_changed(self, _error: DiskWriteFailedError | None) -> None:
         self._events.journal_room(next(filter(None, (one.no_room for one in self.journals)), None))
 
     async def _blocking(self, function: Callable[[], Any]) -> Any:

@@ -15,9 +15,9 @@ from twisted.logger import Logger
 
 from bookied.config.bookie import BookieConfig
 from bookied.directories.fullness import DiskVerdict
-from bookied.directories.status_file import BookieStatus
+from bookied.directories.status_file import PersistedMode
 from bookied.errors import NoSpaceError
-from bookied.runtime.state import SERVING, BookieState, Event, State
+from bookied.runtime.state import SERVING, BookieLifecycle, Event, State
 from bookied.server.rules.adds import Writes
 from wire.errors import BookKeeperError
 
@@ -30,7 +30,7 @@ class ModeEffects:
 
     allow: Callable[[Writes], None]
     register: Callable[[State], None]
-    keep: Callable[[BookieStatus], None]
+    keep: Callable[[PersistedMode], None]
     failed: Callable[[BookKeeperError], None]
 
 
@@ -43,16 +43,16 @@ class Mode:
     def __init__(
         self,
         config: BookieConfig,
-        state: BookieState,
+        state: BookieLifecycle,
         clock: IReactorTime,
         effects: ModeEffects,
         *,
-        kept: BookieStatus | None = None,
+        kept: PersistedMode | None = None,
     ) -> None:
         """Begin with what was ``kept`` from before the start."""
         self._config, self._state = config, state
         self._clock, self._effects = clock, effects
-        self._status = kept or BookieStatus()
+        self._status = kept or PersistedMode()
         self._verdict = DiskVerdict((), (), read_only=False, high_priority_allowed=True)
         self._out_of_room = False
         self._lacks_descriptors = self._lacks_journal_room = False
@@ -144,7 +144,7 @@ class Mode:
 
     def set_by_hand(self, *, read_only: bool) -> None:
         """Obey the operator, who alone can take it back."""
-        self._status = BookieStatus(read_only, self._now_ms(), by_hand=read_only)
+        self._status = PersistedMode(read_only, self._now_ms(), by_hand=read_only)
         if not self._put_into_effect():
             self._effects.keep(self._status)
 
@@ -164,7 +164,7 @@ class Mode:
 
     def _keep(self, *, read_only: bool) -> None:
         if self._status.read_only != read_only:
-            self._status = BookieStatus(read_only, self._now_ms(), by_hand=False)
+            self._status = PersistedMode(read_only, self._now_ms(), by_hand=False)
         self._effects.keep(self._status)
 
     def _now_ms(self) -> int:

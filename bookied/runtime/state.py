@@ -49,7 +49,7 @@ SERVING: Final = frozenset({State.WRITABLE, State.READ_ONLY})
 """The states in which a bookie is registered and answers."""
 
 
-class BookieState:
+class BookieLifecycle:
     """The state of one bookie; ``changed`` is told of each move, after it."""
 
     def __init__(self, changed: Callable[[State], None] = lambda _state: None) -> None:

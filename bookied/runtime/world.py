@@ -34,7 +34,7 @@ from bkclient.placement.topology import RackScript
 from bookied.config.bookie import BookieConfig
 from bookied.directories.identity import Host, RealHost
 from bookied.directories.lock import DirectoryLocks
-from bookied.errors import BookieStopError, ExitStatus, SecurityStartError
+from bookied.errors import BookieExitStatus, BookieStopError, SecurityStartError
 from bookied.metrics.stats import MetadataStats
 from bookied.runtime.listener import Listener, TcpListener
 from bookied.storage.files.files import Files, RealFiles
@@ -174,7 +174,7 @@ def host_to_read_near(config: ClientConfig, host: Host) -> str | None:
 class MetadataUriError(BookieStopError):
     """The metadata service URI cannot be understood."""
 
-    exit_status = ExitStatus.INVALID_CONFIGURATION
+    exit_status = BookieExitStatus.INVALID_CONFIGURATION
 
 
 def real_parts(config: BookieConfig, reactor: Any, **changes: Any) -> Parts:

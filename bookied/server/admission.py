@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from bookied.server.access.auth_gate import AuthGate, Gate, TlsGate, host_of
-from bookied.server.access.start_tls import Upgrade, refuse_tls
+from bookied.server.access.start_tls import TlsUpgrade, refuse_tls
 from bookied.server.context import ServerContext
 from wire.connection import ServerConnection
 from wire.errors import TlsOrderError
@@ -30,7 +30,7 @@ class Admission:
         self._transport: Any = None
         self.gate: Gate | None = None
         """What answers the client's requests; None if the bookie does."""
-        self._upgrade: Upgrade | None = None
+        self._upgrade: TlsUpgrade | None = None
 
     def begin(self, transport: Any) -> None:
         """Put the first gate before the client of a transport."""
@@ -97,7 +97,7 @@ class Admission:
         shared = self._shared
         assert shared.access.tls is not None
         self._put_before(self._auth_gate())
-        self._upgrade = Upgrade(
+        self._upgrade = TlsUpgrade(
             shared.access.tls.end(),
             self._transport,
             shared.clock,

@@ -30,7 +30,7 @@ from bookied.server.add_rows import (
 from bookied.server.rules.adds import Writes
 from bookied.server.rules.bookie import Bookie
 from bookied.storage.index.format import ENTRY_ID_MAX
-from bookied.storage.index.ledger_pages import LedgerState
+from bookied.storage.index.ledger_pages import CachedLedger
 from bookied.storage.journal.format import ENTRY_BYTES_MIN
 from bookied.storage.journal.writer import Journal
 from bookied.storage.ledger_storage.storage import LedgerStorage
@@ -302,8 +302,8 @@ class _Batch:
         self._bookie, self._size_bytes_max = bookie, size_bytes_max
         self._storage: LedgerStorage | None = None
         self._journal: Journal | None = None
-        self._state: LedgerState | None = None
-        self._advanced: list[tuple[LedgerState, int]] = []
+        self._state: CachedLedger | None = None
+        self._advanced: list[tuple[CachedLedger, int]] = []
         self._sizes: list[tuple[int, int]] = []
         self.begin = 0
         """The location of the first entry packet of the run."""
@@ -313,7 +313,7 @@ class _Batch:
         self.is_recovery = False
         """Whether the adds are those of a recovery; all are of one kind."""
 
-    def begin_run(self, ledger_id: int, master_key: bytes, location: int) -> LedgerState | None:
+    def begin_run(self, ledger_id: int, master_key: bytes, location: int) -> CachedLedger | None:
         """Return the ledger if plain adds with this key are what it takes, else None.
 
         ``location`` is where the run before ended. Where this one begins is in ``begin``.

@@ -31,7 +31,7 @@ from bookied.repair.integrity.lifecycle import Integrity
 from bookied.runtime.collectors import CollectedBookie
 from bookied.runtime.engine import Engine, EngineEvents
 from bookied.runtime.registration import Registration
-from bookied.runtime.state import SERVING, BookieState, Event, State
+from bookied.runtime.state import SERVING, BookieLifecycle, Event, State
 from bookied.runtime.world import Parts
 from bookied.server.rules.adds import Writes
 from bookied.server.rules.bookie import Bookie, ReadLimits
@@ -83,7 +83,7 @@ class BookieService:
         self.config, self.parts = config, parts
         self.directories = directories(config)
         self._progress = progress
-        self.state = BookieState()
+        self.state = BookieLifecycle()
         self.identity: Identity | None = None
         self.engine: Engine | None = None
         self.bookie: Bookie | None = None

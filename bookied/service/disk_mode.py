@@ -16,9 +16,9 @@ from bookied.config.bookie import BookieConfig
 from bookied.directories.disk_watch import DiskWatch
 from bookied.directories.fullness import DiskLimits, DiskVerdict, sample_disks
 from bookied.directories.roots import Directories
-from bookied.directories.status_file import BookieStatus, read_status, write_status
+from bookied.directories.status_file import PersistedMode, read_status, write_status
 from bookied.runtime.mode import Mode, ModeEffects
-from bookied.runtime.state import BookieState, State
+from bookied.runtime.state import BookieLifecycle, State
 from bookied.runtime.world import Parts
 from bookied.server.rules.adds import Writes
 from bookied.service.fatal_errors import FatalErrors
@@ -48,11 +48,11 @@ class DiskMode:
         config: BookieConfig,
         parts: Parts,
         found: Directories,
-        state: BookieState,
+        state: BookieLifecycle,
         storages: Storages,
         effects: DiskEffects,
         *,
-        kept: BookieStatus,
+        kept: PersistedMode,
         may_be_new: Callable[[], bool],
     ) -> None:
         """Begin with nothing asked.
@@ -133,17 +133,17 @@ class DiskMode:
         """Say where new files go; on full disks anywhere, for recovery adds and replay."""
         self._storages.avoid(verdict.full, verdict.nearly_full, verdict.tight)
 
-    def _keep_status(self, status: BookieStatus) -> None:
+    def _keep_status(self, status: PersistedMode) -> None:
         if self._config.persist_status:
             keep = partial(write_status, self._parts.files, self._found.ledger_dirs, status)
             self._parts.run_blocking(keep).addErrback(self._effects.errors.part_crashed)
 
 
-async def kept_status(config: BookieConfig, parts: Parts, found: Directories) -> BookieStatus:
+async def kept_status(config: BookieConfig, parts: Parts, found: Directories) -> PersistedMode:
     """Return the mode that was in effect before the start, where it is to be kept."""
     if not config.persist_status:
-        return BookieStatus()
-    status: BookieStatus = await parts.run_blocking(
+        return PersistedMode()
+    status: PersistedMode = await parts.run_blocking(
         partial(read_status, parts.files, found.ledger_dirs)
     )
     return status

@@ -9,9 +9,9 @@ from bkclient.metadata.api import (
 )
 from bookied.errors import (
     NO_SPACE,
+    BookieExitStatus,
     BookieStopError,
     DamagedError,
-    ExitStatus,
     MetadataStartError,
     NoSpaceError,
     StorageError,
@@ -23,7 +23,7 @@ from wire.errors import BookKeeperError
 class StopRequestedError(BookieStopError):
     """The bookie was told to stop while it started."""
 
-    exit_status = ExitStatus.OK
+    exit_status = BookieExitStatus.OK
 
 
 def start_error(error: BaseException) -> BaseException:

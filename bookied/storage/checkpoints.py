@@ -11,7 +11,7 @@ from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from bookied.errors import NO_SPACE, StorageError, WriteFailedError
+from bookied.errors import NO_SPACE, DiskWriteFailedError, StorageError
 from bookied.storage.files.open_files import NO_DESCRIPTOR
 from bookied.storage.storages import JournalPosition, Storages
 
@@ -101,7 +101,7 @@ class Checkpoints:
     async def _checkpoint(self) -> None:
         try:
             await self.now()
-        except WriteFailedError:
+        except DiskWriteFailedError:
             raise
         except (StorageError, OSError) as error:
             is_failure = isinstance(error, OSError) and error.errno not in _PASSING

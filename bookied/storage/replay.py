@@ -29,7 +29,7 @@ from bookied.errors import (
     JournalRecordError,
 )
 from bookied.storage.files.files import Files
-from bookied.storage.index.ledger_pages import LedgerState
+from bookied.storage.index.ledger_pages import CachedLedger
 from bookied.storage.journal import format as layout
 from bookied.storage.journal.damage import check_end, journals_to_replay, trusted_mark
 from bookied.storage.journal.mark import START, Mark
@@ -40,7 +40,7 @@ from bookied.storage.journal.reader import (
     JournalScan,
     open_scan,
 )
-from bookied.storage.replay_batch import BATCH_BYTES, Batch, Target
+from bookied.storage.replay_batch import BATCH_BYTES, ReplayBatch, Target
 from bookied.storage.storages import Storages
 
 log = Logger()
@@ -154,7 +154,7 @@ class _Replay:
         self._files, self._storages, self._tell = files, storages, tell
         self._skip_invalid, self._may_be_missing = skip_invalid, may_be_missing
         self._drain_bytes = drain_bytes
-        self._batches = {storage: Batch(storage) for storage in storages}
+        self._batches = {storage: ReplayBatch(storage) for storage in storages}
         self._targets: dict[int, Target] = {}
         self._batched_bytes = 0
         self.found = ReplayReport()
@@ -237,7 +237,7 @@ class _Replay:
                 self._targets.pop(part.ledger_id, None)
                 self._ledger(part.ledger_id, part)
 
-    def _ledger(self, ledger_id: int, record: JournalRecord | None = None) -> LedgerState | None:
+    def _ledger(self, ledger_id: int, record: JournalRecord | None = None) -> CachedLedger | None:
         """Return a ledger, after doing what a record that is no entry says."""
         if ledger_id in self.found.unreadable:
             return None
@@ -281,7 +281,7 @@ class _Replay:
                 scan.close()
         return found
 
-    def _ledger_key(self, state: LedgerState | None, record: JournalRecord) -> LedgerState:
+    def _ledger_key(self, state: CachedLedger | None, record: JournalRecord) -> CachedLedger:
         key = layout.inner_bytes(record.body)
         storage = self._storages.of(record.ledger_id)
         if state is None:
@@ -290,7 +290,7 @@ class _Replay:
             log.warn("ledger {id} has another key on disk; kept", id=record.ledger_id)
         return state
 
-    def _meta(self, state: LedgerState | None, record: JournalRecord) -> None:
+    def _meta(self, state: CachedLedger | None, record: JournalRecord) -> None:
         storage = self._storages.of(record.ledger_id)
         if state is None:
             self.found.dropped += 1
@@ -332,7 +332,7 @@ class _Replay:
 
     def _by_batch(
         self, heads: Sequence[EntryHead], ledgers: set[int]
-    ) -> Iterable[tuple[Batch | None, Sequence[EntryHead]]]:
+    ) -> Iterable[tuple[ReplayBatch | None, Sequence[EntryHead]]]:
         """Cut a run where the storage changes, which is seldom: mostly there is one."""
         targets = self._targets
         batches = {targets[ledger_id].batch for ledger_id in ledgers}

@@ -11,7 +11,7 @@ from typing import Final
 from twisted.logger import Logger
 
 from bookied.storage.index.format import PAGE_SLOTS
-from bookied.storage.index.ledger_pages import LedgerState
+from bookied.storage.index.ledger_pages import CachedLedger
 from bookied.storage.journal import format as layout
 from bookied.storage.journal.reader import EntryHead
 from bookied.storage.ledger_storage.storage import LedgerStorage
@@ -32,7 +32,10 @@ class Target:
     __slots__ = ("_has_place", "batch", "page", "page_no", "state")
 
     def __init__(
-        self, batch: Batch | None, state: LedgerState | None, has_place: Callable[[int], bool]
+        self,
+        batch: ReplayBatch | None,
+        state: CachedLedger | None,
+        has_place: Callable[[int], bool],
     ) -> None:
         self.batch, self.state, self._has_place = batch, state, has_place
         self.page_no = _NO_PAGE
@@ -58,7 +61,7 @@ class Target:
         return self.page
 
 
-class Batch:
+class ReplayBatch:
     """Entries for one storage."""
 
     def __init__(self, storage: LedgerStorage) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from bookied.storage.entrylog.format import LOCATION_BITS
-from bookied.storage.entrylog.rows import Rows, cut_rows
+from bookied.storage.entrylog.rows import EntryRows, cut_rows
 
 _RECORD: Final = struct.Struct(">iqq")
 _LENGTH_BYTES: Final = 4
@@ -72,7 +72,7 @@ class WriteCache:
         entry_id: int,
         room_bytes: int,
         stride: int = 1,
-    ) -> Rows | None:
+    ) -> EntryRows | None:
         """Return entries ``stride`` ids apart that came together; None if the first is not here."""
         first = locations[0] + self._turned
         at = bisect_right(self._bases, first, self._first) - 1

@@ -17,7 +17,7 @@ SYSLOG: Final = "syslog"
 """In place of a file's path: the system's log."""
 
 
-class Audit:
+class AuditLog:
     """Tells who ran what, where, when, and how it ended. Secrets are masked."""
 
     def __init__(

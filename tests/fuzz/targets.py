@@ -21,7 +21,7 @@ from bkclient.metadata.reader import frames
 from bkclient.metadata.sqlite.store import parse_uri as parse_sqlite_uri
 from bkclient.metadata.tree.underreplication.values import parse_delay
 from bkclient.metadata.zk_uri import parse_uri as parse_zookeeper_uri
-from bookied.admin.exchange import BadRequestError, HttpRequest, number
+from bookied.admin.exchange import BadHttpRequestError, HttpRequest, number
 from bookied.config.bookie import load_bookie_config
 from bookied.directories.served_by import decode_served
 from bookied.directories.status_file import decode_status
@@ -313,8 +313,8 @@ _ALL: Final = (
         _SERVED,
     ),
     _target("deletions", _deletions, (), _DELETIONS),
-    _target("http-body", lambda d: HttpRequest(body=d).object, BadRequestError, _JSON),
-    _target("http-number", _text(lambda text: number(text, "n")), BadRequestError, (b"5",)),
+    _target("http-body", lambda d: HttpRequest(body=d).object, BadHttpRequestError, _JSON),
+    _target("http-number", _text(lambda text: number(text, "n")), BadHttpRequestError, (b"5",)),
     _target("settings", _settings, (PropertiesError, ConfigError), _SETTINGS),
     _target(
         "uri-zookeeper", _text(parse_zookeeper_uri), IncorrectParameterError, (b"zk+null://h:1/r",)

@@ -17,7 +17,7 @@ from bkctl.cli.root import cli
 from bkctl.exit_status import ExitStatus as CommandStatus
 from bkctl.options import options_of
 from bookied.config.bookie import BookieConfig
-from bookied.errors import ExitStatus
+from bookied.errors import BookieExitStatus
 from bookied.process.command_line import parse_options
 from tests.live.bookied.processes import BookieProcess, make_cluster, write_conf
 from tests.support.programs import program
@@ -69,8 +69,9 @@ def test_a_daemon_is_started_as_it_can_be_and_restarted_where_that_helps(unit: P
     assert str(options.conf) == "/etc/bookkeeper/bk_server.conf"
     assert options.autorecovery_only is ("autorecovery" in unit.name)
     never = {int(word) for word in service["RestartPreventExitStatus"].split()}
-    ends = {ExitStatus.INVALID_CONFIGURATION, ExitStatus.WRONG_IDENTITY, ExitStatus.DAMAGED}
-    assert never == ({ExitStatus.INVALID_CONFIGURATION} if options.autorecovery_only else ends)
+    status = BookieExitStatus
+    ends = {status.INVALID_CONFIGURATION, status.WRONG_IDENTITY, status.DAMAGED}
+    assert never == ({status.INVALID_CONFIGURATION} if options.autorecovery_only else ends)
     assert (service["Type"], service["NotifyAccess"]) == ("notify", "main")
     assert (service["Restart"], service["KillMode"]) == ("on-failure", "mixed")
     assert int(service["LimitNOFILE"]) >= 65_536

@@ -12,7 +12,7 @@ from twisted.logger import Logger
 
 from bkclient.connection.add_stream import AddStream
 from bkclient.connection.channel import BookieChannel
-from bkclient.connection.ledger_keys import Batch, FrameMaker, LedgerKeys
+from bkclient.connection.ledger_keys import AddBatch, FrameMaker, LedgerKeys
 from bkclient.connection.pool import BookiePool
 from bkclient.connection.write_gate import WriteGate
 from bkclient.errors import ClientError, TooManyRequestsClientError
@@ -104,7 +104,7 @@ class Member:
             return None
         return channel.gate
 
-    def send(self, batch: Batch) -> None:
+    def send(self, batch: AddBatch) -> None:
         """Send a batch; nothing is called back before this returns.
 
         A bookie that failed something and takes no bytes now is not given more to pile up. With
@@ -189,7 +189,7 @@ class Member:
     def _send_backlog(self) -> None:
         backlog, self._backlog = self._backlog, []
         if backlog:
-            self.send(Batch(backlog, self._frames))
+            self.send(AddBatch(backlog, self._frames))
 
     def _not_connected(self, error: Any) -> None:
         """Fail what waited; the next batch tries to connect again."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from bkclient.connection.ledger_keys import Batch
+from bkclient.connection.ledger_keys import AddBatch
 from bkclient.connection.pool import BookiePool
 from bkclient.connection.write_gate import WriteGate
 from bkclient.errors import ClientError
@@ -52,18 +52,18 @@ class EnsembleMembers:
         members, quorum, frames = self._members, self._write_quorum, self._framing.frames
         count = len(members)
         if count == quorum:
-            everything = Batch(packed, frames)
+            everything = AddBatch(packed, frames)
             for member in members:
                 member.send(everything)
             return
         for index, member in enumerate(members):
             mine = [p for p in packed if is_striped_to(p[0], index, count, quorum)]
             if mine:
-                member.send(Batch(mine, frames))
+                member.send(AddBatch(mine, frames))
 
     def send_again(self, index: int, packed: list[Packed]) -> None:
         """Send entries to the bookie at one index."""
-        self._members[index].send(Batch(packed, self._framing.frames))
+        self._members[index].send(AddBatch(packed, self._framing.frames))
 
     def renew(self, ensemble: Ensemble) -> None:
         """Leave the bookies that were replaced, and connect with those that replace them."""

@@ -25,7 +25,7 @@ from bkclient.metadata.tree.bookies import (
     registration_bytes,
     valid_bookies,
 )
-from bkclient.metadata.tree.nodes import BadVersionError, NodeExistsError, NoNodeError
+from bkclient.metadata.tree.nodes import NodeExistsError, NodeVersionError, NoNodeError
 from wire.ids import BookieId
 from wire.records.service_info import BookieServiceInfo
 
@@ -127,7 +127,7 @@ class SqliteCookies(SqlitePart):
             raise CookieExistsError(f"bookie {bookie_id} has a cookie") from error
         except NoNodeError as error:
             raise no_cookie(bookie_id) from error
-        except BadVersionError as error:
+        except NodeVersionError as error:
             raise cookie_changed(bookie_id, version) from error
 
     async def remove_cookie(self, bookie_id: BookieId, version: Version = ANY) -> None:
@@ -136,5 +136,5 @@ class SqliteCookies(SqlitePart):
             await self._write(lambda rows, _: rows.delete(COOKIE, bookie_id, version))
         except NoNodeError as error:
             raise no_cookie(bookie_id) from error
-        except BadVersionError as error:
+        except NodeVersionError as error:
             raise cookie_changed(bookie_id, version) from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bkclient.metadata.api import NEW, Version, Versioned
 from bkclient.metadata.sqlite.base import CURSORS, SqlitePart
 from bkclient.metadata.tree.cursors import cursors_changed
-from bkclient.metadata.tree.nodes import BadVersionError, NodeExistsError, NoNodeError
+from bkclient.metadata.tree.nodes import NodeExistsError, NodeVersionError, NoNodeError
 
 
 class SqliteCursors(SqlitePart):
@@ -22,7 +22,7 @@ class SqliteCursors(SqlitePart):
             if version == NEW:
                 return await self._write(lambda rows, _: rows.insert(CURSORS, source, value))
             return await self._write(lambda rows, _: rows.update(CURSORS, source, value, version))
-        except (NodeExistsError, NoNodeError, BadVersionError) as error:
+        except (NodeExistsError, NoNodeError, NodeVersionError) as error:
             raise cursors_changed(source) from error
 
     async def list_cursors(self) -> list[str]:

@@ -16,7 +16,7 @@ from bkclient.metadata.tree.ledgers import (
     check_new_id,
     with_token,
 )
-from bkclient.metadata.tree.nodes import BadVersionError, NoNodeError
+from bkclient.metadata.tree.nodes import NodeVersionError, NoNodeError
 from wire.errors import MetadataFormatError
 from wire.ids import LedgerId
 from wire.ledger_metadata import (
@@ -88,7 +88,7 @@ class SqliteLedgers(SqlitePart):
             return await self._write(lambda rows, _: rows.update(LEDGER, ledger_id, value, version))
         except NoNodeError as error:
             raise _no_ledger(ledger_id) from error
-        except BadVersionError as error:
+        except NodeVersionError as error:
             raise changed_meanwhile(ledger_id, version) from error
 
     async def remove_ledger(self, ledger_id: LedgerId, version: Version = ANY) -> None:
@@ -98,7 +98,7 @@ class SqliteLedgers(SqlitePart):
         except NoNodeError as error:
             if version != ANY:
                 raise _no_ledger(ledger_id) from error
-        except BadVersionError as error:
+        except NodeVersionError as error:
             raise changed_meanwhile(ledger_id, version) from error
 
     async def ledger_ranges(

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from bkclient.metadata.api import ANY, Version, Versioned, Watch
 from bkclient.metadata.sqlite.base import LOG, SqlitePart
 from bkclient.metadata.tree.logs import check_log_name, log_changed, log_exists, no_log
-from bkclient.metadata.tree.nodes import BadVersionError, NodeExistsError, NoNodeError
+from bkclient.metadata.tree.nodes import NodeExistsError, NodeVersionError, NoNodeError
 
 
 class SqliteLogs(SqlitePart):
@@ -35,7 +35,7 @@ class SqliteLogs(SqlitePart):
             return await self._write(lambda rows, _: rows.update(LOG, name, record, version))
         except NoNodeError as error:
             raise no_log(name) from error
-        except BadVersionError as error:
+        except NodeVersionError as error:
             raise log_changed(name, version) from error
 
     async def remove_log(self, name: str, version: Version = ANY) -> None:
@@ -45,7 +45,7 @@ class SqliteLogs(SqlitePart):
             await self._write(lambda rows, _: rows.delete(LOG, name, version))
         except NoNodeError as error:
             raise no_log(name) from error
-        except BadVersionError as error:
+        except NodeVersionError as error:
             raise log_changed(name, version) from error
 
     async def list_logs(self) -> list[str]:

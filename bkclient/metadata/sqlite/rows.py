@@ -12,7 +12,7 @@ from typing import Any, Final
 import attrs
 
 from bkclient.metadata.api import ANY, Version
-from bkclient.metadata.tree.nodes import BadVersionError, NodeExistsError, NoNodeError
+from bkclient.metadata.tree.nodes import NodeExistsError, NodeVersionError, NoNodeError
 
 Key = int | str
 
@@ -218,7 +218,7 @@ class Rows:
         return version
 
     def update(self, kind: str, key: Key, value: bytes, version: Version = ANY) -> Version:
-        """Replace a value; raise ``NoNodeError`` or ``BadVersionError`` where it cannot be."""
+        """Replace a value; raise ``NoNodeError`` or ``NodeVersionError`` where it cannot be."""
         changed = self._connection.execute(
             "UPDATE node SET value = ?, version = version + 1"
             " WHERE kind = ? AND key = ? AND ? IN (-1, version)",
@@ -229,12 +229,12 @@ class Rows:
         return row.version
 
     def delete(self, kind: str, key: Key, version: Version = ANY) -> None:
-        """Remove a row; raise ``NoNodeError`` or ``BadVersionError`` where it cannot be."""
+        """Remove a row; raise ``NoNodeError`` or ``NodeVersionError`` where it cannot be."""
         row = self.get(kind, key)
         if row is None:
             raise NoNodeError(f"no {kind} {key}")
         if version not in {ANY, row.version}:
-            raise BadVersionError(f"{kind} {key} has version {row.version}, not {version}")
+            raise NodeVersionError(f"{kind} {key} has version {row.version}, not {version}")
         self._connection.execute("DELETE FROM node WHERE kind = ? AND key = ?", (kind, key))
         self._skip_versions(kind, row.version)
         self.changes.note(kind, key)
@@ -244,7 +244,7 @@ class Rows:
         if row is None:
             raise NoNodeError(f"no {kind} {key}")
         if not done:
-            raise BadVersionError(f"{kind} {key} has version {row.version}, not {version}")
+            raise NodeVersionError(f"{kind} {key} has version {row.version}, not {version}")
         return row
 
     def put(self, kind: str, key: Key, value: bytes) -> None:

@@ -30,9 +30,9 @@ from bkclient.metadata.api import (
 from bkclient.metadata.stored import decode_info
 from bkclient.metadata.tree.base import TreePart
 from bkclient.metadata.tree.nodes import (
-    BadVersionError,
     Fired,
     NodeExistsError,
+    NodeVersionError,
     NoNodeError,
     StandingWatch,
     children_or_birth,
@@ -179,7 +179,7 @@ class TreeCookies(TreePart):
             return _cookie_version(created, await self._tree.set(path, cookie, of_node))
         except NoNodeError as error:
             raise no_cookie(bookie_id) from error
-        except BadVersionError as error:
+        except NodeVersionError as error:
             raise cookie_changed(bookie_id, version) from error
 
     async def remove_cookie(self, bookie_id: BookieId, version: Version = ANY) -> None:
@@ -190,7 +190,7 @@ class TreeCookies(TreePart):
             await self._tree.delete(path, of_node)
         except NoNodeError as error:
             raise no_cookie(bookie_id) from error
-        except BadVersionError as error:
+        except NodeVersionError as error:
             raise cookie_changed(bookie_id, version) from error
 
     async def _checked(self, path: str, version: Version) -> tuple[int, Version]:
@@ -207,7 +207,7 @@ class TreeCookies(TreePart):
             return stat.created, ANY
         created, of_node = divmod(version, _VERSIONS)
         if created not in {0, stat.created}:
-            raise BadVersionError(f"{path} was created again")
+            raise NodeVersionError(f"{path} was created again")
         return stat.created, of_node
 
 

@@ -7,8 +7,8 @@ from bkclient.metadata import zk_paths
 from bkclient.metadata.api import NEW, Version, Versioned
 from bkclient.metadata.tree.base import TreePart
 from bkclient.metadata.tree.nodes import (
-    BadVersionError,
     NodeExistsError,
+    NodeVersionError,
     NoNodeError,
     create_with_parents,
 )
@@ -33,7 +33,7 @@ class TreeCursors(TreePart):
                 await create_with_parents(self._tree, path, value)
                 return 0
             return await self._tree.set(path, value, version)
-        except (NodeExistsError, NoNodeError, BadVersionError) as error:
+        except (NodeExistsError, NoNodeError, NodeVersionError) as error:
             raise cursors_changed(source) from error
 
     async def list_cursors(self) -> list[str]:

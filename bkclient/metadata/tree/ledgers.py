@@ -22,8 +22,8 @@ from bkclient.metadata.tree.base import TreePart
 from bkclient.metadata.tree.nodes import (
     ATTEMPTS_MAX,
     AnswerLostError,
-    BadVersionError,
     NodeExistsError,
+    NodeVersionError,
     NoNodeError,
     NotEmptyError,
     StandingWatch,
@@ -116,7 +116,7 @@ class TreeLedgers(TreePart):
             return await self._tree.set(path, encode_metadata(metadata), version)
         except NoNodeError as error:
             raise NoSuchLedgerError(f"there is no ledger {ledger_id}") from error
-        except BadVersionError as error:
+        except NodeVersionError as error:
             raise changed_meanwhile(ledger_id, version) from error
 
     async def remove_ledger(self, ledger_id: LedgerId, version: Version = ANY) -> None:
@@ -130,7 +130,7 @@ class TreeLedgers(TreePart):
         except NoNodeError as error:
             if version != ANY:
                 raise NoSuchLedgerError(f"there is no ledger {ledger_id}") from error
-        except BadVersionError as error:
+        except NodeVersionError as error:
             raise changed_meanwhile(ledger_id, version) from error
         if (await self._ledger_layout()).prunes:
             await self._prune(zk_paths.parent(path))

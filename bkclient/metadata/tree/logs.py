@@ -22,9 +22,9 @@ from bkclient.metadata.api import (
 )
 from bkclient.metadata.tree.base import TreePart
 from bkclient.metadata.tree.nodes import (
-    BadVersionError,
     Fired,
     NodeExistsError,
+    NodeVersionError,
     NoNodeError,
     StandingWatch,
     Tree,
@@ -72,7 +72,7 @@ class TreeLogs(TreePart):
             return await self._tree.set(zk_paths.log(name), record, version)
         except NoNodeError as error:
             raise no_log(name) from error
-        except BadVersionError as error:
+        except NodeVersionError as error:
             await self.read_log(name)  # Removed logs are reported as such.
             raise log_changed(name, version) from error
 
@@ -84,7 +84,7 @@ class TreeLogs(TreePart):
                 await self._tree.set(
                     zk_paths.log(name), TOMBSTONE, found if version == ANY else version
                 )
-            except BadVersionError as error:
+            except NodeVersionError as error:
                 if version == ANY:
                     continue  # It was changed since it was read.
                 raise log_changed(name, version) from error
@@ -125,7 +125,7 @@ async def replace_tombstone(tree: Tree, path: str, record: bytes) -> Version | N
         return None
     try:
         return await tree.set(path, record, node.stat.version)
-    except BadVersionError:
+    except NodeVersionError:
         return None  # Another process has created the log.
 
 

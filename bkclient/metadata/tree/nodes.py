@@ -47,7 +47,7 @@ class NodeExistsError(MetadataStoreError):
     """The node exists already."""
 
 
-class BadVersionError(MetadataStoreError):
+class NodeVersionError(MetadataStoreError):
     """The node has another version."""
 
 
@@ -175,11 +175,11 @@ class Tree(Protocol):
         ...
 
     async def set(self, path: str, value: bytes, version: Version = ANY) -> Version:
-        """Raise ``NoNodeError`` or ``BadVersionError`` where it cannot be."""
+        """Raise ``NoNodeError`` or ``NodeVersionError`` where it cannot be."""
         ...
 
     async def delete(self, path: str, version: Version = ANY) -> None:
-        """Raise ``NoNodeError``, ``BadVersionError`` or ``NotEmptyError`` where it cannot be."""
+        """Raise ``NoNodeError``, ``NodeVersionError`` or ``NotEmptyError`` where it cannot be."""
         ...
 
     def forget(self, fired: Fired) -> None:

@@ -28,8 +28,8 @@ from bkclient.metadata.api import (
 from bkclient.metadata.session_state import SessionState
 from bkclient.metadata.tree.nodes import (
     AnswerLostError,
-    BadVersionError,
     NodeExistsError,
+    NodeVersionError,
     NoNodeError,
     NotEmptyError,
 )
@@ -279,7 +279,7 @@ def translated(uri: str, error: Exception) -> Exception:
     for theirs, ours in (
         (exceptions.NoNodeError, NoNodeError),
         (exceptions.NodeExistsError, NodeExistsError),
-        (exceptions.BadVersionError, BadVersionError),
+        (exceptions.BadVersionError, NodeVersionError),
         (exceptions.NotEmptyError, NotEmptyError),
         (exceptions.ConnectionLoss, AnswerLostError),
         (exceptions.SessionExpiredError, AnswerLostError),

@@ -131,7 +131,7 @@ def measured(
     )
 
 
-class Load:
+class BenchLoad:
     """Keeps ``window`` requests in flight until enough of them have ended; on the reactor's thread.
 
     ``send`` begins the request of a number. The first ``warm_up`` are not counted: the clock starts
@@ -285,20 +285,20 @@ async def _delete(client: Client, ledger_id: LedgerId) -> None:
 
 async def _writing(
     client: Client, writer: LedgerWriter, *, size: int, **counts: int
-) -> AsyncIterator[Load | int]:
+) -> AsyncIterator[BenchLoad | int]:
     entries = payloads(size)
     clock = client.cluster.clock
-    load = Load(clock.seconds, lambda number: writer.add(entries[number % PAYLOADS]), **counts)
+    load = BenchLoad(clock.seconds, lambda number: writer.add(entries[number % PAYLOADS]), **counts)
     yield load
     async for done in load.run(lambda seconds: deferLater(clock, seconds)):
         yield done
 
 
-def _run(session: Session, what: str, function: Any, *args: Any, **counts: int) -> Load:
+def _run(session: Session, what: str, function: Any, *args: Any, **counts: int) -> BenchLoad:
     """Run a load, with a display; return it when it has ended."""
-    steps: Iterator[Load | int] = session.iterate(function, *args, **counts)
+    steps: Iterator[BenchLoad | int] = session.iterate(function, *args, **counts)
     load = next(steps)
-    assert isinstance(load, Load)
+    assert isinstance(load, BenchLoad)
     total = counts["entries"] + counts["warm_up"]
     with session.progress(what, total=total, unit="entries") as progress:
         for done in steps:
@@ -389,13 +389,13 @@ async def _open(client: Client, ledger_id: LedgerId) -> LedgerReader:
 
 async def _reading_at_random(
     client: Client, reader: LedgerReader, *, last: int, **counts: int
-) -> AsyncIterator[Load | int]:
+) -> AsyncIterator[BenchLoad | int]:
     clock, rng = client.cluster.clock, random.Random()
 
     def send(_: int) -> Deferred[Any]:
         return Deferred.fromCoroutine(reader.read_entry(rng.randrange(last + 1)))
 
-    load = Load(clock.seconds, send, **counts)
+    load = BenchLoad(clock.seconds, send, **counts)
     yield load
     async for done in load.run(lambda seconds: deferLater(clock, seconds)):
         yield done

@@ -25,7 +25,7 @@ from wire.digest import digester
 
 if TYPE_CHECKING:
     from bkctl.session.session import Session
-    from bookied.errors import WriteFailedError
+    from bookied.errors import DiskWriteFailedError
 
 PREALLOCATE_BYTES: Final = 16 * 1024 * 1024
 """As journalPreAllocSizeMB is by default."""
@@ -98,7 +98,7 @@ class _Run:
         self._room = threading.Semaphore(window)
         self._window, self._warm_up = window, warm_up
         self._done, self._began_s, self.elapsed_s = 0, 0.0, 0.0
-        self._failure: WriteFailedError | None = None
+        self._failure: DiskWriteFailedError | None = None
         self.latencies_s = array("d")
         self._journal = Journal(
             RealFiles(),
@@ -147,6 +147,6 @@ class _Run:
         self.elapsed_s = now_s - self._began_s
         self._room.release(len(began))
 
-    def _failed(self, error: WriteFailedError) -> None:
+    def _failed(self, error: DiskWriteFailedError) -> None:
         self._failure = error
         self._room.release(self._window)

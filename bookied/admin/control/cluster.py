@@ -21,7 +21,7 @@ from bkclient.repair.autorecovery import (
     how_to_mend_mark,
     trigger_audit,
 )
-from bookied.admin.control.refusals import RefusedError, TooMuchError
+from bookied.admin.control.refusals import ChangeRefusedError, TooMuchError
 from bookied.admin.values import ClusterSummary
 from bookied.runtime.world import make_client
 from bookied.service.bookie import BookieService
@@ -150,7 +150,7 @@ class ClusterControl:
         try:
             return await trigger_audit(self.client)
         except (AutorecoveryDisabledError, NoAuditorError) as error:
-            raise RefusedError(str(error)) from error
+            raise ChangeRefusedError(str(error)) from error
 
     async def set_replication_enabled(self, *, enabled: bool) -> None:
         """Let the cluster repair ledgers, or not; no matter if it is so already."""

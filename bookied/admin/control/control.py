@@ -18,10 +18,10 @@ from bkclient.config.settings import settings_text
 from bookied.admin.control.cluster import ClusterControl
 from bookied.admin.control.disks import DiskControl
 from bookied.admin.control.garbage import GarbageControl
-from bookied.admin.control.refusals import NotServingError, RefusedError
+from bookied.admin.control.refusals import ChangeRefusedError, NotServingError
 from bookied.admin.jobs import Jobs
 from bookied.admin.repairs import Repairs
-from bookied.admin.values import BookieSummary, SanityCheck
+from bookied.admin.values import BookieReport, SanityCheck
 from bookied.config.bookie import BookieConfig
 from bookied.config.reload import changed_settings
 from bookied.directories.cookie_check import check_cookies
@@ -82,11 +82,11 @@ class Control:
         await self.repairs.jobs.close()
         await self.cluster.close()
 
-    def summary(self) -> BookieSummary:
+    def summary(self) -> BookieReport:
         """Return what it is doing."""
         service = self._service
         now, mode = service.state.now, self._mode
-        return BookieSummary(
+        return BookieReport(
             bookie_id=self.bookie_id,
             state=now.value,
             running=now in SERVING,
@@ -136,9 +136,9 @@ class Control:
         if mode is None or registration is None or not self.is_ready:
             raise NotServingError("the bookie does not serve yet, or stops")
         if self._config.force_read_only and not read_only:
-            raise RefusedError("forceReadOnlyBookie keeps the bookie read-only")
+            raise ChangeRefusedError("forceReadOnlyBookie keeps the bookie read-only")
         if not self._config.read_only_mode and read_only:
-            raise RefusedError("readOnlyModeEnabled=false forbids read-only mode")
+            raise ChangeRefusedError("readOnlyModeEnabled=false forbids read-only mode")
         mode.set_by_hand(read_only=read_only)
         settled = Deferred.fromCoroutine(registration.settled())
         with contextlib.suppress(TwistedTimeoutError):
@@ -191,7 +191,7 @@ class Control:
                 highest_ledger=partial(highest_ledger, self.cluster.store),
             )
         except WrongIdentityError as error:
-            raise RefusedError(str(error)) from error
+            raise ChangeRefusedError(str(error)) from error
         return tuple(str(one.parent) for one in added)
 
     def settings(self) -> dict[str, str]:

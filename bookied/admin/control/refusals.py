@@ -13,5 +13,5 @@ class TooMuchError(BookKeeperError):
     """The answer would take too much of the bookie's memory."""
 
 
-class RefusedError(BookKeeperError):
+class ChangeRefusedError(BookKeeperError):
     """The settings of the bookie forbid it."""

@@ -8,14 +8,14 @@ from typing import Any, Final
 
 from bookied.admin.control.control import Control
 from bookied.admin.control.disks import INDEXES, JOURNALS, LOGS
-from bookied.admin.control.refusals import NotServingError, RefusedError
+from bookied.admin.control.refusals import ChangeRefusedError, NotServingError
 from bookied.admin.exchange import (
     BAD_REQUEST,
     INTERNAL_ERROR,
     UNAVAILABLE,
-    BadRequestError,
+    BadHttpRequestError,
+    HttpReply,
     HttpRequest,
-    Reply,
 )
 from bookied.admin.monitoring.text import CONTENT_TYPE
 from bookied.admin.v1.reply import OK, in_json, refusal, text
@@ -29,11 +29,11 @@ NO_OBJECT: Final = "Failed to deserialize Object from Json string"
 NO_PAIRS: Final = "Request body not found. should contains k-v pairs"
 
 
-async def server_config(control: Control, _asked: HttpRequest) -> Reply:
+async def server_config(control: Control, _asked: HttpRequest) -> HttpReply:
     return in_json(control.settings())
 
 
-async def set_server_config(control: Control, asked: HttpRequest) -> Reply:
+async def set_server_config(control: Control, asked: HttpRequest) -> HttpReply:
     if not asked.body:
         return refusal(NO_PAIRS)
     try:
@@ -43,12 +43,12 @@ async def set_server_config(control: Control, asked: HttpRequest) -> Reply:
     return text("Success set server config.")
 
 
-async def bookie_info(control: Control, _asked: HttpRequest) -> Reply:
+async def bookie_info(control: Control, _asked: HttpRequest) -> HttpReply:
     total_bytes, free_bytes = await control.disks.sizes()
     return in_json({"freeSpace": free_bytes, "totalSpace": total_bytes})
 
 
-async def last_log_mark(control: Control, _asked: HttpRequest) -> Reply:
+async def last_log_mark(control: Control, _asked: HttpRequest) -> HttpReply:
     try:
         marks = await control.disks.last_marks()
     except (BookKeeperError, OSError) as error:
@@ -61,7 +61,7 @@ async def last_log_mark(control: Control, _asked: HttpRequest) -> Reply:
     )
 
 
-async def list_disk_file(control: Control, asked: HttpRequest) -> Reply:
+async def list_disk_file(control: Control, asked: HttpRequest) -> HttpReply:
     kinds = {"journal": JOURNALS, "entrylog": LOGS, "index": INDEXES}
     wanted = asked.query.get("file_type", "")
     chosen = {wanted: kinds[wanted]} if wanted in kinds else kinds
@@ -73,15 +73,15 @@ async def list_disk_file(control: Control, asked: HttpRequest) -> Reply:
     )
 
 
-async def expand_storage(control: Control, _asked: HttpRequest) -> Reply:
+async def expand_storage(control: Control, _asked: HttpRequest) -> HttpReply:
     try:
         await control.expand_storage()
-    except RefusedError:
+    except ChangeRefusedError:
         return refusal("Exception while updating cookie for storage expansion", INTERNAL_ERROR)
     return text("Success expand storage")
 
 
-async def state(control: Control, _asked: HttpRequest) -> Reply:
+async def state(control: Control, _asked: HttpRequest) -> HttpReply:
     found = control.summary()
     return in_json(
         {
@@ -93,22 +93,22 @@ async def state(control: Control, _asked: HttpRequest) -> Reply:
     )
 
 
-async def sanity(control: Control, _asked: HttpRequest) -> Reply:
+async def sanity(control: Control, _asked: HttpRequest) -> HttpReply:
     found = await control.test(TEST_ENTRIES)
     forced = found.read_only and found.error is None and not found.passed
     return in_json({"passed": found.passed, "readOnly": forced})
 
 
-async def read_only(control: Control, _asked: HttpRequest) -> Reply:
+async def read_only(control: Control, _asked: HttpRequest) -> HttpReply:
     return in_json({"readOnly": control.is_read_only})
 
 
-async def set_read_only(control: Control, asked: HttpRequest) -> Reply:
+async def set_read_only(control: Control, asked: HttpRequest) -> HttpReply:
     wanted = _wanted_mode(asked)
     if wanted != control.is_read_only:
         try:
             await control.set_read_only(read_only=wanted)
-        except RefusedError:
+        except ChangeRefusedError:
             return refusal(_mode_refusal(wanted=wanted), BAD_REQUEST)
     return in_json({"readOnly": control.is_read_only})
 
@@ -117,7 +117,7 @@ def _wanted_mode(asked: HttpRequest) -> bool:
     given = asked.object
     wanted = given.get("readOnly", False)
     if given.keys() - {"readOnly"} or json.dumps(wanted).strip('"') not in {"true", "false"}:
-        raise BadRequestError("readOnly is no boolean")
+        raise BadHttpRequestError("readOnly is no boolean")
     return wanted in {True, "true"}
 
 
@@ -127,23 +127,23 @@ def _mode_refusal(*, wanted: bool) -> str:
     return "Bookie is in forceReadOnly mode, cannot transit to writable mode"
 
 
-async def is_ready(control: Control, _asked: HttpRequest) -> Reply:
+async def is_ready(control: Control, _asked: HttpRequest) -> HttpReply:
     if control.is_ready:
         return text("OK")
     return refusal("Bookie is not fully started yet", UNAVAILABLE)
 
 
-async def gc(control: Control, _asked: HttpRequest) -> Reply:
+async def gc(control: Control, _asked: HttpRequest) -> HttpReply:
     forced = any(one.is_running and one.is_forced for one in control.garbage.collections())
     return in_json({"is_in_force_gc": _boolean(forced)})
 
 
-async def collect(control: Control, asked: HttpRequest) -> Reply:
+async def collect(control: Control, asked: HttpRequest) -> HttpReply:
     try:
         given = asked.object if asked.body.strip() else {}
         major, minor = (_parsed(given.get(key, True)) for key in ("forceMajor", "forceMinor"))
         control.garbage.collect(major=major, minor=minor)
-    except (BadRequestError, NotServingError) as error:
+    except (BadHttpRequestError, NotServingError) as error:
         return refusal(f"Failed to handle the request, exception: {error}", BAD_REQUEST)
     return in_json(f"Triggered GC on BookieServer: {control.bookie_id}")
 
@@ -151,7 +151,7 @@ async def collect(control: Control, asked: HttpRequest) -> Reply:
 def _parsed(value: Any) -> bool:
     """Return what ``Boolean.parseBoolean`` makes of the text of a value."""
     if value is None:
-        raise BadRequestError("null")
+        raise BadHttpRequestError("null")
     return str(value).lower() == "true"
 
 
@@ -159,7 +159,7 @@ def _boolean(value: object) -> str:
     return "true" if value else "false"
 
 
-async def gc_details(control: Control, _asked: HttpRequest) -> Reply:
+async def gc_details(control: Control, _asked: HttpRequest) -> HttpReply:
     return in_json([_gc_status(one, control.began_ms) for one in control.garbage.collections()])
 
 
@@ -182,22 +182,22 @@ def _time_ms(seconds: float | None, otherwise_ms: int) -> int:
     return otherwise_ms if seconds is None else int(seconds * 1000)
 
 
-async def suspended(control: Control, _asked: HttpRequest) -> Reply:
+async def suspended(control: Control, _asked: HttpRequest) -> HttpReply:
     now = control.garbage.suspended
     return in_json(
         {"isMinorGcSuspended": _boolean(now.minor), "isMajorGcSuspended": _boolean(now.major)}
     )
 
 
-async def suspend_compaction(control: Control, asked: HttpRequest) -> Reply:
+async def suspend_compaction(control: Control, asked: HttpRequest) -> HttpReply:
     return _switch(control, asked, "suspend")
 
 
-async def resume_compaction(control: Control, asked: HttpRequest) -> Reply:
+async def resume_compaction(control: Control, asked: HttpRequest) -> HttpReply:
     return _switch(control, asked, "resume")
 
 
-def _switch(control: Control, asked: HttpRequest, word: str) -> Reply:
+def _switch(control: Control, asked: HttpRequest, word: str) -> HttpReply:
     if not asked.body:
         return refusal("Empty request body", BAD_REQUEST)
     given = asked.object
@@ -205,7 +205,7 @@ def _switch(control: Control, asked: HttpRequest, word: str) -> Reply:
     if major is None and minor is None:
         return refusal(f"No {word}Major or {word}Minor params found", BAD_REQUEST)
     if any(one is not None and not isinstance(one, bool) for one in (major, minor)):
-        raise BadRequestError("no boolean")
+        raise BadHttpRequestError("no boolean")
     suspended = word == "suspend"
     control.garbage.suspend(
         minor=suspended if minor else None,
@@ -218,20 +218,20 @@ def _switch(control: Control, asked: HttpRequest, word: str) -> Reply:
     return in_json(output)
 
 
-async def locations(control: Control, _asked: HttpRequest) -> Reply:
+async def locations(control: Control, _asked: HttpRequest) -> HttpReply:
     return in_json(control.garbage.locations())
 
 
-async def compact_locations(control: Control, asked: HttpRequest) -> Reply:
+async def compact_locations(control: Control, asked: HttpRequest) -> HttpReply:
     if not asked.body.strip():
         return refusal("Empty request body", BAD_REQUEST)
     try:
         given = asked.object
-    except BadRequestError:
+    except BadHttpRequestError:
         return in_json(NO_OBJECT, BAD_REQUEST)
     wanted, named = given.get(COMPACT, False), given.get("entryLocations", "")
     if not isinstance(wanted, bool) or not isinstance(named, (str, type(None))):
-        raise BadRequestError("no boolean, or no text")
+        raise BadHttpRequestError("no boolean, or no text")
     if not wanted:
         return text("Not trigger Entry Location RocksDB compact.")
     there = list(control.garbage.locations())
@@ -247,9 +247,9 @@ async def compact_locations(control: Control, asked: HttpRequest) -> Reply:
     return in_json(f"Triggered entry Location RocksDB: {where}.")
 
 
-async def heartbeat(_control: Control, _asked: HttpRequest) -> Reply:
+async def heartbeat(_control: Control, _asked: HttpRequest) -> HttpReply:
     return text("OK\n")
 
 
-async def metrics(control: Control, _asked: HttpRequest) -> Reply:
-    return Reply(OK, control.metrics(), CONTENT_TYPE)
+async def metrics(control: Control, _asked: HttpRequest) -> HttpReply:
+    return HttpReply(OK, control.metrics(), CONTENT_TYPE)

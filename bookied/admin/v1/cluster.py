@@ -17,9 +17,9 @@ from bookied.admin.exchange import (
     BAD_REQUEST,
     INTERNAL_ERROR,
     JSON,
-    BadRequestError,
+    BadHttpRequestError,
+    HttpReply,
     HttpRequest,
-    Reply,
     check_delay,
 )
 from bookied.admin.jobs import JobRefusedError
@@ -42,7 +42,7 @@ _LONG_LIMIT: Final = 2**63
 UNITS: Final = ("", "KB", "MB", "GB", "TB")
 
 
-async def delete_ledger(control: Control, asked: HttpRequest) -> Reply:
+async def delete_ledger(control: Control, asked: HttpRequest) -> HttpReply:
     if "ledger_id" not in asked.query:
         return refusal("Not ledger found. Should provide ledger_id=<id>")
     ledger_id = LedgerId(_long(asked.query["ledger_id"]))
@@ -51,10 +51,10 @@ async def delete_ledger(control: Control, asked: HttpRequest) -> Reply:
     return in_json(f"Deleted ledger: {ledger_id}")
 
 
-async def list_ledgers(control: Control, asked: HttpRequest) -> Reply:
+async def list_ledgers(control: Control, asked: HttpRequest) -> HttpReply:
     if asked.query.get("print_metadata") != "true":
         lines = [f'  "{ledger_id}" : null' async for ledger_id in control.cluster.ledger_ids()]
-        return Reply(OK, "{\n" + ",\n".join(lines) + "\n}" if lines else "{ }", JSON)
+        return HttpReply(OK, "{\n" + ",\n".join(lines) + "\n}" if lines else "{ }", JSON)
     page = _long(asked.query.get("page", "-1"))
     decode = asked.query.get("decode_meta") == "true"
     found: dict[str, object] = {}
@@ -84,7 +84,7 @@ def _is_on_page(number: int, page: int) -> bool:
     return (page - 1) * LEDGERS_OF_PAGE <= number <= page * LEDGERS_OF_PAGE - 1
 
 
-async def ledger_metadata(control: Control, asked: HttpRequest) -> Reply:
+async def ledger_metadata(control: Control, asked: HttpRequest) -> HttpReply:
     if "ledger_id" not in asked.query:
         return refusal(ONLY_GET)
     ledger_id = LedgerId(_long(asked.query["ledger_id"]))
@@ -127,7 +127,7 @@ def _base64(value: bytes) -> str:
     return base64.b64encode(value).decode("ascii")
 
 
-async def read_ledger(control: Control, asked: HttpRequest) -> Reply:
+async def read_ledger(control: Control, asked: HttpRequest) -> HttpReply:
     query = asked.query
     if "ledger_id" not in query:
         return refusal(NO_LEDGER)
@@ -155,7 +155,7 @@ async def read_ledger(control: Control, asked: HttpRequest) -> Reply:
     return in_json(found)
 
 
-async def list_bookies(control: Control, asked: HttpRequest) -> Reply:
+async def list_bookies(control: Control, asked: HttpRequest) -> HttpReply:
     wanted = "read-only" if asked.query.get("type") == "ro" else "writable"
     with_hosts = asked.query.get("print_hostnames") == "true"
     found = await control.cluster.bookies()
@@ -164,7 +164,7 @@ async def list_bookies(control: Control, asked: HttpRequest) -> Reply:
     )
 
 
-async def list_bookie_info(control: Control, _asked: HttpRequest) -> Reply:
+async def list_bookie_info(control: Control, _asked: HttpRequest) -> HttpReply:
     found = await control.cluster.bookie_sizes()
     if not found:
         return refusal("Not found any Bookie info.")
@@ -189,7 +189,7 @@ def _readable(size_bytes: int) -> str:
     return f"({shown:f}{UNITS[unit]})"
 
 
-async def cluster_info(control: Control, _asked: HttpRequest) -> Reply:
+async def cluster_info(control: Control, _asked: HttpRequest) -> HttpReply:
     found = await control.cluster.summary()
     return in_json(
         {
@@ -205,11 +205,11 @@ async def cluster_info(control: Control, _asked: HttpRequest) -> Reply:
     )
 
 
-async def autorecovery(control: Control, _asked: HttpRequest) -> Reply:
+async def autorecovery(control: Control, _asked: HttpRequest) -> HttpReply:
     return in_json({"enabled": await control.cluster.store.replication_enabled()})
 
 
-async def set_autorecovery(control: Control, asked: HttpRequest) -> Reply:
+async def set_autorecovery(control: Control, asked: HttpRequest) -> HttpReply:
     enabled = asked.query.get("enabled")
     if enabled is None:
         shown = ", ".join(f"{name}={value}" for name, value in asked.query.items())
@@ -218,7 +218,7 @@ async def set_autorecovery(control: Control, asked: HttpRequest) -> Reply:
     return await autorecovery(control, asked)
 
 
-async def list_underreplicated(control: Control, asked: HttpRequest) -> Reply:
+async def list_underreplicated(control: Control, asked: HttpRequest) -> HttpReply:
     wanted = asked.query.get("missingreplica", "").strip()
     unwanted = asked.query.get("excludingmissingreplica", "").strip()
     marked = await control.cluster.underreplicated()
@@ -241,32 +241,32 @@ async def list_underreplicated(control: Control, asked: HttpRequest) -> Reply:
     return reply
 
 
-async def who_is_auditor(control: Control, _asked: HttpRequest) -> Reply:
+async def who_is_auditor(control: Control, _asked: HttpRequest) -> HttpReply:
     auditor = await control.cluster.store.current_auditor()
     return refusal("No auditor elected") if auditor is None else text(f"Auditor: {auditor}")
 
 
-async def delay(control: Control, _asked: HttpRequest) -> Reply:
+async def delay(control: Control, _asked: HttpRequest) -> HttpReply:
     delay_s = await control.cluster.store.lost_bookie_recovery_delay()
     if delay_s is None:
         return refusal("Exception when get lostBookieRecoveryDelay.It was never set")
     return text(f"lostBookieRecoveryDelay value: {delay_s}")
 
 
-async def set_delay(control: Control, asked: HttpRequest) -> Reply:
+async def set_delay(control: Control, asked: HttpRequest) -> HttpReply:
     if not asked.body:
         return refusal("Null request body for lostBookieRecoveryDelay.")
     wanted_s = asked.object.get("delay_seconds")
     if wanted_s is None:
         return refusal("Request body not contains lostBookieRecoveryDelay.")
     if type(wanted_s) is not int:
-        raise BadRequestError("delay_seconds is no number")
+        raise BadHttpRequestError("delay_seconds is no number")
     check_delay(wanted_s, "delay_seconds")
     await control.cluster.store.set_lost_bookie_recovery_delay(wanted_s)
     return text(f"Success set lostBookieRecoveryDelay to {wanted_s}")
 
 
-async def trigger_audit(control: Control, _asked: HttpRequest) -> Reply:
+async def trigger_audit(control: Control, _asked: HttpRequest) -> HttpReply:
     try:
         await control.cluster.trigger_audit()
     except BookKeeperError as error:
@@ -274,16 +274,16 @@ async def trigger_audit(control: Control, _asked: HttpRequest) -> Reply:
     return text("Success trigger audit.")
 
 
-async def recover(control: Control, asked: HttpRequest) -> Reply:
+async def recover(control: Control, asked: HttpRequest) -> HttpReply:
     if not asked.body:
         return refusal("No request body provide.")
     try:
         given = asked.object
-    except BadRequestError as error:
+    except BadHttpRequestError as error:
         return refusal(f"ERROR parameters: {error}")
     bookies = given.get("bookie_src")
     if not isinstance(bookies, list):
-        raise BadRequestError("bookie_src is no list of bookies")
+        raise BadHttpRequestError("bookie_src is no list of bookies")
     if not bookies:
         return refusal(ONLY_PUT)
     # The first one only, as in Java.
@@ -293,7 +293,7 @@ async def recover(control: Control, asked: HttpRequest) -> Reply:
     return text("Success send recovery request command.")
 
 
-async def decommission(control: Control, asked: HttpRequest) -> Reply:
+async def decommission(control: Control, asked: HttpRequest) -> HttpReply:
     if not asked.body:
         return refusal("Null request body for DecommissionService.")
     bookie = asked.object.get("bookie_src")

@@ -5,22 +5,22 @@ from __future__ import annotations
 import json
 from typing import Final
 
-from bookied.admin.exchange import JSON, NOT_FOUND, Reply
+from bookied.admin.exchange import JSON, NOT_FOUND, HttpReply
 
 OK: Final = 200
 
 
-def in_json(value: object, status: int = OK) -> Reply:
+def in_json(value: object, status: int = OK) -> HttpReply:
     """Return a value as Java's bookie prints it."""
     body = json.dumps(value, indent=2, separators=(",", " : "), ensure_ascii=False)
-    return Reply(status, body, JSON)
+    return HttpReply(status, body, JSON)
 
 
-def text(body: str) -> Reply:
+def text(body: str) -> HttpReply:
     """Return a body that is not JSON, with status 200."""
-    return Reply(OK, body)
+    return HttpReply(OK, body)
 
 
-def refusal(body: str, status: int = NOT_FOUND) -> Reply:
+def refusal(body: str, status: int = NOT_FOUND) -> HttpReply:
     """Return why not; Java's favourite is 404."""
-    return Reply(status, body)
+    return HttpReply(status, body)

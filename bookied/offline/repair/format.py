@@ -14,7 +14,7 @@ import attrs
 
 from bookied.directories.lock import LOCK
 from bookied.directories.roots import CURRENT, VERSION, Directories
-from bookied.directories.stored_cookie import StoredCookie
+from bookied.directories.stored_cookie import CookieInStore
 from bookied.storage.files.files import Files, remove_tree
 
 
@@ -52,7 +52,7 @@ def wipe(
     found: Directories,
     *,
     also: Iterable[Path] = (),
-    stored: StoredCookie | None = None,
+    stored: CookieInStore | None = None,
     tell: Callable[[Path], None] = lambda _path: None,
 ) -> bool:
     """Remove everything in every root; safe to repeat after a crash at any step.
@@ -92,7 +92,7 @@ def _remove_cookies(files: Files, root: Path) -> None:
             files.sync_dir(directory)
 
 
-def _forget(stored: StoredCookie) -> bool:
+def _forget(stored: CookieInStore) -> bool:
     held = stored.read()
     if held is None:
         return False

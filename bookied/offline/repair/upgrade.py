@@ -20,7 +20,7 @@ import attrs
 
 from bkclient.metadata.api import NEW, Versioned
 from bookied.directories.roots import CURRENT, VERSION, Directories
-from bookied.directories.stored_cookie import StoredCookie
+from bookied.directories.stored_cookie import CookieInStore
 from bookied.offline.repair.old_layout import (
     UPGRADING,
     RootLayout,
@@ -61,7 +61,7 @@ class BookieRoots:
     files: Files
     found: Directories
     master: Cookie
-    stored: StoredCookie
+    stored: CookieInStore
     names: Callable[[], str]
     tell: Callable[[Path], None] = lambda _path: None
 
@@ -107,7 +107,7 @@ class BookieRoots:
 
 
 @attrs.frozen
-class Upgrade:
+class LayoutUpgrade:
     """The way to the current layout."""
 
     roots: BookieRoots

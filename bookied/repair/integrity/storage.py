@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from bkclient.errors import NoSuchLedgerError
-from bookied.storage.index.ledger_pages import LedgerState
+from bookied.storage.index.ledger_pages import CachedLedger
 from bookied.storage.storages import Storages
 from wire.ids import EntryId, LedgerId
 
@@ -81,7 +81,7 @@ class HealedStorages:
     async def flush(self) -> None:
         await self._flush()
 
-    def _state(self, ledger_id: LedgerId) -> LedgerState:
+    def _state(self, ledger_id: LedgerId) -> CachedLedger:
         state = self._storages.of(ledger_id).ledgers.lookup(ledger_id)
         if state is None:  # Garbage collection has dropped it meanwhile.
             raise NoSuchLedgerError(f"ledger {ledger_id}")

@@ -31,7 +31,7 @@ def refuse_tls(stats: RequestStats, report: ReportRefusal, host: str, why: objec
     report(host, "tls", f"no TLS: {why}")
 
 
-class Upgrade:
+class TlsUpgrade:
     """From the answer to START_TLS to the end of the handshake.
 
     Java's client may send one more frame in clear before its first TLS record: its first AUTH. So

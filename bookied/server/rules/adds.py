@@ -16,7 +16,7 @@ from bookied.server.rules.lost_fences import LostFences, Standing
 from bookied.server.rules.pending_request import PendingRequest
 from bookied.server.rules.reads import packet_lac
 from bookied.storage.index.format import has_place
-from bookied.storage.index.ledger_pages import LedgerState
+from bookied.storage.index.ledger_pages import CachedLedger
 from bookied.storage.journal.format import (
     ENTRY_BYTES_MIN,
     entry_record,
@@ -78,7 +78,7 @@ class Adds:
         self.allowed = Writes.ALL
         """What disks and operator allow."""
 
-    def takes(self, state: LedgerState, *, is_recovery: bool) -> bool:
+    def takes(self, state: CachedLedger, *, is_recovery: bool) -> bool:
         """Whether an add with the right key may be stored at once, as ``add`` would in the end."""
         if is_recovery:
             return state.ledger_id not in self._deletions
@@ -126,7 +126,7 @@ class Adds:
         except (BookKeeperError, OSError) as error:
             asked.respond(asked.refused(refusal_code(error, asked.ledger_id)))
 
-    def note_lac(self, state: LedgerState, lac: int) -> None:
+    def note_lac(self, state: CachedLedger, lac: int) -> None:
         """Remember the highest LAC seen and wake those who waited for it."""
         state.lac = max(state.lac, lac)
         if state.ledger_id in self._polls.waiting:
@@ -166,7 +166,7 @@ class Adds:
         raise ReadOnlyBookieError("add")
 
 
-def _check_not_fenced(state: LedgerState) -> None:
+def _check_not_fenced(state: CachedLedger) -> None:
     """Refuse ordinary adds; Java agrees: SingleDirectoryDbLedgerStorage.isFenced (4.18.0).
 
     Raises:

@@ -14,7 +14,7 @@ import attrs
 from twisted.logger import Logger
 
 from bookied.errors import return_code
-from bookied.storage.entrylog.rows import Rows
+from bookied.storage.entrylog.rows import EntryRows
 from wire.codes import ReturnCode
 from wire.errors import BookieError, BookKeeperError
 from wire.ids import LedgerId
@@ -77,4 +77,4 @@ def refusal_code(error: Exception, ledger_id: LedgerId) -> ReturnCode:
 def _size_bytes(value: object) -> int:
     if isinstance(value, bytes):
         return len(value)
-    return value.size_bytes if isinstance(value, Rows) else 0
+    return value.size_bytes if isinstance(value, EntryRows) else 0

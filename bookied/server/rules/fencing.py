@@ -11,7 +11,7 @@ from bookied.server.rules.disk_read import Answer
 from bookied.server.rules.ledger_writes import LedgerWrites
 from bookied.server.rules.long_poll import LongPolls
 from bookied.server.rules.pending_request import PendingRequest, timed
-from bookied.storage.index.ledger_pages import LedgerState
+from bookied.storage.index.ledger_pages import CachedLedger
 from bookied.storage.journal.format import (
     fence_record,
 )
@@ -63,7 +63,7 @@ class Fences:
 
         self.fence(self._writes.ledger_to_write(ledger_id, master_key), fenced)
 
-    def fence(self, state: LedgerState, fenced: Callable[[], None]) -> None:
+    def fence(self, state: CachedLedger, fenced: Callable[[], None]) -> None:
         """Fence a ledger, and call ``fenced`` once that is durable."""
         ledger_id = LedgerId(state.ledger_id)
         if ledger_id in self._fencing:

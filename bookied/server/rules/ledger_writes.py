@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from bookied.metrics.stats import RequestStats
-from bookied.storage.index.ledger_pages import LedgerState
+from bookied.storage.index.ledger_pages import CachedLedger
 from bookied.storage.journal.writer import Journal
 from bookied.storage.storages import Storages
 from wire.errors import (
@@ -32,7 +32,7 @@ class LedgerWrites:
         """``journals``: ledger ``id % len(journals)`` belongs to that journal."""
         self.storages, self.journals, self._stats = storages, journals, stats
 
-    def ledger_to_write(self, ledger_id: LedgerId, master_key: bytes) -> LedgerState:
+    def ledger_to_write(self, ledger_id: LedgerId, master_key: bytes) -> CachedLedger:
         """Return the ledger for whom the key opens it; the first to come creates it.
 
         Raises:
@@ -55,7 +55,7 @@ class LedgerWrites:
         return self.journals[ledger_id % len(self.journals)]
 
     def append(
-        self, state: LedgerState, record: bytes, done: Callable[[], None], *, early: bool = False
+        self, state: CachedLedger, record: bytes, done: Callable[[], None], *, early: bool = False
     ) -> None:
         """Journal a record, the ledger's key before it unless that is journalled or on disk.
 

@@ -10,7 +10,7 @@ from bookied.server.rules.fencing import Fences
 from bookied.server.rules.long_poll import Cancel, LongPolls
 from bookied.server.rules.pending_request import PendingRequest, timed
 from bookied.server.rules.reads import EntryReads, in_limbo, insist_sure
-from bookied.storage.index.ledger_pages import LedgerState
+from bookied.storage.index.ledger_pages import CachedLedger
 from bookied.storage.storages import Storages
 from wire.codes import (
     ProtocolVersion,
@@ -63,7 +63,7 @@ class ReadRules:
     def _read_entry(self, asked: PendingRequest[ReadRequest], *, with_lac: bool) -> Answer:
         ledger_id, entry_id = asked.request.ledger_id, asked.request.entry_id
 
-        def found(state: LedgerState, packet: bytes) -> ReadResponse:
+        def found(state: CachedLedger, packet: bytes) -> ReadResponse:
             max_lac = state.lac if with_lac and not state.limbo else None
             return ReadResponse(ReturnCode.EOK, ledger_id, entry_id, packet, max_lac)
 
@@ -114,7 +114,7 @@ class ReadRules:
         if max_lac <= previous_lac:
             return without
 
-        def found(state: LedgerState, packet: bytes) -> ReadResponse:
+        def found(state: CachedLedger, packet: bytes) -> ReadResponse:
             return ReadResponse(ReturnCode.EOK, ledger_id, entry_id, packet, state.lac, moved_ms)
 
         try:
@@ -132,7 +132,7 @@ class ReadRules:
         if state.limbo:
             raise in_limbo(state)
 
-        def found(state: LedgerState, packet: bytes | None) -> ReadLacResponse:
+        def found(state: CachedLedger, packet: bytes | None) -> ReadLacResponse:
             return ReadLacResponse(ReturnCode.EOK, ledger_id, state.explicit_lac, packet)
 
         if state.last_entry >= 0 and state.doubt is None:

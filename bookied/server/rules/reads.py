@@ -11,8 +11,8 @@ from typing import Final, Protocol
 import attrs
 
 from bookied.server.rules.disk_read import Answer, DiskRead
-from bookied.storage.entrylog.rows import Rows, row_of
-from bookied.storage.index.ledger_pages import LedgerState
+from bookied.storage.entrylog.rows import EntryRows, row_of
+from bookied.storage.index.ledger_pages import CachedLedger
 from bookied.storage.ledger_storage.reads import NeedsDisk
 from bookied.storage.ledger_storage.storage import LedgerStorage
 from bookied.storage.storages import Storages
@@ -50,7 +50,7 @@ class EntryReads:
     def __init__(self, storages: Storages, *, batch_bytes_max: int = FRAME_BYTES_MAX) -> None:
         self._storages, self._batch_bytes_max = storages, batch_bytes_max
 
-    def ledger(self, ledger_id: LedgerId, *, with_lac: bool = True) -> LedgerState:
+    def ledger(self, ledger_id: LedgerId, *, with_lac: bool = True) -> CachedLedger:
         """Return a ledger that is here.
 
         Args:
@@ -72,7 +72,7 @@ class EntryReads:
         self,
         ledger_id: LedgerId,
         entry_id: EntryId,
-        found: Callable[[LedgerState, bytes], Response],
+        found: Callable[[CachedLedger, bytes], Response],
         failed: FailedAnswer,
         *,
         with_lac: bool = True,
@@ -95,7 +95,7 @@ class EntryReads:
             raise no_entry(state, entry_id)
         return found(state, packet)
 
-    def _read_memory(self, state: LedgerState, entry_id: int) -> bytes | NeedsDisk | None:
+    def _read_memory(self, state: CachedLedger, entry_id: int) -> bytes | NeedsDisk | None:
         """Return an entry or where to get it; then, or if it is not here, doubts are known."""
         ledger_id = LedgerId(state.ledger_id)
         packet = self._storages.of(ledger_id).reads.read_memory(state, entry_id)
@@ -164,14 +164,14 @@ class EntryReads:
         then = partial(self._fetched, read)
         return DiskRead(ledger_id, fetch, then, read.failed, batch.size_bytes)
 
-    def _fetched(self, read: _BatchRead, rows: Rows | None) -> Answer:
+    def _fetched(self, read: _BatchRead, rows: EntryRows | None) -> Answer:
         if rows is None:
             return read.batch.response()
         read.batch.take(rows)
         return self._go_on(read)
 
 
-def actual_entry_id(state: LedgerState, entry_id: EntryId) -> EntryId:
+def actual_entry_id(state: CachedLedger, entry_id: EntryId) -> EntryId:
     """Resolve -1, which asks for the entry with the highest id.
 
     Raises:
@@ -190,14 +190,14 @@ def actual_entry_id(state: LedgerState, entry_id: EntryId) -> EntryId:
     return EntryId(state.last_entry)
 
 
-def no_entry(state: LedgerState, entry_id: int) -> BookKeeperError:
+def no_entry(state: CachedLedger, entry_id: int) -> BookKeeperError:
     """Return how an entry is refused that is not here: in limbo, or in doubt, it may have been."""
     if state.limbo:
         return in_limbo(state)
     return state.doubt or NoSuchEntryError(f"entry {entry_id} of ledger {state.ledger_id}")
 
 
-def insist_sure(state: LedgerState) -> None:
+def insist_sure(state: CachedLedger) -> None:
     """Refuse what only who lost nothing can answer; clients take what is not here for proof.
 
     Raises:
@@ -210,7 +210,7 @@ def insist_sure(state: LedgerState) -> None:
         raise state.doubt
 
 
-def in_limbo(state: LedgerState) -> UnknownLedgerStateError:
+def in_limbo(state: CachedLedger) -> UnknownLedgerStateError:
     """Return how a question is refused that only who lost nothing can answer."""
     return UnknownLedgerStateError(f"ledger {state.ledger_id} may have lost entries here")
 
@@ -227,9 +227,9 @@ def _fetch_rows(
     storage: LedgerStorage,
     needed: NeedsDisk,
     entry_id: EntryId,
-    more: Callable[[int], Rows | None] | None,
+    more: Callable[[int], EntryRows | None] | None,
     room_bytes: int | None,
-) -> Rows | None:
+) -> EntryRows | None:
     """Blocking. Read an entry and what is to be had of ``more``; None where it cannot be read.
 
     ``room_bytes`` is None for the first entry of a batch, which has to be read.
@@ -267,7 +267,7 @@ class _Batch:
     is_full: bool = False
     count_max: int = 1
 
-    def take(self, rows: Rows) -> None:
+    def take(self, rows: EntryRows) -> None:
         """Add the next entries if they fit; the first always does."""
         size_bytes = self.size_bytes + rows.size_bytes
         if self.count and size_bytes > self.limit_bytes:
@@ -313,7 +313,7 @@ class _Batch:
 class _BatchRead:
     """A batch in progress; it may go to the disk and come back several times."""
 
-    state: LedgerState
+    state: CachedLedger
     first: EntryId
     batch: _Batch
     failed: FailedAnswer

@@ -10,7 +10,7 @@ from typing import Final, NoReturn
 
 from twisted.logger import Logger
 
-from bookied.errors import NO_SPACE, WriteFailedError
+from bookied.errors import NO_SPACE, DiskWriteFailedError
 from bookied.storage.files.files import AppendFile, UpdateFile
 
 log = Logger()
@@ -58,7 +58,7 @@ class WriteFailures:
         self,
         syncs: OneSync,
         *,
-        on_fatal: Callable[[WriteFailedError], object],
+        on_fatal: Callable[[DiskWriteFailedError], object],
         on_full: Callable[[Path], object],
     ) -> None:
         """Begin without any.
@@ -69,7 +69,7 @@ class WriteFailures:
             on_full: a directory has no space; called when that, or ``is_stuck``, changes.
         """
         self._syncs, self._on_fatal, self._on_full = syncs, on_fatal, on_full
-        self.failure: WriteFailedError | None = None
+        self.failure: DiskWriteFailedError | None = None
         self.is_stuck = False
         """Whether the last attempt found a full disk, and no other; it is repeated."""
         self._reported: tuple[Path, bool] | None = None
@@ -106,7 +106,7 @@ class WriteFailures:
 
     def _die(self, path: Path, error: Exception) -> NoReturn:
         if self.failure is None:  # Else the other thread was there before.
-            self.failure = WriteFailedError(path, error)
+            self.failure = DiskWriteFailedError(path, error)
             log.critical("entry log {path} is dead: {error!r}", path=path, error=error)
             self._on_fatal(self.failure)
         raise self.failure from error

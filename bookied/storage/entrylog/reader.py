@@ -21,7 +21,7 @@ from bookied.errors import (
     WrongEntryError,
 )
 from bookied.storage.entrylog import format as layout
-from bookied.storage.entrylog.rows import NEXT, Rows, bytes_to_read, cut_rows, may_follow
+from bookied.storage.entrylog.rows import NEXT, EntryRows, bytes_to_read, cut_rows, may_follow
 from bookied.storage.files.files import Files, ReadFile
 from bookied.storage.files.open_files import OpenFiles
 from wire.codes import FRAME_BYTES_MAX
@@ -294,7 +294,7 @@ class EntryLogReader:
         room_bytes: int,
         until: int,
         stride: int = 1,
-    ) -> Rows | None:
+    ) -> EntryRows | None:
         """Return the entries that one read brings; None: ``read`` says what is wrong.
 
         Args:
@@ -322,7 +322,7 @@ class EntryLogReader:
         room_bytes: int,
         until: int,
         stride: int = 1,
-    ) -> Rows | None:
+    ) -> EntryRows | None:
         """Return the same if that takes no waiting for a disk, as ``read_now``."""
         log_id, _ = layout.split_location(locations[0])
         path = self._paths.get(log_id) if log_id in self._checked else None
@@ -479,7 +479,7 @@ def _rows(
     room_bytes: int,
     tail_bytes: int,
     stride: int,
-) -> Rows | None:
+) -> EntryRows | None:
     return cut_rows(
         data,
         locations[0] - layout.LENGTH.size,

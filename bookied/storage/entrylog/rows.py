@@ -31,7 +31,7 @@ SECTOR_BYTES: Final = 512
 NEXT: Final = struct.Struct(">iq")
 
 
-class Rows(NamedTuple):
+class EntryRows(NamedTuple):
     """Records of consecutive entries; joined, ``pieces`` are ``wire.packets.Packets``."""
 
     pieces: Sequence[bytes | memoryview]
@@ -39,19 +39,19 @@ class Rows(NamedTuple):
     size_bytes: int
     """Lengths included."""
 
-    def followed_by(self, more: Rows) -> Rows:
+    def followed_by(self, more: EntryRows) -> EntryRows:
         """Return these entries and ``more``."""
-        return Rows(
+        return EntryRows(
             [*self.pieces, *more.pieces],
             self.entries + more.entries,
             self.size_bytes + more.size_bytes,
         )
 
 
-def row_of(packet: bytes) -> Rows:
+def row_of(packet: bytes) -> EntryRows:
     """Return a single packet as what lies in a log."""
     length = layout.LENGTH.pack(len(packet))
-    return Rows((length, packet), 1, len(length) + len(packet))
+    return EntryRows((length, packet), 1, len(length) + len(packet))
 
 
 def bytes_to_read(locations: Sequence[int]) -> int:
@@ -78,7 +78,7 @@ def cut_rows(
     room_bytes: int,
     tail_bytes: int = NEXT.size,
     stride: int = 1,
-) -> Rows | None:
+) -> EntryRows | None:
     """Take entries in order out of a piece of a log, as long as all is as it should be.
 
     Args:
@@ -133,8 +133,8 @@ def cut_rows(
     size_bytes = sum(map(len, pieces))
     if 2 * size_bytes < len(data):
         # A view of some bytes holds all of them in memory, as long as the answer is not sent.
-        return Rows([b"".join(pieces)], count, size_bytes)
-    return Rows(pieces, count, size_bytes)
+        return EntryRows([b"".join(pieces)], count, size_bytes)
+    return EntryRows(pieces, count, size_bytes)
 
 
 def may_follow(head: bytes, at: int) -> bool:

@@ -22,7 +22,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
 
-from bookied.errors import WriteFailedError
+from bookied.errors import DiskWriteFailedError
 from bookied.storage.entrylog import format as layout
 from bookied.storage.entrylog.commands import CloseLog, Command, OpenLog, WriteRecords
 from bookied.storage.entrylog.failures import OneSync, WriteFailures
@@ -69,7 +69,7 @@ class EntryLogWriter:
         files: Files,
         room: LogRoom,
         *,
-        on_fatal: Callable[[WriteFailedError], object],
+        on_fatal: Callable[[DiskWriteFailedError], object],
         on_given_up: Callable[[], object] = lambda: None,
         settings: LogSettings | None = None,
     ) -> None:
@@ -125,7 +125,7 @@ class EntryLogWriter:
         return self._written_bytes
 
     @property
-    def failure(self) -> WriteFailedError | None:
+    def failure(self) -> DiskWriteFailedError | None:
         """Why nothing more can be written, if so."""
         return self._failures.failure
 
@@ -265,7 +265,7 @@ class EntryLogWriter:
             self._wake.acquire()
             try:
                 self.step()
-            except WriteFailedError:
+            except DiskWriteFailedError:
                 return
             except OSError:
                 # The disk is full, or too many files are open. Look again soon, come more or not.

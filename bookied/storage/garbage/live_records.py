@@ -25,7 +25,7 @@ class Index(Protocol):
 
 
 @attrs.frozen
-class Batch:
+class RecordBatch:
     """Live records, joined as they are in a log."""
 
     blob: bytes = attrs.field(repr=False)
@@ -53,7 +53,7 @@ class LiveRecords:
         self._scan = open_scan(files, path)
         self._records = iter(self._scan)
 
-    def read(self, *, records_max: int, bytes_max: int) -> Batch | None:
+    def read(self, *, records_max: int, bytes_max: int) -> RecordBatch | None:
         """Return what is alive of the next records, perhaps nothing; None at the end.
 
         Args:
@@ -93,7 +93,7 @@ def _until(records: Iterator[LogRecord], bytes_max: int) -> Iterator[LogRecord]:
             return
 
 
-def _joined(records: Sequence[LogRecord]) -> Batch:
+def _joined(records: Sequence[LogRecord]) -> RecordBatch:
     parts: list[bytes] = []
     counted: dict[int, int] = {}
     places = []
@@ -104,4 +104,4 @@ def _joined(records: Sequence[LogRecord]) -> Batch:
         size = LENGTH.size + len(body)
         counted[ledger_id] = counted.get(ledger_id, 0) + size
         at += size
-    return Batch(b"".join(parts), counted, places)
+    return RecordBatch(b"".join(parts), counted, places)

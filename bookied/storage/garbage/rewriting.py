@@ -17,7 +17,7 @@ from typing import Final, Protocol
 import attrs
 
 from bookied.storage.files.files import Files
-from bookied.storage.garbage.live_records import Batch, LiveRecords
+from bookied.storage.garbage.live_records import LiveRecords, RecordBatch
 from bookied.storage.garbage.pace import Pace
 from bookied.storage.index.ledger_pages import Move
 from bookied.storage.ledger_storage.settings import RunBlocking
@@ -96,7 +96,7 @@ class InPlace:
         await pace.blocking(partial(self._storage.logs.remove, path))
         return copied
 
-    def _append(self, batch: Batch) -> list[Move]:
+    def _append(self, batch: RecordBatch) -> list[Move]:
         return batch.moves(self._storage.relocation.append(batch.blob, batch.counted.items()))
 
     async def _settle(self, moves: list[Move], samples: list[Sample]) -> None:
@@ -107,7 +107,7 @@ class InPlace:
             await self._storage.relocation.switch(moves, self._run_blocking)
 
 
-async def read_slice(pace: Pace, records: LiveRecords) -> Batch | None:
+async def read_slice(pace: Pace, records: LiveRecords) -> RecordBatch | None:
     """Read as much as may be handled in one go."""
     rate = pace.throttle.rate.slice_of(SLICE_S)
     by_bytes = pace.throttle.by_bytes
@@ -119,7 +119,7 @@ async def read_slice(pace: Pace, records: LiveRecords) -> Batch | None:
     return await pace.blocking(read)
 
 
-def count(copied: CopyTotals, batch: Batch) -> None:
+def count(copied: CopyTotals, batch: RecordBatch) -> None:
     """Add a batch to what was copied."""
     copied.entries += len(batch.places)
     copied.size_bytes += len(batch.blob)

@@ -33,7 +33,7 @@ from bookied.errors import CorruptError, EntryLogFormatError, EntryLogRecordErro
 from bookied.storage.entrylog import format as layout
 from bookied.storage.entrylog.reader import LogRecord, open_scan
 from bookied.storage.files.files import AppendFile, Files
-from bookied.storage.garbage.live_records import Batch, LiveRecords
+from bookied.storage.garbage.live_records import LiveRecords, RecordBatch
 from bookied.storage.garbage.pace import Pace
 from bookied.storage.garbage.rewriting import SLICE_RECORDS_MAX, CopyTotals, count, read_slice
 from bookied.storage.index.ledger_pages import Move
@@ -233,7 +233,7 @@ class _TargetWriter:
         self._ledgers: dict[int, int] = {}
         self.copied = CopyTotals()
 
-    def append(self, batch: Batch) -> None:
+    def append(self, batch: RecordBatch) -> None:
         """Append a batch; the file is made with the first."""
         if self._file is None:
             self._file = self._files.open_append(self._path, direct=self._direct)

@@ -13,7 +13,7 @@ from bookied.storage.files.files import ReadFile
 from bookied.storage.files.open_files import OpenFiles
 from bookied.storage.index import format as layout
 from bookied.storage.index.file_places import IndexPlaces
-from bookied.storage.index.ledger_pages import StoredLedger
+from bookied.storage.index.ledger_pages import LedgerOnDisk
 
 
 class IndexReads:
@@ -52,7 +52,7 @@ class IndexReads:
                 return b""
             raise
 
-    def load(self, ledger_id: int) -> StoredLedger | None:
+    def load(self, ledger_id: int) -> LedgerOnDisk | None:
         """Return what the file of a ledger says; None if there is no file.
 
         Raises:
@@ -99,7 +99,7 @@ class IndexReads:
                 yield from read_pages(file)
 
 
-def read_index(file: ReadFile, path: Path) -> StoredLedger:
+def read_index(file: ReadFile, path: Path) -> LedgerOnDisk:
     """Return what an index file says.
 
     Raises:
@@ -115,9 +115,9 @@ def read_index(file: ReadFile, path: Path) -> StoredLedger:
         doubt = IndexTruncatedError(path, size, f"ends within page {pages}; entries may be missing")
         pages += 1
     if not pages:
-        return StoredLedger(header, 0, -1, doubt)
+        return LedgerOnDisk(header, 0, -1, doubt)
     last = layout.decode_page(file.read_at(layout.page_offset(pages - 1), layout.PAGE_BYTES))
-    return StoredLedger(header, pages, _last_entry(file, pages, last), doubt, last)
+    return LedgerOnDisk(header, pages, _last_entry(file, pages, last), doubt, last)
 
 
 def _check_owner(header: layout.IndexHeader, path: Path) -> None:

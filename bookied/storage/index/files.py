@@ -17,7 +17,7 @@ from bookied.storage.files.open_files import OpenFiles
 from bookied.storage.index.file_places import IndexPlaces
 from bookied.storage.index.file_reads import IndexReads
 from bookied.storage.index.file_writes import IndexWrites
-from bookied.storage.index.ledger_pages import LedgerChange, Move, StoredLedger
+from bookied.storage.index.ledger_pages import LedgerChange, LedgerOnDisk, Move
 
 OPEN_TO_WRITE_MAX: Final = 128
 """Files open at once while a checkpoint writes."""
@@ -94,7 +94,7 @@ class IndexFiles:
 
     # Reading --------------------------------------------------------------------------------------
 
-    def load(self, ledger_id: int) -> StoredLedger | None:
+    def load(self, ledger_id: int) -> LedgerOnDisk | None:
         """Return what the file of a ledger says; None if there is no file.
 
         Raises:

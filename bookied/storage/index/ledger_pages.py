@@ -28,12 +28,12 @@ class PageSource(Protocol):
     def load_page(self, ledger_id: int, page_no: int) -> array[int]:
         """Return a page as it is on disk."""
 
-    def load(self, ledger_id: int) -> StoredLedger | None:
+    def load(self, ledger_id: int) -> LedgerOnDisk | None:
         """Return what the disk has of a ledger; None if nothing."""
 
 
 @attrs.frozen
-class StoredLedger:
+class LedgerOnDisk:
     """What the index file of a ledger says."""
 
     header: layout.IndexHeader
@@ -47,7 +47,7 @@ class StoredLedger:
     """The last of the pages, where it was read on the way."""
 
 
-class LedgerState:
+class CachedLedger:
     """One ledger in memory. There is never more than one state of a ledger.
 
     A caller that keeps it for longer than a turn of the reactor must not write to it after the
@@ -180,11 +180,11 @@ class LedgerChange:
     before: Mapping[int, bytes] = attrs.field(factory=dict, repr=False)
     """Those of the pages that are known as the disk has them, likewise, for who asked for it."""
 
-    taken_from: LedgerState | None = attrs.field(default=None, repr=False, eq=False)
+    taken_from: CachedLedger | None = attrs.field(default=None, repr=False, eq=False)
     """Whose they are; another ledger may have the id by the time they are written."""
 
 
-def page_in_doubt(state: LedgerState) -> int | None:
+def page_in_doubt(state: CachedLedger) -> int | None:
     """Return the page that the index file ended in, where a power cut can have torn that page.
 
     The first page comes with the file, so a file that ends in it was damaged otherwise.
@@ -227,10 +227,10 @@ class LedgerPages:
         self._source, self._header_version = source, header_version
         self._keeps_before = keeps_before
         self._clean_pages_max, self._ledgers_max = clean_pages_max, ledgers_max
-        self.hot: dict[int, LedgerState] = {}
+        self.hot: dict[int, CachedLedger] = {}
         # Dropped from ``hot``, and yet still referred to: there is one state of a ledger.
-        self._held: WeakValueDictionary[int, LedgerState] = WeakValueDictionary()
-        self._dirty_ledgers: dict[int, LedgerState] = {}
+        self._held: WeakValueDictionary[int, CachedLedger] = WeakValueDictionary()
+        self._dirty_ledgers: dict[int, CachedLedger] = {}
         self._clean: dict[tuple[int, int], None] = {}  # Longest unchanged first.
         self._watches: list[set[int]] = []
         self.read_pages = ReadPages(bytes_max=read_pages_bytes_max)
@@ -238,7 +238,7 @@ class LedgerPages:
         self.evicted = 0
         """How many ledgers have been forgotten to make room."""
 
-    def find(self, ledger_id: int) -> LedgerState | None:
+    def find(self, ledger_id: int) -> CachedLedger | None:
         """Return a ledger, from memory or from disk; None if there is none.
 
         Raises:
@@ -253,9 +253,9 @@ class LedgerPages:
         self.hot[ledger_id] = state
         return state
 
-    def _restore(self, ledger_id: int, stored: StoredLedger) -> LedgerState:
+    def _restore(self, ledger_id: int, stored: LedgerOnDisk) -> CachedLedger:
         header = stored.header
-        state = LedgerState(ledger_id, header.master_key, self)
+        state = CachedLedger(ledger_id, header.master_key, self)
         state.fenced = header.is_fenced
         state.other_state_bits = header.state_bits & ~layout.FENCED
         state.explicit_lac, state.version = header.explicit_lac, header.version
@@ -266,29 +266,29 @@ class LedgerPages:
             self.read_pages.keep(ledger_id, stored.pages - 1, stored.last_page)
         return state
 
-    def create(self, ledger_id: int, master_key: bytes) -> LedgerState:
+    def create(self, ledger_id: int, master_key: bytes) -> CachedLedger:
         """Return a new ledger; its header is dirty from the start."""
         assert ledger_id not in self.hot, ledger_id
-        state = LedgerState(ledger_id, master_key, self)
+        state = CachedLedger(ledger_id, master_key, self)
         state.version = self._header_version
         self.hot[ledger_id] = state
         self.header_changed(state)
         return state
 
-    def header_changed(self, state: LedgerState) -> None:
+    def header_changed(self, state: CachedLedger) -> None:
         """Note that key, fence or explicit LAC have to be written."""
         self._revive(state)
         state.is_header_dirty = True
         self._dirty_ledgers[state.ledger_id] = state
         self._tell_watches(state.ledger_id)
 
-    def _revive(self, state: LedgerState) -> None:
+    def _revive(self, state: CachedLedger) -> None:
         """Take back a ledger that was dropped and is still held, because it is written to."""
         if state.ledger_id not in self.hot and self._held.get(state.ledger_id) is state:
             self.hot[state.ledger_id] = state
         assert self.hot.get(state.ledger_id) is state, "written to after it was deleted"
 
-    def make_dirty(self, state: LedgerState, page_no: int) -> array[int]:
+    def make_dirty(self, state: CachedLedger, page_no: int) -> array[int]:
         """Return a page that is about to be written to."""
         self._revive(state)
         self.read_pages.drop(state.ledger_id, page_no)
@@ -376,7 +376,7 @@ class LedgerPages:
         if changes:
             yield changes
 
-    def _take_from(self, state: LedgerState, numbers: list[int]) -> LedgerChange:
+    def _take_from(self, state: CachedLedger, numbers: list[int]) -> LedgerChange:
         """Copy the header if it is dirty, and those pages that still are."""
         header = state.header() if state.is_header_dirty else None
         state.is_header_dirty = False
@@ -421,7 +421,7 @@ class LedgerPages:
                     self.make_dirty(state, number)
                 state._before.pop(number, None)  # noqa: SLF001  # Perhaps half of it was written.
 
-    def keep_read(self, state: LedgerState, changes: int, page_no: int, page: array[int]) -> None:
+    def keep_read(self, state: CachedLedger, changes: int, page_no: int, page: array[int]) -> None:
         """Keep for readers a page that was read when ``state.changes`` was this, if it still is."""
         if self.hot.get(state.ledger_id) is state and state.changes == changes:
             self.read_pages.keep(state.ledger_id, page_no, page)
@@ -448,7 +448,7 @@ class LedgerPages:
                 self._held[state.ledger_id] = state
                 self.evicted += 1
 
-    def _forget_pages(self, state: LedgerState) -> None:
+    def _forget_pages(self, state: CachedLedger) -> None:
         for number in state.pages:
             self._clean.pop((state.ledger_id, number), None)
         state.pages.clear()

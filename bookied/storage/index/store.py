@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from bookied.storage.index.ledger_pages import LedgerChange, Move, StoredLedger
+from bookied.storage.index.ledger_pages import LedgerChange, LedgerOnDisk, Move
 
 __all__ = ["IndexStore"]
 
@@ -51,7 +51,7 @@ class IndexStore(Protocol):
 
     # Reading --------------------------------------------------------------------------------------
 
-    def load(self, ledger_id: int) -> StoredLedger | None:
+    def load(self, ledger_id: int) -> LedgerOnDisk | None:
         """Return what is stored of a ledger; None if nothing.
 
         Raises:

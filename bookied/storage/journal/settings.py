@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from bookied.errors import WriteFailedError
+from bookied.errors import DiskWriteFailedError
 from bookied.storage.journal import format as layout
 from bookied.storage.journal import groups
 from bookied.storage.journal.group_commit import GroupCommit
@@ -62,9 +62,9 @@ class JournalEvents:
 
     on_synced: Callable[[list[Any]], object]
     """Gets what was given as ``done`` of each member of a group that is on disk."""
-    on_fatal: Callable[[WriteFailedError], object]
+    on_fatal: Callable[[DiskWriteFailedError], object]
     """The journal is dead; the bookie has to stop."""
-    on_room: Callable[[WriteFailedError | None], object] = lambda error: None  # noqa: ARG005
+    on_room: Callable[[DiskWriteFailedError | None], object] = lambda error: None  # noqa: ARG005
     """The disk is full, and nothing is written until there is space; None: it is written again."""
     on_begun: Callable[[int], object] = lambda journal_id: None  # noqa: ARG005
     """Gets the id of each file that was begun, before a record is in it. From any thread; it may

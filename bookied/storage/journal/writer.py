@@ -21,7 +21,7 @@ from typing import Final
 
 from twisted.logger import Logger
 
-from bookied.errors import NO_SPACE, WriteFailedError
+from bookied.errors import NO_SPACE, DiskWriteFailedError
 from bookied.metrics.stats import JournalStats
 from bookied.storage.files.files import Buffer, Files
 from bookied.storage.journal import format as layout
@@ -87,8 +87,8 @@ class Journal:
         self._queue = GroupQueue(settings.group_commit, seconds)
         self._thread: threading.Thread | None = None
         self._appended_bytes = self._committed_bytes = 0
-        self.failure: WriteFailedError | None = None
-        self.no_room: WriteFailedError | None = None
+        self.failure: DiskWriteFailedError | None = None
+        self.no_room: DiskWriteFailedError | None = None
         """Why nothing is written for now, until there is space."""
         self._held: Sequence[QueuedRecords] = ()  # The group that found no space.
         self._stopping = threading.Event()
@@ -230,7 +230,7 @@ class Journal:
         except OSError as error:
             if error.errno not in NO_SPACE:
                 raise
-            no_room = self.no_room or WriteFailedError(self._file.path, error)
+            no_room = self.no_room or DiskWriteFailedError(self._file.path, error)
         if no_room is not self.no_room:
             self.no_room = no_room
             self._call(self._events.on_room, no_room)
@@ -238,7 +238,7 @@ class Journal:
 
     def _fail(self, error: BaseException) -> None:
         path = self._file.path
-        self.failure = WriteFailedError(path, error)
+        self.failure = DiskWriteFailedError(path, error)
         log.critical("journal {path} is dead: {error!r}", path=path, error=error)
         self._call(self._events.on_fatal, self.failure)
 

@@ -8,7 +8,7 @@ from typing import Final
 from bookied.storage.entrylog.format import LOCATION_BITS
 from bookied.storage.entrylog.writer import EntryLogWriter, LedgerBytes
 from bookied.storage.index.format import PAGE_SLOTS
-from bookied.storage.index.ledger_pages import LedgerPages, LedgerState
+from bookied.storage.index.ledger_pages import CachedLedger, LedgerPages
 from bookied.storage.ledger_storage.changes import Changes
 from bookied.storage.ledger_storage.reads import packet_lac
 from bookied.storage.write_cache import WriteCache
@@ -56,7 +56,7 @@ class EntryAdds:
         self._changes.entry_bytes += len(blob)
         self._changes.any = True
 
-    def add(self, state: LedgerState, entry_id: int, packet: bytes) -> None:
+    def add(self, state: CachedLedger, entry_id: int, packet: bytes) -> None:
         """Add one entry; a second one with the same id replaces the first.
 
         Raises:

@@ -9,7 +9,7 @@ from twisted.logger import Logger
 from bookied.errors import BadEntryLengthError, CorruptError, StorageError, WrongEntryError
 from bookied.storage.entrylog.reader import EntryLogReader
 from bookied.storage.entrylog.writer import EntryLogWriter
-from bookied.storage.index.ledger_pages import LedgerPages, LedgerState, page_in_doubt
+from bookied.storage.index.ledger_pages import CachedLedger, LedgerPages, page_in_doubt
 from bookied.storage.index.store import IndexStore
 from bookied.storage.journal.format import ledger_key_record
 from bookied.storage.ledger_storage.changes import Changes
@@ -41,7 +41,7 @@ class Ledgers:
         self._index, self._pages, self._turn, self._changes = index, pages, turn, changes
         self._reads, self._logs, self._log_writer = reads, logs, log_writer
 
-    def lookup(self, ledger_id: int, *, with_lac: bool = True) -> LedgerState | None:
+    def lookup(self, ledger_id: int, *, with_lac: bool = True) -> CachedLedger | None:
         """Return a ledger; None if it is unknown. May read its index file.
 
         ``with_lac`` also reads the last entry at the first time, which knows LAC and doubts.
@@ -58,7 +58,7 @@ class Ledgers:
             self._restore_lac(state)
         return state
 
-    def _restore_lac(self, state: LedgerState) -> None:
+    def _restore_lac(self, state: CachedLedger) -> None:
         """Set the highest LAC from what is stored: the last entry's and the explicit one."""
         if state.explicit_lac is not None:
             state.lac = max(state.lac, explicit_lac(state.explicit_lac))
@@ -73,7 +73,7 @@ class Ledgers:
             else:
                 state.lac = max(state.lac, packet_lac(packet))
 
-    def settle_doubt(self, state: LedgerState) -> None:
+    def settle_doubt(self, state: CachedLedger) -> None:
         """Drop the doubt about a ledger's index if it is only what a crash leaves.
 
         Of a page that a power cut tore while it was new, replay has brought all again; any other
@@ -106,12 +106,12 @@ class Ledgers:
             return False
         return self._index.begin_anew(ledger_id)
 
-    def create(self, ledger_id: int, master_key: bytes) -> LedgerState:
+    def create(self, ledger_id: int, master_key: bytes) -> CachedLedger:
         """Return a new ledger, one that ``lookup`` does not know."""
         self._changes.any = True
         return self._pages.create(ledger_id, master_key)
 
-    def adopt_key(self, state: LedgerState, master_key: bytes) -> bool:
+    def adopt_key(self, state: CachedLedger, master_key: bytes) -> bool:
         """Replace a master key that a rebuilt index left empty or all zero; say whether it was."""
         if state.master_key.strip(b"\0"):
             return False
@@ -120,12 +120,12 @@ class Ledgers:
         self._header_changed(state)
         return True
 
-    def set_fenced(self, state: LedgerState) -> None:
+    def set_fenced(self, state: CachedLedger) -> None:
         """Refuse ordinary adds from now on; durable with the journal, later with a checkpoint."""
         state.fenced = True
         self._header_changed(state)
 
-    def set_explicit_lac(self, state: LedgerState, packet: bytes) -> None:
+    def set_explicit_lac(self, state: CachedLedger, packet: bytes) -> None:
         """Keep an explicit LAC; durable with the journal, later with a checkpoint.
 
         It replaces the one before, higher or lower; the highest LAC seen only grows.
@@ -139,7 +139,7 @@ class Ledgers:
         """Whether ``set_limbo`` can be used: DbLedgerStorage only, as in Java."""
         return self._index.keeps_limbo
 
-    def set_limbo(self, state: LedgerState, *, limbo: bool) -> None:
+    def set_limbo(self, state: CachedLedger, *, limbo: bool) -> None:
         """Note that entries may be missing that were acknowledged, or that it is made up for.
 
         Durable with the next checkpoint, as the entries are that make up for it; no journal has it.
@@ -153,11 +153,11 @@ class Ledgers:
             state.limbo = limbo
             self._header_changed(state)
 
-    def _header_changed(self, state: LedgerState) -> None:
+    def _header_changed(self, state: CachedLedger) -> None:
         self._changes.any = True
         self._pages.header_changed(state)
 
-    def key_record(self, state: LedgerState) -> bytes:
+    def key_record(self, state: CachedLedger) -> bytes:
         """Return the LEDGER_KEY record for the journal.
 
         It goes before any other record of a ledger unless ``state.key_logged``; set that then.

@@ -14,10 +14,10 @@ from bookied.errors import CorruptError, MissingLogError
 from bookied.metrics.stats import StorageStats
 from bookied.storage.entrylog.format import is_possible
 from bookied.storage.entrylog.reader import EntryLogReader
-from bookied.storage.entrylog.rows import Rows
+from bookied.storage.entrylog.rows import EntryRows
 from bookied.storage.index import format as layout
 from bookied.storage.index.format import PAGE_SLOTS
-from bookied.storage.index.ledger_pages import LedgerPages, LedgerState
+from bookied.storage.index.ledger_pages import CachedLedger, LedgerPages
 from bookied.storage.index.store import IndexStore
 from bookied.storage.ledger_storage.index_turn import IndexTurn
 from bookied.storage.write_cache import WriteCache
@@ -38,7 +38,7 @@ class NeedsDisk:
     location: int
     """0 if only the index knows the place."""
 
-    state: LedgerState
+    state: CachedLedger
     changes: int
     """What ``state.changes`` was."""
 
@@ -63,13 +63,13 @@ class EntryReads:
         self._index, self._pages, self._turn = index, pages, turn
         self._cache, self._reader, self._stats = cache, logs, stats
         # Pages that readers' threads have loaded, until the reactor takes them.
-        self._loaded: deque[tuple[LedgerState, int, int, array[int]]] = deque(maxlen=LOADED_MAX)
+        self._loaded: deque[tuple[CachedLedger, int, int, array[int]]] = deque(maxlen=LOADED_MAX)
 
     def has_place(self, entry_id: int) -> bool:
         """Return whether the index can have an entry; adds are refused that it cannot have."""
         return self._index.writes_locations or layout.has_place(entry_id)
 
-    def read_memory(self, state: LedgerState, entry_id: int) -> bytes | NeedsDisk | None:
+    def read_memory(self, state: CachedLedger, entry_id: int) -> bytes | NeedsDisk | None:
         """Return an entry packet or where to get it; None if there is no such entry.
 
         Never waits for a disk. The operating system's page cache counts as memory: it is what
@@ -93,8 +93,8 @@ class EntryReads:
         )
 
     def read_rows(
-        self, state: LedgerState, entry_id: int, count_max: int, room_bytes: int, stride: int = 1
-    ) -> Rows | None:
+        self, state: CachedLedger, entry_id: int, count_max: int, room_bytes: int, stride: int = 1
+    ) -> EntryRows | None:
         """Return entries ``stride`` ids apart that one look at memory brings; it never waits.
 
         None where there is none, for any reason: ``read_memory`` says which.
@@ -115,8 +115,8 @@ class EntryReads:
         )
 
     def rows_on_disk(
-        self, state: LedgerState, entry_id: int, count_max: int, stride: int = 1
-    ) -> Callable[[int], Rows | None] | None:
+        self, state: CachedLedger, entry_id: int, count_max: int, stride: int = 1
+    ) -> Callable[[int], EntryRows | None] | None:
         """Return what reads entries ``stride`` ids apart, in any thread; None if there are none.
 
         It takes the bytes that fit, and raises what ``read_disk`` does. It is about
@@ -209,7 +209,7 @@ class EntryReads:
             if now:
                 self._reader.check(now, ledger_id, entry_id)
 
-    def has_entry(self, state: LedgerState, entry_id: int) -> bool:
+    def has_entry(self, state: CachedLedger, entry_id: int) -> bool:
         """Return whether an entry is here. May read the index, which blocks shortly.
 
         Raises:

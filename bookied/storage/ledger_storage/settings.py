@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 
-from bookied.errors import WriteFailedError
+from bookied.errors import DiskWriteFailedError
 
 RunBlocking = Callable[[Callable[[], Any]], Awaitable[Any]]
 """Runs a blocking function elsewhere and gives its value or error, as ``deferToThread`` does."""
@@ -51,7 +51,7 @@ class StorageLimits:
 class StorageEvents:
     """Who is notified of what happens to entry logs and index; all are called from any thread."""
 
-    on_fatal: Callable[[WriteFailedError], object]
+    on_fatal: Callable[[DiskWriteFailedError], object]
     """Entries can no longer be written, the bookie has to stop."""
     on_full: Callable[[Path], object] = lambda path: None  # noqa: ARG005
     """This directory has no space, and yet something has to be written there."""

@@ -25,7 +25,7 @@ from bookied.storage.entrylog.writer import EntryLogWriter
 from bookied.storage.files.files import Files
 from bookied.storage.index import format as layout
 from bookied.storage.index.format import PAGE_BYTES
-from bookied.storage.index.ledger_pages import LedgerPages, LedgerState
+from bookied.storage.index.ledger_pages import CachedLedger, LedgerPages
 from bookied.storage.index.store import IndexStore
 from bookied.storage.ledger_storage.adds import EntryAdds
 from bookied.storage.ledger_storage.changes import Changes
@@ -102,7 +102,7 @@ class LedgerStorage:
             header_version=index_version,
             keeps_before=index.writes_locations,
         )
-        self.hot: dict[int, LedgerState] = pages.hot
+        self.hot: dict[int, CachedLedger] = pages.hot
         """The ledgers in memory."""
         self._cache = cache = WriteCache(bytes_max=limits.cache_bytes)
         self._reader = reader = EntryLogReader(

@@ -13,8 +13,8 @@ from bkclient.metadata import zk_paths
 from bkclient.metadata.api import IncompatibleLayoutError, SessionEvent
 from bkclient.metadata.memory import MemoryCluster, MemoryMetadata, Operation
 from bkclient.metadata.tree.nodes import (
-    BadVersionError,
     NodeExistsError,
+    NodeVersionError,
     NoNodeError,
     NotEmptyError,
 )
@@ -60,9 +60,9 @@ class TestTree:
         with pytest.raises(NotEmptyError):
             cluster.delete("/a")
         assert cluster.set("/a", b"3") == 1
-        with pytest.raises(BadVersionError):
+        with pytest.raises(NodeVersionError):
             cluster.set("/a", b"4", 0)
-        with pytest.raises(BadVersionError):
+        with pytest.raises(NodeVersionError):
             cluster.delete("/a", 0)
         assert cluster.get("/a").value == b"3"
         assert cluster.children("/a") == ["b"]

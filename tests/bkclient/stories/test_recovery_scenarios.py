@@ -14,7 +14,7 @@ from twisted.internet.defer import Deferred
 
 from bkclient.admin import operations
 from bkclient.client import Client
-from bkclient.connection.ledger_keys import Batch, FrameMaker, LedgerKeys
+from bkclient.connection.ledger_keys import AddBatch, FrameMaker, LedgerKeys
 from bkclient.errors import (
     ClientError,
     ClientLedgerFencedError,
@@ -576,7 +576,7 @@ def test_what_recovery_keeps_free_of_a_frame_is_enough_for_any_add() -> None:
     frames = FrameMaker(keys, flags, lambda count: range(2**63 - 1 - count, 2**63 - 1))
     payload = bytes(FRAME_BYTES_MAX - RECOVERY_FRAME_BYTES)
     packet = keys.digester.package(keys.ledger_id, 2**40, 2**40 - 1, 2**62, payload)
-    (data, _) = Batch([(2**40, packet)], frames).v3()
+    (data, _) = AddBatch([(2**40, packet)], frames).v3()
     assert len(data) <= FRAME_BYTES_MAX
 
 

@@ -16,7 +16,7 @@ from bkctl.manual.generate import ROOT, generated, main, stale, write
 from bkctl.manual.man_pages import Edition, pages
 from bkctl.manual.roff import bold
 from bookied.config.bookie import BookieConfig
-from bookied.errors import ExitStatus
+from bookied.errors import BookieExitStatus
 from tests.bkctl.cli.test_root import TREE
 from tests.support.programs import program
 
@@ -95,7 +95,7 @@ def test_every_setting_is_in_the_page_of_the_settings_file() -> None:
 def test_the_page_of_the_daemon_has_its_options_signals_and_ends() -> None:
     text = MANUAL["man/bookied.8"]
     assert bold("--log-format") in text
-    for status in ExitStatus:
+    for status in BookieExitStatus:
         assert f"\n{bold(str(int(status)))}\n" in text
     for name in ("TERM and INT", "HUP", "USR1", "QUIT"):
         assert bold(name) in text

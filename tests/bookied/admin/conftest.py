@@ -13,7 +13,7 @@ from twisted.internet.defer import Deferred
 
 from bkclient.metadata import zk_paths
 from bookied.admin.control.control import Control
-from bookied.admin.exchange import HttpRequest, Reply
+from bookied.admin.exchange import HttpReply, HttpRequest
 from bookied.admin.web import Access, Api, Credentials
 from tests.bookied.worlds.clock_world import World
 from tests.bookied.worlds.fakes import done
@@ -37,7 +37,7 @@ class Operator:
         self.control = Control(self.world.service, lambda: "# the page")
         self.api = Api(self.control, self.access)
 
-    def ask(self, method: str, path: str, body: Any = b"") -> Reply:
+    def ask(self, method: str, path: str, body: Any = b"") -> HttpReply:
         path, _, text = path.partition("?")
         pairs = [one.partition("=") for one in text.split("&") if one]
         query = {name: value for name, _, value in pairs}
@@ -49,7 +49,7 @@ class Operator:
         if not answers:  # It waits for a bookie that cannot be reached.
             self.world.run_for(PATIENCE_S)
         (reply,) = answers
-        assert isinstance(reply, Reply)
+        assert isinstance(reply, HttpReply)
         return reply
 
     def get(self, path: str) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bookied.admin.exchange import BadRequestError, HttpRequest
+from bookied.admin.exchange import BadHttpRequestError, HttpRequest
 
 
 def test_a_body_is_a_json_object() -> None:
@@ -13,5 +13,5 @@ def test_a_body_is_a_json_object() -> None:
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"\xff\xfe", b"[" * 60_000, b'{"a":' * 10_000])
 def test_any_other_body_is_a_bad_request(body: bytes) -> None:
-    with pytest.raises(BadRequestError, match="the body is no JSON"):
+    with pytest.raises(BadHttpRequestError, match="the body is no JSON"):
         _ = HttpRequest(body=body).object

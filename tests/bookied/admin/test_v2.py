@@ -14,7 +14,7 @@ from twisted.logger import capturedLogs
 
 from bookied.admin.control.control import Control
 from bookied.admin.endpoints import ENDPOINTS, PREFIX, openapi
-from bookied.admin.exchange import HttpRequest, Reply
+from bookied.admin.exchange import HttpReply, HttpRequest
 from bookied.admin.web import Api, Credentials
 from bookied.config.bookie import StorageClass
 from tests.bookied.admin.conftest import Operator, spoil_mark
@@ -35,7 +35,7 @@ BODIES: dict[str, Any] = {
 }
 
 
-def problem(reply: Reply) -> tuple[int, str]:
+def problem(reply: HttpReply) -> tuple[int, str]:
     return reply.status, json.loads(reply.body)["error"]["code"]
 
 

@@ -15,7 +15,7 @@ from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
 from twisted.python.failure import Failure
 
-from bookied.admin.exchange import JSON, HttpRequest, Reply
+from bookied.admin.exchange import JSON, HttpReply, HttpRequest
 from bookied.admin.http.bounds import (
     ANSWER_S,
     ANSWERS_BYTES_MAX,
@@ -43,7 +43,7 @@ class Transport(StringTransport):
 class Server:
     """The site with a canned answer."""
 
-    def __init__(self, reply: Reply | None = None) -> None:
+    def __init__(self, reply: HttpReply | None = None) -> None:
         self.clock = Clock()
         self.asked: list[tuple[str, HttpRequest, Credentials]] = []
         self.given_up = 0
@@ -51,7 +51,7 @@ class Server:
         self.counts = HttpCounts(self.clock)
         self.factory = site(self.answer, self.clock, self.counts)
 
-    async def answer(self, path: str, asked: HttpRequest, given: Credentials) -> Reply:
+    async def answer(self, path: str, asked: HttpRequest, given: Credentials) -> HttpReply:
         self.asked.append((path, asked, given))
         if self.reply is not None:
             return self.reply
@@ -72,7 +72,7 @@ def address(host: str) -> IPv4Address | IPv6Address:
 
 
 def test_a_request_becomes_a_value_and_the_answer_bytes() -> None:
-    server = Server(Reply(200, '{"a": "ä"}', JSON, {"Allow": "GET"}))
+    server = Server(HttpReply(200, '{"a": "ä"}', JSON, {"Allow": "GET"}))
     protocol, transport = server.connect()
     protocol.dataReceived(
         b"PUT /api/v1/x?page=2&name=a%20b&flag HTTP/1.1\r\nHost: b\r\n"
@@ -101,7 +101,7 @@ def test_a_client_that_leaves_early_gets_nothing_and_costs_nothing() -> None:
 
 
 def test_a_body_that_is_too_long_cuts_the_connection_announced_or_not() -> None:
-    server = Server(Reply(200, "fine"))
+    server = Server(HttpReply(200, "fine"))
     protocol, transport = server.connect()
     announced = b"PUT / HTTP/1.1\r\nHost: b\r\nContent-Length: %d\r\n\r\n"
     protocol.dataReceived(announced % (BODY_BYTES_MAX + 1))
@@ -117,7 +117,7 @@ def test_a_body_that_is_too_long_cuts_the_connection_announced_or_not() -> None:
 
 
 def test_a_length_that_python_does_not_read_cuts_the_connection() -> None:
-    server = Server(Reply(200, "fine"))
+    server = Server(HttpReply(200, "fine"))
     protocol, transport = server.connect()
     length = b"9" * (sys.int_info.default_max_str_digits + 1)
     protocol.dataReceived(b"PUT / HTTP/1.1\r\nHost: b\r\nContent-Length: %b\r\n\r\n" % length)
@@ -126,7 +126,7 @@ def test_a_length_that_python_does_not_read_cuts_the_connection() -> None:
 
 
 def test_idle_connections_end() -> None:
-    server = Server(Reply(200, "fine"))
+    server = Server(HttpReply(200, "fine"))
     held = [server.connect() for _ in range(3)]
     server.clock.advance(IDLE_S + 1)
     assert all(transport.disconnecting for _, transport in held)
@@ -173,7 +173,7 @@ def full(server: Server, transport: type[Transport]) -> list[tuple[Protocol, Any
 
 
 def test_clients_that_take_no_answers_keep_nobody_out() -> None:
-    server = Server(Reply(200, "x" * 100_000))
+    server = Server(HttpReply(200, "x" * 100_000))
     held = full(server, Slow)
     server.clock.advance(STALL_S)
     probe, answer = server.connect("10.0.1.1")
@@ -204,7 +204,7 @@ def test_an_address_has_a_share_of_the_connections(hosts: str) -> None:
 
 
 def test_requests_that_come_at_once_are_answered_one_in_a_turn() -> None:
-    server = Server(Reply(200, "fine"))
+    server = Server(HttpReply(200, "fine"))
     protocol, transport = server.connect()
     protocol.dataReceived(GET * 500)
     assert len(server.asked) == 1
@@ -216,7 +216,7 @@ def test_requests_that_come_at_once_are_answered_one_in_a_turn() -> None:
 
 
 def test_nothing_is_answered_while_answers_are_not_taken() -> None:
-    server = Server(Reply(200, "x" * 1_000_000))
+    server = Server(HttpReply(200, "x" * 1_000_000))
     protocol, transport = server.connect()
     protocol.dataReceived(GET * 500)
     transport.producer.pauseProducing()
@@ -249,7 +249,7 @@ class Slow(Transport):
 
 
 def test_an_answer_is_sent_as_it_is_taken_and_the_next_one_after_it() -> None:
-    server = Server(Reply(200, "x" * 1_000_000))
+    server = Server(HttpReply(200, "x" * 1_000_000))
     protocol, transport = server.connect(transport=Slow())
     protocol.dataReceived(GET * 2)
     for _ in range(40):
@@ -263,7 +263,7 @@ def test_an_answer_is_sent_as_it_is_taken_and_the_next_one_after_it() -> None:
 
 
 def test_all_answers_that_are_not_taken_have_a_bound() -> None:
-    server = Server(Reply(200, "x" * (ANSWERS_BYTES_MAX // 4)))
+    server = Server(HttpReply(200, "x" * (ANSWERS_BYTES_MAX // 4)))
     held = [server.connect(f"10.0.0.{number}", Slow()) for number in range(6)]
     for protocol, _ in held:
         protocol.dataReceived(GET)
@@ -278,7 +278,7 @@ def test_all_answers_that_are_not_taken_have_a_bound() -> None:
 
 
 def test_a_request_has_to_come_whole_in_time_however_it_drips() -> None:
-    server = Server(Reply(200, "fine"))
+    server = Server(HttpReply(200, "fine"))
     protocol, transport = server.connect()
     for byte in GET[: REQUEST_S - 1]:
         protocol.dataReceived(bytes([byte]))
@@ -290,7 +290,7 @@ def test_a_request_has_to_come_whole_in_time_however_it_drips() -> None:
 
 
 def test_a_second_request_has_its_own_time() -> None:
-    server = Server(Reply(200, "fine"))
+    server = Server(HttpReply(200, "fine"))
     protocol, transport = server.connect()
     protocol.dataReceived(GET + GET[:5])
     server.clock.advance(0)
@@ -302,7 +302,7 @@ def test_a_second_request_has_its_own_time() -> None:
 
 
 def test_an_answer_has_to_be_taken_in_time() -> None:
-    server = Server(Reply(200, "x" * 1_000_000))
+    server = Server(HttpReply(200, "x" * 1_000_000))
     protocol, transport = server.connect(transport=Slow())
     protocol.dataReceived(GET)
     for _ in range(ANSWER_S // 10):
@@ -361,7 +361,7 @@ def test_names_that_a_stranger_may_own_are_refused(host: str | None, *, is_ours:
 
 
 def test_a_request_for_another_host_is_not_answered() -> None:
-    server = Server(Reply(200, "secret"))
+    server = Server(HttpReply(200, "secret"))
     protocol, transport = server.connect()
     protocol.dataReceived(b"GET /metrics HTTP/1.1\r\nHost: rebound.evil.com:8080\r\n\r\n")
     assert transport.value().startswith(b"HTTP/1.1 421 ")
@@ -372,7 +372,7 @@ def test_a_request_for_another_host_is_not_answered() -> None:
 
 @pytest.mark.parametrize("header", [b"Authorization: Bearer \xff", b"Host: \xff"])
 def test_a_header_that_is_no_text_is_a_bad_request(header: bytes) -> None:
-    server = Server(Reply(200, "fine"))
+    server = Server(HttpReply(200, "fine"))
     protocol, transport = server.connect()
     protocol.dataReceived(b"GET / HTTP/1.1\r\n" + header + b"\r\n\r\n")
     assert transport.value().startswith(b"HTTP/1.1 400 ")

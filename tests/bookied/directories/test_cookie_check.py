@@ -18,7 +18,7 @@ from bookied.directories.highest_ledger import highest_ledger
 from bookied.directories.identity import Identity
 from bookied.directories.roots import directories, prepare
 from bookied.directories.served_by import NAME, fences_in_doubt_to
-from bookied.errors import BadCookieError, ExitStatus, WrongIdentityError
+from bookied.errors import BadCookieError, BookieExitStatus, WrongIdentityError
 from bookied.storage.files.files import Files, RealFiles
 from tests.bkclient.metadata.values import metadata
 from tests.bookied.worlds.fakes import config_for, done
@@ -61,7 +61,7 @@ class World:
     def refused(self, **changes) -> str:
         with pytest.raises(WrongIdentityError) as caught:
             self.start(**changes)
-        assert caught.value.exit_status == ExitStatus.WRONG_IDENTITY
+        assert caught.value.exit_status == BookieExitStatus.WRONG_IDENTITY
         return str(caught.value)
 
     @property

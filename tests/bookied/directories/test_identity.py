@@ -7,7 +7,7 @@ import pytest
 from bkclient.config.settings import load, parse_properties
 from bookied.config.bookie import BookieConfig
 from bookied.directories.identity import RealHost, identify, listen_host
-from bookied.errors import AddressError, ExitStatus
+from bookied.errors import AddressError, BookieExitStatus
 from tests.bookied.worlds.fakes import FakeHost
 
 
@@ -66,7 +66,7 @@ def test_a_host_without_a_name_has_one_possible_id_less() -> None:
 def test_an_address_that_cannot_serve_is_a_configuration_error(text: str, message: str) -> None:
     with pytest.raises(AddressError, match=message) as caught:
         identity(text)
-    assert caught.value.exit_status == ExitStatus.INVALID_CONFIGURATION
+    assert caught.value.exit_status == BookieExitStatus.INVALID_CONFIGURATION
 
 
 def test_a_host_name_that_does_not_exist_cannot_be_the_id() -> None:

@@ -11,7 +11,7 @@ from bookied.config.bookie import BookieConfig
 from bookied.directories.fullness import DiskVerdict
 from bookied.directories.status_file import (
     NAME,
-    BookieStatus,
+    PersistedMode,
     decode_status,
     encode_status,
     read_status,
@@ -19,7 +19,7 @@ from bookied.directories.status_file import (
 )
 from bookied.errors import NoSpaceError, StatusFileError
 from bookied.runtime.mode import Mode, ModeEffects
-from bookied.runtime.state import BookieState, State
+from bookied.runtime.state import BookieLifecycle, State
 from bookied.server.rules.adds import Writes
 from bookied.storage.files.files import RealFiles
 
@@ -29,12 +29,12 @@ VERY_FULL = DiskVerdict((Path("/d"),), (), read_only=True, high_priority_allowed
 
 
 class World:
-    def __init__(self, kept: BookieStatus | None = None, **settings) -> None:
+    def __init__(self, kept: PersistedMode | None = None, **settings) -> None:
         self.allowed: list[Writes] = []
         self.registered: list[State] = []
-        self.kept: list[BookieStatus] = []
+        self.kept: list[PersistedMode] = []
         self.failures: list[Exception] = []
-        self.state, self.clock = BookieState(), Clock()
+        self.state, self.clock = BookieLifecycle(), Clock()
         self.clock.advance(5.0)
         effects = ModeEffects(
             allow=self.allowed.append,
@@ -75,7 +75,7 @@ def test_full_disks_make_it_read_only_and_space_makes_it_writable_again() -> Non
         mode.disks_changed(verdict)
     assert world.allowed[1:] == [Writes.HIGH_PRIORITY, Writes.NONE, Writes.ALL]
     assert world.registered == [State.READ_ONLY, State.WRITABLE]
-    assert world.kept == [BookieStatus(True, 5000), BookieStatus(False, 5000)]
+    assert world.kept == [PersistedMode(True, 5000), PersistedMode(False, 5000)]
 
 
 def test_a_write_without_room_counts_until_the_next_look_at_the_disks() -> None:
@@ -109,14 +109,14 @@ def test_what_a_hand_has_done_only_a_hand_undoes() -> None:
     mode.disks_changed(FULL)
     mode.disks_changed(ROOMY)
     assert world.registered == [State.READ_ONLY]
-    assert world.kept == [BookieStatus(True, 5000, by_hand=True)]
+    assert world.kept == [PersistedMode(True, 5000, by_hand=True)]
     mode.set_by_hand(read_only=False)
     assert world.registered == [State.READ_ONLY, State.WRITABLE]
 
 
 @pytest.mark.parametrize(("by_hand", "state"), [(True, State.READ_ONLY), (False, State.WRITABLE)])
 def test_read_only_by_hand_is_kept_over_a_restart(by_hand, state) -> None:
-    world = World(kept=BookieStatus(True, 1, by_hand=by_hand))
+    world = World(kept=PersistedMode(True, 1, by_hand=by_hand))
     world.serve()
     assert world.state.now is state
 
@@ -125,9 +125,9 @@ def test_what_an_operator_says_while_the_disks_are_full_is_kept_as_well() -> Non
     world = World()
     mode = world.serve(FULL)
     mode.set_by_hand(read_only=True)
-    assert world.kept[-1] == BookieStatus(True, 5000, by_hand=True)
+    assert world.kept[-1] == PersistedMode(True, 5000, by_hand=True)
     mode.set_by_hand(read_only=False)
-    assert world.kept[-1] == BookieStatus(False, 5000, by_hand=False)
+    assert world.kept[-1] == PersistedMode(False, 5000, by_hand=False)
     assert mode.read_only
     mode.disks_changed(ROOMY)
     assert world.state.now is State.WRITABLE
@@ -156,10 +156,10 @@ def test_a_bookie_that_may_not_be_read_only_fails_when_a_write_finds_no_room() -
 def test_a_start_on_full_disks_is_remembered() -> None:
     world = World()
     world.serve(FULL)
-    assert world.kept == [BookieStatus(True, 5000)]
-    world = World(kept=BookieStatus(True, 1))
+    assert world.kept == [PersistedMode(True, 5000)]
+    world = World(kept=PersistedMode(True, 1))
     world.serve()
-    assert world.kept == [BookieStatus(False, 5000)]
+    assert world.kept == [PersistedMode(False, 5000)]
 
 
 def test_nothing_changes_before_the_bookie_serves_or_after() -> None:
@@ -173,13 +173,13 @@ def test_nothing_changes_before_the_bookie_serves_or_after() -> None:
 @pytest.mark.parametrize(
     ("line", "status"),
     [
-        (b"1,READ_ONLY,1700000000000,true\n", BookieStatus(True, 1_700_000_000_000, by_hand=True)),
-        (b"1,READ_ONLY,17,false\n", BookieStatus(True, 17)),
-        (b"1,READ_WRITE,17, false\n", BookieStatus(False, 17)),
-        (b"1,READ_ONLY,17", BookieStatus(True, 17, by_hand=True)),
+        (b"1,READ_ONLY,1700000000000,true\n", PersistedMode(True, 1_700_000_000_000, by_hand=True)),
+        (b"1,READ_ONLY,17,false\n", PersistedMode(True, 17)),
+        (b"1,READ_WRITE,17, false\n", PersistedMode(False, 17)),
+        (b"1,READ_ONLY,17", PersistedMode(True, 17, by_hand=True)),
     ],
 )
-def test_status_files_are_read_as_java_writes_them(line: bytes, status: BookieStatus) -> None:
+def test_status_files_are_read_as_java_writes_them(line: bytes, status: PersistedMode) -> None:
     found = decode_status(line, Path("x"))
     assert found == status
     assert decode_status(encode_status(found), Path("x")) == status
@@ -204,12 +204,12 @@ def test_the_newest_readable_status_counts(tmp_path: Path) -> None:
     files, directories = RealFiles(), [tmp_path / name for name in "abc"]
     for directory in directories:
         directory.mkdir()
-    assert read_status(files, directories) == BookieStatus()
-    write_status(files, directories, BookieStatus(False, 5))
-    write_status(files, directories[1:2], BookieStatus(True, 9, by_hand=True))
+    assert read_status(files, directories) == PersistedMode()
+    write_status(files, directories, PersistedMode(False, 5))
+    write_status(files, directories[1:2], PersistedMode(True, 9, by_hand=True))
     (directories[2] / NAME).write_text("nonsense")
-    assert read_status(files, directories) == BookieStatus(True, 9, by_hand=True)
-    write_status(files, [tmp_path / "missing"], BookieStatus())
+    assert read_status(files, directories) == PersistedMode(True, 9, by_hand=True)
+    write_status(files, [tmp_path / "missing"], PersistedMode())
 
 
 def test_without_descriptors_for_a_checkpoint_no_adds_are_taken_until_there_are_some() -> None:

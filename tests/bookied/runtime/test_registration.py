@@ -10,7 +10,7 @@ from twisted.internet.task import Clock
 
 from bkclient.metadata.api import MetadataStore, MetadataUnavailableError, SessionEvent
 from bkclient.metadata.memory import MemoryCluster
-from bookied.errors import BookieStopError, ExitStatus, RegistrationError
+from bookied.errors import BookieExitStatus, BookieStopError, RegistrationError
 from bookied.runtime.registration import Registration
 from tests.bookied.worlds.fakes import done
 from wire.ids import BookieId
@@ -158,7 +158,7 @@ def test_a_service_that_stays_away_ends_the_bookie_as_session_lost() -> None:
     clock.pump([1.0] * 50)
     assert failures == []
     clock.pump([1.0] * 20)
-    assert [failure.exit_status for failure in failures] == [ExitStatus.SESSION_LOST]
+    assert [failure.exit_status for failure in failures] == [BookieExitStatus.SESSION_LOST]
     assert "b1 has not been registered for 60 s: away" in str(failures[0])
     assert store.tries < 15, "tries back off"
     clock.pump([1.0] * 100)
@@ -184,4 +184,4 @@ def test_an_entry_that_another_session_keeps_ends_the_bookie_as_not_registered(
     waiting.addBoth(outcome.append)
     world.clock.pump([1.0] * 60)
     outcome[0].trap(RegistrationError)
-    assert outcome[0].value.exit_status == ExitStatus.NOT_REGISTERED
+    assert outcome[0].value.exit_status == BookieExitStatus.NOT_REGISTERED

@@ -6,14 +6,14 @@ import itertools
 
 import pytest
 
-from bookied.runtime.state import SERVING, TRANSITIONS, BookieState, Event, State
+from bookied.runtime.state import SERVING, TRANSITIONS, BookieLifecycle, Event, State
 from wire.errors import LocalProtocolError
 
 
 @pytest.mark.parametrize(("state", "event"), list(itertools.product(State, Event)))
 def test_every_pair_of_state_and_event_moves_as_the_table_says_or_is_refused(state, event) -> None:
     seen: list[State] = []
-    bookie = BookieState(seen.append)
+    bookie = BookieLifecycle(seen.append)
     bookie.now = state
     after = TRANSITIONS.get((state, event))
     if after is None:
@@ -27,7 +27,7 @@ def test_every_pair_of_state_and_event_moves_as_the_table_says_or_is_refused(sta
 
 def test_a_bookie_goes_from_starting_to_stopped() -> None:
     seen: list[State] = []
-    bookie = BookieState(seen.append)
+    bookie = BookieLifecycle(seen.append)
     for event in (
         Event.STARTED,
         Event.TURN_READ_ONLY,
@@ -42,7 +42,7 @@ def test_a_bookie_goes_from_starting_to_stopped() -> None:
 
 @pytest.mark.parametrize("state", [State.STARTING, State.WRITABLE, State.READ_ONLY])
 def test_every_state_can_stop(state: State) -> None:
-    bookie = BookieState()
+    bookie = BookieLifecycle()
     bookie.now = state
     assert bookie.move(Event.STOP) is State.STOPPING
     assert bookie.move(Event.DRAINED) is State.STOPPED

@@ -22,16 +22,16 @@ from bookied.directories.lock import is_locked
 from bookied.directories.roots import VERSION, Directories, was_dirty
 from bookied.directories.served_by import ALL_LEDGERS, NO_LEDGER
 from bookied.errors import (
+    BookieExitStatus,
     DirectoryEmptiedError,
     DirectoryInUseError,
-    ExitStatus,
+    DiskWriteFailedError,
     JournalMissingError,
     MetadataStartError,
     NoSpaceError,
     PortInUseError,
     RunTimeError,
     SecurityStartError,
-    WriteFailedError,
     WrongIdentityError,
 )
 from bookied.runtime.state import State
@@ -229,7 +229,7 @@ def test_a_port_in_use_stops_the_start_before_anything_is_written(running, tmp_p
     )
     with pytest.raises(PortInUseError, match=f"port {first.identity.port} is in use") as caught:
         run(other.start())
-    assert caught.value.exit_status == ExitStatus.CANNOT_START_NOW
+    assert caught.value.exit_status == BookieExitStatus.CANNOT_START_NOW
     assert other.state.now is State.STOPPED
     assert not (tmp_path / "other/current").exists()
 
@@ -260,7 +260,7 @@ def test_a_lost_journal_stops_the_start(running: Running) -> None:
         path.unlink()
     with pytest.raises(JournalMissingError) as caught:
         running.start()
-    assert caught.value.exit_status == ExitStatus.DAMAGED
+    assert caught.value.exit_status == BookieExitStatus.DAMAGED
 
 
 def served_once(running: Running) -> Directories:
@@ -289,7 +289,7 @@ def test_an_emptied_directory_with_its_cookie_stops_the_start(running: Running, 
     away = take_away(directory)
     with pytest.raises((JournalMissingError, DirectoryEmptiedError), match="emptied") as caught:
         running.start()
-    assert caught.value.exit_status == ExitStatus.DAMAGED
+    assert caught.value.exit_status == BookieExitStatus.DAMAGED
     assert [path.name for path in directory.iterdir()] == [VERSION]
     shutil.rmtree(directory)
     away.rename(directory)
@@ -340,7 +340,7 @@ def test_a_bookie_with_tls_says_so_where_it_registers(running: Running, tmp_path
 def test_unusable_keys_stop_the_start_before_anything_is_locked(running, tmp_path) -> None:
     with pytest.raises(SecurityStartError, match="tlsKeyStore: cannot read nowhere") as caught:
         running.start(**{**with_tls(tmp_path), "tls_key_store": "nowhere"})
-    assert caught.value.exit_status == ExitStatus.INVALID_CONFIGURATION
+    assert caught.value.exit_status == BookieExitStatus.INVALID_CONFIGURATION
     assert not (tmp_path / "ledgers/current").exists()
 
 
@@ -384,9 +384,9 @@ def test_what_cannot_be_put_into_files_after_replay_stops_the_start(running: Run
     run(service.abandon())
     marks = service.directories.ledger_dirs[0] / "lastMark"
     before = marks.exists() and FILES.read(marks)
-    with pytest.raises(WriteFailedError, match="Input/output error") as caught:
+    with pytest.raises(DiskWriteFailedError, match="Input/output error") as caught:
         running.start(parts={"files": NoEntryLogs()})
-    assert caught.value.exit_status == ExitStatus.FATAL
+    assert caught.value.exit_status == BookieExitStatus.FATAL
     assert running.seen() == "absent"
     assert (marks.exists() and FILES.read(marks)) == before
     again = running.start()
@@ -409,7 +409,7 @@ class Away:
 def test_metadata_out_of_reach_stops_the_start(running: Running) -> None:
     with pytest.raises(MetadataStartError, match="cannot be reached: h:1: no answer") as caught:
         running.start(parts={"store": Away()})
-    assert caught.value.exit_status == ExitStatus.CANNOT_START_NOW
+    assert caught.value.exit_status == BookieExitStatus.CANNOT_START_NOW
 
 
 def test_a_cluster_that_was_never_made_stops_the_start(running: Running) -> None:
@@ -445,7 +445,7 @@ def test_a_start_can_be_stopped(running: Running) -> None:
 
     (failure,) = run(stop_in_the_middle())
     assert failure.check(StopRequestedError)
-    assert failure.value.exit_status == ExitStatus.OK
+    assert failure.value.exit_status == BookieExitStatus.OK
     assert service.state.now is State.STOPPED
 
 
@@ -538,7 +538,7 @@ def test_a_full_disk_ends_a_bookie_that_may_not_go_read_only(running: Running) -
     disk.used = 0.96
     run(until(lambda: running.failures))
     assert isinstance(running.failures[0], NoSpaceError)
-    assert running.failures[0].exit_status == ExitStatus.FATAL
+    assert running.failures[0].exit_status == BookieExitStatus.FATAL
 
 
 def test_a_directory_that_vanishes_is_a_failed_disk(running: Running) -> None:
@@ -609,8 +609,8 @@ def test_a_journal_that_cannot_be_synced_acknowledges_nothing_and_ends_the_booki
         run(service.abandon())
         with pytest.raises(ConnectionError):
             client.receive()
-    assert isinstance(running.failures[0], WriteFailedError)
-    assert running.failures[0].exit_status == ExitStatus.FATAL
+    assert isinstance(running.failures[0], DiskWriteFailedError)
+    assert running.failures[0].exit_status == BookieExitStatus.FATAL
     assert was_dirty(FILES, service.directories)
 
 

@@ -17,7 +17,7 @@ from twisted.internet.task import Clock
 from bkclient.config.keep_alive import KeepAlive
 from bookied.directories.disk_watch import DiskWatch
 from bookied.directories.fullness import DiskLimits, DiskSample, DiskVerdict
-from bookied.errors import AddressError, ExitStatus, PortInUseError, WriteFailedError
+from bookied.errors import AddressError, BookieExitStatus, DiskWriteFailedError, PortInUseError
 from bookied.process.systemd import Notifier
 from bookied.runtime.listener import ACCEPTS_MAX, TcpListener
 from bookied.storage.checkpoints import LOOK_S, Checkpoints
@@ -102,7 +102,7 @@ def test_a_port_that_somebody_else_serves_first_is_lost() -> None:
 def test_an_address_that_is_not_ours_is_a_configuration_error() -> None:
     with pytest.raises(AddressError, match=r"cannot listen on 192\.0\.2\.1, port 0") as caught:
         TcpListener(the_reactor()).bind("192.0.2.1", 0)
-    assert caught.value.exit_status == ExitStatus.INVALID_CONFIGURATION
+    assert caught.value.exit_status == BookieExitStatus.INVALID_CONFIGURATION
 
 
 def test_all_addresses_are_reached_over_both_families() -> None:
@@ -329,9 +329,9 @@ def test_a_dead_storage_is_told_of() -> None:
     world.storage.has_changes = True
     world.storage.ending = Deferred()
     world.wait(11)
-    world.storage.ending.errback(WriteFailedError("/d/0.log", OSError(5, "EIO")))
+    world.storage.ending.errback(DiskWriteFailedError("/d/0.log", OSError(5, "EIO")))
     (failure,) = world.failures
-    assert isinstance(failure, WriteFailedError)
+    assert isinstance(failure, DiskWriteFailedError)
 
 
 def test_stopping_waits_for_the_checkpoint_under_way() -> None:

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from bookied.errors import (
     CorruptError,
+    DiskWriteFailedError,
     IndexFormatError,
-    WriteFailedError,
     return_code,
 )
 from bookied.storage.entrylog.reader import READ_NOW_BYTES_MAX
@@ -23,7 +23,7 @@ from bookied.storage.entrylog.settings import LogSettings
 from bookied.storage.files.files import RealFiles
 from bookied.storage.index.files import IndexFiles
 from bookied.storage.index.format import PAGE_SLOTS, relative_path
-from bookied.storage.index.ledger_pages import LedgerState, Move
+from bookied.storage.index.ledger_pages import CachedLedger, Move
 from bookied.storage.journal.format import ledger_key_record
 from bookied.storage.journal.mark import Mark
 from bookied.storage.ledger_storage.reads import NeedsDisk
@@ -58,7 +58,7 @@ class Desk:
             self.files.sync_dir(directory.parent)
         self.files.sync_dir(Path("/"))
         self.limits = limits
-        self.fatal: list[WriteFailedError] = []
+        self.fatal: list[DiskWriteFailedError] = []
         self.storage = self.start()
 
     def start(self) -> LedgerStorage:
@@ -84,7 +84,7 @@ class Desk:
         self.files.crash()
         return self.start()
 
-    def ledger(self, ledger_id: int) -> LedgerState:
+    def ledger(self, ledger_id: int) -> CachedLedger:
         state = self.storage.ledgers.lookup(ledger_id)
         return state or self.storage.ledgers.create(ledger_id, b"k" * 20)
 
@@ -633,7 +633,7 @@ def test_a_client_is_told_of_damage_as_an_io_error() -> None:
 
 
 def test_it_runs_with_its_thread_on_a_real_disk(tmp_path: Path) -> None:
-    fatal: list[WriteFailedError] = []
+    fatal: list[DiskWriteFailedError] = []
 
     def new() -> LedgerStorage:
         files = RealFiles()

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from bookied.errors import LedgerPlaceError, StorageError, WriteFailedError
+from bookied.errors import DiskWriteFailedError, LedgerPlaceError, StorageError
 from bookied.storage.index.files import IndexFiles
 from bookied.storage.journal.mark import Mark
 from bookied.storage.ledger_storage.settings import StorageEvents, StorageLimits
@@ -43,7 +43,7 @@ class Desk:
             self.files.mkdirs(directory)
             self.files.sync_dir(directory.parent)
         self.files.sync_dir(Path("/"))
-        self.fatal: list[WriteFailedError] = []
+        self.fatal: list[DiskWriteFailedError] = []
         self.start()
 
     def start(self) -> None:

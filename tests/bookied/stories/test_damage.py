@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from bookied.directories.status_file import BookieStatus, read_status, write_status
+from bookied.directories.status_file import PersistedMode, read_status, write_status
 from bookied.errors import CorruptError, JournalMissingError, JournalRecordError
 from bookied.storage.entrylog.reader import next_log_id, open_scan
 from bookied.storage.index.files import IndexFiles
@@ -514,12 +514,12 @@ def test_damage_to_last_id_gives_no_log_id_twice() -> None:
 
 def test_damage_to_the_status_is_never_a_reason_not_to_start() -> None:
     files = copy({})
-    write_status(files, [L0], BookieStatus(read_only=True))
+    write_status(files, [L0], PersistedMode(read_only=True))
     (name,) = files.contents()
     data = files.read(Path(name))
     for changed in [*flips(data), *(data[:n] for n in range(len(data)))]:
         files.write_atomic(Path(name), changed)
-        assert isinstance(read_status(files, [L0]), BookieStatus)
+        assert isinstance(read_status(files, [L0]), PersistedMode)
 
 
 # Through the wire ---------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bookied.storage.index.ledger_pages import LedgerState
+from bookied.storage.index.ledger_pages import CachedLedger
 from bookied.storage.ledger_storage.settings import StorageLimits
 from tests.bookied.worlds.serving import KEY, Client, Serving, packet
 from wire.codes import AddFlag, ProtocolVersion, ReadFlag, ReturnCode
@@ -51,7 +51,7 @@ class Limbo:
         self.state.limbo = True
 
     @property
-    def state(self) -> LedgerState:
+    def state(self) -> CachedLedger:
         state = self.serving.storage.ledgers.lookup(L)
         assert state is not None
         return state

@@ -12,8 +12,8 @@ from twisted.internet.task import Clock
 
 from bkclient.metadata.memory import MemoryCluster
 from bookied.directories.roots import CURRENT, VERSION, Directories
-from bookied.directories.stored_cookie import StoredCookie
-from bookied.offline.repair.upgrade import BookieRoots, Upgrade
+from bookied.directories.stored_cookie import CookieInStore
+from bookied.offline.repair.upgrade import BookieRoots, LayoutUpgrade
 from bookied.offline.repair.way_back import Finalization, Rollback
 from bookied.storage.files.files import Files
 from bookied.storage.journal.mark import Mark, encode_mark
@@ -55,15 +55,15 @@ class OldBookie:
             ("/l0", "/l1"),
             instance_id=done(self.store.instance_id()),
         )
-        self.stored = StoredCookie(self.store, BookieId("b1:3181"), lambda ask: done(ask()))
+        self.stored = CookieInStore(self.store, BookieId("b1:3181"), lambda ask: done(ask()))
         self.old = OLD_FILES | (
             {f"{root}/{VERSION}": b"2\n" for root in FOUND.roots} if version > 1 else {}
         )
         put_files(files, self.old | FOREIGN)
         self._attempts = itertools.count()
 
-    def upgrade(self, **changes: Any) -> Upgrade:
-        return Upgrade(self.roots(**changes))
+    def upgrade(self, **changes: Any) -> LayoutUpgrade:
+        return LayoutUpgrade(self.roots(**changes))
 
     def rollback(self) -> Rollback:
         return Rollback(self.roots())

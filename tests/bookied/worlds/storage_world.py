@@ -14,7 +14,7 @@ from bookied.errors import StorageError
 from bookied.storage.entrylog.settings import LogSettings
 from bookied.storage.index.files import IndexFiles
 from bookied.storage.index.key_values import KeyValues
-from bookied.storage.index.ledger_pages import LedgerState
+from bookied.storage.index.ledger_pages import CachedLedger
 from bookied.storage.index.rocks.index import RocksIndex
 from bookied.storage.index.store import IndexStore
 from bookied.storage.journal.format import entry_record, explicit_lac_record, fence_record
@@ -226,7 +226,7 @@ class World:
 
     # What clients ask -----------------------------------------------------------------------------
 
-    def ledger(self, ledger_id: int) -> tuple[LedgerState, bytes]:
+    def ledger(self, ledger_id: int) -> tuple[CachedLedger, bytes]:
         """Return the ledger and the key record to journal, if any."""
         storage = self.storages.of(ledger_id)
         state = storage.ledgers.lookup(ledger_id)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from bkclient.client import Client
-from bookied.errors import ExitStatus
+from bookied.errors import BookieExitStatus
 from tests.interop.peers.ours import PATIENT_CONFIG, OurBookie, our_bookies
 from tests.interop.peers.peers import Peers
 from tests.support.reactor import run, the_reactor
@@ -129,6 +129,6 @@ def test_without_the_setting_a_bookie_without_its_disks_does_not_start(
     bookie.kill()
     lose_everything(bookie)
     bookie.spawn()
-    assert bookie.wait(120) == ExitStatus.WRONG_IDENTITY
+    assert bookie.wait(120) == BookieExitStatus.WRONG_IDENTITY
     text = Path(bookie.log).read_text()
     assert "dataIntegrityStampMissingCookies" in text

@@ -11,7 +11,7 @@ import pytest
 from shell.builtin import commands
 from shell.line import parse
 from shell.shell import Shell
-from shell.terminal.audit import SYSLOG, Audit, told, user_name
+from shell.terminal.audit import SYSLOG, AuditLog, told, user_name
 from shell.terminal.preferences import Preferences
 from tests.shell.toy import ToyProgram
 
@@ -32,7 +32,7 @@ def test_who_ran_what_where_and_how_it_ended_is_kept(tmp_path: Path) -> None:
 
 def test_the_time_is_that_of_the_end_in_utc(tmp_path: Path) -> None:
     (line,) = parse("how")
-    Audit("shelf", str(tmp_path / "audit"), clock=lambda: 86_400.5).add("", line, 0)
+    AuditLog("shelf", str(tmp_path / "audit"), clock=lambda: 86_400.5).add("", line, 0)
     assert json.loads((tmp_path / "audit").read_text())["time"] == "1970-01-02T00:00:00Z"
 
 
@@ -76,7 +76,7 @@ def test_the_systems_log_can_take_it(monkeypatch: pytest.MonkeyPatch) -> None:
     logged: list[tuple[int, str]] = []
     monkeypatch.setattr(syslog, "syslog", lambda level, text: logged.append((level, text)))
     (line,) = parse("how")
-    Audit("shelf", SYSLOG).add("attic", line, 4)
+    AuditLog("shelf", SYSLOG).add("attic", line, 4)
     ((level, text),) = logged
     assert level == syslog.LOG_NOTICE
     assert json.loads(text) == {

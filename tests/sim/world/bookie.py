@@ -20,7 +20,7 @@ from twisted.python.failure import Failure
 
 from bkclient.metadata.memory import MemoryCluster
 from bookied.config.bookie import BookieConfig
-from bookied.errors import WriteFailedError
+from bookied.errors import DiskWriteFailedError
 from bookied.runtime.engine import Engine
 from bookied.runtime.state import SERVING
 from bookied.runtime.world import Parts
@@ -268,7 +268,7 @@ class SimBookie:
         for storage in self.engine.storages:
             storage._log.hand_over()
             # As its own thread does: a full disk is tried again, a dead log has told so.
-            with contextlib.suppress(OSError, WriteFailedError):
+            with contextlib.suppress(OSError, DiskWriteFailedError):
                 storage._log.step()
 
     # What it holds

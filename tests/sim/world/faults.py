@@ -15,7 +15,7 @@ import attrs
 from bookied.directories.roots import clear_dirty
 from bookied.runtime.engine import Engine
 from bookied.service.bookie import BookieService
-from bookied.storage.index.ledger_pages import LedgerState
+from bookied.storage.index.ledger_pages import CachedLedger
 from bookied.storage.journal.mark import Mark
 from bookied.storage.journal.writer import Journal
 from bookied.storage.ledger_storage.ledgers import Ledgers
@@ -72,21 +72,21 @@ class _RemovesOneMore(Journal):
 class _NoKeyRecord(Ledgers):
     """Journals no key before a ledger's first record."""
 
-    def key_record(self, state: LedgerState) -> bytes:
+    def key_record(self, state: CachedLedger) -> bytes:
         return b""
 
 
 class _FenceInMemory(Ledgers):
     """Fences without noting that the header has to be written."""
 
-    def set_fenced(self, state: LedgerState) -> None:
+    def set_fenced(self, state: CachedLedger) -> None:
         state.fenced = True
 
 
 class _LacInMemory(Ledgers):
     """Takes an explicit LAC without noting that the header has to be written."""
 
-    def set_explicit_lac(self, state: LedgerState, packet: bytes) -> None:
+    def set_explicit_lac(self, state: CachedLedger, packet: bytes) -> None:
         state.explicit_lac = packet
 
 

@@ -11,9 +11,9 @@ from bkclient.metadata import zk_paths
 from bkclient.metadata.api import DamagedMark, Missing, Version
 from bkclient.metadata.tree.nodes import (
     AnswerLostError,
-    BadVersionError,
     ManyValues,
     NodeExistsError,
+    NodeVersionError,
     NoNodeError,
     NotEmptyError,
     Tree,
@@ -85,7 +85,7 @@ class RepairMarks:
                     ctime_ms=mark.ctime_ms if now_ms is None else now_ms,
                 )
                 await self._tree.set(path, encode_mark(mark), node.stat.version)
-        except (NoNodeError, BadVersionError, AnswerLostError):
+        except (NoNodeError, NodeVersionError, AnswerLostError):
             return False
         return True
 
@@ -126,7 +126,7 @@ class RepairMarks:
         path = zk_paths.mark(ledger_id)
         try:
             await insist(lambda: self._tree.delete(path, version))
-        except BadVersionError:
+        except NodeVersionError:
             return
         except NoNodeError:
             pass

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import AlreadySetError, Versioned, Watch
 from bkclient.metadata.tree.nodes import (
-    BadVersionError,
     NodeExistsError,
+    NodeVersionError,
     NoNodeError,
     StandingWatch,
     Tree,
@@ -49,7 +49,7 @@ class RepairSwitches:
             if node.value != note:
                 return False
             await self._tree.delete(zk_paths.REPLICATION_DISABLED, node.stat.version)
-        except (NoNodeError, BadVersionError):
+        except (NoNodeError, NodeVersionError):
             return False
         return True
 

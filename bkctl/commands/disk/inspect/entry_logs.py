@@ -18,7 +18,7 @@ from bkctl.output.units import human_bytes
 from bkctl.output.views import WIDE, Kind, column, shown
 from bookied.errors import CorruptError
 from bookied.offline.bookie import Shard, StoredEntry
-from bookied.offline.logs import LedgerShare, LogSummary, summarize
+from bookied.offline.logs import EntryLogSummary, LedgerShare, summarize
 from bookied.storage.entrylog import format as layout
 from bookied.storage.entrylog import reader as logs
 from bookied.storage.files.files import RealFiles
@@ -124,7 +124,7 @@ LOG_COLUMNS: Final = (
 class LogContents:
     """One entry log as a whole."""
 
-    summary: LogSummary
+    summary: EntryLogSummary
     ledgers: tuple[LiveShare, ...]
 
     @property

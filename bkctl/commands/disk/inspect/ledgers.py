@@ -22,7 +22,7 @@ from bookied.offline.ledger import LocalLedger, local_ledgers, placed_entries
 from bookied.offline.logs import LedgerShare, summarize
 from bookied.storage.entrylog.format import LENGTH, split_location
 from bookied.storage.entrylog.format import file_name as log_name
-from bookied.storage.index.ledger_pages import StoredLedger
+from bookied.storage.index.ledger_pages import LedgerOnDisk
 
 if TYPE_CHECKING:
     from bkctl.commands.disk.inspect.journals import Dirs
@@ -197,7 +197,7 @@ class IndexMeta:
     path: Path
     kind: str
     ledger_id: int
-    stored: StoredLedger = attrs.field(repr=False)
+    stored: LedgerOnDisk = attrs.field(repr=False)
     key: str
     entries: int
     first_entry: int | None
@@ -209,7 +209,7 @@ class FoundIndex:
 
     shard: Shard
     ledger_id: LedgerId
-    stored: StoredLedger
+    stored: LedgerOnDisk
 
     def places(self) -> Iterator[IndexRow]:
         for entry_id, location in entries_of(self.shard.index, self.ledger_id):

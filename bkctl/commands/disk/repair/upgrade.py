@@ -23,7 +23,7 @@ from bkctl.output.units import counted, human_bytes
 from bkctl.output.views import BOOKIE, Kind, column, shown
 from bookied.directories.cookie_check import master_cookie
 from bookied.offline.repair.old_layout import RootLayout, RootState, look
-from bookied.offline.repair.upgrade import BookieRoots, Upgrade
+from bookied.offline.repair.upgrade import BookieRoots, LayoutUpgrade
 from bookied.offline.repair.way_back import Finalization, Rollback
 from bookied.storage.files.files import RealFiles
 from wire.ids import BookieId
@@ -134,7 +134,7 @@ def upgrade(session: Session, force: Sequence[str]) -> None:
     """Bring the directories to the current layout."""
     allow_empty = EMPTY_DIRECTORY in force
     with _at_work(session) as (bookie, roots, told):
-        work = Upgrade(roots)
+        work = LayoutUpgrade(roots)
         plan = work.plan(allow_empty=allow_empty)
         if session.dry_run:
             session.plan(plan)

@@ -15,7 +15,7 @@ from typing import Final
 from bookied.errors import NO_SPACE, DbRecordError, IndexFullError
 from bookied.storage.index.format import PAGE_SLOTS
 from bookied.storage.index.key_values import OpenKeyValues
-from bookied.storage.index.ledger_pages import LedgerChange, Move, StoredLedger
+from bookied.storage.index.ledger_pages import LedgerChange, LedgerOnDisk, Move
 from bookied.storage.index.rocks.ledgers import RocksLedgers
 from bookied.storage.index.rocks.locations import RocksLocations
 
@@ -106,7 +106,7 @@ class RocksIndex:
 
     # Reading --------------------------------------------------------------------------------------
 
-    def load(self, ledger_id: int) -> StoredLedger | None:
+    def load(self, ledger_id: int) -> LedgerOnDisk | None:
         """Return what is stored of a ledger; None if nothing.
 
         Raises:
@@ -116,7 +116,7 @@ class RocksIndex:
             return None
         header = self._ledgers.header(ledger_id)
         last_entry = self._locations.last_entry(ledger_id)
-        return StoredLedger(header, -(-(last_entry + 1) // PAGE_SLOTS), last_entry)
+        return LedgerOnDisk(header, -(-(last_entry + 1) // PAGE_SLOTS), last_entry)
 
     def load_page(self, ledger_id: int, page_no: int) -> array[int]:
         """Return a page; slots that have no key are 0."""

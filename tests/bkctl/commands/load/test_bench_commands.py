@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from twisted.internet.defer import Deferred, succeed
 
-from bkctl.commands.load.bench import Load, measured
+from bkctl.commands.load.bench import BenchLoad, measured
 from bkctl.exit_status import ExitStatus
 from tests.bkclient.repairs import TRIPLE, closed_ledger, open_writer
 from tests.bkclient.worlds import Fate, World
@@ -52,7 +52,7 @@ class FakeServer:
         self.waiting.pop(0).callback(None)
 
 
-def driven(load: Load, turn: Callable[[], object]) -> list[int]:
+def driven(load: BenchLoad, turn: Callable[[], object]) -> list[int]:
     """Run a load to its end; ``turn`` is what happens while it sleeps."""
     told: list[int] = []
 
@@ -73,7 +73,7 @@ def driven(load: Load, turn: Callable[[], object]) -> list[int]:
 
 def test_a_load_keeps_its_window_full_and_leaves_the_warm_up_out() -> None:
     server = FakeServer()
-    load = Load(lambda: server.now_s, server.send, entries=3, warm_up=2, window=2)
+    load = BenchLoad(lambda: server.now_s, server.send, entries=3, warm_up=2, window=2)
     seen: list[int] = []
 
     def turn() -> None:
@@ -88,7 +88,7 @@ def test_a_load_keeps_its_window_full_and_leaves_the_warm_up_out() -> None:
 
 def test_what_is_counted_is_sent_within_the_time_that_is_measured() -> None:
     server = FakeServer()
-    load = Load(lambda: server.now_s, server.send, entries=3, warm_up=1, window=9)
+    load = BenchLoad(lambda: server.now_s, server.send, entries=3, warm_up=1, window=9)
 
     def turn() -> None:
         server.now_s += 5.0
@@ -102,7 +102,7 @@ def test_what_is_counted_is_sent_within_the_time_that_is_measured() -> None:
 
 def test_a_load_ends_with_its_first_error_and_sends_no_more() -> None:
     server = FakeServer()
-    load = Load(lambda: server.now_s, server.send, entries=9, warm_up=0, window=2)
+    load = BenchLoad(lambda: server.now_s, server.send, entries=9, warm_up=0, window=2)
 
     def turn() -> None:
         server.waiting.pop(0).errback(ZeroDivisionError())

@@ -16,7 +16,7 @@ from bkclient.metadata.memory import Fault
 from bookied.directories.roots import CURRENT, VERSION, Directories, prepare
 from bookied.errors import BadCookieError, DirectoryError, LayoutTooNewError, LayoutTooOldError
 from bookied.offline.repair.old_layout import RootState, look
-from bookied.offline.repair.upgrade import Upgrade, UpgradeRefusedError
+from bookied.offline.repair.upgrade import LayoutUpgrade, UpgradeRefusedError
 from bookied.storage.files.files import RealFiles, remove_tree
 from tests.bookied.worlds.old_layouts import (
     FOREIGN,
@@ -415,6 +415,6 @@ def test_on_a_real_disk_journals_and_logs_are_shared(tmp_path: Path) -> None:
         found=found,
         master=attrs.evolve(world.master, journal_dirs=str(root), ledger_dirs=(str(root),)),
     )
-    assert Upgrade(roots).run()
+    assert LayoutUpgrade(roots).run()
     assert (root / "current/0.log").stat().st_ino == (root / "0.log").stat().st_ino
     assert (root / "current/lastId").stat().st_ino != (root / "lastId").stat().st_ino

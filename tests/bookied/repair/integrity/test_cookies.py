@@ -11,7 +11,7 @@ from bkclient.metadata.memory import MemoryCluster, MemoryMetadata
 from bookied.config.bookie import BookieConfig
 from bookied.directories.highest_ledger import highest_ledger
 from bookied.directories.identity import Identity
-from bookied.directories.losses import Contents, ContentsNotes, losses
+from bookied.directories.losses import ContentKind, ContentsNotes, losses
 from bookied.directories.roots import VERSION, directories, prepare
 from bookied.directories.served_by import ALL_LEDGERS, NAME, NO_LEDGER, ServedNote, note_journal
 from bookied.repair.integrity.cookies import HealingCookies
@@ -85,4 +85,4 @@ def test_lost_journals_take_no_word_of_what_else_is_in_their_root(tmp_path: Path
     done(cookies.stamp(stale.version))
     assert list(losses(FILES, found)) == []
     (found.all_dirs[0] / "lastMark").unlink()
-    assert [loss.held for loss in losses(FILES, found)] == [Contents.ENTRIES]
+    assert [loss.held for loss in losses(FILES, found)] == [ContentKind.ENTRIES]

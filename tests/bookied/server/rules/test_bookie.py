@@ -16,7 +16,7 @@ from bookied.server.rules.deletions import REMEMBERED_S
 from bookied.server.rules.reads import ENTRIES_AT_ONCE
 from bookied.storage.files.files import AppendFile, RealFiles
 from bookied.storage.index.format import ENTRY_ID_MAX, HEADER_BYTES
-from bookied.storage.index.ledger_pages import LedgerState
+from bookied.storage.index.ledger_pages import CachedLedger
 from bookied.storage.journal import format as journal_format
 from bookied.storage.journal.reader import journal_ids, open_scan
 from bookied.storage.ledger_storage.reads import EntryReads
@@ -442,7 +442,7 @@ def test_of_an_index_with_a_wrong_last_location_nothing_is_said_to_be_absent(
 class LimboReads(EntryReads):
     """Reads of a storage that may have lost entries and says so (DbLedgerStorage does)."""
 
-    def read_memory(self, state: LedgerState, entry_id: int) -> bytes:
+    def read_memory(self, state: CachedLedger, entry_id: int) -> bytes:
         raise UnknownLedgerStateError(f"entry {entry_id} of ledger {state.ledger_id}")
 
 

@@ -15,7 +15,7 @@ from bookied.storage.entrylog.reader import EntryLogReader
 from bookied.storage.entrylog.rows import (
     ROW_BYTES_MAX,
     SPACING_BYTES,
-    Rows,
+    EntryRows,
     bytes_to_read,
     cut_rows,
 )
@@ -68,7 +68,7 @@ class Log:
         return found
 
 
-def taken(rows: Rows | None) -> list[bytes]:
+def taken(rows: EntryRows | None) -> list[bytes]:
     if rows is None:
         return []
     sized = b"".join(rows.pieces)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from bookied.errors import NoWritableDirError, WriteFailedError
+from bookied.errors import DiskWriteFailedError, NoWritableDirError
 from bookied.storage.entrylog import format as layout
 from bookied.storage.entrylog.reader import list_logs, next_log_id, open_scan, read_ledgers_map
 from bookied.storage.entrylog.settings import LogSettings
@@ -31,7 +31,7 @@ class Desk:
         for directory in (A, B):
             self.files.mkdirs(directory)
         self.files.sync_dir(Path("/"))
-        self.fatal: list[WriteFailedError] = []
+        self.fatal: list[DiskWriteFailedError] = []
         self.room = ChosenRoom([A, B], [A])
         self.full = self.room.full
         self.writer = EntryLogWriter(
@@ -206,12 +206,12 @@ def test_any_other_failure_is_the_end(operation: str, number: int) -> None:
     append(desk.writer, record(1, 49))
     desk.writer.hand_over()
     desk.fail(operation, number)
-    with pytest.raises(WriteFailedError):
+    with pytest.raises(DiskWriteFailedError):
         desk.writer.sync()
     desk.files.fault = None
-    with pytest.raises(WriteFailedError):
+    with pytest.raises(DiskWriteFailedError):
         desk.writer.sync()
-    with pytest.raises(WriteFailedError):
+    with pytest.raises(DiskWriteFailedError):
         desk.writer.step()
     assert len(desk.fatal) == 1
 
@@ -430,7 +430,7 @@ def test_a_log_that_cannot_be_synced_is_not_given_up_but_the_end() -> None:
     desk.files.fault = fault
     append(desk.writer, *(record(1, number) for number in range(1, 60)))
     desk.writer.hand_over()
-    with pytest.raises(WriteFailedError):
+    with pytest.raises(DiskWriteFailedError):
         desk.writer.step()
     assert len(desk.fatal) == 1
     assert desk.writer.take_back() == []
@@ -478,7 +478,7 @@ def test_after_a_failed_sync_no_other_succeeds() -> None:
     drain(desk.writer)
     desk.fail("sync", errno.EIO)
     for _ in range(2):
-        with pytest.raises(WriteFailedError):
+        with pytest.raises(DiskWriteFailedError):
             desk.writer.sync()
         desk.files.fault = None
     assert len(desk.fatal) == 1
@@ -487,7 +487,7 @@ def test_after_a_failed_sync_no_other_succeeds() -> None:
 def test_a_log_is_never_synced_twice_at_once(tmp_path: Path) -> None:
     """Of two syncs that wait for the same bytes the system tells only one that they are lost."""
     files = OneAtATime()
-    failed: list[WriteFailedError] = []
+    failed: list[DiskWriteFailedError] = []
     writer = EntryLogWriter(
         files,
         ChosenRoom([tmp_path]),
@@ -566,7 +566,7 @@ class TestNextLogId:
 
 
 def test_a_thread_writes_what_is_handed_over(tmp_path: Path) -> None:
-    fatal: list[WriteFailedError] = []
+    fatal: list[DiskWriteFailedError] = []
     writer = EntryLogWriter(
         RealFiles(),
         ChosenRoom([tmp_path]),

@@ -7,7 +7,7 @@ from array import array
 import pytest
 
 from bookied.storage.index import format as layout
-from bookied.storage.index.ledger_pages import LedgerPages, StoredLedger
+from bookied.storage.index.ledger_pages import LedgerOnDisk, LedgerPages
 from tests.support.steps import at_most
 
 POWERS = [1 << power for power in (0, 10, 20, 30, 40)]
@@ -25,9 +25,9 @@ class OneEntry:
             page[self.entry_id & 1023] = 5000
         return page
 
-    def load(self, ledger_id: int) -> StoredLedger:
+    def load(self, ledger_id: int) -> LedgerOnDisk:
         pages = (self.entry_id >> 10) + 1
-        return StoredLedger(layout.IndexHeader(b"key"), pages, self.entry_id)
+        return LedgerOnDisk(layout.IndexHeader(b"key"), pages, self.entry_id)
 
 
 @pytest.mark.parametrize("entry_id", POWERS)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from bookied.errors import WriteFailedError
+from bookied.errors import DiskWriteFailedError
 from bookied.storage.files.files import RealFiles
 from bookied.storage.journal import format as layout
 from bookied.storage.journal.group_commit import GroupCommit
@@ -36,8 +36,8 @@ class Desk:
         self.files.sync_dir(BASE.parent)
         self.groups: list[list[Any]] = []
         self.on_synced: Callable[[list[Any]], object] = self.groups.append
-        self.fatal: list[WriteFailedError] = []
-        self.rooms: list[WriteFailedError | None] = []
+        self.fatal: list[DiskWriteFailedError] = []
+        self.rooms: list[DiskWriteFailedError | None] = []
         self.now_s = 0.0
         self.journal = self.new(**options)
         self.journal.open()
@@ -480,7 +480,7 @@ def test_a_dead_thread_is_heard_of(tmp_path: Path) -> None:
     journal.start()
     journal.append("no bytes", 1)  # type: ignore[arg-type]
     loop.turn()
-    assert isinstance(groups[0], WriteFailedError)
+    assert isinstance(groups[0], DiskWriteFailedError)
     journal.append(record(1), 1)
     journal.stop()
     assert loop.calls.empty()
