@@ -20,7 +20,7 @@ from bkctl.host import Host, leave
 from bkctl.ledger_ids import format_ledger_id
 from bkctl.options import Options, options_of
 from bkctl.output.units import counted, human_bytes
-from bkctl.session.writers import HeldWriters
+from bkctl.session.shell_writers import HeldWriters
 from wire.errors import BookKeeperError
 
 if TYPE_CHECKING:

@@ -70,7 +70,7 @@ bookie.command(
 
 bookie.command(
     "show",
-    body="bkctl.commands.bookie.work:show",
+    body="bkctl.commands.bookie.details:show",
     help="""Show bookies in full: published addresses, disks, cookie; `-` reads ids from stdin.
 
     For one bookie the command also shows the version, the uptime and the load, if the bookie has
@@ -101,7 +101,7 @@ bookie.command(
 
 bookie.command(
     "test",
-    body="bkctl.commands.bookie.work:test",
+    body="bkctl.commands.bookie.details:test",
     help="""Write a ledger to one bookie alone, read it back and delete it.
 
     A read-only bookie fails the test. Without BOOKIE_ID the command tests the bookie of the

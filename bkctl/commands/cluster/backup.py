@@ -24,7 +24,7 @@ from bkclient.metadata import zk_paths
 from bkclient.metadata.access import store_options
 from bkclient.metadata.api import NotFoundError, NotInitializedError, StoredNode
 from bkctl.commands.cluster.known_nodes import known
-from bkctl.commands.cluster.removal.stock import Stock, stock
+from bkctl.commands.cluster.removal.metadata_contents import Stock, stock
 from bkctl.errors import CommandError, ConflictError, NothingFoundError, RefusedError
 from bkctl.output.units import counted, human_bytes, human_duration, rfc3339
 from bkctl.output.views import Column, Kind, column, shown

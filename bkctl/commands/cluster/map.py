@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from bkctl.commands.bookie.work import space
+from bkctl.commands.bookie.details import space
 from bkctl.commands.cluster import work as cluster_work
 from bkctl.output.canvas import Canvas
 from bkctl.output.forms.table import display_width

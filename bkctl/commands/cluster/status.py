@@ -15,7 +15,7 @@ from bkclient.metadata.tree.nodes import together
 from bkclient.placement.free_space import ask_sizes
 from bkclient.repair import autorecovery
 from bkctl.commands.autorecovery.work import delay_text
-from bkctl.commands.bookie.work import space
+from bkctl.commands.bookie.details import space
 from bkctl.commands.cluster import work as cluster_work
 from bkctl.errors import CommandError, ProblemsError, error_message
 from bkctl.exit_status import ExitStatus

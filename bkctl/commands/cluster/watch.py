@@ -11,7 +11,7 @@ from twisted.internet.defer import Deferred
 
 from bkclient.metadata.api import MetadataUnavailableError, SessionEvent
 from bkclient.repair.autorecovery import count_marks
-from bkctl.commands.load.looks import MARKS_MAX, flushed
+from bkctl.commands.load.bookie_loads import MARKS_MAX, flushed
 from bkctl.output.units import human_time
 from bkctl.output.views import Kind, column, shown
 

@@ -37,7 +37,7 @@ def _force(*checks: str) -> click.Option:
 
 cookie.command(
     "list",
-    body="bkctl.commands.cookie.work:list_stored",
+    body="bkctl.commands.cookie.stored_cookies:list_stored",
     help="List the cookies that the metadata service keeps.",
     effect=Effect.READ,
     examples=(
@@ -50,7 +50,7 @@ cookie.command(
 
 cookie.command(
     "show",
-    body="bkctl.commands.cookie.work:print_cookie",
+    body="bkctl.commands.cookie.stored_cookies:print_cookie",
     help="Print the stored cookie of BOOKIE_ID.",
     params=(argument("bookie_id", type=BOOKIE_ID),),
     effect=Effect.READ,
@@ -65,7 +65,7 @@ cookie.command(
 
 cookie.command(
     "generate",
-    body="bkctl.commands.cookie.work:generate",
+    body="bkctl.commands.cookie.stored_cookies:generate",
     help="""Print the cookie that a bookie with these directories has; nothing is stored.
 
     Without an id and directories the command prints the cookie of the bookie of the settings file
@@ -92,7 +92,7 @@ cookie.command(
 
 cookie.command(
     "create",
-    body="bkctl.commands.cookie.work:create",
+    body="bkctl.commands.cookie.stored_cookies:create",
     help="Store a cookie of BOOKIE_ID, which has none.",
     params=(
         argument("bookie_id", type=BOOKIE_ID),
@@ -110,7 +110,7 @@ cookie.command(
 
 cookie.command(
     "update",
-    body="bkctl.commands.cookie.work:update",
+    body="bkctl.commands.cookie.stored_cookies:update",
     help="Replace the stored cookie of BOOKIE_ID.",
     params=(
         argument("bookie_id", type=BOOKIE_ID),
@@ -128,7 +128,7 @@ cookie.command(
 
 cookie.command(
     "delete",
-    body="bkctl.commands.cookie.work:delete",
+    body="bkctl.commands.cookie.stored_cookies:delete",
     help="""Remove the stored cookie of BOOKIE_ID: its directories can never be started again.
 
     A new bookie may then start under the same id, without knowing which ledgers are fenced. So the

@@ -12,7 +12,7 @@ from bkctl.commands.ledger import lifecycle
 from bkctl.commands.ledger.columns import LedgerDetails
 from bkctl.commands.ledger.outcomes import LedgerClosed, LedgerFenced
 from bkctl.errors import PartlyDoneError
-from bkctl.session import writers
+from bkctl.session import shell_writers
 from wire.codes import LedgerState
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def close(session: Session, given: Sequence[Any]) -> None:
 
 def _close(session: Session, ledger_id: LedgerId) -> Any:
     session.about = f"ledger {ledger_id}"
-    writer = writers.held_writer(session, ledger_id)
+    writer = shell_writers.held_writer(session, ledger_id)
     if writer is not None:
         if session.dry_run:
             return f"close ledger {ledger_id}, which this shell writes to"

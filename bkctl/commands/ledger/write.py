@@ -64,9 +64,9 @@ def _why_it_can(session: Session, ledger_id: LedgerId) -> str:
         ClientError: it cannot.
     """
     from bkctl.commands.ledger import lifecycle
-    from bkctl.session import writers
+    from bkctl.session import shell_writers
 
-    if writers.held_writer(session, ledger_id) is not None:
+    if shell_writers.held_writer(session, ledger_id) is not None:
         return "this shell writes to"
     lifecycle.check_handed_over(session, ledger_id)
     return "its last writer has handed over"
@@ -74,7 +74,7 @@ def _why_it_can(session: Session, ledger_id: LedgerId) -> str:
 
 def _add(session: Session, ledger_id: LedgerId, source: Source) -> Any:
     from bkctl.commands.ledger import lifecycle
-    from bkctl.session import writers
+    from bkctl.session import shell_writers
 
     began_s = time.monotonic()
     session.interrupts.last_words = f"ledger {ledger_id} was not handed back; {_recover(ledger_id)}"
@@ -83,11 +83,11 @@ def _add(session: Session, ledger_id: LedgerId, source: Source) -> Any:
         session.interrupts.last_words = "what was on its way is added all the same"
         after = f"this shell goes on writing ledger {ledger_id}"
     with session.interrupts.stopping() as stop:
-        writer = writers.take(session, ledger_id)
+        writer = shell_writers.take(session, ledger_id)
         first = writer.last_add_pushed + 1
         pump = Pump(session, writer, source, f"adding to ledger {ledger_id}")
         pump.run(stop)
-        writers.give_back(session, writer)
+        shell_writers.give_back(session, writer)
         session.interrupts.last_words = ""
         if stop.reason is not None:
             session.resume = (

@@ -52,7 +52,7 @@ top = Command(
 OF_BOOKIES: Final = (
     Command(
         "slow",
-        body="bkctl.commands.load.looks:slow",
+        body="bkctl.commands.load.bookie_loads:slow",
         help="""Name bookies that are slower than most.
 
     Compares the latencies of the last minute (adds, reads, syncs of the journal) with the median of

@@ -15,7 +15,7 @@ from bkctl.bookies.admin_client import AdminClient, HttpAddress
 from bkctl.bookies.figures import Figures
 from bkctl.commands.cluster import work as cluster_work
 from bkctl.commands.load import top as top_screen
-from bkctl.commands.load.looks import TIME, address_of, flushed, rounded
+from bkctl.commands.load.bookie_loads import TIME, address_of, flushed, rounded
 from bkctl.errors import NothingFoundError, UsageError
 from bkctl.output.canvas import Canvas
 from bkctl.output.units import human_bytes, human_count, human_duration, human_ms

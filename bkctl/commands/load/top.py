@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from bkctl.commands.load.looks import (
+from bkctl.commands.load.bookie_loads import (
     MARKS_MAX,
     BookieLoad,
     ClusterLoad,
@@ -31,7 +31,7 @@ from wire.errors import BookKeeperError
 
 if TYPE_CHECKING:
     from bkctl.session.session import Session
-from bkctl.commands.load.looks import every, flushed, looks
+from bkctl.commands.load.bookie_loads import every, flushed, looks
 
 if TYPE_CHECKING:
     from typing_extensions import Self

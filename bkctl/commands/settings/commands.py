@@ -21,7 +21,7 @@ config = SubGroup(
 
 config.command(
     "check",
-    body="bkctl.commands.settings.config_work:check",
+    body="bkctl.commands.settings.config_files:check",
     help="""Check a settings file; without FILE, that of -c or of this host.
 
     Status 10 says that the file would be refused, 9 that there are warnings.
@@ -50,7 +50,7 @@ config.command(
 
 config.command(
     "show",
-    body="bkctl.commands.settings.config_work:show",
+    body="bkctl.commands.settings.config_files:show",
     help="""Show the settings in effect, or explain KEYs. Secrets are masked.
 
     The first source counts: flag, environment, profile, settings file, default.
@@ -91,7 +91,7 @@ config.command(
 
 config.command(
     "diff",
-    body="bkctl.commands.settings.config_work:diff",
+    body="bkctl.commands.settings.config_files:diff",
     help="""Compare the values of two settings files, or of one with the defaults.
 
     Different spellings of the same value (yes and true, another order, a default written out) are
@@ -150,7 +150,7 @@ _VALUES: Final = (
 
 profile.command(
     "list",
-    body="bkctl.commands.settings.profile_work:list_profiles",
+    body="bkctl.commands.settings.profile_edits:list_profiles",
     help="List profiles.",
     effect=Effect.READ,
     examples=(
@@ -163,7 +163,7 @@ profile.command(
 
 profile.command(
     "show",
-    body="bkctl.commands.settings.profile_work:show",
+    body="bkctl.commands.settings.profile_edits:show",
     help="Show a profile; without NAME the profile that commands use now.",
     params=(argument("name", type=PROFILE, required=False),),
     effect=Effect.READ,
@@ -178,7 +178,7 @@ profile.command(
 
 profile.command(
     "create",
-    body="bkctl.commands.settings.profile_work:create",
+    body="bkctl.commands.settings.profile_edits:create",
     help="Save the cluster of -u or -c, and the keys of -X, as profile NAME.",
     params=(
         argument("name", type=PROFILE),
@@ -197,7 +197,7 @@ profile.command(
 
 profile.command(
     "use",
-    body="bkctl.commands.settings.profile_work:use",
+    body="bkctl.commands.settings.profile_edits:use",
     help="Make NAME the default profile, used if neither -u nor -c names a cluster.",
     params=(argument("name", type=PROFILE),),
     effect=Effect.REVERSIBLE,
@@ -212,7 +212,7 @@ profile.command(
 
 profile.command(
     "edit",
-    body="bkctl.commands.settings.profile_work:edit",
+    body="bkctl.commands.settings.profile_edits:edit",
     help="Change a profile by options as for `create`; without any, open the file in $EDITOR.",
     params=(
         argument("name", type=PROFILE, required=False),
@@ -237,7 +237,7 @@ profile.command(
 
 profile.command(
     "delete",
-    body="bkctl.commands.settings.profile_work:delete",
+    body="bkctl.commands.settings.profile_edits:delete",
     help="Delete a profile. The cluster itself is not touched.",
     params=(argument("name", type=PROFILE),),
     effect=Effect.REVERSIBLE,
@@ -252,7 +252,7 @@ profile.command(
 
 profile.command(
     "import",
-    body="bkctl.commands.settings.profile_work:take_over",
+    body="bkctl.commands.settings.profile_edits:take_over",
     help="Import profiles from a TOML file, or one from a settings file of Java.",
     params=(
         argument("path", metavar="FILE", type=click.Path()),

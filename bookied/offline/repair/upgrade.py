@@ -1,4 +1,4 @@
-"""Brings a stopped bookie's roots to the current layout; ``way_back`` goes back, or ends that way.
+"""Brings a stopped bookie's roots to the current layout; ``rollback`` goes back, or ends that way.
 
 Agrees with BookKeeper 4.18.0, FileSystemUpgrade, but for what storage.md sections 14 and 17 (D9)
 list: the cookie names the cluster, files that are rewritten in place are copied rather than shared,

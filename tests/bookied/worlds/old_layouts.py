@@ -13,8 +13,8 @@ from twisted.internet.task import Clock
 from bkclient.metadata.memory import MemoryCluster
 from bookied.directories.roots import CURRENT, VERSION, Directories
 from bookied.directories.stored_cookie import CookieInStore
+from bookied.offline.repair.rollback import Finalization, Rollback
 from bookied.offline.repair.upgrade import BookieRoots, LayoutUpgrade
-from bookied.offline.repair.way_back import Finalization, Rollback
 from bookied.storage.files.files import Files
 from bookied.storage.journal.mark import Mark, encode_mark
 from tests.bookied.worlds.fakes import done

@@ -13,7 +13,7 @@ from bkclient.blocking import with_store
 from bkclient.metadata.access import store_options
 from bkclient.metadata.api import NotInitializedError
 from bkctl.commands.cluster import backup
-from bkctl.commands.cluster.removal.stock import Stock, stock
+from bkctl.commands.cluster.removal.metadata_contents import Stock, stock
 from bkctl.errors import ConflictError
 from bkctl.output.units import counted
 from bkctl.output.views import Kind, column, shown

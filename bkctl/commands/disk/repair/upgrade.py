@@ -23,8 +23,8 @@ from bkctl.output.units import counted, human_bytes
 from bkctl.output.views import BOOKIE, Kind, column, shown
 from bookied.directories.cookie_check import master_cookie
 from bookied.offline.repair.old_layout import RootLayout, RootState, look
+from bookied.offline.repair.rollback import Finalization, Rollback
 from bookied.offline.repair.upgrade import BookieRoots, LayoutUpgrade
-from bookied.offline.repair.way_back import Finalization, Rollback
 from bookied.storage.files.files import RealFiles
 from wire.ids import BookieId
 from wire.records.cookie import COOKIE_VERSION

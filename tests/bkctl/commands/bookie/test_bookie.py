@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bkctl.commands.bookie.work import BookieDetails, space
+from bkctl.commands.bookie.details import BookieDetails, space
 from tests.bkclient.worlds import World
 from tests.bkctl.support.world import run_in
 from wire.ids import BookieId, LedgerId

@@ -16,9 +16,9 @@ from bkctl.bookies import admin_api
 from bkctl.bookies.admin_client import HttpAddress
 from bkctl.bookies.figures import Figures, Rates, figures, rates
 from bkctl.bookies.summary import BookieSummary
-from bkctl.commands.load import looks as top_work
+from bkctl.commands.load import bookie_loads as top_work
 from bkctl.commands.load import plot, top
-from bkctl.commands.load.looks import BookieLoad, ClusterLoad, Looks, outliers
+from bkctl.commands.load.bookie_loads import BookieLoad, ClusterLoad, Looks, outliers
 from bkctl.commands.load.top import ORDERS, TopState
 from bkctl.errors import CommandError
 from bkctl.output.canvas import Canvas

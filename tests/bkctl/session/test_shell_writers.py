@@ -9,7 +9,7 @@ import pytest
 from bkclient.admin.handover import is_handed_over
 from bkctl.cli.root import cli
 from bkctl.commands.about.shell_program import ShellHost, ShellProgram
-from bkctl.session.writers import HeldWriters
+from bkctl.session.shell_writers import HeldWriters
 from shell.repl import run
 from tests.bkclient.worlds import World
 from tests.bkctl.support.world import WorldClient
