@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from functools import partial
+from typing import Final
 
 from bookied.metrics.stats import RequestStats
 from bookied.server.rules.disk_read import Answer, DiskRead
@@ -32,6 +35,10 @@ from wire.messages import (
     ReadResponse,
 )
 from wire.records.entry_list import encode_entry_list
+
+WORK_S: Final = 0.0002
+REST_S: Final = 0.00005
+"""For so long a thread that lists entries works on end, and rests then."""
 
 
 class ReadRules:
@@ -153,6 +160,24 @@ class ReadRules:
             return ListEntriesResponse(ReturnCode.EOK, ledger_id, availability)
 
         def fetch() -> bytes:
-            return encode_entry_list(self._storages.of(ledger_id).reads.iter_entries(ledger_id))
+            reads = self._storages.of(ledger_id).reads
+            return encode_entry_list(reads.iter_entries(ledger_id, _rests()))
 
         asked.respond(DiskRead(ledger_id, fetch, listed, asked.refused))
+
+
+def _rests() -> Callable[[], None]:
+    """Return what has a thread rest for a moment, if it has worked for long since the last time.
+
+    It takes no other waits, and a thread keeps the interpreter's lock for 5 ms: a few that list
+    entries would hold up all others.
+    """
+    began_s = time.perf_counter()
+
+    def rest() -> None:
+        nonlocal began_s
+        if time.perf_counter() - began_s >= WORK_S:
+            time.sleep(REST_S)
+            began_s = time.perf_counter()
+
+    return rest

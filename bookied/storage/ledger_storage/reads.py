@@ -225,15 +225,31 @@ class EntryReads:
         """Return the ids of the entries held, ascending. Reads index pages; any thread."""
         return list(self.iter_entries(ledger_id))
 
-    def iter_entries(self, ledger_id: int) -> Iterator[int]:
-        """Give the ids of the entries held, ascending. Reads index pages; any thread."""
+    def iter_entries(
+        self, ledger_id: int, between_pages: Callable[[], object] = lambda: None
+    ) -> Iterator[int]:
+        """Give the ids of the entries held, ascending. Reads index pages; any thread.
+
+        ``between_pages`` is called after each page.
+        """
         state = self._pages.hot.get(ledger_id)
         in_memory = dict(state.pages) if state is not None else {}
         is_on_disk = state.file_pages if state else ledger_id not in self._turn.deleted
         on_disk = self._index.pages(ledger_id) if is_on_disk else iter(())
         for page_no, page in _latest(in_memory, on_disk):
             first = page_no * PAGE_SLOTS
-            yield from (first + slot for slot, location in enumerate(page) if location)
+            begin, end = _filled(page)
+            some = enumerate(page[begin:end], first + begin)
+            yield from (entry_id for entry_id, location in some if location)
+            between_pages()
+
+
+def _filled(page: array[int]) -> tuple[int, int]:
+    """Return the slots between which a page's locations are."""
+    data = page.tobytes()
+    end = len(data.rstrip(b"\0"))
+    begin = len(data) - len(data.lstrip(b"\0"))
+    return begin // page.itemsize, -(-end // page.itemsize)
 
 
 def _latest(

@@ -1,9 +1,9 @@
 """A live bookie under clients that send without pause, while a well-behaved client goes on.
 
 The hostile clients send protobuf messages of a million fields, adds with a wrong key, batch reads
-of as many entries as an answer can hold, or nothing at all: they connect and leave. Each test
-prints the p99 of the well-behaved client's adds and reads before and meanwhile (``pytest -s``).
-How much one turn of the reactor takes of a client is asserted in
+of as many entries as an answer can hold, requests for lists of entries, or nothing at all: they
+connect and leave. Each test prints the p99 of the well-behaved client's adds and reads before and
+meanwhile (``pytest -s``). How much one turn of the reactor takes of a client is asserted in
 tests/bookied/server/limits/test_turns.py.
 """
 
@@ -26,7 +26,7 @@ from tests.support.waiting import until
 from wire.codes import ReturnCode
 from wire.frames import v2, v3
 from wire.ids import EntryId, LedgerId
-from wire.messages import AddRequest, BatchReadRequest, ReadRequest
+from wire.messages import AddRequest, BatchReadRequest, ListEntriesRequest, ReadRequest
 
 pytestmark = pytest.mark.processes
 
@@ -157,7 +157,19 @@ def test_adds_with_a_wrong_key_are_refused_and_others_are_served(
     assert live.process.rss_kib() - memory_kib < 100_000
 
 
-def test_batches_of_many_small_entries_do_not_keep_others_waiting(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "asked",
+    [
+        pytest.param(
+            v2.encode_request(BatchReadRequest(LedgerId(LEDGER), EntryId(0), 1, 0, 1 << 40)),
+            id="batches",
+        ),
+        pytest.param(v3.encode_request(ListEntriesRequest(LedgerId(LEDGER)), 1), id="lists"),
+    ],
+)
+def test_questions_about_many_small_entries_do_not_keep_others_waiting(
+    tmp_path: Path, asked: bytes
+) -> None:
     entries = 100_000
     live = Live(tmp_path)
     with RawClient(live.port) as client:
@@ -169,10 +181,9 @@ def test_batches_of_many_small_entries_do_not_keep_others_waiting(tmp_path: Path
     live.process = BookieProcess(live.process.directory / "bk.conf").ready()
     try:
         memory_kib = live.process.rss_kib()
-        asked = BatchReadRequest(LedgerId(LEDGER), EntryId(0), 1, 0, 1 << 40)
         with (
-            kept_service(live.port, "batches") as service,
-            flooded(live, v2.encode_request(asked) * 1000),
+            kept_service(live.port, "questions") as service,
+            flooded(live, asked * 1000),
         ):
             goes_on(service)
         assert live.process.rss_kib() - memory_kib < 150_000

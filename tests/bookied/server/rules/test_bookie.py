@@ -893,6 +893,22 @@ def test_a_batch_of_very_many_entries_in_memory_lets_others_have_their_turn(tmp_
     assert packets_of(answer) == list(range(entries))
 
 
+def test_a_list_of_entries_lets_others_run_between_its_pages(tmp_path: Path) -> None:
+    serving = Serving(tmp_path)
+    client = serving.connect(V2)
+    held = [3, 1023, 1024, 5000]
+    for entry_id in held:
+        client.ask(add(5, entry_id))
+    steps: list[int | str] = []
+
+    def rest() -> None:
+        steps.append("rest")
+
+    for entry_id in serving.storage.reads.iter_entries(5, rest):
+        steps += [entry_id]
+    assert steps == [3, 1023, "rest", 1024, "rest", 5000, "rest"]
+
+
 def _fetches(serving: Serving, client: Client) -> int:
     """Fetch until there is an answer; return how often that was."""
     fetches = 0
