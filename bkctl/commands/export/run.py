@@ -211,11 +211,22 @@ def _opened(target: str) -> Iterator[tuple[Files, Tree]]:
 @contextlib.contextmanager
 def _alone(files: Files) -> Iterator[None]:
     with contextlib.ExitStack() as held:
-        try:
+        with _not_busy(files):
             held.enter_context(files.locked())
-        except BlockingIOError as error:
-            raise ExportBusyError(f"another export writes to {files.uri}") from error
         yield
+
+
+def _check_alone(files: Files) -> None:
+    with _not_busy(files):
+        files.check_locked()
+
+
+@contextlib.contextmanager
+def _not_busy(files: Files) -> Iterator[None]:
+    try:
+        yield
+    except BlockingIOError as error:
+        raise ExportBusyError(f"another export writes to {files.uri}: {error}") from error
 
 
 class _Run:
@@ -343,8 +354,15 @@ class _Run:
             table_format=self._options.table_format,
         )
         existing = frozenset(self._files.names())
-        added = added_paths(self._options.layout, record.run, written, existing)
+        added = added_paths(
+            self._options.layout,
+            record.run,
+            written,
+            existing,
+            by_file=self._files.is_object_store,
+        )
         with uninterrupted():
+            _check_alone(self._files)
             ready = gather(self._files, staged, [file.path for file in written])
             away = () if self._is_delta else change.removed
             moves = moves_of(staged, ready, added, away)
@@ -379,7 +397,7 @@ class _Run:
         )
 
     def _read_back(self) -> str:
-        where = repr(self._files.uri)
+        where = repr(self._files.uri.partition("?")[0])
         if self._is_delta:
             return f'spark.read.format("delta").load({where})'
         return f"spark.read.parquet({where})"

@@ -168,13 +168,20 @@ def whole(tree: Tree, part: LedgerExtent) -> LedgerExtent:
 
 
 def added_paths(
-    layout: str, run: int, files: Sequence[WrittenFile], existing: frozenset[str]
+    layout: str,
+    run: int,
+    files: Sequence[WrittenFile],
+    existing: frozenset[str],
+    *,
+    by_file: bool = False,
 ) -> list[tuple[str, str]]:
     """Return the moves (below staging, below the target) that put new files in place.
 
     A directory that is new moves as one, so a reader sees all its files or none. ``existing`` are
-    the names at the top of the target.
+    the names at the top of the target. With ``by_file`` each file moves alone.
     """
+    if by_file:
+        return [(file.path, file.path) for file in files]
     if layout != "ledger":
         return [(f"run={run}", f"run={run}")] if files else []
     moves: dict[str, str] = {}

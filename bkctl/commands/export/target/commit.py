@@ -21,6 +21,7 @@ from typing import Final
 
 import attrs
 
+from bkctl.commands.export.target.arrow_files import DRAFT_SUFFIX
 from bkctl.commands.export.target.delta_table import publish
 from bkctl.commands.export.target.files import Files
 from bkctl.commands.export.target.manifest import (
@@ -116,6 +117,9 @@ def sweep_staging(files: Files) -> None:
     for name in files.names():
         if name.startswith(STAGING_PREFIX):
             files.remove(name)
+    for name in files.names(FOLDER):
+        if name.endswith(DRAFT_SUFFIX):
+            files.remove(f"{FOLDER}/{name}")
 
 
 @contextlib.contextmanager
@@ -139,12 +143,15 @@ def gather(files: Files, staged: str, paths: Iterable[str]) -> str:
     """Move the files that tasks reported to a directory of their own; return its path.
 
     An attempt that failed, or runs on where Spark believes it lost, leaves files beside those that
-    count. Directories are put in place as a whole, so these files must not be in them.
+    count. Directories are put in place as a whole, so these files must not be in them. In an object
+    store the files stay where they are.
 
     Raises:
         OSError: the file system refuses.
     """
     ready = f"{staged}/{READY}"
+    if files.is_object_store:  # It moves files one by one: nothing else comes along.
+        return staged
     for path in paths:
         files.move(f"{staged}/{path}", f"{ready}/{path}")
     return ready
@@ -187,8 +194,7 @@ def commit(files: Files, change: Commit) -> None:
 def _carry_out(files: Files, change: Commit) -> None:
     """Finish a commit from wherever it was interrupted: each move is made once."""
     for source, target in change.moves:
-        if files.exists(source):
-            files.move(source, target)
+        files.finish_move(source, target)
     _record(files, change)
 
 

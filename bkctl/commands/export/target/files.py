@@ -10,11 +10,10 @@ import os
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 from urllib.parse import unquote, urlsplit
 
-_S3_SCHEMES: Final = ("s3a", "s3n")
-"""Hadoop's names for what pyarrow calls ``s3``."""
+from bkctl.commands.export.target.arrow_files import DRAFT_SUFFIX, ArrowFiles
 
 
 class Files(Protocol):
@@ -23,6 +22,10 @@ class Files(Protocol):
     @property
     def uri(self) -> str:
         """The root, as an absolute path or a URI without a ``/`` at its end."""
+
+    @property
+    def is_object_store(self) -> bool:
+        """Whether a move copies a file and then deletes it, and directories never move."""
 
     def child(self, path: str) -> Files:
         """Return the tree below a directory of this one."""
@@ -51,7 +54,16 @@ class Files(Protocol):
         """Write a small file: on return it is complete, and before it was not there."""
 
     def move(self, source: str, target: str) -> None:
-        """Rename a file or directory to a name that nothing has."""
+        """Rename a file or directory to a name that nothing has; an object store moves only files.
+
+        A move that fails leaves the file at the source.
+        """
+
+    def finish_move(self, source: str, target: str) -> None:
+        """Move ``source`` as ``move`` does, where an earlier move may have died at any point.
+
+        A missing source is a move that was done.
+        """
 
     def remove(self, path: str) -> None:
         """Remove a file or a directory with all that is in it; a missing one counts as removed."""
@@ -66,6 +78,13 @@ class Files(Protocol):
             BlockingIOError: another export is at work.
         """
 
+    def check_locked(self) -> None:
+        """Check that the lock is still held.
+
+        Raises:
+            BlockingIOError: another export may have taken it.
+        """
+
 
 def open_files(target: str) -> Files:
     """Return the tree below ``target``: a path, or a URI.
@@ -77,19 +96,7 @@ def open_files(target: str) -> Files:
     if scheme in ("", "file"):
         path = unquote(urlsplit(target).path) if scheme else target
         return LocalFiles(Path(path).absolute())
-    return ArrowFiles(target.rstrip("/"), *_file_system(scheme, target))
-
-
-def _file_system(scheme: str, target: str) -> tuple[Any, str]:
-    import pyarrow as pa
-    from pyarrow import fs
-
-    known = target.replace(f"{scheme}://", "s3://", 1) if scheme in _S3_SCHEMES else target
-    try:
-        system, path = fs.FileSystem.from_uri(known)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise OSError(f"{target}: pyarrow has no file system for {scheme}: {error}") from error
-    return system, path
+    return ArrowFiles.at(target)
 
 
 class LocalFiles:
@@ -101,6 +108,10 @@ class LocalFiles:
     @property
     def uri(self) -> str:
         return str(self._root)
+
+    @property
+    def is_object_store(self) -> bool:
+        return False
 
     def child(self, path: str) -> LocalFiles:
         return LocalFiles(self._root / path)
@@ -145,7 +156,7 @@ class LocalFiles:
     def put(self, path: str, data: bytes) -> None:
         file = self._root / path
         file.parent.mkdir(parents=True, exist_ok=True)
-        draft = file.with_name(f"{file.name}.{uuid.uuid4().hex}.tmp")
+        draft = file.with_name(f"{file.name}.{uuid.uuid4().hex}{DRAFT_SUFFIX}")
         try:
             with draft.open("xb") as stream:
                 stream.write(data)
@@ -164,6 +175,10 @@ class LocalFiles:
             raise FileExistsError(f"{to} exists")
         (self._root / source).rename(to)
         _sync_directory(to.parent)
+
+    def finish_move(self, source: str, target: str) -> None:
+        if self.exists(source):
+            self.move(source, target)
 
     def remove(self, path: str) -> None:
         import shutil
@@ -189,6 +204,9 @@ class LocalFiles:
         finally:
             os.close(descriptor)
 
+    def check_locked(self) -> None:
+        """Nothing to check: the kernel keeps the lock."""
+
 
 def _sync_directory(directory: Path) -> None:
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
@@ -196,102 +214,3 @@ def _sync_directory(directory: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-LOCK_NAME: Final = "_bkctl/lock"
-
-
-class ArrowFiles:
-    """A tree of one of pyarrow's file systems.
-
-    The lock is a small file, for such file systems have no lock: one that a killed export left has
-    to be removed by hand.
-    """
-
-    def __init__(self, uri: str, system: Any, root: str) -> None:
-        self.uri, self._fs, self._root = uri, system, root.rstrip("/")
-
-    def _path(self, path: str) -> str:
-        return f"{self._root}/{path}" if path else self._root
-
-    def child(self, path: str) -> ArrowFiles:
-        return ArrowFiles(f"{self.uri}/{path}", self._fs, self._path(path))
-
-    def _listed(self, path: str, *, recursive: bool) -> list[Any]:
-        from pyarrow import fs
-
-        chosen = fs.FileSelector(self._path(path), allow_not_found=True, recursive=recursive)
-        found: list[Any] = self._fs.get_file_info(chosen)
-        return found
-
-    def sizes(self, path: str = "") -> dict[str, int]:
-        start = len(self._root) + 1
-        listed = self._listed(path, recursive=True)
-        return {one.path[start:]: one.size for one in listed if one.is_file}
-
-    def names(self, path: str = "") -> list[str]:
-        return sorted(one.base_name for one in self._listed(path, recursive=False))
-
-    def exists(self, path: str) -> bool:
-        from pyarrow import fs
-
-        kind = self._fs.get_file_info(self._path(path)).type
-        return bool(kind != fs.FileType.NotFound)
-
-    def create(self, path: str) -> Any:
-        file = self._path(path)
-        self._fs.create_dir(file.rpartition("/")[0], recursive=True)
-        return self._fs.open_output_stream(file)
-
-    def settle(self, path: str) -> int:
-        return int(self._fs.get_file_info(self._path(path)).size)
-
-    def open(self, path: str) -> Any:
-        return self._fs.open_input_file(self._path(path))
-
-    def read(self, path: str) -> bytes | None:
-        try:
-            with self._fs.open_input_file(self._path(path)) as file:
-                data: bytes = file.read()
-                return data
-        except FileNotFoundError:
-            return None
-
-    def put(self, path: str, data: bytes) -> None:
-        with self.create(path) as stream:
-            stream.write(data)
-
-    def move(self, source: str, target: str) -> None:
-        if self.exists(target):
-            raise FileExistsError(f"{self.uri}/{target} exists")
-        if self._fs.type_name == "s3":  # It can rename no directory.
-            for path in self.sizes(source) or {source: 0}:
-                self._move_one(path, target + path[len(source) :])
-        else:
-            self._move_one(source, target)
-
-    def _move_one(self, source: str, target: str) -> None:
-        self._fs.create_dir(self._path(target).rpartition("/")[0], recursive=True)
-        self._fs.move(self._path(source), self._path(target))
-
-    def remove(self, path: str) -> None:
-        with contextlib.suppress(FileNotFoundError):
-            if self._fs.get_file_info(self._path(path)).is_file:
-                self._fs.delete_file(self._path(path))
-            else:
-                self._fs.delete_dir(self._path(path))
-
-    def make_root(self) -> None:
-        self._fs.create_dir(self._root, recursive=True)
-
-    @contextlib.contextmanager
-    def locked(self) -> Iterator[None]:
-        token = uuid.uuid4().hex.encode()
-        if self.read(LOCK_NAME) is None:
-            self.put(LOCK_NAME, token)
-        if self.read(LOCK_NAME) != token:
-            raise BlockingIOError(f"{self.uri}/{LOCK_NAME} exists")
-        try:
-            yield
-        finally:
-            self.remove(LOCK_NAME)

@@ -25,7 +25,7 @@ from bkctl.commands.export.target.commit import (
     moves_of,
     sweep_staging,
 )
-from bkctl.commands.export.target.files import LocalFiles
+from bkctl.commands.export.target.files import Files, LocalFiles
 from bkctl.commands.export.target.manifest import FULL_EVERY, ManifestError, Tree
 from bkctl.commands.export.task.copy import WrittenFile, WrittenRange
 from bkctl.commands.export.task.plan import LedgerExtent
@@ -74,12 +74,12 @@ def written(path: str, ledger_id: int, first: int, last: int, data: bytes) -> Wr
     return WrittenFile(path, len(data), last - first + 1, 10, "00", ranges)
 
 
-def stage(files: LocalFiles, path: str, data: bytes) -> None:
+def stage(files: Files, path: str, data: bytes) -> None:
     with files.create(f"{STAGED}/{path}") as stream:
         stream.write(data)
 
 
-def change(files: LocalFiles, tree: Tree) -> Commit:
+def change(files: Files, tree: Tree) -> Commit:
     """Replace ledger 1's file, add a file to ledger 2, add ledger 3."""
     stage(files, "ledger=1/part-b.parquet", b"one, again")
     stage(files, "ledger=2/part-b.parquet", b"two, more")
@@ -98,14 +98,23 @@ def change(files: LocalFiles, tree: Tree) -> Commit:
         files=new,
         removed=removed,
     )
-    added = added_paths("ledger", record.run, new, frozenset(files.names()))
+    existing = frozenset(files.names())
+    added = added_paths("ledger", record.run, new, existing, by_file=files.is_object_store)
     ready = gather(files, STAGED, [file.path for file in new])
     return Commit(STAGED, moves_of(STAGED, ready, added, removed), record)
 
 
 def seeded(root: Path) -> tuple[LocalFiles, Tree]:
     """Make a directory with ledgers 1 and 2, and a note of the user's."""
-    files, tree = LocalFiles(root), Tree()
+    files = LocalFiles(root)
+    seed(files)
+    (root / "ledger=1" / "_notes.txt").write_text("mine")
+    return files, load_tree(files)
+
+
+def seed(files: Files) -> None:
+    """Make a run with ledgers 1 and 2."""
+    tree = Tree()
     first = [
         written("ledger=1/part-a.parquet", 1, 0, 5, b"one"),
         written("ledger=2/part-a.parquet", 2, 0, 3, b"two"),
@@ -121,10 +130,8 @@ def seeded(root: Path) -> tuple[LocalFiles, Tree]:
         removed=[],
     )
     ready = gather(files, STAGED, [file.path for file in first])
-    moves = moves_of(STAGED, ready, added_paths("ledger", 1, first, frozenset()), [])
-    commit(files, Commit(STAGED, moves, record))
-    (root / "ledger=1" / "_notes.txt").write_text("mine")
-    return files, load_tree(files)
+    added = added_paths("ledger", 1, first, frozenset(), by_file=files.is_object_store)
+    commit(files, Commit(STAGED, moves_of(STAGED, ready, added, []), record))
 
 
 def shown(root: Path) -> dict[str, bytes]:

@@ -1,0 +1,201 @@
+"""The file systems of pyarrow as targets of an export: S3, GCS, Azure and HDFS.
+
+An object store such as S3 shows an object when it is complete, and cannot rename. HDFS renames
+files and directories, and shows a file while it is being written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import uuid
+from collections.abc import Iterator
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from bkctl.commands.export.target.lock_file import LockFile
+
+DRAFT_SUFFIX: Final = ".tmp"
+"""The end of the name that a small file has while it is written."""
+
+_S3_SCHEMES: Final = ("s3a", "s3n")
+"""Hadoop's names for what pyarrow calls ``s3``."""
+
+_OBJECT_STORES: Final = ("s3", "gcs")
+"""pyarrow's names of file systems without a rename."""
+
+
+def _file_system(target: str) -> tuple[Any, str]:
+    import pyarrow as pa
+    from pyarrow import fs
+
+    scheme = urlsplit(target).scheme
+    if scheme == "hdfs" and (found := _native_hdfs(target)):
+        return found
+    known = target.replace(f"{scheme}://", "s3://", 1) if scheme in _S3_SCHEMES else target
+    try:
+        system, path = fs.FileSystem.from_uri(known)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise OSError(f"{target}: pyarrow has no file system for {scheme}: {error}") from error
+    except OSError as error:
+        if scheme != "hdfs":
+            raise
+        raise OSError(f"{error}; or install 'bkctl[spark,hdfs]', which needs no libhdfs") from error
+    return system, path
+
+
+def _native_hdfs(target: str) -> tuple[Any, str] | None:
+    """Return the client of HDFS that needs no Java; None where it is not installed."""
+    try:
+        from hdfs_native.fsspec import HdfsFileSystem
+    except ImportError:
+        return None
+    from pyarrow import fs
+
+    class TimedHdfs(HdfsFileSystem):
+        """HDFS with the modification times that pyarrow asks for."""
+
+        def info(self, path: str, **kwargs: Any) -> Any:
+            found = super().info(path, **kwargs)
+            seconds = found["modification_time"] / 1000
+            return {**found, "mtime": dt.datetime.fromtimestamp(seconds, tz=dt.timezone.utc)}
+
+    parts = urlsplit(target)
+    system = TimedHdfs(parts.hostname, parts.port)
+    return fs.PyFileSystem(fs.FSSpecHandler(system)), parts.path
+
+
+class ArrowFiles:
+    """A tree of one of pyarrow's file systems."""
+
+    def __init__(self, uri: str, system: Any, root: str) -> None:
+        self.uri, self._fs, self._root = uri, system, root.rstrip("/")
+        self.is_object_store = system.type_name in _OBJECT_STORES
+        self._lock: LockFile | None = None
+
+    @classmethod
+    def at(cls, target: str) -> ArrowFiles:
+        """Return the tree below a URI.
+
+        Raises:
+            OSError: the file system cannot be reached, or pyarrow does not know it; or the URI has
+                a password, which logs and reports would show.
+        """
+        if urlsplit(target).password:
+            shown = urlsplit(target).hostname
+            raise OSError(
+                f"the URI of {shown} has a password; use AWS_SECRET_ACCESS_KEY or a file instead"
+            )
+        path, mark, query = target.partition("?")
+        uri = path.rstrip("/") + mark + query
+        return cls(uri, *_file_system(uri))
+
+    def _path(self, path: str) -> str:
+        return f"{self._root}/{path}" if path else self._root
+
+    def child(self, path: str) -> ArrowFiles:
+        place, mark, query = self.uri.partition("?")
+        return ArrowFiles(f"{place}/{path}{mark}{query}", self._fs, self._path(path))
+
+    def _listed(self, path: str, *, recursive: bool) -> list[Any]:
+        from pyarrow import fs
+
+        chosen = fs.FileSelector(self._path(path), allow_not_found=True, recursive=recursive)
+        found: list[Any] = self._fs.get_file_info(chosen)
+        return found
+
+    def sizes(self, path: str = "") -> dict[str, int]:
+        start = len(self._root) + 1
+        listed = self._listed(path, recursive=True)
+        return {one.path[start:]: one.size for one in listed if one.is_file}
+
+    def names(self, path: str = "") -> list[str]:
+        return sorted(one.base_name for one in self._listed(path, recursive=False))
+
+    def exists(self, path: str) -> bool:
+        from pyarrow import fs
+
+        kind = self._fs.get_file_info(self._path(path)).type
+        return bool(kind != fs.FileType.NotFound)
+
+    def modified(self, path: str) -> float | None:
+        """Return when a file was written, in seconds by the server's clock; None if unknown."""
+        found = self._fs.get_file_info(self._path(path)).mtime
+        return None if found is None else float(found.timestamp())
+
+    def create(self, path: str) -> Any:
+        file = self._path(path)
+        self._fs.create_dir(file.rpartition("/")[0], recursive=True)
+        return self._fs.open_output_stream(file)
+
+    def settle(self, path: str) -> int:
+        return int(self._fs.get_file_info(self._path(path)).size)
+
+    def open(self, path: str) -> Any:
+        return self._fs.open_input_file(self._path(path))
+
+    def read(self, path: str) -> bytes | None:
+        try:
+            with self._fs.open_input_file(self._path(path)) as file:
+                data: bytes = file.read()
+                return data
+        except FileNotFoundError:
+            return None
+
+    def put(self, path: str, data: bytes) -> None:
+        if self.is_object_store:
+            self.write(path, data)
+            return
+        draft = f"{path}.{uuid.uuid4().hex}{DRAFT_SUFFIX}"
+        self.write(draft, data)
+        self.remove(path)
+        self.move(draft, path)
+
+    def write(self, path: str, data: bytes) -> None:
+        """Write a small file in place, over one of this name: readers may see a part of it."""
+        with self.create(path) as stream:
+            stream.write(data)
+
+    def move(self, source: str, target: str) -> None:
+        if self.exists(target):
+            raise FileExistsError(f"{self.uri}/{target} exists")
+        self._move(source, target)
+
+    def finish_move(self, source: str, target: str) -> None:
+        if self.exists(source):
+            if self.is_object_store:  # The copy may be complete, and is repeated.
+                self._move(source, target)
+            else:
+                self.move(source, target)
+
+    def _move(self, source: str, target: str) -> None:
+        self._fs.create_dir(self._path(target).rpartition("/")[0], recursive=True)
+        if not self.is_object_store:
+            self._fs.move(self._path(source), self._path(target))
+            return
+        try:
+            self._fs.copy_file(self._path(source), self._path(target))
+            self._fs.delete_file(self._path(source))
+        except OSError:
+            if self.exists(source):
+                self.remove(target)
+            raise
+
+    def remove(self, path: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            if self._fs.get_file_info(self._path(path)).is_file:
+                self._fs.delete_file(self._path(path))
+            else:
+                self._fs.delete_dir(self._path(path))
+
+    def make_root(self) -> None:
+        self._fs.create_dir(self._root, recursive=True)
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        with LockFile(self) as self._lock:
+            yield
+
+    def check_locked(self) -> None:
+        if self._lock is not None:
+            self._lock.check()

@@ -1,0 +1,72 @@
+"""A file system of pyarrow that fails, or whose process dies, before its n-th change."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from bkctl.commands.export.target.arrow_files import ArrowFiles
+from bkctl.commands.export.target.commit import STAGING_PREFIX, commit, load_tree, sweep_staging
+from bkctl.commands.export.target.files import Files
+from tests.bkctl.commands.export.target.test_commit import AFTER, BEFORE, Killed, change, seed
+
+CHANGES: Final = ("copy_file", "delete_file", "delete_dir", "move", "open_output_stream")
+
+
+class DyingSystem:
+    """Passes all calls on; ``left`` changes are made, then ``error`` is raised."""
+
+    def __init__(self, system: Any, left: int, error: BaseException) -> None:
+        self._system, self.left, self._error = system, left, error
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._system, name)
+        if name not in CHANGES:
+            return found
+
+        def counted(*arguments: Any) -> Any:
+            self.left -= 1
+            # A process that has died makes no change any more; an error passes.
+            if self.left == -1 or (self.left < 0 and isinstance(self._error, Killed)):
+                raise self._error
+            return found(*arguments)
+
+        return counted
+
+
+def shown(files: Files) -> dict[str, bytes | None]:
+    """Return what a reader sees."""
+    return {path: files.read(path) for path in files.sizes() if not path.startswith("_")}
+
+
+def commit_that_is_stopped(system: Any, files: ArrowFiles, left: int, error: BaseException) -> bool:
+    """Run a commit that stops after ``left`` changes; check what is there after the next start.
+
+    Returns whether the commit was stopped at all.
+    """
+    before, after = ({k: v for k, v in one.items() if "_notes" not in k} for one in (BEFORE, AFTER))
+    seed(files)
+    decided = change(files, load_tree(files))
+    dying = DyingSystem(system, left, error)
+    is_stopped = False
+    try:
+        commit(ArrowFiles(files.uri, dying, files._root), decided)
+    except (Killed, OSError):
+        is_stopped = True
+    found = load_tree(files)
+    sweep_staging(files)
+    assert shown(files) == (before if found.run == 1 else after)
+    assert set(found.files) == set(shown(files))
+    if not is_stopped:
+        assert found.run == 2
+    assert not [one for one in files.sizes() if STAGING_PREFIX in one or "commit.json" in one]
+    return is_stopped
+
+
+def check_every_step(
+    system: Any, files: ArrowFiles, error: BaseException, *, stride: int = 1
+) -> int:
+    """Stop a commit at one change in ``stride``; return how many changes it has at least."""
+    step = 0
+    while commit_that_is_stopped(system, files.child(f"step-{step}"), step, error):
+        step += stride
+    return step

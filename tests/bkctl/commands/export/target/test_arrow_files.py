@@ -1,0 +1,66 @@
+"""File systems of pyarrow, with a local one in the place of an object store and of HDFS."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bkctl.commands.export.target.arrow_files import ArrowFiles
+from bkctl.commands.export.target.commit import COMMIT_PATH
+from bkctl.commands.export.target.files import open_files
+from tests.bkctl.commands.export.target.dying_system import DyingSystem, check_every_step
+from tests.bkctl.commands.export.target.test_commit import Killed
+
+pytest.importorskip("pyarrow")
+
+
+class Named:
+    """A local file system that passes for another kind."""
+
+    def __init__(self, type_name: str) -> None:
+        from pyarrow import fs
+
+        self._system, self.type_name = fs.LocalFileSystem(), type_name
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._system, name)
+
+
+@pytest.mark.parametrize("error", [Killed(), OSError("no network")], ids=["killed", "error"])
+@pytest.mark.parametrize("kind", ["s3", "hdfs"])
+def test_a_commit_that_stops_at_any_step_leaves_all_or_nothing(tmp_path, kind, error) -> None:
+    system = Named(kind)
+    files = ArrowFiles(f"{kind}://bucket", system, str(tmp_path))
+    assert check_every_step(system, files, error) > 10
+
+
+def test_a_small_file_is_never_seen_half(tmp_path) -> None:
+    system = Named("hdfs")
+    ArrowFiles("hdfs://", system, str(tmp_path)).put(COMMIT_PATH, b"old")
+
+    class Half(DyingSystem):
+        """Writes the first bytes of a file, and dies."""
+
+        def open_output_stream(self, path: str) -> Any:
+            with self._system.open_output_stream(path) as stream:
+                stream.write(b"ha")
+            raise Killed
+
+    dying = ArrowFiles("hdfs://", Half(system, 100, Killed()), str(tmp_path))
+    with pytest.raises(Killed):
+        dying.put(COMMIT_PATH, b"half")
+    assert (tmp_path / COMMIT_PATH).read_bytes() == b"old"
+
+
+def test_what_a_uri_asks_for_stays_behind_the_path() -> None:
+    files = open_files("s3a://bucket/exports/?endpoint_override=127.0.0.1:9000&scheme=http")
+    assert files.uri == "s3a://bucket/exports?endpoint_override=127.0.0.1:9000&scheme=http"
+    below = files.child("a/b").uri
+    assert below == "s3a://bucket/exports/a/b?endpoint_override=127.0.0.1:9000&scheme=http"
+
+
+def test_a_uri_with_a_password_is_refused_and_not_shown() -> None:
+    with pytest.raises(OSError, match="the URI of bucket has a password") as caught:
+        open_files("s3a://key:secret@bucket/exports")
+    assert "secret" not in str(caught.value)

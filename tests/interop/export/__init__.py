@@ -1,0 +1,1 @@
+"""Exports to real file systems of others."""
