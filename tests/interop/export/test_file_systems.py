@@ -39,11 +39,10 @@ def place(request, tmp_path_factory) -> Iterator[str]:
             yield f"s3a://{BUCKET}"
         return
     try:
-        running = hdfs(directory)
+        with hdfs(directory) as uri:
+            yield uri
     except PeerUnavailable as error:
         missing(error)
-    with running as uri:
-        yield uri
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ import struct
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -274,30 +274,23 @@ class RocksDatabase:
     def put(self, items: Iterable[tuple[bytes, bytes]]) -> None:
         """See ``KeyValues``."""
         for some in _chunks(items):
-            batch = _batch()
-            for key, value in some:
-                batch.put(key, value)
-            self._write(batch)
+            self._write("put", some)
 
     def delete(self, keys: Iterable[bytes]) -> None:
         """See ``KeyValues``."""
         for some in _chunks(keys):
-            batch = _batch()
-            for key in some:
-                batch.delete(key)
-            self._write(batch)
+            self._write("delete", [(key,) for key in some])
 
     def delete_ranges(self, ranges: Iterable[tuple[bytes, bytes]]) -> None:
         """See ``KeyValues``."""
         for some in _chunks(ranges):
-            batch = _batch()
-            for begin, end in some:
-                batch.delete_range(begin, end)
-            self._write(batch)
+            self._write("delete_range", some)
 
-    def _write(self, batch: Any) -> None:
+    def _write(self, change: str, rows: Sequence[tuple[bytes, ...]]) -> None:
         self._mend()
         for _ in range(STALLED_WAITS_MAX):
+            # A write takes its batch away, also a write that fails: each try needs a new one.
+            batch = _batch_of(change, rows)
             try:
                 with self._lock, self._breaking():
                     self._db.write(batch, self._quickly)
@@ -357,10 +350,14 @@ class RocksDatabase:
             self._closed()
 
 
-def _batch() -> Any:
+def _batch_of(change: str, rows: Iterable[tuple[bytes, ...]]) -> Any:
     import rocksdict
 
-    return rocksdict.WriteBatch(raw_mode=True)
+    batch = rocksdict.WriteBatch(raw_mode=True)
+    add = getattr(batch, change)
+    for row in rows:
+        add(*row)
+    return batch
 
 
 def _chunks(items: Iterable[Any]) -> Iterator[list[Any]]:

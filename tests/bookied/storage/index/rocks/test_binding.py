@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import tempfile
 import time
 from collections.abc import Callable
 from functools import partial
@@ -11,6 +12,7 @@ from random import Random
 from typing import Any
 
 import pytest
+import rocksdict
 
 from bookied.config.db import RocksSettings
 from bookied.errors import (
@@ -24,6 +26,7 @@ from bookied.storage.index.ledger_pages import LedgerChange
 from bookied.storage.index.rocks.binding import (
     STALLED_WAITS_MAX,
     RocksDatabase,
+    ledgers_options,
     open_of_index,
     open_read_only,
 )
@@ -55,6 +58,29 @@ class Handle:
 
     def close(self) -> None:
         self.is_closed = True
+
+
+class StalledOnce:
+    """A real RocksDB whose every write is stalled once; that takes the batch away, as any does."""
+
+    def __init__(self, real: Any) -> None:
+        self._real, self._is_stalled = real, False
+
+    def write(self, batch: Any, options: Any) -> None:
+        self._is_stalled = not self._is_stalled
+        if self._is_stalled:
+            self._consume(batch)
+            raise Exception(STALL)  # noqa: TRY002  # as rocksdict does
+        self._real.write(batch, options)
+
+    def _consume(self, batch: Any) -> None:
+        with tempfile.TemporaryDirectory() as directory:
+            other = rocksdict.Rdict(directory, rocksdict.Options(raw_mode=True))
+            other.write(batch)
+            other.close()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
 
 
 def open_to_write(path: Path) -> RocksDatabase:
@@ -127,6 +153,21 @@ def test_writes_wait_while_rocksdb_lags_behind(tmp_path: Path) -> None:
     assert caught.value.errno == errno.ETIMEDOUT
     store.put([(b"key", b"value")])
     assert not handle.is_closed
+
+
+def test_a_write_that_was_stalled_is_tried_again_with_the_same_content(tmp_path: Path) -> None:
+    directory = tmp_path / "ledgers"
+
+    def opened() -> Any:
+        return StalledOnce(rocksdict.Rdict(str(directory), ledgers_options(RocksSettings())))
+
+    store = RocksDatabase(directory, opened, sleep=lambda _: None)
+    store.put([(b"a", b"1"), (b"b", b"2"), (b"c", b"3")])
+    assert store.items(b"a", b"z", 9) == [(b"a", b"1"), (b"b", b"2"), (b"c", b"3")]
+    store.delete([b"a"])
+    store.delete_ranges([(b"b", b"c")])
+    assert store.items(b"a", b"z", 9) == [(b"c", b"3")]
+    store.close()
 
 
 def test_large_writes_go_in_small_ones(tmp_path: Path) -> None:
