@@ -25,6 +25,7 @@ class Ledgers:
     ) -> AsyncIterator[tuple[LedgerId, ...]]:
         self.asked += 1
         assert after is not None
+        assert NO_LEDGER <= after <= ALL_LEDGERS
         yield ()
         above = [LedgerId(one) for one in self._ids if one > after]
         for at in range(0, len(above), 3):
@@ -40,6 +41,11 @@ def test_a_new_cluster_is_asked_once() -> None:
 @pytest.mark.parametrize("highest", [0, 1, 2**31, 2**62, ALL_LEDGERS - 1, ALL_LEDGERS])
 def test_ids_of_all_sizes_are_found(highest: int) -> None:
     assert done(highest_ledger(Ledgers(highest))) == highest
+
+
+@pytest.mark.parametrize("highest", [2**62 + 8, ALL_LEDGERS])
+def test_the_highest_of_many_high_ids_is_found(highest: int) -> None:
+    assert done(highest_ledger(Ledgers(*range(highest - 8, highest + 1)))) == highest
 
 
 @given(st.sets(st.integers(0, ALL_LEDGERS) | st.integers(0, 1000), min_size=1, max_size=40))
