@@ -57,8 +57,7 @@ completion = Command(
     Packages install the script where shells find it. For one session of bash or zsh run `eval
     "$(bkctl completion bash)"`.
 
-    Ids are asked for in the background and kept for five seconds; a Tab never waits longer than two
-    seconds.
+    Each Tab asks the cluster for existing ids, and waits for them at most two seconds.
     """,
     params=(argument("shell", type=click.Choice(tuple(SCRIPTS))),),
     effect=Effect.READ,
