@@ -57,9 +57,11 @@ doctor = Command(
     The command changes nothing. It reads the metadata of all ledgers and asks each bookie for its
     free space.
 
-    \b loss entries cannot be read now, or are about to be deleted status 10 risk one more failure
-    can lose entries, or no repair is running status 10 trouble it works, but not as it should
-    status 9 note for information status 0
+    \b
+    loss      entries cannot be read now, or are about to be deleted      status 10
+    risk      one more failure can lose entries, or no repair is running  status 10
+    trouble   it works, but not as it should                              status 9
+    note      for information                                             status 0
     """,
 )
 
