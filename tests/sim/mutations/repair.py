@@ -98,7 +98,7 @@ def _copies_not_awaited(stack: Stack) -> None:
 
     async def write(self: Any, packed: list[Any]) -> None:
         if packed:
-            self._member.send(fragment_copy.Batch(packed, self._frames))
+            self._member.send(fragment_copy.AddBatch(packed, self._frames))
 
     assert usual is not write
     put(stack, fragment_copy._Target, write=write)
