@@ -143,11 +143,12 @@ class Replies:
     def send(self, reply: Reply, response: Response) -> None:
         """Send an answer now."""
         reply_to = reply.reply_to
-        encode = (
-            v3.encode_response if reply_to.version is ProtocolVersion.V3 else v2.encode_response
-        )
         try:
-            self._answers.put((encode(response, reply_to),), 1)
+            if reply_to.version is ProtocolVersion.V3:
+                frames: tuple[bytes, ...] = (v3.encode_response(response, reply_to),)
+            else:
+                frames = v2.encode_frames(response, reply_to)
+            self._answers.put(frames, 1)
             self._stats.answered(reply.operation, response, reply.began_ns)
         except LocalProtocolError:
             log.failure("no answer to {reply_to}", reply_to=reply_to)

@@ -6,8 +6,10 @@
 Entries of 1 KiB are written to one ledger ("sequential") and then to many, in turn ("scattered");
 each bookie is stopped and started, so that nothing is in its memory. Reads are V2, one at a time a
 request, ``--window`` of them on the way: the one ledger from its first entry to its last, and
-entries of the many in no order. "cold" is with the files put out of the page cache before each
-round, "warm" the same reads again. Figures are medians of the rounds; asserts nothing.
+entries of the many in no order. "batches" are V2 batch reads of the one ledger, a thousand entries
+a request, four on the way, by a client that looks at nothing. "cold" is with the files put out of
+the page cache before each round, "warm" the same reads again. Figures are medians of the rounds;
+asserts nothing.
 """
 
 from __future__ import annotations
@@ -19,6 +21,8 @@ import shutil
 import statistics
 import sys
 import tempfile
+from collections.abc import Callable
+from functools import partial
 from itertools import product
 from pathlib import Path
 
@@ -26,7 +30,7 @@ from bkctl.commands.local.java import ZooKeeperProcess
 from tests.bench.bookie_bench import bookies
 from tests.bench.loads.load import cpu_seconds, rss_bytes
 from tests.bench.loads.many_ledgers import ManyLedgers
-from tests.bench.loads.read_load import read
+from tests.bench.loads.read_load import Reads, read, read_batches
 from tests.interop.peers.peers import JavaBookie
 
 SEQUENTIAL_LEDGER = 1
@@ -44,6 +48,7 @@ def main() -> int:
     parser.add_argument("--ledgers", type=int, default=10_000)
     parser.add_argument("--reads", type=int, default=100_000, help="the most in a round")
     parser.add_argument("--window", type=int, default=100)
+    parser.add_argument("--patterns", help="some of sequential,scattered,batches; default: all")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--directory", type=Path, help="a disk to measure on; default: temporary")
     args = parser.parse_args()
@@ -74,17 +79,23 @@ def _measure(started: dict[str, JavaBookie], args: argparse.Namespace) -> None:
         for _ in range(args.reads)
     ]
     sequential = [(SEQUENTIAL_LEDGER, entry) for entry in range(min(entries, args.reads))]
-    patterns = {"sequential": sequential, "scattered": scattered}
+    patterns: dict[str, Callable[[int], Reads]] = {
+        "sequential": partial(read, wanted=sequential, window=args.window),
+        "scattered": partial(read, wanted=scattered, window=args.window),
+        "batches": partial(read_batches, ledger_id=SEQUENTIAL_LEDGER, entries=entries),
+    }
+    if args.patterns:
+        patterns = {name: patterns[name] for name in args.patterns.split(",")}
     figures: Figures = {}
-    for _, (name, wanted), (kind, bookie) in product(
+    for _, (name, load), (kind, bookie) in product(
         range(args.rounds), patterns.items(), started.items()
     ):
         for temperature in ("cold", "warm"):
             if temperature == "cold":
                 forget(bookie)
             before_s = cpu_seconds(bookie.pid)
-            done = read(bookie.port, wanted, window=args.window)
-            cpu_us = (cpu_seconds(bookie.pid) - before_s) / len(wanted) * 1e6
+            done = load(bookie.port)
+            cpu_us = (cpu_seconds(bookie.pid) - before_s) / done.reads * 1e6
             figures.setdefault((name, temperature, kind), []).append((done.reads_per_s, cpu_us))
     _tell(figures, started)
 

@@ -19,6 +19,9 @@ _ITEMS = "as many as there are in memory"
 _BLOCK = "less than one block of a file format"
 
 REVIEWED: Final = {
+    "_alike: range(base, base + count * size, size)": "as many locations as a page holds at most",
+    "_alike: range(entry_id, entry_id + count)": "as many locations as a page holds at most",
+    "_alike: range(ids.itemsize)": "as many locations as a page holds at most",
     # wire
     "take_acks_v2: bytes(buffer[:RUN_BYTES_MAX])": _BUFFER,
     "take_acks_v3: bytes(buffer[:RUN_BYTES_MAX])": _BUFFER,
@@ -92,7 +95,7 @@ REVIEWED: Final = {
     ": bytes((v3.FIRST_BYTE,))": "one byte",
     "copy_file: range(0, size, COPY_BYTES)": _FILE,
     "_File.read_now: bytearray(size)": "READ_NOW_BYTES_MAX, or the room of an answer",
-    "_File.read_now: bytes(memoryview(buffer)[:count])": _BUFFER,
+    "_packet_now: bytes(memoryview(data)[layout.LENGTH.size:end])": _BUFFER,
     "write_change: file.truncate(size)": "what the file has had",
     "copy_index: copy.truncate(layout.page_offset(page_count))": "a hole, as the original has it",
     "LedgerPages.take: range(0, max(1, len(numbers)), pages_max)": _ITEMS,

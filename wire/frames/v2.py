@@ -344,8 +344,19 @@ def encode_response(response: Response, to: ReplyTo) -> bytes:
     Raises:
         LocalProtocolError: V2 has no such response (an error to AUTH is told by closing).
     """
+    return b"".join(encode_frames(response, to))
+
+
+def encode_frames(response: Response, to: ReplyTo) -> tuple[bytes, ...]:
+    """Return the pieces of the same frame; the entries of a batch are one, and are not copied.
+
+    Raises:
+        LocalProtocolError: as ``encode_response``.
+    """
     try:
-        return _encode_response(response, to)
+        if isinstance(response, BatchReadResponse):
+            return _batch_frames(response, to)
+        return (_encode_response(response, to),)
     except (struct.error, ValueError) as error:
         raise LocalProtocolError(f"V2 cannot hold {response}: {error}") from error
 
@@ -364,11 +375,14 @@ def _encode_response(response: Response, to: ReplyTo) -> bytes:
         return _frame(
             _response_head(response, to), body_bytes if response.rc is ReturnCode.EOK else b""
         )
-    if isinstance(response, BatchReadResponse):
-        return _frame(
-            _response_head(response, to), _I64.pack(response.request_id), _sized(response)
-        )
     raise LocalProtocolError(f"V2 has no {type(response).__name__}")
+
+
+def _batch_frames(response: BatchReadResponse, to: ReplyTo) -> tuple[bytes, bytes]:
+    head, request_id = _response_head(response, to), _I64.pack(response.request_id)
+    sized = _sized(response)
+    length = LENGTH.pack(len(head) + len(request_id) + len(sized))
+    return length + head + request_id, sized
 
 
 def _response_head(response: AddResponse | ReadResponse | BatchReadResponse, to: ReplyTo) -> bytes:

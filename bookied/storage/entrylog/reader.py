@@ -459,7 +459,7 @@ def _packet_now(file: ReadFile, offset: int, ledger_id: int, entry_id: int) -> b
         data = file.read_now(at, end + NEXT.size) or b""
     if end > len(data) or not may_follow(data[end : end + NEXT.size], at + end):
         return None  # The slow way says what is wrong.
-    return data[layout.LENGTH.size : end]
+    return bytes(memoryview(data)[layout.LENGTH.size : end])
 
 
 def _piece(locations: Sequence[int], room_bytes: int, until: int) -> tuple[int, int]:
@@ -472,7 +472,7 @@ def _piece(locations: Sequence[int], room_bytes: int, until: int) -> tuple[int, 
 
 
 def _rows(
-    data: bytes,
+    data: bytes | bytearray,
     locations: Sequence[int],
     ledger_id: int,
     entry_id: int,

@@ -7,8 +7,11 @@ them too: whole rows are passed on as they lie.
 from __future__ import annotations
 
 import struct
+import sys
+from array import array
 from bisect import bisect_right
 from collections.abc import Sequence
+from itertools import islice
 from typing import Final, NamedTuple
 
 from bookied.storage.entrylog import format as layout
@@ -27,6 +30,9 @@ RECORD_BYTES_MAX: Final = 256 * 1024 * 1024
 
 SECTOR_BYTES: Final = 512
 """What a disk writes as a whole, or not at all."""
+
+ALIKE_MIN: Final = 8
+"""So many entries of one size are checked together; fewer are quicker one by one."""
 
 NEXT: Final = struct.Struct(">iq")
 
@@ -69,7 +75,7 @@ def _span_max(count: int) -> int:
 
 
 def cut_rows(
-    data: bytes,
+    data: bytes | bytearray,
     base: int,
     locations: Sequence[int],
     ledger_id: int,
@@ -99,7 +105,12 @@ def cut_rows(
     start_max, end_max = len(data) - layout.RECORD.size, len(data) - tail_bytes
     spans: list[tuple[int, int]] = []
     count = 0
-    for location in locations:
+    if stride == 1 and len(locations) >= ALIKE_MIN:
+        room = min(room_bytes, end_max - begin)
+        count, size = _alike(data, begin, locations, ledger_id, entry_id, room)
+        end += count * size
+        last, room_bytes = end - size, room_bytes - count * size
+    for location in islice(locations, count, None):
         at = location - base - length_bytes
         if not 0 <= at <= start_max:
             break
@@ -137,7 +148,45 @@ def cut_rows(
     return EntryRows(pieces, count, size_bytes)
 
 
-def may_follow(head: bytes, at: int) -> bool:
+def _alike(
+    data: bytes | bytearray,
+    begin: int,
+    locations: Sequence[int],
+    ledger_id: int,
+    entry_id: int,
+    room_bytes: int,
+) -> tuple[int, int]:
+    """Return how many records are of one size and are the right ones, and that size.
+
+    Their heads are compared column by column, which costs a third of a loop. Entry ids follow
+    each other. No records where anything is not as it should be: a loop finds out what is.
+    """
+    size = locations[1] - locations[0]
+    count = min(len(locations), room_bytes // size) if size >= layout.RECORD.size else 0
+    if begin < 0 or count < ALIKE_MIN or not isinstance(locations, array):
+        return 0, 0
+    stop = begin + count * size
+    if locations[count - 1] - locations[0] != stop - size - begin:
+        return 0, 0
+    head = NEXT.pack(size - layout.LENGTH.size, ledger_id)
+    # The last byte of a length and of a ledger id differ most often.
+    for at in range(NEXT.size - 1, -1, -1):
+        if data[begin + at : stop : size] != head[at : at + 1] * count:
+            return 0, 0
+    ids = array("q", range(entry_id, entry_id + count))
+    if sys.byteorder == "little":
+        ids.byteswap()
+    wanted, first = ids.tobytes(), begin + NEXT.size
+    for at in range(ids.itemsize):
+        if data[first + at : stop : size] != wanted[at :: ids.itemsize]:
+            return 0, 0
+    code, base = locations.typecode, locations[0]
+    if locations[:count] != array(code, range(base, base + count * size, size)):
+        return 0, 0
+    return count, size
+
+
+def may_follow(head: bytes | bytearray, at: int) -> bool:
     """Whether a record may be followed by these bytes: another, padding, or nothing written.
 
     A length has no checksum; one that is wrong leads into the middle of something.

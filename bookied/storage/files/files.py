@@ -62,7 +62,7 @@ class ReadFile(Protocol):
     def read_at(self, offset: int, size: int) -> bytes:
         """Return up to ``size`` bytes; fewer at the end of the file."""
 
-    def read_now(self, offset: int, size: int) -> bytes | None:
+    def read_now(self, offset: int, size: int) -> bytes | bytearray | None:
         """Return the bytes in memory without waiting for a disk, perhaps fewer; None without any.
 
         So for files in the page cache. An end of file, too, may come as None.
@@ -466,13 +466,14 @@ class _File:
             data += more
         return data
 
-    def read_now(self, offset: int, size: int) -> bytes | None:
+    def read_now(self, offset: int, size: int) -> bytearray | None:
         buffer = bytearray(size)
         try:
             count = os.preadv(self._fd, [buffer], offset, _NO_WAIT)
         except (OSError, AttributeError):  # Not in memory; or a system that cannot tell.
             return None
-        return bytes(memoryview(buffer)[:count]) or None
+        del buffer[count:]
+        return buffer or None
 
     def next_data(self, offset: int) -> int | None:
         try:

@@ -15,7 +15,10 @@ from tests.bench.loads.load import STALLED_S, BookieRefusedError
 
 _READ: Final = struct.Struct(">iiqq")
 _HEADER: Final = 0x02020000
+_BATCH_READ: Final = struct.Struct(">iiqqqiq")
+_BATCH_HEADER: Final = 0x02070000
 _HEAD: Final = struct.Struct(">iii")
+_BATCH_ANSWER_BYTES: Final = 32
 RECV_BYTES: Final = 1024 * 1024
 BATCH: Final = 64
 """Requests made and sent at a time."""
@@ -46,6 +49,50 @@ def read(port: int, wanted: Sequence[tuple[int, int]], *, window: int = 100) -> 
         sock.setblocking(False)
         size_bytes = _Pipe(sock, wanted, window).run()
     return Reads(len(wanted), time.perf_counter() - began_s, size_bytes)
+
+
+def read_batches(
+    port: int, ledger_id: int, entries: int, *, batch: int = 1000, window: int = 4
+) -> Reads:
+    """Read a ledger from its first entry on, ``batch`` entries a request.
+
+    What comes is counted and thrown away.
+
+    Raises:
+        BookieRefusedError: a batch could not be read, or was shorter than asked.
+    """
+    began_s = time.perf_counter()
+    wanted = [(first, min(batch, entries - first)) for first in range(0, entries, batch)]
+    with socket.create_connection(("127.0.0.1", port)) as sock:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.settimeout(STALLED_S)
+        size_bytes, buffer = 0, memoryview(bytearray(RECV_BYTES))
+        for number in range(-window, len(wanted)):
+            if number + window < len(wanted):
+                first, count = wanted[number + window]
+                sock.sendall(
+                    _BATCH_READ.pack(40, _BATCH_HEADER, ledger_id, first, first, count, 1 << 30)
+                )
+            if number >= 0:
+                size_bytes += _take_batch(sock, buffer, number)
+    return Reads(entries, time.perf_counter() - began_s, size_bytes)
+
+
+def _take_batch(sock: socket.socket, buffer: memoryview, number: int) -> int:
+    """Return the bytes of one answer's entries; their contents are not looked at."""
+    head = sock.recv(_HEAD.size, socket.MSG_WAITALL)
+    if len(head) < _HEAD.size:
+        raise BookieRefusedError(f"closed after {number} batches")
+    length, _, rc = _HEAD.unpack(head)
+    if rc:
+        raise BookieRefusedError(f"code {rc} for batch {number}")
+    left = length + 4 - _HEAD.size
+    while left:
+        got = sock.recv_into(buffer, min(left, len(buffer)))
+        if not got:
+            raise BookieRefusedError(f"closed after {number} batches")
+        left -= got
+    return int(length) - _BATCH_ANSWER_BYTES
 
 
 class _Pipe:

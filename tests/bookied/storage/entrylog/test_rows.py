@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import struct
+from array import array
 from pathlib import Path
 from random import Random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,6 +15,7 @@ from bookied.errors import CorruptError
 from bookied.storage.entrylog import format as layout
 from bookied.storage.entrylog.reader import EntryLogReader
 from bookied.storage.entrylog.rows import (
+    ALIKE_MIN,
     ROW_BYTES_MAX,
     SPACING_BYTES,
     EntryRows,
@@ -194,3 +197,42 @@ def test_what_is_taken_here_and_there_does_not_hold_all_that_was_read() -> None:
 def test_locations_out_of_order_make_no_read_longer() -> None:
     locations = [BASE, *[BASE + 500 * SPACING_BYTES] * 511, *[BASE - 100] * 512]
     assert bytes_to_read(locations) <= ROW_BYTES_MAX + SPACING_BYTES
+
+
+@given(
+    st.integers(2, 3 * ALIKE_MIN),
+    st.integers(0, 2000),
+    records,
+    st.integers(0, 40_000),
+    st.integers(0, 40_000),
+)
+def test_entries_of_one_size_are_taken_as_if_each_was_looked_at(
+    alike: int, size: int, contents: list[tuple[str, int]], room_bytes: int, cut_bytes: int
+) -> None:
+    log = Log([("ours", size)] * alike + contents)
+    data = log.body[: max(len(log.body) - cut_bytes, 4)]
+    together, singly = (
+        cut_rows(data, BASE, locations, 1, 5, room_bytes=room_bytes)
+        for locations in (array("q", log.locations), log.locations)
+    )
+    assert taken(together) == taken(singly)
+
+
+@pytest.mark.parametrize("at", range(layout.RECORD.size))
+@pytest.mark.parametrize("damaged", [0, 1, ALIKE_MIN, 2 * ALIKE_MIN - 1])
+def test_a_run_ends_before_a_head_that_is_another(at: int, damaged: int) -> None:
+    log = Log([("ours", 100)] * (2 * ALIKE_MIN))
+    body = bytearray(log.body)
+    body[log.locations[damaged] - BASE - 4 + at] ^= 0x81
+    found = cut_rows(body, BASE, array("q", log.locations), 1, 5, room_bytes=EVERYTHING)
+    # A wrong length may show at the entry behind, and takes its own entry with it.
+    assert taken(found) in (log.packets[:damaged], log.packets[: max(0, damaged - 1)])
+
+
+def test_a_run_ends_where_the_index_has_an_entry_elsewhere() -> None:
+    log = Log([("ours", 100)] * (2 * ALIKE_MIN))
+    for elsewhere in (0, log.locations[0]):
+        locations = array("q", log.locations)
+        locations[ALIKE_MIN] = elsewhere
+        found = cut_rows(log.body, BASE, locations, 1, 5, room_bytes=EVERYTHING)
+        assert taken(found) == log.packets[:ALIKE_MIN]
