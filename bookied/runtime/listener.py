@@ -32,7 +32,7 @@ GATHER_MAX: Final = 64
 """Pieces handed to the system at once; more are joined. It takes 1,024 at most."""
 
 SEND_BYTES: Final = 1024 * 1024
-"""The most that one turn of the reactor sends to one client: some 0.3 ms."""
+"""The most that a turn of the reactor sends to one client of answers that had to wait: 0.3 ms."""
 
 _NOT_NOW: Final = frozenset({errno.EAGAIN, errno.EWOULDBLOCK, errno.ENOBUFS})
 
