@@ -28,8 +28,8 @@ from bkclient.errors import (
     IncorrectParameterError,
 )
 from bkclient.metadata import open_metadata
-from bkclient.metadata.access import store_options
 from bkclient.metadata.api import MetadataStore, Versioned
+from bkclient.metadata.store_settings import store_options
 from bkclient.metadata.update import LocalMetadata
 from bkclient.quorum.distribution import check_quorums
 from wire.codes import DigestType, ProtocolVersion

@@ -88,8 +88,8 @@ class Host:
 
     def look(self, uri: str, config: ClientConfig) -> ZooKeeperReader | None:
         """Return a look at a cluster's metadata, for one command; None where it takes a client."""
-        from bkclient.metadata.access import store_options
         from bkclient.metadata.reader import open_look
+        from bkclient.metadata.store_settings import store_options
 
         return open_look(uri, **store_options(config, uri))
 

@@ -158,7 +158,7 @@ class Process:
 
     def run(self) -> int:
         """Run until the bookie has stopped; return the exit status."""
-        from bookied.runtime.world import raise_open_files_limit
+        from bookied.runtime.dependencies import raise_open_files_limit
 
         raise_open_files_limit()
         self._handle_signals()
@@ -181,7 +181,7 @@ class Process:
     # The bookie's life ---------------------------------------------------------------------------
 
     async def _live(self) -> None:
-        from bookied.runtime.world import real_parts
+        from bookied.runtime.dependencies import real_parts
         from bookied.service.autorecovery import AutoRecoveryService
         from bookied.service.bookie import BookieService
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
-from shell.line import LineError, UnfinishedError, parse
+from shell.command_line import LineError, UnfinishedError, parse
 from shell.shell import USAGE, Shell
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, TextIO
 
 from shell.builtin import commands
-from shell.line import LineError, parse
+from shell.command_line import LineError, parse
 from shell.program import Program
 from shell.prompt import MORE, is_unfinished, prompt_parts, run_interactive
 from shell.shell import FAILED, INTERRUPTED, TERMINATED, USAGE, Shell

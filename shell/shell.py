@@ -10,11 +10,11 @@ from typing import Any, Final
 
 import click
 
+from shell.command_line import Line, LineError, quoted
 from shell.context import Current
-from shell.line import Line, LineError, quoted
-from shell.live import Live, State
+from shell.live_values import Live, State
+from shell.output_redirection import RedirectedStreams, run_system
 from shell.program import Program
-from shell.running import RedirectedStreams, run_system
 from shell.settings import Settings
 from shell.terminal.audit import AuditLog
 from shell.terminal.preferences import Preferences

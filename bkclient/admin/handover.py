@@ -19,7 +19,7 @@ import attrs
 from twisted.internet.task import deferLater
 
 from bkclient.errors import IllegalOperationError
-from bkclient.ledger.handed_over import (
+from bkclient.ledger.handover_state import (
     HANDOVER_KEY,
     WRITER_KEY,
     HandedOver,

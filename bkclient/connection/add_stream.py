@@ -11,7 +11,7 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from bkclient.connection.write_gate import WriteGate
 from bkclient.errors import ClientError, RequestTimeoutError
 from wire.codes import ProtocolVersion
-from wire.frames.adds import Key
+from wire.frames.bulk_adds import Key
 from wire.ids import BookieId, LedgerId
 
 

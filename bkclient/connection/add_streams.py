@@ -8,7 +8,7 @@ from typing import Any
 from bkclient.connection.add_stream import AddStream
 from bkclient.errors import ClientError, WriteFailedError, refusal
 from wire.codes import ProtocolVersion, ReturnCode
-from wire.frames.adds import Key, take_acks_v2, take_acks_v3
+from wire.frames.bulk_adds import Key, take_acks_v2, take_acks_v3
 from wire.frames.varint import encode_varint
 from wire.ids import BookieId, LedgerId
 from wire.messages import AddResponse, Answer, ErrorResponse

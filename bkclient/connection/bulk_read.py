@@ -8,7 +8,7 @@ from typing import Union
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
-from wire.frames.reads import PlainRead
+from wire.frames.bulk_reads import PlainRead
 from wire.messages import Response
 
 BulkAnswer = Union[PlainRead, Response]

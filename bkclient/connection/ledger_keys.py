@@ -9,7 +9,7 @@ import attrs
 from wire.codes import AddFlag, V2Flag
 from wire.digest import Digester, Entry
 from wire.frames import v3
-from wire.frames.adds import AddFramesV2, AddFramesV3, Key, Packed
+from wire.frames.bulk_adds import AddFramesV2, AddFramesV3, Key, Packed
 from wire.frames.varint import encode_varint
 from wire.ids import EntryId, LedgerId
 from wire.messages import AddRequest

@@ -15,13 +15,13 @@ from twisted.python.failure import Failure
 from bkclient.connection.add_stream import AddStream
 from bkclient.connection.requests import OPERATIONS
 from wire.codes import ReturnCode
-from wire.frames.reads import PlainRead
+from wire.frames.bulk_reads import PlainRead
 from wire.messages import BatchReadRequest, BatchReadResponse, Response
 
 if TYPE_CHECKING:
     from bkclient.connection.bulk_read import BulkAnswer
     from bkclient.errors import ClientError
-    from wire.frames.adds import Key
+    from wire.frames.bulk_adds import Key
     from wire.ids import BookieId
     from wire.messages import Request
 

@@ -21,7 +21,7 @@ from bkclient.connection.bulk_read import BulkRead
 from bkclient.errors import ClientError, RequestTimeoutError
 from wire.codes import Operation, ProtocolVersion
 from wire.connection import ClientConnection
-from wire.frames.reads import match_read_v2, match_read_v3, read_frames_v2, read_frames_v3
+from wire.frames.bulk_reads import match_read_v2, match_read_v3, read_frames_v2, read_frames_v3
 from wire.ids import BookieId, LedgerId
 from wire.messages import (
     AddRequest,

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import ClassVar, Final
 
 from bkclient.errors import NotEnoughBookiesError
+from bkclient.placement.ensemble_search import arrange, by_label, holds, spans
 from bkclient.placement.policy import (
     Draw,
     Ensemble,
@@ -19,7 +20,6 @@ from bkclient.placement.policy import (
     RandomPlacement,
     nearest_first,
 )
-from bkclient.placement.search import arrange, by_label, holds, spans
 from wire.ids import BookieId
 
 DEFAULT_RACK: Final = "/default-rack"

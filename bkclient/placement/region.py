@@ -22,9 +22,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import ClassVar, Final
 
 from bkclient.errors import IncorrectParameterError, NotEnoughBookiesError
+from bkclient.placement.ensemble_search import Rule, arrange, by_label, others_in_windows, spans
 from bkclient.placement.policy import Draw, Ensemble, PlacementRequest, nearest_first
 from bkclient.placement.rack import DEFAULT_RACK, RackAwarePlacement, RackOf
-from bkclient.placement.search import Rule, arrange, by_label, others_in_windows, spans
 from wire.ids import BookieId
 
 DEFAULT_REGION: Final = "/default-region"

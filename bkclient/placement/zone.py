@@ -18,9 +18,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import ClassVar, Final
 
 from bkclient.errors import IncorrectParameterError, NotEnoughBookiesError
+from bkclient.placement.ensemble_search import Rule, arrange, by_label, holds, others_in_windows
 from bkclient.placement.policy import Draw, Ensemble, PlacementRequest, RandomPlacement
 from bkclient.placement.rack import RackOf
-from bkclient.placement.search import Rule, arrange, by_label, holds, others_in_windows
 from wire.ids import BookieId
 
 DEFAULT_LOCATION: Final = "/default-zone/default-upgradedomain"

@@ -307,7 +307,7 @@ def _insist_forgettable(
 
 
 async def _need(client: Client, ledger_id: LedgerId, *, look_at_open: bool) -> _MarkReason:
-    from bkclient.repair.check import LedgerChecker, view
+    from bkclient.repair.replica_check import LedgerChecker, view
 
     try:
         ledger = await view(client, ledger_id)

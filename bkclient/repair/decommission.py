@@ -20,9 +20,9 @@ from bkclient.client import Client
 from bkclient.concurrency import for_each
 from bkclient.errors import IllegalOperationError, NoSuchLedgerError
 from bkclient.quorum.fragments import may_hold_entries, needs_recovery
-from bkclient.repair.check import LedgerChecker, view
-from bkclient.repair.outlook import Lacking, LedgerProspect, prospects
 from bkclient.repair.recover_bookies import BookieLedger, Load, ledgers_on_bookies
+from bkclient.repair.repair_states import Lacking, LedgerProspect, prospects
+from bkclient.repair.replica_check import LedgerChecker, view
 from wire.errors import MetadataFormatError
 from wire.ids import BookieId, LedgerId
 from wire.ledger_metadata import LedgerMetadata

@@ -28,10 +28,10 @@ from bkclient.ledger.adds.ensemble_member import AddFraming, Member
 from bkclient.ledger.context import Cluster
 from bkclient.ledger.reads.fetch import EntryFetcher
 from bkclient.quorum.fragments import Lack, Swap, swap_between, swap_is_needed, swapped
-from bkclient.repair.check import OURS, ViewedLedger, places_that_answer
+from bkclient.repair.replica_check import OURS, ViewedLedger, places_that_answer
 from wire.codes import AddFlag, ProtocolVersion
 from wire.digest import Entry
-from wire.frames.adds import Packed
+from wire.frames.bulk_adds import Packed
 from wire.ids import BookieId, EntryId
 
 log = Logger()

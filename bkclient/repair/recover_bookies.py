@@ -29,8 +29,8 @@ from bkclient.errors import (
 )
 from bkclient.metadata.api import StoredLedger
 from bkclient.quorum.fragments import Lack, LedgerFragment, fragments_of, is_lost
-from bkclient.repair.check import LedgerChecker, ViewedLedger, view
 from bkclient.repair.fragment_copy import ByteRate, CopiedEntry, FragmentRepairer
+from bkclient.repair.replica_check import LedgerChecker, ViewedLedger, view
 from wire.codes import LedgerState
 from wire.ids import BookieId, EntryId, LedgerId
 from wire.ledger_metadata import LedgerMetadata

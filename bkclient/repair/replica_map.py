@@ -26,7 +26,7 @@ from bkclient.errors import (
 from bkclient.ledger.reads.fetch import EntryFetcher
 from bkclient.quorum.fragments import LedgerFragment, fragments_of
 from bkclient.quorum.read_rules import NEGATIVE
-from bkclient.repair.check import OURS, ViewedLedger, view
+from bkclient.repair.replica_check import OURS, ViewedLedger, view
 from bkclient.repair.verify import as_far_as_told
 from wire.codes import ReturnCode
 from wire.errors import FormatError

@@ -24,15 +24,15 @@ from bkclient.errors import (
     ReadFailedError,
     refusal,
 )
-from bkclient.ledger.handed_over import confirmed_by_handover
+from bkclient.ledger.handover_state import confirmed_by_handover
 from bkclient.quorum.distribution import write_set
 from bkclient.quorum.fragments import LedgerFragment, fragments_of
 from bkclient.quorum.read_rules import NEGATIVE
-from bkclient.repair.check import OURS, ViewedLedger, view
+from bkclient.repair.replica_check import OURS, ViewedLedger, view
 from wire.codes import ENTRY_HEADER_BYTES, ReturnCode
 from wire.digest import Entry, header
 from wire.errors import DigestMismatchError
-from wire.frames.reads import PlainRead
+from wire.frames.bulk_reads import PlainRead
 from wire.ids import BookieId, EntryId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
 from wire.messages import ReadRequest, Response

@@ -10,7 +10,7 @@ import attrs
 from bkctl.output.views import BOOKIE, WIDE, Kind, column, shown
 
 if TYPE_CHECKING:
-    from bkclient.metadata.stored import BookieStatus
+    from bkclient.metadata.stored_values import BookieStatus
     from bkctl.bookies.admin_client import HttpAddress
     from bkctl.session.session import Session
     from wire.ids import BookieId

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import click
 
 from bkctl.cli.command import JAVA_LINE, Group, late
+from bkctl.cli.command_names import ALIASES, COMMANDS, HELPERS, SECTIONS
 from bkctl.cli.completion.scripts import VARIABLE
-from bkctl.cli.names import ALIASES, COMMANDS, HELPERS, SECTIONS
 from bkctl.exit_status import MEANING, ExitStatus
 from bkctl.options import PROFILE, global_options, options_of
 
@@ -32,7 +32,7 @@ HELP_WIDTH_MAX: Final = 100
 HELP_WIDTH_MIN: Final = 30
 _WIDTH_DEFAULT: Final = 80
 
-LIVE_IDS: Final = "bkctl.commands.about.live_ids:completions"
+LIVE_IDS: Final = "bkctl.commands.about.completion_ids:completions"
 """What Tab asks for ids that exist."""
 
 GC_THRESHOLD: Final = 20_000

@@ -19,7 +19,7 @@ from bkctl.host import Host
 from bkctl.options import WATCH_EVERY_S
 from bkctl.output.conditions import Comparison, parse_comparison
 from bkctl.output.units import human_duration, human_time
-from bkctl.output.watched import Watch
+from bkctl.output.watch_rounds import Watch
 from wire.errors import BookKeeperError
 
 if TYPE_CHECKING:

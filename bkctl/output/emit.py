@@ -24,7 +24,7 @@ from bkctl.output.views import View, view_of
 if TYPE_CHECKING:
     from bkctl.host import Host
     from bkctl.options import Options
-    from bkctl.output.watched import Watch
+    from bkctl.output.watch_rounds import Watch
 
 _DIM: Final = "\x1b[2m"
 _RESET: Final = "\x1b[0m"

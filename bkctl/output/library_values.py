@@ -14,7 +14,7 @@ from typing import Final
 LIBRARY_VALUES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "bkclient.admin.bookie_test.Sanity": "bkctl.commands.bookie.columns",
-        "bkclient.admin.cluster_test.Trial": "bkctl.commands.cluster.trial_columns",
+        "bkclient.admin.cluster_test.Trial": "bkctl.commands.cluster.test_columns",
         "bkclient.admin.cookies.StoredCookie": "bkctl.commands.cookie.columns",
         "bkclient.config.findings.SettingFinding": "bkctl.commands.settings.columns",
         "bkclient.metadata.api.HeldLock": "bkctl.commands.autorecovery.columns",
@@ -23,7 +23,7 @@ LIBRARY_VALUES: Final[Mapping[str, str]] = MappingProxyType(
         "bkclient.repair.autorecovery.Status": "bkctl.commands.autorecovery.columns",
         "bkclient.repair.decommission.DecommissionReport": "bkctl.commands.bookie.retire.columns",
         "bkclient.repair.decommission.DecommissionStatus": "bkctl.commands.bookie.retire.columns",
-        "bkclient.repair.outlook.LedgerProspect": "bkctl.commands.autorecovery.columns",
+        "bkclient.repair.repair_states.LedgerProspect": "bkctl.commands.autorecovery.columns",
         "bkclient.repair.recover_bookies.BookieLedger": "bkctl.commands.bookie.retire.columns",
         "bkclient.repair.recover_bookies.LedgerMove": "bkctl.commands.bookie.retire.columns",
         "bkclient.repair.recover_bookies.RecoverReport": "bkctl.commands.bookie.retire.columns",

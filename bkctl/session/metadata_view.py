@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from bkclient.client import Client
     from bkclient.metadata.api import StoredLedger
-    from bkclient.metadata.stored import BookieStatus
+    from bkclient.metadata.stored_values import BookieStatus
     from wire.ids import LedgerId
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from bkclient.config.client import ClientConfig
     from bkctl.output.emit import Emitter
     from bkctl.output.progress import Progress
-    from bkctl.output.watched import Watch
+    from bkctl.output.watch_rounds import Watch
 
 SESSION_META: Final = "bkctl.session"
 
@@ -73,7 +73,7 @@ def _remind(session: Session) -> None:
     """Say where autorecovery is off: operators who forget it lose bookies unnoticed."""
     note = session.cluster.replication_note
     if note is not None and session.reminds:
-        from bkctl.output.pause import reminder
+        from bkctl.output.autorecovery_pause import reminder
 
         session.messages.say(reminder(note))
 
@@ -136,7 +136,7 @@ class Session:
             from bkctl.output.emit import Emitter
 
             if self.options.show_secrets:
-                from bkctl.output.whole_file import keep_private
+                from bkctl.output.atomic_file import keep_private
 
                 keep_private(self.host.stdout)
             self._emitter = Emitter(self.options, self.host, title=lambda: _title(self))

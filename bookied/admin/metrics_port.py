@@ -11,10 +11,10 @@ from twisted.logger import Logger
 
 from bookied.admin.exchange import NOT_FOUND, HttpReply, HttpRequest
 from bookied.admin.http.bounds import Hosts
-from bookied.admin.monitoring import own_names, repair_names
-from bookied.admin.monitoring.http_names import HttpCounts
-from bookied.admin.monitoring.page import Metrics
-from bookied.admin.monitoring.text import CONTENT_TYPE, Family
+from bookied.admin.monitoring import own_metrics, repair_metrics
+from bookied.admin.monitoring.http_metrics import HttpCounts
+from bookied.admin.monitoring.metrics_page import Metrics
+from bookied.admin.monitoring.prometheus_text import CONTENT_TYPE, Family
 from bookied.errors import BookieStopError
 from bookied.runtime.listener import BoundPort
 from bookied.service.autorecovery import AutoRecoveryService
@@ -122,6 +122,6 @@ class RepairMetrics:
             await self._port.close()
 
     def _families(self) -> Iterator[Family]:
-        yield from repair_names.families(self._service.stats, prefix="")
-        yield from own_names.of_process(self.metrics.lag)
+        yield from repair_metrics.families(self._service.stats, prefix="")
+        yield from own_metrics.of_process(self.metrics.lag)
         yield from self._http.families()

@@ -16,15 +16,15 @@ from bkclient.errors import SecurityError
 from bookied.admin.control.control import Control
 from bookied.admin.http.bounds import Hosts
 from bookied.admin.metrics_port import listen, listen_for_metrics
-from bookied.admin.monitoring import java_names, own_names, repair_names
-from bookied.admin.monitoring.http_names import HttpCounts
-from bookied.admin.monitoring.java_names import Figures
-from bookied.admin.monitoring.own_names import OwnFigures
-from bookied.admin.monitoring.page import Metrics
-from bookied.admin.monitoring.text import Family
+from bookied.admin.monitoring import java_metrics, own_metrics, repair_metrics
+from bookied.admin.monitoring.http_metrics import HttpCounts
+from bookied.admin.monitoring.java_metrics import Figures
+from bookied.admin.monitoring.metrics_page import Metrics
+from bookied.admin.monitoring.own_metrics import OwnFigures
+from bookied.admin.monitoring.prometheus_text import Family
 from bookied.config.bookie import BookieConfig, StorageClass
 from bookied.errors import BookieExitStatus, BookieStopError, SecurityStartError
-from bookied.metrics.stats import Summaries
+from bookied.metrics.counters import Summaries
 from bookied.runtime.listener import BoundPort
 from bookied.runtime.state import State
 from bookied.service.bookie import BookieService
@@ -226,10 +226,10 @@ class AdminServer:
 
     def _families(self) -> Iterator[Family]:
         figures = figures_of(self._service)
-        yield from java_names.families(figures)
+        yield from java_metrics.families(figures)
         if figures.repair is not None:
-            yield from repair_names.families(figures.repair)
-        yield from own_names.families(self._about(), figures)
+            yield from repair_metrics.families(figures.repair)
+        yield from own_metrics.families(self._about(), figures)
         yield from self._http.families()
 
     def _publish(self) -> None:

@@ -26,7 +26,6 @@ from bkclient.metadata.api import MetadataUnavailableError
 from bookied.admin import v1
 from bookied.admin.control.control import Control
 from bookied.admin.control.refusals import ChangeRefusedError, NotServingError
-from bookied.admin.endpoints import ENDPOINTS, PREFIX, V2Endpoint, openapi_text
 from bookied.admin.exchange import (
     BAD_REQUEST,
     CONFLICT,
@@ -55,10 +54,11 @@ from bookied.admin.http.bounds import (
 )
 from bookied.admin.http.channel import AdminChannel, AnswerBody
 from bookied.admin.jobs import JobRefusedError, NoSuchJobError
-from bookied.admin.monitoring.http_names import HttpCounts
-from bookied.admin.monitoring.text import CONTENT_TYPE
+from bookied.admin.monitoring.http_metrics import HttpCounts
+from bookied.admin.monitoring.prometheus_text import CONTENT_TYPE
 from bookied.admin.open_paths import OPEN
-from bookied.admin.values import ApiError, ErrorAnswer, Readiness, to_json
+from bookied.admin.v2.endpoints import ENDPOINTS, PREFIX, V2Endpoint, openapi_text
+from bookied.admin.v2.values import ApiError, ErrorAnswer, Readiness, to_json
 from bookied.server.access.auth_gate import host_of
 from bookied.server.limits.address_groups import group_of
 from wire.errors import BookKeeperError

@@ -20,10 +20,10 @@ from twisted.logger import Logger
 
 from bkclient.metadata.api import NEW, CookieNotFoundError, CookieStore, Versioned
 from bookied.config.bookie import BookieConfig, StorageClass
+from bookied.directories.emptied_directories import forget
 from bookied.directories.identity import Identity
-from bookied.directories.losses import forget
+from bookied.directories.lost_fences import note_doubt
 from bookied.directories.roots import VERSION, Directories
-from bookied.directories.served_by import note_doubt
 from bookied.errors import BadCookieError, WrongIdentityError
 from bookied.storage.files.files import Files
 from wire.errors import FormatError

@@ -15,7 +15,7 @@ from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from bookied.directories.fullness import DiskLimits, DiskSample, DiskVerdict, judge
+from bookied.directories.disk_fullness import DiskLimits, DiskSample, DiskVerdict, judge
 
 log = Logger()
 

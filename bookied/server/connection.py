@@ -18,15 +18,15 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from bookied.server.admission import Admission
-from bookied.server.answers import AnswerBuffer
+from bookied.server.answer_buffer import AnswerBuffer
+from bookied.server.answer_order import Replies
 from bookied.server.context import ServerContext
-from bookied.server.intake import Intake
+from bookied.server.disk_reads import BATCH_MAX
+from bookied.server.frame_dispatch import Intake
 from bookied.server.limits.backpressure import Load
-from bookied.server.limits.hits import Limit
+from bookied.server.limits.limit_hits import Limit
+from bookied.server.limits.request_turns import SLICE_REQUESTS
 from bookied.server.limits.timeouts import WaitTimes
-from bookied.server.limits.turns import SLICE_REQUESTS
-from bookied.server.read_lanes import BATCH_MAX
-from bookied.server.replies import Replies
 from wire.connection import ServerConnection
 from wire.errors import RemoteProtocolError, TlsOrderError
 

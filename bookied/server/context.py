@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 import attrs
 from twisted.internet.interfaces import IReactorTime
 
-from bookied.metrics.stats import RequestStats
+from bookied.metrics.counters import RequestStats
 from bookied.server.access.auth_gate import Authenticator, Refusals
 from bookied.server.access.login_delays import LoginDelays
+from bookied.server.disk_reads import RunBlocking
 from bookied.server.fast_adds import FastAdds
 from bookied.server.fast_reads import FastReads
 from bookied.server.limits.backpressure import Backpressure
-from bookied.server.limits.hits import Limit, LimitHits
+from bookied.server.limits.limit_hits import Limit, LimitHits
 from bookied.server.limits.memory import FrameRoom, UnsentAnswers
 from bookied.server.limits.pending_reads import PendingReads
-from bookied.server.limits.turns import Turns
-from bookied.server.read_lanes import RunBlocking
+from bookied.server.limits.request_turns import Turns
 from bookied.server.rules.bookie import Bookie
 
 if TYPE_CHECKING:

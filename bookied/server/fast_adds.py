@@ -8,7 +8,7 @@ authority on the rules; a test feeds the same frames to both and compares.
 Per read there is one blob, the joined ``[i32 length][entry packet]`` records. It is what the
 journal appends, what the entry log appends, and what serves reads until it is flushed. Per add
 there is one ``unpack``, a few comparisons and two slices; less where many that are alike come in a
-row (``add_rows``).
+row (``uniform_adds``).
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from collections.abc import Callable, MutableSequence
 from functools import partial
 from typing import Final
 
-from bookied.server.add_rows import (
+from bookied.server.rules.add_requests import Writes
+from bookied.server.rules.bookie import Bookie
+from bookied.server.uniform_adds import (
     CONTINUES,
     LEDGER_BYTES,
     ROWS,
@@ -27,8 +29,6 @@ from bookied.server.add_rows import (
     V3Rows,
     is_worth_a_try,
 )
-from bookied.server.rules.adds import Writes
-from bookied.server.rules.bookie import Bookie
 from bookied.storage.index.format import ENTRY_ID_MAX
 from bookied.storage.index.ledger_pages import CachedLedger
 from bookied.storage.journal.format import ENTRY_BYTES_MIN

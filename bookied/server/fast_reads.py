@@ -11,12 +11,12 @@ import struct
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from bookied.metrics.stats import RequestStats
+from bookied.metrics.counters import RequestStats
 from bookied.storage.storages import Storages
 from wire.codes import OpCode
 from wire.errors import BookKeeperError
 from wire.frames import v3
-from wire.frames.reads import answer_v3, match_request_v3
+from wire.frames.bulk_reads import answer_v3, match_request_v3
 from wire.frames.v2 import LENGTH, pack_header
 from wire.ids import NO_ENTRY, LedgerId
 

@@ -11,19 +11,19 @@ from twisted.logger import Logger
 
 from bookied.server.access.auth_gate import Refusals
 from bookied.server.access.login_delays import LoginDelays
-from bookied.server.answers import AnswerBuffer
+from bookied.server.answer_buffer import AnswerBuffer
 from bookied.server.connection import BookieConnection
 from bookied.server.context import AccessRules, ServerContext
+from bookied.server.disk_reads import RunBlocking
 from bookied.server.fast_adds import FastAdds
 from bookied.server.fast_reads import FastReads
 from bookied.server.limits.backpressure import Backpressure, Crowd, Limits
 from bookied.server.limits.connections import ConnectionCounts, ConnectionSettings
-from bookied.server.limits.hits import MEANINGS, Limit, LimitHits
+from bookied.server.limits.limit_hits import MEANINGS, Limit, LimitHits
 from bookied.server.limits.memory import FrameRoom, UnsentAnswers
 from bookied.server.limits.pending_reads import PendingReads
+from bookied.server.limits.request_turns import Turns
 from bookied.server.limits.timeouts import Watch
-from bookied.server.limits.turns import Turns
-from bookied.server.read_lanes import RunBlocking
 from bookied.server.rules.bookie import Bookie
 
 log = Logger()

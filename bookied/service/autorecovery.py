@@ -16,11 +16,11 @@ from bkclient.client import Client
 from bookied.config.bookie import BookieConfig
 from bookied.directories.identity import identify
 from bookied.errors import RunTimeError
-from bookied.metrics.stats import RepairStats
+from bookied.metrics.counters import RepairStats
 from bookied.repair.autorecovery.sessions import AutoRecovery
-from bookied.runtime.world import Parts, make_client
-from bookied.service.farewell import farewell
+from bookied.runtime.dependencies import Parts, make_client
 from bookied.service.start_errors import StopRequestedError, start_error
+from bookied.service.unregistration import farewell
 from wire.errors import BookKeeperError
 from wire.ids import BookieId
 

@@ -7,10 +7,10 @@ from functools import partial
 from twisted.internet.defer import Deferred
 
 from bookied.config.bookie import BookieConfig
-from bookied.directories.fullness import DiskVerdict
+from bookied.directories.disk_fullness import DiskVerdict
 from bookied.repair.autorecovery.sessions import BesideBookie
-from bookied.runtime.collectors import CollectedBookie, Collectors
-from bookied.runtime.world import Parts, make_client
+from bookied.runtime.dependencies import Parts, make_client
+from bookied.runtime.garbage_collectors import CollectedBookie, Collectors
 from bookied.storage.garbage.status import CollectorStatus
 from wire.ids import BookieId
 

@@ -17,35 +17,35 @@ from twisted.logger import Logger
 
 from bookied.config.bookie import BookieConfig
 from bookied.directories.cookie_check import check_cookies
-from bookied.directories.fullness import (
+from bookied.directories.disk_fullness import (
     total_and_free,
 )
 from bookied.directories.highest_ledger import highest_ledger
 from bookied.directories.identity import Identity, identify
+from bookied.directories.lost_fences import NO_LEDGER
 from bookied.directories.roots import Directories, directories, prepare
-from bookied.directories.served_by import NO_LEDGER
 from bookied.errors import (
     NoSpaceError,
 )
 from bookied.repair.integrity.lifecycle import Integrity
-from bookied.runtime.collectors import CollectedBookie
-from bookied.runtime.engine import Engine, EngineEvents
+from bookied.runtime.dependencies import Parts
+from bookied.runtime.garbage_collectors import CollectedBookie
 from bookied.runtime.registration import Registration
 from bookied.runtime.state import SERVING, BookieLifecycle, Event, State
-from bookied.runtime.world import Parts
-from bookied.server.rules.adds import Writes
+from bookied.runtime.storage_engine import Engine, EngineEvents
+from bookied.server.rules.add_requests import Writes
 from bookied.server.rules.bookie import Bookie, ReadLimits
 from bookied.server.rules.lost_fences import LostFences
 from bookied.server.server import BookieServer
 from bookied.service.background import BackgroundWork
 from bookied.service.client_port import ClientPort
-from bookied.service.disk_mode import DiskEffects, DiskMode, kept_status
-from bookied.service.dump import of_parts
-from bookied.service.farewell import farewell
+from bookied.service.deleted_ledgers_file import KeptDeletions
+from bookied.service.disk_effects import DiskEffects, DiskMode, kept_status
 from bookied.service.fatal_errors import FatalErrors
-from bookied.service.kept_deletions import KeptDeletions
+from bookied.service.sigquit_dump import of_parts
 from bookied.service.start_errors import StopRequestedError, start_error
-from bookied.storage.garbage.ledgers import Membership
+from bookied.service.unregistration import farewell
+from bookied.storage.garbage.unneeded_ledgers import Membership
 from bookied.storage.storages import Storages
 from wire.errors import BookKeeperError
 from wire.records.service_info import BOOKIE_RPC, BookieServiceInfo, Endpoint

@@ -11,8 +11,8 @@ from bkclient.errors import SecurityError
 from bookied.config.bookie import BookieConfig
 from bookied.directories.identity import listen_host
 from bookied.errors import SecurityStartError
+from bookied.runtime.dependencies import Parts
 from bookied.runtime.listener import BoundPort
-from bookied.runtime.world import Parts
 from bookied.server.access.auth_gate import Authenticator
 from bookied.server.access.open_port import open_port
 from bookied.server.context import AccessRules

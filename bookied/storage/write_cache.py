@@ -11,8 +11,8 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Final
 
+from bookied.storage.entrylog.batch_reads import EntryRows, cut_rows
 from bookied.storage.entrylog.format import LOCATION_BITS
-from bookied.storage.entrylog.rows import EntryRows, cut_rows
 
 _RECORD: Final = struct.Struct(">iqq")
 _LENGTH_BYTES: Final = 4

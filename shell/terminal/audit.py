@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from shell.line import Line, quoted
+from shell.command_line import Line, quoted
 from shell.secret import masked
 
 SYSLOG: Final = "syslog"

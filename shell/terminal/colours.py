@@ -9,7 +9,7 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.lexers import Lexer
 
-from shell.line import Mark, Token, tokens, unquoted
+from shell.command_line import Mark, Token, tokens, unquoted
 from shell.shell import Shell
 
 _CLASS = {Mark.OPERATOR: "operator", Mark.SYSTEM: "system", Mark.COMMENT: "comment"}

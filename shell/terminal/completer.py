@@ -13,7 +13,7 @@ import click
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion, PathCompleter
 from prompt_toolkit.document import Document
 
-from shell.line import Mark, Token, quoted, tokens, unquoted
+from shell.command_line import Mark, Token, quoted, tokens, unquoted
 from shell.shell import Shell
 from shell.tree import Place, awaited, named, options, resolve
 

@@ -30,8 +30,8 @@ from bookied.config.db import RocksSettings
 from bookied.storage.checkpoints import Checkpoints
 from bookied.storage.entrylog.settings import LogSettings
 from bookied.storage.files.files import RealFiles
-from bookied.storage.garbage.collection import CollectorEffects
 from bookied.storage.garbage.collector import Collector
+from bookied.storage.garbage.collector_state import CollectorEffects
 from bookied.storage.garbage.compaction_rules import Schedule, Schedules
 from bookied.storage.garbage.settings import CollectorSettings
 from bookied.storage.index.files import IndexFiles

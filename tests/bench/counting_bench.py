@@ -18,7 +18,7 @@ from pathlib import Path
 from statistics import median
 
 from bookied.admin.server import AdminServer
-from bookied.metrics.stats import RequestStats
+from bookied.metrics.counters import RequestStats
 from bookied.metrics.summary import Series
 from bookied.server.limits.backpressure import READ_BYTES
 from tests.bench.loads.load import Load, Ring

@@ -23,7 +23,7 @@ from bkclient.admin import operations
 from bkclient.blocking import BlockingClient, with_store
 from bkclient.metadata import zk_paths
 from bkclient.metadata.tree.nodes import NodeExistsError
-from bkctl.commands.export.spark.selection import chosen_ledgers
+from bkctl.commands.export.spark.entry_ranges import chosen_ledgers
 from bkctl.commands.export.spark.source_options import parse_options
 from bkctl.commands.export.target.changes import find_changes, in_order
 from bkctl.commands.export.target.manifest import Tree

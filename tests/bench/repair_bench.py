@@ -31,7 +31,7 @@ import attrs
 from bkclient.admin import operations
 from bkclient.blocking import BlockingClient, with_store
 from bkclient.quorum.distribution import write_set
-from bkclient.repair.check import LedgerChecker
+from bkclient.repair.replica_check import LedgerChecker
 from bkctl.commands.local.java import ZooKeeperProcess
 from bkctl.commands.local.process import ChildProcess
 from bookied.repair.autorecovery.auditor_checks import check_all_ledgers

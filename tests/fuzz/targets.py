@@ -14,7 +14,7 @@ from twisted.internet.task import Clock
 from bkclient.config.findings import ConfigError
 from bkclient.config.properties import PropertiesError, parse_properties
 from bkclient.errors import IncorrectParameterError, SecurityError
-from bkclient.ledger.handed_over import NotHandedOverError, decode_handover
+from bkclient.ledger.handover_state import NotHandedOverError, decode_handover
 from bkclient.log.errors import LogDamagedError
 from bkclient.log.record import decode_record
 from bkclient.metadata.reader import frames
@@ -23,10 +23,10 @@ from bkclient.metadata.tree.underreplication.values import parse_delay
 from bkclient.metadata.zk_uri import parse_uri as parse_zookeeper_uri
 from bookied.admin.exchange import BadHttpRequestError, HttpRequest, number
 from bookied.config.bookie import load_bookie_config
-from bookied.directories.served_by import decode_served
+from bookied.directories.lost_fences import decode_served
 from bookied.directories.status_file import decode_status
 from bookied.errors import CorruptError
-from bookied.server.rules.deletions import FencedDeletions
+from bookied.server.rules.deleted_ledgers import FencedDeletions
 from bookied.storage.entrylog import format as log_format
 from bookied.storage.entrylog.reader import open_scan as open_log
 from bookied.storage.entrylog.reader import read_ledgers_map
@@ -44,7 +44,7 @@ from tests.wire.vectors import load
 from wire.codes import ProtocolVersion
 from wire.connection import ClientConnection, ServerConnection
 from wire.errors import FormatError, RemoteProtocolError
-from wire.frames import adds, reads, v2, v3
+from wire.frames import bulk_adds, bulk_reads, v2, v3
 from wire.frames.varint import decode_varint
 from wire.ids import BookieId, LedgerId
 from wire.ledger_metadata import decode_metadata
@@ -270,11 +270,11 @@ _ALL: Final = (
     _target("digest-md5-response", security.response, AuthenticationError, security.RESPONSES),
     _target("digest-md5-proof", security.proof, AuthenticationError, security.PROOFS),
     _target("jaas", _text(security.jaas), SecurityError, security.JAAS),
-    _target("acks-v2", lambda d: adds.take_acks_v2(bytearray(d)), (), _FRAMES),
-    _target("acks-v3", lambda d: adds.take_acks_v3(bytearray(d)), (), _FRAMES),
-    _target("plain-request-v3", lambda d: reads.match_request_v3(d, 0), (), _FRAMES),
-    _target("plain-read-v2", reads.match_read_v2, (), _PAYLOADS),
-    _target("plain-read-v3", reads.match_read_v3, (), _PAYLOADS),
+    _target("acks-v2", lambda d: bulk_adds.take_acks_v2(bytearray(d)), (), _FRAMES),
+    _target("acks-v3", lambda d: bulk_adds.take_acks_v3(bytearray(d)), (), _FRAMES),
+    _target("plain-request-v3", lambda d: bulk_reads.match_request_v3(d, 0), (), _FRAMES),
+    _target("plain-read-v2", bulk_reads.match_read_v2, (), _PAYLOADS),
+    _target("plain-read-v3", bulk_reads.match_read_v3, (), _PAYLOADS),
     _target("varint", decode_varint, FormatError, (b"\x01", b"\xff" * 10)),
     _target("ledger-metadata", decode_metadata, FormatError, _STORED),
     _target("cookie", decode_cookie, FormatError, _STORED),

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from shell.builtin import commands
-from shell.line import parse
+from shell.command_line import parse
 from shell.shell import Shell
 from shell.terminal.preferences import Preferences
 from tests.shell.toy import ToyProgram, make_shell

@@ -10,7 +10,7 @@ import attrs
 import click
 
 from shell.builtin import commands
-from shell.live import Live, Questions
+from shell.live_values import Live, Questions
 from shell.shell import Shell
 
 

@@ -17,7 +17,7 @@ from bkclient.connection.pool import BookiePool
 from bkclient.connection.write_gate import WriteGate
 from bkclient.errors import ClientError, TooManyRequestsClientError
 from wire.codes import ProtocolVersion
-from wire.frames.adds import Packed
+from wire.frames.bulk_adds import Packed
 from wire.ids import NO_ENTRY, BookieId, EntryId
 
 log = Logger()

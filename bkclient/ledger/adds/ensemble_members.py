@@ -10,7 +10,7 @@ from bkclient.connection.write_gate import WriteGate
 from bkclient.errors import ClientError
 from bkclient.ledger.adds.ensemble_member import AddFraming, Member
 from bkclient.quorum.distribution import is_striped_to
-from wire.frames.adds import Packed
+from wire.frames.bulk_adds import Packed
 from wire.ids import BookieId, EntryId
 
 Ensemble = tuple[BookieId, ...]

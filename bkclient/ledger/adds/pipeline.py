@@ -28,12 +28,12 @@ from bkclient.errors import (
     IncorrectParameterError,
     UnexpectedConditionError,
 )
+from bkclient.ledger.adds.backpressure import WaitForRoom
 from bkclient.ledger.adds.change_pause import ChangePause
 from bkclient.ledger.adds.confirmations import Confirmations
 from bkclient.ledger.adds.ensemble_member import AddFraming, Member
 from bkclient.ledger.adds.ensemble_members import EnsembleMembers
 from bkclient.ledger.adds.quorum_timeout import QuorumTimeout
-from bkclient.ledger.adds.room import WaitForRoom
 from bkclient.quorum.add_events import (
     AddsAcked,
     AddsFailed,
@@ -52,7 +52,7 @@ from bkclient.quorum.add_events import (
 from bkclient.quorum.add_rules import AddQuorum, State
 from wire.codes import AddFlag, ProtocolVersion
 from wire.errors import LocalProtocolError
-from wire.frames.adds import Packed
+from wire.frames.bulk_adds import Packed
 from wire.ids import BookieId, EntryId, LedgerId
 
 log = Logger()

@@ -9,7 +9,7 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
 from bkclient.errors import AddQuorumTimeoutError
 from bkclient.quorum.add_rules import AddQuorum, State
-from wire.frames.adds import Packed
+from wire.frames.bulk_adds import Packed
 
 
 class QuorumTimeout:

@@ -7,7 +7,7 @@ from typing import Final
 from twisted.internet.defer import Deferred
 
 from bkclient.errors import NoSuchEntryInLedgerError, ReadFailedError
-from bkclient.ledger.handed_over import confirmed_by_handover
+from bkclient.ledger.handover_state import confirmed_by_handover
 from bkclient.ledger.reads.fetch import EntryFetcher
 from bkclient.metadata.update import LocalMetadata
 from bkclient.quorum.read_rules import LongPollAnswer

@@ -10,7 +10,7 @@ from bkclient.quorum.read_rules import KnownLac, LongPollAnswer
 from wire.codes import ReturnCode
 from wire.digest import Digester, Entry, VerifiedEntries
 from wire.errors import DigestMismatchError
-from wire.frames.reads import PlainRead
+from wire.frames.bulk_reads import PlainRead
 from wire.ids import BookieId, EntryId, LedgerId
 from wire.messages import BatchReadResponse, ReadLacResponse, ReadResponse, Response
 

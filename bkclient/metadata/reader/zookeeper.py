@@ -14,7 +14,7 @@ from bkclient.metadata.api import (
     StoredLedger,
 )
 from bkclient.metadata.reader import frames
-from bkclient.metadata.stored import (
+from bkclient.metadata.stored_values import (
     IDS_AT_ONCE,
     BookieState,
     BookieStatus,

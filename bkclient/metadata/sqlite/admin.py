@@ -25,9 +25,9 @@ from bkclient.metadata.sqlite.base import (
     VOTE,
     SqlitePart,
 )
-from bkclient.metadata.sqlite.core import META
+from bkclient.metadata.sqlite.driver_thread import META
 from bkclient.metadata.sqlite.rows import Key, Rows
-from bkclient.metadata.stored import known_layout
+from bkclient.metadata.stored_values import known_layout
 from wire.errors import FormatError
 from wire.ids import BookieId, LedgerId
 from wire.records.layout import LAYOUT_FACTORIES, Layout, encode_layout

@@ -21,7 +21,7 @@ from bkclient.metadata.api import (
     Watch,
 )
 from bkclient.metadata.session_state import SessionState
-from bkclient.metadata.sqlite.core import META, RENEWALS, Core, OneThread, Outcome
+from bkclient.metadata.sqlite.driver_thread import META, RENEWALS, Core, OneThread, Outcome
 from bkclient.metadata.sqlite.rows import Key, Rows
 from bkclient.metadata.tree.nodes import NodeExistsError, NoNodeError
 

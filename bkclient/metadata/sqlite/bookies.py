@@ -17,7 +17,7 @@ from bkclient.metadata.api import (
 )
 from bkclient.metadata.sqlite.base import AVAILABLE, COOKIE, READ_ONLY, SqlitePart, delete_own
 from bkclient.metadata.sqlite.rows import Rows
-from bkclient.metadata.stored import decode_info
+from bkclient.metadata.stored_values import decode_info
 from bkclient.metadata.tree.bookies import (
     check_bookie_id,
     cookie_changed,

@@ -10,7 +10,7 @@ from bkclient.errors import LedgerExistsError, NoSuchLedgerError
 from bkclient.metadata.api import ANY, StoredLedger, Version, Versioned, Watch
 from bkclient.metadata.sqlite.base import LEDGER, SqlitePart
 from bkclient.metadata.sqlite.rows import Key, Row, Rows
-from bkclient.metadata.stored import IDS_AT_ONCE, as_stored, decode_stored
+from bkclient.metadata.stored_values import IDS_AT_ONCE, as_stored, decode_stored
 from bkclient.metadata.tree.ledgers import (
     changed_meanwhile,
     check_new_id,

@@ -11,7 +11,7 @@ from bkclient.metadata import zk_paths
 from bkclient.metadata.api import NotFoundError, NotInitializedError, StoredNode, Version
 from bkclient.metadata.sqlite.admin import dump_rows
 from bkclient.metadata.sqlite.base import COOKIE, CURSORS, LEDGER, LOG, MARK, SqlitePart
-from bkclient.metadata.sqlite.core import META
+from bkclient.metadata.sqlite.driver_thread import META
 from bkclient.metadata.sqlite.rows import Key, Rows
 from bkclient.metadata.zk_paths import LedgerLayout
 from wire.ids import LedgerId

@@ -23,9 +23,9 @@ from bkclient.metadata.api import (
     Watch,
 )
 from bkclient.metadata.sqlite.base import LOCK, MARK, VOTE, SqliteOptions, SqlitePart, is_own
-from bkclient.metadata.sqlite.core import META, Core
+from bkclient.metadata.sqlite.driver_thread import META, Core
 from bkclient.metadata.sqlite.rows import Key, Rows
-from bkclient.metadata.stored import IDS_AT_ONCE
+from bkclient.metadata.stored_values import IDS_AT_ONCE
 from bkclient.metadata.tree.nodes import NodeExistsError, NoNodeError
 from bkclient.metadata.tree.underreplication.values import (
     check_path,

@@ -11,7 +11,7 @@ from twisted.internet.interfaces import IReactorTime
 
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import LayoutInfo
-from bkclient.metadata.stored import known_layout, layout_in_force
+from bkclient.metadata.stored_values import known_layout, layout_in_force
 from bkclient.metadata.tree.nodes import ManyValues, NodeValue, NoNodeError, Tree, together
 from bkclient.metadata.zk_paths import LedgerLayout
 

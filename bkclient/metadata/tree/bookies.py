@@ -27,7 +27,7 @@ from bkclient.metadata.api import (
     Versioned,
     Watch,
 )
-from bkclient.metadata.stored import decode_info
+from bkclient.metadata.stored_values import decode_info
 from bkclient.metadata.tree.base import TreePart
 from bkclient.metadata.tree.nodes import (
     Fired,

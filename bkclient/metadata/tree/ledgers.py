@@ -17,7 +17,7 @@ from bkclient.errors import (
 )
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import ANY, NotInitializedError, StoredLedger, Version, Versioned, Watch
-from bkclient.metadata.stored import IDS_AT_ONCE, as_stored, decode_stored
+from bkclient.metadata.stored_values import IDS_AT_ONCE, as_stored, decode_stored
 from bkclient.metadata.tree.base import TreePart
 from bkclient.metadata.tree.nodes import (
     ATTEMPTS_MAX,

@@ -50,7 +50,7 @@ class CompatCommand(Command):
 
 completion = Command(
     "completion",
-    body="bkctl.commands.about.tool:print_script",
+    body="bkctl.commands.about.help_and_version:print_script",
     short_help="Print the completion script for bash, zsh or fish.",
     help="""Print the script that lets SHELL complete commands, options, choices and ids that exist.
 
@@ -166,7 +166,7 @@ demo = Command(
 
 version = Command(
     "version",
-    body="bkctl.commands.about.tool:show_version",
+    body="bkctl.commands.about.help_and_version:show_version",
     short_help="Show the version of this tool, and of all bookies.",
     help="""Show versions: the tool's, Python's, the protocol's; with --all each bookie's.
 
@@ -218,7 +218,7 @@ compat = CompatCommand(
 
 help_ = Command(
     "help",
-    body="bkctl.commands.about.tool:show_help",
+    body="bkctl.commands.about.help_and_version:show_help",
     short_help="Show the help of a command.",
     help="Show the help of COMMAND, as `bkctl COMMAND --help` does; without one the whole list.",
     params=(argument("words", metavar="[COMMAND]...", nargs=-1),),
@@ -234,7 +234,7 @@ help_ = Command(
 
 options = Command(
     "options",
-    body="bkctl.commands.about.tool:show_options",
+    body="bkctl.commands.about.help_and_version:show_options",
     short_help="Show the options that every command takes.",
     help="""Show the options that every command takes, before its name or behind it.
 

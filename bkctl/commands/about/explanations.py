@@ -28,7 +28,7 @@ MODULES: Final = (
     "bkclient.admin.bookie_ids",
     "bkclient.config.findings",
     "bkclient.quorum.fragments",
-    "bkclient.ledger.handed_over",
+    "bkclient.ledger.handover_state",
     "bkclient.log.errors",
     "bkclient.metadata.api",
     "bkclient.metadata.tree.nodes",

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from bkclient.metadata.api import HeldLock
 from bkclient.repair import autorecovery
 from bkclient.repair.autorecovery import Mark
-from bkclient.repair.outlook import LedgerProspect
+from bkclient.repair.repair_states import LedgerProspect
 from bkctl.commands.autorecovery import repairs
 from bkctl.commands.autorecovery import work as autorecovery_work
 from bkctl.commands.autorecovery.pause import pause, say_how_it_ends
 from bkctl.commands.autorecovery.work import Auditor, AutorecoverySwitch
 from bkctl.commands.ledger.columns import LedgerCount
-from bkctl.session.check_names import DAMAGED_MARK
+from bkctl.session.safety_names import DAMAGED_MARK
 
 if TYPE_CHECKING:
     from bkctl.session.session import Session

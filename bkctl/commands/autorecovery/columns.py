@@ -9,10 +9,10 @@ import attrs
 
 from bkclient.metadata.api import HeldLock
 from bkclient.repair.autorecovery import Mark, Pause, RemovedMark, Status
-from bkclient.repair.outlook import LedgerProspect
+from bkclient.repair.repair_states import LedgerProspect
 from bkctl.commands.autorecovery.work import delay_text
 from bkctl.commands.ledger.columns import STATE_WORDS
-from bkctl.output.pause import told
+from bkctl.output.autorecovery_pause import told
 from bkctl.output.units import human_duration, rfc3339
 from bkctl.output.views import LEDGER, WIDE, Kind, column, show
 

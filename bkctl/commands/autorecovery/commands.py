@@ -9,7 +9,7 @@ import click
 from bkctl.cli.command import SubGroup
 from bkctl.cli.params import BOOKIE_ID, DURATION, LEDGER_ID, argument, option
 from bkctl.exit_status import Effect, ExitStatus
-from bkctl.session.check_names import DAMAGED_MARK
+from bkctl.session.safety_names import DAMAGED_MARK
 
 _FAILURES: Final = (ExitStatus.FAILED, ExitStatus.UNREACHABLE, ExitStatus.TIME_LIMIT)
 _CHECKS: Final = ("all-ledgers", "placement", "replicas")

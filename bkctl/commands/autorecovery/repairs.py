@@ -10,7 +10,7 @@ import attrs
 from twisted.internet.task import deferLater
 
 from bkclient.repair import autorecovery
-from bkclient.repair.outlook import Lacking, LedgerProspect, prospects
+from bkclient.repair.repair_states import Lacking, LedgerProspect, prospects
 from bkctl.output.units import human_duration
 from bkctl.output.views import Kind, column, shown
 

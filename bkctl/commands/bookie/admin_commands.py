@@ -38,7 +38,7 @@ WHERE: Final = (
 ADMIN: Final = (
     Command(
         "state",
-        body="bkctl.commands.bookie.admin:state",
+        body="bkctl.commands.bookie.running_bookie:state",
         help="Show the state of a running bookie.",
         params=(
             argument("bookie_id", type=BOOKIE_ID),
@@ -54,7 +54,7 @@ ADMIN: Final = (
     ),
     Command(
         "ready",
-        body="bkctl.commands.bookie.admin:ready",
+        body="bkctl.commands.bookie.running_bookie:ready",
         help="""Check that a bookie is registered and serves.
 
     The exit status is 7 if it does not.
@@ -76,7 +76,7 @@ ADMIN: Final = (
     ),
     Command(
         "readonly",
-        body="bkctl.commands.bookie.admin:readonly",
+        body="bkctl.commands.bookie.running_bookie:readonly",
         help="""Make a bookie read-only or writable, or show which it is.
 
     `on` holds until `off` is given. Full disks also make a bookie read-only, until they have
@@ -101,7 +101,7 @@ ADMIN: Final = (
     ),
     Command(
         "gc",
-        body="bkctl.commands.bookie.admin:gc",
+        body="bkctl.commands.bookie.running_bookie:gc",
         help="""Start a bookie's garbage collection now.
 
     `gc-status` shows the progress; --wait returns at the end. The collection deletes only the data
@@ -127,7 +127,7 @@ ADMIN: Final = (
     ),
     Command(
         "gc-status",
-        body="bkctl.commands.bookie.admin:gc_status",
+        body="bkctl.commands.bookie.running_bookie:gc_status",
         help="""Show the state of a bookie's garbage collection.
 
     Counts and times are since the bookie's start.
@@ -146,7 +146,7 @@ ADMIN: Final = (
     ),
     Command(
         "compaction",
-        body="bkctl.commands.bookie.admin:compaction",
+        body="bkctl.commands.bookie.running_bookie:compaction",
         help="""Suspend or resume a bookie's compaction, or show its state.
 
     A suspension ends when the bookie restarts. Entry logs without any live ledger are deleted in
@@ -172,7 +172,7 @@ ADMIN: Final = (
     ),
     Command(
         "config",
-        body="bkctl.commands.bookie.admin:config",
+        body="bkctl.commands.bookie.running_bookie:config",
         help="""Show the settings that a bookie runs with.
 
     A Java bookie reports only the settings of its file. `config-set` changes some settings.
@@ -192,7 +192,7 @@ ADMIN: Final = (
     ),
     Command(
         "config-set",
-        body="bkctl.commands.bookie.admin:config_set",
+        body="bkctl.commands.bookie.running_bookie:config_set",
         help="""Change settings of a running bookie.
 
     Changes last until the bookie restarts or reads its settings file again (SIGHUP). To keep a
@@ -217,7 +217,7 @@ ADMIN: Final = (
     ),
     Command(
         "metrics",
-        body="bkctl.commands.bookie.admin:metrics",
+        body="bkctl.commands.bookie.running_bookie:metrics",
         help="""Show a bookie's metrics.
 
     These are the samples of its /metrics.

@@ -15,9 +15,9 @@ from bkclient.admin.bookie_test import check_bookie
 from bkclient.admin.ledger_scan import walk
 from bkclient.metadata.api import CookieNotFoundError
 from bkclient.metadata.tree.nodes import together
-from bkctl.bookies import figures as bookie_figures
+from bkctl.bookies import load_metrics as bookie_figures
 from bkctl.bookies.admin_api import http_address
-from bkctl.bookies.figures import Figures
+from bkctl.bookies.load_metrics import Figures
 from bkctl.cli.params import BOOKIE_ID
 from bkctl.commands.cluster import work as cluster_work
 from bkctl.commands.cookie.columns import COOKIE_COLUMNS

@@ -15,8 +15,8 @@ from bkctl.errors import PartlyDoneError, UsageError
 from bkctl.exit_status import Effect
 from bkctl.output.units import counted
 from bkctl.output.views import Kind, column, shown
-from bkctl.session.check_names import REGISTERED, UNVERIFIED
 from bkctl.session.safety import NAMED_MAX, Objection, heed
+from bkctl.session.safety_names import REGISTERED, UNVERIFIED
 from wire.ids import BookieId
 
 if TYPE_CHECKING:

@@ -21,15 +21,15 @@ import attrs
 
 from bkclient.blocking import with_store
 from bkclient.metadata import zk_paths
-from bkclient.metadata.access import store_options
 from bkclient.metadata.api import NotFoundError, NotInitializedError, StoredNode
+from bkclient.metadata.store_settings import store_options
 from bkctl.commands.cluster.known_nodes import known
 from bkctl.commands.cluster.removal.metadata_contents import Stock, stock
 from bkctl.errors import CommandError, ConflictError, NothingFoundError, RefusedError
 from bkctl.output.units import counted, human_bytes, human_duration, rfc3339
 from bkctl.output.views import Column, Kind, column, shown
-from bkctl.session.check_names import ROOT
 from bkctl.session.safety import Objection, heed, named
+from bkctl.session.safety_names import ROOT
 from wire.ids import LedgerId
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import click
 from bkctl.cli.command import Command
 from bkctl.cli.params import DURATION, argument, option
 from bkctl.exit_status import Effect, ExitStatus, Facility
-from bkctl.session.check_names import ROOT
+from bkctl.session.safety_names import ROOT
 
 _FAILURES: Final = (ExitStatus.FAILED, ExitStatus.UNREACHABLE, ExitStatus.TIME_LIMIT)
 

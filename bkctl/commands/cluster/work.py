@@ -14,11 +14,11 @@ import attrs
 from bkclient.admin import operations
 from bkclient.blocking import call_in_reactor, reactor_in_thread, with_store
 from bkclient.metadata import open_metadata
-from bkclient.metadata.access import store_options
 from bkclient.metadata.api import AlreadyInitializedError
+from bkclient.metadata.store_settings import store_options
 from bkclient.metadata.tree.nodes import together
 from bkclient.placement.rack import DEFAULT_RACK
-from bkctl.bookies import figures as bookie_figures
+from bkctl.bookies import load_metrics as bookie_figures
 from bkctl.bookies import summary
 from bkctl.bookies.admin_api import http_address
 from bkctl.bookies.summary import BookieSummary

@@ -13,11 +13,11 @@ from bkclient.admin.cookies import StoredCookie
 from bkclient.metadata.api import NEW, CookieNotFoundError
 from bkctl.commands.cookie.columns import COOKIE_COLUMNS
 from bkctl.errors import NothingFoundError, RefusedError, UsageError
+from bkctl.output.atomic_file import write_whole
 from bkctl.output.units import counted
 from bkctl.output.views import BOOKIE, NEVER, column, shown
-from bkctl.output.whole_file import write_whole
-from bkctl.session.check_names import CONTENT, ONLY_COPIES, OPEN_LEDGERS, REGISTERED
 from bkctl.session.safety import Objection, heed, named
+from bkctl.session.safety_names import CONTENT, ONLY_COPIES, OPEN_LEDGERS, REGISTERED
 from bkctl.suggest import did_you_mean
 from wire.errors import FormatError
 from wire.ids import BookieId

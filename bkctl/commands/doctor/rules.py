@@ -19,7 +19,7 @@ from bkctl.commands.doctor.state import (
     SeenLocal,
     Some,
 )
-from bkctl.output.pause import told
+from bkctl.output.autorecovery_pause import told
 from bkctl.output.units import counted, human_bytes, human_duration
 from wire.ids import LEDGER_ID_REFUSED, LedgerId
 

@@ -17,7 +17,7 @@ import attrs
 
 from bkclient.admin.operations import BookieState
 from bkclient.config.findings import Finding, Findings, Severity
-from bkclient.ledger.handed_over import HANDOVER_KEY
+from bkclient.ledger.handover_state import HANDOVER_KEY
 from bkclient.metadata.api import HeldLock, StoredLedger, Version
 from bkclient.quorum.replicas import is_out_of_reach, lacks_copies, write_sets
 from bkclient.repair.autorecovery import Mark, Pause

@@ -30,7 +30,7 @@ from bkctl.errors import ProblemsError, WarningsError
 from bkctl.output.units import counted
 from bookied.config.bookie import BookieConfig
 from bookied.directories.cookie_check import master_cookie
-from bookied.directories.fullness import DiskLimits
+from bookied.directories.disk_fullness import DiskLimits
 from bookied.directories.identity import Host, RealHost
 from bookied.directories.in_use import uses
 from bookied.directories.lock import LOCK
@@ -39,7 +39,7 @@ from bookied.errors import CorruptError, StorageKindError
 from bookied.offline.bookie import OfflineBookie
 from bookied.offline.check.start import check_start
 from bookied.storage.files.files import RealFiles
-from bookied.storage.kind import check_kind
+from bookied.storage.index_kind import check_kind
 from wire.errors import BookKeeperError, FormatError
 from wire.records.cookie import Cookie, cookie_differences, decode_cookie
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from bkctl.cli.params import LEDGER_RANGES
 from bkctl.commands.export.run import ExportOptions, export_ledgers
-from bkctl.commands.export.task.choice import LedgerChoice, parse_state
+from bkctl.commands.export.task.ledger_selection import LedgerChoice, parse_state
 from bkctl.commands.ledger import lifecycle
 from bkctl.errors import NothingFoundError, PartlyDoneError, UsageError
 from bkctl.output.units import counted

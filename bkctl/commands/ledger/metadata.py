@@ -11,8 +11,8 @@ from bkclient.admin import operations
 from bkclient.errors import LedgerExistsError, MetadataVersionError, NoSuchLedgerError
 from bkctl.commands.ledger.lifecycle import instance_id
 from bkctl.errors import ConflictError, NothingFoundError, RefusedError
+from bkctl.output.atomic_file import write_whole
 from bkctl.output.views import LEDGER, Kind, column, shown
-from bkctl.output.whole_file import write_whole
 from wire.errors import FormatError
 from wire.ids import LedgerId
 from wire.ledger_metadata import LedgerMetadata, decode_metadata, encode_metadata

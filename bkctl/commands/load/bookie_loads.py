@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import attrs
 
-from bkctl.bookies import figures as bookie_figures
+from bkctl.bookies import load_metrics as bookie_figures
 from bkctl.bookies.admin_client import HttpAddress
-from bkctl.bookies.figures import Figures, Rates, rates
+from bkctl.bookies.load_metrics import Figures, Rates, rates
 from bkctl.commands.cluster import work as cluster_work
 from bkctl.errors import CommandError, ProblemsError, error_message
 from bkctl.output.units import counted, human_count, human_ms, human_time

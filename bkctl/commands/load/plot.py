@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from bkctl.bookies import admin_api, figures
+from bkctl.bookies import admin_api, load_metrics
 from bkctl.bookies.admin_client import AdminClient, HttpAddress
-from bkctl.bookies.figures import Figures
+from bkctl.bookies.load_metrics import Figures
 from bkctl.commands.cluster import work as cluster_work
 from bkctl.commands.load import top as top_screen
 from bkctl.commands.load.bookie_loads import TIME, address_of, flushed, rounded
@@ -91,7 +91,7 @@ def curve(metric: str) -> Curve:
         get, grows, label = _NAMED[metric]
         return Curve(
             name=metric,
-            get=lambda address: get(figures.ask(address, _TIMEOUT_S)),
+            get=lambda address: get(load_metrics.ask(address, _TIMEOUT_S)),
             grows=grows,
             label=label,
         )

@@ -57,11 +57,13 @@ def local(
     """Run a cluster of N bookies on this machine until Ctrl-C, or one ZooKeeper server."""
     directory = directory or where
     if bookies in {"status", "stop"}:
-        from bkctl.commands.local import started
+        from bkctl.commands.local import running_cluster
 
         if directory is None:
             raise click.UsageError(f"`local {bookies}` needs DIR, as --dir named it")
-        (started.stop if bookies == "stop" else started.status)(session, Path(directory))
+        (running_cluster.stop if bookies == "stop" else running_cluster.status)(
+            session, Path(directory)
+        )
         return
     if not isinstance(bookies, int):
         from bkctl.commands.local import zookeeper as local_zookeeper

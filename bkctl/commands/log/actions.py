@@ -11,7 +11,7 @@ from bkctl.commands.log import work as log_work
 from bkctl.commands.log.columns import CursorRow, LogLedgerRow, LogSummary
 from bkctl.errors import UsageError
 from bkctl.exit_status import Effect
-from bkctl.output.whole_file import write_whole
+from bkctl.output.atomic_file import write_whole
 
 if TYPE_CHECKING:
     from bkclient.log import Position

@@ -19,7 +19,7 @@ from bkctl.output.views import Field, Kind, View, chosen_fields
 
 if TYPE_CHECKING:
     from bkctl.options import Options
-    from bkctl.output.watched import Watch
+    from bkctl.output.watch_rounds import Watch
 
 WATCHED_AT: Final = "watched_at"
 """The field that JSON lines have besides their own when a command is watched."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from bkctl.host import Host
     from bkctl.options import Options
     from bkctl.output.forms.machine import MachineForms
-    from bkctl.output.watched import Watch
+    from bkctl.output.watch_rounds import Watch
 
 _RIGHT: Final = frozenset({Kind.COUNT, Kind.NUMBER, Kind.BYTES, Kind.SECONDS})
 

@@ -22,8 +22,8 @@ from bkclient.repair.autorecovery import (
     trigger_audit,
 )
 from bookied.admin.control.refusals import ChangeRefusedError, TooMuchError
-from bookied.admin.values import ClusterSummary
-from bookied.runtime.world import make_client
+from bookied.admin.v2.values import ClusterSummary
+from bookied.runtime.dependencies import make_client
 from bookied.service.bookie import BookieService
 from wire.digest import Entry
 from wire.errors import BookKeeperError, MetadataFormatError

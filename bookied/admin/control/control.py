@@ -21,16 +21,16 @@ from bookied.admin.control.garbage import GarbageControl
 from bookied.admin.control.refusals import ChangeRefusedError, NotServingError
 from bookied.admin.jobs import Jobs
 from bookied.admin.repairs import Repairs
-from bookied.admin.values import BookieReport, SanityCheck
+from bookied.admin.v2.values import BookieReport, SanityCheck
 from bookied.config.bookie import BookieConfig
 from bookied.config.reload import changed_settings
 from bookied.directories.cookie_check import check_cookies
 from bookied.directories.highest_ledger import highest_ledger
 from bookied.directories.roots import VERSION, directories, prepare
 from bookied.errors import WrongIdentityError
-from bookied.runtime.mode import Mode
+from bookied.runtime.read_only_mode import Mode
 from bookied.runtime.state import SERVING, State
-from bookied.server.rules.adds import Writes
+from bookied.server.rules.add_requests import Writes
 from bookied.service.bookie import BookieService
 from wire.errors import BookKeeperError
 from wire.ids import BookieId

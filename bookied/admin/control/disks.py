@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from bookied.admin.control.refusals import NotServingError
-from bookied.directories.fullness import DiskSample, total_and_free
+from bookied.directories.disk_fullness import DiskSample, total_and_free
 from bookied.service.bookie import BookieService
 from bookied.storage.journal.mark import Mark
 

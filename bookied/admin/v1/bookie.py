@@ -17,9 +17,9 @@ from bookied.admin.exchange import (
     HttpReply,
     HttpRequest,
 )
-from bookied.admin.monitoring.text import CONTENT_TYPE
+from bookied.admin.monitoring.prometheus_text import CONTENT_TYPE
 from bookied.admin.v1.reply import OK, in_json, refusal, text
-from bookied.admin.v2 import TEST_ENTRIES
+from bookied.admin.v2.handlers import TEST_ENTRIES
 from bookied.config.reload import SettingsRefusedError
 from bookied.storage.garbage.status import CollectorStatus
 from wire.errors import BookKeeperError

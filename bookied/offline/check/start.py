@@ -9,7 +9,7 @@ from typing import Final
 import attrs
 
 from bkclient.config.findings import Severity
-from bookied.directories.losses import losses
+from bookied.directories.emptied_directories import losses
 from bookied.directories.roots import DIRTY, VERSION
 from bookied.errors import BadCookieError, CorruptError, JournalMissingError, JournalRecordError
 from bookied.offline.bookie import OfflineBookie

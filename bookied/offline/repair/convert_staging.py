@@ -14,7 +14,7 @@ from typing import Final
 
 import attrs
 
-from bookied.directories.losses import forget_index
+from bookied.directories.emptied_directories import forget_index
 from bookied.directories.roots import CONVERTING, Directories
 from bookied.errors import StorageError
 from bookied.offline.repair.convert_logs import (

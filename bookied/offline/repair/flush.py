@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from bookied.directories.losses import check_losses
+from bookied.directories.emptied_directories import check_losses
 from bookied.directories.roots import Directories, clear_dirty
 from bookied.errors import NoWritableDirError
 from bookied.storage.files.files import Files

@@ -21,7 +21,7 @@ from typing import Final
 
 import attrs
 
-from bookied.directories.losses import forget_index
+from bookied.directories.emptied_directories import forget_index
 from bookied.directories.roots import Directories
 from bookied.errors import CorruptError, EntryLogRecordError, IndexTruncatedError
 from bookied.offline.repair.rescan import JournalledLedger, Rescan, Tell, marks

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import attrs
 
-from bookied.directories.losses import forget
+from bookied.directories.emptied_directories import forget
 from bookied.directories.roots import VERSION
 from bookied.offline.repair.old_layout import (
     FINALIZING,

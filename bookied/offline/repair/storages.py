@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from bookied.config.storage import StorageClass
-from bookied.directories.losses import ContentsNotes
+from bookied.directories.emptied_directories import ContentsNotes
 from bookied.directories.roots import Directories
 from bookied.errors import DirectoryError
 from bookied.offline.settings import OfflineConfig
@@ -16,7 +16,7 @@ from bookied.storage.index.files import IndexFiles
 from bookied.storage.index.key_values import KeyValues, OpenKeyValues
 from bookied.storage.index.rocks.index import RocksIndex
 from bookied.storage.index.store import IndexStore
-from bookied.storage.kind import check_kind, has_databases
+from bookied.storage.index_kind import check_kind, has_databases
 from bookied.storage.ledger_storage.settings import StorageEvents
 from bookied.storage.ledger_storage.storage import LedgerStorage
 from bookied.storage.storages import Storages

@@ -20,11 +20,11 @@ from twisted.logger import Logger
 
 from bkclient.client import Client
 from bkclient.metadata.api import Versioned, Watch
-from bkclient.repair.check import READS_AT_ONCE, LedgerChecker
+from bkclient.repair.replica_check import READS_AT_ONCE, LedgerChecker
 from bookied.config.autorecovery import AutoRecoveryConfig
-from bookied.metrics.stats import AuditorStats
+from bookied.metrics.counters import AuditorStats
 from bookied.metrics.summary import Summary
-from bookied.repair.autorecovery.agenda import PATIENT, Agenda, Job
+from bookied.repair.autorecovery.audit_schedule import PATIENT, Agenda, Job
 from bookied.repair.autorecovery.auditor_checks import (
     DisabledError,
     audit_bookies,
@@ -35,7 +35,7 @@ from bookied.repair.autorecovery.auditor_checks import (
     overdue_marks,
 )
 from bookied.repair.autorecovery.lost_bookies import Audit, AuditLater, Cancel, Command, LostBookies
-from bookied.repair.autorecovery.schedule import first_run_s
+from bookied.repair.autorecovery.repair_retries import first_run_s
 from bookied.repair.autorecovery.wake_up import until_enabled
 from wire.errors import BookKeeperError
 from wire.ids import BookieId

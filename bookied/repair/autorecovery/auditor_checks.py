@@ -28,7 +28,7 @@ from bkclient.errors import (
     refusal,
 )
 from bkclient.metadata.api import MetadataStore
-from bkclient.repair.check import LedgerChecker, view
+from bkclient.repair.replica_check import LedgerChecker, view
 from bookied.repair.autorecovery.replica_counts import (
     EntrySet,
     ReplicaCounts,

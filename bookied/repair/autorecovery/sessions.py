@@ -24,7 +24,7 @@ from bkclient.client import Client
 from bkclient.metadata.api import MetadataStore, SessionEvent
 from bookied.config.autorecovery import AutoRecoveryConfig
 from bookied.errors import SessionLostError
-from bookied.metrics.stats import RepairStats
+from bookied.metrics.counters import RepairStats
 from bookied.repair.autorecovery.auditor import Auditor
 from bookied.repair.autorecovery.worker import Worker
 from wire.errors import BookKeeperError

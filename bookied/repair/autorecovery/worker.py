@@ -42,12 +42,12 @@ from bkclient.quorum.fragments import (
     needs_recovery,
     swap_between,
 )
-from bkclient.repair.check import READS_AT_ONCE, LedgerChecker, ViewedLedger, view
 from bkclient.repair.fragment_copy import ByteRate, FragmentRepairer, UnreadableEntryError
+from bkclient.repair.replica_check import READS_AT_ONCE, LedgerChecker, ViewedLedger, view
 from bookied.config.autorecovery import AutoRecoveryConfig
-from bookied.metrics.stats import WorkerStats
+from bookied.metrics.counters import WorkerStats
 from bookied.repair.autorecovery.auditor_checks import available_bookies
-from bookied.repair.autorecovery.schedule import Failures
+from bookied.repair.autorecovery.repair_retries import Failures
 from bookied.repair.autorecovery.wake_up import Bell, until_enabled
 from wire.errors import BookKeeperError
 from wire.ids import LedgerId

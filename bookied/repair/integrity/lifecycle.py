@@ -16,8 +16,8 @@ from bookied.repair.integrity.healer import Healer
 from bookied.repair.integrity.peers import ClientPeers
 from bookied.repair.integrity.storage import HealedStorages
 from bookied.repair.integrity.uncancelled import UncancelledRuns
-from bookied.runtime.engine import Engine
-from bookied.runtime.world import Parts, make_client
+from bookied.runtime.dependencies import Parts, make_client
+from bookied.runtime.storage_engine import Engine
 from wire.ids import BookieId
 
 

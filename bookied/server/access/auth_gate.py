@@ -13,7 +13,7 @@ import attrs
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
-from bookied.metrics.stats import RequestStats
+from bookied.metrics.counters import RequestStats
 from bookied.server.access.login_delays import LoginDelays
 from bookied.server.rules.refusal import refusal
 from wire.codes import ProtocolVersion, ReturnCode

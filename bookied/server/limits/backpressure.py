@@ -9,7 +9,7 @@ from typing import Final
 import attrs
 from twisted.internet.interfaces import IReactorTime
 
-from bookied.server.limits.shared_adds import SharedAdds
+from bookied.server.limits.add_shares import SharedAdds
 
 RECHECK_S: Final = 0.01
 """How often to look whether the entry log has caught up; nobody calls us when it has."""

@@ -10,7 +10,7 @@ import attrs
 from twisted.internet.interfaces import IReactorTime
 
 from bookied.server.limits.address_groups import group_of
-from bookied.server.limits.hits import Limit, LimitHits
+from bookied.server.limits.limit_hits import Limit, LimitHits
 from bookied.server.limits.timeouts import Timeouts, WatchedConnection
 from wire.codes import FRAME_BYTES_MAX
 

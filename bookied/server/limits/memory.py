@@ -12,7 +12,7 @@ from typing import Final, Protocol
 import attrs
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
-from bookied.server.limits.hits import Limit
+from bookied.server.limits.limit_hits import Limit
 
 FREE_BYTES: Final = 4 * 1024
 """What each connection may hold of a frame without being counted."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from bookied.server.limits.hits import Limit, LimitHits
+from bookied.server.limits.limit_hits import Limit, LimitHits
 
 READS_FREE: Final = 4
 """Reads of one connection that may wait for the disk however many others' do."""

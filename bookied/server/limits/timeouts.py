@@ -8,7 +8,7 @@ from typing import Final, Protocol
 import attrs
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
-from bookied.server.limits.hits import Limit
+from bookied.server.limits.limit_hits import Limit
 
 LOOK_S_MAX: Final = 5.0
 LOOK_S_MIN: Final = 0.05

@@ -12,17 +12,17 @@ from typing import Any, Final
 import attrs
 from twisted.internet.interfaces import IReactorTime
 
-from bookied.metrics.stats import RequestStats
-from bookied.server.rules.adds import Adds
-from bookied.server.rules.deletions import FencedDeletions
+from bookied.metrics.counters import RequestStats
+from bookied.server.rules.add_requests import Adds
+from bookied.server.rules.deleted_ledgers import FencedDeletions
 from bookied.server.rules.disk_read import DiskRead, refusal_code
+from bookied.server.rules.entry_reads import EntryReads
 from bookied.server.rules.fencing import Fences
 from bookied.server.rules.ledger_writes import LedgerWrites
 from bookied.server.rules.long_poll import Cancel, LongPolls
 from bookied.server.rules.lost_fences import LostFences
 from bookied.server.rules.pending_request import PendingRequest, Respond
-from bookied.server.rules.read_rules import ReadRules
-from bookied.server.rules.reads import EntryReads
+from bookied.server.rules.read_requests import ReadRules
 from bookied.storage.journal.writer import Journal
 from bookied.storage.storages import Storages
 from wire.codes import (

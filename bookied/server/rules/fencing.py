@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from bookied.metrics.stats import RequestStats
-from bookied.server.rules.deletions import FencedDeletions
+from bookied.metrics.counters import RequestStats
+from bookied.server.rules.deleted_ledgers import FencedDeletions
 from bookied.server.rules.disk_read import Answer
 from bookied.server.rules.ledger_writes import LedgerWrites
 from bookied.server.rules.long_poll import LongPolls

@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 
 import attrs
 
-from bookied.metrics.stats import RequestStats
+from bookied.metrics.counters import RequestStats
 from bookied.metrics.summary import Summary
 from bookied.server.rules.disk_read import Answer, refusal_code
 from bookied.server.rules.refusal import refusal

@@ -18,19 +18,19 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from bookied.errors import NoWritableDirError
-from bookied.metrics.stats import CollectorStats
+from bookied.metrics.counters import CollectorStats
 from bookied.storage.files.files import Files
 from bookied.storage.garbage import compaction_rules
-from bookied.storage.garbage.collection import Collection, CollectorEffects
+from bookied.storage.garbage.collector_state import Collection, CollectorEffects
+from bookied.storage.garbage.compaction import CompactionWish, LogCompaction, Suspensions
+from bookied.storage.garbage.compaction_in_place import InPlace, Rewriter
 from bookied.storage.garbage.compaction_rules import Rate, Throttle
-from bookied.storage.garbage.dropped_ledgers import DroppedLedgers
-from bookied.storage.garbage.log_census import LogCensus
-from bookied.storage.garbage.log_compaction import CompactionWish, LogCompaction, Suspensions
-from bookied.storage.garbage.pace import CollectionStoppedError, Pace
-from bookied.storage.garbage.rewriting import InPlace, Rewriter
+from bookied.storage.garbage.ledger_removal import DroppedLedgers
+from bookied.storage.garbage.log_usage import LogCensus
 from bookied.storage.garbage.settings import CollectorSettings
 from bookied.storage.garbage.status import CollectorStatus
-from bookied.storage.garbage.transaction import Transactional
+from bookied.storage.garbage.throttle import CollectionStoppedError, Pace
+from bookied.storage.garbage.transactional_compaction import Transactional
 from bookied.storage.ledger_storage.storage import LedgerStorage
 from wire.errors import BookKeeperError
 

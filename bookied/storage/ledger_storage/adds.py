@@ -9,8 +9,8 @@ from bookied.storage.entrylog.format import LOCATION_BITS
 from bookied.storage.entrylog.writer import EntryLogWriter, LedgerBytes
 from bookied.storage.index.format import PAGE_SLOTS
 from bookied.storage.index.ledger_pages import CachedLedger, LedgerPages
-from bookied.storage.ledger_storage.changes import Changes
 from bookied.storage.ledger_storage.reads import packet_lac
+from bookied.storage.ledger_storage.unflushed_changes import Changes
 from bookied.storage.write_cache import WriteCache
 
 _LENGTH: Final = struct.Struct(">i")

@@ -12,9 +12,9 @@ from bookied.storage.entrylog.writer import EntryLogWriter
 from bookied.storage.index.ledger_pages import LedgerChange, LedgerPages
 from bookied.storage.index.store import IndexStore
 from bookied.storage.ledger_storage.adds import EntryAdds
-from bookied.storage.ledger_storage.changes import Changes
-from bookied.storage.ledger_storage.index_turn import IndexTurn
+from bookied.storage.ledger_storage.index_lock import IndexTurn
 from bookied.storage.ledger_storage.settings import RunBlocking
+from bookied.storage.ledger_storage.unflushed_changes import Changes
 from bookied.storage.write_cache import WriteCache
 
 CHECKPOINT_PAGES: Final = 1024

@@ -11,15 +11,15 @@ from typing import Final
 import attrs
 
 from bookied.errors import CorruptError, MissingLogError
-from bookied.metrics.stats import StorageStats
+from bookied.metrics.counters import StorageStats
+from bookied.storage.entrylog.batch_reads import EntryRows
 from bookied.storage.entrylog.format import is_possible
 from bookied.storage.entrylog.reader import EntryLogReader
-from bookied.storage.entrylog.rows import EntryRows
 from bookied.storage.index import format as layout
 from bookied.storage.index.format import PAGE_SLOTS
 from bookied.storage.index.ledger_pages import CachedLedger, LedgerPages
 from bookied.storage.index.store import IndexStore
-from bookied.storage.ledger_storage.index_turn import IndexTurn
+from bookied.storage.ledger_storage.index_lock import IndexTurn
 from bookied.storage.write_cache import WriteCache
 from wire.errors import NoSuchEntryError
 

@@ -14,7 +14,7 @@ from bookied.storage.entrylog.writer import EntryLogWriter, LedgerBytes
 from bookied.storage.index.format import PAGE_SLOTS
 from bookied.storage.index.ledger_pages import LedgerPages, Move
 from bookied.storage.index.store import IndexStore
-from bookied.storage.ledger_storage.index_turn import IndexTurn
+from bookied.storage.ledger_storage.index_lock import IndexTurn
 from bookied.storage.ledger_storage.settings import RunBlocking
 
 PAGE_WORTH_READING: Final = 8

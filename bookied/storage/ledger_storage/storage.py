@@ -17,7 +17,7 @@ from typing import ClassVar
 
 import attrs
 
-from bookied.metrics.stats import StorageStats
+from bookied.metrics.counters import StorageStats
 from bookied.storage.entrylog.directories import LogDirectories
 from bookied.storage.entrylog.reader import EntryLogReader, next_log_id
 from bookied.storage.entrylog.settings import LogSettings
@@ -28,14 +28,14 @@ from bookied.storage.index.format import PAGE_BYTES
 from bookied.storage.index.ledger_pages import CachedLedger, LedgerPages
 from bookied.storage.index.store import IndexStore
 from bookied.storage.ledger_storage.adds import EntryAdds
-from bookied.storage.ledger_storage.changes import Changes
 from bookied.storage.ledger_storage.flush import Flush
-from bookied.storage.ledger_storage.index_turn import IndexTurn
+from bookied.storage.ledger_storage.index_lock import IndexTurn
 from bookied.storage.ledger_storage.ledgers import Ledgers
 from bookied.storage.ledger_storage.logs import EntryLogs
 from bookied.storage.ledger_storage.reads import EntryReads
 from bookied.storage.ledger_storage.relocation import Relocation
 from bookied.storage.ledger_storage.settings import RunBlocking, StorageEvents, StorageLimits
+from bookied.storage.ledger_storage.unflushed_changes import Changes
 from bookied.storage.write_cache import WriteCache
 
 

@@ -11,9 +11,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from bkclient.errors import IncorrectParameterError, NotEnoughBookiesError
+from bkclient.placement.ensemble_search import holds
 from bkclient.placement.policy import PlacementRequest
 from bkclient.placement.rack import DEFAULT_RACK
-from bkclient.placement.search import holds
 from bkclient.placement.zone import ZoneAwarePlacement, apart
 from bkclient.quorum.distribution import write_sets_of
 from tests.bkclient.locations import Where, located, places, wheres

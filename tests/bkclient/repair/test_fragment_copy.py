@@ -20,13 +20,13 @@ from bkclient.errors import (
 )
 from bkclient.metadata.memory import Fault, Operation
 from bkclient.quorum.fragments import FragmentChangedError, Lack, Swap
-from bkclient.repair.check import LedgerChecker, view
 from bkclient.repair.fragment_copy import (
     ByteRate,
     CopiedEntry,
     FragmentRepairer,
     UnreadableEntryError,
 )
+from bkclient.repair.replica_check import LedgerChecker, view
 from tests.bkclient.repairs import (
     STRIPED,
     check_whole,

@@ -13,7 +13,7 @@ from bkclient.errors import NoSuchEntryInLedgerError, NoSuchLedgerError
 from bkclient.metadata.api import Versioned
 from bkclient.metadata.update import LocalMetadata
 from bkclient.quorum.fragments import LedgerFragment
-from bkclient.repair.check import view
+from bkclient.repair.replica_check import view
 from bkclient.repair.verify import (
     SILENCES_MAX,
     CopyReader,

@@ -12,7 +12,7 @@ import click
 import pytest
 
 from bkctl.cli.command import Command, Group
-from bkctl.cli.names import COMMANDS, SECTIONS
+from bkctl.cli.command_names import COMMANDS, SECTIONS
 from bkctl.cli.root import cli
 from bkctl.exit_status import MEANING, Effect, ExitStatus
 from bkctl.options import Options, Seconds, global_options, options_of

@@ -29,7 +29,7 @@ from bookied.admin.http.bounds import (
     Hosts,
     Turns,
 )
-from bookied.admin.monitoring.http_names import HttpCounts
+from bookied.admin.monitoring.http_metrics import HttpCounts
 from bookied.admin.web import Access, Credentials, site
 
 

@@ -12,7 +12,7 @@ from bkclient.config.declaration import declared
 from bookied.admin.server import AdminServer
 from bookied.config.bookie import BookieConfig
 from bookied.config.reload import SettingsRefusedError, changeable, changed_settings
-from bookied.directories.fullness import DiskLimits
+from bookied.directories.disk_fullness import DiskLimits
 from bookied.storage.garbage.settings import CollectorSettings
 from tests.bookied.worlds.clock_world import World
 from tests.bookied.worlds.fakes import config_for, done

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bookied.server.add_rows import ROWS
 from bookied.server.fast_adds import FastAdds
 from bookied.server.fast_reads import AnswersMax, FastReads
-from bookied.server.rules.adds import Writes
+from bookied.server.rules.add_requests import Writes
 from bookied.server.rules.bookie import Bookie
+from bookied.server.uniform_adds import ROWS
 from tests.bookied.worlds.serving import KEY, WRONG_KEY, Client, Serving, packet
 from wire.codes import AddFlag, ProtocolVersion, ReadFlag, ReturnCode
 from wire.frames import v2, v3

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from twisted.internet.testing import StringTransport
 
 from bookied.server.connection import CLOSE_S
+from bookied.server.disk_reads import HELD_BYTES_MAX
 from bookied.server.limits.backpressure import RECHECK_S, Limits
 from bookied.server.limits.connections import ConnectionSettings
-from bookied.server.limits.hits import Limit
+from bookied.server.limits.limit_hits import Limit
 from bookied.server.limits.pending_reads import READS_FREE
-from bookied.server.read_lanes import HELD_BYTES_MAX
 from bookied.server.rules.bookie import DISK_SIZES_S
 from bookied.storage.ledger_storage.ledgers import Ledgers
 from bookied.storage.ledger_storage.settings import StorageLimits

@@ -19,8 +19,8 @@ from bkclient.config.tls import StoreType
 from bkclient.metadata.api import ANY, MetadataUnavailableError
 from bkclient.metadata.memory import MemoryCluster
 from bookied.directories.lock import is_locked
+from bookied.directories.lost_fences import ALL_LEDGERS, NO_LEDGER
 from bookied.directories.roots import VERSION, Directories, was_dirty
-from bookied.directories.served_by import ALL_LEDGERS, NO_LEDGER
 from bookied.errors import (
     BookieExitStatus,
     DirectoryEmptiedError,
@@ -34,8 +34,8 @@ from bookied.errors import (
     SecurityStartError,
     WrongIdentityError,
 )
+from bookied.runtime.dependencies import Parts, real_parts
 from bookied.runtime.state import State
-from bookied.runtime.world import Parts, real_parts
 from bookied.server.limits.backpressure import SHARED_ADDS_BYTES, Load
 from bookied.service.bookie import BookieService
 from bookied.service.start_errors import StopRequestedError

@@ -13,9 +13,9 @@ from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
 
 from bkclient.metadata.memory import MemoryCluster
-from bookied.metrics.stats import MetadataStats
+from bookied.metrics.counters import MetadataStats
+from bookied.runtime.dependencies import CountedRuns, Parts
 from bookied.runtime.state import State
-from bookied.runtime.world import CountedRuns, Parts
 from bookied.server.server import BookieServer
 from bookied.service.bookie import BookieService
 from bookied.storage.files.files import RealFiles

@@ -21,7 +21,7 @@ from bookied.errors import LedgersMapError
 from bookied.storage.entrylog import format as layout
 from bookied.storage.entrylog.reader import list_logs, open_scan, read_ledgers_map
 from bookied.storage.files.files import RealFiles
-from bookied.storage.garbage.transaction import Compaction
+from bookied.storage.garbage.transactional_compaction import Compaction
 from tests.interop.peers.java_client import JavaClient
 from tests.interop.peers.ours import OurBookie, our_bookie
 from tests.interop.peers.peers import JavaBookie, Peers, init_cluster

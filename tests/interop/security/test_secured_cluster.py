@@ -21,7 +21,7 @@ import pytest
 from bkclient.client import Client
 from bkclient.config.client import ClientConfig
 from bkclient.config.settings import load, parse_properties
-from bkclient.metadata.access import store_options
+from bkclient.metadata.store_settings import store_options
 from bkctl.commands.local.process import ChildProcess, free_port
 from tests.interop.peers.admin import JavaAdminBookie
 from tests.interop.peers.java_client import PATIENT

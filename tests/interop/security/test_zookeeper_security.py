@@ -13,8 +13,8 @@ from bkclient.blocking import with_store
 from bkclient.client import Client
 from bkclient.config.client import ClientConfig
 from bkclient.config.settings import load, parse_properties
-from bkclient.metadata.access import store_options
 from bkclient.metadata.api import MetadataAccessError, MetadataStore
+from bkclient.metadata.store_settings import store_options
 from bkctl.commands.local.java import Java, ZooKeeperProcess
 from tests.interop.peers.java_client import PATIENT
 from tests.interop.peers.jvm import FAST_JVM

@@ -17,7 +17,7 @@ from itertools import count
 from pathlib import Path
 from urllib.request import urlopen
 
-from bookied.server.limits.hits import TELL_EVERY_S
+from bookied.server.limits.limit_hits import TELL_EVERY_S
 from tests.bookied.worlds.raw_client import RawClient
 from tests.live.bookied.processes import BookieProcess, free_port, make_cluster, write_conf
 from tests.support.waiting import until

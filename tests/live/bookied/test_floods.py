@@ -4,7 +4,7 @@ The hostile clients send protobuf messages of a million fields, adds with a wron
 of as many entries as an answer can hold, requests for lists of entries, or nothing at all: they
 connect and leave. Each test prints the p99 of the well-behaved client's adds and reads before and
 meanwhile (``pytest -s``). How much one turn of the reactor takes of a client is asserted in
-tests/bookied/server/limits/test_turns.py.
+tests/bookied/server/limits/test_request_turns.py.
 """
 
 from __future__ import annotations

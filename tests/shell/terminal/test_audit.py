@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from shell.builtin import commands
-from shell.line import parse
+from shell.command_line import parse
 from shell.shell import Shell
 from shell.terminal.audit import SYSLOG, AuditLog, told, user_name
 from shell.terminal.preferences import Preferences

@@ -10,7 +10,7 @@ from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
 from shell.builtin import commands
-from shell.live import Live, Questions
+from shell.live_values import Live, Questions
 from shell.shell import Shell
 from shell.terminal.completer import TreeCompleter
 from tests.shell.toy import Later, ToyProgram, make_shell

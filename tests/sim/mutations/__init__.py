@@ -45,7 +45,7 @@ from bkclient.quorum.add_rules import AddQuorum, State
 from bkclient.quorum.distribution import write_set
 from bkclient.quorum.read_rules import LacQuorum
 from bkclient.quorum.recovery_rules import EntryVerdict, ReadReplicas, Recovery
-from bookied.server.rules.deletions import FencedDeletions
+from bookied.server.rules.deleted_ledgers import FencedDeletions
 from bookied.server.rules.fencing import Fences
 from bookied.storage.journal.file import JournalFile
 from bookied.storage.ledger_storage.ledgers import Ledgers

@@ -14,11 +14,11 @@ from bkclient.metadata.tree.underreplication.locks import RepairLocks
 from bkclient.metadata.tree.underreplication.marks import RepairMarks
 from bkclient.quorum import fragments
 from bkclient.quorum.fragments import Lack, LedgerFragment, Swap
-from bkclient.repair import check, fragment_copy
-from bkclient.repair.check import LedgerChecker, ViewedLedger
+from bkclient.repair import fragment_copy, replica_check
 from bkclient.repair.fragment_copy import FragmentRepairer
+from bkclient.repair.replica_check import LedgerChecker, ViewedLedger
 from bookied.repair.autorecovery import auditor, worker
-from bookied.repair.autorecovery.agenda import Job
+from bookied.repair.autorecovery.audit_schedule import Job
 from bookied.repair.autorecovery.auditor import Auditor
 from bookied.repair.autorecovery.lost_bookies import LostBookies
 from bookied.repair.autorecovery.worker import Outcome, Worker
@@ -134,18 +134,18 @@ def _lac_decides(stack: Stack) -> None:
             return found
         return tuple(attrs.evolve(one, is_closed=False) for one in found)
 
-    put(stack, check, fragments_of=fragments_of)
+    put(stack, replica_check, fragments_of=fragments_of)
 
 
 def _trusts_status(stack: Stack) -> None:
     """A check does not look at what it reads, as Java's."""
-    usual = check._Check.__init__
+    usual = replica_check._Check.__init__
 
     def init(self: Any, client: Any, ledger: ViewedLedger) -> None:
         usual(self, client, ledger)
         self._can_verify = False
 
-    put(stack, check._Check, __init__=init)
+    put(stack, replica_check._Check, __init__=init)
 
 
 def _silent_once(stack: Stack) -> None:

@@ -11,13 +11,13 @@ import attrs
 
 from bkclient.admin import handover
 from bkclient.client import Client
-from bkclient.ledger.handed_over import HANDOVER_KEY, WRITER_KEY, HandedOver
+from bkclient.ledger.handover_state import HANDOVER_KEY, WRITER_KEY, HandedOver
 from bkclient.ledger.writer import LedgerWriter
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import ANY, Version
 from bkclient.metadata.tree.logs import TreeLogs
 from bookied.repair.autorecovery.worker import Outcome, Worker
-from bookied.storage.garbage.transaction import Transactional
+from bookied.storage.garbage.transactional_compaction import Transactional
 from bookied.storage.index import file_reads as index_files
 from bookied.storage.ledger_storage.ledgers import Ledgers
 from tests.sim.engine.switches import Mutation, put, switch

@@ -17,7 +17,7 @@ from twisted.python.failure import Failure
 
 from bkclient.admin import handover
 from bkclient.errors import ClientError
-from bkclient.ledger.handed_over import HANDOVER_KEY, NotHandedOverError, decode_handover
+from bkclient.ledger.handover_state import HANDOVER_KEY, NotHandedOverError, decode_handover
 from bkclient.ledger.writer import LedgerWriter
 from bkclient.metadata.api import MetadataUnavailableError
 from tests.sim.engine.plan import Item, Plan

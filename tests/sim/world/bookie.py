@@ -21,9 +21,9 @@ from twisted.python.failure import Failure
 from bkclient.metadata.memory import MemoryCluster
 from bookied.config.bookie import BookieConfig
 from bookied.errors import DiskWriteFailedError
-from bookied.runtime.engine import Engine
+from bookied.runtime.dependencies import Parts
 from bookied.runtime.state import SERVING
-from bookied.runtime.world import Parts
+from bookied.runtime.storage_engine import Engine
 from bookied.service.bookie import BookieService
 from tests.sim.world.bookie_parts import Jobs, NoLocks, SmallFiles, held_packet
 from tests.sim.world.disk import SimFiles

@@ -26,8 +26,8 @@ from twisted.python.failure import Failure
 from bkclient.metadata.memory import MemoryCluster
 from bookied.config.bookie import BookieConfig, StorageClass
 from bookied.directories.roots import VERSION, directories, was_dirty
+from bookied.runtime.dependencies import Parts
 from bookied.runtime.state import SERVING
-from bookied.runtime.world import Parts
 from bookied.server.connection import BookieConnection
 from bookied.server.server import BookieServer
 from bookied.service.bookie import BookieService

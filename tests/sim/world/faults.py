@@ -13,7 +13,7 @@ from typing import Any, Final
 import attrs
 
 from bookied.directories.roots import clear_dirty
-from bookied.runtime.engine import Engine
+from bookied.runtime.storage_engine import Engine
 from bookied.service.bookie import BookieService
 from bookied.storage.index.ledger_pages import CachedLedger
 from bookied.storage.journal.mark import Mark

@@ -10,7 +10,7 @@ from bkctl.cli.command import Command
 from bkctl.cli.params import BOOKIE_ID, LEDGER_ID, RATE, argument, option
 from bkctl.commands.bookie.admin_commands import WHERE
 from bkctl.exit_status import Effect, ExitStatus
-from bkctl.session.check_names import (
+from bkctl.session.safety_names import (
     ONLY_COPIES,
     OTHERS_LOST,
     TOO_FEW,

@@ -19,9 +19,9 @@ from bkclient.repair.decommission import (
     ledgers_left,
 )
 from bkclient.repair.decommission import decommission as decommission_bookie
-from bkclient.repair.outlook import Lacking, LedgerProspect, prospects
-from bkclient.repair.rack_outlook import domain
+from bkclient.repair.rack_forecast import domain
 from bkclient.repair.recover_bookies import BookieLedger, RecoverOptions, ledgers_on_bookies
+from bkclient.repair.repair_states import Lacking, LedgerProspect, prospects
 from bkctl.bookies.stopped_bookie import is_registered, refuse_registered
 from bkctl.commands.bookie.retire.recover import (
     insist_known,
@@ -33,14 +33,14 @@ from bkctl.commands.bookie.retire.recover import (
 from bkctl.errors import PartlyDoneError, RefusedError, UsageError
 from bkctl.output.units import counted, human_bytes, human_duration
 from bkctl.output.views import BOOKIE, Kind, column, shown
-from bkctl.session.check_names import (
+from bkctl.session.safety import Objection, heed, named
+from bkctl.session.safety_names import (
     ONLY_COPIES,
     OTHERS_LOST,
     TOO_FEW,
     TOO_FEW_RACKS,
     TOO_LITTLE_SPACE,
 )
-from bkctl.session.safety import Objection, heed, named
 from bkctl.suggest import did_you_mean
 from wire.ids import BookieId, LedgerId
 

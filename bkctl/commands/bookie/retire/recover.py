@@ -11,7 +11,7 @@ from click.core import ParameterSource
 from bkclient.admin import operations
 from bkclient.errors import LedgerRecoveryError
 from bkclient.repair.fragment_copy import CopiedEntry
-from bkclient.repair.rack_outlook import RackOutlook, on_too_few_racks, outlook, shortfall
+from bkclient.repair.rack_forecast import RackOutlook, on_too_few_racks, outlook, shortfall
 from bkclient.repair.recover_bookies import (
     BookieLedger,
     LedgerMove,

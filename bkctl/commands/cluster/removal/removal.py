@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from bkclient.blocking import with_store
-from bkclient.metadata.access import store_options
 from bkclient.metadata.api import NotInitializedError
+from bkclient.metadata.store_settings import store_options
 from bkctl.commands.cluster import backup
 from bkctl.commands.cluster.removal.metadata_contents import Stock, stock
 from bkctl.errors import ConflictError
 from bkctl.output.units import counted
 from bkctl.output.views import Kind, column, shown
-from bkctl.session.check_names import LEDGERS, LIVE_BOOKIES
 from bkctl.session.safety import Objection, heed, named
+from bkctl.session.safety_names import LEDGERS, LIVE_BOOKIES
 
 if TYPE_CHECKING:
     from bkclient.metadata.api import MetadataStore

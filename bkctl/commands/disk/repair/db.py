@@ -23,7 +23,7 @@ from bookied.offline.repair.rebuild_db import NoLedgersError, RebuildDb, Rebuilt
 from bookied.offline.repair.rescan import size_of
 from bookied.offline.repair.storages import open_rocks, open_rocks_read_only, storages_of
 from bookied.storage.files.files import RealFiles
-from bookied.storage.kind import has_index_files
+from bookied.storage.index_kind import has_index_files
 
 if TYPE_CHECKING:
     from bkctl.session.session import Session

@@ -127,7 +127,7 @@ class PushingReader(LedgerSourceReader):
 
 
 async def _extents(client: Client, options: SourceOptions) -> list[LedgerExtent]:
-    from bkctl.commands.export.spark.selection import (
+    from bkctl.commands.export.spark.entry_ranges import (
         chosen_ledgers,
         log_end,
         log_extents,

@@ -15,8 +15,8 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from bkclient.log.cursors import Cursors
 from bkclient.log.record import Position
+from bkctl.commands.export.spark.entry_ranges import LogPosition, log_extents, log_start
 from bkctl.commands.export.spark.query import Query, TaskPartition
-from bkctl.commands.export.spark.selection import LogPosition, log_extents, log_start
 from bkctl.commands.export.spark.source_options import LATEST, SourceOptionError
 from wire.errors import BookKeeperError
 

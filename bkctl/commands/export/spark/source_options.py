@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from bkctl.commands.export.spark.topic_rows import DECODED, TOPIC_COLUMNS
-from bkctl.commands.export.task.choice import (
+from bkctl.commands.export.task.ledger_selection import (
     IdRange,
     LedgerChoice,
     parse_ledgers,

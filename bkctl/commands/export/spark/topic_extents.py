@@ -1,7 +1,7 @@
 """Which messages a query of Pulsar topics reads: entries of each topic between two positions.
 
 A position is a message id without an index in the batch. A topic ends where everything before is
-complete: see ``bkclient.topic.settled``.
+complete: see ``bkclient.topic.readable_end``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from bkclient.topic.errors import NoSuchTopicError, OffloadedError, TopicTrimmed
 from bkclient.topic.lookup import topic_ledgers, topics_of
 from bkclient.topic.managed_ledger import MessageId, TopicLedger
 from bkclient.topic.names import TopicName
-from bkclient.topic.settled import Frontier, position_at
+from bkclient.topic.readable_end import Frontier, position_at
 from bkctl.commands.export.spark.source_options import SourceOptionError, SourceOptions, Where
 from bkctl.commands.export.task.plan import CLOSED, LedgerExtent
 from wire.ids import EntryId

@@ -20,7 +20,7 @@ from bkclient.log.cursors import Cursors
 from bkclient.log.record import Position
 from bkclient.topic.errors import NoSuchTopicError, TopicTrimmedError
 from bkclient.topic.names import TopicName
-from bkclient.topic.settled import Frontier
+from bkclient.topic.readable_end import Frontier
 from bkctl.commands.export.spark.log_stream import FollowingReader
 from bkctl.commands.export.spark.query import Query
 from bkctl.commands.export.spark.source_options import LATEST

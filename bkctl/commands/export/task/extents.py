@@ -12,7 +12,7 @@ from bkclient.concurrency import for_each
 from bkclient.errors import NoSuchLedgerError
 from bkclient.log.ledger_list import LOG_KEY
 from bkclient.metadata.api import MetadataUnavailableError, StoredLedger
-from bkclient.metadata.stored import IDS_AT_ONCE
+from bkclient.metadata.stored_values import IDS_AT_ONCE
 from bkctl.commands.export.task.plan import LedgerExtent
 from wire.errors import BookKeeperError
 from wire.ids import NO_ENTRY, EntryId, LedgerId

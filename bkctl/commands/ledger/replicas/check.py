@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from bkclient.errors import ClientError, MetadataSerializationError, NoSuchLedgerError
-from bkclient.ledger import handed_over
+from bkclient.ledger import handover_state
 from bkclient.log.ledger_list import LedgerList
 from bkclient.repair import verify as verifying
 from bkclient.repair.verify import Flaw, LedgerVerification
@@ -200,7 +200,7 @@ class Orphan:
         )
 
 
-_OURS: Final = {handed_over.HANDOVER_KEY, handed_over.WRITER_KEY, FRAMING_KEY}
+_OURS: Final = {handover_state.HANDOVER_KEY, handover_state.WRITER_KEY, FRAMING_KEY}
 _HINTS: Final = ("application", "component")
 
 

@@ -12,8 +12,8 @@ from twisted.internet.defer import Deferred
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import NEW, CookieNotFoundError
 from bkclient.repair.decommission import DecommissionProgress, decommission
-from bkclient.repair.outlook import Prospect
 from bkclient.repair.recover_bookies import recover_bookies
+from bkclient.repair.repair_states import Prospect
 from tests.bkclient.repairs import (
     STRIPED,
     check_whole,

@@ -14,7 +14,7 @@ import pytest
 from bkclient.errors import BookieUnavailableError
 from bkctl.bookies import admin_api
 from bkctl.bookies.admin_client import HttpAddress
-from bkctl.bookies.figures import Figures, Rates, figures, rates
+from bkctl.bookies.load_metrics import Figures, Rates, figures, rates
 from bkctl.bookies.summary import BookieSummary
 from bkctl.commands.load import bookie_loads as top_work
 from bkctl.commands.load import plot, top

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bookied.directories.losses import ContentsNotes, check_losses
+from bookied.directories.emptied_directories import ContentsNotes, check_losses
 from bookied.directories.roots import Directories
 from bookied.errors import DirectoryEmptiedError, EntryLogRecordError, IndexFormatError
 from bookied.offline.bookie import OfflineBookie

@@ -8,10 +8,10 @@ from typing import Any
 from prometheus_client.parser import text_string_to_metric_families
 
 from bkclient.repair.autorecovery import trigger_audit
-from bookied.admin.monitoring import repair_names
-from bookied.admin.monitoring.text import exposition
+from bookied.admin.monitoring import repair_metrics
+from bookied.admin.monitoring.prometheus_text import exposition
 from bookied.config.autorecovery import AutoRecoveryConfig
-from bookied.metrics.stats import FAILURES_MAX, RepairStats, WorkerStats
+from bookied.metrics.counters import FAILURES_MAX, RepairStats, WorkerStats
 from bookied.repair.autorecovery.sessions import AutoRecovery
 from tests.bkclient.repairs import STRIPED, closed_ledger, member, store_of
 from tests.bkclient.worlds import World
@@ -30,7 +30,7 @@ class Counted:
         world.settle()
 
     def value(self, name: str, **labels: str) -> float:
-        text = exposition(repair_names.families(self.stats))
+        text = exposition(repair_metrics.families(self.stats))
         for family in text_string_to_metric_families(text):
             for sample in family.samples:
                 if sample.name in {name, f"{name}_total"} and sample.labels == labels:
@@ -149,6 +149,6 @@ def test_audits_that_wait_or_are_left_out_are_counted() -> None:
 
 
 def test_alone_the_names_have_one_scope_less() -> None:
-    text = exposition(repair_names.families(RepairStats(), prefix=""))
+    text = exposition(repair_metrics.families(RepairStats(), prefix=""))
     assert "\n# TYPE replication_worker_rereplicate summary\n" in text
     assert "# TYPE auditor_AUDIT_BOOKIES_TIME summary\n" in text

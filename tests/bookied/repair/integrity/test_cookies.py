@@ -9,11 +9,11 @@ from twisted.internet.task import Clock
 
 from bkclient.metadata.memory import MemoryCluster, MemoryMetadata
 from bookied.config.bookie import BookieConfig
+from bookied.directories.emptied_directories import ContentKind, ContentsNotes, losses
 from bookied.directories.highest_ledger import highest_ledger
 from bookied.directories.identity import Identity
-from bookied.directories.losses import ContentKind, ContentsNotes, losses
+from bookied.directories.lost_fences import ALL_LEDGERS, NAME, NO_LEDGER, ServedNote, note_journal
 from bookied.directories.roots import VERSION, directories, prepare
-from bookied.directories.served_by import ALL_LEDGERS, NAME, NO_LEDGER, ServedNote, note_journal
 from bookied.repair.integrity.cookies import HealingCookies
 from bookied.storage.files.files import RealFiles
 from tests.bookied.worlds.fakes import config_for, done

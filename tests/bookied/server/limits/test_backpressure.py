@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.internet.task import Clock
 
+from bookied.server.limits.add_shares import ADDS_LATELY_S
 from bookied.server.limits.backpressure import (
     READ_BYTES,
     RECHECK_S,
@@ -18,8 +19,7 @@ from bookied.server.limits.backpressure import (
     Limits,
     Load,
 )
-from bookied.server.limits.shared_adds import ADDS_LATELY_S
-from bookied.server.rules.adds import Writes
+from bookied.server.rules.add_requests import Writes
 from tests.bookied.worlds.serving import KEY, Client, Serving, packet
 from wire.codes import ProtocolVersion, ReturnCode
 from wire.frames import v2, v3

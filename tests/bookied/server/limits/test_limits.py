@@ -18,7 +18,7 @@ from bookied.server.connection import BookieConnection
 from bookied.server.context import AccessRules
 from bookied.server.limits.backpressure import Limits
 from bookied.server.limits.connections import SILENT_S, ConnectionSettings
-from bookied.server.limits.hits import MEANINGS, TELL_EVERY_S, Limit
+from bookied.server.limits.limit_hits import MEANINGS, TELL_EVERY_S, Limit
 from bookied.server.limits.memory import FREE_BYTES, LOOK_S, LOOKS_MAX, STUCK_S, WAITING_LOOKS_MAX
 from bookied.server.limits.timeouts import LOOK_S_MAX, LOOKS, Timeouts, WaitTimes
 from bookied.server.server import BookieServer

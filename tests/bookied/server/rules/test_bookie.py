@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from bookied.errors import NoWritableDirError
-from bookied.server.rules.adds import Writes
+from bookied.server.rules.add_requests import Writes
 from bookied.server.rules.bookie import ReadLimits
-from bookied.server.rules.deletions import REMEMBERED_S
-from bookied.server.rules.reads import ENTRIES_AT_ONCE
+from bookied.server.rules.deleted_ledgers import REMEMBERED_S
+from bookied.server.rules.entry_reads import ENTRIES_AT_ONCE
 from bookied.storage.files.files import AppendFile, RealFiles
 from bookied.storage.index.format import ENTRY_ID_MAX, HEADER_BYTES
 from bookied.storage.index.ledger_pages import CachedLedger

@@ -14,7 +14,7 @@ import pytest
 from bookied.errors import StorageError
 from bookied.storage.entrylog.format import file_name
 from bookied.storage.garbage.compaction_rules import Kind, Schedule, Schedules
-from bookied.storage.garbage.pace import CollectionStoppedError
+from bookied.storage.garbage.throttle import CollectionStoppedError
 from bookied.storage.ledger_storage.reads import NeedsDisk
 from tests.bookied.worlds.gc_world import NEVER_S, GcWorld
 

@@ -12,7 +12,7 @@ from bkctl.commands.export.spark.source_options import (
     cursor_of,
     parse_options,
 )
-from bkctl.commands.export.task.choice import parse_ledgers
+from bkctl.commands.export.task.ledger_selection import parse_ledgers
 from wire.codes import LedgerState
 
 

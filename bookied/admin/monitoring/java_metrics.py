@@ -1,0 +1,308 @@
+"""A bookie's figures under the names, labels and types that Java's bookie has (4.18.0).
+
+What Java's has and this does not, with the reason, is in docs/metrics.md; a test compares the two
+with what a Java bookie was seen to serve.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+
+from bookied.admin.monitoring.prometheus_text import Family, Kind, Labels, gauge, summary
+from bookied.directories.disk_fullness import DiskSample
+from bookied.directories.roots import Directories
+from bookied.metrics.counters import (
+    ADD,
+    FENCE,
+    LIST_ENTRIES,
+    LONG_POLL,
+    OPERATIONS,
+    READ,
+    CollectorStats,
+    MetadataStats,
+    RepairStats,
+    RequestStats,
+)
+from bookied.metrics.summary import Summary
+from bookied.runtime.dependencies import CountedRuns
+from bookied.runtime.storage_engine import Engine
+from bookied.server.server import BookieServer
+from bookied.storage.garbage.compaction_rules import TENTHS
+from bookied.storage.garbage.status import CollectorStatus
+from bookied.storage.journal.writer import Journal
+from bookied.storage.ledger_storage.storage import LedgerStorage, StorageMemory
+from bookied.storage.storages import Storages
+
+Row = tuple[str, Kind, Callable[[Any], "float | Summary"]]
+"""Name, type, and how the value comes from a part."""
+
+
+@attrs.frozen
+class Figures:
+    """The parts of a bookie that have figures; those that are not there yet are None."""
+
+    status: int
+    """Java's: 1 writable, 0 read-only, -1 not registered."""
+    directories: Directories
+    samples: Sequence[DiskSample] = ()
+    full: Sequence[Path] = ()
+    server: BookieServer | None = None
+    engine: Engine | None = None
+    statuses: Sequence[CollectorStatus] = ()
+    collector_stats: Sequence[CollectorStats] = ()
+    queues: dict[str, CountedRuns] = attrs.field(factory=dict)
+    metadata: MetadataStats | None = None
+    journal_bytes_max: int = 0
+    reads_max: int = 0
+    threads: int = 0
+    is_db: bool = False
+    repair: RepairStats | None = None
+
+
+def families(of: Figures) -> Iterator[Family]:
+    """Give all that can be told by now."""
+    yield gauge("bookie_SERVER_STATUS", of.status)
+    yield from _directories(of)
+    if of.metadata is not None:
+        for name, took in of.metadata.operations.items():
+            yield summary(f"bookie_bookie_zk_{name}", took)
+    if of.server is not None:
+        yield from _server(of.server)
+        yield from _threads(of, of.server)
+    if of.engine is not None and of.engine.has_begun:
+        yield from _journals(of.engine.journals, of)
+        yield from _storages(of.engine.storages, of)
+    if of.statuses:
+        yield from _collectors(of)
+
+
+# The server ---------------------------------------------------------------------------------------
+
+
+def _server(server: BookieServer) -> Iterator[Family]:
+    stats, prefix = server.stats, "bookkeeper_server_"
+    for operation in OPERATIONS:
+        took = stats.requests[operation]
+        yield summary(f"{prefix}{operation}_REQUEST", took)
+        if operation not in {FENCE, LONG_POLL}:
+            labels = _REACTOR if operation in {ADD, READ} else {}
+            yield summary(f"{prefix}{operation}", took, labels)
+    yield from rows(_SERVER, prefix, server)
+    yield from rows(_BOOKIE, "bookie_", stats)
+
+
+_REACTOR: Final = {"threadPool": "reactor", "thread": "0"}
+"""What Java tells of two operations by thread; here one thread does all."""
+
+_SERVER: Final[tuple[Row, ...]] = (
+    ("ADD_ENTRY_IN_PROGRESS", "gauge", lambda it: it.backpressure.adds_in_flight),
+    ("ADD_ENTRY_BLOCKED", "gauge", lambda it: it.held_back),
+    ("ADD_ENTRY_BLOCKED_WAIT", "summary", lambda it: it.stats.blocked_wait),
+    ("ADD_ENTRY_REJECTED", "counter", lambda it: it.stats.adds_rejected),
+    ("READ_ENTRY_IN_PROGRESS", "gauge", lambda it: it.reads_pending),
+    ("READ_ENTRY_BLOCKED", "gauge", lambda it: it.held_back),
+    ("READ_ENTRY_BLOCKED_WAIT", "summary", lambda it: it.stats.blocked_wait),
+    ("READ_ENTRY_REJECTED", "counter", lambda it: it.stats.reads_rejected),
+    ("READ_ENTRY_SCHEDULING_DELAY", "summary", lambda it: it.stats.disk_wait),
+    ("READ_ENTRY_FENCE_WAIT", "summary", lambda it: it.stats.fence_wait),
+    ("READ_ENTRY_FENCE_READ", "summary", lambda it: it.stats.fence_read),
+    ("READ_ENTRY_LONG_POLL_WAIT", "summary", lambda it: it.stats.poll_wait),
+    ("READ_ENTRY_LONG_POLL_READ", "summary", lambda it: it.stats.poll_read),
+    ("READ_LAST_ENTRY_NOENTRY_ERROR", "counter", lambda it: it.stats.no_last_entry),
+    ("CHANNEL_WRITE", "summary", lambda it: it.stats.channel_write),
+)
+
+_BOOKIE: Final[tuple[Row, ...]] = (
+    ("WRITE_BYTES", "counter", lambda it: it.write_bytes),
+    ("READ_BYTES", "counter", lambda it: it.read_bytes),
+    ("BOOKIE_ADD_ENTRY", "summary", lambda it: it.bookie_add),
+    ("BOOKIE_ADD_ENTRY_BYTES", "summary", lambda it: it.bookie_add_bytes),
+    ("BOOKIE_RECOVERY_ADD_ENTRY", "summary", lambda it: it.bookie_recovery_add),
+    ("BOOKIE_READ_ENTRY", "summary", lambda it: it.requests[READ]),
+    ("BOOKIE_READ_ENTRY_BYTES", "summary", lambda it: it.bookie_read_bytes),
+    ("BOOKIE_FORCE_LEDGER", "counter", lambda it: it.forces),
+    ("BOOKIE_GET_LIST_OF_ENTRIES_OF_LEDGER", "summary", lambda it: it.requests[LIST_ENTRIES]),
+    ("STORAGE_GET_ENTRY", "summary", lambda it: it.disk_read),
+    ("SKIP_LIST_THROTTLING", "counter", lambda it: it.blocked_wait.success.count),
+    ("SKIP_LIST_THROTTLING_LATENCY", "summary", lambda it: it.blocked_wait),
+)
+
+
+def _threads(of: Figures, server: BookieServer) -> Iterator[Family]:
+    prefix = "bookkeeper_server_thread_executor_"
+    queued = tuple(({"thread": name}, one.queued) for name, one in of.queues.items())
+    completed = tuple(({"thread": name}, one.completed) for name, one in of.queues.items())
+    yield Family(f"{prefix}queue", "gauge", queued)
+    yield Family(f"{prefix}completed", "gauge", completed)
+    yield Family(f"{prefix}tasks_completed", "gauge", completed)
+    rejected = server.stats.reads_rejected
+    yield gauge(f"{prefix}tasks_rejected", rejected, {"thread": "read"})
+    yield gauge("bookkeeper_server_BookieReadThreadPool_threads", of.threads)
+    yield gauge("bookkeeper_server_BookieReadThreadPool_max_queue_size", of.reads_max)
+
+
+# Journals -----------------------------------------------------------------------------------------
+
+
+def _journals(journals: Sequence[Journal], of: Figures) -> Iterator[Family]:
+    yield gauge("bookie_JOURNAL_DIRS", len(journals))
+    labelled = [({"journalIndex": str(number)}, one) for number, one in enumerate(journals)]
+    yield from _labelled_rows(_JOURNAL, "bookie_journal_", labelled)
+    share = of.journal_bytes_max // len(journals)
+    limits = tuple((labels, share) for labels, _ in labelled)
+    yield Family("bookie_journal_JOURNAL_MEMORY_MAX", "gauge", limits)
+
+
+_JOURNAL: Final[tuple[Row, ...]] = (
+    ("JOURNAL_ADD_ENTRY", "summary", lambda it: it.stats.add),
+    ("JOURNAL_FORCE_LEDGER", "summary", lambda it: it.stats.force),
+    ("JOURNAL_SYNC", "summary", lambda it: it.stats.sync),
+    ("JOURNAL_FLUSH_LATENCY", "summary", lambda it: it.stats.flush),
+    ("JOURNAL_QUEUE_LATENCY", "summary", lambda it: it.stats.queue),
+    ("JOURNAL_PROCESS_TIME_LATENCY", "summary", lambda it: it.stats.process),
+    ("JOURNAL_CREATION_LATENCY", "summary", lambda it: it.stats.creation),
+    ("JOURNAL_FORCE_WRITE_BATCH_ENTRIES", "summary", lambda it: it.stats.batch_entries),
+    ("JOURNAL_FORCE_WRITE_BATCH_BYTES", "summary", lambda it: it.stats.batch_bytes),
+    ("JOURNAL_QUEUE_SIZE", "counter", lambda it: it.stats.queued - it.stats.done),
+    ("JOURNAL_MEMORY_USED", "gauge", lambda it: it.queued_bytes),
+    ("JOURNAL_WRITE_BYTES", "counter", lambda it: it.stats.write_bytes),
+    ("JOURNAL_NUM_FLUSH_MAX_WAIT", "counter", lambda it: it.stats.ended_by_wait),
+    ("JOURNAL_NUM_FLUSH_MAX_OUTSTANDING_BYTES", "counter", lambda it: it.stats.ended_by_bytes),
+    ("JOURNAL_NUM_FLUSH_EMPTY_QUEUE", "counter", lambda it: it.stats.ended_by_empty_queue),
+)
+
+
+# Directories --------------------------------------------------------------------------------------
+
+
+def _directories(of: Figures) -> Iterator[Family]:
+    """Give what Java's LedgerDirsManager tells: of ledgers, and of indexes that lie apart."""
+    found = of.directories
+    yield from _directory_group("bookie_ledger", found.ledger_dirs, of)
+    if found.index_dirs != found.ledger_dirs:
+        yield from _directory_group("bookie_index", found.index_dirs, of)
+
+
+def _directory_group(prefix: str, group: Sequence[Path], of: Figures) -> Iterator[Family]:
+    yield gauge(f"{prefix}_num_dirs", len(group))
+    yield gauge(f"{prefix}_writable_dirs", sum(one not in of.full for one in group))
+    for sample in of.samples:
+        if sample.directory in group:
+            name = re.sub(r"[^a-zA-Z0-9:_]", "_", str(sample.directory.parent))
+            yield gauge(f"{prefix}_dir_{name}_usage", round(sample.used * 100, 3))
+
+
+# Storage ------------------------------------------------------------------------------------------
+
+
+def _storages(storages: Storages, of: Figures) -> Iterator[Family]:
+    if of.is_db:
+        labelled = list(zip(_labels_of(of), list(storages), strict=True))
+        yield from _labelled_rows(_DB, "bookie_", labelled)
+        yield gauge("bookie_write_cache_max_size", storages.limits.cache_bytes)
+        return
+    (storage,) = storages
+    yield from rows(_INDEX, "bookie_", _Index(storage, storage.memory, of.server))
+
+
+@attrs.frozen
+class _Index:
+    storage: LedgerStorage
+    memory: StorageMemory
+    server: BookieServer | None
+
+    @property
+    def pages_found(self) -> int:
+        """Reads for which the index had not to be read."""
+        stats = RequestStats() if self.server is None else self.server.stats
+        return max(0, stats.requests[READ].success.count - self.storage.stats.pages_loaded)
+
+    @property
+    def pages(self) -> int:
+        return self.memory.dirty_pages + self.memory.clean_pages + self.memory.read_pages
+
+
+_INDEX: Final[tuple[Row, ...]] = (
+    ("NUM_INDEX_PAGES", "gauge", lambda it: it.pages),
+    ("WRITE_FILE_INFO_CACHE_SIZE", "gauge", lambda it: it.memory.ledgers),
+    ("READ_FILE_INFO_CACHE_SIZE", "gauge", lambda it: it.storage.open_indexes),
+    ("LEDGER_CACHE_HIT", "counter", lambda it: it.pages_found),
+    ("LEDGER_CACHE_MISS", "counter", lambda it: it.storage.stats.pages_loaded),
+    ("LEDGER_CACHE_NUM_EVICTED_LEDGERS", "counter", lambda it: it.memory.evicted_ledgers),
+    ("SKIP_LIST_FLUSH_BYTES", "counter", lambda it: it.storage.written_bytes),
+)
+
+_DB: Final[tuple[Row, ...]] = (
+    ("ledgers_count", "gauge", lambda it: it.ledgers.count),
+    ("write_cache_size", "gauge", lambda it: it.memory.cache_bytes),
+    ("flush", "summary", lambda it: it.stats.flush),
+)
+
+
+def _labels_of(of: Figures) -> list[Labels]:
+    """Return Java's labels for each storage of DbLedgerStorage."""
+    found = of.directories
+    return [
+        {"indexDir": str(index), "ledgerDir": str(ledgers)}
+        for index, ledgers in zip(found.index_dirs, found.ledger_dirs, strict=True)
+    ]
+
+
+# Garbage collection -------------------------------------------------------------------------------
+
+
+def _collectors(of: Figures) -> Iterator[Family]:
+    """Give the same rows; DbLedgerStorage has them without ``gc_``, one for each directory."""
+    prefix = "bookie_" if of.is_db else "bookie_gc_"
+    labels = _labels_of(of) if of.is_db else [{}]
+    statuses = list(zip(labels, of.statuses, strict=True))
+    yield from _labelled_rows(_GARBAGE, prefix, statuses)
+    for tenth in range(TENTHS):
+        name = f"{prefix}entry_log_usage_buckets_le_{(tenth + 1) * 10}"
+        samples = tuple((those, one.tenths[tenth]) for those, one in statuses)
+        yield Family(name, "gauge", samples)
+    took = list(zip(labels, of.collector_stats, strict=True))
+    yield from _labelled_rows(_COLLECTOR, prefix, took)
+
+
+_GARBAGE: Final[tuple[Row, ...]] = (
+    ("ACTIVE_LEDGER_TOTAL", "gauge", lambda it: it.ledgers),
+    ("ACTIVE_ENTRY_LOG_TOTAL", "gauge", lambda it: it.logs),
+    ("ACTIVE_ENTRY_LOG_SPACE_BYTES", "gauge", lambda it: it.live_bytes),
+    ("ENTRY_LOG_SPACE_BYTES", "gauge", lambda it: it.total_bytes),
+    ("ENTRY_LOG_COMPACT_RATIO", "gauge", lambda it: it.last_share),
+    ("DELETED_LEDGER_TOTAL", "counter", lambda it: it.ledgers_dropped),
+    ("RECLAIMED_COMPACTION_SPACE_BYTES", "counter", lambda it: it.freed_by_compaction_bytes),
+    ("RECLAIMED_DELETION_SPACE_BYTES", "counter", lambda it: it.freed_by_removal_bytes),
+    ("RECLAIM_FAILED_TO_DELETE", "counter", lambda it: it.unreadable_logs),
+    ("MAJOR_COMPACTION_TOTAL", "counter", lambda it: it.major_compactions),
+    ("MINOR_COMPACTION_TOTAL", "counter", lambda it: it.minor_compactions),
+)
+
+_COLLECTOR: Final[tuple[Row, ...]] = (
+    ("THREAD_RUNTIME", "summary", lambda it: it.thread),
+    ("COMPACT_RUNTIME", "summary", lambda it: it.compact),
+    ("GC_LEDGER_RUNTIME", "summary", lambda it: it.ledgers),
+    ("EXTRACT_META_RUNTIME", "summary", lambda it: it.logs),
+)
+
+
+# Rows ---------------------------------------------------------------------------------------------
+
+
+def rows(named: Sequence[Row], prefix: str, of: object) -> Iterator[Family]:
+    """Give the rows of one part, each name with the prefix."""
+    return _labelled_rows(named, prefix, [({}, of)])
+
+
+def _labelled_rows(
+    named: Sequence[Row], prefix: str, parts: Sequence[tuple[Labels, object]]
+) -> Iterator[Family]:
+    for name, kind, value in named:
+        samples = tuple((labels, value(part)) for labels, part in parts)
+        yield Family(prefix + name, kind, samples)

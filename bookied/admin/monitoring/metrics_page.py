@@ -1,0 +1,83 @@
+"""The page that Prometheus reads: windows that end in time, the event loop's lag, the text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from twisted.internet.interfaces import IReactorTime
+from twisted.internet.task import LoopingCall
+from twisted.logger import Logger
+
+from bookied.admin.monitoring.prometheus_text import Family, exposition
+from bookied.metrics.counters import Summaries
+from bookied.metrics.summary import Summary
+
+LAG_EVERY_S: Final = 0.5
+"""How often the event loop is asked how late it is."""
+
+FIRST_WINDOW_S: Final = 1.0
+"""Java's first window ends so soon."""
+
+log = Logger()
+
+
+class Metrics:
+    """All figures of one process. Belongs to the reactor's thread."""
+
+    def __init__(
+        self,
+        clock: IReactorTime,
+        *,
+        families: Callable[[], Iterable[Family]],
+        stats: Callable[[], Iterable[Summaries]],
+        window_s: float,
+    ) -> None:
+        """Make the page of a process.
+
+        Args:
+            clock: of the reactor.
+            families: the current figures.
+            stats: all whose windows have to end.
+            window_s: ``prometheusStatsLatencyRolloverSeconds``.
+        """
+        self._clock, self._families, self._stats = clock, families, stats
+        self._window_s = window_s
+        self.lag = Summary()
+        self._due_s = 0.0
+        self._loops = [LoopingCall(self._look_at_lag), LoopingCall(self._rotate)]
+        for loop in self._loops:
+            loop.clock = clock
+        self._first = clock.callLater(FIRST_WINDOW_S, self._begin_windows)
+        self._due_s = clock.seconds()
+        self._loops[0].start(LAG_EVERY_S).addErrback(_crashed)
+
+    def text(self) -> str:
+        """Return the page."""
+        self.lag.fold()
+        return exposition(self._families())
+
+    def stop(self) -> None:
+        """End; the page can be read still."""
+        if self._first.active():
+            self._first.cancel()
+        for loop in self._loops:
+            if loop.running:
+                loop.stop()
+
+    def _begin_windows(self) -> None:
+        self._loops[1].start(self._window_s).addErrback(_crashed)
+
+    def _look_at_lag(self) -> None:
+        now_s = self._clock.seconds()
+        self.lag.observe(max(0.0, now_s - self._due_s) * 1000)
+        self._due_s = now_s + LAG_EVERY_S
+
+    def _rotate(self) -> None:
+        self.lag.rotate()
+        for stats in self._stats():
+            stats.rotate()
+
+
+def _crashed(failure: object) -> None:
+    log.failure("metrics failed", failure)  # type: ignore[arg-type]

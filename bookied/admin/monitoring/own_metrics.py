@@ -1,0 +1,136 @@
+"""Figures that Java's bookie has not: of the event loop, of memory by owner, of the process."""
+
+from __future__ import annotations
+
+import gc
+import os
+import resource
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from bookied.admin.monitoring.java_metrics import Figures
+from bookied.admin.monitoring.prometheus_text import Family, counter, gauge, summary
+from bookied.metrics.counters import ADD, READ
+from bookied.metrics.summary import Summary
+from bookied.server.server import BookieServer
+from bookied.storage.index.format import PAGE_BYTES
+from bookied.storage.storages import Storages
+
+LEDGER_BYTES: Final = 600
+"""What a ledger in memory takes, as docs/operations.md has it."""
+
+_PROC: Final = Path("/proc/self")
+
+
+@attrs.frozen(kw_only=True)
+class OwnFigures:
+    """What is told beside Java's."""
+
+    info: Mapping[str, str]
+    lag: Summary
+    config_warnings: int
+
+
+def families(own: OwnFigures, of: Figures) -> Iterator[Family]:
+    """Give all that can be told by now."""
+    yield gauge("bookied_info", 1, own.info)
+    yield gauge("bookied_config_warnings", own.config_warnings)
+    yield Family("bookied_dir_usage_percent", "gauge", tuple(_usages(of)))
+    if of.server is not None:
+        yield from _server(of.server)
+        yield Family("bookied_memory_bytes", "gauge", tuple(_memory(of, of.server)))
+    if of.engine is not None:
+        seen = of.engine.scrubber.counters
+        yield counter("bookied_scrub_entries_total", seen.entries)
+        yield counter("bookied_scrub_errors_total", seen.detected_errors)
+    yield from of_process(own.lag)
+
+
+def of_process(lag: Summary) -> Iterator[Family]:
+    """Give what any process has."""
+    yield summary("bookied_event_loop_lag_ms", lag)
+    yield from _python()
+    yield from _process()
+
+
+def _usages(of: Figures) -> Iterator[tuple[Mapping[str, str], float]]:
+    for sample in of.samples:
+        yield {"dir": str(sample.directory.parent)}, round(sample.used * 100, 3)
+
+
+def _server(server: BookieServer) -> Iterator[Family]:
+    stats = server.stats
+    yield gauge("bookied_connections", len(server.connections))
+    for name, bound in (
+        ("bookied_connections_max", server.settings.count_max),
+        ("bookied_connections_of_address_max", server.settings.of_address_max),
+    ):
+        if bound is not None:
+            yield gauge(name, bound)
+    yield counter("bookied_connections_broken_total", server.connections_broken)
+    hits = tuple(({"limit": one.value}, count) for one, count in server.hits.counts.items())
+    yield Family("bookied_limit_hits_total", "counter", hits)
+    yield counter("bookied_packets_received_total", stats.packets_received)
+    yield counter("bookied_packets_sent_total", stats.packets_sent)
+    yield counter("bookied_tls_handshakes_total", stats.tls_handshakes)
+    yield counter("bookied_tls_failures_total", stats.tls_failures)
+    yield counter("bookied_auth_successes_total", stats.auth_successes)
+    yield counter("bookied_auth_failures_total", stats.auth_failures)
+    yield counter("bookied_unauthenticated_requests_total", stats.requests_unauthenticated)
+    yield counter("bookied_ledger_keys_refused_total", stats.keys_refused)
+    yield gauge("bookied_long_polls_waiting", len(server.bookie.polls))
+    least = tuple(
+        ({"operation": name}, stats.requests[name].success.least()) for name in (ADD, READ)
+    )
+    yield Family("bookied_request_min_ms", "gauge", least)
+
+
+def _memory(of: Figures, server: BookieServer) -> Iterator[tuple[Mapping[str, str], float]]:
+    """Give what the owners in the table of docs/operations.md hold now."""
+    if of.engine is not None:
+        yield from _storage_memory(of.engine.storages)
+        queued = sum(journal.queued_bytes for journal in of.engine.journals)
+        yield {"owner": "journal queues"}, queued
+    yield {"owner": "requests in flight"}, server.backpressure.in_flight_bytes
+    yield {"owner": "half frames"}, server.half_frames.held_bytes
+    yield {"owner": "answers not taken"}, server.unsent.size_bytes
+
+
+def _storage_memory(storages: Storages) -> Iterator[tuple[Mapping[str, str], float]]:
+    found = [storage.memory for storage in storages]
+    yield {"owner": "write cache"}, sum(one.cache_bytes for one in found)
+    yield {"owner": "entries in no log yet"}, sum(one.unwritten_bytes for one in found)
+    yield {"owner": "changed index pages"}, sum(one.dirty_pages for one in found) * PAGE_BYTES
+    yield {"owner": "index pages for writers"}, sum(one.clean_pages for one in found) * PAGE_BYTES
+    yield {"owner": "index pages for readers"}, sum(one.read_pages_bytes for one in found)
+    yield {"owner": "ledgers"}, sum(one.ledgers for one in found) * LEDGER_BYTES
+
+
+def _python() -> Iterator[Family]:
+    generations = list(enumerate(gc.get_stats()))
+    for name, key in (("collections", "collections"), ("objects_collected", "collected")):
+        samples = tuple(({"generation": str(number)}, one[key]) for number, one in generations)
+        yield Family(f"python_gc_{name}_total", "counter", samples)
+
+
+def _process() -> Iterator[Family]:
+    """Give what every Prometheus client gives, Java's included, under the same names."""
+    fields = (_PROC / "stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    ticks = os.sysconf("SC_CLK_TCK")
+    seconds = (int(fields[11]) + int(fields[12])) / ticks
+    yield counter("process_cpu_seconds_total", seconds)
+    yield gauge("process_start_time_seconds", _booted_s() + int(fields[19]) / ticks)
+    yield gauge("process_open_fds", len(list((_PROC / "fd").iterdir())))
+    yield gauge("process_max_fds", resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+    yield gauge("process_virtual_memory_bytes", int(fields[20]))
+    yield gauge("process_resident_memory_bytes", int(fields[21]) * resource.getpagesize())
+
+
+def _booted_s() -> int:
+    for line in Path("/proc/stat").read_text(encoding="ascii").splitlines():
+        if line.startswith("btime "):
+            return int(line.split()[1])
+    return 0

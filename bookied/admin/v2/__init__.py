@@ -1,0 +1,1 @@
+"""``/api/v2``: the HTTP API of ours."""

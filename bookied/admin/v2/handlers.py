@@ -1,0 +1,378 @@
+"""``/api/v2``: what each endpoint does. Values come back, errors are raised; see ``endpoints``."""
+# ruff: noqa: D103 -- the table in endpoints.py says what each is for
+
+from __future__ import annotations
+
+import typing
+from typing import Any, Final
+
+import attrs
+
+from bookied.admin.control.control import Control
+from bookied.admin.exchange import BadHttpRequestError, HttpRequest, check_delay, number
+from bookied.admin.jobs import Job
+from bookied.admin.v2 import values
+from bookied.config.reload import SettingsRefusedError
+from wire.ids import BookieId, LedgerId
+from wire.ledger_metadata import LedgerMetadata
+
+LIMIT: Final = 1000
+LIMIT_MAX: Final = 10_000
+
+
+TEST_ENTRIES: Final = 10
+
+
+# Bodies -------------------------------------------------------------------------------------------
+
+
+@attrs.frozen(kw_only=True)
+class SetReadOnly:
+    """The wanted mode."""
+
+    read_only: bool
+
+
+@attrs.frozen(kw_only=True)
+class Collect:
+    """Which compactions may follow."""
+
+    major: bool = True
+    minor: bool = True
+
+
+@attrs.frozen(kw_only=True)
+class SetConfig:
+    """A setting by its Java key, and its value as in a settings file."""
+
+    key: str
+    value: str
+
+
+@attrs.frozen(kw_only=True)
+class CompactLocations:
+    """Which database; all without it."""
+
+    path: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class SetCompaction:
+    """What to suspend (true) or to resume (false); what is left out stays as it is."""
+
+    minor_suspended: bool | None = None
+    major_suspended: bool | None = None
+
+
+@attrs.frozen(kw_only=True)
+class SetAutorecovery:
+    """What to change; what is left out stays as it is."""
+
+    enabled: bool | None = None
+    lost_bookie_recovery_delay_s: int | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Recover:
+    """Which bookie's ledgers to move, and whether its cookie goes then."""
+
+    bookie_id: str
+    skip_open: bool = False
+    delete_cookie: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class Decommission:
+    """Which bookie to take out, and whether its cookie stays."""
+
+    bookie_id: str
+    keep_cookie: bool = False
+
+
+def body_of(asked: HttpRequest, kind: Any) -> Any:
+    """Return the body as a value of one of these classes; an empty one is all defaults.
+
+    Raises:
+        BadRequestError: it is not.
+    """
+    given = asked.object if asked.body.strip() else {}
+    hints = typing.get_type_hints(kind)
+    unknown = given.keys() - hints.keys()
+    if unknown:
+        raise BadHttpRequestError(f"unknown: {', '.join(sorted(unknown))}")
+    for name, value in given.items():
+        allowed = typing.get_args(hints[name]) or (hints[name],)
+        if type(value) not in allowed:
+            raise BadHttpRequestError(f"{name} has to be {allowed[0].__name__}, not {value!r}")
+    missing = [
+        one.name
+        for one in attrs.fields(kind)
+        if one.default is attrs.NOTHING and one.name not in given
+    ]
+    if missing:
+        raise BadHttpRequestError(f"missing: {', '.join(missing)}")
+    return kind(**given)
+
+
+# The bookie ---------------------------------------------------------------------------------------
+
+
+def summary(control: Control, _asked: HttpRequest) -> values.BookieReport:
+    return control.summary()
+
+
+def ready(control: Control, _asked: HttpRequest) -> values.Readiness:
+    return values.Readiness(ready=control.is_ready, state=control.summary().state)
+
+
+def read_only(control: Control, _asked: HttpRequest) -> values.ReadOnly:
+    found = control.summary()
+    return values.ReadOnly(read_only=found.read_only, by_hand=found.read_only_by_hand)
+
+
+async def set_read_only(control: Control, asked: HttpRequest) -> values.ReadOnly:
+    await control.set_read_only(read_only=body_of(asked, SetReadOnly).read_only)
+    return read_only(control, asked)
+
+
+def settings(control: Control, _asked: HttpRequest) -> values.Settings:
+    return control.settings()
+
+
+def set_config(control: Control, asked: HttpRequest) -> values.Settings:
+    wanted = body_of(asked, SetConfig)
+    try:
+        control.change_settings({wanted.key: wanted.value})
+    except SettingsRefusedError as error:
+        raise BadHttpRequestError(str(error)) from error
+    return control.settings()
+
+
+def disks(control: Control, _asked: HttpRequest) -> tuple[values.Disk, ...]:
+    full = control.disks.full()
+    return tuple(
+        values.Disk(
+            directory=str(one.directory.parent),
+            total_bytes=one.total_bytes,
+            free_bytes=one.usable_bytes,
+            used=round(one.used, 5),
+            full=one.directory in full,
+        )
+        for one in control.disks.samples()
+    )
+
+
+async def marks(control: Control, _asked: HttpRequest) -> tuple[values.JournalMark, ...]:
+    found = await control.disks.last_marks()
+    return tuple(values.JournalMark(journal_id=one[0], offset=one[1]) for one in found)
+
+
+async def test(control: Control, _asked: HttpRequest) -> values.SanityCheck:
+    return await control.test(TEST_ENTRIES)
+
+
+async def expand_storage(control: Control, _asked: HttpRequest) -> values.AddedDirectories:
+    return values.AddedDirectories(added=await control.expand_storage())
+
+
+# Garbage ------------------------------------------------------------------------------------------
+
+
+def collections(control: Control, _asked: HttpRequest) -> tuple[values.Collection, ...]:
+    found = []
+    for one in control.garbage.collections():
+        same = {
+            field.name: getattr(one, field.name)
+            for field in attrs.fields(values.Collection)
+            if hasattr(one, field.name)
+        }
+        same["compacting"] = None if one.compacting is None else one.compacting.value
+        found.append(values.Collection(running=one.is_running, forced=one.is_forced, **same))
+    return tuple(found)
+
+
+def collect(control: Control, asked: HttpRequest) -> values.AcceptedTask:
+    wanted = body_of(asked, Collect)
+    control.garbage.collect(major=wanted.major, minor=wanted.minor)
+    return values.AcceptedTask()
+
+
+def compaction(control: Control, _asked: HttpRequest) -> values.Compaction:
+    now = control.garbage.suspended
+    return values.Compaction(minor_suspended=now.minor, major_suspended=now.major)
+
+
+def set_compaction(control: Control, asked: HttpRequest) -> values.Compaction:
+    wanted = body_of(asked, SetCompaction)
+    control.garbage.suspend(minor=wanted.minor_suspended, major=wanted.major_suspended)
+    return compaction(control, asked)
+
+
+def locations(control: Control, _asked: HttpRequest) -> tuple[values.LocationDatabase, ...]:
+    return tuple(
+        values.LocationDatabase(path=path, compacting=compacting)
+        for path, compacting in control.garbage.locations().items()
+    )
+
+
+def compact_locations(control: Control, asked: HttpRequest) -> tuple[values.LocationDatabase, ...]:
+    path = body_of(asked, CompactLocations).path
+    if path is not None and path not in control.garbage.locations():
+        raise BadHttpRequestError(f"there is no database {path}")
+    control.garbage.compact_locations(control.garbage.locations() if path is None else [path])
+    return locations(control, asked)
+
+
+# Ledgers ------------------------------------------------------------------------------------------
+
+
+async def ledgers(control: Control, asked: HttpRequest) -> values.LedgerPage:
+    after = asked.query.get("after")
+    limit = min(LIMIT_MAX, number(asked.query.get("limit", str(LIMIT)), "limit"))
+    if not limit:
+        raise BadHttpRequestError("limit is 0")
+    found: list[int] = []
+    ids = control.cluster.ledger_ids(
+        after=None if after is None else LedgerId(number(after, "after"))
+    )
+    async for ledger_id in ids:
+        if len(found) == limit:
+            return values.LedgerPage(ledgers=tuple(found), next_after=found[-1])
+        found.append(ledger_id)
+    return values.LedgerPage(ledgers=tuple(found), next_after=None)
+
+
+async def ledger(control: Control, asked: HttpRequest) -> values.Ledger:
+    ledger_id = LedgerId(number(asked.path["ledger_id"], "ledger_id"))
+    return _ledger(ledger_id, await control.cluster.metadata(ledger_id))
+
+
+def _ledger(ledger_id: LedgerId, metadata: LedgerMetadata) -> values.Ledger:
+    return values.Ledger(
+        ledger_id=ledger_id,
+        state=metadata.state.name,
+        ensemble_size=metadata.ensemble_size,
+        write_quorum=metadata.write_quorum,
+        ack_quorum=metadata.ack_quorum,
+        last_entry_id=metadata.last_entry_id,
+        length=metadata.length,
+        digest_type=metadata.digest_type.name if metadata.digest_type is not None else None,
+        ctime_ms=metadata.ctime_ms,
+        format_version=metadata.format_version,
+        fragments=tuple(
+            values.Fragment(first_entry_id=one.first_entry_id, ensemble=tuple(one.ensemble))
+            for one in metadata.fragments
+        ),
+    )
+
+
+# The cluster --------------------------------------------------------------------------------------
+
+
+async def cluster(control: Control, _asked: HttpRequest) -> values.ClusterSummary:
+    return await control.cluster.summary()
+
+
+async def bookies(control: Control, _asked: HttpRequest) -> tuple[values.KnownBookie, ...]:
+    return tuple(
+        values.KnownBookie(bookie_id=bookie_id, state=state, host=host)
+        for bookie_id, state, host in await control.cluster.bookies()
+    )
+
+
+async def autorecovery(control: Control, _asked: HttpRequest) -> values.Autorecovery:
+    store = control.cluster.store
+    return values.Autorecovery(
+        enabled=await store.replication_enabled(),
+        auditor=await store.current_auditor(),
+        lost_bookie_recovery_delay_s=await store.lost_bookie_recovery_delay(),
+    )
+
+
+async def set_autorecovery(control: Control, asked: HttpRequest) -> values.Autorecovery:
+    wanted = body_of(asked, SetAutorecovery)
+    delay_s = wanted.lost_bookie_recovery_delay_s
+    if delay_s is not None:
+        check_delay(delay_s, "lost_bookie_recovery_delay_s")
+        await control.cluster.store.set_lost_bookie_recovery_delay(delay_s)
+    if wanted.enabled is not None:
+        await control.cluster.set_replication_enabled(enabled=wanted.enabled)
+    return await autorecovery(control, asked)
+
+
+async def underreplicated(
+    control: Control, asked: HttpRequest
+) -> tuple[values.UnderreplicatedLedger, ...]:
+    limit = min(LIMIT_MAX, number(asked.query.get("limit", str(LIMIT)), "limit"))
+    found = await control.cluster.underreplicated(limit=limit)
+    return tuple(
+        values.UnderreplicatedLedger(
+            ledger_id=ledger_id, missing=mark.missing, problem=mark.problem
+        )
+        for ledger_id, mark in found.items()
+    )
+
+
+def failures(control: Control, _asked: HttpRequest) -> tuple[values.RepairFailure, ...]:
+    return tuple(
+        values.RepairFailure(ledger_id=ledger_id, at_ms=int(at_s * 1000), why=why)
+        for ledger_id, (at_s, why) in control.cluster.repair_failures().items()
+    )
+
+
+async def audit(control: Control, _asked: HttpRequest) -> values.AuditAsked:
+    return values.AuditAsked(auditor=await control.cluster.trigger_audit())
+
+
+# Jobs ---------------------------------------------------------------------------------------------
+
+
+async def recover(control: Control, asked: HttpRequest) -> values.Job:
+    wanted = body_of(asked, Recover)
+    bookie_id = _bookie_id(wanted.bookie_id)
+    if wanted.delete_cookie:
+        await control.repairs.insist_gone(bookie_id)
+    return _job(
+        control.repairs.recover(
+            bookie_id, skip_open=wanted.skip_open, delete_cookie=wanted.delete_cookie
+        )
+    )
+
+
+async def decommission(control: Control, asked: HttpRequest) -> values.Job:
+    wanted = body_of(asked, Decommission)
+    bookie_id = _bookie_id(wanted.bookie_id)
+    await control.repairs.insist_gone(bookie_id)
+    return _job(control.repairs.decommission(bookie_id, keep_cookie=wanted.keep_cookie))
+
+
+def _bookie_id(text: str) -> BookieId:
+    if not text:
+        raise BadHttpRequestError("bookie_id is empty")
+    return BookieId(text)
+
+
+def jobs(control: Control, _asked: HttpRequest) -> tuple[values.Job, ...]:
+    return tuple(map(_job, control.repairs.jobs.all()))
+
+
+def job(control: Control, asked: HttpRequest) -> values.Job:
+    return _job(control.repairs.jobs.get(number(asked.path["job_id"], "job_id")))
+
+
+def cancel_job(control: Control, asked: HttpRequest) -> values.Job:
+    return _job(control.repairs.jobs.cancel(number(asked.path["job_id"], "job_id")))
+
+
+def _job(one: Job) -> values.Job:
+    return values.Job(
+        job_id=one.number,
+        kind=one.kind,
+        about=one.about,
+        state=one.state.value,
+        began_ms=one.began_ms,
+        ended_ms=one.ended_ms,
+        done=one.done,
+        total=one.total,
+        said=one.said,
+    )

@@ -1,0 +1,218 @@
+"""What a bookie's directories have held, so that an emptied one is not taken for a new one.
+
+A directory that was emptied but for its cookie looks like one that nothing was ever written to, and
+journals that were put back from an older copy like all there ever were. A bookie that started on
+these would answer "no such entry" for what it has acknowledged, and a recovery takes that for
+proof: with equal write and ack quorums it closes a ledger in front of confirmed entries. So beside
+``current`` lie two notes that go with the root and not with its contents: ``bookied.journal`` names
+the last journal that ours has begun (see ``lost_fences``); ``bookied.held`` says what a checkpoint
+has found in a directory.
+
+    entries    a ledger directory has had a mark, the last log id or an entry log
+    index      an index directory has had index files, or both databases with something in them
+
+None of these goes away in the life of a bookie, be it ours or Java's: logs and index files do,
+marks and the directories of index files do not. A note comes after what it tells of is durable, so
+that no crash leaves a note alone, and before a mark says that the journals are not needed any more.
+Both go before a directory gets a cookie for the first time.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import attrs
+from twisted.logger import Logger
+
+from bookied.directories.lost_fences import NAME as SERVED
+from bookied.directories.lost_fences import read_served
+from bookied.directories.roots import CURRENT, Directories
+from bookied.errors import CorruptError, DirectoryEmptiedError, JournalMissingError
+from bookied.storage.entrylog.format import LAST_ID, log_id
+from bookied.storage.files.files import Files
+from bookied.storage.index.format import DIRECTORY_NAME
+from bookied.storage.index.rocks.format import LEDGERS, LOCATIONS
+from bookied.storage.journal import format as layout
+from bookied.storage.journal.mark import MARK_NAME
+from bookied.storage.journal.reader import journal_ids
+
+NAME: Final = "bookied.held"
+
+log = Logger()
+
+
+class ContentKind(enum.Enum):
+    """A kind of data; the value is what the file says."""
+
+    ENTRIES = "entries"
+    INDEX = "index"
+
+
+@attrs.frozen
+class DirectoryLoss:
+    """A root that has lost what it held, and what says so."""
+
+    root: Path
+    error: CorruptError
+    held: ContentKind | None
+    """What is gone; None for journals."""
+
+
+def losses(files: Files, found: Directories) -> Iterator[DirectoryLoss]:
+    """Give the roots that were emptied, or have less than they once had. Blocks.
+
+    Raises:
+        OSError: a directory cannot be read.
+    """
+    for root in found.roots:
+        if not files.exists(root / CURRENT):
+            continue  # The cookies say so.
+        missing = _noted(files, root) - _held_now(files, found, root)
+        for kind in sorted(missing & _kinds(found, root), key=lambda one: one.value):
+            what = f"{_EMPTIED[kind]}; {_GO_ON.format('BK-DIRECTORY-EMPTIED')}"
+            yield DirectoryLoss(root, DirectoryEmptiedError(root / CURRENT, None, what), kind)
+        if root in found.journals and (error := _lost_journal(files, root)) is not None:
+            yield DirectoryLoss(root, error, None)
+
+
+def check_losses(files: Files, found: Directories) -> None:
+    """Insist that every directory has what it held. Blocks.
+
+    Raises:
+        DirectoryEmptiedError: one was emptied.
+        JournalMissingError: the last journal that was begun is gone.
+        OSError: a directory cannot be read.
+    """
+    for loss in losses(files, found):
+        raise loss.error
+
+
+def forget(files: Files, root: Path) -> None:
+    """Remove the notes of a root, which begins anew. Blocks."""
+    _remove(files, root / SERVED)
+    _remove(files, root / NAME)
+
+
+def forget_loss(files: Files, loss: DirectoryLoss) -> None:
+    """Begin anew with what was lost, and with nothing else. Blocks."""
+    if loss.held is None:
+        _remove(files, loss.root / SERVED)
+    else:
+        _forget_kind(files, loss.root, loss.held)
+
+
+def forget_index(files: Files, root: Path) -> None:
+    """Let the next checkpoint say anew whether a root holds an index. Blocks."""
+    _forget_kind(files, root, ContentKind.INDEX)
+
+
+def _forget_kind(files: Files, root: Path, kind: ContentKind) -> None:
+    noted = _noted(files, root)
+    if noted == {kind}:
+        _remove(files, root / NAME)
+    elif kind in noted:
+        _write(files, root, noted - {kind})
+
+
+def _remove(files: Files, note: Path) -> None:
+    if files.exists(note):
+        files.remove(note)
+        files.sync_dir(note.parent)
+
+
+class ContentsNotes:
+    """Writes the notes of one bookie's directories; all methods block."""
+
+    def __init__(self, files: Files, found: Directories) -> None:
+        self._files, self._found = files, found
+        self._open = {root: _kinds(found, root) for root in found.roots if _kinds(found, root)}
+        """What may have to be noted yet."""
+
+    def update(self) -> None:
+        """Note what has come into the directories, all of which is durable.
+
+        Where that fails the next call tries again: it costs a warning, no data.
+        """
+        for root in list(self._open):
+            try:
+                held = self._note(root)
+            except OSError as error:
+                log.warn("{path} is not written: {error}", path=root / NAME, error=error)
+            else:
+                self._open[root] -= held
+                if not self._open[root]:
+                    del self._open[root]
+
+    def _note(self, root: Path) -> frozenset[ContentKind]:
+        """Return what a root has held, after it was put down."""
+        files = self._files
+        before = _noted(files, root)
+        held = before | _held_now(files, self._found, root)
+        if held != before:
+            files.sync_dir(root / CURRENT)
+            _write(files, root, held)
+        return held
+
+
+_GO_ON: Final = "put back the old files, or see `bkctl explain {}`"
+
+_EMPTIED: Final = {
+    ContentKind.ENTRIES: "was emptied: it has held entries, and holds neither mark nor entry log "
+    "now",
+    ContentKind.INDEX: "was emptied: it has held the index of ledgers, and holds no whole one now",
+}
+
+
+def _kinds(found: Directories, root: Path) -> frozenset[ContentKind]:
+    kinds = ((ContentKind.ENTRIES, found.ledgers), (ContentKind.INDEX, found.indexes))
+    return frozenset(kind for kind, roots in kinds if root in roots)
+
+
+def _noted(files: Files, root: Path) -> frozenset[ContentKind]:
+    """Return what the note says; nothing if there is none, or none that can be read."""
+    try:
+        words = files.read(root / NAME).decode("utf-8", "replace").split()
+    except FileNotFoundError:
+        return frozenset()
+    return frozenset(kind for kind in ContentKind if kind.value in words)
+
+
+def _write(files: Files, root: Path, held: frozenset[ContentKind]) -> None:
+    words = sorted(kind.value for kind in held)
+    files.write_atomic(root / NAME, "".join(f"{word}\n" for word in words).encode())
+
+
+def _held_now(files: Files, found: Directories, root: Path) -> frozenset[ContentKind]:
+    current, kinds, held = root / CURRENT, _kinds(found, root), set()
+    names = files.list(current) if kinds else []
+    if any(name == LAST_ID or MARK_NAME.fullmatch(name) for name in names) or any(
+        log_id(name) is not None for name in names
+    ):
+        held.add(ContentKind.ENTRIES)
+    hexadecimal = (name for name in names if DIRECTORY_NAME.fullmatch(name))
+    if any(files.is_dir(current / name) for name in hexadecimal) or (
+        names and all(_has_any(files, current / name) for name in (LEDGERS, LOCATIONS))
+    ):
+        held.add(ContentKind.INDEX)
+    return kinds & held
+
+
+def _has_any(files: Files, directory: Path) -> bool:
+    return files.is_dir(directory) and bool(files.list(directory))
+
+
+def _lost_journal(files: Files, root: Path) -> JournalMissingError | None:
+    served = read_served(files, root)
+    ids = journal_ids(files, root / CURRENT)
+    if served is None or max(ids, default=-1) >= served.journal_id:
+        return None
+    return JournalMissingError(
+        root / CURRENT / layout.file_name(served.journal_id),
+        None,
+        f"{root / SERVED} says that this journal was begun; neither it nor a later one is there: "
+        "the directory was emptied, or an older copy of it put back; "
+        + _GO_ON.format("BK-JOURNAL-MISSING"),
+    )

@@ -1,0 +1,133 @@
+"""The collectors of one bookie, one for each storage, as one."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial, reduce
+from operator import or_
+
+import attrs
+from twisted.internet.defer import Deferred, gatherResults
+
+from bookied.config.bookie import BookieConfig
+from bookied.directories.disk_fullness import DiskVerdict
+from bookied.metrics.counters import CollectorStats
+from bookied.runtime.dependencies import Parts
+from bookied.server.rules.bookie import Bookie
+from bookied.storage.garbage.collector import Collector
+from bookied.storage.garbage.collector_state import CollectorEffects
+from bookied.storage.garbage.compaction_rules import SuspendedCompactions
+from bookied.storage.garbage.settings import CollectorSettings
+from bookied.storage.garbage.status import CollectorStatus
+from bookied.storage.garbage.unneeded_ledgers import LedgerGarbage, Membership
+from bookied.storage.ledger_storage.storage import LedgerStorage
+from bookied.storage.storages import Storages
+
+
+@attrs.frozen(kw_only=True)
+class CollectedBookie:
+    """Whose garbage is collected."""
+
+    membership: Membership
+    storages: Storages
+    bookie: Bookie
+    checkpoint: Callable[[], Awaitable[None]]
+    """A whole checkpoint that begins after the call."""
+    keep_deletions: Callable[[], Awaitable[None]]
+    """Makes durable which fenced ledgers were deleted."""
+
+
+class Collectors:
+    """All methods belong to the reactor's thread."""
+
+    def __init__(self, config: BookieConfig, parts: Parts, whose: CollectedBookie) -> None:
+        """Make a collector for each storage; ``start`` begins."""
+        self._direct = parts.threads
+        settings = CollectorSettings.of(config, direct=parts.threads)
+        effects = CollectorEffects(
+            garbage=LedgerGarbage(
+                parts.store,
+                parts.clock,
+                whose.membership,
+                requests_per_s=config.gc_metadata_rate,
+                verify=config.verify_metadata_on_gc,
+                requests_max=config.over_replicated_requests_max,
+            ),
+            checkpoint=whose.checkpoint,
+            run_blocking=parts.run_blocking,
+            ledger_deleted=whose.bookie.ledger_deleted,
+            keep_deletions=whose.keep_deletions,
+        )
+        make = partial(_collector, parts, settings, effects, count=len(whose.storages))
+        self._collectors = {
+            storage: make(storage, number=number) for number, storage in enumerate(whose.storages)
+        }
+
+    def settings_changed(self, config: BookieConfig) -> None:
+        """Go by other settings; see ``Collector.settings_changed``."""
+        settings = CollectorSettings.of(config, direct=self._direct)
+        for collector in self._collectors.values():
+            collector.settings_changed(settings)
+
+    def start(self) -> None:
+        """Collect every so often from now on."""
+        for collector in self._collectors.values():
+            collector.start()
+
+    async def stop(self) -> None:
+        """Begin nothing more; return when all that is in progress has come to a safe point."""
+        stopping = [Deferred.fromCoroutine(one.stop()) for one in self._collectors.values()]
+        await gatherResults(stopping)
+
+    def collect(self, *, major: bool = True, minor: bool = True) -> Deferred[list[CollectorStatus]]:
+        """Collect now in all storages; see ``Collector.collect``."""
+        asked = [one.collect(major=major, minor=minor) for one in self._collectors.values()]
+        return gatherResults(asked)
+
+    def statuses(self) -> Iterator[CollectorStatus]:
+        """Give what each collector does and has done, in the order of the storages."""
+        for collector in self._collectors.values():
+            yield collector.status
+
+    def stats(self) -> Iterator[CollectorStats]:
+        """Give how long each takes for what, in the order of the storages."""
+        for collector in self._collectors.values():
+            yield collector.stats
+
+    @property
+    def suspended(self) -> SuspendedCompactions:
+        """Which compactions an operator or a disk has suspended in any storage."""
+        return reduce(or_, (one.suspensions.all for one in self._collectors.values()))
+
+    @property
+    def suspended_by_hand(self) -> SuspendedCompactions:
+        """Which compactions an operator has suspended."""
+        return reduce(or_, (one.suspensions.by_hand for one in self._collectors.values()))
+
+    def suspend(self, suspended: SuspendedCompactions) -> None:
+        """Obey the operator in all storages; see ``Suspensions``."""
+        for collector in self._collectors.values():
+            collector.suspensions.suspend_by_hand(suspended)
+
+    def disks_changed(self, verdict: DiskVerdict) -> None:
+        """Obey what a look at the disks has found: each for the directories of its storage."""
+        for storage, collector in self._collectors.items():
+            own = set(storage.directories.all)
+            collector.disks_changed(
+                nearly_full=not own.isdisjoint(verdict.nearly_full),
+                full=not own.isdisjoint(verdict.full),
+            )
+
+
+def _collector(
+    parts: Parts,
+    settings: CollectorSettings,
+    effects: CollectorEffects,
+    storage: LedgerStorage,
+    *,
+    number: int,
+    count: int,
+) -> Collector:
+    return Collector(
+        parts.files, storage, parts.clock, settings, effects, number=number, count=count
+    )

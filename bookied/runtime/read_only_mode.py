@@ -1,0 +1,176 @@
+"""Whether a bookie takes adds: as its settings, its operator and its disks have it.
+
+Read-only while any of the three says so; agrees with BookKeeper 4.18.0, BookieStateManager. Adds
+of high priority (recovery) are taken in read-only mode too while some disk has space for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import attrs
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
+
+from bookied.config.bookie import BookieConfig
+from bookied.directories.disk_fullness import DiskVerdict
+from bookied.directories.status_file import PersistedMode
+from bookied.errors import NoSpaceError
+from bookied.runtime.state import SERVING, BookieLifecycle, Event, State
+from bookied.server.rules.add_requests import Writes
+from wire.errors import BookKeeperError
+
+log = Logger()
+
+
+@attrs.frozen(kw_only=True)
+class ModeEffects:
+    """What a change of mode is put into effect by."""
+
+    allow: Callable[[Writes], None]
+    register: Callable[[State], None]
+    keep: Callable[[PersistedMode], None]
+    failed: Callable[[BookKeeperError], None]
+
+
+class Mode:
+    """The reasons to be read-only, and the moves between ``WRITABLE`` and ``READ_ONLY``.
+
+    Before the bookie serves nothing is put into effect; ``started`` does so at once.
+    """
+
+    def __init__(
+        self,
+        config: BookieConfig,
+        state: BookieLifecycle,
+        clock: IReactorTime,
+        effects: ModeEffects,
+        *,
+        kept: PersistedMode | None = None,
+    ) -> None:
+        """Begin with what was ``kept`` from before the start."""
+        self._config, self._state = config, state
+        self._clock, self._effects = clock, effects
+        self._status = kept or PersistedMode()
+        self._verdict = DiskVerdict((), (), read_only=False, high_priority_allowed=True)
+        self._out_of_room = False
+        self._lacks_descriptors = self._lacks_journal_room = False
+
+    @property
+    def read_only(self) -> bool:
+        """Whether there is any reason for it."""
+        is_told = self._config.force_read_only or self.is_read_only_by_hand
+        is_unable = self._lacks_descriptors or self._lacks_journal_room
+        return is_told or is_unable or self._verdict.read_only or self._out_of_room
+
+    @property
+    def is_read_only_by_hand(self) -> bool:
+        """Whether an operator has made it so."""
+        return self._status.by_hand and self._status.read_only
+
+    @property
+    def is_out_of_room(self) -> bool:
+        """Whether the next look at the disks is awaited, for a write has found no space."""
+        return self._out_of_room
+
+    @property
+    def writes(self) -> Writes:
+        """Which adds may be taken."""
+        if not self.read_only:
+            return Writes.ALL
+        if self._lacks_descriptors or self._lacks_journal_room or self._out_of_room:
+            return Writes.NONE
+        return Writes.HIGH_PRIORITY if self._verdict.high_priority_allowed else Writes.NONE
+
+    def begin(self, verdict: DiskVerdict) -> None:
+        """Take the first look at the disks into account.
+
+        Raises:
+            NoSpaceError: they are full, and the bookie may not be read-only.
+        """
+        self._verdict = verdict
+        if verdict.read_only and not self._config.read_only_mode:
+            raise NoSpaceError(_full_message(verdict.full))
+
+    def started(self) -> None:
+        """Say that the bookie is registered as ``read_only`` had it; put the mode into effect."""
+        self._state.move(Event.STARTED_READ_ONLY if self.read_only else Event.STARTED)
+        self._effects.allow(self.writes)
+        if self.read_only != self._status.read_only and not self._config.force_read_only:
+            self._keep(read_only=self.read_only)
+
+    def disks_changed(self, verdict: DiskVerdict, *, out_of_room: bool = False) -> None:
+        """Obey what a look at the disks has found.
+
+        Args:
+            verdict: about all of them.
+            out_of_room: a write that found no space still finds none.
+        """
+        self._verdict, self._out_of_room = verdict, out_of_room
+        if verdict.read_only and not self._config.read_only_mode:
+            self._effects.failed(NoSpaceError(_full_message(verdict.full)))
+        else:
+            self._put_into_effect()
+
+    def out_of_room(self, directory: Path) -> None:
+        """Obey a write that found no space, until the next look at the disks says otherwise."""
+        self._out_of_room = True
+        if not self._config.read_only_mode and self._state.now in SERVING:
+            self._effects.failed(NoSpaceError(_full_message((directory,))))
+        else:
+            self._put_into_effect()
+
+    def lacks_descriptors(self, lacks: bool) -> None:  # noqa: FBT001 -- the one thing that is told
+        """Take no adds while checkpoints cannot open files: nothing else frees memory and journals.
+
+        Of ``readOnlyModeEnabled`` this does not depend: it passes by itself.
+        """
+        if lacks != self._lacks_descriptors:
+            self._lacks_descriptors = lacks
+            if lacks:
+                log.warn("no descriptors are left for a checkpoint; see the limit on open files")
+            self._put_into_effect()
+
+    def journal_room(self, error: BookKeeperError | None) -> None:
+        """Take no adds while a journal has no space: ``error`` says which; None: all have some."""
+        self._lacks_journal_room = error is not None
+        if error is not None:
+            log.warn("no adds until the journal has space again: {error}", error=error)
+        if error is not None and not self._config.read_only_mode and self._state.now in SERVING:
+            self._effects.failed(error)
+        else:
+            self._put_into_effect()
+
+    def set_by_hand(self, *, read_only: bool) -> None:
+        """Obey the operator, who alone can take it back."""
+        self._status = PersistedMode(read_only, self._now_ms(), by_hand=read_only)
+        if not self._put_into_effect():
+            self._effects.keep(self._status)
+
+    def _put_into_effect(self) -> bool:
+        """Move between the modes if they call for it; say whether it did."""
+        if self._state.now not in SERVING:
+            return False
+        writes = self.writes
+        self._effects.allow(writes)
+        if (writes is Writes.ALL) == (self._state.now is State.WRITABLE):
+            return False
+        self._state.move(Event.TURN_WRITABLE if writes is Writes.ALL else Event.TURN_READ_ONLY)
+        log.warn("the bookie is {state} now", state=self._state.now.value)
+        self._keep(read_only=writes is not Writes.ALL)
+        self._effects.register(self._state.now)
+        return True
+
+    def _keep(self, *, read_only: bool) -> None:
+        if self._status.read_only != read_only:
+            self._status = PersistedMode(read_only, self._now_ms(), by_hand=False)
+        self._effects.keep(self._status)
+
+    def _now_ms(self) -> int:
+        return int(self._clock.seconds() * 1000)
+
+
+def _full_message(directories: Iterable[Path]) -> str:
+    full = ", ".join(map(str, directories))
+    return f"{full} is full, and readOnlyModeEnabled=false forbids to go read-only"

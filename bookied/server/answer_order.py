@@ -1,0 +1,191 @@
+"""Where the answers to one client's requests go: to the buffer, in the order that is owed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from bookied.metrics.counters import ADD, operation_of
+from bookied.server.answer_buffer import AnswerBuffer
+from bookied.server.context import ServerContext
+from bookied.server.disk_reads import ReadLanes
+from bookied.server.limits.backpressure import Backpressure, Load
+from bookied.server.rules.disk_read import Answer, DiskRead
+from bookied.server.rules.long_poll import Cancel
+from wire.codes import Operation, ProtocolVersion, ReturnCode
+from wire.errors import LocalProtocolError
+from wire.frames import v2, v3
+from wire.ids import LedgerId
+from wire.messages import AddRequest, ReceivedRequest, Response
+
+REQUEST_BYTES: Final = 1024
+"""What a request takes beside its bytes while it waits for its answer."""
+
+_IN_ORDER: Final = frozenset({Operation.READ_ENTRY, Operation.BATCH_READ_ENTRY})
+
+log = Logger()
+
+
+class Reply:
+    """Where the answer to one request goes. Called with it, once."""
+
+    __slots__ = ("_replies", "_size_bytes", "adds", "began_ns", "is_given", "operation", "reply_to")
+
+    def __init__(
+        self, replies: Replies, received: ReceivedRequest, size_bytes: int, began_ns: int
+    ) -> None:
+        self._replies, self.reply_to = replies, received.reply_to
+        self._size_bytes = size_bytes
+        self.adds = 1 if isinstance(received.request, AddRequest) else 0
+        self.operation, self.began_ns = operation_of(received.request), began_ns
+        self.is_given = False
+
+    def __call__(self, answer: Answer) -> None:
+        self._replies.answer(self, answer)
+
+    def settle(self, backpressure: Backpressure, load: Load) -> None:
+        """Count the request as answered, or as never to be."""
+        assert not self.is_given, "two answers to one request"
+        self.is_given = True
+        backpressure.answered(load, self._size_bytes, self.adds)
+
+
+class Replies:
+    """What one client has asked and not got an answer to.
+
+    Answers go out when they are ready, but for reads of one ledger: those keep their order, and
+    some of them need the disk first (``ReadLanes``). Each request is counted in flight from
+    ``begin`` until it is settled, exactly once, with an answer or without.
+    """
+
+    def __init__(
+        self,
+        shared: ServerContext,
+        answers: AnswerBuffer,
+        load: Load,
+        *,
+        fetched: Callable[[], None],
+        failed: Callable[[Failure], None],
+        close: Callable[[], object],
+        finished: Callable[[], object],
+    ) -> None:
+        """Begin without any.
+
+        Args:
+            shared: what bounds all connections.
+            answers: where answers go.
+            load: what the client has in flight.
+            fetched: called when reads have come back from the disk.
+            failed: gets why the disk could not be read: the connection has to be closed.
+            close: closes the connection.
+            finished: called whenever nothing is left to answer.
+        """
+        self._stats, self._backpressure = shared.stats, shared.backpressure
+        self._pending_reads, self._answers = shared.pending_reads, answers
+        self._load = load
+        self._close, self._finished = close, finished
+        self._add_took = shared.stats.requests[ADD].success
+        self._polls: dict[Reply, Cancel] = {}
+        self._reads: set[Reply] = set()
+        self.lanes = ReadLanes(shared.run_blocking, self._may_fetch, failed, shared.stats, fetched)
+        self.count = 0
+        """How many requests, or batches of adds, wait for their answer."""
+
+    def begin(self, received: ReceivedRequest, size_bytes: int) -> Reply:
+        """Take a request in; its answer goes where this returns."""
+        size_bytes += REQUEST_BYTES
+        reply = Reply(self, received, size_bytes, self._stats.now_ns())
+        self.count += 1
+        self._backpressure.received(self._load, size_bytes, reply.adds)
+        return reply
+
+    def begin_adds(self, size_bytes: int, adds: int) -> None:
+        """Take a batch of adds in; ``adds_synced`` answers it."""
+        self.count += 1
+        self._backpressure.received(self._load, size_bytes, adds)
+
+    def keep_poll(self, reply: Reply, cancel: Cancel) -> None:
+        """Remember how to cancel a request that waits."""
+        self._polls[reply] = cancel
+
+    def adds_synced(self, responses: bytes, size_bytes: int, adds: int, began_ns: int) -> None:
+        """Send the prebuilt answers to a batch of adds that is durable now."""
+        self._add_took.note((self._stats.now_ns() - began_ns) // 1000, adds)
+        self._backpressure.answered(self._load, size_bytes, adds)
+        self._answers.put((responses,), adds)
+        self.count -= 1
+        if not self.count:
+            self._finished()
+
+    def answer(self, reply: Reply, answer: Answer) -> None:
+        """Send an answer, or queue it if it needs the disk or must not overtake one that does."""
+        if self._answers.is_closed:
+            self.settle(reply)
+            return
+        if isinstance(answer, DiskRead) and self._pending_reads.refuses(len(self._reads)):
+            answer = answer.failed(ReturnCode.ETOOMANYREQUESTS)
+        self._polls.pop(reply, None)
+        ledger_id = answer.ledger_id if hasattr(answer, "ledger_id") else LedgerId(0)
+        waits = reply.reply_to.operation in _IN_ORDER and self.lanes.is_waiting(ledger_id)
+        if not (waits or isinstance(answer, DiskRead)):
+            self.send(reply, answer)
+            return
+        self._reads.add(reply)
+        self._pending_reads.count += 1
+        self.lanes.put(ledger_id, answer, partial(self._read_done, reply))
+        if not self._answers.is_corked:
+            self.lanes.start()
+
+    def send(self, reply: Reply, response: Response) -> None:
+        """Send an answer now."""
+        reply_to = reply.reply_to
+        try:
+            if reply_to.version is ProtocolVersion.V3:
+                frames: tuple[bytes, ...] = (v3.encode_response(response, reply_to),)
+            else:
+                frames = v2.encode_frames(response, reply_to)
+            self._answers.put(frames, 1)
+            self._stats.answered(reply.operation, response, reply.began_ns)
+        except LocalProtocolError:
+            log.failure("no answer to {reply_to}", reply_to=reply_to)
+            self._close()
+        self.settle(reply)
+
+    def forget_poll(self, reply: Reply) -> None:
+        """Forget how to cancel a request: it is being answered."""
+        self._polls.pop(reply, None)
+
+    def settle(self, reply: Reply) -> None:
+        """Count a request as done with."""
+        reply.settle(self._backpressure, self._load)
+        self.count -= 1
+        if not self.count:
+            self._finished()
+
+    def _read_done(self, reply: Reply, response: Response) -> None:
+        self._reads.discard(reply)
+        self._pending_reads.count -= 1
+        self.send(reply, response)
+
+    def _may_fetch(self) -> bool:
+        return not (self._answers.is_stalled or self._answers.is_closed)
+
+    def drop_polls(self) -> None:
+        """Cancel the requests that wait; they get no answer."""
+        polls, self._polls = self._polls, {}
+        for reply, cancel in polls.items():
+            cancel()
+            self.settle(reply)
+
+    def drop(self) -> None:
+        """Answer nothing any more: the connection has gone. Adds are stored all the same."""
+        self.drop_polls()
+        self.lanes.close()
+        self._pending_reads.count -= len(self._reads)
+        reads, self._reads = self._reads, set()
+        for reply in reads:
+            self.settle(reply)

@@ -1,0 +1,165 @@
+"""One connection's answers that wait for the disk: fetched in batches, given in order."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+import attrs
+from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
+
+from bookied.metrics.counters import RequestStats
+from bookied.server.rules.disk_read import Answer, DiskRead
+from wire.ids import LedgerId
+from wire.messages import BatchReadResponse, ReadResponse, Response
+
+LANES: Final = 4
+"""Fetches of one connection that may run side by side."""
+
+BATCH_MAX: Final = 64
+BATCH_BYTES: Final = 1024 * 1024
+"""A fetch ends after so many reads or bytes, whichever comes first."""
+
+HELD_BYTES_MAX: Final = 1024 * 1024
+"""So much of entries may wait behind others for the disk before no more requests are taken."""
+
+RunBlocking = Callable[[Callable[[], int]], "Deferred[int]"]
+"""Runs a function in a thread, such as ``partial(deferToThreadPool, reactor, pool)``."""
+
+Deliver = Callable[[Response], None]
+
+
+@attrs.define(eq=False)
+class _Waiting:
+    answer: Answer
+    deliver: Deliver
+    size_bytes: int
+    is_fetched: bool = False
+
+
+class ReadLanes:
+    """Keeps the answers about one ledger in order while those about others pass.
+
+    Nothing is fetched or delivered while ``may_fetch`` says no, which is while the client does not
+    take the answers it has, and no request is to be taken while ``is_full``: so what one client can
+    hold in memory is bounded by ``LANES`` fetches, as many unfinished batches and
+    ``HELD_BYTES_MAX``. ``settled`` is called after each fetch.
+    """
+
+    def __init__(
+        self,
+        run_blocking: RunBlocking,
+        may_fetch: Callable[[], bool],
+        failed: Callable[[Failure], None],
+        stats: RequestStats,
+        settled: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._run_blocking, self._may_fetch, self._failed = run_blocking, may_fetch, failed
+        self._stats, self._settled = stats, settled
+        self.held_bytes = 0
+        self._queues: dict[int, deque[_Waiting]] = {}
+        self._fetching: set[int] = set()
+
+    def is_waiting(self, ledger_id: LedgerId) -> bool:
+        """Whether an answer about this ledger would have to queue behind others."""
+        return bool(self._queues) and ledger_id % LANES in self._queues
+
+    @property
+    def is_full(self) -> bool:
+        """Whether enough is held of answers that wait."""
+        return self.held_bytes > HELD_BYTES_MAX
+
+    def put(self, ledger_id: LedgerId, answer: Answer, deliver: Deliver) -> None:
+        """Queue an answer; call ``start`` when all that came together have been put."""
+        waiting = _Waiting(answer, deliver, _entry_bytes(answer))
+        self.held_bytes += waiting.size_bytes
+        self._queues.setdefault(ledger_id % LANES, deque()).append(waiting)
+
+    def start(self) -> None:
+        """Fetch what waits, unless a fetch of its lane is in progress or the client is slow."""
+        for lane in list(self._queues):
+            self._start(lane)
+
+    def close(self) -> None:
+        """Drop what waits; a fetch in progress goes to its end for nobody."""
+        self._queues.clear()
+        self.held_bytes = 0
+
+    def _start(self, lane: int) -> None:
+        if lane in self._fetching or not self._may_fetch():
+            return
+        queue = self._queues[lane]
+        while queue and self._may_fetch() and self._settle(queue[0]):
+            queue.popleft()
+        if not queue:
+            self._queues.pop(lane, None)
+        if not (queue and self._may_fetch()):
+            return
+        reads: list[_Waiting] = []
+        for waiting in queue:
+            if isinstance(waiting.answer, DiskRead) and not waiting.is_fetched:
+                reads.append(waiting)
+                if len(reads) == BATCH_MAX:
+                    break
+        self._fetching.add(lane)
+        fetch = _Fetch(reads, self._stats.now_ns)
+        fetching = self._run_blocking(fetch.run)
+        fetching.addCallback(self._fetched, lane, fetch)
+        fetching.addErrback(self._failed)
+
+    def _fetched(self, count: int, lane: int, fetch: _Fetch) -> None:
+        self._fetching.discard(lane)
+        stats = self._stats
+        stats.disk_wait.success.note((fetch.began_ns - fetch.asked_ns) // 1000, count)
+        stats.disk_read.success.note(stats.since_us(fetch.began_ns) // count, count)
+        if lane in self._queues:
+            self._start(lane)
+        self._settled()
+
+    def _settle(self, waiting: _Waiting) -> bool:
+        """Deliver an answer if it is one; whether the next may follow."""
+        if isinstance(waiting.answer, DiskRead):
+            if not waiting.is_fetched:
+                return False
+            waiting.answer = waiting.answer.answer()
+            waiting.is_fetched = False
+        if isinstance(waiting.answer, DiskRead):  # It has to go to the disk again.
+            self.held_bytes += waiting.answer.held_bytes - waiting.size_bytes
+            waiting.size_bytes = waiting.answer.held_bytes
+            return False
+        self.held_bytes -= waiting.size_bytes
+        waiting.deliver(waiting.answer)
+        return True
+
+
+def _entry_bytes(answer: Answer) -> int:
+    """Return what an answer holds of entries before the disk is read for it."""
+    if isinstance(answer, DiskRead):
+        return answer.held_bytes
+    if isinstance(answer, ReadResponse):
+        return len(answer.entry or b"")
+    if isinstance(answer, BatchReadResponse):
+        return answer.entries.size_bytes
+    return 0
+
+
+class _Fetch:
+    """One job of a thread of the pool; it notes when its turn came."""
+
+    def __init__(self, reads: list[_Waiting], now_ns: Callable[[], int]) -> None:
+        self._reads, self._now_ns = reads, now_ns
+        self.asked_ns = self.began_ns = now_ns()
+
+    def run(self) -> int:
+        """Blocking: return how many were fetched."""
+        self.began_ns = self._now_ns()
+        size_bytes = 0
+        for count, waiting in enumerate(self._reads, 1):
+            assert isinstance(waiting.answer, DiskRead)
+            size_bytes += waiting.answer.fetch()
+            waiting.is_fetched = True
+            if size_bytes >= BATCH_BYTES:
+                return count
+        return len(self._reads)

@@ -1,0 +1,246 @@
+"""One client's bytes: cut into frames, and each frame to the part that answers it."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Final
+
+from bookied.server.access.auth_gate import Gate
+from bookied.server.admission import Admission
+from bookied.server.answer_buffer import WRITE_BYTES, AnswerBuffer
+from bookied.server.answer_order import Replies, Reply
+from bookied.server.context import ServerContext
+from bookied.server.fast_reads import AnswersMax
+from bookied.server.limits.memory import Client
+from bookied.server.limits.request_turns import SLICE_REQUESTS
+from bookied.server.limits.timeouts import WaitTimes
+from bookied.server.rules.long_poll import Cancel
+from wire.codes import ReturnCode
+from wire.connection import TLS_BEGIN, ServerConnection
+from wire.errors import RemoteProtocolError
+from wire.messages import ReceivedRequest, StartTlsRequest, StartTlsResponse
+
+_LENGTH: Final = struct.Struct(">i")
+
+READS_IN_ONE: Final = 8
+"""Reads taken in bulk that count as one request: together they take about as long."""
+
+CHECKED_BYTES: Final = 64 * 1024
+"""With so much of a frame here, it is refused if it will take too long to read."""
+
+
+class Intake:
+    """Takes frames off what a client sends, in order: adds and reads in bulk, the rest one by one.
+
+    What is left is the begin of a frame, or whole frames while the client does not take its
+    answers, has too many reads waiting (``is_stopped``) or waits for its turn (``is_waiting``).
+    Both are counted over all connections.
+    """
+
+    def __init__(
+        self,
+        shared: ServerContext,
+        client: Client,
+        framing: ServerConnection,
+        *,
+        admission: Admission,
+        answers: AnswerBuffer,
+        replies: Replies,
+        close: Callable[[], object],
+    ) -> None:
+        self._shared, self._client, self._framing = shared, client, framing
+        self._admission, self._answers, self._replies = admission, answers, replies
+        self._close = close
+        self._fast_adds, self._fast_reads = shared.fast_adds, shared.fast_reads
+        self._must_queue = replies.lanes.is_waiting
+        self._rest: list[bytes] = []
+        self._rest_at = self._rest_bytes = self._frame_bytes = 0
+        self.is_stopped = False
+        """Whether no more is taken until reads have come back from the disk."""
+        self.is_waiting = False
+        """Whether no more is taken until the connection's next turn."""
+        self.requests_taken = 0
+        """How many requests ``take`` took, as it counts them."""
+        self.waiting = WaitTimes(shared.clock.seconds())
+        """For how long the client keeps the bookie waiting."""
+
+    @property
+    def has_rest(self) -> bool:
+        """Whether anything is left."""
+        return bool(self._rest_bytes)
+
+    @property
+    def has_frames(self) -> bool:
+        """Whether what is left may be taken."""
+        return bool(self._rest) and self._rest_bytes >= self._frame_bytes
+
+    def drop(self) -> None:
+        """Forget what is left."""
+        self._rest = []
+
+    def take(self, data: bytes = b"", *, requests_max: int = SLICE_REQUESTS) -> None:
+        """Obey the frames that are complete now that ``data`` has come, at most so many of them.
+
+        Adds that are taken in bulk do not count, and of reads ``READS_IN_ONE`` count as one.
+
+        Raises:
+            RemoteProtocolError: the framing is broken, or a request cannot be.
+            TlsOrderError: a request where only TLS may come.
+        """
+        self.requests_taken = 0
+        at = 0
+        if self._rest:
+            if data:
+                self._rest.append(data)
+                self._rest_bytes += len(data)
+            if self.is_waiting:
+                return
+            if self._rest_bytes < self._frame_bytes:
+                self._note_half(len(data))
+                return
+            data = self._rest[0] if len(self._rest) == 1 else b"".join(self._rest)
+            at = self._rest_at
+        begin_at, end = at, len(data)
+        answers, lanes, admission = self._answers, self._replies.lanes, self._admission
+        if self._frame_bytes:
+            self._frame_bytes = 0
+            self._shared.half_frames.release(self._client)
+        while not (answers.is_stalled or answers.is_closed or lanes.is_full):
+            if self.requests_taken >= requests_max:
+                self.is_waiting = at < end
+                break
+            begin = at
+            if answers.is_held:  # TLS is on its way.
+                if data.startswith(TLS_BEGIN[:1], at):
+                    self._rest, self._rest_bytes = [], 0
+                    admission.begin_handshake(data[at:])
+                    return
+            elif admission.gate is None:
+                at = self._take_reads(data, self._take_adds(data, at), requests_max)
+            if end - at < _LENGTH.size:
+                break
+            frame_bytes = _LENGTH.size + _LENGTH.unpack_from(data, at)[0]
+            if end - at < frame_bytes <= self._framing.frame_bytes_max:
+                self._frame_bytes = frame_bytes
+                break
+            if at > begin:
+                continue  # What follows may be plain too, but of another kind or journal.
+            self._handle(self._request(data, at, frame_bytes), frame_bytes)
+            self.requests_taken += 1
+            at += frame_bytes
+        self.is_stopped = lanes.is_full
+        self._keep(data, at, end)
+        self._note_rest(is_new=at > begin_at)
+        if self._frame_bytes:
+            self._note_half(self._rest_bytes)
+        if self.is_stopped or self.is_waiting:
+            self._client.update_reading()
+
+    def _keep(self, data: bytes, at: int, end: int) -> None:
+        """Keep what is left from ``at`` on: copied, unless that would copy most of it again."""
+        self._rest_at = at if 2 * at < end else 0
+        rest = data if self._rest_at else data[at:]
+        self._rest = [rest] if at < end else []
+        self._rest_bytes = end - at
+
+    def _note_half(self, new_bytes: int) -> None:
+        """Count what is here of a frame, and look at its begin once enough of it is here."""
+        self._shared.half_frames.note(self._client, self._rest_bytes)
+        if self._rest_bytes - new_bytes < CHECKED_BYTES <= self._rest_bytes:
+            begin = b"".join(self._rest)[self._rest_at + _LENGTH.size :]
+            self._framing.insist_begin(begin)
+
+    def _note_rest(self, *, is_new: bool) -> None:
+        """Count what is left: whole frames behind answers not taken, or the begin of a frame."""
+        waiting, is_stalled = self.waiting, self._answers.is_stalled
+        if not self._rest_bytes or is_stalled or self.is_stopped or self.is_waiting:
+            waiting.frame_s = None
+            if self._rest_bytes and is_stalled:
+                self._shared.unsent.add(self._client, self._rest_bytes)
+        elif is_new or waiting.frame_s is None:
+            waiting.frame_s = waiting.heard_s
+
+    def _take_adds(self, data: bytes, at: int) -> int:
+        after, adds = self._fast_adds.take(data, at, self._replies.adds_synced)
+        if adds:
+            self._replies.begin_adds(after - at, adds)
+        return after
+
+    def _take_reads(self, data: bytes, at: int, requests_max: int) -> int:
+        most = AnswersMax(WRITE_BYTES, (requests_max - self.requests_taken) * READS_IN_ONE)
+        after, answers, reads = self._fast_reads.take(data, at, self._must_queue, most)
+        if answers:
+            self._answers.put(answers, reads)
+            self.requests_taken += -(-reads // READS_IN_ONE)
+        return after
+
+    def _request(self, data: bytes, at: int, frame_bytes: int) -> ReceivedRequest:
+        """Return the request in the frame at ``at``, which is complete unless it is refused."""
+        framing, begin = self._framing, at + _LENGTH.size
+        if _LENGTH.size < frame_bytes <= framing.frame_bytes_max:
+            return framing.decode(data[begin : at + frame_bytes])
+        framing.receive_data(data[at:begin])
+        framing.next_event()
+        raise RemoteProtocolError("a malformed frame")  # Not reached: the length is refused.
+
+    def _handle(self, received: ReceivedRequest, frame_bytes: int) -> None:
+        self._admission.insist_allowed(received.request)
+        reply = self._replies.begin(received, frame_bytes)
+        try:
+            cancel = self._answer(received, reply)
+        except BaseException:
+            if not reply.is_given:
+                self._replies.settle(reply)  # Nothing else will: the connection will be closed.
+            raise
+        if cancel is not None and not reply.is_given:
+            self._replies.keep_poll(reply, cancel)
+
+    def _answer(self, received: ReceivedRequest, reply: Reply) -> Cancel | None:
+        request, stats, gate = received.request, self._shared.stats, self._admission.gate
+        begins_tls = isinstance(request, StartTlsRequest)
+        if begins_tls and self._shared.access.tls is not None:
+            stats.packets_received += 1
+            self._begin_tls(reply)
+            return None
+        if gate is not None and not begins_tls:
+            stats.packets_received += 1
+            return self._ask_gate(gate, received, reply)
+        refused_before = stats.keys_refused
+        cancel = self._shared.bookie.handle(request, received.reply_to, reply)
+        stats.handled(request, reply.began_ns)
+        if stats.keys_refused != refused_before:
+            self._admission.refuse_key(getattr(request, "ledger_id", -1))
+        return cancel
+
+    def _begin_tls(self, reply: Reply) -> None:
+        """Agree to START_TLS, in clear; nothing else goes out until the handshake is over."""
+        self._admission.insist_first()
+        self._replies.send(reply, StartTlsResponse(ReturnCode.EOK))
+        self._answers.flush()
+        self._admission.upgrade()
+        self._answers.is_held = True
+
+    def _ask_gate(self, gate: Gate, received: ReceivedRequest, reply: Reply) -> Cancel | None:
+        """Answer a client that has not shown who it is, later where its address guesses."""
+        wait_s = gate.wait_s(received.request)
+        if not wait_s:
+            self._answer_of_gate(gate, received, reply)
+            return None
+        late = self._shared.clock.callLater(wait_s, self._answer_late, gate, received, reply)
+        return late.cancel
+
+    def _answer_late(self, gate: Gate, received: ReceivedRequest, reply: Reply) -> None:
+        self._replies.forget_poll(reply)
+        self._answer_of_gate(gate, received, reply)
+        self._answers.flush()
+
+    def _answer_of_gate(self, gate: Gate, received: ReceivedRequest, reply: Reply) -> None:
+        verdict = gate.judge(received.request, received.reply_to)
+        self._admission.pass_if_open()
+        if verdict.response is None:
+            self._replies.settle(reply)
+        else:
+            self._replies.send(reply, verdict.response)
+        if verdict.closes:
+            self._close()

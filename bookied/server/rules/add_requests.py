@@ -1,0 +1,194 @@
+"""What becomes of adds, explicit LACs and forces."""
+
+from __future__ import annotations
+
+import enum
+import struct
+from functools import partial
+from typing import Final
+
+from bookied.server.rules.deleted_ledgers import FencedDeletions
+from bookied.server.rules.disk_read import refusal_code
+from bookied.server.rules.entry_reads import packet_lac
+from bookied.server.rules.fencing import Fences
+from bookied.server.rules.ledger_writes import LedgerWrites
+from bookied.server.rules.long_poll import LongPolls
+from bookied.server.rules.lost_fences import LostFences, Standing
+from bookied.server.rules.pending_request import PendingRequest
+from bookied.storage.index.format import has_place
+from bookied.storage.index.ledger_pages import CachedLedger
+from bookied.storage.journal.format import (
+    ENTRY_BYTES_MIN,
+    entry_record,
+    explicit_lac_record,
+)
+from wire.codes import (
+    LAC_HEADER_BYTES,
+    AddFlag,
+    ReturnCode,
+)
+from wire.errors import (
+    BadRequestError,
+    BookKeeperError,
+    LedgerFencedError,
+    NoSuchLedgerError,
+    ReadOnlyBookieError,
+    TooManyRequestsError,
+    UnauthorizedError,
+)
+from wire.ids import EntryId, LedgerId
+from wire.messages import (
+    AddRequest,
+    AddResponse,
+    ForceLedgerRequest,
+    ForceLedgerResponse,
+    WriteLacRequest,
+    WriteLacResponse,
+)
+
+LAC_PACKET_BYTES_MAX: Final = 256
+"""It has to fit the 1024-byte header of an index file, with room to spare."""
+
+_TWO_IDS: Final = struct.Struct(">qq")
+
+
+class Writes(enum.Enum):
+    """Which adds a bookie takes: what its disks and its operator allow."""
+
+    ALL = enum.auto()
+    HIGH_PRIORITY = enum.auto()
+    """Read-only, with room left for recovery and re-replication."""
+    NONE = enum.auto()
+
+
+class Adds:
+    """Which adds are stored. An answer is given only once the journal has the add on disk."""
+
+    def __init__(
+        self,
+        writes: LedgerWrites,
+        fences: Fences,
+        polls: LongPolls,
+        deletions: FencedDeletions,
+        fence_check: LostFences | None,
+    ) -> None:
+        """``fence_check`` says which ledgers are open, where fences may have been lost."""
+        self._writes, self._fences, self._polls = writes, fences, polls
+        self._deletions, self.fence_check = deletions, fence_check
+        self.allowed = Writes.ALL
+        """What disks and operator allow."""
+
+    def takes(self, state: CachedLedger, *, is_recovery: bool) -> bool:
+        """Whether an add with the right key may be stored at once, as ``add`` would in the end."""
+        if is_recovery:
+            return state.ledger_id not in self._deletions
+        check = self.fence_check
+        in_doubt = check is not None and not check.is_open(state.ledger_id)
+        return not (state.fenced or state.limbo or in_doubt)
+
+    def add(self, asked: PendingRequest[AddRequest]) -> None:
+        """Store an entry; the answer waits for the journal."""
+        request = asked.request
+        packet = request.entry
+        self._check_writable(request.flags)
+        ledger_id, entry_id = _packet_ids(packet)
+        recovery = bool(request.flags & AddFlag.RECOVERY)
+        was_deleted = ledger_id in self._deletions
+        if was_deleted and not (recovery and self._deletions.lives_on(ledger_id)):
+            raise LedgerFencedError(f"ledger {ledger_id} was fenced and deleted")
+        state = self._writes.ledger_to_write(ledger_id, request.master_key)
+        if was_deleted:
+            self._fences.fence(state, lambda: None)  # In the journal before the entry.
+        if not recovery:
+            _check_not_fenced(state)
+        check = self.fence_check
+        if check is not None and not recovery and not check.is_open(ledger_id):
+            check.ask(ledger_id, partial(self._add_if_open, asked))
+            return
+        self._writes.storages.of(ledger_id).adds.add(state, entry_id, packet)
+        answer = AddResponse(ReturnCode.EOK, request.ledger_id, request.entry_id)
+        # Recovery adds are what a ledger is closed upon, so they wait for the disk always.
+        early = bool(request.flags & AddFlag.DEFERRED_SYNC) and not recovery
+        self._writes.append(
+            state, entry_record(packet), partial(asked.respond, answer), early=early
+        )
+        self.note_lac(state, packet_lac(packet))
+
+    def _add_if_open(self, asked: PendingRequest[AddRequest], standing: Standing) -> None:
+        """Go on with an add to a ledger in doubt, now that metadata was asked."""
+        try:
+            if standing is Standing.UNKNOWN:
+                raise TooManyRequestsError(f"ledger {asked.ledger_id}: metadata does not answer")
+            if standing is Standing.CLOSED:
+                state = self._writes.ledger_to_write(asked.ledger_id, asked.request.master_key)
+                self._fences.fence(state, lambda: None)
+            self.add(asked)
+        except (BookKeeperError, OSError) as error:
+            asked.respond(asked.refused(refusal_code(error, asked.ledger_id)))
+
+    def note_lac(self, state: CachedLedger, lac: int) -> None:
+        """Remember the highest LAC seen and wake those who waited for it."""
+        state.lac = max(state.lac, lac)
+        if state.ledger_id in self._polls.waiting:
+            self._polls.lac_advanced(LedgerId(state.ledger_id), state.lac)
+
+    def write_lac(self, asked: PendingRequest[WriteLacRequest]) -> None:
+        """Keep an explicit LAC; the answer waits for the journal."""
+        request = asked.request
+        packet = request.body
+        if self.allowed is not Writes.ALL:
+            raise ReadOnlyBookieError("explicit LAC")
+        if not LAC_HEADER_BYTES <= len(packet) <= LAC_PACKET_BYTES_MAX:
+            raise BadRequestError(f"LAC packet of {len(packet)} bytes")
+        ledger_id, lac = _TWO_IDS.unpack_from(packet)
+        if ledger_id in self._deletions:
+            raise NoSuchLedgerError(f"ledger {ledger_id} was fenced and deleted")
+        state = self._writes.ledger_to_write(ledger_id, request.master_key)
+        self._writes.storages.of(ledger_id).ledgers.set_explicit_lac(state, packet)
+        answer = WriteLacResponse(ReturnCode.EOK, request.ledger_id)
+        record = b""
+        if self._writes.journal(ledger_id).takes_explicit_lacs:
+            record = explicit_lac_record(ledger_id, packet)
+        self._writes.append(state, record, partial(asked.respond, answer))
+        self.note_lac(state, lac)
+
+    def force(self, asked: PendingRequest[ForceLedgerRequest]) -> None:
+        """Answer once all adds before are on disk."""
+        ledger_id = asked.request.ledger_id
+        answer = ForceLedgerResponse(ReturnCode.EOK, ledger_id)
+        self._writes.journal(ledger_id).append(b"", partial(asked.respond, answer))
+
+    def _check_writable(self, flags: AddFlag) -> None:
+        if self.allowed is Writes.ALL:
+            return
+        if self.allowed is Writes.HIGH_PRIORITY and flags & AddFlag.HIGH_PRIORITY:
+            return
+        raise ReadOnlyBookieError("add")
+
+
+def _check_not_fenced(state: CachedLedger) -> None:
+    """Refuse ordinary adds; Java agrees: SingleDirectoryDbLedgerStorage.isFenced (4.18.0).
+
+    Raises:
+        LedgerFencedError: the ledger is fenced.
+        UnauthorizedError: it may have been, and that be lost. Clients take this for final too.
+    """
+    if state.fenced:
+        raise LedgerFencedError(f"ledger {state.ledger_id}")
+    if state.limbo:
+        raise UnauthorizedError(f"ledger {state.ledger_id} may have been fenced")
+
+
+def _packet_ids(packet: bytes) -> tuple[LedgerId, EntryId]:
+    """Return whose entry this is.
+
+    Raises:
+        BadRequestError: too short, or an id that is not valid. A negative entry id would be read
+            back from the journal as something else than an entry.
+    """
+    if len(packet) < ENTRY_BYTES_MIN:
+        raise BadRequestError(f"entry packet of {len(packet)} bytes")
+    ledger_id, entry_id = _TWO_IDS.unpack_from(packet)
+    if not (ledger_id >= 0 and has_place(entry_id)):
+        raise BadRequestError(f"entry {entry_id} of ledger {ledger_id}")
+    return ledger_id, entry_id

@@ -1,0 +1,183 @@
+"""How reads are answered: plain, fencing, long polls, LACs, lists of entries."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from bookied.metrics.counters import RequestStats
+from bookied.server.rules.disk_read import Answer, DiskRead
+from bookied.server.rules.entry_reads import EntryReads, in_limbo, insist_sure
+from bookied.server.rules.fencing import Fences
+from bookied.server.rules.long_poll import Cancel, LongPolls
+from bookied.server.rules.pending_request import PendingRequest, timed
+from bookied.storage.index.ledger_pages import CachedLedger
+from bookied.storage.storages import Storages
+from wire.codes import (
+    ProtocolVersion,
+    ReadFlag,
+    ReturnCode,
+)
+from wire.errors import (
+    BadRequestError,
+    NoSuchEntryError,
+)
+from wire.ids import NO_ENTRY, EntryId
+from wire.messages import (
+    BatchReadRequest,
+    ListEntriesRequest,
+    ListEntriesResponse,
+    ReadLacRequest,
+    ReadLacResponse,
+    ReadRequest,
+    ReadResponse,
+)
+from wire.records.entry_list import encode_entry_list
+
+WORK_S: Final = 0.0002
+REST_S: Final = 0.00005
+"""For so long a thread that lists entries works on end, and rests then."""
+
+
+class ReadRules:
+    """Answers reads; with a ``DiskRead``, which the caller fetches, where the disk is needed."""
+
+    def __init__(
+        self,
+        storages: Storages,
+        reads: EntryReads,
+        fences: Fences,
+        polls: LongPolls,
+        stats: RequestStats,
+    ) -> None:
+        self._storages, self._reads, self._fences = storages, reads, fences
+        self._polls, self._stats = polls, stats
+
+    def read(self, asked: PendingRequest[ReadRequest]) -> Cancel | None:
+        """Answer a read: at once, once the ledger is fenced, or when its LAC has moved."""
+        request = asked.request
+        if request.flags is not ReadFlag.NONE and request.flags & ReadFlag.FENCE:
+            self._fences.fence_then(asked, partial(self._read_entry, asked, with_lac=False))
+        elif request.previous_lac is not None:
+            return self._long_poll(asked, request.previous_lac)
+        else:
+            with_lac = asked.reply_to.version is ProtocolVersion.V3
+            asked.respond(self._read_entry(asked, with_lac=with_lac))
+        return None
+
+    def _read_entry(self, asked: PendingRequest[ReadRequest], *, with_lac: bool) -> Answer:
+        ledger_id, entry_id = asked.request.ledger_id, asked.request.entry_id
+
+        def found(state: CachedLedger, packet: bytes) -> ReadResponse:
+            max_lac = state.lac if with_lac and not state.limbo else None
+            return ReadResponse(ReturnCode.EOK, ledger_id, entry_id, packet, max_lac)
+
+        return self._reads.entry(ledger_id, entry_id, found, asked.refused, with_lac=with_lac)
+
+    def batch_read(self, asked: PendingRequest[BatchReadRequest]) -> None:
+        """Answer a read of several entries."""
+        read = partial(self._reads.batch, asked.request, asked.refused)
+        if asked.request.flags & ReadFlag.FENCE:
+            self._fences.fence_then(asked, read)
+        else:
+            asked.respond(read())
+
+    def _long_poll(self, asked: PendingRequest[ReadRequest], previous_lac: int) -> Cancel | None:
+        request = asked.request
+        if request.flags & ReadFlag.PIGGYBACK and request.entry_id != NO_ENTRY:
+            raise BadRequestError("the entry to piggyback is chosen by the bookie")
+        state = self._reads.ledger(request.ledger_id)
+        insist_sure(state)
+
+        began_ns = self._stats.now_ns()
+
+        def answer(moved_ms: int | None) -> None:
+            read = partial(self._read_polled, asked, previous_lac, moved_ms)
+            asked.attempt(timed(read, self._stats, self._stats.poll_read))
+
+        def woken(moved_ms: int | None) -> None:
+            self._stats.poll_wait.note(self._stats.since_us(began_ns), ok=moved_ms is not None)
+            answer(moved_ms)
+
+        if request.timeout_ms is None or state.lac > previous_lac:
+            answer(None)
+            return None
+        timeout_s = request.timeout_ms / 1000
+        return self._polls.wait(request.ledger_id, previous_lac, timeout_s, woken)
+
+    def _read_polled(
+        self, asked: PendingRequest[ReadRequest], previous_lac: int, moved_ms: int | None
+    ) -> Answer:
+        """Answer a poll whose wait is over; ``moved_ms`` is when the LAC moved, if it did."""
+        if not asked.request.flags & ReadFlag.PIGGYBACK:
+            return self._read_entry(asked, with_lac=True)
+        ledger_id, entry_id = asked.request.ledger_id, EntryId(previous_lac + 1)
+        state = self._reads.ledger(ledger_id)
+        insist_sure(state)
+        max_lac = state.lac
+        without = ReadResponse(ReturnCode.EOK, ledger_id, NO_ENTRY, max_lac=max_lac)
+        if max_lac <= previous_lac:
+            return without
+
+        def found(state: CachedLedger, packet: bytes) -> ReadResponse:
+            return ReadResponse(ReturnCode.EOK, ledger_id, entry_id, packet, state.lac, moved_ms)
+
+        try:
+            return self._reads.entry(ledger_id, entry_id, found, asked.refused)
+        except NoSuchEntryError:
+            return without  # It was striped to other bookies.
+
+    def read_lac(self, asked: PendingRequest[ReadLacRequest]) -> None:
+        """Return the explicit LAC and the last entry."""
+        ledger_id = asked.request.ledger_id
+        state = self._storages.of(ledger_id).ledgers.lookup(ledger_id)
+        if state is None:
+            raise NoSuchEntryError(f"ledger {ledger_id}")
+        state = self._reads.ledger(ledger_id)  # Where there is a doubt it may be settled.
+        if state.limbo:
+            raise in_limbo(state)
+
+        def found(state: CachedLedger, packet: bytes | None) -> ReadLacResponse:
+            return ReadLacResponse(ReturnCode.EOK, ledger_id, state.explicit_lac, packet)
+
+        if state.last_entry >= 0 and state.doubt is None:
+            asked.respond(self._reads.entry(ledger_id, NO_ENTRY, found, asked.refused))
+        elif state.explicit_lac is not None:
+            asked.respond(found(state, None))
+        else:
+            insist_sure(state)
+            raise NoSuchEntryError(f"ledger {ledger_id} has neither explicit LAC nor entry")
+
+    def list_entries(self, asked: PendingRequest[ListEntriesRequest]) -> None:
+        """Return which entries of a ledger are here."""
+        ledger_id = asked.request.ledger_id
+        state = self._reads.ledger(ledger_id)
+        insist_sure(state)
+
+        def listed(availability: bytes) -> ListEntriesResponse:
+            return ListEntriesResponse(ReturnCode.EOK, ledger_id, availability)
+
+        def fetch() -> bytes:
+            reads = self._storages.of(ledger_id).reads
+            return encode_entry_list(reads.iter_entries(ledger_id, _rests()))
+
+        asked.respond(DiskRead(ledger_id, fetch, listed, asked.refused))
+
+
+def _rests() -> Callable[[], None]:
+    """Return what has a thread rest for a moment, if it has worked for long since the last time.
+
+    It takes no other waits, and a thread keeps the interpreter's lock for 5 ms: a few that list
+    entries would hold up all others.
+    """
+    began_s = time.perf_counter()
+
+    def rest() -> None:
+        nonlocal began_s
+        if time.perf_counter() - began_s >= WORK_S:
+            time.sleep(REST_S)
+            began_s = time.perf_counter()
+
+    return rest

@@ -1,0 +1,149 @@
+"""What the disks mean for a bookie: whether it takes adds, and where its new files go.
+
+Agrees with BookKeeper 4.18.0, LedgerDirsManager and BookieStateManager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import attrs
+from twisted.logger import Logger
+
+from bookied.config.bookie import BookieConfig
+from bookied.directories.disk_fullness import DiskLimits, DiskVerdict, sample_disks
+from bookied.directories.disk_watch import DiskWatch
+from bookied.directories.roots import Directories
+from bookied.directories.status_file import PersistedMode, read_status, write_status
+from bookied.runtime.dependencies import Parts
+from bookied.runtime.read_only_mode import Mode, ModeEffects
+from bookied.runtime.state import BookieLifecycle, State
+from bookied.server.rules.add_requests import Writes
+from bookied.service.fatal_errors import FatalErrors
+from bookied.storage.storages import Storages
+
+log = Logger()
+
+
+@attrs.frozen(kw_only=True)
+class DiskEffects:
+    """Who obeys what the disks and the operator say."""
+
+    allow: Callable[[Writes], None]
+    """Takes only these adds from now on."""
+    register: Callable[[State], None]
+    """Tells the cluster."""
+    judged: Callable[[DiskVerdict], None]
+    """Gets each verdict after the first that may differ from the one before."""
+    errors: FatalErrors
+
+
+class DiskMode:
+    """Keeps mode and directories in step with the disks, from ``begin`` to ``stop``."""
+
+    def __init__(
+        self,
+        config: BookieConfig,
+        parts: Parts,
+        found: Directories,
+        state: BookieLifecycle,
+        storages: Storages,
+        effects: DiskEffects,
+        *,
+        kept: PersistedMode,
+        may_be_new: Callable[[], bool],
+    ) -> None:
+        """Begin with nothing asked.
+
+        Args:
+            config: what the operator allows.
+            parts: disks, threads and clock.
+            found: the directories.
+            state: is moved between writable and read-only.
+            storages: where new files go.
+            effects: who obeys.
+            kept: the mode before the start, as ``kept_status`` returns it.
+            may_be_new: whether directories may be missing, for cookies are to be written yet.
+        """
+        self._config, self._parts, self._found = config, parts, found
+        self._storages, self._effects = storages, effects
+        errors = effects.errors
+        self.mode = Mode(
+            config,
+            state,
+            parts.clock,
+            ModeEffects(
+                allow=effects.allow,
+                register=effects.register,
+                keep=self._keep_status,
+                failed=errors.fail,
+            ),
+            kept=kept,
+        )
+        self.watch = DiskWatch(
+            parts.clock,
+            lambda: sample_disks(parts.files, found, may_be_new=may_be_new()),
+            DiskLimits.of(config),
+            run_blocking=parts.run_blocking,
+            was_read_only=kept.read_only,
+            changed=self._judged,
+            failed=errors.disk_failed,
+            is_awaited=lambda: self.mode.is_out_of_room or storages.lacks_room,
+        )
+
+    async def begin(self) -> None:
+        """Look at the disks once, before anything is written.
+
+        Raises:
+            NoSpaceError: they are full, and the bookie may not be read-only.
+            OSError: a disk cannot be asked.
+        """
+        verdict = await self.watch.look_once()
+        self._choose_directories(verdict)
+        self.mode.begin(verdict)
+
+    def start(self) -> None:
+        """Put the mode into effect, now that the bookie is registered; look on every interval."""
+        self.mode.started()
+        self.watch.start(self._config.disk_check_interval_ms / 1000)
+
+    def stop(self) -> None:
+        """Look no more."""
+        self.watch.stop()
+
+    def settings_changed(self, config: BookieConfig) -> None:
+        """Go by other limits from the next look on."""
+        self._config = config
+        self.watch.limits = DiskLimits.of(config)
+
+    def directory_full(self, directory: Path) -> None:
+        """Obey a write that found no space, rather than wait for the next look at the disks."""
+        log.warn("no space left in {directory}", directory=directory)
+        if self._config.read_only_on_any_full or self._storages.is_out_of_room:
+            self.mode.out_of_room(directory)
+
+    def _judged(self, verdict: DiskVerdict) -> None:
+        self._choose_directories(verdict)
+        self.mode.disks_changed(verdict, out_of_room=self._storages.is_out_of_room)
+        self._effects.judged(verdict)
+
+    def _choose_directories(self, verdict: DiskVerdict) -> None:
+        """Say where new files go; on full disks anywhere, for recovery adds and replay."""
+        self._storages.avoid(verdict.full, verdict.nearly_full, verdict.tight)
+
+    def _keep_status(self, status: PersistedMode) -> None:
+        if self._config.persist_status:
+            keep = partial(write_status, self._parts.files, self._found.ledger_dirs, status)
+            self._parts.run_blocking(keep).addErrback(self._effects.errors.part_crashed)
+
+
+async def kept_status(config: BookieConfig, parts: Parts, found: Directories) -> PersistedMode:
+    """Return the mode that was in effect before the start, where it is to be kept."""
+    if not config.persist_status:
+        return PersistedMode()
+    status: PersistedMode = await parts.run_blocking(
+        partial(read_status, parts.files, found.ledger_dirs)
+    )
+    return status

@@ -1,0 +1,164 @@
+"""Entry logs with little that is alive are rewritten: which, when, and for how long."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import attrs
+from twisted.logger import Logger
+
+from bookied.errors import CorruptError, StorageError
+from bookied.storage.entrylog.usage import LogUsage
+from bookied.storage.files.files import Files
+from bookied.storage.garbage import compaction_rules
+from bookied.storage.garbage.collector_state import Collection
+from bookied.storage.garbage.compaction_in_place import Rewriter
+from bookied.storage.garbage.compaction_rules import Kind, LastRuns, SuspendedCompactions
+from bookied.storage.garbage.log_usage import LogCensus
+from bookied.storage.garbage.status import FreedSpace
+
+log = Logger()
+
+
+@attrs.frozen
+class CompactionWish:
+    """What an operator asked for."""
+
+    major: bool = True
+    minor: bool = True
+
+    def __or__(self, other: CompactionWish) -> CompactionWish:
+        return CompactionWish(self.major or other.major, self.minor or other.minor)
+
+
+class Suspensions:
+    """Which compactions are not to begin, and end after the log they are at."""
+
+    def __init__(self) -> None:
+        self.by_disks = SuspendedCompactions()
+        self.by_hand = SuspendedCompactions()
+
+    @property
+    def all(self) -> SuspendedCompactions:
+        """Those that the disks or an operator have suspended."""
+        return self.by_disks | self.by_hand
+
+    def suspend_by_disks(self, suspended: SuspendedCompactions) -> None:
+        """Obey a look at the disks."""
+        if suspended != self.by_disks:
+            _log_suspended("by the disks", suspended)
+        self.by_disks = suspended
+
+    def suspend_by_hand(self, suspended: SuspendedCompactions) -> None:
+        """Obey the operator, until asked otherwise or started anew."""
+        if suspended != self.by_hand:
+            _log_suspended("by hand", suspended)
+        self.by_hand = suspended
+
+
+class LogCompaction:
+    """Compacts when a schedule or an operator says so, one log after the other."""
+
+    def __init__(
+        self,
+        collection: Collection,
+        census: LogCensus,
+        suspensions: Suspensions,
+        rewriter: Rewriter,
+    ) -> None:
+        self._collection, self._census, self._suspensions = collection, census, suspensions
+        self._files, self._storage, self._pace = (
+            collection.files,
+            collection.storage,
+            collection.pace,
+        )
+        self._clock, self._rewriter = collection.clock, rewriter
+        now_s = collection.clock.seconds()
+        self._last = LastRuns(now_s, now_s)
+
+    async def compact(self, wanted: CompactionWish | None) -> None:
+        settings, now_s = self._collection.settings, self._clock.seconds()
+        suspended = self._suspensions.all
+        if wanted is not None:
+            suspended |= SuspendedCompactions(minor=not wanted.minor, major=not wanted.major)
+        force = wanted is not None
+        kind = compaction_rules.due(settings.schedules, self._last, now_s, suspended, force=force)
+        if kind is None:
+            return
+        self._collection.note(compacting=kind)
+        before = self._census.count
+        try:
+            with self._collection.timed(self._collection.stats.compact):
+                await self._compact_all(kind, now_s)
+        finally:
+            share = (before - self._census.count) / before if before else 0.0
+            self._collection.note(last_share=share)
+            self._last.ended(kind, self._clock.seconds())
+            status = self._collection.status.compaction_ended(kind, self._clock.seconds())
+            self._collection.status = status
+            self._census.note()
+
+    async def _compact_all(self, kind: Kind, began_s: float) -> None:
+        settings = self._collection.settings
+        schedule = settings.schedules.of(kind)
+        todo = compaction_rules.worth_rewriting(
+            self._census.usages, schedule.threshold, settings.target_bytes
+        )
+        log.info("{kind} compaction of {count} entry logs", kind=kind.value, count=len(todo))
+        for usage in todo:
+            if schedule.is_over(self._clock.seconds() - began_s):
+                log.info("{kind} compaction ends: its time is spent", kind=kind.value)
+                return
+            if self._suspensions.all.of(kind):
+                log.info("{kind} compaction ends: it is suspended", kind=kind.value)
+                return
+            if not await self._has_room(usage):
+                log.warn("no space to compact entry log {id:x} into", id=usage.log_id)
+                continue
+            await self._compact_one(usage, self._census.path(usage.log_id))
+
+    async def _has_room(self, usage: LogUsage) -> bool:
+        """Whether copies of live entries fit, beside what new entries may need."""
+        needed = self._collection.settings.room_bytes_min + usage.live_bytes
+        directories = self._storage.directories.writable
+        usable = await self._pace.blocking(partial(_usable_bytes, self._files, directories))
+        return usable >= needed
+
+    async def _compact_one(self, usage: LogUsage, path: Path) -> None:
+        try:
+            copied = await self._rewriter.rewrite(path)
+        except CorruptError as error:
+            self._census.leave(usage.log_id, error)
+            return
+        except FileNotFoundError as error:
+            raise StorageError(f"while compacting {path}: {error}") from error
+        self._census.forget(usage.log_id)
+        freed = FreedSpace(
+            logs=1,
+            size_bytes=usage.total_bytes - copied.size_bytes,
+            by_compaction=True,
+            copied_entries=copied.entries,
+            copied_bytes=copied.size_bytes,
+        )
+        self._collection.status = self._collection.status.freed(freed)
+        log.info(
+            "compacted {path}: {entries} entries kept, {size_bytes} bytes freed",
+            path=path,
+            entries=copied.entries,
+            size_bytes=freed.size_bytes,
+        )
+
+
+def _log_suspended(whence: str, suspended: SuspendedCompactions) -> None:
+    log.info(
+        "compaction, {whence}: minor {minor}, major {major}",
+        whence=whence,
+        minor="suspended" if suspended.minor else "allowed",
+        major="suspended" if suspended.major else "allowed",
+    )
+
+
+def _usable_bytes(files: Files, directories: Sequence[Path]) -> int:
+    return max(files.disk_usage(directory)[1] for directory in directories)

@@ -1,0 +1,125 @@
+"""Compaction in place: copies what is alive of a log to the current one, then drops the log.
+
+The order that a crash survives anywhere: copies appended, their log synced, only then locations
+switched (each only if it still is the old one), durably, and only then the old log removed. Until
+then the old places are good; afterwards copies that nothing points at are garbage for a later run.
+
+Java agrees in the main: EntryLogCompactor (4.18.0). It moves every record of a live ledger, be the
+index elsewhere or not; here only what the index points at moves.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Final, Protocol
+
+import attrs
+
+from bookied.storage.files.files import Files
+from bookied.storage.garbage.live_records import LiveRecords, RecordBatch
+from bookied.storage.garbage.throttle import Pace
+from bookied.storage.index.ledger_pages import Move
+from bookied.storage.ledger_storage.settings import RunBlocking
+from bookied.storage.ledger_storage.storage import LedgerStorage
+
+SLICE_S: Final = 0.1
+"""How much of the rate is copied at once."""
+
+SLICE_RECORDS_MAX: Final = 1000
+SLICE_BYTES_MAX: Final = 512 * 1024
+"""Looked at in one turn of a thread, so that the reactor does not wait long for the interpreter."""
+
+
+Sample = tuple[int, int, int]
+"""Location, ledger id and entry id of the last record of a blob."""
+
+
+@attrs.define
+class CopyTotals:
+    """What a compaction has copied."""
+
+    entries: int = 0
+    size_bytes: int = 0
+
+
+class Rewriter(Protocol):
+    """One way to compact a log."""
+
+    async def rewrite(self, path: Path) -> CopyTotals:
+        """Copy what is alive and remove the log; on return both are durable.
+
+        Raises:
+            CorruptError: the log or an index is damaged; the log stays.
+            StorageError: not all could be written; the log stays. So for ``OSError``.
+            CollectionStoppedError: the bookie stops; likewise.
+        """
+
+
+class InPlace:
+    """Compacts by appending to the current log."""
+
+    def __init__(
+        self,
+        files: Files,
+        storage: LedgerStorage,
+        pace: Pace,
+        run_blocking: RunBlocking,
+        *,
+        outstanding_max: int,
+    ) -> None:
+        """Compact the logs of ``storage``; ``outstanding_max`` entries between two syncs."""
+        self._files, self._storage, self._pace = files, storage, pace
+        self._run_blocking, self._outstanding_max = run_blocking, outstanding_max
+
+    async def rewrite(self, path: Path) -> CopyTotals:
+        """See ``Rewriter``."""
+        pace = self._pace
+        copied, moves, samples = CopyTotals(), list[Move](), list[Sample]()
+        records = await pace.blocking(
+            partial(LiveRecords, self._files, path, self._storage.relocation)
+        )
+        try:
+            while (batch := await read_slice(pace, records)) is not None:
+                if batch.places:
+                    await pace.copying(len(batch.places), len(batch.blob))
+                    moves += self._append(batch)
+                    samples.append((moves[-1].new, moves[-1].ledger_id, moves[-1].entry_id))
+                    count(copied, batch)
+                if len(moves) >= self._outstanding_max:
+                    await self._settle(moves, samples)
+                    moves, samples = [], []
+            await pace.blocking(records.insist_complete)
+        finally:
+            records.close()
+        await self._settle(moves, samples)
+        await pace.blocking(partial(self._storage.logs.remove, path))
+        return copied
+
+    def _append(self, batch: RecordBatch) -> list[Move]:
+        return batch.moves(self._storage.relocation.append(batch.blob, batch.counted.items()))
+
+    async def _settle(self, moves: list[Move], samples: list[Sample]) -> None:
+        """Make the copies durable, and only then let the index point at them."""
+        self._pace.check()
+        if moves:
+            await self._storage.relocation.sync(samples, self._run_blocking)
+            await self._storage.relocation.switch(moves, self._run_blocking)
+
+
+async def read_slice(pace: Pace, records: LiveRecords) -> RecordBatch | None:
+    """Read as much as may be handled in one go."""
+    rate = pace.throttle.rate.slice_of(SLICE_S)
+    by_bytes = pace.throttle.by_bytes
+    read = partial(
+        records.read,
+        records_max=SLICE_RECORDS_MAX if by_bytes else min(rate, SLICE_RECORDS_MAX),
+        bytes_max=min(rate, SLICE_BYTES_MAX) if by_bytes else SLICE_BYTES_MAX,
+    )
+    return await pace.blocking(read)
+
+
+def count(copied: CopyTotals, batch: RecordBatch) -> None:
+    """Add a batch to what was copied."""
+    copied.entries += len(batch.places)
+    copied.size_bytes += len(batch.blob)

@@ -1,0 +1,115 @@
+"""What each finished entry log holds that is alive, and the removal of those without any."""
+
+from __future__ import annotations
+
+from collections.abc import Collection as Some
+from functools import partial
+from pathlib import Path
+
+from twisted.logger import Logger
+
+from bookied.errors import CorruptError
+from bookied.storage.entrylog.usage import LogUsage, Usages, read_usage
+from bookied.storage.garbage import compaction_rules
+from bookied.storage.garbage.collector_state import Collection
+from bookied.storage.garbage.status import FreedSpace
+from bookied.storage.ledger_storage.logs import BegunLogs
+
+log = Logger()
+
+
+class LogCensus:
+    """The finished logs of one storage, by what of them is alive.
+
+    A log that is damaged is never removed and never asked again: nobody can tell what it holds.
+    """
+
+    def __init__(self, collection: Collection) -> None:
+        self._collection = collection
+        self._files, self._storage, self._pace = (
+            collection.files,
+            collection.storage,
+            collection.pace,
+        )
+        self._usages = Usages()
+        self._logs: dict[int, Path] = {}
+        self.unreadable: set[int] = set()
+        """Logs that are damaged: left alone from then on."""
+
+    @property
+    def usages(self) -> Some[LogUsage]:
+        """What is known of the logs that can be read."""
+        return self._usages.values()
+
+    @property
+    def count(self) -> int:
+        """How many finished logs there are."""
+        return len(self._logs)
+
+    def path(self, log_id: int) -> Path:
+        """Return where a finished log is."""
+        return self._logs[log_id]
+
+    async def drop(self, begun: BegunLogs, left: frozenset[int]) -> None:
+        """Remove finished logs of which no ledger is alive; note how much the others hold."""
+        logs = await self._pace.blocking(partial(self._storage.logs.finished, begun))
+        self._logs = {number: path for number, path in logs.items() if number not in left}
+        for gone in {usage.log_id for usage in self._usages.values()} - {*self._logs}:
+            self._usages.drop(gone)
+        self.unreadable &= {*self._logs}
+        alive = frozenset(self._storage.ledgers.ids())
+        for log_id, path in sorted(self._logs.items()):
+            usage = await self._usage(log_id, path)
+            if usage is None:
+                continue
+            kept = await self._pace.blocking(partial(usage.keeping, alive))
+            if kept.is_dead:
+                await self._drop_log(log_id, path, usage)
+            else:
+                self._usages.put(kept)
+        self.note()
+
+    async def _usage(self, log_id: int, path: Path) -> LogUsage | None:
+        """Return what a log holds; None if nobody can tell, and so it stays."""
+        if log_id in self.unreadable:
+            return None
+        if self._usages.is_known(log_id):
+            return self._usages.get(log_id)
+        steps = read_usage(self._files, path, log_id)
+        try:
+            found: LogUsage | None = None
+            while found is None:
+                found = await self._pace.blocking(partial(next, steps))
+        except CorruptError as error:
+            self.leave(log_id, error)
+            return None
+        finally:
+            steps.close()
+        return found
+
+    def leave(self, log_id: int, error: CorruptError) -> None:
+        self.unreadable.add(log_id)
+        self._usages.drop(log_id)
+        log.error("entry log {id:x} is damaged, and kept as it is: {error}", id=log_id, error=error)
+
+    async def _drop_log(self, log_id: int, path: Path, usage: LogUsage) -> None:
+        await self._pace.blocking(partial(self._storage.logs.remove, path))
+        self.forget(log_id)
+        log.info("removed {path}: none of its ledgers is left", path=path)
+        freed = FreedSpace(logs=1, size_bytes=usage.total_bytes)
+        self._collection.status = self._collection.status.freed(freed)
+
+    def forget(self, log_id: int) -> None:
+        self._storage.logs.forget(log_id)
+        self._usages.drop(log_id)
+        self._logs.pop(log_id, None)
+
+    def note(self) -> None:
+        usages = self._usages.values()
+        self._collection.note(
+            logs=len(usages),
+            total_bytes=sum(usage.total_bytes for usage in usages),
+            live_bytes=sum(usage.live_bytes for usage in usages),
+            tenths=compaction_rules.tenths(usages, self._collection.settings.target_bytes),
+            unreadable_logs=len(self.unreadable),
+        )

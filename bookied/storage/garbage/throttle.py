@@ -1,0 +1,96 @@
+"""How a collection makes way: for its rate limit, for clients' adds, and when it has to stop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, TypeVar
+
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.interfaces import IReactorTime
+
+from bookied.storage.garbage.compaction_rules import Throttle
+from bookied.storage.garbage.unneeded_ledgers import pause
+from bookied.storage.ledger_storage.settings import RunBlocking
+from wire.errors import BookKeeperError
+
+T = TypeVar("T")
+
+MAKE_WAY_S: Final = 0.05
+"""How long to wait before looking again whether clients' entries are written."""
+
+MAKE_WAY_TIMES_MAX: Final = 20
+"""How often at a time: a collection that clients never let through ends in a full disk."""
+
+
+class CollectionStoppedError(BookKeeperError):
+    """The bookie stops; the collection ends where it was safe to."""
+
+
+class Pace:
+    """Runs the steps of one collector, and none after ``stop``."""
+
+    def __init__(
+        self,
+        clock: IReactorTime,
+        run_blocking: RunBlocking,
+        throttle: Throttle,
+        is_busy: Callable[[], bool],
+    ) -> None:
+        """Run steps from now on.
+
+        Args:
+            clock: to wait by.
+            run_blocking: runs a step that blocks.
+            throttle: how fast entries may be copied.
+            is_busy: whether clients' entries wait to be written, so that copies had better wait;
+                raises what should end the collection.
+        """
+        self._clock, self._run_blocking = clock, run_blocking
+        self.throttle, self._is_busy = throttle, is_busy
+        self._waiting: Deferred[Any] | None = None
+        self._is_stopped = False
+
+    def stop(self) -> None:
+        """End what only waits; what touches the disk goes on to its end."""
+        self._is_stopped = True
+        if self._waiting is not None:
+            self._waiting.cancel()
+
+    def check(self) -> None:
+        """Raise ``CollectionStoppedError`` if it is time to stop."""
+        if self._is_stopped:
+            raise CollectionStoppedError("the bookie stops")
+
+    async def blocking(self, step: Callable[[], T]) -> T:
+        """Run a step that blocks, to its end."""
+        self.check()
+        found: T = await self._run_blocking(step)
+        return found
+
+    async def waiting(self, what: Coroutine[Any, Any, T]) -> T:
+        """Wait for what may be given up at any moment."""
+        if self._is_stopped:
+            what.close()
+        self.check()
+        self._waiting = waiting = Deferred.fromCoroutine(what)
+        try:
+            return await waiting
+        except CancelledError:
+            self.check()
+            raise
+        finally:
+            self._waiting = None
+
+    async def copying(self, entries: int, size_bytes: int) -> None:
+        """Wait until so much may be copied."""
+        wait_s = self.throttle.take(entries, size_bytes, self._clock.seconds())
+        if wait_s > 0:
+            await self.waiting(self._pause(wait_s))
+        for _ in range(MAKE_WAY_TIMES_MAX):
+            if not self._is_busy():
+                break
+            await self.waiting(self._pause(MAKE_WAY_S))
+        self.check()
+
+    async def _pause(self, seconds: float) -> None:
+        await pause(self._clock, seconds)

@@ -1,0 +1,353 @@
+"""Transactional compaction: a log is rewritten into a file of its own, in steps a crash survives.
+
+For source S and target T, both as lower-case hexadecimal, in T's directory:
+
+1. ``T.log.compacting`` gets the live records,
+2. then the ledgers map, and is synced;
+3. it is linked to ``T.log.S.compacted``, and ``T.log.compacting`` goes;
+4. that is linked to ``T.log``, which can be read from now on;
+5. locations are switched from S to T, durably;
+6. ``T.log.S.compacted`` goes,
+7. ``S.log`` goes.
+
+Whatever a crash leaves behind, of ours or of a Java bookie, each collection tidies up first: what
+is only ``compacting`` goes; what is ``compacted`` goes on from step 4. Agrees with BookKeeper
+4.18.0, TransactionalEntryLogCompactor, but for its recovery, which spells T in decimal and never
+gets beyond that (storage.md D5): the link it leaves is removed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+import attrs
+from twisted.logger import Logger
+
+from bookied.errors import CorruptError, EntryLogFormatError, EntryLogRecordError
+from bookied.storage.entrylog import format as layout
+from bookied.storage.entrylog.reader import LogRecord, open_scan
+from bookied.storage.files.files import AppendFile, Files
+from bookied.storage.garbage.compaction_in_place import (
+    SLICE_RECORDS_MAX,
+    CopyTotals,
+    count,
+    read_slice,
+)
+from bookied.storage.garbage.live_records import LiveRecords, RecordBatch
+from bookied.storage.garbage.throttle import Pace
+from bookied.storage.index.ledger_pages import Move
+from bookied.storage.ledger_storage.settings import RunBlocking
+from bookied.storage.ledger_storage.storage import LedgerStorage
+
+log = Logger()
+
+COMPACTING: Final = ".compacting"
+COMPACTED: Final = ".compacted"
+_COMPACTED_NAME: Final = re.compile(r"([0-9a-f]{1,8})\.log\.([0-9a-f]{1,8})\.compacted")
+
+
+@attrs.frozen
+class Compaction:
+    """A source, its target, and where the target lies."""
+
+    source: int
+    target: int
+    directory: Path
+
+    @property
+    def compacting(self) -> Path:
+        return self.directory / f"{layout.file_name(self.target)}{COMPACTING}"
+
+    @property
+    def compacted(self) -> Path:
+        name = f"{layout.file_name(self.target)}.{self.source:x}{COMPACTED}"
+        return self.directory / name
+
+    @property
+    def final(self) -> Path:
+        return self.directory / layout.file_name(self.target)
+
+    @property
+    def decimal(self) -> Path:
+        """The name that Java's recovery links by mistake."""
+        return self.directory / f"{self.target}.log"
+
+
+class Transactional:
+    """Compacts into files of their own, and tidies up what was left of such."""
+
+    def __init__(
+        self,
+        files: Files,
+        storage: LedgerStorage,
+        pace: Pace,
+        run_blocking: RunBlocking,
+        *,
+        outstanding_max: int,
+        direct: bool = True,
+    ) -> None:
+        """Compact the logs of ``storage``; ``outstanding_max`` locations are switched at once."""
+        self._files, self._storage, self._pace = files, storage, pace
+        self._run_blocking, self._outstanding_max = run_blocking, outstanding_max
+        self._direct = direct
+
+    # Compaction -----------------------------------------------------------------------------------
+
+    async def rewrite(self, path: Path) -> CopyTotals:
+        """See ``Rewriter``."""
+        log_id = layout.log_id(path.name)
+        assert log_id is not None, path
+        target, directory = self._storage.logs.new()
+        todo = Compaction(log_id, target, directory)
+        await self._pace.blocking(partial(self._storage.logs.note_id, target))
+        writer = _TargetWriter(self._files, todo, direct=self._direct)
+        try:
+            await self._copy(path, writer)
+        except Exception:
+            await self._run_blocking(writer.abandon)
+            raise
+        if writer.copied.entries:
+            await self._pace.blocking(partial(_publish, self._files, todo))
+            await self._finish(todo, path, is_ours=True)
+        else:
+            await self._pace.blocking(partial(self._storage.logs.remove, path))
+        return writer.copied
+
+    async def _copy(self, path: Path, writer: _TargetWriter) -> None:
+        """Steps 1 and 2."""
+        pace = self._pace
+        records = await pace.blocking(
+            partial(LiveRecords, self._files, path, self._storage.relocation)
+        )
+        try:
+            while (batch := await read_slice(pace, records)) is not None:
+                if batch.places:
+                    await pace.copying(len(batch.places), len(batch.blob))
+                    await pace.blocking(partial(writer.append, batch))
+            await pace.blocking(records.insist_complete)
+        finally:
+            records.close()
+        if writer.copied.entries:
+            await pace.blocking(writer.finish)
+
+    async def _finish(self, todo: Compaction, source: Path | None, *, is_ours: bool) -> None:
+        """Steps 4 to 7, with the locations that a scan of the target gives."""
+        pace = self._pace
+        await pace.blocking(partial(_make_available, self._files, todo))
+        scan, moves = _Scan(self._files, todo.final), list[Move]()
+        try:
+            while (some := await pace.blocking(scan.read)) is not None:
+                find = partial(self._moves, todo, some, is_ours=is_ours or source is None)
+                moves += await pace.blocking(find)
+                if len(moves) >= self._outstanding_max:
+                    await self._storage.relocation.switch(moves, self._run_blocking)
+                    moves = []
+            await pace.blocking(scan.insist_complete)
+        finally:
+            scan.close()
+        pace.check()
+        if moves:
+            await self._storage.relocation.switch(moves, self._run_blocking)
+        if source is not None and not is_ours:
+            await self._insist_unused(source)
+        await pace.blocking(partial(_remove, self._files, todo.compacted))
+        if source is not None:
+            await pace.blocking(partial(self._storage.logs.remove, source))
+
+    def _moves(
+        self, todo: Compaction, records: Sequence[LogRecord], *, is_ours: bool
+    ) -> list[Move]:
+        """Return the moves of what still is in the source, by the index; blocking.
+
+        A Java bookie copies what its index does not point at, too: an entry that was added twice
+        is in the target twice, and the copy that counts is the one of what the index points at.
+        """
+        moves = []
+        for record in records:
+            old = self._storage.relocation.location(record.ledger_id, record.entry_id)
+            if old >> 32 != todo.source:
+                continue
+            if is_ours or record.body == self._packet(old, record):
+                moves.append(Move(record.ledger_id, record.entry_id, old, record.location))
+        return moves
+
+    def _packet(self, location: int, record: LogRecord) -> bytes:
+        return self._storage.reads.read_disk(location, record.ledger_id, record.entry_id)
+
+    # What was left --------------------------------------------------------------------------------
+
+    async def tidy(self, directories: Iterable[Path]) -> frozenset[int]:
+        """Finish or undo what is left of earlier compactions.
+
+        Returns:
+            The sources and targets of those that cannot be finished now: leave them alone.
+
+        Raises:
+            OSError: a directory cannot be read or written.
+        """
+        left: set[int] = set()
+        for directory in directories:
+            found = await self._pace.blocking(partial(_left_over, self._files, directory))
+            for todo in found:
+                log.info("finishing the compaction of {path}", path=todo.compacted)
+                try:
+                    source = await self._pace.blocking(partial(self._source_of, todo))
+                    await self._finish(todo, source, is_ours=False)
+                except (CorruptError, OSError) as error:
+                    log.warn("a compaction cannot be finished: {error}", error=error)
+                    left |= {todo.source, todo.target}
+        return frozenset(left)
+
+    def _source_of(self, todo: Compaction) -> Path | None:
+        name = layout.file_name(todo.source)
+        paths = [directory / name for directory in self._storage.directories.all]
+        return next((path for path in paths if self._files.exists(path)), None)
+
+    async def _insist_unused(self, source: Path) -> None:
+        """Make sure that the index points at nothing in a log any more.
+
+        Raises:
+            EntryLogRecordError: it does; the log has to stay.
+        """
+        records = await self._pace.blocking(
+            partial(LiveRecords, self._files, source, self._storage.relocation)
+        )
+        try:
+            while (batch := await read_slice(self._pace, records)) is not None:
+                if batch.places:
+                    ledger_id, entry_id, place, _ = batch.places[0]
+                    message = f"entry {entry_id} of ledger {ledger_id} is not in the compacted log"
+                    raise EntryLogRecordError(source, place & 0xFFFFFFFF, message)
+            await self._pace.blocking(records.insist_complete)
+        finally:
+            records.close()
+
+
+class _TargetWriter:
+    """Writes ``T.log.compacting``; blocking, one thread at a time."""
+
+    def __init__(self, files: Files, todo: Compaction, *, direct: bool) -> None:
+        self._files, self._path, self._direct = files, todo.compacting, direct
+        self._file: AppendFile | None = None
+        self._ledgers: dict[int, int] = {}
+        self.copied = CopyTotals()
+
+    def append(self, batch: RecordBatch) -> None:
+        """Append a batch; the file is made with the first."""
+        if self._file is None:
+            self._file = self._files.open_append(self._path, direct=self._direct)
+            self._file.write([layout.LogHeader().encode()])
+        self._file.write([batch.blob])
+        for ledger_id, size in batch.counted.items():
+            self._ledgers[ledger_id] = self._ledgers.get(ledger_id, 0) + size
+        count(self.copied, batch)
+
+    def finish(self) -> None:
+        """Append the ledgers map and make the file durable, but for its name."""
+        file, map_offset = self._opened(), self._opened().tell()
+        file.write([layout.encode_ledgers_map(self._ledgers)])
+        file.flush()
+        file.sync()
+        self._file = None
+        file.close()
+        header = self._files.open_update(self._path)
+        try:
+            place = layout.MAP_PLACE.pack(map_offset, len(self._ledgers))
+            header.write_at(layout.MAP_PLACE_OFFSET, place)
+            header.sync()
+        finally:
+            header.close()
+
+    def _opened(self) -> AppendFile:
+        assert self._file is not None
+        return self._file
+
+    def abandon(self) -> None:
+        """Remove the file; what cannot be removed now is tidied up later."""
+        file, self._file = self._file, None
+        with contextlib.suppress(OSError):
+            if file is not None:
+                file.close()
+        with contextlib.suppress(OSError):
+            if self._files.exists(self._path):
+                self._files.remove(self._path)
+
+
+class _Scan:
+    """All records of the target, in slices; blocking."""
+
+    def __init__(self, files: Files, path: Path) -> None:
+        self._scan = open_scan(files, path)
+        self._records = iter(self._scan)
+
+    def read(self) -> list[LogRecord] | None:
+        """Return the next records; None at the end."""
+        return list(islice(self._records, SLICE_RECORDS_MAX)) or None
+
+    def insist_complete(self) -> None:
+        """See ``LogScan``."""
+        self._scan.insist_complete()
+
+    def close(self) -> None:
+        """Release the file."""
+        self._scan.close()
+
+
+def _publish(files: Files, todo: Compaction) -> None:
+    """Steps 3 and 4, each durable before the next."""
+    files.link(todo.compacting, todo.compacted)
+    files.remove(todo.compacting)
+    files.sync_dir(todo.directory)
+    _make_available(files, todo)
+
+
+def _make_available(files: Files, todo: Compaction) -> None:
+    """Step 4, perhaps after an earlier attempt of ours or Java's.
+
+    Raises:
+        EntryLogFormatError: another log has the target's name.
+    """
+    is_wrong = todo.decimal != todo.final and files.exists(todo.decimal)
+    if is_wrong and files.same_file(todo.decimal, todo.compacted):
+        log.warn("removing a link of a Java bookie's: {path}", path=todo.decimal)
+        files.remove(todo.decimal)
+    if not files.exists(todo.final):
+        files.link(todo.compacted, todo.final)
+    elif not files.same_file(todo.final, todo.compacted):
+        raise EntryLogFormatError(todo.final, None, f"is not the log that {todo.compacted} is")
+    files.sync_dir(todo.directory)
+
+
+def _remove(files: Files, path: Path) -> None:
+    if files.exists(path):
+        files.remove(path)
+    files.sync_dir(path.parent)
+
+
+def _left_over(files: Files, directory: Path) -> list[Compaction]:
+    """Return what is to be finished in a directory; remove what never was complete. Blocking."""
+    names = sorted(files.list(directory))
+    unfinished = [name for name in names if name.endswith(f".log{COMPACTING}")]
+    for name in unfinished:
+        log.info("removing an unfinished compaction: {path}", path=directory / name)
+        files.remove(directory / name)
+    if unfinished:
+        files.sync_dir(directory)
+    return list(_compactions(directory, names))
+
+
+def _compactions(directory: Path, names: Iterable[str]) -> Iterator[Compaction]:
+    for name in names:
+        if not name.endswith(COMPACTED):
+            continue
+        match = _COMPACTED_NAME.fullmatch(name)
+        if match is None:
+            log.warn("{path} is no compaction's; left alone", path=directory / name)
+        else:
+            yield Compaction(int(match[2], 16), int(match[1], 16), directory)

@@ -1,0 +1,83 @@
+"""How far a topic can be read, so that no chunk and no transaction is torn apart."""
+
+from __future__ import annotations
+
+import pytest
+
+from bkclient.topic.managed_ledger import MessageId
+from bkclient.topic.read import TopicReader
+from bkclient.topic.readable_end import CHUNKS_WAIT_MS, Frontier, position_at
+from tests.bkclient.topic.broker import TOPIC, Broker
+from tests.bkclient.topic.entries import chunks, entry, in_txn, marker
+
+NOW = 1_700_000_000_000
+TXN = (1, 7)
+
+
+@pytest.fixture
+def broker() -> Broker:
+    return Broker()
+
+
+def end(broker: Broker, now_ms: int = NOW) -> MessageId:
+    return broker.world.run(Frontier(TOPIC).end(broker.client, now_ms))
+
+
+def at(time_ms: int) -> bytes:
+    return entry(b"%d" % time_ms, publishTime=time_ms)
+
+
+def test_it_is_the_end_where_nothing_waits(broker: Broker) -> None:
+    broker.topic([entry(b"a")], [*chunks(b"large", 2), entry(b"b")])
+    assert end(broker) == broker.at(1, 3)
+
+
+def test_chunks_wait_for_their_last_as_long_as_a_consumer_does(broker: Broker) -> None:
+    first, _last = chunks(b"large", 2, publishTime=NOW)
+    broker.topic([entry(b"a"), first, entry(b"b")])
+    assert end(broker, NOW) == broker.at(0, 1)
+    assert end(broker, NOW + CHUNKS_WAIT_MS) == broker.at(0, 3)
+
+
+def test_a_transaction_waits_for_its_marker(broker: Broker) -> None:
+    broker.topic([entry(b"a"), in_txn(b"t", TXN), entry(b"b")])
+    assert end(broker) == broker.at(0, 1)
+    broker.topic([entry(b"a"), in_txn(b"t", TXN), marker(21, TXN), entry(b"b")])
+    assert end(broker) == broker.at(0, 4)
+
+
+def test_entries_are_looked_at_once(broker: Broker) -> None:
+    frontier = Frontier(TOPIC)
+    first, last = chunks(b"large", 2, publishTime=NOW)
+    broker.topic([first])
+    assert broker.world.run(frontier.end(broker.client, NOW)) == broker.at(0, 0)
+    more = broker.ledger(last)
+    broker.list_ledgers(*broker.ledgers, more)
+    assert broker.world.run(frontier.end(broker.client, NOW)) == MessageId(more, 1)
+
+
+def test_what_is_confirmed_once_is_read_or_fails(broker: Broker) -> None:
+    broker.topic([entry(b"a"), entry(b"b")], is_open=True)
+    stop = broker.at(0, 2)  # One behind what bookies say: as where another bookie said more.
+    assert len(broker.read(end=stop)) == 1
+    reader = TopicReader(broker.client, TOPIC, end=stop, end_is_confirmed=True)
+    assert len(broker.read_with(reader)) == 2
+
+
+@pytest.mark.parametrize(
+    ("time_ms", "wanted"),
+    [(0, (0, 0)), (10, (0, 0)), (11, (0, 1)), (12, (0, 1)), (13, (1, 0)), (25, (2, 2)),
+     (31, (3, 0)), (99, (3, 1))],
+)  # fmt: skip
+def test_a_time_is_found_by_halves(broker: Broker, time_ms: int, wanted: tuple[int, int]) -> None:
+    broker.topic([at(10), at(12)], [], [at(20), at(22), at(30)], [at(31)])
+    found = broker.world.run(position_at(broker.client, TOPIC, time_ms))
+    assert found == broker.at(*wanted)
+
+
+def test_a_time_is_found_though_a_ledger_is_gone(broker: Broker) -> None:
+    broker.topic([at(10)], [at(20)], [at(30)])
+    broker.world.run(broker.client.delete_ledger(broker.ledgers[1]))  # type: ignore[arg-type]
+    assert broker.world.run(position_at(broker.client, TOPIC, 30)) in {
+        broker.at(1, 0), broker.at(2, 0),
+    }  # fmt: skip

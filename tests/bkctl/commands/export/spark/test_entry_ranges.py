@@ -1,0 +1,91 @@
+"""Where a log ends and which of its ledgers are read, however long the log is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bkclient.log import LogManager, LogOptions
+from bkclient.log.errors import LogDamagedError
+from bkclient.metadata.memory import Operation
+from bkctl.commands.export.spark.entry_ranges import LogPosition, log_extents, log_start
+from bkctl.commands.export.spark.source_options import EARLIEST, LATEST, parse_options
+from tests.bkclient.worlds import World
+
+ENTRIES = 50
+ROUND_TRIP_S = 0.01
+
+
+class Log:
+    """A log of many ledgers with an entry or two each, and one that is open."""
+
+    def __init__(self) -> None:
+        self.world = World(1)
+        self.client = self.world.client()
+        self.manager = LogManager(self.client)
+        self.asked: list[Operation] = []
+        self.ids = self.world.run(self._written())
+        self.world.metadata.delay_s = self._delay_s
+
+    async def _written(self) -> list[int]:
+        alone = {"ensemble_size": 1, "write_quorum": 1, "ack_quorum": 1}
+        await self.manager.create("events", LogOptions(**alone, roll_entries=1))
+        self.writer = await self.manager.open_writer("events")
+        for _ in range(ENTRIES):
+            await self.writer.append(b"entry")
+        found = [one.ledger_id for one in (await self.manager.info("events")).ledgers]
+        assert len(found) > 20
+        return found
+
+    def _delay_s(self, operation: Operation) -> float:
+        self.asked.append(operation)
+        return ROUND_TRIP_S
+
+    def call(self, function: Any, *args: Any, **options: str) -> Any:
+        """Ask for something of the log; return it, the reads, and the time of round trips."""
+        asked = parse_options({"uri": "zk://not/asked", "log": "events", **options})
+        self.asked, began_s = [], self.world.clock.seconds()
+        found = self.world.run(function(self.client, asked, *args))
+        return found, len(self.asked), self.world.clock.seconds() - began_s
+
+
+@pytest.fixture
+def log() -> Log:
+    return Log()
+
+
+def test_the_end_is_found_without_a_look_at_the_whole_log(log: Log) -> None:
+    (end, reads, _) = log.call(log_start, LATEST)
+    assert end == LogPosition(len(log.ids) - 1, 0)
+    assert reads < 10
+    log.world.run(log.writer.close())
+    assert log.call(log_start, LATEST)[0] == LogPosition(len(log.ids), 0)
+
+
+def test_the_ledgers_of_a_long_log_are_read_many_at_a_time(log: Log) -> None:
+    start = log.call(log_start, EARLIEST)[0]
+    (extents, end), reads, took_s = log.call(log_extents, start)
+    assert [one.ledger_id for one in extents] == log.ids[:-1]
+    assert end == LogPosition(len(log.ids) - 1, 0)
+    assert reads < len(log.ids) + 10
+    assert took_s < 10 * ROUND_TRIP_S
+
+
+def test_one_ledger_more_is_one_read_more(log: Log) -> None:
+    at = LogPosition(len(log.ids) // 2, 0)
+    (extents, end), reads, _ = log.call(log_extents, at, LogPosition(at.index + 1, 0))
+    assert [one.ledger_id for one in extents] == [log.ids[at.index]]
+    assert end == LogPosition(at.index + 1, 0)
+    assert reads < 2 + 1 + 8, "the log, its ledger, and a few that are read ahead"
+
+
+def test_a_ledger_that_is_gone_is_named_or_passed_over(log: Log) -> None:
+    gone = len(log.ids) // 2
+    log.world.run(log.client.delete_ledger(log.ids[gone]))
+    start = LogPosition(0, 0)
+    with pytest.raises(LogDamagedError, match=f"ledger {log.ids[gone]}, position {gone}:0"):
+        log.call(log_extents, start)
+    (extents, _), *_ = log.call(log_extents, start, failOnDataLoss="false")
+    assert [one.ledger_id for one in extents] == [*log.ids[:gone], *log.ids[gone + 1 : -1]]
+    assert log.call(log_start, LATEST)[0] == LogPosition(len(log.ids) - 1, 0)

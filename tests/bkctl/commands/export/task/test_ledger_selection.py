@@ -1,0 +1,125 @@
+"""Which ledgers an export takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from bkclient.errors import NoSuchLedgerError
+from bkclient.log import LogManager, LogOptions
+from bkctl.commands.export.task.extents import read_extents
+from bkctl.commands.export.task.ledger_selection import LedgerChoice, joined, parse_state
+from tests.bkclient.worlds import World
+from wire.codes import LedgerState
+from wire.ids import LedgerId
+
+ALONE = {"ensemble_size": 1, "write_quorum": 1, "ack_quorum": 1}
+
+
+class Ledgers:
+    """A cluster with ledgers 0 to 4: 2 is open, 1 and 3 are Pulsar's, 3 was deleted."""
+
+    def __init__(self) -> None:
+        self.world = World(1)
+        self.client = self.world.client()
+        self.world.run(self._write())
+
+    async def _write(self) -> None:
+        for number in range(5):
+            custom = {"application": b"pulsar"} if number % 2 else None
+            writer = await self.client.create_ledger(custom=custom, **ALONE)
+            assert writer.ledger_id == number
+            await writer.add(b"entry")
+            if number == 2:
+                writer.abandon()
+            else:
+                await writer.close()
+        await self.client.delete_ledger(LedgerId(3))
+
+    def chosen(self, done: Sequence[int] = (), **how) -> list[int]:
+        async def choose() -> list[int]:
+            choice = LedgerChoice(**how)
+            named, listed = await choice.find(self.client, done)
+            found = await read_extents(self.client, named, chosen=choice.holds)
+            found += await read_extents(self.client, listed, chosen=choice.holds, may_be_gone=True)
+            return [extent.ledger_id for extent in found]
+
+        return self.world.run(choose())
+
+
+@pytest.fixture(scope="module")
+def ledgers() -> Ledgers:
+    return Ledgers()
+
+
+@pytest.mark.parametrize(
+    ("how", "expected"),
+    [
+        ({}, [0, 1, 2, 4]),
+        ({"ranges": ((0, 0), (2, 9))}, [0, 2, 4]),
+        ({"ranges": ((1, 2**63 - 1),)}, [1, 2, 4]),
+        ({"ranges": ((4, 4), (4, 4), (0, 4))}, [0, 1, 2, 4]),
+        ({"state": LedgerState.OPEN}, [2]),
+        ({"meta": (("Application", b"pulsar"),)}, [1]),
+        ({"meta": (("application", b"pulsar"), ("other", b""))}, []),
+        ({"created_before_ms": 0}, []),
+        ({"created_after_ms": 0, "ranges": ((0, 1),)}, [0, 1]),
+    ],
+)
+def test_ledgers_are_chosen_by_id_and_metadata(ledgers: Ledgers, how, expected) -> None:
+    assert ledgers.chosen(**how) == expected
+
+
+def test_what_is_done_is_not_chosen_again(ledgers: Ledgers) -> None:
+    assert ledgers.chosen(done=(0, 1)) == [2, 4]
+    assert ledgers.chosen(done=(0, 1), ranges=((0, 0), (1, 2))) == [2]
+
+
+def test_an_id_must_exist_and_a_range_may_have_holes(ledgers: Ledgers) -> None:
+    with pytest.raises(NoSuchLedgerError):
+        ledgers.chosen(ranges=((3, 3),))
+    assert ledgers.chosen(ranges=((2, 4),)) == [2, 4]
+
+
+def test_the_ledgers_of_a_log_are_those_of_its_list(ledgers: Ledgers) -> None:
+    async def append() -> list[int]:
+        manager = LogManager(ledgers.client)
+        await manager.create("events", LogOptions(**ALONE, roll_entries=1))
+        writer = await manager.open_writer("events")
+        for _ in range(3):
+            await writer.append(b"entry")
+        await writer.close()
+        return [one.ledger_id for one in (await manager.info("events")).ledgers]
+
+    listed = ledgers.world.run(append())
+    assert len(listed) >= 3
+    assert ledgers.chosen(log="events") == listed
+
+
+def test_ledgers_that_cannot_be_read_are_noted_with_the_reason() -> None:
+    ledgers = Ledgers()
+    world, unreadable = ledgers.world, dict[int, str]()
+    for bookie in world.bookies.values():
+        bookie.crash()
+
+    async def plan() -> list[int]:
+        ids = [LedgerId(n) for n in (0, 2, 3)]
+        found = await read_extents(ledgers.client, ids, unreadable=unreadable)
+        return [extent.ledger_id for extent in found]
+
+    assert world.run(plan()) == [0], "a closed ledger needs no bookie to be planned"
+    assert sorted(unreadable) == [2, 3]
+    assert "NoSuchLedgerError" in unreadable[3]
+
+
+def test_ranges_are_joined_and_stay_ranges() -> None:
+    assert joined(((5, 9), (0, 2**62), (3, 3))) == [(0, 2**62)]
+    assert joined(((7, 7), (1, 2), (2, 3))) == [(1, 3), (7, 7)]
+
+
+@pytest.mark.parametrize("word", ["in-recovery", "In_Recovery", " in-recovery "])
+def test_a_state_has_the_name_that_lists_show(word: str) -> None:
+    assert parse_state(word) is LedgerState.IN_RECOVERY
+    with pytest.raises(ValueError, match="open, in-recovery, closed"):
+        parse_state("recovering")

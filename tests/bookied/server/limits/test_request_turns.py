@@ -1,0 +1,288 @@
+"""Clients that send without pause: how much of them a turn takes, and whose turn is next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from twisted.internet.task import Clock
+
+from bookied.server.frame_dispatch import READS_IN_ONE
+from bookied.server.limits.backpressure import Crowd, Limits
+from bookied.server.limits.request_turns import (
+    CROWDED_SLICE_REQUESTS,
+    SLICE_REQUESTS,
+    TURN_REQUESTS_MAX,
+    Turns,
+)
+from tests.bookied.worlds.serving import KEY, WRONG_KEY, Client, Serving, packet
+from wire.codes import ProtocolVersion, ReturnCode
+from wire.frames import v2, v3
+from wire.ids import EntryId, LedgerId
+from wire.messages import AddRequest, ReadLacRequest, ReadRequest
+
+V2, V3 = ProtocolVersion.V2, ProtocolVersion.V3
+EOK, EUA = ReturnCode.EOK, ReturnCode.EUA
+FLOOD = 400
+
+
+def add(ledger_id: int, entry_id: int, key: bytes = KEY) -> AddRequest:
+    body = packet(ledger_id, entry_id)
+    return AddRequest(LedgerId(ledger_id), EntryId(entry_id), key, body)
+
+
+def read(ledger_id: int, entry_id: int) -> ReadRequest:
+    return ReadRequest(LedgerId(ledger_id), EntryId(entry_id))
+
+
+def wrong_keys(protocol: ProtocolVersion, number: int = FLOOD) -> bytes:
+    requests = [add(7, entry_id, WRONG_KEY) for entry_id in range(number)]
+    if protocol is V2:
+        return b"".join(map(v2.encode_request, requests))
+    return b"".join(v3.encode_request(one, txn_id) for txn_id, one in enumerate(requests))
+
+
+class World:
+    """A bookie whose turns are taken when told to, with ledger 7 of a client that behaves."""
+
+    def __init__(
+        self,
+        directory: Path,
+        limits: Limits | None = None,
+        give_way: Callable[[], object] = lambda: None,
+    ) -> None:
+        self.serving = Serving(directory, limits=limits, give_way=give_way)
+        self.turns = self.serving.server.shared.turns
+        self.honest = self.serving.connect()
+        assert self.honest.ask(add(7, 0)).rc is EOK
+
+    def flooded(self, data: bytes, protocol: ProtocolVersion = V2) -> Client:
+        """Return a client that has sent so much at once."""
+        client = self.serving.connect(protocol)
+        client.connection.dataReceived(data)
+        return client
+
+    def turn(self) -> None:
+        """Make the calls that are due, and not those that they ask for."""
+        clock = self.serving.clock
+        for call in [one for one in clock.calls if one.getTime() <= clock.seconds()]:
+            due: Any = call
+            function = partial(due.func, *due.args, **due.kw)
+            due.cancel()
+            function()
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def ask(client: Client, request: AddRequest | ReadRequest) -> ReturnCode:
+    """Ask without anybody's turn being taken."""
+    client.connection.dataReceived(v2.encode_request(request))
+    client._serving.sync()
+    (answer,) = client.answers()
+    return answer.rc
+
+
+def is_read(client: Client) -> bool:
+    return bool(client.transport.producerState == "producing")
+
+
+@pytest.mark.parametrize("protocol", [V2, V3])
+def test_a_flood_of_wrong_keys_is_taken_a_slice_at_a_time(
+    world: World, protocol: ProtocolVersion
+) -> None:
+    attacker = world.flooded(wrong_keys(protocol), protocol)
+    assert [answer.rc for answer in attacker.answers()] == [EUA] * SLICE_REQUESTS
+    assert not is_read(attacker)
+    assert ask(world.honest, add(7, 1)) is EOK
+    assert ask(world.honest, read(7, 1)) is EOK
+    assert attacker.answers() == []
+
+
+def test_a_slice_is_shorter_while_others_wait_for_their_turn(world: World) -> None:
+    first, second = (world.flooded(wrong_keys(V2)) for _ in range(2))
+    assert len(first.answers()) == SLICE_REQUESTS
+    assert len(second.answers()) == CROWDED_SLICE_REQUESTS
+    world.serving.take_turns()
+    assert len(first.answers()) + SLICE_REQUESTS == FLOOD
+    third = world.flooded(wrong_keys(V2))
+    assert len(third.answers()) == SLICE_REQUESTS
+
+
+def test_a_turn_takes_one_request_more_each_time_that_nobody_else_asks(world: World) -> None:
+    attacker = world.flooded(wrong_keys(V2))
+    attacker.receive()
+    taken = []
+    for number in range(6):
+        if number == 3:
+            assert ask(world.honest, read(7, 0)) is EOK
+        world.turn()
+        taken.append(len(attacker.answers()))
+    assert taken == [1, 2, 3, 1, 2, 3]
+
+
+def test_a_turn_is_bounded_however_long_nobody_else_asks(world: World) -> None:
+    attackers = [world.flooded(wrong_keys(V2, 4 * FLOOD)) for _ in range(16)]
+    for each in attackers:
+        each.receive()
+    most = 0
+    for _ in range(2 * TURN_REQUESTS_MAX):
+        world.turn()
+        most = max(most, sum(len(each.answers()) for each in attackers))
+    assert most == TURN_REQUESTS_MAX
+
+
+def test_clients_that_wait_are_served_in_turn(world: World) -> None:
+    attackers = [world.flooded(wrong_keys(V2)) for _ in range(3)]
+    for each in attackers:
+        each.receive()
+    done = [0, 0, 0]
+    for _ in range(20):
+        world.turn()
+        done = [one + len(each.answers()) for one, each in zip(done, attackers, strict=True)]
+        assert max(done) - min(done) <= 2 * SLICE_REQUESTS
+    assert min(done) > 2 * SLICE_REQUESTS
+
+
+def test_what_waits_is_bounded_by_one_read_and_all_of_it_is_answered(world: World) -> None:
+    attacker = world.flooded(wrong_keys(V2))
+    assert not is_read(attacker)
+    assert len(world.turns) == 1
+    # TLS may bring more after the pause: that is behind what waits.
+    attacker.connection.dataReceived(v2.encode_request(read(7, 0)))
+    world.serving.take_turns()
+    answers = attacker.answers()
+    assert [answer.rc for answer in answers] == [EUA] * FLOOD + [EOK]
+    assert is_read(attacker)
+    assert len(world.turns) == 0
+    assert ask(attacker, add(7, 1)) is EOK
+
+
+def test_requests_taken_in_bulk_keep_their_order_among_others(world: World) -> None:
+    some = [v2.encode_request(read(7, 0)), v2.encode_request(read(7, 99))]
+    client = world.flooded(b"".join(some) * 50)
+    world.serving.take_turns()
+    assert [answer.entry_id for answer in client.answers()] == [0, 99] * 50
+
+
+@pytest.mark.parametrize("protocol", [V2, V3])
+def test_a_flood_of_reads_in_bulk_has_its_turns_too(
+    world: World, protocol: ProtocolVersion
+) -> None:
+    number = (SLICE_REQUESTS + 6) * READS_IN_ONE
+    frames = [
+        v2.encode_request(read(7, 0)) if protocol is V2 else v3.encode_request(read(7, 0), txn_id)
+        for txn_id in range(number)
+    ]
+    greedy = world.flooded(b"".join(frames), protocol)
+    assert len(greedy.answers()) == SLICE_REQUESTS * READS_IN_ONE
+    assert not is_read(greedy)
+    assert ask(world.honest, read(7, 0)) is EOK
+    taken = []
+    for _ in range(3):
+        world.turn()
+        taken.append(len(greedy.answers()) // READS_IN_ONE)
+    assert taken == [1, 2, 3]
+    assert is_read(greedy)
+
+
+def test_a_client_that_leaves_has_no_turn(world: World) -> None:
+    attacker = world.flooded(wrong_keys(V2))
+    attacker.disconnect()
+    assert len(world.turns) == 0
+    world.turn()
+    assert ask(world.honest, read(7, 0)) is EOK
+
+
+def test_a_client_that_is_closed_for_its_framing_has_no_further_turn(world: World) -> None:
+    attacker = world.flooded(wrong_keys(V2, 2 * SLICE_REQUESTS) + bytes(4) + wrong_keys(V2))
+    world.serving.take_turns()
+    assert attacker.is_closed
+    assert len(attacker.answers()) == 2 * SLICE_REQUESTS
+
+
+def test_nobody_has_a_turn_while_too_much_is_in_flight(tmp_path: Path) -> None:
+    world = World(tmp_path, Limits(adds_max=1))
+    world.serving.syncs = False
+    lacs = [v3.encode_request(ReadLacRequest(LedgerId(7)), txn_id) for txn_id in range(FLOOD)]
+    client = world.flooded(b"".join(lacs), V3)
+    client.receive()
+    world.honest.connection.dataReceived(
+        v2.encode_request(add(7, 1)) + v2.encode_request(add(7, 2))
+    )
+    assert world.serving.server.backpressure.crowd is Crowd.FULL
+    world.turn()
+    assert client.answers() == []
+    assert len(world.turns) == 0
+    world.serving.sync()
+    world.serving.take_turns()
+    assert len(client.answers()) == FLOOD - SLICE_REQUESTS
+
+
+class Asker:
+    """Has requests for so many turns; the last is more than it can bear where it ``fails``."""
+
+    def __init__(self, turns: Turns, number: int, *, fails: bool = False) -> None:
+        self._turns, self._left, self._fails = turns, number, fails
+        turns.wait(self)
+
+    def take_turn(self, requests_max: int) -> int:
+        self._left -= 1
+        if self._left:
+            self._turns.wait(self)
+        elif self._fails:
+            raise ValueError("a bug")
+        return requests_max
+
+
+def test_it_is_said_when_the_first_has_to_wait_and_when_none_does_any_more() -> None:
+    clock, said = Clock(), list[bool]()
+    turns = Turns(clock, said.append)
+    Asker(turns, 3)
+    Asker(turns, 1)
+    assert said == [True]
+    clock.advance(0)  # All turns, one after the other.
+    assert said == [True, False]
+    gone = Asker(turns, 1)
+    turns.leave(gone)
+    clock.advance(0)
+    assert said == [True, False, True, False]
+
+
+def test_threads_may_run_after_turns_and_when_clients_come_or_go_while_adds_wait_for_a_journal(
+    tmp_path: Path,
+) -> None:
+    ways: list[None] = []
+    world = World(tmp_path, give_way=lambda: ways.append(None))
+    world.flooded(wrong_keys(V2))
+    world.turn()
+    assert len(ways) == 0
+    world.serving.syncs = False
+    world.honest.connection.dataReceived(v2.encode_request(add(7, 1)))
+    world.turn()
+    world.turn()
+    assert len(ways) == 2
+    world.serving.connect().disconnect()
+    assert len(ways) == 4
+    world.serving.sync()
+    world.turn()
+    world.serving.connect().disconnect()
+    assert len(ways) == 4
+
+
+def test_a_bug_met_in_one_turn_keeps_nobody_waiting() -> None:
+    clock, said = Clock(), list[bool]()
+    turns = Turns(clock, said.append)
+    Asker(turns, 1, fails=True)
+    Asker(turns, 1)
+    with pytest.raises(ValueError, match="a bug"):
+        clock.advance(0)
+    assert len(turns) == 1
+    clock.advance(0)
+    assert len(turns) == 0
+    assert said == [True, False]
