@@ -1,8 +1,9 @@
 """Plain reads of entries in memory: one loop over all that came together.
 
-A plain read has no flags, no trailing bytes, a ledger in memory and an entry in the write cache;
-in V3 it is written as clients write it. Any other is left to the plain path, as is a read that must
-not overtake one that waits for the disk. The same test as for adds compares the two paths.
+A plain read has no flags, no trailing bytes, a ledger in memory and an entry in the write cache.
+One of the last entry is of a ledger whose index is in no doubt. In V3 it is written as clients
+write it. Any other is left to the plain path, as is a read that must not overtake one that waits
+for the disk. The same test as for adds compares the two paths.
 """
 
 from __future__ import annotations
@@ -90,7 +91,11 @@ class FastReads:
             state = hot.get(ledger_id)
             if state is None or state.limbo or must_wait(ledger_id):
                 break
-            entry_id = state.last_entry if asked_id == NO_ENTRY else asked_id
+            entry_id = asked_id
+            if entry_id == NO_ENTRY:
+                if state.doubt is not None:
+                    break
+                entry_id = state.last_entry
             try:
                 packet = read_memory(state, entry_id)
             except (BookKeeperError, OSError):
@@ -119,10 +124,12 @@ class FastReads:
             if state is None or state.limbo or state.lac_is_unread or must_wait(ledger_id):
                 break
             entry_id = asked.entry_id
+            if entry_id == NO_ENTRY:
+                if state.doubt is not None:
+                    break
+                entry_id = state.last_entry
             try:
-                packet = storage.reads.read_memory(
-                    state, state.last_entry if entry_id == NO_ENTRY else entry_id
-                )
+                packet = storage.reads.read_memory(state, entry_id)
             except (BookKeeperError, OSError):
                 break
             if not isinstance(packet, bytes):

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bookied.errors import IndexTruncatedError
 from bookied.server.fast_adds import FastAdds
 from bookied.server.fast_reads import AnswersMax, FastReads
 from bookied.server.rules.add_requests import Writes
@@ -334,6 +335,15 @@ def test_plain_reads_are_taken_in_one_go(client: Client) -> None:
     assert read[0].entry == read[-1].entry == packet(5, 299, payload=b"x" * 90)
     if client._protocol is ProtocolVersion.V3:
         assert read[0].max_lac == 298
+
+
+def test_the_last_entry_is_not_known_where_the_index_is_in_doubt(client: Client) -> None:
+    state = client._serving.storages.of(5).ledgers.lookup(5)
+    assert state is not None
+    assert client.ask(ReadRequest(LedgerId(5), EntryId(-1))).rc is ReturnCode.EOK
+    state.doubt = IndexTruncatedError(Path("5.idx"), 1100, "ends within page 0")
+    assert client.ask(ReadRequest(LedgerId(5), EntryId(-1))).rc is ReturnCode.EIO
+    assert client.ask(ReadRequest(LedgerId(5), EntryId(0))).rc is ReturnCode.EOK
 
 
 def test_a_read_that_must_wait_for_another_is_left(client: Client) -> None:

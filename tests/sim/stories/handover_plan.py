@@ -55,7 +55,14 @@ def _writers(rng: Random) -> list[Item]:
 def _turns(seed: int, rng: Random, items: list[Item], hostility: float) -> Plan:
     sizes = rng.choice(SIZES)
     plan = draw(seed, rng, sizes, sizes[0] + rng.choice([0, 1, 2]), items, kind="plain")
-    return attrs.evolve(plan, entries=rng.choice([1, 2, 5]), hostility=hostility, tale="handover")
+    away = {f"b{number}" for number in range(plan.bookies + 1, 4)}
+    return attrs.evolve(
+        plan,
+        entries=rng.choice([1, 2, 5]),
+        hostility=hostility,
+        items=tuple(item for item in plan.items if item.who not in away),
+        tale="handover",
+    )
 
 
 def _some_writer(rng: Random) -> str:

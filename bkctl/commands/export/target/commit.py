@@ -178,14 +178,16 @@ def commit(files: Files, change: Commit) -> None:
             in the directory does it.
     """
     files.put(COMMIT_PATH, change.encode())
-    done: list[tuple[str, str]] = []
+    begun = 0
     try:
         for source, target in change.moves:
+            begun += 1
             files.move(source, target)
-            done.append((source, target))
     except OSError:
-        for source, target in reversed(done):
-            files.move(target, source)
+        for source, target in reversed(change.moves[:begun]):
+            # The move that failed may have been made: its answer was lost, or its directory's sync.
+            if not files.exists(source):
+                files.finish_move(target, source)
         files.remove(COMMIT_PATH)
         raise
     _record(files, change)

@@ -56,7 +56,7 @@ class Files(Protocol):
     def move(self, source: str, target: str) -> None:
         """Rename a file or directory to a name that nothing has; an object store moves only files.
 
-        A move that fails leaves the file at the source.
+        A move that fails leaves the file at the source, or has been made: its answer was lost.
         """
 
     def finish_move(self, source: str, target: str) -> None:

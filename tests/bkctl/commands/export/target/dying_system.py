@@ -1,7 +1,8 @@
-"""A file system of pyarrow that fails, or whose process dies, before its n-th change."""
+"""A file system of pyarrow that fails, or whose process dies, at its n-th change."""
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any, Final
 
 from bkctl.commands.export.target.arrow_files import ArrowFiles
@@ -12,8 +13,15 @@ from tests.bkctl.commands.export.target.test_commit import AFTER, BEFORE, Killed
 CHANGES: Final = ("copy_file", "delete_file", "delete_dir", "move", "open_output_stream")
 
 
+class LostReplyError(OSError):
+    """The change was made, and its answer was lost."""
+
+
 class DyingSystem:
-    """Passes all calls on; ``left`` changes are made, then ``error`` is raised."""
+    """Passes all calls on; ``left`` changes are made, then ``error`` is raised.
+
+    With a ``LostReplyError`` the change at which it is raised is made as well.
+    """
 
     def __init__(self, system: Any, left: int, error: BaseException) -> None:
         self._system, self.left, self._error = system, left, error
@@ -27,6 +35,9 @@ class DyingSystem:
             self.left -= 1
             # A process that has died makes no change any more; an error passes.
             if self.left == -1 or (self.left < 0 and isinstance(self._error, Killed)):
+                if isinstance(self._error, LostReplyError) and name != "open_output_stream":
+                    with contextlib.suppress(FileNotFoundError):
+                        found(*arguments)
                 raise self._error
             return found(*arguments)
 

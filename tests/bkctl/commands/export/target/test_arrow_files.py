@@ -9,7 +9,11 @@ import pytest
 from bkctl.commands.export.target.arrow_files import ArrowFiles
 from bkctl.commands.export.target.commit import COMMIT_PATH
 from bkctl.commands.export.target.files import open_files
-from tests.bkctl.commands.export.target.dying_system import DyingSystem, check_every_step
+from tests.bkctl.commands.export.target.dying_system import (
+    DyingSystem,
+    LostReplyError,
+    check_every_step,
+)
 from tests.bkctl.commands.export.target.test_commit import Killed
 
 pytest.importorskip("pyarrow")
@@ -27,7 +31,11 @@ class Named:
         return getattr(self._system, name)
 
 
-@pytest.mark.parametrize("error", [Killed(), OSError("no network")], ids=["killed", "error"])
+@pytest.mark.parametrize(
+    "error",
+    [Killed(), OSError("no network"), LostReplyError("no answer")],
+    ids=["killed", "error", "lost reply"],
+)
 @pytest.mark.parametrize("kind", ["s3", "hdfs"])
 def test_a_commit_that_stops_at_any_step_leaves_all_or_nothing(tmp_path, kind, error) -> None:
     system = Named(kind)
