@@ -21,14 +21,21 @@ NO_ENTRY: Final = EntryId(-1)
 LEDGER_ID_REFUSED: Final = LedgerId(2**63 - 1)
 """A ledger with this id makes Java's garbage collectors delete every ledger; never create it."""
 
+BOOKIE_ID_CHARS_MAX: Final = 1024
+"""Java has no limit. A host name has 253 characters at most."""
+
 _BOOKIE_ID: Final = re.compile(r"[A-Za-z0-9:-_.\-]+")
 _READ_ONLY: Final = "readonly"
 
 
-@lru_cache(4096)  # They come again and again, with every fragment of every ledger.
 def is_valid_bookie_id(text: str) -> bool:
-    """Tell whether Java takes this as a bookie id.
+    """Tell whether Java takes this as a bookie id, and it is not longer than any name may be.
 
     Its pattern holds ``:-_`` as a range, so everything from ``:`` to ``_`` passes (BookieId).
     """
+    return len(text) <= BOOKIE_ID_CHARS_MAX and _matches(text)
+
+
+@lru_cache(4096)  # They come again and again, with every fragment of every ledger.
+def _matches(text: str) -> bool:
     return _BOOKIE_ID.fullmatch(text) is not None and text.lower() != _READ_ONLY

@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Mapping
+from operator import attrgetter
 from typing import Any, Final
 
 import attrs
@@ -38,6 +39,14 @@ _CLOSED_LINE: Final = "CLOSED"
 _NUMBER: Final = re.compile("[+-]?[0-9]{1,19}")
 _LINE_END: Final = re.compile("\r\n|\r|\n")
 _QUORUM_LINES: Final = 3
+
+ENSEMBLE_SIZE_MAX: Final = 1000
+"""Java has no limit. Write sets, coverage and placement take time and memory for each place."""
+
+_SHOWN_CHARS_MAX: Final = 64
+
+
+_FIRST_ENTRY: Final = attrgetter("first_entry_id")
 
 
 @attrs.frozen
@@ -93,8 +102,17 @@ class LedgerMetadata:
 
     def fragment_of(self, entry_id: int) -> Fragment:
         """Return the fragment that holds, or would hold, the entry."""
-        first_ids = [fragment.first_entry_id for fragment in self.fragments]
-        return self.fragments[max(0, bisect_right(first_ids, entry_id) - 1)]
+        return self.fragments[max(0, self._number_after(entry_id) - 1)]
+
+    def fragment_end(self, entry_id: int) -> int | None:
+        """Return the last entry of the fragment of ``entry_id``; ``None`` for the last fragment."""
+        following = self._number_after(entry_id)
+        if following == len(self.fragments):
+            return None
+        return self.fragments[following].first_entry_id - 1
+
+    def _number_after(self, entry_id: int) -> int:
+        return bisect_right(self.fragments, entry_id, key=_FIRST_ENTRY)
 
     def all_bookies(self) -> frozenset[BookieId]:
         """Return every bookie of every fragment."""
@@ -107,6 +125,9 @@ class LedgerMetadata:
 def _check(metadata: LedgerMetadata) -> LedgerMetadata:
     """Apply the rules of Java's reader; return the metadata."""
     m = metadata
+    if not 1 <= m.ensemble_size <= ENSEMBLE_SIZE_MAX:
+        size = f"ensemble size {m.ensemble_size}; must be 1 to {ENSEMBLE_SIZE_MAX}"
+        raise MetadataFormatError(f"ledger metadata: {size}")
     _require(m.ensemble_size >= m.write_quorum, "write quorum above ensemble size")
     _require(m.write_quorum >= m.ack_quorum, "ack quorum above write quorum")
     _require(bool(m.fragments), "no fragment")
@@ -121,7 +142,8 @@ def _check(metadata: LedgerMetadata) -> LedgerMetadata:
         before = fragment.first_entry_id
         for bookie in fragment.ensemble:
             if not is_valid_bookie_id(bookie):
-                raise MetadataFormatError(f"ledger metadata: {bookie!r} is no bookie id")
+                shown = repr(bookie[:_SHOWN_CHARS_MAX])
+                raise MetadataFormatError(f"ledger metadata: {shown} is not a valid bookie id")
     return m
 
 
@@ -355,5 +377,6 @@ def _decode_v1(body: bytes) -> LedgerMetadata:
 
 def _number(text: str) -> int:
     # Not int() alone: that takes spaces, underscores and the digits of other scripts too.
-    _require(_NUMBER.fullmatch(text) is not None, f"{text!r} is no number")
+    shown = repr(text[:_SHOWN_CHARS_MAX])
+    _require(_NUMBER.fullmatch(text) is not None, f"{shown} is not a number")
     return int(text)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Collection
+from typing import Final
 
 from bkclient.errors import QuorumError
 
@@ -20,9 +21,19 @@ def check_quorums(ensemble_size: int, write_quorum: int, ack_quorum: int) -> Non
         )
 
 
+_KEPT_SIZE_MAX: Final = 64
+"""Write sets of larger ensembles are made anew: there are as many as the size, and as long."""
+
+
 def write_set(entry_id: int, ensemble_size: int, write_quorum: int) -> tuple[int, ...]:
     """Return the ensemble indexes that hold an entry, in the order they are asked."""
+    if ensemble_size > _KEPT_SIZE_MAX:
+        return _write_set(entry_id, ensemble_size, write_quorum)
     return write_sets_of(ensemble_size, write_quorum)[entry_id % ensemble_size]
+
+
+def _write_set(entry_id: int, ensemble_size: int, write_quorum: int) -> tuple[int, ...]:
+    return tuple((entry_id + i) % ensemble_size for i in range(write_quorum))
 
 
 def is_striped_to(entry_id: int, index: int, ensemble_size: int, write_quorum: int) -> bool:
@@ -30,13 +41,10 @@ def is_striped_to(entry_id: int, index: int, ensemble_size: int, write_quorum: i
     return (index - entry_id) % ensemble_size < write_quorum
 
 
-@functools.cache
+@functools.lru_cache(64)
 def write_sets_of(ensemble_size: int, write_quorum: int) -> tuple[tuple[int, ...], ...]:
     """Return the write set of each entry id modulo the ensemble size."""
-    return tuple(
-        tuple((start + i) % ensemble_size for i in range(write_quorum))
-        for start in range(ensemble_size)
-    )
+    return tuple(_write_set(start, ensemble_size, write_quorum) for start in range(ensemble_size))
 
 
 class Coverage:
@@ -49,12 +57,15 @@ class Coverage:
     def __init__(self, ensemble_size: int, write_quorum: int, ack_quorum: int) -> None:
         check_quorums(ensemble_size, write_quorum, ack_quorum)
         self.ensemble_size = ensemble_size
-        self._windows = write_sets_of(ensemble_size, write_quorum)
-        self._ack_quorum = ack_quorum
+        self._write_quorum, self._ack_quorum = write_quorum, ack_quorum
 
     def covered(self, answers: Collection[int]) -> bool:
         """Return whether the ensemble indexes in ``answers`` (definite ones) are enough."""
-        return all(
-            sum(index not in answers for index in window) < self._ack_quorum
-            for window in self._windows
-        )
+        size, write_quorum = self.ensemble_size, self._write_quorum
+        silent = [index not in answers for index in range(size)]
+        in_window = sum(silent[:write_quorum])
+        for start in range(size):
+            if in_window >= self._ack_quorum:
+                return False
+            in_window += silent[(start + write_quorum) % size] - silent[start]
+        return True

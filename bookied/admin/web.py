@@ -310,6 +310,8 @@ class AdminResource(Resource):
             host, _ = request.getHeader("Host"), request.getHeader("Authorization")
         except UnicodeDecodeError:
             return HttpReply(BAD_REQUEST, "a header is no UTF-8")
+        if len(request.requestHeaders.getRawHeaders("Host", [])) > 1:
+            return HttpReply(BAD_REQUEST, "more than one Host")
         if self._hosts.allows(host):
             return None
         self._counts.hit(HttpLimit.HOST, host_of(request.channel.transport))

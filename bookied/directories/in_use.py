@@ -16,7 +16,7 @@ from typing import Final
 
 import attrs
 
-from bookied.directories.lock import LOCK, is_locked
+from bookied.directories.lock import LOCK, is_locked, lock_owner
 from bookied.directories.roots import CURRENT, DIRTY
 
 PROC: Final = Path("/proc")
@@ -69,7 +69,7 @@ def uses(roots: Iterable[Path], proc: Path = PROC) -> list[Use]:
 def _use(root: Path, workers: Sequence[Worker], proc: Path) -> Use:
     locked = _is_locked(root)
     found = {worker.pid: worker for worker in workers}
-    owner = _lock_owner(root) if locked else None
+    owner = lock_owner(root) if locked else None
     if owner is not None and owner not in found:
         found[owner] = Worker(owner, _program(proc / str(owner)))
     return Use(
@@ -86,14 +86,6 @@ def _is_locked(root: Path) -> bool:
         return is_locked(root)
     except OSError:  # Not ours to read; a process that writes here is found otherwise, if at all.
         return False
-
-
-def _lock_owner(root: Path) -> int | None:
-    try:
-        text = (root / LOCK).read_text("ascii", "replace").strip()
-    except OSError:
-        return None
-    return int(text) if text.isdecimal() else None
 
 
 def _workers(roots: Sequence[Path], proc: Path) -> dict[Path, list[Worker]]:

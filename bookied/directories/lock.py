@@ -9,9 +9,12 @@ from pathlib import Path
 from typing import Final
 
 from bookied.errors import DirectoryError, DirectoryInUseError
+from bookied.storage.files.files import open_regular, read_regular
 
 LOCK: Final = "bookied.lock"
 LOCK_MODE: Final = 0o600
+LOCK_BYTES_MAX: Final = 20
+"""A lock file holds the number of a process."""
 _LOCKS: Final = Path("/proc/locks")
 
 
@@ -46,14 +49,14 @@ def _lock(root: Path) -> int:
     path = root / LOCK
     try:
         root.mkdir(parents=True, exist_ok=True)
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, LOCK_MODE)
+        fd = open_regular(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, LOCK_MODE)
     except OSError as error:
         raise DirectoryError(f"{root} cannot be used: {error.strerror or error}") from error
     _keep_others_out(fd, path)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
-        owner = os.pread(fd, 20, 0).decode("ascii", "replace").strip()
+        owner = os.pread(fd, LOCK_BYTES_MAX, 0).decode("ascii", "replace").strip()
         os.close(fd)
         by = f" (process {owner})" if owner else ""
         raise DirectoryInUseError(f"{root} is in use by another bookie{by}") from error
@@ -75,7 +78,7 @@ def _keep_others_out(fd: int, path: Path) -> None:
 def is_locked(root: Path) -> bool:
     """Whether a running bookie of ours uses this root; for offline tools."""
     try:
-        fd = os.open(root / LOCK, os.O_RDONLY | os.O_CLOEXEC)
+        fd = open_regular(root / LOCK, os.O_RDONLY)
     except FileNotFoundError:
         return False
     except PermissionError:  # Another user's: the system tells about its locks all the same.
@@ -92,9 +95,10 @@ def is_locked(root: Path) -> bool:
 def lock_owner(root: Path) -> int | None:
     """Return the process that locked a root last; None if the lock file does not say."""
     try:
-        return int((root / LOCK).read_text(encoding="ascii"))
-    except (OSError, ValueError):
+        text = read_regular(root / LOCK, LOCK_BYTES_MAX).decode("ascii", "replace").strip()
+    except OSError:
         return None
+    return int(text) if text.isdecimal() else None
 
 
 def _has_lock(inode: int, locks: str) -> bool:

@@ -35,6 +35,12 @@ REPEATS_MAX: Final = 20
 
 REPEAT_S: Final = 10.0
 
+TEXT_CHARS_MAX: Final = 8192
+"""A longer message or attribute is cut: a peer may have chosen its length."""
+
+TRACEBACK_CHARS_MAX: Final = 65536
+"""Of a longer traceback the end is written, which names the error."""
+
 _OURS: Final = ("bookied", "bkclient", "wire")
 _LEVEL_NAMES: Final = {"critical": "FATAL"}
 _NOT_ATTRIBUTES: Final = frozenset({"isError", "failure", "why", "format", "message", "time"})
@@ -47,7 +53,7 @@ def text_line(event: LogEvent) -> str:
     told = set(re.findall(r"\{(\w+)", str(event.get("log_format"))))
     rest = {key: value for key, value in event.items() if key not in told}
     pairs = (f"{key}={value}" for key, value in _attributes(rest).items())
-    attributes = _on_one_line(", ".join(pairs))
+    attributes = _on_one_line(_cut(", ".join(pairs)))
     line = f"{stamp} - {_level(event):<5} [{_thread()}:{_logger(event)}] - {_message(event)}"
     line = f"{line} {{{attributes}}}" if attributes else line
     trouble = _traceback(event)
@@ -65,11 +71,12 @@ def json_line(event: LogEvent) -> str:
         "msg": _message(event),
     }
     for key, value in _attributes(event).items():
-        fields.setdefault(key, value if isinstance(value, (bool, int, float)) else str(value))
+        is_number = isinstance(value, (bool, int, float))
+        fields.setdefault(key, value if is_number else _cut(str(value)))
     trouble = _traceback(event)
     if trouble:
         fields["trace"] = trouble
-    return json.dumps(fields, ensure_ascii=False) + "\n"
+    return _printable(json.dumps(fields, ensure_ascii=False), _json_escape) + "\n"
 
 
 @implementer(ILogObserver)
@@ -183,14 +190,28 @@ def _logger(event: LogEvent) -> str:
 
 
 def _message(event: LogEvent) -> str:
-    return _on_one_line(formatEvent(event))
+    return _on_one_line(_cut(formatEvent(event)))
+
+
+def _cut(text: str) -> str:
+    if len(text) <= TEXT_CHARS_MAX:
+        return text
+    return f"{text[:TEXT_CHARS_MAX]}... ({len(text)} characters)"
 
 
 def _on_one_line(text: str) -> str:
-    """Return ``text`` with what would begin a line, or drive a terminal, as an escape."""
+    """Return ``text`` with characters that begin a line, or drive a terminal, as escapes."""
+    return _printable(text, lambda one: repr(one)[1:-1])
+
+
+def _printable(text: str, escape: Callable[[str], str]) -> str:
     if text.isprintable():
         return text
-    return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
+    return "".join(one if one.isprintable() else escape(one) for one in text)
+
+
+def _json_escape(char: str) -> str:
+    return json.dumps(char)[1:-1]
 
 
 def _attributes(event: LogEvent) -> dict[str, Any]:
@@ -207,4 +228,7 @@ def _camel(name: str) -> str:
 
 def _traceback(event: LogEvent) -> str:
     failure = event.get("log_failure")
-    return failure.getTraceback() if isinstance(failure, Failure) else ""
+    if not isinstance(failure, Failure):
+        return ""
+    lines = failure.getTraceback()[-TRACEBACK_CHARS_MAX:].split("\n")
+    return "\n".join(map(_on_one_line, lines))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import attrs
 import pytest
 from hypothesis import given
@@ -147,7 +149,10 @@ CLOSED = {"state": LedgerState.CLOSED, "length": 5}
         ({"fragments": (Fragment(1, ("a:1", "b:1")),)}, "first fragment"),
         ({"fragments": (Fragment(0, ("a:1", "a:1")),)}, "twice"),
         ({"fragments": (Fragment(0, ("a:1",)),)}, "another size"),
-        ({"fragments": (Fragment(0, ("a:1", "b c")),)}, "no bookie id"),
+        ({"fragments": (Fragment(0, ("a:1", "b c")),)}, "not a valid bookie id"),
+        ({"fragments": (Fragment(0, ("a:1", "b" * 2000)),)}, "not a valid bookie id"),
+        ({"ensemble_size": 0, "write_quorum": 0, "ack_quorum": 0}, "ensemble size 0"),
+        ({"ensemble_size": 2**31 - 1}, "ensemble size 2147483647"),
         ({"password": None}, "digest type without password"),
         ({"password": None, "digest_type": None}, "no password"),
         ({"state": LedgerState.CLOSED}, "last entry"),
@@ -166,6 +171,26 @@ CLOSED = {"state": LedgerState.CLOSED, "length": 5}
 def test_what_java_could_not_handle_is_not_written(changes, rule) -> None:
     with pytest.raises(MetadataFormatError, match=rule):
         validate_for_write(sample(**changes))
+
+
+def test_a_fragment_is_found_among_many_without_looking_at_each() -> None:
+    fragments = tuple(Fragment(number * 10, ("a:1",)) for number in range(100_000))
+    found = sample(ensemble_size=1, write_quorum=1, fragments=fragments)
+    began_s = time.process_time()
+    for number in range(1000):
+        entry_id = number * 1000 + 5
+        assert found.fragment_of(entry_id).first_entry_id == entry_id - 5
+        assert found.fragment_end(entry_id) == entry_id + 4
+    assert time.process_time() - began_s < 1
+    assert found.fragment_of(-1).first_entry_id == 0
+    assert found.fragment_end(-1) == -1
+    assert found.fragment_end(10**9) is None
+
+
+def test_a_refusal_does_not_repeat_a_long_name() -> None:
+    with pytest.raises(MetadataFormatError) as raised:
+        validate_for_write(sample(fragments=(Fragment(0, ("a:1", "b" * 10**6)),)))
+    assert len(str(raised.value)) < 200
 
 
 @pytest.mark.parametrize("line_end", ["\n", "\r\n", "\r"])

@@ -84,9 +84,8 @@ async def read_range(
 
 def _chunk_end(metadata: LedgerMetadata, first: int, last: int, entries: int) -> int:
     """Return the last entry of a chunk; it does not reach over the end of a fragment."""
-    end = min(last, first + entries - 1)
-    starts = [f.first_entry_id for f in metadata.fragments if f.first_entry_id > first]
-    return min(end, starts[0] - 1) if starts else end
+    end, fragment_end = min(last, first + entries - 1), metadata.fragment_end(first)
+    return end if fragment_end is None else min(end, fragment_end)
 
 
 def _fetch(

@@ -6,6 +6,7 @@ taken yet, and some 300 KiB each beside that.
 
 from __future__ import annotations
 
+import re
 import resource
 from collections import deque
 from collections.abc import Callable
@@ -152,6 +153,11 @@ _ANY: Final = "*"
 _LOCAL_SUFFIXES: Final = (".localhost", ".local", ".internal", ".svc", ".localdomain")
 """Names below these are nobody's in the public DNS."""
 
+_HOST: Final = re.compile(
+    r"(?:\[(?P<address>[0-9a-f:.%]+)\]|(?P<name>[a-z0-9._-]*))(?::[0-9]{0,5})?"
+)
+"""A name or an address, and a port. Browsers and proxies may cut other text in different places."""
+
 
 class Hosts:
     """Which names a request may have in ``Host``: those of a page in a browser are not among them.
@@ -169,17 +175,17 @@ class Hosts:
         """Return whether a request with this header is for us; one without is no browser's."""
         if header is None:
             return True
-        host = _without_port(header.strip().lower()).rstrip(".")
-        if "." not in host or _is_address(host) or host.endswith(_LOCAL_SUFFIXES):
+        found = _HOST.fullmatch(header.strip().lower())
+        if found is None:
+            return False
+        host = (found["address"] or found["name"]).rstrip(".")
+        if _is_address(host):
             return True
+        if found["address"]:
+            return False
         names = self._names()
-        return host in names or _ANY in names
-
-
-def _without_port(header: str) -> str:
-    if header.startswith("["):
-        return header[1:].partition("]")[0]
-    return header.partition(":")[0]
+        is_local = "." not in host or host.endswith(_LOCAL_SUFFIXES)
+        return is_local or host in names or _ANY in names
 
 
 def _is_address(host: str) -> bool:

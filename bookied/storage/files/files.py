@@ -14,6 +14,7 @@ import contextlib
 import errno
 import os
 import secrets
+import stat
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -110,7 +111,12 @@ class Files(Protocol):
 
     def open_update(self, path: Path, *, create: bool = False) -> UpdateFile: ...
 
-    def read(self, path: Path) -> bytes: ...
+    def read(self, path: Path) -> bytes:
+        """Return the content of a small file.
+
+        Raises:
+            OSError: it has more than ``READ_BYTES_MAX`` (``EFBIG``), or cannot be read.
+        """
 
     def write_atomic(self, path: Path, data: bytes) -> None:
         """Replace the file in one step: whatever happens, it holds the old bytes or the new."""
@@ -179,14 +185,13 @@ class RealFiles:
         return BufferedAppendFile(os.open(path, flags, 0o644), path, preallocate, forget=direct)
 
     def open_read(self, path: Path) -> ReadFile:
-        return _File(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+        return _File(open_regular(path, os.O_RDONLY))
 
     def open_update(self, path: Path, *, create: bool = False) -> UpdateFile:
-        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        return _File(os.open(path, flags, 0o644))
+        return _File(open_regular(path, os.O_RDWR | (os.O_CREAT if create else 0)))
 
     def read(self, path: Path) -> bytes:
-        return path.read_bytes()
+        return read_regular(path)
 
     def write_atomic(self, path: Path, data: bytes) -> None:
         temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}.tmp")
@@ -251,8 +256,8 @@ class RealFiles:
         _side_by_side([partial(self.sync_dir, directory) for directory in directories])
 
     def disk_usage(self, path: Path) -> tuple[int, int]:
-        stat = os.statvfs(path)
-        return stat.f_frsize * stat.f_blocks, stat.f_frsize * stat.f_bavail
+        system = os.statvfs(path)
+        return system.f_frsize * system.f_blocks, system.f_frsize * system.f_bavail
 
     def check_usable(self, directory: Path) -> None:
         with _closing(os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)):
@@ -262,6 +267,39 @@ class RealFiles:
             is_read_only = os.statvfs(directory).f_flag & os.ST_RDONLY
             number = errno.EROFS if is_read_only else errno.EACCES
             raise OSError(number, os.strerror(number), str(directory))
+
+
+READ_BYTES_MAX: Final = 64 * 1024 * 1024
+"""What is read at once; cookies, marks and lists are much smaller."""
+
+
+def open_regular(path: Path, flags: int, mode: int = 0o644) -> int:
+    """Return a descriptor of a regular file, without waiting for the other end of a FIFO.
+
+    Raises:
+        OSError: it is a FIFO, a device or a socket (``EINVAL``), a directory, or cannot be opened.
+    """
+    fd = os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC, mode)
+    kind = os.fstat(fd).st_mode
+    if stat.S_ISREG(kind):
+        return fd
+    os.close(fd)
+    if stat.S_ISDIR(kind):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    raise OSError(errno.EINVAL, "not a regular file", str(path))
+
+
+def read_regular(path: Path, bytes_max: int = READ_BYTES_MAX) -> bytes:
+    """Return the content of a regular file, of at most so many bytes.
+
+    Raises:
+        OSError: the file is larger (``EFBIG``), is not a regular file, or cannot be read.
+    """
+    with open(open_regular(path, os.O_RDONLY), "rb") as file:
+        data = file.read(bytes_max + 1)
+    if len(data) > bytes_max:
+        raise OSError(errno.EFBIG, f"larger than {bytes_max} bytes", str(path))
+    return data
 
 
 _AT_FDCWD: Final = -100

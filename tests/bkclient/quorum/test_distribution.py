@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import time
+import tracemalloc
 from collections.abc import Iterator
 
 import pytest
@@ -58,3 +60,20 @@ def test_write_sets_count_in_64_bits(entry_id: int) -> None:
 def test_sizes_that_do_not_fit_are_refused(size: int, write: int, ack: int) -> None:
     with pytest.raises(QuorumError):
         check_quorums(size, write, ack)
+
+
+def test_an_ensemble_of_1000_takes_little_memory_and_time() -> None:
+    size = 1000
+    tracemalloc.start()
+    began_s = time.process_time()
+    for quorum in range(1, size, 50):
+        assert write_set(2**40 + 3, size, quorum)[0] == (2**40 + 3) % size
+    coverage, answers = Coverage(size, size, 500), set[int]()
+    for index in range(501):
+        assert not coverage.covered(answers)
+        answers.add(index)
+    assert coverage.covered(answers)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 1_000_000
+    assert time.process_time() - began_s < 5

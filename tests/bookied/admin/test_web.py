@@ -352,12 +352,33 @@ def test_a_request_waits_for_one_of_each_other_address_and_no_more() -> None:
         ("b1.ns.svc.cluster.local:8080", True), ("b1.example.org", True), ("B1.example.ORG.", True),
         ("evil.example.org", False), ("b1.example.org.evil.com:8080", False),
         ("1.2.3.4.nip.io", False),
-        (None, True), ("", True),
+        (None, True), ("", True), ("[fe80::1%25]", True), ("bookie_1:", True),
     ],
 )  # fmt: skip
 def test_names_that_a_stranger_may_own_are_refused(host: str | None, *, is_ours: bool) -> None:
     assert Hosts(lambda: frozenset({"b1.example.org"})).allows(host) == is_ours
     assert Hosts(lambda: frozenset({"*"})).allows(host)
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.com#.local", "evil.com/.local", "evil.com?.local", "a@evil.com", "evil\\.local",
+        "evil.com:.local", "b:evil.com", "b:80:81", "b:123456", "[evil]evil.com", "[::1].evil.com",
+        "[::1", "[evil]", "[1]", "b ä", "a b", "evil.com,b", "evil.com%00.local",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("names", [frozenset({"b1.example.org"}), frozenset({"*"})])
+def test_what_is_not_a_host_and_a_port_is_refused(host: str, names: frozenset[str]) -> None:
+    assert not Hosts(lambda: names).allows(host)
+
+
+def test_a_request_with_two_hosts_is_not_answered() -> None:
+    server = Server(HttpReply(200, "secret"))
+    protocol, transport = server.connect()
+    protocol.dataReceived(b"GET / HTTP/1.1\r\nHost: evil.com\r\nHost: b\r\n\r\n")
+    assert transport.value().startswith(b"HTTP/1.1 400")
+    assert server.asked == []
 
 
 def test_a_request_for_another_host_is_not_answered() -> None:

@@ -15,6 +15,8 @@ from twisted.python.failure import Failure
 from bookied.process.log import (
     REPEAT_S,
     REPEATS_MAX,
+    TEXT_CHARS_MAX,
+    TRACEBACK_CHARS_MAX,
     LineObserver,
     Logging,
     RepeatLimiter,
@@ -56,6 +58,29 @@ def test_what_a_peer_sends_can_neither_begin_a_line_nor_drive_a_terminal() -> No
     assert line.rstrip("\n").isprintable()
     assert "\\x1b[31mforged\\r" in line
     assert json.loads(json_line(event("{path}", path=forged)))["path"] == forged
+
+
+def test_a_line_is_bounded_whatever_a_peer_sends() -> None:
+    name = "x" * 1_000_000
+    for line in (text_line(event("{path}", path=name, peer=name)), json_line(event(peer=name))):
+        assert len(line) < 3 * TEXT_CHARS_MAX
+        assert "... (1000" in line
+
+
+def test_the_end_of_a_long_traceback_is_written_without_terminal_escapes() -> None:
+    failure = Failure(ValueError("x" * 1_000_000 + "\x1b[31m\x9b31m the end"))
+    for line in (text_line(event(log_failure=failure)), json_line(event(log_failure=failure))):
+        assert len(line) < 2 * TRACEBACK_CHARS_MAX
+        assert "the end" in line
+        assert "\x1b" not in line
+        assert "\x9b" not in line
+
+
+def test_json_has_no_character_that_drives_a_terminal() -> None:
+    name = "\x9b31m\u202e\U000e0001"
+    line = json_line(event("{path}", path=name))
+    assert line.rstrip("\n").isprintable()
+    assert json.loads(line)["path"] == name
 
 
 def test_a_failure_follows_its_line() -> None:

@@ -22,12 +22,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from twisted.logger import Logger
 
 from bookied.config.db import RocksSettings
 from bookied.errors import DatabaseInUseError, DbRecordError, StorageError
+from bookied.storage.files.files import open_regular, read_regular
 from bookied.storage.index.rocks.format import LOCATIONS
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ CURRENT: Final = "CURRENT"
 # A MANIFEST: blocks of 32 KiB with records of (masked CRC32C, length, type), little-endian.
 _BLOCK: Final = 32 << 10
 _RECORD: Final = struct.Struct("<IHB")
+_CURRENT_BYTES_MAX: Final = 1024
 _KINDS: Final = range(1, 5)
 _RECYCLABLE: Final = range(5, 9)
 """The file without which there is no database."""
@@ -195,21 +197,36 @@ def _check_manifest(path: Path) -> None:
     """
     if not (path / CURRENT).exists():
         return
-    manifest = path / (path / CURRENT).read_bytes().rstrip().decode("ascii", "replace")
-    if not manifest.is_file():
-        return
-    content, at = manifest.read_bytes(), 0
-    while at + _RECORD.size <= len(content):
+    try:
+        name = read_regular(path / CURRENT, _CURRENT_BYTES_MAX).rstrip().decode("ascii", "replace")
+        manifest = path / name
+        if not manifest.is_file():
+            return
+        with open(open_regular(manifest, os.O_RDONLY), "rb") as file:  # noqa: PTH123
+            found = _recyclable_record(file)
+    except OSError as error:
+        raise DbRecordError(path, None, f"{error.filename}: {error.strerror}") from error
+    if found is not None:
+        words = f"{manifest.name} is damaged at offset {found[0]}: a record of type {found[1]}"
+        raise DbRecordError(path, None, words)
+
+
+def _recyclable_record(file: BinaryIO) -> tuple[int, int] | None:
+    """Return offset and type of the first record of a write-ahead log; None without one."""
+    at = 0
+    while True:
         left = _BLOCK - at % _BLOCK
         if left < _RECORD.size:
             at += left
-            continue
-        _, size, kind = _RECORD.unpack_from(content, at)
+        file.seek(at)
+        head = file.read(_RECORD.size)
+        if len(head) < _RECORD.size:
+            return None
+        _, size, kind = _RECORD.unpack(head)
         if kind in _RECYCLABLE:
-            words = f"{manifest.name} is damaged at offset {at}: a record of type {kind}"
-            raise DbRecordError(path, None, words)
+            return at, kind
         if kind not in _KINDS:
-            return
+            return None
         at += _RECORD.size + size
 
 

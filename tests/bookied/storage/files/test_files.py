@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+import socket
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -404,3 +406,30 @@ class TestOpenFiles:
         with kept.use(Path("/") / name) as file:
             assert file.read_at(0, 9) == name.encode()
             return file
+
+
+@pytest.mark.parametrize("kind", ["fifo", "device", "directory", "socket"])
+def test_only_regular_files_are_opened_and_nothing_is_waited_for(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "0.log"
+    if kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "device":
+        path.symlink_to("/dev/zero")
+    elif kind == "directory":
+        path.mkdir()
+    else:
+        with contextlib.closing(socket.socket(socket.AF_UNIX)) as sock:
+            sock.bind(str(path))
+    files = RealFiles()
+    for opened in (files.open_read, files.open_update, files.read):
+        with pytest.raises(OSError, match=r"0\.log"):
+            opened(path)
+
+
+def test_a_file_that_is_read_at_once_has_a_bound(tmp_path: Path) -> None:
+    path = tmp_path / "lastMark"
+    path.touch()
+    os.truncate(path, 1 << 40)
+    with pytest.raises(OSError, match="larger than") as raised:
+        RealFiles().read(path)
+    assert raised.value.errno == errno.EFBIG
