@@ -19,8 +19,8 @@ from bookied.errors import RunTimeError
 from bookied.metrics.counters import RepairStats
 from bookied.repair.autorecovery.sessions import AutoRecovery
 from bookied.runtime.dependencies import Parts, make_client
+from bookied.service.metadata_at_stop import finish_with_metadata
 from bookied.service.start_errors import StopRequestedError, start_error
-from bookied.service.unregistration import farewell
 from wire.errors import BookKeeperError
 from wire.ids import BookieId
 
@@ -106,7 +106,7 @@ class AutoRecoveryService:
             await running
         if self._client is not None:
             await self._client.close()
-        await farewell(self.parts, self.parts.store.close())
+        await finish_with_metadata(self.parts, self.parts.store.close())
         await self.parts.close()
 
     def reload(self) -> None:

@@ -42,9 +42,9 @@ from bookied.service.client_port import ClientPort
 from bookied.service.deleted_ledgers_file import KeptDeletions
 from bookied.service.disk_effects import DiskEffects, DiskMode, kept_status
 from bookied.service.fatal_errors import FatalErrors
+from bookied.service.metadata_at_stop import finish_with_metadata
 from bookied.service.sigquit_dump import of_parts
 from bookied.service.start_errors import StopRequestedError, start_error
-from bookied.service.unregistration import farewell
 from bookied.storage.garbage.unneeded_ledgers import Membership
 from bookied.storage.storages import Storages
 from wire.errors import BookKeeperError
@@ -256,16 +256,16 @@ class BookieService:
         assert self.registration is not None
         assert self.engine is not None
         assert self._port is not None
-        await farewell(self.parts, self.background.stop_autorecovery())
+        await finish_with_metadata(self.parts, self.background.stop_autorecovery())
         await self._port.close()
-        await farewell(self.parts, self.registration.set_read_only(read_only=True))
+        await finish_with_metadata(self.parts, self.registration.set_read_only(read_only=True))
         await self._port.drain(DRAIN_S)
         self._note("flushing")
         try:
             await self._stop_background()
             await self.engine.stop()
         finally:
-            await farewell(self.parts, self.registration.unregister())
+            await finish_with_metadata(self.parts, self.registration.unregister())
             await _release(self.parts)
         self.state.move(Event.DRAINED)
         log.info("stopped")
@@ -279,12 +279,12 @@ class BookieService:
             return
         if self.state.now is not State.STOPPING:
             self.state.move(Event.STOP)
-        await farewell(self.parts, self.background.stop_autorecovery())
+        await finish_with_metadata(self.parts, self.background.stop_autorecovery())
         if self._port is not None:
             await self._port.close()
             await self._port.drain(0)
         if self.registration is not None:
-            await farewell(self.parts, self.registration.unregister())
+            await finish_with_metadata(self.parts, self.registration.unregister())
         await self._stop_background()
         if self.engine is not None:
             await _end_engine(self.engine, flush=not self._errors.has_failed)
@@ -415,7 +415,7 @@ async def _end_engine(engine: Engine, *, flush: bool) -> None:
 
 async def _release(parts: Parts) -> None:
     """Give back session, locks and threads."""
-    await farewell(parts, parts.store.close())
+    await finish_with_metadata(parts, parts.store.close())
     parts.locks.release()
     await parts.close()
 

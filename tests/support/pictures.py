@@ -28,8 +28,8 @@ from rich.style import Style
 from rich.text import Text
 
 from bkctl.cli.root import cli
-from bkctl.commands.cluster.work import ClusterMetadata
 from bkctl.commands.local.cluster import LocalCluster
+from bkctl.commands.local.connected_metadata import ClusterMetadata
 from bkctl.commands.local.run import DAEMONS
 from tests.shell.screen import Terminal, terminal
 from tests.support.recording import Recorder, animated

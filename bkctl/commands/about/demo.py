@@ -135,19 +135,20 @@ class _Demo:
 
     def _write(self) -> LedgerId:
         """Write the file, with a bookie killed half way; end without closing."""
-        from bkctl.commands.ledger import lifecycle
+        from bkctl.commands.ledger.create import create_for_writing
+        from bkctl.commands.ledger.write import Feed, drain, push
 
         session, size = self._session, self._file.stat().st_size
-        writer = session.call(lifecycle.create_for_writing, _new_ledger())
+        writer = session.call(create_for_writing, _new_ledger())
         ledger_id: LedgerId = writer.ledger_id
         session.about = f"ledger {ledger_id}"
-        feed = lifecycle.Feed(writer)
+        feed = Feed(writer)
         holds = f"{self._file.name} ({human_bytes(size)})"
         self._tell("write", f"{holds} into ledger {ledger_id}: three copies, two to confirm")
         killed = False
         with session.progress(f"writing ledger {ledger_id}", total=size) as progress:
             for batch in batches_of(self._file):
-                session.call(lifecycle.push, feed, batch)
+                session.call(push, feed, batch)
                 for entry in batch:
                     self._sums.add(entry)
                 progress.update(self._sums.size, self._sums.entries)
@@ -156,7 +157,7 @@ class _Demo:
                     self._kill()
             if not killed:
                 self._kill()
-            session.call(lifecycle.drain, feed)
+            session.call(drain, feed)
         sums = self._sums
         self._tell(
             "confirmed",
@@ -171,9 +172,9 @@ class _Demo:
         self._tell("kill -9", f"bookie {bookie_id}, after {self._sums.entries:,} entries were sent")
 
     def _recover(self, ledger_id: LedgerId) -> None:
-        from bkctl.commands.ledger import lifecycle
+        from bkctl.commands.ledger.close import recover_ledger
 
-        closed = lifecycle.recover(self._session, ledger_id)
+        closed = recover_ledger(self._session, ledger_id)
         self._tell("recover", f"fenced, and closed at entry {closed.last_entry:,}")
 
     def _read_back(self, ledger_id: LedgerId) -> None:
@@ -253,7 +254,7 @@ class _Demo:
 
 
 def _new_ledger() -> Any:
-    from bkctl.commands.ledger.lifecycle import NewLedger
+    from bkctl.commands.ledger.create import NewLedger
     from bkctl.commands.ledger.write import FRAMING_KEY
     from wire.codes import DigestType
 

@@ -282,7 +282,7 @@ async def cluster_state(store: MetadataStore) -> ClusterState:
 
 
 async def _ledgers(client: Client, prefix: str, form: str) -> Candidates:
-    from bkctl.commands.ledger.lifecycle import summaries
+    from bkctl.commands.ledger.listing import summaries
 
     newest: deque[LedgerId] = deque(maxlen=LEDGERS_MAX)
     looked = matching = 0

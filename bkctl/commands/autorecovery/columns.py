@@ -10,7 +10,7 @@ import attrs
 from bkclient.metadata.api import HeldLock
 from bkclient.repair.autorecovery import Mark, Pause, RemovedMark, Status
 from bkclient.repair.repair_states import LedgerProspect
-from bkctl.commands.autorecovery.work import delay_text
+from bkctl.commands.autorecovery.audit import delay_text
 from bkctl.commands.ledger.columns import STATE_WORDS
 from bkctl.output.autorecovery_pause import told
 from bkctl.output.units import human_duration, rfc3339

@@ -28,7 +28,7 @@ autorecovery = SubGroup(
 
 autorecovery.command(
     "status",
-    body="bkctl.commands.autorecovery.actions:status",
+    body="bkctl.commands.autorecovery.switch:status",
     help="Show autorecovery's switch, its auditor, and the number of marked ledgers.",
     effect=Effect.READ,
     examples=(
@@ -41,7 +41,7 @@ autorecovery.command(
 
 autorecovery.command(
     "list",
-    body="bkctl.commands.autorecovery.actions:list_marked",
+    body="bkctl.commands.autorecovery.marks:list_marked",
     help="List the ledgers that are marked as lacking replicas.",
     params=(
         option(
@@ -79,7 +79,7 @@ autorecovery.command(
 
 autorecovery.command(
     "active",
-    body="bkctl.commands.autorecovery.actions:active",
+    body="bkctl.commands.autorecovery.marks:active",
     short_help="List the ledgers that workers repair now.",
     help="List the ledgers that workers have locked now, waiting or copying.",
     effect=Effect.READ,
@@ -93,7 +93,7 @@ autorecovery.command(
 
 autorecovery.command(
     "enable",
-    body="bkctl.commands.autorecovery.actions:enable",
+    body="bkctl.commands.autorecovery.switch:enable",
     help="Switch autorecovery on, for the whole cluster; marked ledgers are repaired at once.",
     effect=Effect.REVERSIBLE,
     examples=(
@@ -106,7 +106,7 @@ autorecovery.command(
 
 autorecovery.command(
     "disable",
-    body="bkctl.commands.autorecovery.actions:disable",
+    body="bkctl.commands.autorecovery.switch:disable",
     help="""Switch autorecovery off, for the whole cluster.
 
     Running copies continue; no new copy begins, and no lost bookie is noticed. Autorecovery stays
@@ -136,7 +136,7 @@ autorecovery.command(
 
 autorecovery.command(
     "auditor",
-    body="bkctl.commands.autorecovery.actions:auditor",
+    body="bkctl.commands.autorecovery.audit:auditor",
     help="Print the bookie id of the elected auditor.",
     effect=Effect.READ,
     examples=(
@@ -149,7 +149,7 @@ autorecovery.command(
 
 autorecovery.command(
     "audit",
-    body="bkctl.commands.autorecovery.actions:audit",
+    body="bkctl.commands.autorecovery.audit:audit",
     short_help="Start an audit, or wait until it ends.",
     help="Make the auditor look for lost bookies now; --wait waits until their ledgers are marked.",
     params=(
@@ -175,7 +175,7 @@ autorecovery.command(
 
 autorecovery.command(
     "delay",
-    body="bkctl.commands.autorecovery.actions:delay",
+    body="bkctl.commands.autorecovery.audit:delay",
     help="""Print or set how long a lost bookie may stay away before its ledgers are repaired.
 
     The auditor waits only where a single bookie is lost. It stores its own setting if no
@@ -194,7 +194,7 @@ autorecovery.command(
 
 autorecovery.command(
     "forget",
-    body="bkctl.commands.autorecovery.actions:forget",
+    body="bkctl.commands.autorecovery.marks:forget",
     short_help="Delete the mark of a deleted or intact ledger.",
     help="""Remove the mark of a ledger that is deleted, or of which no replica is missing.
 

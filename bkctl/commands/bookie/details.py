@@ -15,11 +15,11 @@ from bkclient.admin.bookie_test import check_bookie
 from bkclient.admin.ledger_scan import walk
 from bkclient.metadata.api import CookieNotFoundError
 from bkclient.metadata.tree.nodes import together
+from bkctl.bookies import ask_bookies
 from bkctl.bookies import load_metrics as bookie_figures
 from bkctl.bookies.admin_api import http_address
 from bkctl.bookies.load_metrics import Figures
 from bkctl.cli.params import BOOKIE_ID
-from bkctl.commands.cluster import work as cluster_work
 from bkctl.commands.cookie.columns import COOKIE_COLUMNS
 from bkctl.errors import NothingFoundError, error_message
 from bkctl.output.units import counted, human_bytes
@@ -171,7 +171,7 @@ def _show_one(session: Session, bookie_id: BookieId, *, count_ledgers: bool) -> 
     session.about = f"bookie {bookie_id}"
     found: BookieDetails = session.call(details, [bookie_id], count_ledgers=count_ledgers)[0]
     address = http_address(BookieServiceInfo(found.endpoints), session.config)
-    told = bookie_figures.ask_all([address], cluster_work.FIGURES_TIMEOUT_S)[0]
+    told = bookie_figures.ask_all([address], ask_bookies.FIGURES_TIMEOUT_S)[0]
     if isinstance(told, BookKeeperError):
         session.warn(f"its metrics are not known: {error_message(told)}")
     elif told is not None:
@@ -210,7 +210,7 @@ async def details(
             next_step="`bkctl bookie list` shows them",
         )
     chosen = [known[bookie_id] for bookie_id in dict.fromkeys(wanted or known)]
-    racks = await cluster_work.racks_of(client, chosen)
+    racks = await ask_bookies.racks_of(client, chosen)
     found = await together(_details(client, one, racks.get(one.bookie_id)) for one in chosen)
     return await _with_ledgers(client, found) if count_ledgers else found
 

@@ -20,11 +20,11 @@ def print_bookies(session: Session, *, state: str, ask: bool) -> None:
 
         found = summary.bookies(session, wanted)
     else:
-        from bkctl.commands.cluster import work as cluster_work
+        from bkctl.bookies import ask_bookies
 
-        found = session.call(cluster_work.bookies, wanted, ask=ask)
+        found = session.call(ask_bookies.bookies, wanted, ask=ask)
     if ask and session.options.output not in {None, "table", "id"}:
-        found = cluster_work.with_figures(found, now_s=time.time())
+        found = ask_bookies.with_figures(found, now_s=time.time())
     session.emit_all(found, BookieSummary)
     silent = [one for one in found if one.unreachable]
     if silent:

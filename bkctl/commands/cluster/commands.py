@@ -42,7 +42,7 @@ _BACKUP: Final = (
 
 cluster.command(
     "init",
-    body="bkctl.commands.cluster.work:init",
+    body="bkctl.commands.cluster.init:init",
     help="""Create a cluster in the metadata service.
 
     If a cluster exists already, the command changes nothing and ends with status 7.
@@ -101,7 +101,7 @@ cluster.command(
 
 cluster.command(
     "id",
-    body="bkctl.commands.cluster.work:print_id",
+    body="bkctl.commands.cluster.init:print_id",
     help="Print the cluster's instance id.",
     effect=Effect.READ,
     examples=(
@@ -190,7 +190,7 @@ cluster.command(
 
 cluster.command(
     "health-check",
-    body="bkctl.commands.cluster.work:switch_health_check",
+    body="bkctl.commands.cluster.health_check:switch_health_check",
     short_help="Whether clients may shun bookies that fail.",
     help="Print or switch whether clients put bookies that fail into quarantine.",
     params=(argument("switch", type=click.Choice(["enable", "disable"]), required=False),),

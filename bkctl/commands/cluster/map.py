@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from bkctl.bookies import ask_bookies
 from bkctl.commands.bookie.details import space
-from bkctl.commands.cluster import work as cluster_work
 from bkctl.output.canvas import Canvas
 from bkctl.output.forms.table import display_width
 from bkctl.output.units import counted, free_of, human_bytes
@@ -100,7 +100,7 @@ def draw(session: Session, *, ask: bool) -> None:
 
 async def look(client: Client, *, ask: bool) -> ClusterMap:
     """Return all bookies in their racks, asked for their space."""
-    found = await cluster_work.bookies(client, None, ask=ask)
+    found = await ask_bookies.bookies(client, None, ask=ask)
     in_racks: dict[str, list[BookieSummary]] = defaultdict(list)
     for one in found:
         in_racks[one.rack or ""].append(one)

@@ -14,9 +14,9 @@ from bkclient.admin.ledger_scan import walk
 from bkclient.metadata.tree.nodes import together
 from bkclient.placement.free_space import ask_sizes
 from bkclient.repair import autorecovery
-from bkctl.commands.autorecovery.work import delay_text
+from bkctl.bookies import ask_bookies
+from bkctl.commands.autorecovery.audit import delay_text
 from bkctl.commands.bookie.details import space
-from bkctl.commands.cluster import work as cluster_work
 from bkctl.errors import CommandError, ProblemsError, error_message
 from bkctl.exit_status import ExitStatus
 from bkctl.output.filters import thresholds
@@ -164,8 +164,8 @@ def status(session: Session, *, ensemble_size: int, ledgers: bool, fail_if_any: 
     Raises:
         ProblemsError: there are problems, and ``fail_if_any``.
     """
-    bookies: list[BookieSummary] = session.call(cluster_work.bookies, None, ask=True)
-    bookies = cluster_work.with_figures(bookies, now_s=time.time())
+    bookies: list[BookieSummary] = session.call(ask_bookies.bookies, None, ask=True)
+    bookies = ask_bookies.with_figures(bookies, now_s=time.time())
     found: ClusterStatus = session.call(_status, bookies, ensemble_size, count_ledgers=ledgers)
     session.emit(found)
     if fail_if_any and found.problems:

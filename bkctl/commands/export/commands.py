@@ -19,7 +19,7 @@ from bkctl.exit_status import Effect, ExitStatus, Facility
 
 export = Command(
     "export",
-    body="bkctl.commands.export.actions:export",
+    body="bkctl.commands.export.rounds:export",
     short_help="Export ledgers to Parquet.",
     help="""Export ledgers to Parquet; `-` reads ids from stdin. A range such as 1-100 takes those
     of its ledgers that exist.

@@ -1,4 +1,4 @@
-"""Ledgers in tables and machine forms: values and their columns."""
+"""Ledgers and entries in tables and machine forms: values and their columns."""
 
 from __future__ import annotations
 
@@ -7,10 +7,23 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from bkctl.output.views import LEDGER, NEVER, WIDE, Column, Kind, column, shown
+from bkctl.output.views import (
+    ENTRY,
+    LEDGER,
+    NEVER,
+    OLDER_IDS,
+    PAYLOAD,
+    PAYLOAD_SIZE,
+    WIDE,
+    Column,
+    Kind,
+    column,
+    formerly,
+    shown,
+)
 
 if TYPE_CHECKING:
-    from wire.ids import LedgerId
+    from wire.ids import EntryId, LedgerId
     from wire.ledger_metadata import LedgerMetadata
 
 
@@ -182,3 +195,37 @@ class LedgerDetails:
     metadata: LedgerMetadata
     version: int
     password: bytes | None = None
+
+
+@shown(
+    "entries",
+    LEDGER,
+    ENTRY,
+    PAYLOAD_SIZE,
+    column(
+        "last_add_confirmed",
+        "What the writer had confirmed when it added this entry.",
+        rank=3,
+        header="LAC",
+    ),
+    *PAYLOAD,
+    *OLDER_IDS,
+    formerly(PAYLOAD_SIZE, "length"),
+    id="entry_id",
+)
+@attrs.frozen
+class EntryRecord:
+    """One entry as machine forms and tables have it."""
+
+    ledger_id: LedgerId
+    entry_id: EntryId
+    payload: bytes
+    last_add_confirmed: int
+    text: Any = None
+
+
+def preview(payload: bytes, chars_max: int = 60) -> str:
+    """Return the beginning of a payload for a table."""
+    text = payload[: chars_max + 1].decode(errors="backslashreplace")
+    shown = "".join(char if char.isprintable() else " " for char in text)
+    return shown if len(payload) <= chars_max else f"{shown[: chars_max - 3]}..."

@@ -52,7 +52,7 @@ ledger.add_command(metadata)
 
 ledger.command(
     "create",
-    body="bkctl.commands.ledger.actions:create",
+    body="bkctl.commands.ledger.create:create",
     short_help="Create an empty ledger and print its id.",
     help="""Create an empty ledger and print its id.
 
@@ -240,7 +240,7 @@ ledger.command(
 
 ledger.command(
     "close",
-    body="bkctl.commands.ledger.actions:close",
+    body="bkctl.commands.ledger.close:close",
     short_help="Close a ledger where its last writer ended.",
     help="""Close ledgers behind the last entry of their writers; `-` reads ids from stdin.
 
@@ -315,7 +315,7 @@ ledger.command(
 
 ledger.command(
     "show",
-    body="bkctl.commands.ledger.actions:show",
+    body="bkctl.commands.ledger.listing:show",
     short_help="Show a ledger's full metadata: quorums, fragments, custom metadata.",
     help="""\
     Show quorums, fragments, state and custom metadata of ledgers; `-` reads ids from stdin.
@@ -335,7 +335,7 @@ ledger.command(
 
 fence = ledger.command(
     "fence",
-    body="bkctl.commands.ledger.actions:fence",
+    body="bkctl.commands.ledger.fence:fence",
     short_help="Fence a ledger: its writer can add no more. The ledger stays open.",
     help="""Fence ledgers: no writer can add any more. The ledgers stay open.
 
@@ -360,7 +360,7 @@ fence = ledger.command(
 
 recover = ledger.command(
     "recover",
-    body="bkctl.commands.ledger.actions:recover",
+    body="bkctl.commands.ledger.close:recover",
     short_help="Recover a ledger: fence its writer, find its last entry, close it.",
     help="""Find the last entry of each ledger and close the ledger there; `-` reads ids from stdin.
 
@@ -390,7 +390,7 @@ recover = ledger.command(
 
 ledger.command(
     "delete",
-    body="bkctl.commands.ledger.actions:delete",
+    body="bkctl.commands.ledger.delete:delete",
     short_help="Delete ledgers for good.",
     help="""Delete ledgers for good; `-` reads ids from stdin.
 

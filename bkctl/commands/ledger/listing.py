@@ -1,19 +1,24 @@
-"""What `ledger list` does: which ledgers are wanted, and those, as they are found."""
+"""Ledgers as their metadata has them: `ledger list`, which ones are wanted, and `ledger show`."""
 
 from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from bkctl.commands.ledger.columns import LedgerCount, LedgerSummary
+from bkclient.admin import operations
+from bkclient.admin.ledger_scan import read_ledgers
+from bkctl.cli.params import LEDGER_ID
+from bkctl.commands.ledger.columns import LedgerCount, LedgerDetails, LedgerSummary
 from wire.codes import LedgerState
 from wire.ids import BookieId, LedgerId
 
 if TYPE_CHECKING:
+    from bkclient.client import Client
+    from bkclient.metadata.api import Versioned
     from bkctl.session.session import Session
     from wire.ledger_metadata import LedgerMetadata
 
@@ -141,3 +146,44 @@ def _pieces(ids: Sequence[LedgerId], size: int | None) -> Iterator[Sequence[Ledg
 def each(found: Iterator[list[LedgerSummary]]) -> Iterator[LedgerSummary]:
     """Return one ledger after the other."""
     return itertools.chain.from_iterable(found)
+
+
+def show(session: Session, ledger_ids: Sequence[Any]) -> None:
+    """Show quorums, fragments, state and custom metadata of ledgers; `-` reads ids from stdin."""
+    details = _details(session, session.input.words(ledger_ids, LEDGER_ID))
+    if len(ledger_ids) == 1 and ledger_ids[0] != "-":
+        session.emit(next(details))
+    elif session.options.output in {None, "wide"}:
+        for one in details:
+            session.emit(one)
+    else:
+        session.emit_all(details, LedgerDetails)
+
+
+def _details(session: Session, ids: Iterable[LedgerId]) -> Iterator[LedgerDetails]:
+    """Yield each ledger with all that is shown, in the order of ``ids``."""
+    for ledger_id in ids:
+        session.about = f"ledger {ledger_id}"
+        stored: Versioned[LedgerMetadata] = session.call(operations.read_metadata, ledger_id)
+        yield LedgerDetails(
+            ledger_id,
+            stored.value,
+            stored.version,
+            stored.value.password if session.options.show_secrets else None,
+        )
+
+
+def metadata_of(session: Session, ledger_id: LedgerId) -> LedgerMetadata:
+    """Return a ledger's metadata."""
+    stored: Versioned[LedgerMetadata] = session.call(operations.read_metadata, ledger_id)
+    return stored.value
+
+
+async def summaries(client: Client, ids: Sequence[LedgerId]) -> list[LedgerSummary]:
+    """Read the metadata of ledgers, many at a time; those that are gone by now are left out.
+
+    A ledger whose metadata cannot be read comes without.
+    """
+    return [
+        LedgerSummary(one.ledger_id, one.metadata) for one in await read_ledgers(client.store, ids)
+    ]

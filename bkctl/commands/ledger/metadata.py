@@ -9,7 +9,7 @@ import attrs
 
 from bkclient.admin import operations
 from bkclient.errors import LedgerExistsError, MetadataVersionError, NoSuchLedgerError
-from bkctl.commands.ledger.lifecycle import instance_id
+from bkctl.commands.ledger.delete import instance_id
 from bkctl.errors import ConflictError, NothingFoundError, RefusedError
 from bkctl.output.atomic_file import write_whole
 from bkctl.output.views import LEDGER, Kind, column, shown

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from bkctl.exit_status import Effect
 
 if TYPE_CHECKING:
-    from bkctl.commands.ledger.entry import EntryRecord
+    from bkctl.commands.ledger.columns import EntryRecord
     from bkctl.commands.ledger.framing import Form
     from bkctl.session.session import Session
     from wire.digest import Entry
@@ -41,7 +41,8 @@ def read(
     pattern: str | None,
 ) -> None:
     """Print the payloads of LEDGER_ID's entries."""
-    from bkctl.commands.ledger import lifecycle, ranges
+    from bkctl.commands.ledger import ranges
+    from bkctl.commands.ledger.listing import metadata_of
     from bkctl.errors import UsageError
 
     session.about = f"ledger {ledger_id}"
@@ -49,7 +50,7 @@ def read(
         raise UsageError("a range, and --first or --last: only one of them can be")
     if entries is not None:
         first, last = entries
-    metadata = lifecycle.metadata_of(session, ledger_id)
+    metadata = metadata_of(session, ledger_id)
     if recover and not metadata.is_closed:
         if session.dry_run:
             session.plan([f"recover and close ledger {ledger_id}", "print its entries"])
@@ -117,10 +118,11 @@ def tail(
     pattern: str | None,
 ) -> None:
     """Print the last entries of a ledger, and with ``follow`` those confirmed from now on."""
-    from bkctl.commands.ledger import lifecycle, ranges
+    from bkctl.commands.ledger import ranges
+    from bkctl.commands.ledger.listing import metadata_of
 
     session.about = f"ledger {ledger_id}"
-    metadata = lifecycle.metadata_of(session, ledger_id)
+    metadata = metadata_of(session, ledger_id)
     password = session.questions.password(password_file) if password_file else None
     reading = session.call(ranges.open_ledger, ledger_id, password=password)
     forms = choose_form(session, form, delimiter, pattern, metadata, to_file=False)
@@ -181,13 +183,13 @@ def _entry_form(entry_format: str | None) -> str | None:
 
 
 def _record_kind() -> type:
-    from bkctl.commands.ledger.entry import EntryRecord
+    from bkctl.commands.ledger.columns import EntryRecord
 
     return EntryRecord
 
 
 def _records(session: Session, found: Iterable[Entry]) -> Iterator[EntryRecord]:
-    from bkctl.commands.ledger.entry import EntryRecord, preview
+    from bkctl.commands.ledger.columns import EntryRecord, preview
 
     table = session.options.output in {"table", "wide"}
     for entry in found:

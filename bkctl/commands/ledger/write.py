@@ -12,11 +12,23 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
-from bkctl.output.units import counted
+import attrs
+from twisted.internet.task import deferLater
+from twisted.python.failure import Failure
+
+from bkclient.admin import handover
+from bkctl.commands.ledger.close import close_writer
+from bkctl.commands.ledger.create import create_for_writing, new_ledger, warn_of_chosen_id
+from bkctl.commands.ledger.listing import metadata_of
+from bkctl.output.units import counted, human_bytes, human_duration
+from bkctl.output.views import ENTRIES, LEDGER, SECONDS, SIZE, column, shown
+from wire.ids import EntryId
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from bkclient.client import Client
+    from bkclient.ledger.writer import LedgerWriter
     from bkctl.commands.ledger.framing import Cutter, Framing
     from bkctl.session.interrupt import Stop
     from bkctl.session.session import Session
@@ -28,6 +40,60 @@ FRAMING_KEY: Final = "bkctl.framing"
 
 _FRAME_OVERHEAD_BYTES: Final = 1024
 """What a frame holds besides the payload, generously: headers, digest, master key."""
+
+
+def _added_sentence(added: EntriesAdded) -> str:
+    if added.first is None:
+        return f"nothing to add to ledger {added.ledger_id}"
+    if added.entries == 1:
+        return f"added entry {added.first} to ledger {added.ledger_id} ({human_bytes(added.size)})"
+    return (
+        f"added {added.entries} entries, {added.first} to {added.last}, to ledger "
+        f"{added.ledger_id} ({human_bytes(added.size)} in {human_duration(added.seconds)})"
+    )
+
+
+@shown(
+    "additions",
+    LEDGER,
+    column("first", "First entry added."),
+    column("last", "Last entry added."),
+    ENTRIES,
+    SIZE,
+    SECONDS,
+    id="last",
+    sentence=_added_sentence,
+)
+@attrs.frozen
+class EntriesAdded:
+    """What one ``ledger add`` added. ``first`` and ``last`` are None when that was nothing."""
+
+    ledger_id: LedgerId
+    first: EntryId | None
+    last: EntryId | None
+    entries: int
+    size: int
+    seconds: float
+
+
+@shown(
+    "ledgers",
+    LEDGER,
+    ENTRIES,
+    SIZE,
+    SECONDS,
+    column("complete", "Whether all input is in it."),
+    bare=True,
+)
+@attrs.frozen
+class LedgerWritten:
+    """A ledger written and closed in one run."""
+
+    ledger_id: LedgerId
+    entries: int
+    size: int
+    seconds: float
+    complete: bool = True
 
 
 def add(
@@ -63,17 +129,15 @@ def _why_it_can(session: Session, ledger_id: LedgerId) -> str:
     Raises:
         ClientError: it cannot.
     """
-    from bkctl.commands.ledger import lifecycle
     from bkctl.session import shell_writers
 
     if shell_writers.held_writer(session, ledger_id) is not None:
         return "this shell writes to"
-    lifecycle.check_handed_over(session, ledger_id)
+    handover.handed_over(ledger_id, metadata_of(session, ledger_id))
     return "its last writer has handed over"
 
 
 def _add(session: Session, ledger_id: LedgerId, source: Source) -> Any:
-    from bkctl.commands.ledger import lifecycle
     from bkctl.session import shell_writers
 
     began_s = time.monotonic()
@@ -96,7 +160,15 @@ def _add(session: Session, ledger_id: LedgerId, source: Source) -> Any:
             )
             raise stop.reason
     seconds = time.monotonic() - began_s
-    return lifecycle.added(writer, first, pump.entries, pump.size, seconds)
+    entries = pump.entries
+    return EntriesAdded(
+        ledger_id=ledger_id,
+        first=EntryId(first) if entries else None,
+        last=EntryId(first + entries - 1) if entries else None,
+        entries=entries,
+        size=pump.size,
+        seconds=seconds,
+    )
 
 
 def write(
@@ -108,32 +180,27 @@ def write(
     **wanted: Any,
 ) -> None:
     """Create a ledger, add all of FILE or stdin, close it and print its id."""
-    from bkctl.commands.ledger import lifecycle
-
     with open_source(session, None if path == "-" else path, framing, chunk_bytes) as source:
-        new = lifecycle.new_ledger(session, **wanted)
+        new = new_ledger(session, **wanted)
         new = new.with_custom(FRAMING_KEY, source.framing_name)
         if session.dry_run:
             session.plan([f"create a ledger: {new}", f"fill it from {path}", "close it"])
             return
-        lifecycle.warn_of_chosen_id(session, new)
+        warn_of_chosen_id(session, new)
         session.emit(_write(session, new, source))
 
 
 def _write(session: Session, new: Any, source: Stream) -> Any:
-    from bkctl.commands.ledger import lifecycle
-    from bkctl.commands.ledger.outcomes import LedgerWritten
-
     began_s = time.monotonic()
     with session.interrupts.stopping() as stop:
-        writer = session.call(lifecycle.create_for_writing, new)
+        writer = session.call(create_for_writing, new)
         ledger_id = writer.ledger_id
         session.about = f"ledger {ledger_id}"
         session.verbose(f"ledger {ledger_id} created")
         session.interrupts.last_words = f"ledger {ledger_id} is open; {_recover(ledger_id)}"
         pump = Pump(session, writer, source, f"writing ledger {ledger_id}")
         pump.run(stop)
-        session.call(lifecycle.close, writer)
+        session.call(close_writer, writer)
         session.interrupts.last_words = ""
         if stop.reason is not None:
             session.resume = (
@@ -168,20 +235,75 @@ class Pump:
 
         An error leaves the writer as it is: the ledger has no writer any more.
         """
-        from bkctl.commands.ledger import lifecycle
-
         session, source = self._session, self._source
-        feed = lifecycle.Feed(self._writer)
+        feed = Feed(self._writer)
         ledger_id = self._writer.ledger_id
         session.failed = f"`bkctl ledger recover {ledger_id}` closes it with what was confirmed"
         with session.progress(self._what, total=source.size) as progress:
             for entries in source.batches(stop):
-                session.call(lifecycle.push, feed, entries)
+                session.call(push, feed, entries)
                 self.entries += len(entries)
                 self.size += sum(map(len, entries))
                 progress.update(source.position, self.entries)
-            session.call(lifecycle.drain, feed)
+            session.call(drain, feed)
         session.failed = ""
+
+
+class Feed:
+    """Gives batches to a writer in order; lives on the reactor's thread.
+
+    A batch is taken while the next one is being read; the writer itself bounds what is in flight.
+    """
+
+    def __init__(self, writer: LedgerWriter) -> None:
+        self.writer = writer
+        self._failure: Failure | None = None
+        self._last_given: int = writer.last_add_pushed
+
+    async def push(self, payloads: Sequence[bytes]) -> None:
+        """Begin to add a batch, once all of the one before has been taken.
+
+        Raises:
+            ClientError: an add has failed.
+        """
+        await self._all_taken()
+        self._last_given += len(payloads)
+        self.writer.add_many(payloads).addErrback(self._fail)
+
+    async def drain(self) -> None:
+        """Wait until all of it is confirmed.
+
+        Raises:
+            ClientError: an add has failed.
+        """
+        await self._all_taken()
+        await self.writer.drain()
+        self._raise()
+
+    async def _all_taken(self) -> None:
+        """Wait until everything has its entry id: or two batches could change places."""
+        self._raise()
+        while self.writer.last_add_pushed < self._last_given:
+            await self.writer.room()
+            await deferLater(self.writer.clock, 0)
+            self._raise()
+
+    def _fail(self, failure: Failure) -> None:
+        self._failure = self._failure or failure
+
+    def _raise(self) -> None:
+        if self._failure is not None:
+            self._failure.raiseException()
+
+
+async def push(_client: Client, feed: Feed, payloads: Sequence[bytes]) -> None:
+    """Run ``Feed.push``."""
+    await feed.push(payloads)
+
+
+async def drain(_client: Client, feed: Feed) -> None:
+    """Run ``Feed.drain``."""
+    await feed.drain()
 
 
 # Where entries come from -----------------------------------------------------------------------

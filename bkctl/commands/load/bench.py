@@ -14,7 +14,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import deferLater
 from twisted.python.failure import Failure
 
-from bkctl.commands.ledger.lifecycle import NewLedger, create_for_writing, new_ledger
+from bkctl.commands.ledger.create import NewLedger, create_for_writing, new_ledger
 from bkctl.errors import UsageError
 from bkctl.output.filters import thresholds
 from bkctl.output.units import counted, human_bytes

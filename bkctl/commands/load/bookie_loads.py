@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import attrs
 
+from bkctl.bookies import ask_bookies
 from bkctl.bookies import load_metrics as bookie_figures
 from bkctl.bookies.admin_client import HttpAddress
 from bkctl.bookies.load_metrics import Figures, Rates, rates
-from bkctl.commands.cluster import work as cluster_work
 from bkctl.errors import CommandError, ProblemsError, error_message
 from bkctl.output.units import counted, human_count, human_ms, human_time
 from bkctl.output.views import BOOKIE, Column, Kind, column, shown
@@ -282,7 +282,7 @@ def address_of(one: BookieSummary, stats_port: int | None) -> HttpAddress | None
 def looks(session: Session, stats_port: int | None) -> Looks:
     """Return looks at the session's cluster."""
     return Looks(
-        lambda: session.call(cluster_work.bookies, None, ask=True),
+        lambda: session.call(ask_bookies.bookies, None, ask=True),
         lambda address: bookie_figures.ask(address, _TIMEOUT_S),
         lambda: session.call(_marks),
         instance_id=session.call(_instance_id),

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from bkctl.bookies import admin_api, load_metrics
+from bkctl.bookies import admin_api, ask_bookies, load_metrics
 from bkctl.bookies.admin_client import AdminClient, HttpAddress
 from bkctl.bookies.load_metrics import Figures
-from bkctl.commands.cluster import work as cluster_work
 from bkctl.commands.load import top as top_screen
 from bkctl.commands.load.bookie_loads import TIME, address_of, flushed, rounded
 from bkctl.errors import NothingFoundError, UsageError
@@ -167,7 +166,7 @@ def plot(
 
 
 def _address(session: Session, bookie_id: BookieId, stats_port: int | None) -> HttpAddress:
-    bookies: list[BookieSummary] = session.call(cluster_work.bookies, None, ask=False)
+    bookies: list[BookieSummary] = session.call(ask_bookies.bookies, None, ask=False)
     known = {one.bookie_id: one for one in bookies}
     if bookie_id not in known:
         raise NothingFoundError(

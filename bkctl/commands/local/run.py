@@ -18,8 +18,8 @@ import click
 from bkctl.exit_status import ExitStatus
 
 if TYPE_CHECKING:
-    from bkctl.commands.cluster.work import ClusterMetadata
     from bkctl.commands.local.cluster import LocalCluster
+    from bkctl.commands.local.connected_metadata import ClusterMetadata
     from bkctl.session.session import Session
 
 DETACHED: Final = "BKCTL_LOCAL_DETACHED"
@@ -177,9 +177,9 @@ def running(session: Session, cluster: LocalCluster) -> Iterator[ClusterMetadata
     Raises:
         LocalStartError: a part did not start; everything is stopped again.
     """
-    from bkctl.commands.cluster import work as cluster_work
+    from bkctl.commands.local.connected_metadata import ClusterMetadata
 
-    with cluster, cluster_work.ClusterMetadata(lambda: cluster.uri) as watched:
+    with cluster, ClusterMetadata(lambda: cluster.uri) as watched:
         with session.messages.waiting("waiting for the bookies to register"):
             cluster.start(watched.writable, watched.initialize, session.note)
         yield watched

@@ -27,7 +27,7 @@ log = SubGroup(
 
 log.command(
     "create",
-    body="bkctl.commands.log.actions:create",
+    body="bkctl.commands.log.lifecycle:create",
     short_help="Create a log without entries.",
     help="Create a log called NAME, without entries.",
     params=(
@@ -69,7 +69,7 @@ log.command(
 
 log.command(
     "append",
-    body="bkctl.commands.log.actions:append",
+    body="bkctl.commands.log.append:append",
     short_help="Append entries to a log.",
     help="""Append entries to the log NAME: each DATA is one, `-` reads stdin.
 
@@ -102,7 +102,7 @@ log.command(
 
 log.command(
     "tail",
-    body="bkctl.commands.log.actions:tail",
+    body="bkctl.commands.log.tail:tail",
     short_help="Print the entries of a log, and new entries as they arrive.",
     help="Print the entries of the log NAME. The command changes nothing and fences no writer.",
     params=(
@@ -137,7 +137,7 @@ log.command(
 
 log.command(
     "list",
-    body="bkctl.commands.log.actions:list_all",
+    body="bkctl.commands.log.listing:list_all",
     short_help="List the logs of the cluster.",
     help="List the logs of the cluster, by name.",
     effect=Effect.READ,
@@ -148,7 +148,7 @@ log.command(
 
 log.command(
     "show",
-    body="bkctl.commands.log.actions:show",
+    body="bkctl.commands.log.listing:show",
     short_help="Show the ledgers of a log.",
     help="Show the ledgers that the log NAME is made of.",
     params=(argument("name", type=LOG_NAME),),
@@ -163,7 +163,7 @@ log.command(
 
 log.command(
     "cursors",
-    body="bkctl.commands.log.actions:cursors",
+    body="bkctl.commands.log.cursors:cursors",
     short_help="List the cursors of a log or topic, and how far they are behind.",
     help="""List the cursors of the log or topic NAME, or all, and how far they are behind.
 
@@ -189,7 +189,7 @@ log.command(
 
 log.command(
     "delete-cursor",
-    body="bkctl.commands.log.actions:delete_cursor",
+    body="bkctl.commands.log.cursors:delete_cursor",
     short_help="Delete a cursor of a log or topic.",
     help="""Delete CURSOR of the log or topic NAME. The reader is not affected.
 
@@ -209,7 +209,7 @@ log.command(
 
 log.command(
     "trim",
-    body="bkctl.commands.log.actions:trim",
+    body="bkctl.commands.log.lifecycle:trim",
     short_help="Delete the beginning of a log.",
     help="""Drop the ledgers of the log NAME that end before a position.
 
@@ -237,7 +237,7 @@ log.command(
 
 log.command(
     "sweep",
-    body="bkctl.commands.log.actions:sweep",
+    body="bkctl.commands.log.lifecycle:sweep",
     short_help="Delete ledgers that were made for a log and are not in it.",
     help="""Delete ledgers that were made for the log NAME and are not part of it.
 
@@ -267,7 +267,7 @@ log.command(
 
 log.command(
     "delete",
-    body="bkctl.commands.log.actions:delete",
+    body="bkctl.commands.log.lifecycle:delete",
     short_help="Delete a log with all its entries.",
     help="Delete the log NAME, its ledgers and all their entries.",
     params=(argument("name", type=LOG_NAME),),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
@@ -16,7 +16,11 @@ from bkclient.log.ledger_list import LedgerList
 from bkclient.topic.lookup import parts_of, topic_ledgers
 from bkclient.topic.names import parse_topic
 from bkctl.commands.log.columns import CursorDeleted, CursorRow
+from bkctl.output.atomic_file import write_whole
 from wire.ids import LedgerId
+
+if TYPE_CHECKING:
+    from bkctl.session.session import Session
 
 READS_AT_ONCE: Final = 64
 
@@ -27,6 +31,24 @@ class _Part:
 
     index: int
     entries: int | None
+
+
+def cursors(session: Session, *, name: str | None, metrics: str | None) -> None:
+    """List the cursors of the log or topic NAME, or all, and how far they are behind."""
+    session.about = "cursors" if name is None else f"cursors of {name}"
+    found: list[CursorRow] = session.call(rows, name)
+    if metrics is not None:
+        write_whole(metrics, gauges(found).encode())
+    session.emit_all(found, CursorRow)
+
+
+def delete_cursor(session: Session, *, name: str, cursor: str) -> None:
+    """Delete a cursor of the log or topic NAME."""
+    session.about = f"cursor {cursor} of {name}"
+    if session.dry_run:
+        session.plan([f"delete cursor {cursor} of {name}"])
+        return
+    session.emit(session.call(_delete, name, cursor))
 
 
 async def rows(client: Client, name: str | None) -> list[CursorRow]:
@@ -60,7 +82,7 @@ async def sources_of(client: Client, name: str) -> list[str]:
     return [name]
 
 
-async def delete(client: Client, name: str, cursor: str) -> CursorDeleted:
+async def _delete(client: Client, name: str, cursor: str) -> CursorDeleted:
     """Delete a cursor of a log, or of one partition of a topic.
 
     Raises:
@@ -180,7 +202,7 @@ METRICS: Final = (
 """The gauges of a cursor: name, meaning, and how a row has the value; None is left out."""
 
 
-def metrics(found: Iterable[CursorRow]) -> str:
+def gauges(found: Iterable[CursorRow]) -> str:
     """Return the cursors as gauges in Prometheus' text format, for its textfile collector."""
     lines: list[str] = []
     kept = list(found)

@@ -31,7 +31,7 @@ _KINDS = ("string", "json", "avro")
 
 topic.command(
     "list",
-    body="bkctl.commands.topic.actions:list_all",
+    body="bkctl.commands.topic.listing:list_all",
     short_help="List the topics of the cluster.",
     help="List the topics and partitions that have ledgers, namespace by namespace.",
     params=(
@@ -50,7 +50,7 @@ topic.command(
 
 topic.command(
     "show",
-    body="bkctl.commands.topic.actions:show",
+    body="bkctl.commands.topic.listing:show",
     short_help="Show a topic: partitions, sizes, subscriptions, schema.",
     help="Show TOPIC: each partition with its ledgers, subscriptions and schema.",
     params=(argument("name", metavar="TOPIC"),),
@@ -65,7 +65,7 @@ topic.command(
 
 topic.command(
     "ledgers",
-    body="bkctl.commands.topic.actions:ledgers",
+    body="bkctl.commands.topic.listing:ledgers",
     short_help="List the ledgers of a topic.",
     help="""\
     List the ledgers of TOPIC, oldest first, of a partitioned topic partition by partition.
@@ -82,7 +82,7 @@ topic.command(
 
 topic.command(
     "peek",
-    body="bkctl.commands.topic.actions:peek",
+    body="bkctl.commands.topic.peek:peek",
     short_help="Print messages of a topic.",
     help="""Print messages of TOPIC as a consumer receives them.
 
@@ -117,7 +117,7 @@ topic.command(
 
 topic.command(
     "export",
-    body="bkctl.commands.topic.actions:export",
+    body="bkctl.commands.topic.export:export",
     short_help="Write the messages of a topic to a Parquet file.",
     help="""Write the messages of TOPIC to FILE, one row each, in Parquet.
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from bkctl.commands.topic.columns import TopicExported
-from bkctl.commands.topic.work import message_id, messages
+from bkctl.commands.topic.peek import message_id, messages
 from bkctl.errors import ConflictError, NothingFoundError, UsageError
 
 if TYPE_CHECKING:
@@ -21,10 +21,8 @@ BYTES_AT_ONCE: Final = 64 << 20
 """A row group is written when it has so many rows, or so many bytes of values."""
 
 
-def export(
-    session: Session, name: str, path: str, start: str | None, end: str | None
-) -> TopicExported:
-    """Write the messages of a topic to a new file.
+def export(session: Session, *, name: str, path: str, start: str | None, end: str | None) -> None:
+    """Write the messages of TOPIC to FILE, one row each, in Parquet.
 
     Raises:
         ConflictError: the file exists.
@@ -37,6 +35,7 @@ def export(
         raise UsageError(
             "exporting needs pyarrow", next_step="pip install 'bkctl[spark,pulsar]'"
         ) from error
+    session.about = f"topic {name}"
     if Path(path).exists():
         raise ConflictError(f"{path} exists", next_step="give another file")
     part, schema = Path(f"{path}.part"), arrow_schema()
@@ -55,7 +54,7 @@ def export(
         raise NothingFoundError(f"{path}: {error.strerror or error}") from error
     finally:
         part.unlink(missing_ok=True)
-    return TopicExported(topic=name, path=path, messages=count, size=size)
+    session.emit(TopicExported(topic=name, path=path, messages=count, size=size))
 
 
 def row_groups(found: Iterable[list[TopicMessage]]) -> Iterable[list[TopicMessage]]:

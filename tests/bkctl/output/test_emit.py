@@ -13,9 +13,9 @@ import pytest
 
 from bkctl.bookies.summary import BookieSummary
 from bkctl.cli.root import cli
-from bkctl.commands.ledger.columns import LedgerDetails, LedgerSummary
-from bkctl.commands.ledger.entry import EntryRecord
-from bkctl.commands.ledger.outcomes import EntriesAdded, LedgerCreated
+from bkctl.commands.ledger.columns import EntryRecord, LedgerDetails, LedgerSummary
+from bkctl.commands.ledger.create import LedgerCreated
+from bkctl.commands.ledger.write import EntriesAdded
 from bkctl.errors import UsageError
 from bkctl.options import OUTPUTS, Options
 from bkctl.output.emit import Emitter

@@ -24,7 +24,7 @@ from bkclient.repair.recover_bookies import (
 from bkctl.bookies.stopped_bookie import is_registered, refuse_registered
 from bkctl.cli.params import BOOKIE_ID, LEDGER_ID
 from bkctl.commands.bookie import details as bookie_work
-from bkctl.commands.ledger.actions import recover as recover_ledgers
+from bkctl.commands.ledger.close import recover as recover_ledgers
 from bkctl.errors import NothingFoundError, PartlyDoneError, UsageError
 from bkctl.exit_status import Effect
 from bkctl.ledger_ids import parse_ledger_id

@@ -21,7 +21,7 @@ _WITH_JOURNAL: Final = option(
 LOOKS: Final = (
     Command(
         "lastmark",
-        body="bkctl.commands.disk.inspect.actions:lastmark",
+        body="bkctl.commands.disk.inspect.marks:lastmark",
         short_help="Print the position where the next start begins to replay.",
         help="""\
     Print the marks. Entries before a mark are in the entry logs and the index; the rest is
@@ -44,7 +44,7 @@ LOOKS: Final = (
     ),
     Command(
         "files",
-        body="bkctl.commands.disk.inspect.actions:files",
+        body="bkctl.commands.disk.inspect.files:files",
         short_help="List a bookie's journals, entry logs and index files.",
         help="List the files that a bookie has on its disks, with their ids both ways.",
         params=(
@@ -64,7 +64,7 @@ LOOKS: Final = (
     ),
     Command(
         "usage",
-        body="bkctl.commands.disk.inspect.actions:usage",
+        body="bkctl.commands.disk.inspect.usage:usage",
         short_help="Print the space that is used, and what compaction would free.",
         help="""\
     Print for each entry log how much of it is live: of ledgers that the index still has.
@@ -94,7 +94,7 @@ LOOKS: Final = (
     ),
     Command(
         "lock-status",
-        body="bkctl.commands.disk.inspect.actions:lock_status",
+        body="bkctl.commands.disk.inspect.files:lock_status",
         short_help="Show the process that uses a bookie's directories.",
         help="""Show the process that uses a bookie's directories.
 
@@ -121,7 +121,7 @@ LOOKS: Final = (
     ),
     Command(
         "journal",
-        body="bkctl.commands.disk.inspect.actions:journal",
+        body="bkctl.commands.disk.inspect.journals:journal",
         short_help="Print the records of journals, or verify them.",
         help="""Print the records of a journal, or of all journals.
 
@@ -162,7 +162,7 @@ LOOKS: Final = (
     ),
     Command(
         "entrylog",
-        body="bkctl.commands.disk.inspect.actions:entrylog",
+        body="bkctl.commands.disk.inspect.entry_logs:entrylog",
         short_help="Print the records of an entry log, or its bytes of each ledger.",
         help="""Print the records of the entry log LOG.
 
@@ -214,7 +214,7 @@ LOOKS: Final = (
     ),
     Command(
         "ledger",
-        body="bkctl.commands.disk.inspect.actions:ledger",
+        body="bkctl.commands.disk.inspect.ledgers:ledger",
         short_help="Print the locations of a ledger's entries, and their content.",
         help="""Print the entries of LEDGER_ID that this bookie has, and where each of them is.
 
@@ -239,7 +239,7 @@ LOOKS: Final = (
     ),
     Command(
         "ledgers",
-        body="bkctl.commands.disk.inspect.actions:ledgers",
+        body="bkctl.commands.disk.inspect.ledgers:ledgers",
         short_help="List the ledgers that a bookie has on its disks.",
         help="List the ledgers that this bookie has on its disks.",
         params=(
@@ -264,7 +264,7 @@ LOOKS: Final = (
     ),
     Command(
         "index",
-        body="bkctl.commands.disk.inspect.actions:index",
+        body="bkctl.commands.disk.inspect.ledgers:index",
         short_help="Print a ledger's index.",
         help="""Print where the index says that the entries of LEDGER_ID are.
 

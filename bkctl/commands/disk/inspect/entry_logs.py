@@ -11,7 +11,7 @@ import attrs
 
 from bkctl.bookies.directories import open_bookie
 from bkctl.commands.disk.inspect import records as disk_records
-from bkctl.commands.disk.inspect.records import LogRow
+from bkctl.commands.disk.inspect.records import DamagedRecords, LogRow
 from bkctl.errors import NothingFoundError, UsageError
 from bkctl.output.forms.table import Cell, Table
 from bkctl.output.units import human_bytes
@@ -26,9 +26,34 @@ from wire.ids import EntryId, LedgerId
 
 if TYPE_CHECKING:
     from bkctl.commands.disk.inspect.journals import Dirs
-    from bkctl.commands.disk.inspect.records import DamagedRecords, LogRow
     from bkctl.commands.disk.params import FileRef
     from bkctl.session.session import Session
+
+
+def entrylog(
+    session: Session,
+    /,
+    *,
+    log: FileRef,
+    ledger_id: int | None,
+    entries: tuple[int, int | None] | None,
+    start: int,
+    end: int | None,
+    payload: bool,
+    live: bool,
+    summary: bool,
+    **dirs: tuple[str, ...],
+) -> None:
+    """Print the records of the entry log LOG."""
+    damage = DamagedRecords(session)
+    chosen = RecordChoice(ledger_id, entries, start, end)
+    with find_log(session, log, dirs, live=live) as found:
+        if summary:
+            session.emit(contents(session, found, damage, live=live))
+        else:
+            rows = log_rows(session, found, chosen, damage, payload=payload, live=live)
+            session.emit_all(rows, LogRow)
+    damage.finish()
 
 
 @attrs.frozen

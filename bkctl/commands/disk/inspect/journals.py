@@ -1,4 +1,4 @@
-"""What the commands that look into a bookie's directories do, on values of ``bookied.offline``."""
+"""Journals of a stopped bookie, on values of ``bookied.offline``: `disk journal`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from bkctl.bookies.directories import open_bookie
 from bkctl.commands.disk.inspect import records as disk_records
+from bkctl.commands.disk.inspect.records import DamagedRecords, JournalRow
 from bkctl.errors import NothingFoundError, UsageError
 from bookied.directories.roots import Directories
 from bookied.errors import CorruptError
@@ -19,7 +20,6 @@ from bookied.storage.files.files import RealFiles
 from bookied.storage.journal import format as journal_layout
 
 if TYPE_CHECKING:
-    from bkctl.commands.disk.inspect.records import DamagedRecords, JournalRow
     from bkctl.commands.disk.params import FileRef
     from bkctl.session.session import Session
 
@@ -27,6 +27,29 @@ Dirs = Mapping[str, tuple[str, ...]]
 
 
 # Journals ----------------------------------------------------------------------------------------
+
+
+def journal(
+    session: Session,
+    /,
+    *,
+    journal: FileRef | None,
+    directory: str | None,
+    ledger_id: int | None,
+    offset: int,
+    payload: bool,
+    verify: bool,
+    **dirs: tuple[str, ...],
+) -> None:
+    """Print the records of a journal, or of all journals."""
+    paths = find_journals(session, journal, directory, dirs)
+    damage = DamagedRecords(session)
+    if verify:
+        session.emit_all(verdicts(session, paths, damage), JournalVerdict)
+    else:
+        rows = journal_rows(session, paths, offset, ledger_id, damage, payload=payload)
+        session.emit_all(rows, JournalRow)
+    damage.finish()
 
 
 def find_journals(

@@ -11,8 +11,8 @@ import attrs
 
 from bkctl.bookies.directories import open_bookie
 from bkctl.commands.disk.inspect import records
-from bkctl.commands.disk.inspect.records import PlacedRow, lac_of
-from bkctl.errors import NothingFoundError
+from bkctl.commands.disk.inspect.records import DamagedRecords, PlacedRow, lac_of
+from bkctl.errors import NothingFoundError, UsageError
 from bkctl.output.views import ENTRY, LEDGER, OLDER_IDS, WIDE, Kind, column, formerly, shown
 from bookied.errors import CorruptError
 from bookied.offline.bookie import OfflineBookie, Shard, shard_of
@@ -26,10 +26,63 @@ from bookied.storage.index.ledger_pages import LedgerOnDisk
 
 if TYPE_CHECKING:
     from bkctl.commands.disk.inspect.journals import Dirs
-    from bkctl.commands.disk.inspect.records import DamagedRecords, PlacedRow
     from bkctl.session.session import Session
     from bookied.offline.ledger import LocalLedger
     from wire.ids import LedgerId
+
+
+def ledger(
+    session: Session,
+    /,
+    *,
+    ledger_id: LedgerId,
+    entries: tuple[int, int | None] | None,
+    payload: bool,
+    with_journal: bool,
+    **dirs: tuple[str, ...],
+) -> None:
+    """Print the entries of LEDGER_ID that this bookie has, and where each of them is."""
+    session.about = f"ledger {ledger_id}"
+    damage = DamagedRecords(session)
+    rows = placed_rows(
+        session, ledger_id, entries or (0, None), dirs, damage,
+        payload=payload, with_journal=with_journal,
+    )  # fmt: skip
+    session.emit_all(rows, PlacedRow)
+    damage.finish()
+
+
+def ledgers(
+    session: Session, /, *, with_bytes: bool, with_journal: bool, **dirs: tuple[str, ...]
+) -> None:
+    """List the ledgers that this bookie has on its disks."""
+    damage = DamagedRecords(session)
+    rows = ledger_rows(session, dirs, damage, with_bytes=with_bytes, with_journal=with_journal)
+    kind = SizedLedgerRow if with_bytes else LedgerRow
+    session.emit_all(rows, kind)
+    damage.finish()
+
+
+def index(
+    session: Session,
+    /,
+    *,
+    ledger_id: LedgerId,
+    meta: bool,
+    holes: bool,
+    **dirs: tuple[str, ...],
+) -> None:
+    """Print where the index says that the entries of LEDGER_ID are."""
+    session.about = f"ledger {ledger_id}"
+    if meta and holes:
+        raise UsageError("--meta or --holes: only one of them can be")
+    with open_index(session, ledger_id, dirs) as found:
+        if meta:
+            session.emit(_index_meta(session, found))
+        elif holes:
+            session.emit_all(found.holes(), MissingEntries)
+        else:
+            session.emit_all(found.places(), IndexRow)
 
 
 def _known(get: Callable[[LocalLedger], Any]) -> Callable[[LedgerRow], Any]:
@@ -253,7 +306,7 @@ def _no_ledger(ledger_id: int, bookie: OfflineBookie) -> NothingFoundError:
     )
 
 
-def meta(session: Session, found: FoundIndex) -> IndexMeta:
+def _index_meta(session: Session, found: FoundIndex) -> IndexMeta:
     """Return what is stored of a ledger itself, and how many entries it has."""
     index = found.shard.index
     entries, first = 0, None

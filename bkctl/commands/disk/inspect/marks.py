@@ -8,6 +8,7 @@ import attrs
 
 from bkclient.config.findings import Severity
 from bkctl.bookies.directories import open_bookie
+from bkctl.commands.disk.inspect.records import DamagedRecords
 from bkctl.errors import ProblemsError
 from bkctl.output.views import Kind, column, shown
 from bookied.offline.check.findings import DiskFinding
@@ -16,10 +17,18 @@ from bookied.storage.journal.format import file_name
 
 if TYPE_CHECKING:
     from bkctl.commands.disk.inspect.journals import Dirs
-    from bkctl.commands.disk.inspect.records import DamagedRecords
     from bkctl.session.session import Session
     from bookied.offline.bookie import StoredMark
     from bookied.offline.check.findings import DiskFinding
+
+
+def lastmark(session: Session, /, *, check: bool, **dirs: tuple[str, ...]) -> None:
+    """Print the marks: what lies before them is in entry logs and index, the rest is replayed."""
+    damage = DamagedRecords(session)
+    found = marks(session, dirs, damage, check=check)
+    session.emit_all(found, MarkRow)
+    if check:
+        insist(found, damage)
 
 
 @shown(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import attrs
 
-from bkctl.commands.ledger.entry import preview
+from bkctl.commands.ledger.columns import preview
 from bkctl.commands.ledger.read import payload_value
 from bkctl.errors import ProblemsError
 from bkctl.output.views import ENTRY, LEDGER, NEVER, OLDER_IDS, WIDE, Kind, column, shown

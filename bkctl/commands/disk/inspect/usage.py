@@ -6,18 +6,18 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from bkctl.bookies.directories import bookie_properties, open_bookie
+from bkctl.commands.disk.inspect.records import DamagedRecords
 from bkctl.errors import UsageError
 from bkctl.output.units import human_bytes
 from bookied.errors import CorruptError
 from bookied.offline import files as offline_files
 from bookied.offline.bookie import Shard
+from bookied.offline.files import DirectoryUse
 from bookied.offline.logs import LogUse, freed_by, summarize
 
 if TYPE_CHECKING:
     from bkctl.commands.disk.inspect.journals import Dirs
-    from bkctl.commands.disk.inspect.records import DamagedRecords
     from bkctl.session.session import Session
-    from bookied.offline.files import DirectoryUse
 
 _MINOR, _MAJOR = ("minorCompactionThreshold", 0.2), ("majorCompactionThreshold", 0.8)
 """Keys and defaults of the thresholds of compactions."""
@@ -25,7 +25,19 @@ _MINOR, _MAJOR = ("minorCompactionThreshold", 0.2), ("majorCompactionThreshold",
 _NOTHING_LEFT: Final = 1e-12
 
 
-def directories(session: Session, dirs: Dirs) -> Iterator[DirectoryUse]:
+def usage(session: Session, /, *, directories: bool, **dirs: tuple[str, ...]) -> None:
+    """Print for each entry log how much of it is live: of ledgers that the index still has."""
+    if directories:
+        session.emit_all(_directories(session, dirs), DirectoryUse)
+        return
+    damage = DamagedRecords(session)
+    found = logs(session, dirs, damage)
+    session.emit_all(found, LogUse)
+    tell_sums(session, found)
+    damage.finish()
+
+
+def _directories(session: Session, dirs: Dirs) -> Iterator[DirectoryUse]:
     """Give room and use of each directory."""
     bookie = open_bookie(session, **dirs)
     yield from offline_files.directory_uses(bookie.files, bookie.found)

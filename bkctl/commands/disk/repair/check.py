@@ -24,6 +24,19 @@ if TYPE_CHECKING:
     from bookied.offline.bookie import Shard
 
 
+def check(
+    session: Session, /, *, deep: bool, repair_plan: bool, db: bool, **dirs: tuple[str, ...]
+) -> None:
+    """Check a bookie's directories, and change nothing."""
+    checking = Checking(session, deep=deep, only_db=db)
+    found = checking.run(dirs)
+    if repair_plan:
+        session.emit_all(plan(found), RepairStep)
+    else:
+        session.emit_all(found, DiskFinding)
+    checking.finish()
+
+
 @shown(
     "steps",
     column("step", "What to do."),

@@ -32,7 +32,7 @@ _FORCE: Final = option(
 
 upgrade = Command(
     "upgrade",
-    body="bkctl.commands.disk.repair.actions:upgrade",
+    body="bkctl.commands.disk.repair.upgrade:upgrade_or_back",
     short_help="Upgrade directories of an old release, or roll back.",
     help="""\
     Bring a stopped bookie's directories from an old release's layout to today's, or back.
@@ -89,7 +89,7 @@ upgrade = Command(
 
 bookieformat = Command(
     "bookieformat",
-    body="bkctl.commands.disk.repair.actions:bookieformat",
+    body="bkctl.commands.disk.repair.format:bookieformat",
     short_help="Short for `disk format`, with Java's options.",
     help="""Remove all data of a stopped bookie: `disk format` with Java's options.
 
@@ -133,7 +133,7 @@ REPAIRS: Final = (
     upgrade,
     Command(
         "check",
-        body="bkctl.commands.disk.repair.actions:check",
+        body="bkctl.commands.disk.repair.check:check",
         short_help="Check cookies, marks, journals, entry logs and index.",
         help="""Check a bookie's directories, and change nothing.
 
@@ -166,7 +166,7 @@ REPAIRS: Final = (
     ),
     Command(
         "rebuild-index",
-        body="bkctl.commands.disk.repair.actions:rebuild_index",
+        body="bkctl.commands.disk.repair.rebuild:rebuild_index",
         short_help="Rebuild index files from entry logs and journals.",
         help="""Make index files of Interleaved or Sorted storage anew; `-` reads ids from stdin.
 

@@ -44,6 +44,15 @@ METADATA: Final = "metadata"
 NAMED_MAX: Final = 10
 
 
+def bookieformat(
+    session: Session, *, non_interactive: bool, java_force: bool, delete_cookie: bool
+) -> None:
+    """Remove all data of a stopped bookie: `disk format` with Java's options."""
+    session.options.no_input |= non_interactive
+    session.options.yes |= java_force
+    format_bookie(session, delete_cookie=delete_cookie, force=())
+
+
 def _formatted(v: FormattedBookie) -> str:
     cookie = "; its stored cookie is removed" if v.cookie_removed else ""
     return (

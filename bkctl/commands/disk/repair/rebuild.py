@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,6 +11,7 @@ import attrs
 from bkclient.errors import MetadataStoreError, NoSuchLedgerError
 from bkctl.bookies.directories import bookie_properties, find_directories
 from bkctl.bookies.stopped_bookie import held, insist_current, insist_named, repeatable
+from bkctl.cli.params import LEDGER_ID
 from bkctl.errors import ConflictError, NothingFoundError, PartlyDoneError, UsageError
 from bkctl.output.units import counted, human_bytes
 from bkctl.output.views import Kind, column, shown
@@ -58,13 +59,14 @@ def warn_damage(session: Session, damaged: Iterable[CorruptError]) -> int:
 
 def rebuild_index(
     session: Session,
-    ledger_ids: Iterable[LedgerId],
+    /,
     *,
+    ledger_ids: Sequence[Any],
     all_ledgers: bool,
     password_file: str | None,
-    dirs: Any,
+    **dirs: tuple[str, ...],
 ) -> None:
-    """Write index files anew, and say what became of each ledger.
+    """Make index files of Interleaved or Sorted storage anew; `-` reads ids from stdin.
 
     Raises:
         UsageError: neither ledgers nor ``--all``, or the index is in databases.
@@ -72,7 +74,8 @@ def rebuild_index(
         NothingFoundError: none of the ledgers is here.
         PartlyDoneError: something could not be read, or a key is not known.
     """
-    wanted = None if all_ledgers else sorted(set(ledger_ids))
+    given = session.input.words(ledger_ids, LEDGER_ID)
+    wanted = None if all_ledgers else sorted(set(given))
     if all_ledgers == bool(wanted):
         raise UsageError("which ledgers? Name them, or give --all")
     found, config = find_directories(session, **dirs), offline_settings(session, dirs)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
+import click
 
 from bkctl.bookies.stopped_bookie import (
     StoppedBookie,
@@ -37,6 +38,22 @@ EMPTY_DIRECTORY: Final = "empty-directory"
 """The safety check that no root is empty among old ones."""
 
 AGAIN: Final = "run the same command again: it goes on where this one ended"
+
+
+def upgrade_or_back(session: Session, /, *, force: Sequence[str], **actions: bool) -> None:
+    """Bring a stopped bookie's directories from an old release's layout to today's, or back."""
+    chosen = [name.removesuffix("_") for name, is_given in actions.items() if is_given]
+    if len(chosen) != 1:
+        only = "only " if chosen else ""
+        raise click.UsageError(f"{only}one of --upgrade, --rollback, --finalize, --check is needed")
+    if chosen == ["check"]:
+        check(session)
+    elif chosen == ["upgrade"]:
+        upgrade(session, force)
+    elif chosen == ["rollback"]:
+        rollback(session)
+    else:
+        finalize(session)
 
 
 @shown(

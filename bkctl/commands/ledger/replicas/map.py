@@ -14,7 +14,7 @@ from bkclient.admin import operations
 from bkclient.quorum.distribution import write_set
 from bkclient.repair import replica_map as holdings
 from bkclient.repair.replica_map import Health, Holdings, MappedFragment, Place
-from bkctl.commands.cluster import work as cluster_work
+from bkctl.bookies import ask_bookies
 from bkctl.commands.cluster.map import glyph
 from bkctl.commands.ledger.columns import STATE_WORDS
 from bkctl.errors import NothingFoundError, ProblemsError
@@ -320,7 +320,7 @@ async def places(client: Client, ledger_id: LedgerId, entry_id: EntryId) -> list
         NothingFoundError: the ledger ends before the entry.
     """
     metadata = (await client.read_metadata(ledger_id)).value
-    known = {one.bookie_id: one for one in await cluster_work.bookies(client, None, ask=False)}
+    known = {one.bookie_id: one for one in await ask_bookies.bookies(client, None, ask=False)}
     end = metadata.last_entry_id
     if end is not None and entry_id > end:
         raise NothingFoundError(

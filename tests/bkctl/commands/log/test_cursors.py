@@ -9,7 +9,7 @@ import pytest
 from bkclient.blocking import BlockingClient
 from bkclient.log import Cursors, Position
 from bkctl.commands.log.columns import CursorRow
-from bkctl.commands.log.cursors import metrics
+from bkctl.commands.log.cursors import gauges
 from bkctl.exit_status import ExitStatus
 from tests.bkctl.support.cluster import Cluster, local_cluster
 from tests.bkctl.support.runner import Run, runner
@@ -80,7 +80,7 @@ def test_a_cursor_is_deleted(run: Run, cluster: Cluster) -> None:
 
 
 def test_metrics_leave_out_what_is_unknown_and_quote_their_labels() -> None:
-    text = metrics([CursorRow(source='a"\\', name="etl", ledgers_behind=2, updated_ms=1500)])
+    text = gauges([CursorRow(source='a"\\', name="etl", ledgers_behind=2, updated_ms=1500)])
     assert "bkctl_cursor_lag_entries{" not in text
     assert 'bkctl_cursor_lag_ledgers{source="a\\"\\\\",cursor="etl"} 2\n' in text
     assert 'bkctl_cursor_updated_timestamp_seconds{source="a\\"\\\\",cursor="etl"} 1.5\n' in text

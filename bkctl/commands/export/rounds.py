@@ -1,4 +1,4 @@
-"""What `bkctl export` does: the steps between options and printed values."""
+"""`bkctl export`: what its options choose, exported once, or again and again."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any
 from bkctl.cli.params import LEDGER_RANGES
 from bkctl.commands.export.run import ExportOptions, export_ledgers
 from bkctl.commands.export.task.ledger_selection import LedgerChoice, parse_state
-from bkctl.commands.ledger import lifecycle
+from bkctl.commands.ledger.listing import metadata_of
 from bkctl.errors import NothingFoundError, PartlyDoneError, UsageError
 from bkctl.output.units import counted
 from wire.codes import LedgerState
 
 if TYPE_CHECKING:
     from bkctl.commands.export.outcome import ExportReport
-    from bkctl.commands.export.run import ExportOptions
     from bkctl.session.session import Session
 
 
@@ -132,7 +131,7 @@ def _export_once(
 
 
 def _confirm_recovery(session: Session, ids: Sequence[Any]) -> None:
-    alive = [i for i in ids if lifecycle.metadata_of(session, i).state is LedgerState.OPEN]
+    alive = [i for i in ids if metadata_of(session, i).state is LedgerState.OPEN]
     if alive:
         session.confirm(
             [

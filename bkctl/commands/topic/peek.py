@@ -1,4 +1,4 @@
-"""What ``bkctl topic`` does: on ``bkclient.topic``, as values."""
+"""The messages of a topic, read from its ledgers: `topic peek`."""
 
 from __future__ import annotations
 
@@ -9,60 +9,31 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from bkclient.client import Client
-from bkclient.errors import ClientError
-from bkclient.topic.lookup import list_topics, parts_of, read_part, topic_ledgers
+from bkclient.topic.lookup import parts_of
 from bkclient.topic.managed_ledger import MessageId
 from bkclient.topic.messages import TopicMessage
 from bkclient.topic.names import parse_topic
 from bkclient.topic.read import TopicReader
-from bkclient.topic.schema import Decoder, read_schema
-from bkctl.commands.ledger.entry import preview
+from bkclient.topic.schema import Decoder
+from bkctl.commands.ledger.columns import preview
 from bkctl.commands.ledger.read import payload_value
-from bkctl.commands.topic.columns import TopicDetails, TopicLedgerRow, TopicMessageRow, TopicSummary
+from bkctl.commands.topic.columns import TopicMessageRow
 from bkctl.errors import UsageError
 
 if TYPE_CHECKING:
     from bkctl.session.session import Session
 
+
 _FOR_PROGRAMS: Final = frozenset({"json", "jsonl", "yaml", "csv"})
+
+
 _ID: Final = re.compile(r"(\d{1,18}):(\d{1,18})(?::(\d{1,9}))?")
 
 
-async def summaries(client: Client, pattern: str | None) -> AsyncIterator[TopicSummary]:
-    """Yield the summary of each topic; a damaged one is marked as damaged."""
-    try:
-        re.compile(pattern or "")
-    except re.error as error:
-        raise UsageError(f"--pattern: {error}") from error
-    async for topic in list_topics(client, pattern=pattern):
-        try:
-            found = (await topic_ledgers(client, topic)).ledgers
-        except ClientError as error:
-            yield TopicSummary(str(topic), None, None, None, str(error))
-            continue
-        entries, size = (
-            sum(one.entries for one in found),
-            sum(one.size_bytes for one in found),
-        )
-        yield TopicSummary(str(topic), len(found), entries, size)
-
-
-async def details(client: Client, name: str) -> list[TopicDetails]:
-    """Return a topic's partitions, or the topic, with subscriptions and schema."""
-    topic = parse_topic(name)
-    parts = [await read_part(client, part) for part in await parts_of(client, topic)]
-    schema = await read_schema(client, topic)
-    return [TopicDetails(part, schema) for part in parts]
-
-
-async def ledgers(client: Client, name: str) -> list[TopicLedgerRow]:
-    """Return the ledgers of a topic, partition by partition."""
-    rows = []
-    for part in await parts_of(client, parse_topic(name)):
-        found = (await topic_ledgers(client, part)).ledgers
-        last = found[-1] if found else None
-        rows += [TopicLedgerRow(str(part), one, one is last) for one in found]
-    return rows
+def peek(session: Session, *, name: str, start: str | None, count: int, decode: str | None) -> None:
+    """Print messages of TOPIC as a consumer receives them."""
+    session.about = f"topic {name}"
+    session.emit_all(_rows(session, name, start, count, decode), TopicMessageRow)
 
 
 def message_id(text: str | None) -> MessageId | None:
@@ -101,7 +72,7 @@ async def messages(
                 yield some
 
 
-def peek(
+def _rows(
     session: Session, name: str, start: str | None, count: int, decode: str | None
 ) -> Iterator[TopicMessageRow]:
     """Yield the first messages from an id on, as rows."""

@@ -12,15 +12,15 @@ from twisted.logger import Logger
 from bookied.runtime.dependencies import Parts
 from wire.errors import BookKeeperError
 
-FAREWELL_S: Final = 5.0
+METADATA_AT_STOP_S: Final = 5.0
 """How long the metadata service may take to hear that a process stops."""
 
 log = Logger()
 
 
-async def farewell(parts: Parts, words: Coroutine[Any, Any, None]) -> None:
+async def finish_with_metadata(parts: Parts, words: Coroutine[Any, Any, None]) -> None:
     """Wait a little for the metadata service; what it does not hear, the session's end says."""
     try:
-        await Deferred.fromCoroutine(words).addTimeout(FAREWELL_S, parts.clock)
+        await Deferred.fromCoroutine(words).addTimeout(METADATA_AT_STOP_S, parts.clock)
     except (BookKeeperError, TwistedTimeoutError) as error:
         log.warn("the metadata service could not be updated: {error!r}", error=error)

@@ -1,0 +1,202 @@
+"""The auditor, its checks, and how long it waits for a lost bookie: `auditor`, `audit`, `delay`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+import attrs
+from twisted.internet.task import deferLater
+
+from bkclient.repair import autorecovery
+from bkctl.errors import NothingFoundError
+from bkctl.output.units import human_duration
+from bkctl.output.views import BOOKIE, Kind, column, shown
+from wire.errors import FormatError
+
+if TYPE_CHECKING:
+    from bkclient.client import Client
+    from bkctl.session.session import Session
+    from wire.ids import BookieId
+
+
+LOOK_S: Final = 1.0
+"""Between two looks whether an audit is through."""
+
+
+@shown("auditors", BOOKIE, bare=True)
+@attrs.frozen
+class Auditor:
+    """Who is the auditor."""
+
+    bookie_id: BookieId
+
+
+def auditor(session: Session) -> None:
+    """Print the bookie id of the elected auditor."""
+    session.emit(Auditor(session.call(autorecovery.auditor)))
+
+
+def _triggered(v: TriggeredAudit) -> str:
+    if v.auditor is not None:
+        return f"asked the auditor {v.auditor} to look for lost bookies now"
+    return f"due again: {', '.join(v.checks)}; begins when an auditor next starts"
+
+
+@shown(
+    "triggers",
+    column("auditor", "Who was asked."),
+    column("checks", "What is due again."),
+    sentence=_triggered,
+)
+@attrs.frozen
+class TriggeredAudit:
+    """What was asked for, and of whom."""
+
+    checks: tuple[str, ...]
+    auditor: BookieId | None
+
+
+def _audited(v: AuditReport) -> str:
+    return f"audited by {v.auditor} in {human_duration(v.took_s)}"
+
+
+@shown(
+    "audits",
+    column("auditor", "Who looked."),
+    column("checks", "What was looked at."),
+    column("took_s", "Seconds.", lambda v: round(v.took_s, 3), Kind.SECONDS),
+    sentence=_audited,
+)
+@attrs.frozen
+class AuditReport:
+    """An audit that is through; ``checks`` are the periodic ones that were asked for."""
+
+    auditor: BookieId
+    checks: tuple[str, ...]
+    took_s: float
+
+
+def audit(session: Session, *, checks: Sequence[str], wait: bool) -> None:
+    """Have the auditor look for lost bookies now, and wait until their ledgers are marked."""
+    if session.dry_run:
+        session.plan(_steps(checks))
+    elif wait:
+        session.emit(_await_audit(session, checks))
+    else:
+        session.emit(_trigger(session, checks))
+
+
+def _steps(checks: Sequence[str]) -> list[str]:
+    """Return what ``_trigger`` would do."""
+    if not checks:
+        return ["have the auditor look for lost bookies"]
+    return [f"set the time of the last check back: {check}" for check in checks]
+
+
+def _trigger(session: Session, checks: Sequence[str]) -> TriggeredAudit:
+    """Ask for an audit, or for periodic checks."""
+    if not checks:
+        return TriggeredAudit((), session.call(autorecovery.trigger_audit))
+    session.call(autorecovery.request_checks, checks, int(time.time() * 1000))
+    return TriggeredAudit(tuple(checks), None)
+
+
+def _await_audit(session: Session, checks: Sequence[str]) -> AuditReport:
+    """Ask for an audit, or for periodic checks, and return once that is through."""
+    session.resume = "the auditor goes on; `bkctl autorecovery status` shows what it has done"
+    done: AuditReport = session.call(_audit, tuple(checks))
+    session.resume = ""
+    return done
+
+
+async def _audit(client: Client, checks: tuple[str, ...]) -> AuditReport:
+    clock = client.cluster.clock
+    began_s = clock.seconds()
+    auditor = await autorecovery.auditor(client)
+    if checks:
+        await autorecovery.request_checks(client, checks, int(time.time() * 1000))
+        asked = {check: await client.store.check_time(check) for check in checks}
+        while any([await client.store.check_time(one) == asked[one] for one in checks]):
+            await deferLater(clock, LOOK_S)
+    else:
+        await autorecovery.trigger_audit(client)
+        while await autorecovery.unmarked(client):
+            await deferLater(clock, LOOK_S)
+    return AuditReport(auditor, checks, clock.seconds() - began_s)
+
+
+def delay_text(delay_s: int | None) -> str:
+    """Return how long a lost bookie may stay away, for people; a dash where nothing is stored."""
+    if delay_s is None:
+        return "-"
+    return human_duration(delay_s) if delay_s else "no delay"
+
+
+def _delay(v: Delay) -> str:
+    now = f"delay {delay_text(v.delay_s)}" if v.delay_s else delay_text(v.delay_s)
+    if not v.changed:
+        return now
+    if v.delay_s in {v.was_s, 0}:
+        return f"{now}; the auditor looks for lost bookies now"
+    return now if v.was_s is None else f"{now}, was {delay_text(v.was_s)}"
+
+
+@shown(
+    "delays",
+    column("delay_s", "Seconds."),
+    column("was_s", "Seconds before.", optional=True),
+    sentence=_delay,
+)
+@attrs.frozen
+class Delay:
+    """How long the auditor waits for a lost bookie; ``was_s`` before it was set."""
+
+    delay_s: int
+    was_s: int | None = None
+    changed: bool = False
+
+
+def delay(session: Session, delay_s: float | None) -> None:
+    """Print or set how long a lost bookie may stay away before its ledgers are repaired."""
+    if delay_s is None:
+        session.emit(_stored_delay(session))
+    elif session.dry_run:
+        session.plan([f"set the delay to {int(delay_s)} s"])
+    else:
+        session.emit(_set_delay(session, int(delay_s)))
+
+
+def _stored_delay(session: Session) -> Delay:
+    """Return the delay.
+
+    Raises:
+        NothingFoundError: none is stored.
+    """
+    found = session.call(_stored_delay_s)
+    if found is None:
+        raise NothingFoundError(
+            "no delay is stored: no auditor has been elected yet",
+            next_step="`bkctl autorecovery delay 0` would store one",
+        )
+    return Delay(found)
+
+
+def _set_delay(session: Session, delay_s: int) -> Delay:
+    """Store the delay, also in the place of one that cannot be read."""
+    try:
+        was_s = session.call(_stored_delay_s)
+    except FormatError as error:
+        session.warn(str(error))
+        was_s = None
+    session.call(_set_delay_s, delay_s)
+    return Delay(delay_s, was_s, changed=True)
+
+
+async def _stored_delay_s(client: Client) -> int | None:
+    return await client.store.lost_bookie_recovery_delay()
+
+
+async def _set_delay_s(client: Client, delay_s: int) -> None:
+    await client.store.set_lost_bookie_recovery_delay(delay_s)

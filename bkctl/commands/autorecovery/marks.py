@@ -1,0 +1,113 @@
+"""Ledgers marked as lacking replicas, and their locks: `autorecovery list`, `active`, `forget`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from bkclient.metadata.api import HeldLock
+from bkclient.repair import autorecovery
+from bkclient.repair.autorecovery import Mark
+from bkclient.repair.repair_states import Lacking, LedgerProspect, prospects
+from bkctl.commands.ledger.columns import LedgerCount
+from bkctl.errors import PartlyDoneError
+from bkctl.output.units import counted
+from bkctl.session.safety import named
+from bkctl.session.safety_names import DAMAGED_MARK
+from wire.errors import MetadataFormatError
+
+if TYPE_CHECKING:
+    from bkctl.session.session import Session
+    from wire.ids import LedgerId
+
+
+def list_marked(
+    session: Session,
+    *,
+    missing: str | None,
+    not_missing: str | None,
+    older_than_s: float | None,
+    detail: bool,
+    count: bool,
+) -> None:
+    """List the ledgers that are marked as lacking replicas."""
+    damaged: list[LedgerId] = []
+    found = _marks(session, missing, not_missing, older_than_s, damaged)
+    if count:
+        session.emit(LedgerCount(sum(1 for _ in found)))
+    elif detail:
+        session.emit_all(_detailed(session, found), LedgerProspect)
+    else:
+        session.emit_all(found, Mark)
+    _insist_readable(damaged)
+
+
+def _marks(
+    session: Session,
+    missing: str | None,
+    not_missing: str | None,
+    older_than_s: float | None,
+    damaged: list[LedgerId],
+) -> Iterator[Mark]:
+    """Yield the marks that are wanted, as they are found; put others into ``damaged``, and tell."""
+
+    def warn(ledger_id: LedgerId, error: MetadataFormatError) -> None:
+        damaged.append(ledger_id)
+        session.warn(f"not listed: {error}")
+
+    before_ms = None if older_than_s is None else (time.time() - older_than_s) * 1000
+    for mark in session.iterate(autorecovery.marks, warn):
+        if missing is not None and missing not in mark.missing:
+            continue
+        if not_missing is not None and not_missing in mark.missing:
+            continue
+        if before_ms is None or (mark.since_ms is not None and mark.since_ms < before_ms):
+            yield mark
+
+
+def _detailed(session: Session, marks: Iterator[Mark]) -> Iterator[LedgerProspect]:
+    """Yield what each marked ledger waits for."""
+    lacking = [Lacking(one.ledger_id, one.missing, one.since_ms) for one in marks]
+    found: Iterator[LedgerProspect] = session.iterate(prospects, lacking)
+    return found
+
+
+def _insist_readable(damaged: Sequence[LedgerId]) -> None:
+    """Say which marks could not be listed.
+
+    Raises:
+        PartlyDoneError: there were some.
+    """
+    if damaged:
+        raise PartlyDoneError(
+            f"{counted(len(damaged), 'mark')} cannot be read: {named(damaged)}",
+            next_step=f"`bkctl autorecovery forget {damaged[0]}` removes one that is not needed",
+        )
+
+
+def active(session: Session) -> None:
+    """List the ledgers that workers have now, waiting or copying."""
+    session.emit_all(session.call(autorecovery.active), HeldLock)
+
+
+def forget(session: Session, *, ledger_id: LedgerId, force: Sequence[str]) -> None:
+    """Remove the mark of a ledger that is deleted, or of which no replica is missing."""
+    _forget(session, ledger_id, renew=DAMAGED_MARK in force)
+
+
+def _forget(session: Session, ledger_id: LedgerId, *, renew: bool) -> None:
+    """Remove a mark that nobody needs; with ``renew`` ask, and replace one that cannot be read."""
+    session.about = f"ledger {ledger_id}"
+    plan = [f"remove the mark of ledger {ledger_id} if it is deleted or whole"]
+    if renew:
+        plan.append("if it cannot be read, replace it by one of what the ledger is seen to lack")
+    if session.dry_run:
+        session.plan(plan)
+        return
+    if renew:
+        session.confirm(
+            ["What a mark that cannot be read said is lost: what the ledger lacks is read anew."],
+            f"Remove the mark of ledger {ledger_id}?",
+        )
+    session.emit(session.call(autorecovery.forget, ledger_id, renew=renew))

@@ -1,0 +1,67 @@
+"""Autorecovery is switched on and off, and its state shown: `enable`, `disable`, `status`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from bkclient.repair import autorecovery
+from bkctl.commands.autorecovery.pause import pause, say_how_it_ends
+from bkctl.output.views import column, shown
+
+if TYPE_CHECKING:
+    from bkctl.session.session import Session
+
+
+def _switched(v: AutorecoverySwitch) -> str:
+    word = "enabled" if v.enabled else "disabled"
+    return f"autorecovery {word}" if v.changed else f"autorecovery was {word} before"
+
+
+@shown(
+    "switches",
+    column("enabled", "What it is now."),
+    column("changed", "Whether it was not so before."),
+    sentence=_switched,
+)
+@attrs.frozen
+class AutorecoverySwitch:
+    """What autorecovery is now, and whether it was something else before."""
+
+    enabled: bool
+    changed: bool
+
+
+def status(session: Session) -> None:
+    """Show autorecovery's switch, its auditor, and the number of marked ledgers."""
+    session.reminds = False
+    session.emit(session.call(autorecovery.status))
+
+
+def enable(session: Session) -> None:
+    """Switch autorecovery on, for the whole cluster; marked ledgers are repaired at once."""
+    _switch(session, enabled=True)
+
+
+def disable(session: Session, *, for_s: float | None, reason: str | None) -> None:
+    """Switch autorecovery off, for the whole cluster."""
+    _switch(session, enabled=False, for_s=for_s, reason=reason)
+
+
+def _switch(
+    session: Session, *, enabled: bool, for_s: float | None = None, reason: str | None = None
+) -> None:
+    if session.dry_run:
+        is_so = session.call(autorecovery.status).enabled is enabled
+        verb = "enable" if enabled else "disable"
+        session.plan([] if is_so else [f"{verb} autorecovery"])
+        return
+    why, session.reminds = None if enabled else pause(for_s, reason), False
+    session.emit(
+        AutorecoverySwitch(
+            enabled, session.call(autorecovery.set_enabled, enabled=enabled, pause=why)
+        )
+    )
+    if why is not None and why.until_ms is not None:
+        say_how_it_ends(session, why.until_ms)

@@ -1,0 +1,144 @@
+"""Ledgers are created: `ledger create`, and the options of all that makes new ledgers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from bkclient.admin import handover
+from bkclient.errors import LedgerIdOverflowError
+from bkctl.errors import UsageError
+from bkctl.output.views import LEDGER, column, shown
+from wire.codes import DigestType
+from wire.ids import LedgerId
+
+if TYPE_CHECKING:
+    from bkclient.client import Client
+    from bkclient.ledger.writer import LedgerWriter
+    from bkctl.session.session import Session
+    from wire.ids import BookieId
+
+
+@shown(
+    "ledgers",
+    LEDGER,
+    column("ensemble_size", "Bookies a fragment."),
+    column("write_quorum", "Copies of an entry."),
+    column("ack_quorum", "Copies before an ack."),
+    column("ensemble", "Its bookies."),
+    bare=True,
+)
+@attrs.frozen
+class LedgerCreated:
+    """A new ledger that anybody may add to."""
+
+    ledger_id: LedgerId
+    ensemble_size: int
+    write_quorum: int
+    ack_quorum: int
+    ensemble: tuple[BookieId, ...]
+
+
+def create(session: Session, /, **wanted: Any) -> None:
+    """Create an empty ledger and print its id."""
+    new = new_ledger(session, **wanted)
+    if session.dry_run:
+        session.plan([f"create a ledger: {new}"])
+        return
+    warn_of_chosen_id(session, new)
+    session.emit(session.call(_create, new))
+
+
+@attrs.frozen
+class NewLedger:
+    """How a new ledger is to be made."""
+
+    ensemble_size: int
+    write_quorum: int
+    ack_quorum: int
+    digest_type: DigestType
+    password: bytes = attrs.field(repr=False)
+    custom: Mapping[str, bytes] = attrs.field(factory=dict)
+    ledger_id: LedgerId | None = None
+
+    def __str__(self) -> str:
+        meta = "".join(f", {key}={value.decode()}" for key, value in self.custom.items())
+        return (
+            f"ensemble {self.ensemble_size}, write quorum {self.write_quorum}, ack quorum "
+            f"{self.ack_quorum}, digest {self.digest_type.name.lower()}{meta}"
+        )
+
+    def with_custom(self, key: str, text: str) -> NewLedger:
+        """Return the same with one more piece of custom metadata."""
+        return attrs.evolve(self, custom={**self.custom, key: text.encode()})
+
+
+def new_ledger(
+    session: Session,
+    *,
+    ensemble_size: int,
+    write_quorum: int,
+    ack_quorum: int,
+    digest: str,
+    password_file: str | None,
+    meta: Sequence[tuple[str, str]],
+    wanted_id: LedgerId | None,
+) -> NewLedger:
+    """Return what the options of ``ledger create`` ask for.
+
+    Raises:
+        UsageError: the quorums do not fit, or the password file cannot be read.
+    """
+    if not ensemble_size >= write_quorum >= ack_quorum:
+        raise UsageError(
+            f"-E {ensemble_size} -W {write_quorum} -A {ack_quorum}: these do not fit",
+            next_step="ensemble size >= write quorum >= ack quorum",
+        )
+    return NewLedger(
+        ensemble_size=ensemble_size,
+        write_quorum=write_quorum,
+        ack_quorum=ack_quorum,
+        digest_type=DigestType[digest.upper()],
+        password=session.questions.password(password_file),
+        custom={key: text.encode() for key, text in meta},
+        ledger_id=wanted_id,
+    )
+
+
+def warn_of_chosen_id(session: Session, new: NewLedger) -> None:
+    """Warn where a ledger of the chosen id may have existed."""
+    if new.ledger_id is None:
+        return
+    generated: LedgerId | None = session.call(_generated_id)
+    if generated is not None and new.ledger_id < generated:
+        session.warn(
+            f"ledger {new.ledger_id} may have existed: a writer of a deleted ledger of this id "
+            "could still close or add to the new one; without --ledger-id the id is a new one"
+        )
+
+
+async def _generated_id(client: Client) -> LedgerId | None:
+    """Return a new id, which is used up; None where the layout has no more."""
+    try:
+        return await client.store.allocate_ledger_id()
+    except LedgerIdOverflowError:
+        return None
+
+
+async def _create(client: Client, new: NewLedger) -> LedgerCreated:
+    """Create a ledger that no writer has: the first one to claim it will."""
+    ledger_id, metadata = await handover.create_handed_over(client, **_as_options(new))
+    return LedgerCreated(
+        ledger_id, new.ensemble_size, new.write_quorum, new.ack_quorum, metadata.ensemble
+    )
+
+
+async def create_for_writing(client: Client, new: NewLedger) -> LedgerWriter:
+    """Create a ledger for this process to write and close."""
+    return await client.create_ledger(**_as_options(new))
+
+
+def _as_options(new: NewLedger) -> dict[str, Any]:
+    return {field.name: getattr(new, field.name) for field in attrs.fields(NewLedger)}

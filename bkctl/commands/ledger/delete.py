@@ -1,0 +1,210 @@
+"""Ledgers are deleted, after checks and a question: `ledger delete`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from bkclient.admin import operations
+from bkclient.errors import MetadataVersionError
+from bkclient.log.ledger_list import LOG_KEY
+from bkctl.cli.ledger_options import LOG_LEDGER, OPEN_LEDGER
+from bkctl.commands.ledger import ids as ledger_ids
+from bkctl.errors import ConflictError, NothingFoundError, PartlyDoneError, RefusedError
+from bkctl.ledger_ids import format_ledger_id
+from bkctl.output.units import counted, human_bytes, human_duration
+from bkctl.output.views import LEDGER, Kind, column, shown
+from wire.errors import BookKeeperError
+from wire.ids import LedgerId
+from wire.ledger_metadata import LedgerMetadata
+
+if TYPE_CHECKING:
+    from bkclient.client import Client
+    from bkclient.metadata.api import Versioned
+    from bkctl.session.session import Session
+
+
+def _deleted_sentence(deleted: LedgerDeleted) -> str:
+    return f"ledger {deleted.ledger_id} deleted"
+
+
+@shown(
+    "ledgers",
+    LEDGER,
+    column("state", "Its last state.", kind=Kind.STATE),
+    column("last_entry", "Its last entry."),
+    column("length", "Bytes of payload.", kind=Kind.BYTES),
+    sentence=_deleted_sentence,
+)
+@attrs.frozen
+class LedgerDeleted:
+    """A ledger whose metadata is gone."""
+
+    ledger_id: LedgerId
+    state: str | None
+    last_entry: int | None
+    length: int | None
+
+
+@attrs.frozen
+class DeletionCandidate:
+    """A ledger that is to be deleted, as it was when that was decided."""
+
+    ledger_id: LedgerId
+    stored: Versioned[LedgerMetadata]
+
+
+def delete(
+    session: Session, given: Sequence[Any], from_file: str | None, force: Sequence[str]
+) -> None:
+    """Delete ledgers for good; `-` reads ids from stdin."""
+    chosen = ledger_ids.chosen(session, given, from_file)
+    wanted = _candidates(session, chosen)
+    _refuse_open(wanted, forced=OPEN_LEDGER in force)
+    _refuse_of_logs(wanted, forced=LOG_LEDGER in force)
+    lines = [loss(one) for one in wanted]
+    if session.dry_run:
+        session.plan([f"delete {line}" for line in lines])
+        return
+    session.confirm(
+        ["This will be lost for good:", *(f"  {line}" for line in lines)],
+        f"Delete {len(wanted)} ledger{'s' if len(wanted) != 1 else ''}?",
+        proof=_proof_of(session, wanted),
+    )
+    if force:
+        session.warn(f"overridden: {', '.join(force)}")
+    _delete_all(session, wanted)
+
+
+def _candidates(session: Session, ids: Iterable[LedgerId]) -> list[DeletionCandidate]:
+    """Return the ledgers to delete.
+
+    Raises:
+        NoSuchLedgerError: one of them is not there; nothing has been deleted then.
+    """
+    found = []
+    for ledger_id in dict.fromkeys(ids):
+        session.about = f"ledger {ledger_id}"
+        found.append(
+            DeletionCandidate(ledger_id, session.call(operations.read_metadata, ledger_id))
+        )
+    if not found:
+        raise NothingFoundError("no ledger ids on stdin")
+    return found
+
+
+def _refuse_open(found: Sequence[DeletionCandidate], *, forced: bool) -> None:
+    """Refuse ledgers that may have a writer.
+
+    Raises:
+        RefusedError: one is not closed, and the check is not overridden.
+    """
+    alive = [one.ledger_id for one in found if not one.stored.value.is_closed]
+    if alive and not forced:
+        raise RefusedError(
+            f"ledger {', '.join(map(str, alive[:10]))}: not closed, so a writer may be at work",
+            next_step=f"`bkctl ledger recover {alive[0]}` first, or --force open-ledger",
+        )
+
+
+def _refuse_of_logs(found: Sequence[DeletionCandidate], *, forced: bool) -> None:
+    """Refuse ledgers that a log is made of.
+
+    Raises:
+        RefusedError: there is one, and the check is not overridden.
+    """
+    logs = {one.ledger_id: one.stored.value.custom.get(LOG_KEY) for one in found}
+    ids = [ledger_id for ledger_id, name in logs.items() if name is not None]
+    if ids and not forced:
+        name = (logs[ids[0]] or b"").decode(errors="backslashreplace")
+        raise RefusedError(
+            f"ledger {', '.join(map(str, ids[:10]))}: part of log {name}, which cannot be read "
+            "without it",
+            next_step=f"`bkctl log trim {name} --before INDEX:0` drops its oldest ledgers, or "
+            "--force log-ledger",
+        )
+
+
+def loss(one: DeletionCandidate) -> str:
+    """Return one line about a ledger that would be deleted."""
+    metadata = one.stored.value
+    age = "" if metadata.ctime_ms is None else f", {human_duration(_age_s(metadata))} old"
+    custom = "".join(
+        f", {key}={value.decode(errors='backslashreplace')}"
+        for key, value in metadata.custom.items()
+    )
+    holds = (
+        f"{counted(metadata.last_entry_id + 1, 'entry')}, {human_bytes(metadata.length)}"
+        if metadata.last_entry_id is not None
+        else f"{metadata.state.name.lower().replace('_', '-')}, length not known"
+    )
+    return f"ledger {one.ledger_id}: {holds}{age}{custom}"
+
+
+def _age_s(metadata: LedgerMetadata) -> float:
+    assert metadata.ctime_ms is not None
+    return max(0.0, time.time() - metadata.ctime_ms / 1000)
+
+
+def _proof_of(session: Session, found: Sequence[DeletionCandidate]) -> str:
+    """Return what has to be typed: the id of one ledger; for several the cluster's instance id."""
+    if len(found) == 1:
+        return format_ledger_id(found[0].ledger_id, session.options.ledger_id_format)
+    proof: str = session.call(instance_id)
+    return proof
+
+
+async def instance_id(client: Client) -> str:
+    """Return the cluster's instance id, which is typed to confirm a loss."""
+    found = await client.store.instance_id()
+    return found or client.store.uri
+
+
+def _delete_all(session: Session, found: Sequence[DeletionCandidate]) -> None:
+    """Delete ledgers one by one, printing each.
+
+    Raises:
+        PartlyDoneError: some could not be deleted.
+        BookKeeperError: the only one could not be.
+    """
+    failures: list[tuple[LedgerId, BookKeeperError]] = []
+
+    def work() -> Iterator[LedgerDeleted]:
+        for one in found:
+            session.about = f"ledger {one.ledger_id}"
+            try:
+                session.call(_delete, one)
+            except BookKeeperError as error:
+                if len(found) == 1:
+                    raise
+                failures.append((one.ledger_id, error))
+            else:
+                yield _deleted(one)
+
+    session.emit_all(work(), LedgerDeleted)
+    session.about = ""
+    if failures:
+        first = "; ".join(f"ledger {ledger_id}: {error}" for ledger_id, error in failures[:3])
+        raise PartlyDoneError(f"{len(failures)} of {len(found)} were not deleted: {first}")
+
+
+async def _delete(client: Client, one: DeletionCandidate) -> None:
+    try:
+        await client.store.remove_ledger(one.ledger_id, one.stored.version)
+    except MetadataVersionError as error:
+        raise ConflictError(
+            "it has changed since it was looked at, and was not deleted", next_step="look again"
+        ) from error
+
+
+def _deleted(one: DeletionCandidate) -> LedgerDeleted:
+    metadata = one.stored.value
+    return LedgerDeleted(
+        one.ledger_id,
+        metadata.state.name.lower().replace("_", "-"),
+        metadata.last_entry_id,
+        metadata.length if metadata.is_closed else None,
+    )

@@ -1,0 +1,135 @@
+"""Entries are appended to a log: `log append`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from bkclient.client import Client
+from bkclient.log import LogManager, Position
+from bkctl.commands.ledger.write import Arguments, Source, open_source
+from bkctl.commands.log.columns import LogAppended
+from bkctl.errors import UsageError
+from bkctl.output.units import counted
+
+if TYPE_CHECKING:
+    from twisted.internet.defer import Deferred
+
+    from bkclient.log import LogWriter
+    from bkctl.session.session import Session
+
+
+def append(
+    session: Session,
+    *,
+    name: str,
+    data: Sequence[str],
+    path: str | None,
+    framing: str | None,
+    chunk_bytes: int | None,
+    seal: bool,
+) -> None:
+    """Append entries to the log NAME: each DATA is one, `-` reads stdin."""
+    session.about = f"log {name}"
+    from_stdin = tuple(data) == ("-",)
+    if (path is not None) == bool(data):
+        raise UsageError("DATA, --file FILE or - is needed, and only one of them")
+    if session.dry_run:
+        session.plan(_plan_append(session, name, seal=seal))
+        return
+    if path is None and not from_stdin:
+        source: Source = Arguments(data)
+    else:
+        source = open_source(session, None if from_stdin else path, framing, chunk_bytes)
+    with source:
+        session.emit(_append(session, name, source, seal=seal))
+
+
+def _plan_append(session: Session, name: str, *, seal: bool) -> list[str]:
+    """Return what appending would do, as sentences."""
+    info = session.call(lambda client: LogManager(client).info(name))
+    steps = [
+        f"fence ledger {one.ledger_id}" for one in info.ledgers[-2:] if one.last_entry_id is None
+    ]
+    steps += [f"begin ledger {info.trimmed + len(info.ledgers)} of log {name}", "append to it"]
+    return [*steps, *(["seal the log"] if seal else [])]
+
+
+class _Feed:
+    """Gives entries to a log's writer; lives on the reactor's thread."""
+
+    def __init__(self, writer: LogWriter) -> None:
+        self.writer = writer
+        self.first: Position | None = None
+        self.last: Position | None = None
+        self._error: BaseException | None = None
+
+    async def push(self, payloads: Sequence[bytes]) -> None:
+        for payload in payloads:
+            self._raise()
+            await self.writer.room()
+            appended: Deferred[Position] = self.writer.append(payload)
+            appended.addCallbacks(self._appended, self._failed)
+
+    async def drain(self) -> None:
+        await self.writer.drain()
+        self._raise()
+
+    def _appended(self, position: Position) -> None:
+        self.first = self.first or position
+        self.last = position
+
+    def _failed(self, failure: Any) -> None:
+        self._error = self._error or failure.value
+
+    def _raise(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+
+def _append(session: Session, name: str, source: Source, *, seal: bool) -> LogAppended:
+    """Append what a source has; return where it went."""
+    began_s = time.monotonic()
+    entries = size = 0
+    with session.interrupts.stopping() as stop:
+        writer = session.call(_open_writer, name)
+        feed = _Feed(writer)
+        with session.progress(f"appending to log {name}", total=source.size) as progress:
+            for payloads in source.batches(stop):
+                session.call(_push, feed, payloads)
+                entries += len(payloads)
+                size += sum(map(len, payloads))
+                progress.update(source.position, entries)
+            session.call(_drain, feed)
+        session.call(_close, writer, seal=seal and stop.reason is None)
+        if stop.reason is not None:
+            session.resume = (
+                f"{counted(entries, 'entry')} appended to log {name}, and its ledger closed"
+            )
+            raise stop.reason
+    return LogAppended(
+        name=name,
+        first=None if feed.first is None else str(feed.first),
+        last=None if feed.last is None else str(feed.last),
+        entries=entries,
+        size=size,
+        seconds=time.monotonic() - began_s,
+        sealed=seal,
+    )
+
+
+async def _open_writer(client: Client, name: str) -> LogWriter:
+    return await LogManager(client).open_writer(name)
+
+
+async def _push(_client: Client, feed: _Feed, payloads: Sequence[bytes]) -> None:
+    await feed.push(payloads)
+
+
+async def _drain(_client: Client, feed: _Feed) -> None:
+    await feed.drain()
+
+
+async def _close(_client: Client, writer: LogWriter, *, seal: bool) -> None:
+    await writer.close(seal=seal)

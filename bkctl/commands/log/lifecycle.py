@@ -1,0 +1,143 @@
+"""Logs are created, trimmed, swept and deleted: `log create`, `trim`, `sweep`, `delete`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from bkclient.client import Client
+from bkclient.log import LogManager, LogOptions, Position
+from bkctl.commands.log.columns import LogChanged
+from bkctl.exit_status import Effect
+from bkctl.output.units import counted, human_bytes
+from wire.codes import DigestType
+
+if TYPE_CHECKING:
+    from bkctl.session.session import Session
+
+
+def create(session: Session, /, name: str, **wanted: Any) -> None:
+    """Create a log called NAME, without entries."""
+    options = _options_of(session, **wanted)
+    session.about = f"log {name}"
+    if session.dry_run:
+        session.plan([f"create log {name}"])
+        return
+    session.emit(session.call(_create, name, options))
+
+
+def _options_of(
+    session: Session,
+    *,
+    ensemble_size: int,
+    write_quorum: int,
+    ack_quorum: int,
+    digest: str,
+    password_file: str | None,
+    roll_size: int,
+    roll_entries: int,
+    roll_after: float,
+) -> LogOptions:
+    """Return the options of a new log.
+
+    Raises:
+        QuorumError: invalid quorums.
+    """
+    options = LogOptions(
+        ensemble_size=ensemble_size,
+        write_quorum=write_quorum,
+        ack_quorum=ack_quorum,
+        digest_type=DigestType[digest.upper()],
+        password=session.questions.password(password_file) if password_file else b"",
+        roll_bytes=roll_size,
+        roll_entries=roll_entries,
+        roll_s=roll_after,
+    )
+    options.check()
+    return options
+
+
+async def _create(client: Client, name: str, options: LogOptions) -> LogChanged:
+    """Create a log."""
+    await LogManager(client).create(name, options)
+    return LogChanged(name, "created")
+
+
+def trim(session: Session, *, name: str, before: Position) -> None:  # fmt: skip
+    """Drop the ledgers of the log NAME that end before a position."""
+    session.about = f"log {name}"
+    steps = session.call(_plan_trim, name, before)
+    if session.dry_run or not steps:
+        session.plan(steps or ["drop nothing: no closed ledger ends before it"])
+        return
+    session.confirm(steps, f"Trim log {name}?", effect=Effect.LOSES_DATA)
+    session.emit(session.call(_trim, name, before))
+
+
+async def _removed_by_trim(client: Client, name: str, before: Position) -> list[Any]:
+    info = await LogManager(client).info(name)
+    going = []
+    for one in info.ledgers[:-1]:
+        is_closed = one.state is None or one.last_entry_id is not None
+        if one.index >= before.index or not is_closed:
+            break
+        going.append(one)
+    return going
+
+
+async def _plan_trim(client: Client, name: str, before: Position) -> list[str]:
+    """Return what a trim would delete, as sentences; nothing where there is nothing."""
+    going = await _removed_by_trim(client, name, before)
+    return [
+        f"delete ledger {one.ledger_id}, {one.index} of the log: "
+        f"{counted((one.last_entry_id or 0) + 1, 'entry')}, {human_bytes(one.length_bytes)}"
+        for one in going
+    ]
+
+
+async def _trim(client: Client, name: str, before: Position) -> LogChanged:
+    """Trim a log."""
+    kept = await LogManager(client).trim(name, before)
+    return LogChanged(name, "trimmed", first=str(kept))
+
+
+def sweep(session: Session, *, name: str, age_s: float) -> None:  # fmt: skip
+    """Delete ledgers that were made for the log NAME and are not part of it."""
+    session.about = f"log {name}"
+    if session.dry_run:
+        session.plan([f"delete ledgers of log {name} that it does not list"])
+        return
+    session.emit(session.call(_sweep, name, age_s))
+
+
+async def _sweep(client: Client, name: str, age_s: float) -> LogChanged:
+    """Delete what a log does not list."""
+    swept = await LogManager(client).sweep(name, age_s=age_s)
+    return LogChanged(name, "swept", ledgers=tuple(swept))
+
+
+def delete(session: Session, *, name: str) -> None:
+    """Delete the log NAME, its ledgers and all their entries."""
+    session.about = f"log {name}"
+    steps = session.call(_plan_delete, name)
+    if session.dry_run:
+        session.plan(steps)
+        return
+    session.confirm(steps, f"Delete log {name}?", proof=name, effect=Effect.LOSES_DATA)
+    session.emit(session.call(_delete, name))
+
+
+async def _plan_delete(client: Client, name: str) -> list[str]:
+    """Return what deleting a log takes along, as sentences."""
+    info = await LogManager(client).info(name)
+    open_ones = sum(one.last_entry_id is None and one.state is not None for one in info.ledgers)
+    more = f", and what is in {open_ones} open ones" if open_ones else ""
+    what = f"{counted(info.entries, 'entry')}, {human_bytes(info.length_bytes)}{more}"
+    return [f"delete log {name} with {counted(len(info.ledgers), 'ledger')}: {what}"]
+
+
+async def _delete(client: Client, name: str) -> LogChanged:
+    """Delete a log and its ledgers."""
+    manager = LogManager(client)
+    gone = tuple(one.ledger_id for one in (await manager.info(name)).ledgers)
+    await manager.delete(name, force=True)
+    return LogChanged(name, "deleted", ledgers=gone)

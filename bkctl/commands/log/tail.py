@@ -1,0 +1,72 @@
+"""The entries of a log are read: `log tail`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from typing import TYPE_CHECKING
+
+from bkclient.client import Client
+from bkclient.log import LATEST, LogManager, Position
+from bkctl.commands.ledger.columns import preview
+from bkctl.commands.ledger.read import choose_form, payload_value
+from bkctl.commands.log.columns import LogEntry
+from bkctl.errors import UsageError
+
+if TYPE_CHECKING:
+    from bkctl.session.session import Session
+
+
+_RECORD_FORMS = frozenset({"json", "jsonl", "yaml", "csv", "table", "wide", "id"})
+
+
+def tail(
+    session: Session,
+    *,
+    name: str,
+    start: Position,
+    follow: bool,
+    form: str | None,
+    delimiter: str | None,
+    pattern: str | None,
+) -> None:  # fmt: skip
+    """Print the entries of the log NAME. Nothing is changed: a writer does not notice."""
+    session.about = f"log {name}"
+    _tail(session, name, start, (form, delimiter, pattern), follow=follow)
+
+
+async def _entries(
+    client: Client, name: str, start: Position, *, follow: bool
+) -> AsyncIterator[tuple[Position, bytes]]:
+    reader = await LogManager(client).open_reader(name, start, follow=follow)
+    async for position, payload in reader:
+        yield position, payload
+
+
+def _tail(
+    session: Session,
+    name: str,
+    start: Position,
+    form: tuple[str | None, str | None, str | None],
+    *,
+    follow: bool,
+) -> None:
+    """Print a log's entries in the form that was asked for."""
+    if start is LATEST and not follow:
+        raise UsageError("--from latest prints nothing that is there: add --follow")
+    found = session.iterate(_entries, name, start, follow=follow)
+    if session.options.output in _RECORD_FORMS:
+        session.emit_all(_records(session, found), LogEntry)
+        return
+    shape = choose_form(session, *form, None, to_file=False)
+    stream = session.host.stdout.buffer
+    for position, payload in found:
+        assert position.ledger_id is not None
+        stream.write(shape(position.ledger_id, position.entry_id, payload))
+        stream.flush()
+
+
+def _records(session: Session, found: Iterator[tuple[Position, bytes]]) -> Iterator[LogEntry]:
+    table = session.options.output in {"table", "wide"}
+    for position, payload in found:
+        text = preview(payload) if table else payload_value(payload, session.options.entry_format)
+        yield LogEntry(position, payload, text)

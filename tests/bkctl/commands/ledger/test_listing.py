@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bkclient.metadata.api import Versioned
+from bkctl.commands.ledger.delete import DeletionCandidate, loss
+from bkctl.commands.ledger.listing import LedgerFilter
+from tests.bkctl.output.test_emit import METADATA
+from wire.codes import LedgerState
+from wire.ids import LedgerId
+
+
+@pytest.mark.parametrize(
+    ("given", "passes"),
+    [
+        ({}, True),
+        ({"state": "closed"}, True),
+        ({"state": "in-recovery"}, False),
+        ({"bookie": "10.0.0.2:3181"}, True),
+        ({"bookie": "10.0.0.9:3181"}, False),
+        ({"older_than_s": 60.0}, True),
+        ({"older_than_s": 1e10}, False),
+        ({"meta": {"owner": "me"}}, True),
+        ({"meta": {"owner": "you"}}, False),
+    ],
+)
+def test_filters_look_at_what_they_name(given: dict[str, Any], *, passes: bool) -> None:
+    options = {"state": None, "bookie": None, "older_than_s": None, "meta": {}, **given}
+    assert LedgerFilter.of(**options).passes(METADATA) is passes
+    assert LedgerFilter.of(**options).is_open is (not given)
+
+
+def test_a_loss_is_told_with_entries_bytes_age_and_owner() -> None:
+    one = DeletionCandidate(LedgerId(7), Versioned(METADATA, 0))
+    line = loss(one)
+    assert line.startswith("ledger 7: 10 entries, 4.9 KiB, ")
+    assert "owner=me" in line
+    assert METADATA.state is LedgerState.CLOSED
