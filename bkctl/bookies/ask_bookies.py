@@ -35,12 +35,15 @@ async def bookies(client: Client, wanted: str | None, *, ask: bool) -> list[Book
         one for one in await operations.list_bookies(client) if wanted in {None, one.state.value}
     ]
     racks = await racks_of(client, found)
-    return await together(_look_at(client, one, racks.get(one.bookie_id), ask=ask) for one in found)
+    return await together(
+        ask_bookie(client, one, racks.get(one.bookie_id), ask=ask) for one in found
+    )
 
 
-async def _look_at(
-    client: Client, one: operations.BookieStatus, rack: str | None, *, ask: bool
+async def ask_bookie(
+    client: Client, one: operations.BookieStatus, rack: str | None = None, *, ask: bool = True
 ) -> BookieSummary:
+    """Return what is shown of one bookie."""
     found = attrs.evolve(summary.summary(one), rack=rack)
     if one.info is None:
         return found

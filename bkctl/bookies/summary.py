@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from bkclient.metadata.stored_values import BookieState, BookieStatus
 from bkctl.output.views import BOOKIE, WIDE, Kind, column, shown
 
 if TYPE_CHECKING:
-    from bkclient.metadata.stored_values import BookieStatus
     from bkctl.bookies.admin_client import HttpAddress
     from bkctl.session.session import Session
     from wire.ids import BookieId
@@ -62,6 +62,17 @@ class BookieSummary:
     @property
     def host(self) -> str:
         return (self.address or "").rpartition(":")[0]
+
+    @property
+    def is_registered(self) -> bool:
+        return self.state != BookieState.DOWN.value
+
+    @property
+    def used(self) -> float | None:
+        """Share of its disks in use."""
+        if self.free is None or not self.total:
+            return None
+        return 1 - self.free / self.total
 
 
 def bookies(session: Session, wanted: str | None) -> list[BookieSummary]:

@@ -11,10 +11,10 @@ from typing import Final
 
 from bkclient.admin.operations import BookieState
 from bkclient.config.findings import Severity
+from bkctl.bookies.summary import BookieSummary
 from bkctl.commands.doctor.local_rules import SAME_TIME, local_findings
 from bkctl.commands.doctor.state import (
     ClusterFinding,
-    SeenBookie,
     SeenCluster,
     SeenLocal,
     Some,
@@ -227,12 +227,12 @@ def _unknown(seen: SeenCluster) -> Iterator[ClusterFinding]:
 
 
 def _moved(seen: SeenCluster) -> Iterator[ClusterFinding]:
-    up = {(_address(seen, one.host), one.port): one for one in seen.bookies if one.is_up}
+    up = {_place(seen, one.address or ""): one for one in seen.bookies if one.is_registered}
     for one in seen.of_state(BookieState.DOWN):
         host, _, port = one.bookie_id.rpartition(":")
         if not host or not port.isdigit():
             continue
-        now = up.get((_address(seen, host), int(port)))
+        now = up.get(_place(seen, one.bookie_id))
         if now is not None and seen.ledgers.holds[one.bookie_id]:
             what = f"{one.bookie_id} is down, and {now.bookie_id} is at its address: has it moved?"
             fix = f"bkctl bookie rename {one.bookie_id} {now.bookie_id}"
@@ -245,15 +245,17 @@ def _moved(seen: SeenCluster) -> Iterator[ClusterFinding]:
             )
 
 
-def _address(seen: SeenCluster, host: str) -> str:
-    return seen.addresses.get(host, host)
+def _place(seen: SeenCluster, address: str) -> tuple[str, str]:
+    """Return the host of an address, as it resolves here, and its port."""
+    host, _, port = address.rpartition(":")
+    return seen.addresses.get(host, host), port
 
 
 def _same_address(seen: SeenCluster) -> Iterator[ClusterFinding]:
-    by_place: dict[tuple[str, int], list[SeenBookie]] = {}
+    by_place: dict[tuple[str, str], list[BookieSummary]] = {}
     for one in seen.bookies:
-        if one.is_up and one.host:
-            by_place.setdefault((_address(seen, one.host), one.port), []).append(one)
+        if one.is_registered and one.address:
+            by_place.setdefault(_place(seen, one.address), []).append(one)
     for (host, port), ones in by_place.items():
         if len(ones) > 1:
             ids = tuple(one.bookie_id for one in ones)
@@ -293,7 +295,7 @@ def _full(seen: SeenCluster) -> Iterator[ClusterFinding]:
 _ROOM: Final = "bkctl disk usage -c FILE, there, tells what can be freed"
 
 
-def _fullness(one: SeenBookie) -> str:
+def _fullness(one: BookieSummary) -> str:
     if one.free is None or one.total is None:
         return ""
     return f" ({human_bytes(one.free)} free of {human_bytes(one.total)})"
@@ -306,7 +308,9 @@ def _cookies(seen: SeenCluster) -> Iterator[ClusterFinding]:
     yield from _about(Severity.RISK, "cookies-unreadable", broken, what, fix)
     yield from _cookies_of_others(seen)
     without = [
-        one.bookie_id for one in seen.bookies if one.is_up and one.bookie_id not in seen.cookies
+        one.bookie_id
+        for one in seen.bookies
+        if one.is_registered and one.bookie_id not in seen.cookies
     ]
     what = f"{_does(len(without), 'runs', 'run')} without a stored cookie, and will not start again"
     fix = f"bkctl cookie create {without[0]} --file VERSION" if without else ""

@@ -21,6 +21,7 @@ from bkclient.ledger.handover_state import HANDOVER_KEY
 from bkclient.metadata.api import HeldLock, StoredLedger, Version
 from bkclient.quorum.replicas import is_out_of_reach, lacks_copies, write_sets
 from bkclient.repair.autorecovery import Mark, Pause
+from bkctl.bookies.summary import BookieSummary
 from bkctl.output.forms.table import wrapped
 from bkctl.output.forms.text import safe
 from bkctl.output.views import WIDE, Kind, column, shown
@@ -117,31 +118,6 @@ class Some:
         self.count += 1
         if len(self.first) < REMEMBERED_MAX:
             self.first.append(ledger_id)
-
-
-@attrs.frozen(kw_only=True)
-class SeenBookie:
-    """One bookie: what metadata says, and what it says itself."""
-
-    bookie_id: BookieId
-    state: BookieState
-    host: str = ""
-    port: int = 0
-    free: int | None = None
-    total: int | None = None
-    unreachable: str = ""
-    """Why it did not answer; empty if it did, or was not asked."""
-
-    @property
-    def is_up(self) -> bool:
-        return self.state is not BookieState.DOWN
-
-    @property
-    def used(self) -> float | None:
-        """Share of its disks in use."""
-        if self.free is None or not self.total:
-            return None
-        return 1 - self.free / self.total
 
 
 @attrs.define(kw_only=True)
@@ -258,7 +234,7 @@ class SeenCluster:
     now_ms: int
     limits: Limits
     instance_id: str | None
-    bookies: tuple[SeenBookie, ...]
+    bookies: tuple[BookieSummary, ...]
     addresses: Mapping[str, str] = attrs.field(factory=dict)
     """What the names in ids and endpoints resolve to, here."""
     cookies: Mapping[BookieId, Cookie | None] = attrs.field(factory=dict)
@@ -283,8 +259,8 @@ class SeenCluster:
         hosts = {one.host for one in self.bookies if one.host}
         return bool(hosts) and all(_is_loopback(self.addresses.get(one, one)) for one in hosts)
 
-    def of_state(self, state: BookieState) -> list[SeenBookie]:
-        return [one for one in self.bookies if one.state is state]
+    def of_state(self, state: BookieState) -> list[BookieSummary]:
+        return [one for one in self.bookies if one.state == state.value]
 
 
 @attrs.frozen(kw_only=True)

@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import attrs
+
 from bkclient.admin import cookies as stored_cookies
 from bkclient.admin import operations
 from bkclient.admin.ledger_scan import walk
@@ -16,13 +18,13 @@ from bkclient.errors import NoSuchLedgerError
 from bkclient.metadata.tree.nodes import together
 from bkclient.repair import autorecovery
 from bkctl.bookies import directories
+from bkctl.bookies.ask_bookies import ask_bookie
 from bkctl.bookies.stopped_bookie import is_registered, stopped_bookie
 from bkctl.commands.doctor.rules import CLUSTER_RULES, diagnose
 from bkctl.commands.doctor.state import (
     ClusterFinding,
     Ledgers,
     Limits,
-    SeenBookie,
     SeenCluster,
     SeenLocal,
 )
@@ -40,7 +42,7 @@ from bookied.offline.bookie import OfflineBookie
 from bookied.offline.check.start import check_start
 from bookied.storage.files.files import RealFiles
 from bookied.storage.index_kind import check_kind
-from wire.errors import BookKeeperError, FormatError
+from wire.errors import FormatError
 from wire.records.cookie import Cookie, cookie_differences, decode_cookie
 
 if TYPE_CHECKING:
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
     from bkclient.config.findings import Findings
     from bkclient.metadata.api import Version
     from bkctl.bookies.stopped_bookie import StoppedBookie
+    from bkctl.bookies.summary import BookieSummary
     from bkctl.session.session import Session
     from bookied.directories.roots import Directories
     from wire.errors import MetadataFormatError
@@ -123,7 +126,7 @@ async def look_at_cluster(
     marks = tuple([mark async for mark in autorecovery.marks(client, mark_is_damaged)])
     ledgers = Ledgers(
         now_ms=now_ms,
-        in_service=frozenset(one.bookie_id for one in bookies if one.is_up),
+        in_service=frozenset(one.bookie_id for one in bookies if one.is_registered),
         marks={mark.ledger_id: mark for mark in marks},
         limits=limits,
     )
@@ -172,29 +175,11 @@ async def _unless_damaged(
         return None
 
 
-async def _bookie(client: Client, one: operations.BookieStatus) -> SeenBookie:
-    endpoint = None if one.info is None else one.info.endpoint()
-    if endpoint is None:
-        is_down = one.state is operations.BookieState.DOWN
-        why = "" if is_down else "it has registered no address that can be read"
-        return SeenBookie(bookie_id=one.bookie_id, state=one.state, unreachable=why)
-    free = total = None
-    unreachable = ""
-    try:
-        disks = await operations.bookie_info(client, one.bookie_id)
-    except BookKeeperError as error:
-        unreachable = str(error) or type(error).__name__
-    else:
-        free, total = disks.free_bytes, disks.total_bytes
-    return SeenBookie(
-        bookie_id=one.bookie_id,
-        state=one.state,
-        host=endpoint.host,
-        port=endpoint.port,
-        free=free,
-        total=total,
-        unreachable=unreachable,
-    )
+async def _bookie(client: Client, one: operations.BookieStatus) -> BookieSummary:
+    found = await ask_bookie(client, one)
+    if found.is_registered and found.address is None:
+        return attrs.evolve(found, unreachable="it has registered no address that can be read")
+    return found
 
 
 async def _stuck(client: Client, recovering: dict[LedgerId, Version]) -> list[LedgerId]:
@@ -210,10 +195,10 @@ async def _stuck(client: Client, recovering: dict[LedgerId, Version]) -> list[Le
     return stuck
 
 
-def addresses(bookies: Iterable[SeenBookie], host: Host) -> dict[str, str]:
+def addresses(bookies: Iterable[BookieSummary], host: Host) -> dict[str, str]:
     """Return what names resolve to, where a bookie that is down may have another's address."""
     seen = tuple(bookies)
-    down = [one.bookie_id.rpartition(":")[0] for one in seen if not one.is_up]
+    down = [one.bookie_id.rpartition(":")[0] for one in seen if not one.is_registered]
     if not any(down):
         return {}
     found = {}

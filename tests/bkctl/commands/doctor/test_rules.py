@@ -14,13 +14,13 @@ from bkclient.admin.operations import BookieState
 from bkclient.config.findings import FindingKind, SettingFinding, Severity
 from bkclient.metadata.api import HeldLock
 from bkclient.repair.autorecovery import Mark
+from bkctl.bookies.summary import BookieSummary
 from bkctl.cli.root import cli
 from bkctl.commands.doctor.rules import diagnose
 from bkctl.commands.doctor.state import (
     ClusterFinding,
     Ledgers,
     Limits,
-    SeenBookie,
     SeenCluster,
     SeenLocal,
     Some,
@@ -60,17 +60,17 @@ def everything_wrong() -> SeenCluster:
     )  # fmt: skip
     ledgers.holds.update(["down:1", "unknown:1"])
     ledgers.marks_of_gone = {LedgerId(99)}
-    up = BookieState.WRITABLE
+    up = BookieState.WRITABLE.value
     return SeenCluster(
         now_ms=NOW_MS,
         limits=Limits(),
         instance_id="i",
         bookies=(
-            SeenBookie(bookie_id=BookieId("full:1"), state=up, host="h", port=1, free=1, total=99),
-            SeenBookie(bookie_id=BookieId("twin:1"), state=up, host="h", port=1, unreachable="no"),
-            SeenBookie(bookie_id=BookieId("ro:1"), state=BookieState.READ_ONLY),
-            SeenBookie(bookie_id=BookieId("down:1"), state=BookieState.DOWN),
-            SeenBookie(bookie_id=BookieId("empty:1"), state=BookieState.DOWN),
+            BookieSummary(bookie_id=BookieId("full:1"), state=up, address="h:1", free=1, total=99),
+            BookieSummary(bookie_id=BookieId("twin:1"), state=up, address="h:1", unreachable="no"),
+            BookieSummary(bookie_id=BookieId("ro:1"), state=BookieState.READ_ONLY.value),
+            BookieSummary(bookie_id=BookieId("down:1"), state=BookieState.DOWN.value),
+            BookieSummary(bookie_id=BookieId("empty:1"), state=BookieState.DOWN.value),
         ),
         addresses={"down": "h"},
         cookies={
@@ -162,8 +162,11 @@ def test_every_finding_is_in_the_manual() -> None:
 
 
 def test_a_cluster_on_one_machine_may_do_without_an_auditor_until_it_needs_one() -> None:
-    here = [SeenBookie(bookie_id=BookieId(f"b:{n}"), state=BookieState.WRITABLE, host=host)
-            for n, host in enumerate(["127.0.0.1", "::1", "localhost"])]  # fmt: skip
+    up = BookieState.WRITABLE.value
+    here = [
+        BookieSummary(BookieId(f"b:{n}"), up, f"{host}:3181")
+        for n, host in enumerate(["127.0.0.1", "::1", "localhost"])
+    ]
     seen = SeenCluster(
         now_ms=0, limits=Limits(), instance_id="i", bookies=tuple(here),
         addresses={"localhost": "127.0.0.1"},
@@ -174,6 +177,6 @@ def test_a_cluster_on_one_machine_may_do_without_an_auditor_until_it_needs_one()
         return next(one.severity for one in diagnose(seen, None) if one.kind == "auditor-missing")
 
     assert danger(seen) is Severity.NOTE
-    elsewhere = attrs.evolve(here[0], host="10.0.0.1")
+    elsewhere = attrs.evolve(here[0], address="10.0.0.1:3181")
     assert danger(attrs.evolve(seen, bookies=(*here, elsewhere))) is Severity.TROUBLE
     assert danger(attrs.evolve(seen, marks=(Mark(LedgerId(1), (), 0),))) is Severity.RISK
