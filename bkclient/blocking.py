@@ -222,7 +222,8 @@ class BlockingClient:
                     return
                 yield value
         finally:
-            if hasattr(values, "aclose"):
+            # After an interruption it may still run: it ends by itself, and cannot be closed.
+            if hasattr(values, "aclose") and not getattr(values, "ag_running", False):
                 self._run(values.aclose)
 
     def iter_entries(

@@ -34,6 +34,7 @@ from bookied.process.command_line import (
 from bookied.process.java_environment import remarks
 from bookied.process.standard_streams import open_closed_streams
 from wire.errors import BookKeeperError
+from wire.printable import printable
 
 ABANDON_S: Final = 15.0
 """How long a failed bookie has to release its parts before the process ends without that."""
@@ -77,7 +78,7 @@ def _show(findings: Findings, verdict: str) -> int:
 
 
 def _end(error: BaseException, status: int) -> int:
-    message = " ".join(_message_of(error).split()) or type(error).__name__
+    message = printable(" ".join(_message_of(error).split())) or type(error).__name__
     sys.stderr.write(f"bookied: {message}\n")
     sys.stderr.flush()
     return status

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import enum
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import attrs
 
 from bkclient.config.properties import Origin
 from wire.errors import BookKeeperError
+from wire.printable import printable
+
+MESSAGE_CHARS_MAX: Final = 1000
+"""A longer message about a setting is cut where it is shown."""
 
 
 class Severity(enum.Enum):
@@ -83,7 +87,10 @@ class SettingFinding(Finding):
     def __str__(self) -> str:
         where = "" if self.origin is None else f"{self.origin}: "
         allowed = f"; allowed: {self.allowed}" if self.allowed else ""
-        return f"{where}{self.key}: {self.message}{allowed}"
+        message = self.message
+        if len(message) > MESSAGE_CHARS_MAX:
+            message = f"{message[:MESSAGE_CHARS_MAX]}... ({len(message)} characters)"
+        return printable(f"{where}{self.key[:MESSAGE_CHARS_MAX]}: {message}{allowed}")
 
 
 Findings = tuple[SettingFinding, ...]

@@ -10,6 +10,7 @@ expanded when a value is used.
 
 from __future__ import annotations
 
+import itertools
 import os
 import pwd
 import re
@@ -22,6 +23,10 @@ from typing import ClassVar, Final
 import attrs
 
 from wire.errors import BookKeeperError
+
+FILE_BYTES_MAX: Final = 4 * 1024 * 1024
+INCLUDES_MAX: Final = 100
+"""Files that one file includes, and those include, and so on."""
 
 INCLUDE_DEPTH_MAX: Final = 16
 """How deep files may include each other; deeper is taken for a circle."""
@@ -174,8 +179,11 @@ def read_properties(
     Raises:
         PropertiesError: a file is missing, unreadable, or breaks the syntax.
     """
+    included = itertools.count(1)
 
     def include(name: str, origin: Origin) -> tuple[str, str]:
+        if next(included) > INCLUDES_MAX:
+            raise PropertiesError(f"more than {INCLUDES_MAX} files are included", origin)
         target = Path(origin.source).parent / name
         return str(target), _read_text(target, origin)
 
@@ -213,12 +221,15 @@ def java_system_properties() -> Mapping[str, str]:
 
 
 def _read_text(path: Path, origin: Origin) -> str:
+    included = f"cannot read {path}: " if str(path) != origin.source else ""
     try:
-        data = path.read_bytes()
+        with path.open("rb") as file:  # May be a pipe, or a device without an end.
+            data = file.read(FILE_BYTES_MAX + 1)
     except OSError as error:
         why = error.strerror or type(error).__name__
-        included = f"cannot read {path}: " if str(path) != origin.source else ""
         raise PropertiesError(included + why, origin) from error
+    if len(data) > FILE_BYTES_MAX:
+        raise PropertiesError(f"{included}larger than {FILE_BYTES_MAX} bytes", origin)
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:

@@ -72,6 +72,12 @@ __all__ = [
 
 T = TypeVar("T")
 
+HINTS_MAX: Final = 50
+"""Each search for the key that an unknown one may stand for takes a millisecond."""
+
+KEY_CHARS_MAX: Final = 200
+"""A longer key is like no other."""
+
 _NOT_SET: Final = "null"
 """A text or choice that is not set, as the sample files of BookKeeper and Pulsar write it."""
 
@@ -213,6 +219,7 @@ class _Loading:
         self._properties = properties
         self._by_key = {prop.key: prop for prop in properties}
         self._found: list[SettingFinding] = []
+        self._unknown_keys = 0
 
     def findings(self) -> Findings:
         return tuple(self._found)
@@ -329,9 +336,12 @@ class _Loading:
             self._add(severity, FindingKind.IGNORED, prop, f"no effect: {known.doc}")
 
     def _unknown(self, prop: Property, known: frozenset[str], *, strict: bool) -> None:
-        lowered = {key.lower(): key for key in known}
-        near = difflib.get_close_matches(prop.key.lower(), lowered, n=1, cutoff=0.75)
-        hint = f"; did you mean {lowered[near[0]]}?" if near else ""
+        self._unknown_keys += 1
+        hint = ""
+        if self._unknown_keys <= HINTS_MAX and len(prop.key) <= KEY_CHARS_MAX:
+            lowered = {key.lower(): key for key in known}
+            near = difflib.get_close_matches(prop.key.lower(), lowered, n=1, cutoff=0.75)
+            hint = f"; did you mean {lowered[near[0]]}?" if near else ""
         severity = Severity.ERROR if strict else Severity.WARNING
         self._add(severity, FindingKind.UNKNOWN, prop, f"unknown key, not used{hint}")
 

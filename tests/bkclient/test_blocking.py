@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.protocol import Factory, Protocol
 from twisted.internet.task import deferLater
 
 from bkclient.admin import handover, operations
 from bkclient.blocking import BlockingClient, call_in_reactor, reactor_in_thread, with_store
+from bkclient.client import Client
 from bkclient.errors import (
     IllegalOperationError,
     IncorrectParameterError,
@@ -211,6 +213,32 @@ def test_an_interruption_cancels_the_work_and_waits_for_its_end() -> None:
     with pytest.raises(Interrupted):
         call_in_reactor(reactor, endless, done=Impatient())
     assert ended == ["safely"]
+
+
+def test_an_interruption_comes_out_as_it_is_though_the_iteration_does_not_end(uri: str) -> None:
+    ends: Deferred[None] = Deferred()
+
+    async def stubborn(_client: Client) -> AsyncIterator[int]:
+        with contextlib.suppress(CancelledError):
+            await Deferred()
+        await ends
+        yield 1
+
+    class Interruption(BaseException):
+        pass
+
+    def interrupt(*_: object) -> None:
+        raise Interruption
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        with BlockingClient(uri) as client:
+            signal.setitimer(signal.ITIMER_REAL, 0.2)
+            with pytest.raises(Interruption):
+                next(client.iterate(stubborn))
+    finally:
+        signal.signal(signal.SIGALRM, before)
+        the_reactor().callFromThread(ends.callback, None)
 
 
 @pytest.mark.processes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import CancelledError, Deferred
 from twisted.python.failure import Failure
 
 from bkclient.connection.bookie_health import BookieHealth
@@ -21,7 +21,7 @@ from wire.ids import BookieId, LedgerId
 
 
 class BulkReads:
-    """Reads entries of one ledger in bulk. A bulk read never fails: it may return fewer entries."""
+    """Reads entries of one ledger in bulk; an error of a bookie only means fewer entries."""
 
     def __init__(
         self,
@@ -73,6 +73,9 @@ class BulkReads:
     def _failed(
         self, failure: Failure, bookie: BookieId, ensemble: Sequence[BookieId]
     ) -> dict[int, Entry]:
+        if isinstance(failure.value, CancelledError):
+            # Without this the reader that was cancelled would go on, entry by entry.
+            raise failure.value
         if not isinstance(as_client_error(failure), InterruptedOperationError):
             self._health.failed(bookie)
             self._order.leave(bookie, ensemble)

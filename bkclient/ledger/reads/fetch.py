@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from twisted.internet.defer import Deferred, FirstError, gatherResults
+from twisted.internet.defer import CancelledError, Deferred, FirstError, gatherResults
 from twisted.python.failure import Failure
 
 from bkclient.concurrency import Alarms, RateLimit
@@ -123,7 +123,7 @@ class EntryFetcher:
             for bookie, entries in by_bookie.items()
         ]
         found: dict[int, Entry] = {}
-        for entries in await gatherResults(bulks, consumeErrors=True):
+        for entries in await gather(bulks):
             found.update(entries)
         missing = [entry_id for entry_id in ids if entry_id not in found]
         singly = [self.entry(metadata, EntryId(entry_id)) for entry_id in missing]
@@ -242,8 +242,10 @@ class EntryFetcher:
 
 
 async def gather(reads: Sequence[Deferred[T]]) -> list[T]:
-    """Wait for all; raise the first error as it is."""
+    """Wait for all; raise the first error as it is. Cancelling it cancels all."""
     try:
         return await gatherResults(reads, consumeErrors=True)
     except FirstError as error:
+        if isinstance(error.subFailure.value, CancelledError):
+            raise error.subFailure.value from None
         raise as_client_error(error.subFailure) from None

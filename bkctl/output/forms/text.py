@@ -6,17 +6,14 @@ import csv
 import io
 import json
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    pass
+from wire.printable import printable
 
 
 def safe(text: str) -> str:
     """Return ``text`` without what a terminal would obey: it may come from anybody."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() or c == "\n" else f"\\x{ord(c):02x}" for c in text)
+    return printable(text, keep="\n")
 
 
 def text_of(value: Any) -> str:

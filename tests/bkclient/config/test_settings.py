@@ -147,6 +147,31 @@ def test_a_circle_of_includes_is_an_error(tmp_path: Path) -> None:
         read_properties(tmp_path / "a.conf")
 
 
+def test_files_without_an_end_are_not_read_into_memory(tmp_path: Path) -> None:
+    (tmp_path / "a.conf").write_text("x=1\ninclude=/dev/zero")
+    with pytest.raises(PropertiesError, match=r"a.conf:2: cannot read /dev/zero: larger than"):
+        read_properties(tmp_path / "a.conf")
+
+
+def test_includes_that_grow_from_file_to_file_are_counted(tmp_path: Path) -> None:
+    for number in range(12):
+        include = f"include={number + 1}.conf\n" * 10
+        (tmp_path / f"{number}.conf").write_text(include if number < 11 else "a=1")
+    with pytest.raises(PropertiesError, match="more than 100 files"):
+        read_properties(tmp_path / "0.conf")
+
+
+@pytest.mark.parametrize("text", ["\x1b[31mkey=1", "level=\x1b[31mx", "a\x9bb=1"])
+def test_a_finding_cannot_drive_a_terminal_and_is_bounded(text: str) -> None:
+    try:
+        _, findings = loaded(text + "y" * 100_000)
+    except ConfigError as error:
+        findings = error.findings
+    assert len(findings) == 1
+    assert str(findings[0]).isprintable()
+    assert len(str(findings[0])) < 5000
+
+
 def test_a_missing_file_is_named_with_the_line_that_asked_for_it(tmp_path: Path) -> None:
     (tmp_path / "a.conf").write_text("\ninclude=b.conf")
     with pytest.raises(PropertiesError, match=r"a.conf:2: cannot read .*b.conf: No such file"):

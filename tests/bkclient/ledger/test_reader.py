@@ -62,6 +62,30 @@ def is_read(request: Request) -> bool:
 
 
 @PROTOCOLS
+@pytest.mark.parametrize("write_quorum", [2, 3])
+@pytest.mark.parametrize("is_connected", [True, False])
+def test_a_cancelled_read_ends_at_once(
+    protocol: ProtocolVersion, write_quorum: int, *, is_connected: bool
+) -> None:
+    world = World()
+    client = world.client(protocol=protocol)
+    writer = write(world, client, 10, write_quorum=write_quorum)
+    world.run(writer.close())
+    if not is_connected:
+        client = world.client(protocol=protocol)
+    reader = world.run(client.open_ledger(writer.ledger_id))
+    for bookie in world.bookies.values():
+        bookie.policy = when(is_read, Fate.LOSE)
+        bookie.is_there = is_connected
+    reading = world.start(collect(reader.read(0, 9)))
+    world.settle(0.1)
+    assert not reading.done
+    reading.deferred.cancel()
+    world.settle(0)
+    assert isinstance(reading.result, CancelledError), reading.result
+
+
+@PROTOCOLS
 @pytest.mark.parametrize(("first", "last"), [(0, 0), (0, 199), (17, 18), (150, 199), (199, 199)])
 def test_any_range_is_read_in_order(protocol: ProtocolVersion, first: int, last: int) -> None:
     world = World(4)

@@ -1,0 +1,15 @@
+"""Text from peers, files and metadata as a terminal or a log may show it."""
+
+from __future__ import annotations
+
+
+def printable(text: str, *, keep: str = "") -> str:
+    r"""Return ``text`` with escapes such as ``\x1b`` for what a terminal would obey.
+
+    Args:
+        text: from anybody.
+        keep: control characters that are left, such as line ends.
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in keep else f"\\x{ord(c):02x}" for c in text)
