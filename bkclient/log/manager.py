@@ -88,7 +88,9 @@ class LogManager:
         """
         options = options or LogOptions()
         options.check()
-        await self._client.store.create_log(name, LogRecord(options=options).encode())
+        log_id = f"{self._client.cluster.rng.getrandbits(64):016x}"
+        record = LogRecord(options=options, log_id=log_id)
+        await self._client.store.create_log(name, record.encode())
 
     async def list(self) -> list[str]:
         """Return the names of all logs, sorted."""

@@ -1,8 +1,9 @@
 """The record of a log: its ledgers in order, as values and as stored.
 
-Stored is UTF-8 JSON: ``{"v": 1, "ledgers": [[ledger id, ms since 1970], …], "trimmed": count,
-"sealed": false, "options": {…}}``. ``trimmed`` is how many ledgers were taken off the front, so a
-ledger's index in the log never changes.
+Stored is UTF-8 JSON: ``{"v": 1, "id": "…", "ledgers": [[ledger id, ms since 1970], …], "trimmed":
+count, "sealed": false, "options": {…}}``. ``trimmed`` is how many ledgers were taken off the front,
+so a ledger's index in the log never changes. ``id`` is drawn when a log is created; the records of
+earlier releases have none.
 """
 
 from __future__ import annotations
@@ -99,6 +100,8 @@ class LogRecord:
     ledgers: tuple[LogLedger, ...] = ()
     trimmed: int = 0
     sealed: bool = False
+    log_id: str = ""
+    """Another one for each log of a name; empty if unknown."""
 
     @property
     def next_index(self) -> int:
@@ -108,9 +111,11 @@ class LogRecord:
     def is_of_log_of(self, other: LogRecord) -> bool:
         """Return whether both may be records of one log.
 
-        They are not where the log was deleted and another one created under its name: then the
-        ledgers at an index differ.
+        They are not where the log was deleted and another one created under its name: then their
+        ids differ, and where one has no id, the ledgers at an index do.
         """
+        if self.log_id and other.log_id:
+            return self.log_id == other.log_id
         return all(
             self.lists_at(other.trimmed + offset, ledger.ledger_id)
             for offset, ledger in enumerate(other.ledgers)
@@ -159,6 +164,7 @@ class LogRecord:
         """Return what is stored."""
         value = {
             "v": FORMAT,
+            "id": self.log_id,
             "ledgers": [[one.ledger_id, one.created_ms] for one in self.ledgers],
             "trimmed": self.trimmed,
             "sealed": self.sealed,
@@ -182,6 +188,7 @@ def decode_record(name: str, stored: bytes) -> LogRecord:
             ledgers=tuple(LogLedger(LedgerId(int(n)), int(ms)) for n, ms in value["ledgers"]),
             trimmed=int(value["trimmed"]),
             sealed=bool(value["sealed"]),
+            log_id=str(value.get("id", "")),
         )
     except (
         ValueError,

@@ -309,6 +309,8 @@ class _Watches:
         self._cluster, self._clock = cluster, clock
         self._called_by: dict[Fired, Fired] = {}
         """What the cluster calls for each."""
+        self.heard: Callable[[], None] = lambda: None
+        """Called when an event comes from the cluster."""
 
     def wrap(self, fired: Fired | None) -> Fired | None:
         """Return what the cluster is to call: it does nothing once forgotten."""
@@ -316,6 +318,7 @@ class _Watches:
             return None
 
         def called() -> None:
+            self.heard()
             self._clock.callLater(0, arrive)
 
         def arrive() -> None:

@@ -24,7 +24,16 @@ from tests.sim.engine.story import Story
 from tests.sim.engine.tales import TALES, plan_of
 
 HUNT_S = float(os.environ.get("BKCTL_SIM_S", "45"))
-FIXED = {"ledger": 140, "repair": 35, "log": 35, "handover": 35, "moments": 35}
+FIXED = {
+    "ledger": 140,
+    "repair": 35,
+    "log": 35,
+    "handover": 35,
+    "moments": 35,
+    "remade": 35,
+    "lagging": 35,
+    "disks": 35,
+}
 A_TURN = 35
 AT_A_TIME = 80
 CORPUS = sorted((Path(__file__).parent / "corpus").glob("*.json"))

@@ -897,6 +897,55 @@ class TestTakingAway:
             reading.finish()
         assert seen == [b"0"]
 
+    @pytest.mark.parametrize("is_trimmed", [False, True], ids=["empty", "trimmed"])
+    def test_a_reader_that_meets_the_next_log_without_ledgers_in_common_knows_it(
+        self, is_trimmed
+    ) -> None:
+        world = World(3)
+        manager, other = logs(world), logs(world, 1)
+        writer = opened(world, manager)
+        append(world, writer, b"0")
+        seen: list[bytes] = []
+
+        async def follow() -> None:
+            async for _position, payload in await manager.open_reader("events"):
+                seen.append(payload)
+
+        reading = world.start(follow())
+        world.settle(5)
+        world.run(writer.close())
+        world.settle(5)
+        store: Any = manager._client.store
+        late: list[Operation] = []
+
+        def delay_s(operation: Operation) -> float:
+            is_readers = operation.session_id == store.session.session_id
+            if is_readers and operation.name == "get" and not late:
+                late.append(operation)
+                return 40.0
+            return 0.0
+
+        world.metadata.delay_s = delay_s
+        world.run(other.delete("events", force=True))
+        world.settle(1)
+        assert late
+        world.run(other.create("events", TRIPLE))
+        if is_trimmed:
+            again = world.run(other.open_writer("events"))
+            append(world, again, b"1")
+            world.run(again.roll())
+            world.run(other.trim("events", Position(1, 0)))
+        world.settle(50)
+        if not is_trimmed:
+            again = world.run(other.open_writer("events"))
+            append(world, again, b"1")
+            world.run(again.roll())
+        append(world, again, b"2")
+        world.settle(5)
+        with pytest.raises(NoSuchLogError):
+            reading.finish()
+        assert seen == [b"0"]
+
     def test_names_are_taken_once_and_missing_ones_told(self) -> None:
         world = World(3)
         manager = logs(world)

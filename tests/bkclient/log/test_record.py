@@ -39,6 +39,7 @@ records = st.builds(
     ledgers=st.lists(ledgers, max_size=5).map(tuple),
     trimmed=st.integers(0, 1000),
     sealed=st.booleans(),
+    log_id=st.text(max_size=5),
 )
 
 

@@ -119,6 +119,10 @@ class Plan:
     """What autorecovery is told."""
     log: dict[str, Any] = attrs.field(factory=dict)
     """How the log is made."""
+    lag_s: float = 0.0
+    """How far a session's metadata server may be behind the others."""
+    disks: dict[str, int] = attrs.field(factory=dict)
+    """How many ``ledgers`` and ``journals`` directories bookies have, and whether ``databases``."""
 
     def without(self, dropped: Collection[str]) -> Plan:
         """Return the plan without some of its items, given by number, or ``FACTORS`` by name."""

@@ -82,7 +82,7 @@ class Story:
 
     def make_world(self, trace: Callable[[str], None] | None) -> SimCluster:
         """Return the world that it happens in."""
-        return SimCluster(self.plan.seed, self.plan.bookies, trace=trace)
+        return SimCluster(self.plan.seed, self.plan.bookies, trace=trace, disks=self.plan.disks)
 
     # The whole
 
@@ -110,6 +110,7 @@ class Story:
                 self.client(item.who)
         self._create()
         self._arrange()
+        world.metadata.lag_s = plan.lag_s
         self.is_calm = False
         self.begin("w", self._write())
         world.drive(STORM_S)
@@ -590,6 +591,7 @@ class Story:
         world = self.world
         world.note("--- all is healed")
         self.is_calm = True
+        world.metadata.lag_s = 0.0
         self.slow.clear()
         self.rules.clear()
         world.network.release()

@@ -11,9 +11,17 @@ import attrs
 from tests.sim.engine import plan
 from tests.sim.engine.plan import Plan
 from tests.sim.engine.story import Story
-from tests.sim.stories import handover_plan, log_plan, moments_plan, repair_plan
+from tests.sim.stories import (
+    handover_plan,
+    log_plan,
+    moments_plan,
+    remade_plan,
+    repair_plan,
+    variant_plans,
+)
 from tests.sim.stories.handover_story import HandoverStory
 from tests.sim.stories.log_story import LogStory
+from tests.sim.stories.remade_story import RemadeStory
 from tests.sim.stories.repair_story import RepairStory
 
 Theme = Callable[[int, Random], Plan]
@@ -21,7 +29,10 @@ Theme = Callable[[int, Random], Plan]
 
 @attrs.frozen
 class Tale:
-    """One kind of stories. ``themes`` take turns, by the seed."""
+    """One kind of stories. ``themes`` take turns, by the seed.
+
+    Those of a variant are of other tales: their plans name the tale whose story they are.
+    """
 
     themes: tuple[Theme, ...]
     story: type[Story]
@@ -39,6 +50,9 @@ TALES: Final = {
     "log": Tale(log_plan.THEMES, LogStory, " log"),
     "handover": Tale(handover_plan.THEMES, HandoverStory, " handover"),
     "moments": Tale(moments_plan.THEMES, Story, " moments"),
+    "remade": Tale(remade_plan.THEMES, RemadeStory, " remade"),
+    "lagging": Tale(variant_plans.LAGGING, Story, " lagging"),
+    "disks": Tale(variant_plans.DISKS, Story, " disks"),
 }
 """By name; the first is what is played unless another is asked for."""
 

@@ -13,6 +13,7 @@ from bkclient.admin import handover
 from bkclient.client import Client
 from bkclient.ledger.handover_state import HANDOVER_KEY, WRITER_KEY, HandedOver
 from bkclient.ledger.writer import LedgerWriter
+from bkclient.log.record import LogRecord
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import ANY, Version
 from bkclient.metadata.tree.logs import TreeLogs
@@ -129,6 +130,16 @@ def _source_goes_first(stack: Stack) -> None:
     put(stack, Transactional, _finish=finish)
 
 
+def _ids_of_logs_ignored(stack: Stack) -> None:
+    """Records of two logs are compared by their ledgers alone."""
+    usual = LogRecord.is_of_log_of
+
+    def is_of_log_of(self: LogRecord, other: LogRecord) -> bool:
+        return usual(attrs.evolve(self, log_id=""), other)
+
+    put(stack, LogRecord, is_of_log_of=is_of_log_of)
+
+
 _HANDOVER: Final = "tests.bkclient.admin.test_handover"
 _COLLECTOR: Final = "tests.bookied.storage.garbage.test_collector"
 
@@ -157,6 +168,14 @@ SCENARIO_MUTATIONS: Final[dict[str, Mutation]] = {
         "tests.bkclient.log.test_log:TestTakingAway."
         "test_a_roll_under_way_does_not_list_a_ledger_in_the_next_log_of_the_name",
         0,
+    ),
+    "ids-of-logs-ignored": switch(
+        "a reader takes the next log of a name for its own where they list no ledger in common",
+        "log 1",
+        "G1 G2",
+        _ids_of_logs_ignored,
+        "made_again",
+        40,
     ),
     "fences-in-memory-only": switch(
         "a fence that only the disk knows is forgotten with the ledger",

@@ -75,11 +75,15 @@ class LogStory(Story):
         self.managers: dict[str, LogManager] = {}
         self.terms = self.serial = 0
         self.unanswered: Counter[str] = Counter()
+        self.final: list[bytes] = []
         self.progressed_s: dict[int, float] = {}
         """When the writer of each term began, or last heard that something is in the log."""
 
     def make_world(self, trace: Callable[[str], None] | None) -> SimCluster:
-        return SimCluster(self.plan.seed, self.plan.bookies, trace=trace, oracle=LogOracle())
+        plan = self.plan
+        return SimCluster(
+            plan.seed, plan.bookies, trace=trace, oracle=LogOracle(), disks=plan.disks
+        )
 
     def manager(self, name: str) -> LogManager:
         """Return what a program has of the log."""
@@ -99,8 +103,12 @@ class LogStory(Story):
         return truth.stored.is_closed
 
     def _create(self) -> None:
-        plan, client = self.plan, self.client("w")
-        options = LogOptions(
+        self.world.run(self.client("w").begin(self.manager("w").create(NAME, self._options)))
+
+    @property
+    def _options(self) -> LogOptions:
+        plan = self.plan
+        return LogOptions(
             ensemble_size=plan.size,
             write_quorum=plan.write,
             ack_quorum=plan.ack,
@@ -108,7 +116,6 @@ class LogStory(Story):
             password=PASSWORD,
             **plan.log,
         )
-        self.world.run(client.begin(self.manager("w").create(NAME, options)))
 
     def _arrange(self) -> None:
         super()._arrange()
@@ -117,7 +124,7 @@ class LogStory(Story):
         def changed(ledger_id: LedgerId, value: bytes | None) -> None:
             is_new = self.oracle.ledger(ledger_id).stored is None
             ledger_changed(ledger_id, value)
-            self.promises.check_record()
+            self._check_record()
             if is_new or value is None:
                 self._saw("created" if is_new else "dropped")
 
@@ -126,6 +133,9 @@ class LogStory(Story):
 
     def _is_told(self, _ledger_id: LedgerId) -> bool:
         return True
+
+    def _check_record(self) -> None:
+        self.promises.check_record()
 
     def _written(self, path: str) -> None:
         if path == PATH:
@@ -279,6 +289,7 @@ class LogStory(Story):
         world, client = self.world, self.client("z")
         world.until_serving()
         final = world.run(client.begin(self._seal_and_read()), 400.0)
+        self.final = [payload for _, payload in final]
         self.promises.check_final(final)
         self.oracle.raise_broken()
         world.drive(60.0, lambda: not self._hanging())

@@ -59,6 +59,7 @@ class RepairStory(Story):
             trace=trace,
             oracle=RepairOracle(),
             bookie_settings=settings if rng.random() < 0.5 else None,
+            disks=self.plan.disks,
         )
 
     # Before the storm

@@ -105,5 +105,17 @@ def with_databases(config: BookieConfig) -> BookieConfig:
     )
 
 
+def with_directories(
+    config: BookieConfig, *, ledgers: int = 1, journals: int = 1, databases: int = 0
+) -> BookieConfig:
+    """Return the settings of a bookie with so many directories; ``databases``: DbLedgerStorage."""
+    config = attrs.evolve(
+        config,
+        ledger_directories=directory_names("l", ledgers),
+        journal_directories=directory_names("j", journals),
+    )
+    return with_databases(config) if databases else config
+
+
 def directory_names(prefix: str, count: int) -> tuple[str, ...]:
     return tuple(f"/{prefix}{number}" for number in range(count))

@@ -19,8 +19,10 @@ from bkclient.config.client import ClientConfig
 from bkclient.metadata.memory import MemoryMetadata
 from bkclient.placement.topology import RackScript, RunScript
 from bookied.service.bookie import BookieService
-from tests.sim.engine.oracle import BrokenInvariantError, Oracle, WatchedCluster
+from tests.sim.engine.oracle import BrokenInvariantError, Oracle
 from tests.sim.world.bookie import SESSION_S, SimBookie, some_config
+from tests.sim.world.bookie_parts import with_directories
+from tests.sim.world.followers import LaggingCluster
 from tests.sim.world.network import Network
 from tests.sim.world.processes import Process, SimClock
 from wire.codes import ProtocolVersion
@@ -93,15 +95,17 @@ class SimCluster:
         trace: Callable[[str], None] | None = None,
         oracle: Oracle | None = None,
         bookie_settings: dict[str, Any] | None = None,
+        disks: dict[str, int] | None = None,
     ) -> None:
         self.seed, self.rng = seed, Random(f"{seed} world")
         self.clock = SimClock()
         self.oracle = Oracle() if oracle is None else oracle
-        self.bookie_settings = bookie_settings or {}
+        self.bookie_settings, self.disks = bookie_settings or {}, disks or {}
         self.network = Network(self.clock, Random(f"{seed} network"))
         self.network.sent, self.network.asked = self.oracle.sent, self.oracle.asked
         self.network.answered = self.oracle.answered
-        self.metadata: WatchedCluster = WatchedCluster.initialized(self.clock)  # type: ignore[assignment]
+        self.metadata: LaggingCluster = LaggingCluster.initialized(self.clock)  # type: ignore[assignment]
+        self.metadata.chance = Random(f"{seed} followers")
         self.metadata.changed = self.oracle.metadata_changed
         self.metadata.versioned = self.oracle.metadata_versioned
         self.metadata.marked = self.oracle.mark_changed
@@ -131,7 +135,8 @@ class SimCluster:
 
     def add_bookie(self, name: str) -> SimBookie:
         """Make a bookie and start it."""
-        config = attrs.evolve(some_config(name, self.rng), **self.bookie_settings)
+        config = with_directories(some_config(name, self.rng), **self.disks)
+        config = attrs.evolve(config, **self.bookie_settings)
         bookie = self.bookies[name] = SimBookie(self, name, config, f"{self.seed} {name}")
         bookie.start()
         return bookie

@@ -1,0 +1,38 @@
+"""What a seed of the tale ``remade`` does: logs of one name, one after the other."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Final
+
+import attrs
+
+from tests.sim.engine.plan import Item, Moment, Plan, a_while, at_message
+from tests.sim.stories import log_plan
+
+MOMENTS: Final = (*log_plan.MOMENTS, "unlisted", "unlisted", "unlisted")
+
+
+def made_again(seed: int, rng: Random) -> Plan:
+    """Processes delete the log and create it again, while writers duel and roll."""
+    theme = rng.choice([log_plan.duel, log_plan.rolling, log_plan.trimming])
+    found = theme(seed, rng)
+    items = []
+    for number in range(rng.choice([1, 2, 2, 3])):
+        items.append(Item("make again", f"d{number}", _some_time(rng)))
+        if rng.random() < 0.4:
+            kind = rng.choice(["paused", "paused", "killed", "forgotten"])
+            items.append(Item(kind, f"d{number}", at_message(rng, MOMENTS, 6), a_while(rng)))
+    for _ in range(rng.choice([0, 1, 2])):
+        who = rng.choice(["w", "w0", "w1", "t0"])
+        items.append(Item("paused", who, at_message(rng, MOMENTS, 6), a_while(rng)))
+    return attrs.evolve(found, tale="remade", items=(*found.items, *items))
+
+
+THEMES: Final = (made_again,)
+
+
+def _some_time(rng: Random) -> Moment:
+    if rng.random() < 0.3:
+        return Moment(rng.uniform(0.2, 12))
+    return at_message(rng, MOMENTS, 15)

@@ -1,0 +1,47 @@
+"""Themes of other tales in another world: metadata servers that lag, bookies with other disks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Final
+
+import attrs
+
+from tests.sim.engine import plan
+from tests.sim.engine.plan import Plan
+from tests.sim.stories import handover_plan, log_plan, repair_plan
+
+Theme = Callable[[int, Random], Plan]
+
+TALES: Final = (plan.THEMES[:-1], repair_plan.THEMES, log_plan.THEMES, handover_plan.THEMES)
+"""The themes of each tale, each one once."""
+
+
+def _variant(theme: Theme, prefix: str, change: Callable[[Plan, Random], Plan]) -> Theme:
+    def drawn(seed: int, rng: Random) -> Plan:
+        found = theme(seed, rng)
+        return change(found, Random(f"{seed} {prefix}"))
+
+    drawn.__name__ = f"{prefix}_{theme.__name__.removeprefix('_')}"
+    return drawn
+
+
+def _lagging(found: Plan, rng: Random) -> Plan:
+    return attrs.evolve(found, lag_s=rng.choice([0.05, 1.0, 6.0]))
+
+
+def _on_disks(found: Plan, rng: Random) -> Plan:
+    disks = {
+        "ledgers": rng.choice([1, 2, 3]),
+        "journals": rng.choice([1, 2]),
+        "databases": rng.choice([0, 1, 1]),
+    }
+    return attrs.evolve(found, disks=disks)
+
+
+LAGGING: Final = tuple(_variant(one, "lagging", _lagging) for themes in TALES for one in themes)
+"""Each session reads from a metadata server that may be behind the others."""
+
+DISKS: Final = tuple(_variant(one, "disks", _on_disks) for themes in TALES for one in themes)
+"""Bookies have several directories, and DbLedgerStorage."""
