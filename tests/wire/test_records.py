@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from itertools import count
 
 import pytest
 from hypothesis import given
@@ -287,6 +289,41 @@ def test_entry_lists_survive_the_wire(entries) -> None:
     found = decode_entry_list(encode_entry_list(sorted(entries)))
     assert list(found) == sorted(entries)
     assert {e for e in range(-1, 202) if e in found} == entries
+
+
+def striped(count: int, start: int = 0) -> Iterator[int]:
+    """Give what one of three bookies has with a write quorum of 2."""
+    return (start + entry for entry in range(count) if entry % 3)
+
+
+def test_the_list_of_a_long_striped_ledger_is_short() -> None:
+    data = encode_entry_list(striped(900_000))
+    assert len(data) < 1000
+    found = decode_entry_list(data)
+    assert found.count == 600_000
+    assert list(found) == list(striped(900_000))
+
+
+def test_a_long_list_has_periods_only_where_they_save_much() -> None:
+    rest = [2_000_000 + entry * entry * 3 for entry in range(5000)]
+    pairs = [10**15 + 10 * (entry // 2) ** 2 + 3 * (entry % 2) for entry in range(1000)]
+    entries = [*striped(900_000), *rest, *pairs]
+    data = encode_entry_list(entries)
+    found = decode_entry_list(data)
+    assert list(found) == sorted(set(entries))
+    assert sum(1 for group in found.groups if group[3]) == 1
+
+
+def test_a_list_that_fits_is_as_javas() -> None:
+    groups = decode_entry_list(encode_entry_list(striped(3 * 100_000))).groups
+    assert len(groups) == 100_000
+    assert not any(group[3] for group in groups)
+
+
+def test_entries_without_order_make_no_list_without_end() -> None:
+    scattered = (entry * 20 + entry % 5 * (entry % 3) for entry in count())
+    with pytest.raises(FormatError, match="more than 200000 groups"):
+        encode_entry_list(scattered)
 
 
 def test_periods_are_honoured() -> None:

@@ -18,12 +18,64 @@ _LIST_HEADER: Final = struct.Struct(">ii56x")
 _GROUP: Final = struct.Struct(">qqii")
 _LIST_VERSION: Final = 0
 _ENTRY_ID_MAX: Final = 2**63 - 1
+_PERIOD_MAX: Final = 2**31 - 1
+
+
+GROUPS_MAX: Final = 200_000
+"""What fits into the answer of a bookie: 24 bytes each, and frames have 5 MiB."""
+
+PERIOD_RUNS_MIN: Final = 1000
+"""So many runs of one size and distance become one group, in lists that would not fit."""
 
 
 def encode_entry_list(entry_ids: Iterable[int]) -> bytes:
-    """Write ascending entry ids as runs, one group a run: Java's encoder finds no periods."""
-    groups = [_GROUP.pack(first, first, size, 0) for first, size in _runs(entry_ids)]
-    return _LIST_HEADER.pack(_LIST_VERSION, len(groups)) + b"".join(groups)
+    """Write ascending entry ids as runs, one group a run: Java's encoder finds no periods.
+
+    A list with more than ``GROUPS_MAX`` runs has groups with periods, which Java's decoder reads.
+    Of a striped ledger each bookie has such runs.
+
+    Raises:
+        FormatError: there are more groups all the same.
+    """
+    plain: list[bytes] = []
+    series: list[tuple[int, int, int, int]] = []
+    first = last = size = period = groups = 0
+    for start, run_size in _runs(entry_ids):
+        if len(plain) <= GROUPS_MAX:
+            plain.append(_GROUP.pack(start, start, run_size, 0))
+        distance = start - last
+        if run_size == size and (not period or distance == period) and distance <= _PERIOD_MAX:
+            last, period = start, distance
+            continue
+        if size:
+            series.append((first, last, size, period))
+            groups += _groups_of(first, last, period)
+            _insist_short(groups)
+        first, last, size, period = start, start, run_size, 0
+    if len(plain) > GROUPS_MAX:
+        plain = [group for one in (*series, (first, last, size, period)) for group in _short(*one)]
+        _insist_short(len(plain))
+    return _LIST_HEADER.pack(_LIST_VERSION, len(plain)) + b"".join(plain)
+
+
+def _short(first: int, last: int, size: int, period: int) -> Iterator[bytes]:
+    """Give a series of runs in one group, or in a group for each run where these are few."""
+    if not period or _groups_of(first, last, period) == 1:
+        yield _GROUP.pack(first, last, size, period)
+        return
+    for start in range(first, last + 1, period):
+        yield _GROUP.pack(start, start, size, 0)
+
+
+def _insist_short(groups: int) -> None:
+    if groups > GROUPS_MAX:
+        raise FormatError(f"a list of more than {GROUPS_MAX} groups of entries")
+
+
+def _groups_of(first: int, last: int, period: int) -> int:
+    """Return how many groups a series of runs takes in a list that has to be short."""
+    runs = (last - first) // period + 1 if period else 1
+    return 1 if runs >= PERIOD_RUNS_MIN else runs
 
 
 def _runs(entry_ids: Iterable[int]) -> Iterator[tuple[int, int]]:
