@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from typing import Final
 
@@ -33,6 +33,7 @@ Deliver = Callable[[Response], None]
 
 @attrs.define(eq=False)
 class _Waiting:
+    ledger_id: LedgerId
     answer: Answer
     deliver: Deliver
     size_bytes: int
@@ -60,11 +61,12 @@ class ReadLanes:
         self._stats, self._settled = stats, settled
         self.held_bytes = 0
         self._queues: dict[int, deque[_Waiting]] = {}
+        self._waiting_of: Counter[LedgerId] = Counter()
         self._fetching: set[int] = set()
 
     def is_waiting(self, ledger_id: LedgerId) -> bool:
         """Whether an answer about this ledger would have to queue behind others."""
-        return bool(self._queues) and ledger_id % LANES in self._queues
+        return ledger_id in self._waiting_of
 
     @property
     def is_full(self) -> bool:
@@ -73,7 +75,8 @@ class ReadLanes:
 
     def put(self, ledger_id: LedgerId, answer: Answer, deliver: Deliver) -> None:
         """Queue an answer; call ``start`` when all that came together have been put."""
-        waiting = _Waiting(answer, deliver, _entry_bytes(answer))
+        waiting = _Waiting(ledger_id, answer, deliver, _entry_bytes(answer))
+        self._waiting_of[ledger_id] += 1
         self.held_bytes += waiting.size_bytes
         self._queues.setdefault(ledger_id % LANES, deque()).append(waiting)
 
@@ -85,6 +88,7 @@ class ReadLanes:
     def close(self) -> None:
         """Drop what waits; a fetch in progress goes to its end for nobody."""
         self._queues.clear()
+        self._waiting_of.clear()
         self.held_bytes = 0
 
     def _start(self, lane: int) -> None:
@@ -92,7 +96,7 @@ class ReadLanes:
             return
         queue = self._queues[lane]
         while queue and self._may_fetch() and self._settle(queue[0]):
-            queue.popleft()
+            self._forget(queue.popleft())
         if not queue:
             self._queues.pop(lane, None)
         if not (queue and self._may_fetch()):
@@ -108,6 +112,11 @@ class ReadLanes:
         fetching = self._run_blocking(fetch.run)
         fetching.addCallback(self._fetched, lane, fetch)
         fetching.addErrback(self._failed)
+
+    def _forget(self, waiting: _Waiting) -> None:
+        self._waiting_of[waiting.ledger_id] -= 1
+        if self._waiting_of[waiting.ledger_id] <= 0:  # None is counted after ``close``.
+            del self._waiting_of[waiting.ledger_id]
 
     def _fetched(self, count: int, lane: int, fetch: _Fetch) -> None:
         self._fetching.discard(lane)

@@ -2,17 +2,20 @@
 
 A plain read has no flags, no trailing bytes, a ledger in memory and an entry in the write cache.
 One of the last entry is of a ledger whose index is in no doubt. In V3 it is written as clients
-write it. Any other is left to the plain path, as is a read that must not overtake one that waits
-for the disk. The same test as for adds compares the two paths.
+write it. Ledgers that V2 reads ask for and that are not in memory are loaded together. Any other
+read is left to the plain path, as is a read that must not overtake one that waits for the disk.
+The same test as for adds compares the two paths.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Final, NamedTuple
 
 from bookied.metrics.counters import RequestStats
+from bookied.storage.ledger_storage.storage import LedgerStorage
 from bookied.storage.storages import Storages
 from wire.codes import OpCode
 from wire.errors import BookKeeperError
@@ -30,11 +33,27 @@ _ANSWER: Final = struct.Struct(">iiiqq")
 _ANSWER_LENGTH: Final = _ANSWER.size - LENGTH.size
 
 
+LOOKED_AHEAD: Final = 128
+"""How many reads are looked at for ledgers that are not in memory."""
+
+
 class AnswersMax(NamedTuple):
     """How much is answered at once: so many bytes, or a little more, and so many reads."""
 
     size_bytes: int
     reads: int
+    loads: int = 0
+    """How many ledgers are taken into memory for it."""
+
+
+class Taken(NamedTuple):
+    """What was done: where the reads end that were answered, and the answers' frames in pieces."""
+
+    end: int
+    answers: list[bytes]
+    reads: int
+    size_bytes: int
+    loads: int
 
 
 class FastReads:
@@ -49,7 +68,7 @@ class FastReads:
         at: int,
         must_wait: Callable[[LedgerId], bool],
         most: AnswersMax,
-    ) -> tuple[int, list[bytes], int]:
+    ) -> Taken:
         """Answer the whole plain reads that begin at ``at``.
 
         Args:
@@ -57,9 +76,6 @@ class FastReads:
             at: where to begin.
             must_wait: whether a read of this ledger would overtake another.
             most: when to stop.
-
-        Returns:
-            Where they end, the answers' frames in pieces, and how many answers they are.
         """
         first = data[at + 4 : at + 8]
         if first == _FIRST:
@@ -67,18 +83,31 @@ class FastReads:
         elif first[:1] == _V3_FIRST:
             take = self._take_v3
         else:
-            return at, [], 0
+            return Taken(at, [], 0, 0, 0)
         began_ns = self._stats.now_ns()
-        end, answers, reads, size_bytes = take(data, at, must_wait, most)
-        if reads:
-            self._stats.reads_answered(reads, size_bytes, began_ns)
-        return end, answers, reads
+        taken = take(data, at, must_wait, most)
+        if taken.reads:
+            self._stats.reads_answered(taken.reads, taken.size_bytes, began_ns)
+        return taken
+
+    def _load(self, ledger_ids: Iterator[int], loads_max: int) -> int:
+        """Take ledgers into memory that are read next; return how many."""
+        absent: dict[LedgerStorage, dict[int, None]] = {}
+        left = loads_max
+        for ledger_id in islice(ledger_ids, LOOKED_AHEAD):
+            storage = self._storages.of(ledger_id)
+            if ledger_id not in storage.hot and ledger_id not in absent.setdefault(storage, {}):
+                absent[storage][ledger_id] = None
+                left -= 1
+                if not left:
+                    break
+        return sum(storage.ledgers.look_up_many(some) for storage, some in absent.items())
 
     def _take_v2(
         self, data: bytes, at: int, must_wait: Callable[[LedgerId], bool], most: AnswersMax
-    ) -> tuple[int, list[bytes], int, int]:
+    ) -> Taken:
         answers: list[bytes] = []
-        begin, size_bytes = at, 0
+        begin, size_bytes, loads = at, 0, 0
         last_start = min(len(data), at + most.reads * _READ.size) - _READ.size
         read_of: int | None = None
         while at <= last_start and size_bytes < most.size_bytes:
@@ -89,6 +118,9 @@ class FastReads:
                 storage, read_of = self._storages.of(ledger_id), ledger_id
                 hot, read_memory = storage.hot, storage.reads.read_memory
             state = hot.get(ledger_id)
+            if state is None and loads < most.loads:
+                loads += self._load(_read_next_v2(data, at, last_start), most.loads - loads)
+                state = hot.get(ledger_id)
             if state is None or state.limbo or must_wait(ledger_id):
                 break
             entry_id = asked_id
@@ -106,11 +138,11 @@ class FastReads:
             length = _ANSWER_LENGTH + len(packet)
             answers += _ANSWER.pack(length, _HEADER, 0, ledger_id, asked_id), packet
             at += _READ.size
-        return at, answers, (at - begin) // _READ.size, size_bytes
+        return Taken(at, answers, (at - begin) // _READ.size, size_bytes, loads)
 
     def _take_v3(
         self, data: bytes, at: int, must_wait: Callable[[LedgerId], bool], most: AnswersMax
-    ) -> tuple[int, list[bytes], int, int]:
+    ) -> Taken:
         answers: list[bytes] = []
         reads, size_bytes, ledger = 0, 0, b""
         while size_bytes < most.size_bytes and reads < most.reads:
@@ -138,4 +170,13 @@ class FastReads:
             size_bytes += len(packet)
             reads += 1
             at = asked.end
-        return at, answers, reads, size_bytes
+        return Taken(at, answers, reads, size_bytes, 0)
+
+
+def _read_next_v2(data: bytes, at: int, last_start: int) -> Iterator[int]:
+    """Give the ledgers of the plain reads that begin at ``at``, one after the other."""
+    for start in range(at, last_start + 1, _READ.size):
+        length, header, ledger_id, _ = _READ.unpack_from(data, start)
+        if header != _HEADER or length != _READ_LENGTH:
+            return
+        yield ledger_id

@@ -82,7 +82,8 @@ class Intake:
     def take(self, data: bytes = b"", *, requests_max: int = SLICE_REQUESTS) -> None:
         """Obey the frames that are complete now that ``data`` has come, at most so many of them.
 
-        Adds that are taken in bulk do not count, and of reads ``READS_IN_ONE`` count as one.
+        Adds that are taken in bulk do not count, and of reads ``READS_IN_ONE`` count as one,
+        as does each ledger that is taken into memory.
 
         Raises:
             RemoteProtocolError: the framing is broken, or a request cannot be.
@@ -168,12 +169,13 @@ class Intake:
         return after
 
     def _take_reads(self, data: bytes, at: int, requests_max: int) -> int:
-        most = AnswersMax(WRITE_BYTES, (requests_max - self.requests_taken) * READS_IN_ONE)
-        after, answers, reads = self._fast_reads.take(data, at, self._must_queue, most)
-        if answers:
-            self._answers.put(answers, reads)
-            self.requests_taken += -(-reads // READS_IN_ONE)
-        return after
+        requests = requests_max - self.requests_taken
+        most = AnswersMax(WRITE_BYTES, requests * READS_IN_ONE, requests)
+        taken = self._fast_reads.take(data, at, self._must_queue, most)
+        if taken.answers:
+            self._answers.put(taken.answers, taken.reads)
+        self.requests_taken += -(-taken.reads // READS_IN_ONE) + taken.loads
+        return taken.end
 
     def _request(self, data: bytes, at: int, frame_bytes: int) -> ReceivedRequest:
         """Return the request in the frame at ``at``, which is complete unless it is refused."""

@@ -90,6 +90,20 @@ def slots(index: IndexStore, ledger_id: int) -> dict[int, int]:
     }
 
 
+def test_many_ledgers_are_loaded_as_they_are_one_by_one(desk: Desk) -> None:
+    desk.index.write(
+        [
+            LedgerChange(1, HEADER, ((0, page(e0=5000, e9=6000)), (3, page(e1=7000)))),
+            LedgerChange(2, HEADER, ()),
+            LedgerChange(3, HEADER, ((0, page(e1023=7000)),)),
+        ]
+    )
+    index = desk.restart()
+    found = dict(index.load_many([3, 4, 1, 2]))
+    assert found == {ledger_id: index.load(ledger_id) for ledger_id in (3, 1, 2)}
+    assert list(index.load_many([])) == []
+
+
 def test_what_was_written_is_there_after_a_power_cut(desk: Desk) -> None:
     lac = IndexHeader(KEY, FENCED, (2**40 + 1).to_bytes(8, "big") + b"L" * 12)
     desk.index.write(

@@ -80,6 +80,9 @@ class MemoryFile:
     def read_now(self, offset: int, size: int) -> bytes | None:
         return self.read_at(offset, size) or None
 
+    def read_ahead(self, offset: int, size: int) -> None:
+        pass
+
     def size(self) -> int:
         return len(self._data)
 

@@ -139,6 +139,7 @@ REVIEWED: Final = {
     "Stock.lines: [f\"{counted(self.marks, 'mark')} of ledgers that lack replicas\"]"
     " * bool(self.marks)": "one or none",
     "tell_sums: 's' * (len(found) != 1)": "one or none",
+    "_read_next_v2: range(at, last_start + 1, _READ.size)": "inside what was received",
     "_repeated: pa.repeat(pa.scalar(value, kind), len(batch))": _ITEMS,
     "_extremes: range(footer.num_row_groups)": "the footer of a file that was just written",
     "_verify_file: range(r.first, r.last + 1)": "lazy, and each step is a row of a file",

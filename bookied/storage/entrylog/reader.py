@@ -272,8 +272,15 @@ class EntryLogReader:
             EntryLogFormatError: the file is no entry log.
         """
         log_id, offset = layout.split_location(location)
-        with self._reading(log_id) as (file, path):
-            return _read_packet(file, path, offset, ledger_id, entry_id)
+        path = self._paths.get(log_id) if log_id in self._checked else None
+        shared = self._open.borrow(path) if path is not None else None
+        if path is None or shared is None:
+            with self._reading(log_id) as (file, path):
+                return _read_packet(file, path, offset, ledger_id, entry_id)
+        try:
+            return _read_packet(shared.file, path, offset, ledger_id, entry_id)
+        finally:
+            self._open.give_back(shared)
 
     def read_now(self, location: int, ledger_id: int, entry_id: int) -> bytes | None:
         """Return an entry packet if that takes no waiting for a disk.

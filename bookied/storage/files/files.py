@@ -69,6 +69,9 @@ class ReadFile(Protocol):
         So for files in the page cache. An end of file, too, may come as None.
         """
 
+    def read_ahead(self, offset: int, size: int) -> None:
+        """Have the system bring bytes into memory that will be read; never wait for them."""
+
     def size(self) -> int: ...
 
     def next_data(self, offset: int) -> int | None:
@@ -512,6 +515,10 @@ class _File:
             return None
         del buffer[count:]
         return buffer or None
+
+    def read_ahead(self, offset: int, size: int) -> None:
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(self._fd, offset, size, os.POSIX_FADV_WILLNEED)
 
     def next_data(self, offset: int) -> int | None:
         try:

@@ -62,7 +62,7 @@ class OpenFiles:
                 self._open.move_to_end(path)
                 shared.users += 1
                 return shared
-        opened = _SharedFile(self._open_read(path))
+        opened = _SharedFile(self.open_alone(path))
         with self._lock:
             shared = self._open.setdefault(path, opened)
             shared.users += 1
@@ -73,8 +73,14 @@ class OpenFiles:
             old.file.close()
         return shared
 
-    def _open_read(self, path: Path) -> ReadFile:
-        """Open a file; where no descriptor is left, others are closed that nobody reads from."""
+    def open_alone(self, path: Path) -> ReadFile:
+        """Open a file that the caller closes; it is not kept.
+
+        Where no descriptor is left, files are closed that nobody reads from.
+
+        Raises:
+            FileNotFoundError: it is not there.
+        """
         try:
             return self._files.open_read(path)
         except OSError as error:

@@ -70,7 +70,7 @@ class IndexPlaces:
     def path(self, ledger_id: int) -> Path | None:
         """Return a ledger's file; None if it has none."""
         directory = self._directory_of.get(ledger_id)
-        return None if directory is None else directory / layout.relative_path(ledger_id)
+        return None if directory is None else directory / layout.relative_name(ledger_id)
 
     def path_now(self, ledger_id: int) -> Path:
         """Return a ledger's file.

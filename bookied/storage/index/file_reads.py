@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import contextlib
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Final
 
-from bookied.errors import IndexEntryError, IndexFormatError, IndexTruncatedError
+from bookied.errors import CorruptError, IndexEntryError, IndexFormatError, IndexTruncatedError
 from bookied.storage.entrylog.format import is_possible
 from bookied.storage.files.files import ReadFile
 from bookied.storage.files.open_files import OpenFiles
 from bookied.storage.index import format as layout
 from bookied.storage.index.file_places import IndexPlaces
 from bookied.storage.index.ledger_pages import LedgerOnDisk
+
+_START_BYTES: Final = layout.HEADER_BYTES + layout.PAGE_BYTES
+"""The header and the first page; most ledgers have no other."""
 
 
 class IndexReads:
@@ -66,8 +70,35 @@ class IndexReads:
         if second is not None:
             message = f"{second} is of the same ledger: one of them is out of date"
             raise IndexFormatError(path, None, message)
-        with self._reading(path, ledger_id) as file:
+        try:
+            file = self._open.open_alone(path)  # Most files are read once, and completely.
+        except FileNotFoundError:
+            with self._reading(path, ledger_id) as moved:
+                return read_index(moved, path)
+        try:
             return read_index(file, path)
+        finally:
+            file.close()
+
+    def load_many(self, ledger_ids: Sequence[int]) -> Iterator[tuple[int, LedgerOnDisk]]:
+        """Give what the files of ledgers say: the disk looks for all of them at the same time.
+
+        Files that are missing, moving, damaged or unreadable are left out: ``load`` says why.
+        """
+        with contextlib.ExitStack() as stack:
+            opened = []
+            for ledger_id in ledger_ids:
+                path = self._places.path(ledger_id)
+                if path is None or self._places.second_path(ledger_id) is not None:
+                    continue
+                with contextlib.suppress(OSError):
+                    file = self._open.open_alone(path)
+                    stack.callback(file.close)
+                    file.read_ahead(0, _START_BYTES)
+                    opened.append((ledger_id, file, path))
+            for ledger_id, file, path in opened:
+                with contextlib.suppress(CorruptError, OSError):
+                    yield ledger_id, read_index(file, path)
 
     def load_page(self, ledger_id: int, page_no: int) -> array[int]:
         """Return a page; slots the file does not have are 0, as all are of a deleted ledger."""
@@ -106,9 +137,10 @@ def read_index(file: ReadFile, path: Path) -> LedgerOnDisk:
         IndexTruncatedError: it has no whole header.
         IndexFormatError: it is damaged.
     """
-    header = layout.decode_header(file.read_at(0, layout.HEADER_BYTES), path)
+    start = file.read_at(0, _START_BYTES)
+    header = layout.decode_header(start[: layout.HEADER_BYTES], path)
     _check_owner(header, path)
-    size = file.size()
+    size = len(start) if len(start) < _START_BYTES else file.size()
     pages, rest = divmod(size - layout.HEADER_BYTES, layout.PAGE_BYTES)
     doubt = None
     if rest:
@@ -116,7 +148,10 @@ def read_index(file: ReadFile, path: Path) -> LedgerOnDisk:
         pages += 1
     if not pages:
         return LedgerOnDisk(header, 0, -1, doubt)
-    last = layout.decode_page(file.read_at(layout.page_offset(pages - 1), layout.PAGE_BYTES))
+    if pages == 1:
+        last = layout.decode_page(start[layout.HEADER_BYTES :])
+    else:
+        last = layout.decode_page(file.read_at(layout.page_offset(pages - 1), layout.PAGE_BYTES))
     return LedgerOnDisk(header, pages, _last_entry(file, pages, last), doubt, last)
 
 
@@ -131,14 +166,15 @@ def _check_owner(header: layout.IndexHeader, path: Path) -> None:
 
 
 def _last_entry(file: ReadFile, pages: int, last: array[int]) -> int:
-    if any(last):
-        return _last_in_page(pages - 1, last)
+    found = _last_in_page(pages - 1, last)
+    if found >= 0:
+        return found
     # The last page is empty after a crash only; forwards, holes of any size are passed over.
     return max((_last_in_page(number, page) for number, page in read_pages(file)), default=-1)
 
 
 def _last_in_page(page_no: int, page: array[int]) -> int:
-    used = -(-len(page.tobytes().rstrip(b"\0")) // page.itemsize)
+    used = layout.used_slots(page)
     return page_no * layout.PAGE_SLOTS + used - 1 if used else -1
 
 

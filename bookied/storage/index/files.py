@@ -103,6 +103,10 @@ class IndexFiles:
         """
         return self._reads.load(ledger_id)
 
+    def load_many(self, ledger_ids: Sequence[int]) -> Iterator[tuple[int, LedgerOnDisk]]:
+        """Give what ``load`` returns for each ledger that has a good file."""
+        return self._reads.load_many(ledger_ids)
+
     def load_page(self, ledger_id: int, page_no: int) -> array[int]:
         """Return a page; slots the file does not have are 0, as all are of a deleted ledger."""
         return self._reads.load_page(ledger_id, page_no)

@@ -44,6 +44,7 @@ ENTRY_ID_MAX: Final = 2**40
 VARIABLE_BYTES_MAX: Final = 1004
 """What master key and explicit LAC may take together."""
 
+_ZEROS: Final = bytes(PAGE_BYTES)
 _HEAD: Final = struct.Struct(">4sii")
 _I32: Final = struct.Struct(">i")
 SLOT: Final = struct.Struct(">q")
@@ -64,7 +65,12 @@ DIRECTORY_NAME: Final = re.compile(r"[0-9a-f]{1,2}")
 
 def relative_path(ledger_id: int) -> Path:
     """Return where the index file of a ledger is, under ``current`` of an index directory."""
-    return Path(f"{ledger_id >> 8 & 0xFF:x}/{ledger_id & 0xFF:x}/{ledger_id:x}.idx")
+    return Path(relative_name(ledger_id))
+
+
+def relative_name(ledger_id: int) -> str:
+    """Return ``relative_path`` as text, which is quicker to join to a directory."""
+    return f"{ledger_id >> 8 & 0xFF:x}/{ledger_id & 0xFF:x}/{ledger_id:x}.idx"
 
 
 def ledger_id(name: str) -> int | None:
@@ -150,6 +156,19 @@ def decode_page(data: bytes) -> array[int]:
     if sys.byteorder == "little":
         page.byteswap()
     return page
+
+
+def used_slots(page: array[int]) -> int:
+    """Return how many slots a page has up to the last that holds a location."""
+    data, size = page.tobytes(), page.itemsize
+    low, high = 0, len(page)  # All slots from ``high`` on are 0. Holes below it may be, too.
+    while low < high:
+        middle = (low + high) // 2
+        if data[middle * size : high * size] == _ZEROS[: (high - middle) * size]:
+            high = middle
+        else:
+            low = middle + 1
+    return high
 
 
 def encode_page(native: bytes) -> bytes:

@@ -31,6 +31,9 @@ class PageSource(Protocol):
     def load(self, ledger_id: int) -> LedgerOnDisk | None:
         """Return what the disk has of a ledger; None if nothing."""
 
+    def load_many(self, ledger_ids: Sequence[int]) -> Iterator[tuple[int, LedgerOnDisk]]:
+        """Give the same for several ledgers, but for those it has nothing of or cannot read."""
+
 
 @attrs.frozen
 class LedgerOnDisk:
@@ -252,6 +255,15 @@ class LedgerPages:
             state = self._restore(ledger_id, stored)
         self.hot[ledger_id] = state
         return state
+
+    def find_many(self, ledger_ids: Iterable[int]) -> int:
+        """Take ledgers into memory from disk; return how many. The rest is left to ``find``."""
+        absent = [one for one in ledger_ids if one not in self.hot and one not in self._held]
+        count = 0
+        for ledger_id, stored in self._source.load_many(absent):
+            self.hot[ledger_id] = self._restore(ledger_id, stored)
+            count += 1
+        return count
 
     def _restore(self, ledger_id: int, stored: LedgerOnDisk) -> CachedLedger:
         header = stored.header

@@ -9,6 +9,8 @@ from __future__ import annotations
 from array import array
 from typing import Final
 
+from bookied.storage.index.format import used_slots
+
 ENTRY_BYTES: Final = 300
 """What a page takes beside its locations: array, key and place in the table."""
 
@@ -45,7 +47,7 @@ class ReadPages:
     def keep(self, ledger_id: int, page_no: int, page: array[int]) -> None:
         """Keep a page as the disk has it."""
         self.drop(ledger_id, page_no)
-        trimmed = page[: _used(page)]
+        trimmed = page[: used_slots(page)]
         self._pages[ledger_id, page_no] = trimmed
         self.size_bytes += _size_bytes(trimmed)
         if ledger_id not in self._numbers:
@@ -75,11 +77,6 @@ class ReadPages:
         """
         for page_no in tuple(self._numbers.get(ledger_id, ())):
             self.drop(ledger_id, page_no)
-
-
-def _used(page: array[int]) -> int:
-    """Return how many slots there are up to the last that holds a location."""
-    return len(page.tobytes().rstrip(b"\0")) // page.itemsize + 1
 
 
 def _size_bytes(page: array[int]) -> int:

@@ -59,6 +59,12 @@ class IndexStore(Protocol):
             OSError: it cannot be read.
         """
 
+    def load_many(self, ledger_ids: Sequence[int]) -> Iterator[tuple[int, LedgerOnDisk]]:
+        """Give what ``load`` returns for each ledger; those are left out that it has none of.
+
+        Also those that it cannot read: ``load`` says why.
+        """
+
     def load_page(self, ledger_id: int, page_no: int) -> array[int]:
         """Return the 1024 locations of entries ``page_no << 10`` and on, 0 for none."""
 

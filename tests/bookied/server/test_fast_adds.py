@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from bookied.errors import IndexTruncatedError
 from bookied.server.fast_adds import FastAdds
-from bookied.server.fast_reads import AnswersMax, FastReads
+from bookied.server.fast_reads import AnswersMax, FastReads, Taken
 from bookied.server.rules.add_requests import Writes
 from bookied.server.rules.bookie import Bookie
 from bookied.server.uniform_adds import ROWS
@@ -37,10 +37,8 @@ class PlainAdds(FastAdds):
 class PlainReads(FastReads):
     """Takes nothing either."""
 
-    def take(
-        self, data: bytes, at: int, must_wait: Any, size_bytes_max: int
-    ) -> tuple[int, list[bytes], int]:
-        return at, [], 0
+    def take(self, data: bytes, at: int, must_wait: Any, most: AnswersMax) -> Taken:
+        return Taken(at, [], 0, 0, 0)
 
 
 class CountingAdds(FastAdds):
@@ -327,9 +325,9 @@ def test_plain_reads_are_taken_in_one_go(client: Client) -> None:
         encode(ReadRequest(LedgerId(5), EntryId(e)), client._protocol, 7 + e, 0) for e in wanted
     )
     reads = client._serving.server.shared.fast_reads
-    end, answers, _ = reads.take(frames, 0, lambda _ledger_id: False, AnswersMax(1 << 20, 1000))
-    assert end == len(frames)
-    client.connection.transport.write(b"".join(answers))  # type: ignore[union-attr]
+    taken = reads.take(frames, 0, lambda _ledger_id: False, AnswersMax(1 << 20, 1000))
+    assert (taken.end, taken.reads) == (len(frames), len(wanted))
+    client.connection.transport.write(b"".join(taken.answers))  # type: ignore[union-attr]
     read = client.answers()
     assert [answer.entry_id for answer in read] == wanted
     assert read[0].entry == read[-1].entry == packet(5, 299, payload=b"x" * 90)
@@ -349,16 +347,43 @@ def test_the_last_entry_is_not_known_where_the_index_is_in_doubt(client: Client)
 def test_a_read_that_must_wait_for_another_is_left(client: Client) -> None:
     frame = encode(ReadRequest(LedgerId(5), EntryId(0)), client._protocol, 7, 0)
     reads = client._serving.server.shared.fast_reads
-    assert reads.take(frame, 0, lambda _ledger_id: True, AnswersMax(1 << 20, 1000)) == (0, [], 0)
+    taken = reads.take(frame, 0, lambda _ledger_id: True, AnswersMax(1 << 20, 1000))
+    assert (taken.end, taken.answers, taken.reads) == (0, [], 0)
 
 
 def test_reads_stop_where_enough_was_answered(client: Client) -> None:
     frame = encode(ReadRequest(LedgerId(5), EntryId(0)), client._protocol, 7, 0)
     reads = client._serving.server.shared.fast_reads
-    end, _, _ = reads.take(frame * 10, 0, lambda _ledger_id: False, AnswersMax(300, 1000))
-    assert 0 < end < 10 * len(frame)
-    end, _, count = reads.take(frame * 10, 0, lambda _ledger_id: False, AnswersMax(1 << 20, 7))
-    assert (end, count) == (7 * len(frame), 7)
+    few = reads.take(frame * 10, 0, lambda _ledger_id: False, AnswersMax(300, 1000))
+    assert 0 < few.end < 10 * len(frame)
+    seven = reads.take(frame * 10, 0, lambda _ledger_id: False, AnswersMax(1 << 20, 7))
+    assert (seven.end, seven.reads) == (7 * len(frame), 7)
+
+
+def test_ledgers_that_are_not_in_memory_are_loaded_together_and_no_more_than_may_be(
+    tmp_path: Path,
+) -> None:
+    first = Serving(tmp_path)
+    client = first.connect()
+    for ledger_id in range(10, 20):
+        request = AddRequest(LedgerId(ledger_id), EntryId(0), KEY, packet(ledger_id, 0))
+        client.send(v2.encode_request(request))
+    first.flush()
+    first.close()
+    serving = Serving(tmp_path)
+    asked = [10, 10, 11, 999, *range(12, 20)]  # There is no ledger 999.
+    frames = b"".join(
+        v2.encode_request(ReadRequest(LedgerId(ledger_id), EntryId(0))) for ledger_id in asked
+    )
+    reads, hot = serving.server.shared.fast_reads, serving.storage.hot
+    assert not hot
+    taken = reads.take(frames, 0, lambda _ledger_id: False, AnswersMax(1 << 20, 1000, 5))
+    assert (taken.loads, set(hot)) == (4, {10, 11, 12, 13})  # The fifth is the missing one.
+    client = serving.connect()
+    client.send(frames)
+    answers = {(answer.ledger_id, answer.rc) for answer in client.answers()}
+    missing = {(999, ReturnCode.ENOLEDGER)}
+    assert answers == missing | {(one, ReturnCode.EOK) for one in asked if one != 999}
 
 
 def made_rows(adds: FastAdds) -> object:

@@ -261,6 +261,16 @@ def test_reads_of_other_ledgers_pass(cold: Serving) -> None:
     assert sorted(ids(client)) == [10, 10]
 
 
+def test_reads_in_memory_pass_those_of_all_other_ledgers_that_wait(cold: Serving) -> None:
+    client = cold.connect()
+    client.send(frames(*(read(ledger_id, 3) for ledger_id in range(5, 9))))
+    client.send(frames(add(9, 10), read(9, 10)))  # Ledger 9 shares a thread with ledger 5.
+    assert sorted(ids(client)) == [10, 10]
+    while cold.fetch():
+        pass
+    assert sorted(answer.ledger_id for answer in client.answers()) == [5, 6, 7, 8]
+
+
 def test_reads_that_come_together_are_fetched_together(cold: Serving) -> None:
     client = cold.connect()
     client.send(frames(*(read(5, entry_id) for entry_id in range(10))))

@@ -355,6 +355,9 @@ class _SimFile:
         """Give what is there, or as often nothing."""
         return self.read_at(offset, size) or None if self._disk.rng.random() < 0.5 else None
 
+    def read_ahead(self, offset: int, size: int) -> None:
+        assert self._file is not None
+
     def next_data(self, offset: int) -> int | None:
         data = self._file.data
         if offset >= len(data):

@@ -7,12 +7,13 @@ a writer has the entry logs durable before.
 
 from __future__ import annotations
 
+import contextlib
 from array import array
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from bookied.errors import NO_SPACE, DbRecordError, IndexFullError
+from bookied.errors import NO_SPACE, CorruptError, DbRecordError, IndexFullError
 from bookied.storage.index.format import PAGE_SLOTS
 from bookied.storage.index.key_values import OpenKeyValues
 from bookied.storage.index.ledger_pages import LedgerChange, LedgerOnDisk, Move
@@ -117,6 +118,14 @@ class RocksIndex:
         header = self._ledgers.header(ledger_id)
         last_entry = self._locations.last_entry(ledger_id)
         return LedgerOnDisk(header, -(-(last_entry + 1) // PAGE_SLOTS), last_entry)
+
+    def load_many(self, ledger_ids: Sequence[int]) -> Iterator[tuple[int, LedgerOnDisk]]:
+        """Give what ``load`` returns for each ledger that is here and not damaged."""
+        for ledger_id in ledger_ids:
+            with contextlib.suppress(CorruptError, OSError):
+                stored = self.load(ledger_id)
+                if stored is not None:
+                    yield ledger_id, stored
 
     def load_page(self, ledger_id: int, page_no: int) -> array[int]:
         """Return a page; slots that have no key are 0."""

@@ -135,6 +135,19 @@ def test_damage_is_named(files: SimFiles) -> None:
         opened(files).load(1)
 
 
+def test_ledgers_that_cannot_be_loaded_are_left_out_of_many(files: SimFiles) -> None:
+    index = opened(files)
+    index.write([LedgerChange(one, HEADER, ((0, page(e0=5000)),)) for one in range(1, 6)])
+    files.open_update(A / "0/1/1.idx").write_at(0, b"XXXX")
+    files.open_update(A / "0/2/2.idx").truncate(100)
+    files.mkdirs(B / "0/3")
+    files.write_atomic(B / "0/3/3.idx", files.read(A / "0/3/3.idx"))
+    index = opened(files)
+    files.remove(A / "0/4/4.idx")
+    assert [ledger_id for ledger_id, _ in index.load_many(range(8))] == [5]
+    assert index.open_count == 0
+
+
 def test_other_files_are_left_alone(files: SimFiles) -> None:
     files.mkdirs(A / "0/1")
     files.mkdirs(A / "zz/1")

@@ -67,6 +67,15 @@ def test_a_page_is_big_endian_in_the_file() -> None:
     assert layout.encode_page(layout.decode_page(noise).tobytes()) == noise
 
 
+@given(st.dictionaries(st.integers(0, 1023), st.integers(-(2**63), 2**63 - 1), max_size=6))
+def test_the_used_slots_of_a_page_end_with_its_last_location(slots: dict[int, int]) -> None:
+    page = layout.decode_page(b"")
+    for slot, location in slots.items():
+        page[slot] = location
+    used = [slot for slot, location in slots.items() if location]
+    assert layout.used_slots(page) == max(used, default=-1) + 1
+
+
 @pytest.mark.parametrize(
     ("ledger_id", "path"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Iterator, Sequence
 
 import pytest
 
@@ -28,6 +29,9 @@ class OneEntry:
     def load(self, ledger_id: int) -> LedgerOnDisk:
         pages = (self.entry_id >> 10) + 1
         return LedgerOnDisk(layout.IndexHeader(b"key"), pages, self.entry_id)
+
+    def load_many(self, ledger_ids: Sequence[int]) -> Iterator[tuple[int, LedgerOnDisk]]:
+        return ((one, self.load(one)) for one in ledger_ids)
 
 
 @pytest.mark.parametrize("entry_id", POWERS)
