@@ -21,15 +21,12 @@ from bookied.config.admin import AdminConfig
 from bookied.config.auth import BookieAuthConfig
 from bookied.config.autorecovery import AutoRecoveryConfig
 from bookied.config.db import DbStorageConfig
+from bookied.config.disks import DiskConfig
+from bookied.config.garbage import CollectorConfig
 from bookied.config.java_keys import BOOKIE_OTHER_KEYS
+from bookied.config.journal import JournalConfig
 from bookied.config.limits import LimitsConfig
-from bookied.config.storage import (
-    CollectorConfig,
-    DiskConfig,
-    JournalConfig,
-    LedgerConfig,
-    StorageClass,
-)
+from bookied.config.storage import LedgerConfig, StorageClass
 from bookied.config.tls import BookieTlsConfig
 
 LEVELS: Final = ("debug", "info", "warn", "error", "critical")

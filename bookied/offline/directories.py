@@ -14,7 +14,8 @@ import attrs
 
 from bkclient.config.properties import Properties, Property
 from bkclient.config.settings import load
-from bookied.config.storage import JournalConfig, LedgerConfig
+from bookied.config.journal import JournalConfig
+from bookied.config.storage import LedgerConfig
 from bookied.directories.roots import CURRENT, Directories
 
 KEYS = ("journalDirectories", "journalDirectory", "ledgerDirectories", "indexDirectories")

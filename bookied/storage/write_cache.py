@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Final
 
-from bookied.storage.entrylog.batch_reads import EntryRows, cut_rows
+from bookied.storage.entrylog.entry_rows import EntryRows, cut_rows
 from bookied.storage.entrylog.format import LOCATION_BITS
 
 _RECORD: Final = struct.Struct(">iqq")

@@ -27,8 +27,9 @@ from bkclient.blocking import BlockingClient
 from bkclient.client import Client
 from bkctl.commands.export.engines import LocalEngine, SparkEngine
 from bkctl.commands.export.run import spark_session
-from bkctl.commands.export.task.copy import ROW_GROUP_BYTES, CopyJob, copy_task
+from bkctl.commands.export.task.copy import copy_task
 from bkctl.commands.export.task.extents import read_extents
+from bkctl.commands.export.task.parquet_file import ROW_GROUP_BYTES, CopyJob
 from bkctl.commands.export.task.plan import LedgerExtent, cut
 from bkctl.commands.export.task.rows import COLUMNS, RowBuffer, read_ranges
 from tests.bench.loads.load import cpu_seconds

@@ -12,7 +12,8 @@ import pytest
 from twisted.logger import ILogObserver, globalLogPublisher
 from zope.interface import implementer
 
-from bkctl.commands.local.java import JavaNotFoundError, SparkNotFoundError, ZooKeeperProcess
+from bkctl.commands.local.java import JavaNotFoundError, SparkNotFoundError
+from bkctl.commands.local.zookeeper_process import ZooKeeperProcess
 from tests.contract.metadata_drivers import MemoryDriver, SqliteDriver, ZooKeeperDriver
 from tests.support import reactor
 from tests.support.programs import missing

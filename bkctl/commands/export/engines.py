@@ -18,7 +18,8 @@ from typing import Any, Final
 
 from bkctl.commands.export.errors import ExportError, translated
 from bkctl.commands.export.interrupts import uninterrupted
-from bkctl.commands.export.task.copy import CopyJob, TaskResult, WrittenFile, copy_task
+from bkctl.commands.export.task.copy import TaskResult, copy_task
+from bkctl.commands.export.task.parquet_file import CopyJob, WrittenFile
 from bkctl.commands.export.task.plan import Task
 
 WATCH_INTERVAL_S: Final = 0.2

@@ -49,11 +49,11 @@ from bkctl.commands.export.target.commit import (
     sweep_staging,
 )
 from bkctl.commands.export.target.delta_table import check_library, check_table
-from bkctl.commands.export.target.files import Files, open_files
+from bkctl.commands.export.target.file_systems import Files, open_files
 from bkctl.commands.export.target.manifest import DELTA, PARQUET, Tree
 from bkctl.commands.export.target.verify import check_footers, check_ranges, verify_files
-from bkctl.commands.export.task.copy import CopyJob, WrittenFile
 from bkctl.commands.export.task.ledger_selection import LedgerChoice
+from bkctl.commands.export.task.parquet_file import CopyJob, WrittenFile
 from bkctl.commands.export.task.plan import LedgerExtent, cut
 from bkctl.commands.export.task.progress import Done, open_listener
 

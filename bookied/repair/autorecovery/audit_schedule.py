@@ -1,4 +1,4 @@
-"""What an auditor has to do: which jobs are due now, and which by the clock later."""
+"""When an auditor does what: how often each check runs, which jobs are due now, which later."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Final
 
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
+from bookied.config.autorecovery import AutoRecoveryConfig
 from bookied.repair.autorecovery.wake_up import Bell
 
 
@@ -36,6 +37,24 @@ PATIENT: Final = frozenset(
     }
 )
 """They wait until re-replication is enabled, and are tried again when they fail."""
+
+
+def check_intervals_s(config: AutoRecoveryConfig) -> dict[Job, int]:
+    """Return how often the checks run that come again by themselves, in seconds; 0 is never."""
+    return {
+        Job.CHECK_BOOKIES: config.bookie_check_interval_s,
+        Job.CHECK_LEDGERS: config.ledger_check_interval_s,
+        Job.CHECK_PLACEMENT: config.placement_check_interval_s,
+        Job.CHECK_REPLICAS: config.replicas_check_interval_s,
+    }
+
+
+def first_run_s(last_ms: int | None, now_ms: int, interval_s: float) -> float:
+    """Return in how long a check is due that ended at ``last_ms``, maybe under another auditor."""
+    if last_ms is None:
+        return 0.0
+    passed_s = max(0.0, (now_ms - last_ms) / 1000)
+    return max(0.0, interval_s - passed_s)
 
 
 class Agenda:

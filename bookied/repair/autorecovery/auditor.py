@@ -24,7 +24,13 @@ from bkclient.repair.replica_check import READS_AT_ONCE, LedgerChecker
 from bookied.config.autorecovery import AutoRecoveryConfig
 from bookied.metrics.counters import AuditorStats
 from bookied.metrics.summary import Summary
-from bookied.repair.autorecovery.audit_schedule import PATIENT, Agenda, Job
+from bookied.repair.autorecovery.audit_schedule import (
+    PATIENT,
+    Agenda,
+    Job,
+    check_intervals_s,
+    first_run_s,
+)
 from bookied.repair.autorecovery.auditor_checks import (
     DisabledError,
     audit_bookies,
@@ -35,7 +41,6 @@ from bookied.repair.autorecovery.auditor_checks import (
     overdue_marks,
 )
 from bookied.repair.autorecovery.lost_bookies import Audit, AuditLater, Cancel, Command, LostBookies
-from bookied.repair.autorecovery.repair_retries import first_run_s
 from bookied.repair.autorecovery.wake_up import until_enabled
 from wire.errors import BookKeeperError
 from wire.ids import BookieId
@@ -88,6 +93,7 @@ class Auditor:
             percentage=config.verified_percentage,
             reads_at_once=reads_max if reads_max > 0 else READS_AT_ONCE,
         )
+        self._intervals_s = check_intervals_s(config)
         self._agenda = Agenda(self._clock, lambda job: self._intervals_s.get(job, 0))
         self._watches: list[Watch] = []
         self._lost: LostBookies | None = None
@@ -115,16 +121,6 @@ class Auditor:
             Job.CHECK_LEDGERS: stats.check_ledgers,
             Job.CHECK_PLACEMENT: stats.check_placement,
             Job.CHECK_REPLICAS: stats.check_replicas,
-        }
-
-    @property
-    def _intervals_s(self) -> dict[Job, int]:
-        config = self._config
-        return {
-            Job.CHECK_BOOKIES: config.bookie_check_interval_s,
-            Job.CHECK_LEDGERS: config.ledger_check_interval_s,
-            Job.CHECK_PLACEMENT: config.placement_check_interval_s,
-            Job.CHECK_REPLICAS: config.replicas_check_interval_s,
         }
 
     async def run(self) -> None:

@@ -1,4 +1,4 @@
-"""When checks are due, and how long what failed is left alone: rules, no I/O and no clock."""
+"""How long a ledger is left alone whose repair failed: rules, no I/O and no clock."""
 
 from __future__ import annotations
 
@@ -14,14 +14,6 @@ REMEMBERED_MAX: Final = 2000
 
 DOUBLINGS: Final = 5
 """Failures after which the pause is as long as it gets."""
-
-
-def first_run_s(last_ms: int | None, now_ms: int, interval_s: float) -> float:
-    """Return in how long a check is due that ended at ``last_ms``, maybe under another auditor."""
-    if last_ms is None:
-        return 0.0
-    passed_s = max(0.0, (now_ms - last_ms) / 1000)
-    return max(0.0, interval_s - passed_s)
 
 
 class Failures:

@@ -14,7 +14,7 @@ import attrs
 from twisted.logger import Logger
 
 from bookied.errors import return_code
-from bookied.storage.entrylog.batch_reads import EntryRows
+from bookied.storage.entrylog.entry_rows import EntryRows
 from wire.codes import ReturnCode
 from wire.errors import BookieError, BookKeeperError
 from wire.ids import LedgerId

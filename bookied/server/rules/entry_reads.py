@@ -6,17 +6,16 @@ import contextlib
 import struct
 from collections.abc import Callable
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
-import attrs
-
+from bookied.server.rules.batch_reads import Batch, BatchRead, FailedAnswer
 from bookied.server.rules.disk_read import Answer, DiskRead
-from bookied.storage.entrylog.batch_reads import EntryRows, row_of
+from bookied.storage.entrylog.entry_rows import EntryRows, row_of
 from bookied.storage.index.ledger_pages import CachedLedger
 from bookied.storage.ledger_storage.reads import NeedsDisk
 from bookied.storage.ledger_storage.storage import LedgerStorage
 from bookied.storage.storages import Storages
-from wire.codes import FRAME_BYTES_MAX, ReturnCode
+from wire.codes import FRAME_BYTES_MAX
 from wire.errors import (
     BadRequestError,
     BookKeeperError,
@@ -24,24 +23,14 @@ from wire.errors import (
     NoSuchLedgerError,
     UnknownLedgerStateError,
 )
-from wire.frames.packets import Packets
 from wire.ids import NO_ENTRY, EntryId, LedgerId
-from wire.messages import BatchReadRequest, BatchReadResponse, Response
+from wire.messages import BatchReadRequest, Response
 
 ENTRIES_AT_ONCE: Final = 1024
 """Entries of a batch that are taken from memory before other clients have their turn.
 
 The smallest take 0.4 µs each, and an answer may hold 180,000 of them.
 """
-
-BATCH_FIXED_BYTES: Final = 36
-"""Of a batch read's frame: prefix, head and request id."""
-
-
-class FailedAnswer(Protocol):
-    """Makes the answer to a request that came to nothing."""
-
-    def __call__(self, rc: ReturnCode, /) -> Response: ...
 
 
 class EntryReads:
@@ -112,10 +101,10 @@ class EntryReads:
         """
         state = self.ledger(request.ledger_id, with_lac=request.entry_id < 0)
         first = actual_entry_id(state, request.entry_id)
-        batch = _Batch(request, min(request.max_bytes, self._batch_bytes_max))
-        return self._go_on(_BatchRead(state, first, batch, failed))
+        batch = Batch(request, min(request.max_bytes, self._batch_bytes_max))
+        return self._go_on(BatchRead(state, first, batch, failed))
 
-    def _go_on(self, read: _BatchRead) -> Answer:
+    def _go_on(self, read: BatchRead) -> Answer:
         storage, state, batch = self._storages.of(read.state.ledger_id), read.state, read.batch
         count_max = batch.count + ENTRIES_AT_ONCE
         while not batch.is_full:
@@ -139,7 +128,7 @@ class EntryReads:
             batch.take(row_of(packet))
         return batch.response()
 
-    def _later(self, read: _BatchRead) -> DiskRead:
+    def _later(self, read: BatchRead) -> DiskRead:
         """Go on as with what comes from the disk, so that what waits is bounded in the same way."""
         ledger_id = LedgerId(read.state.ledger_id)
         return DiskRead(
@@ -150,7 +139,7 @@ class EntryReads:
             read.batch.size_bytes,
         )
 
-    def _fetch(self, read: _BatchRead, needed: NeedsDisk) -> DiskRead:
+    def _fetch(self, read: BatchRead, needed: NeedsDisk) -> DiskRead:
         """Fetch the entry that is needed now, and what lies behind it and is wanted as well."""
         ledger_id, batch = LedgerId(read.state.ledger_id), read.batch
         storage, entry_id = self._storages.of(ledger_id), read.next_entry_id
@@ -164,7 +153,7 @@ class EntryReads:
         then = partial(self._fetched, read)
         return DiskRead(ledger_id, fetch, then, read.failed, batch.size_bytes)
 
-    def _fetched(self, read: _BatchRead, rows: EntryRows | None) -> Answer:
+    def _fetched(self, read: BatchRead, rows: EntryRows | None) -> Answer:
         if rows is None:
             return read.batch.response()
         read.batch.take(rows)
@@ -253,71 +242,3 @@ def packet_lac(packet: bytes) -> int:
 
 
 _LAC: Final = struct.Struct(">q")
-
-
-@attrs.define
-class _Batch:
-    """The entries of one batch read; Java agrees: BatchedReadEntryProcessor (4.18.0)."""
-
-    request: BatchReadRequest
-    limit_bytes: int
-    pieces: list[bytes | memoryview] = attrs.field(factory=list)
-    count: int = 0
-    size_bytes: int = BATCH_FIXED_BYTES
-    is_full: bool = False
-    count_max: int = 1
-
-    def take(self, rows: EntryRows) -> None:
-        """Add the next entries if they fit; the first always does."""
-        size_bytes = self.size_bytes + rows.size_bytes
-        if self.count and size_bytes > self.limit_bytes:
-            self.is_full = True
-            return
-        self.pieces += rows.pieces
-        self.size_bytes = size_bytes
-        if not self.count:
-            self._limit_count(rows.size_bytes)
-        self.count += rows.entries
-        self.is_full = self.count >= self.count_max
-
-    @property
-    def stride(self) -> int:
-        return self.request.stride
-
-    @property
-    def room_bytes(self) -> int:
-        return max(0, self.limit_bytes - self.size_bytes)
-
-    @property
-    def count_left(self) -> int:
-        return self.count_max - self.count
-
-    def _limit_count(self, first_bytes: int) -> None:
-        more = self.room_bytes // first_bytes
-        wanted = self.request.max_count
-        self.count_max = 1 + more if wanted <= 0 else min(wanted, 1 + more)
-
-    def response(self) -> BatchReadResponse:
-        asked, entries = self.request, Packets(b"".join(self.pieces), self.count)
-        return BatchReadResponse(
-            ReturnCode.EOK,
-            asked.ledger_id,
-            asked.entry_id,
-            asked.request_id,
-            entries,
-            asked.stride,
-        )
-
-
-@attrs.define
-class _BatchRead:
-    """A batch in progress; it may go to the disk and come back several times."""
-
-    state: CachedLedger
-    first: EntryId
-    batch: _Batch
-    failed: FailedAnswer
-
-    @property
-    def next_entry_id(self) -> EntryId:
-        return EntryId(self.first + self.batch.count * self.batch.stride)

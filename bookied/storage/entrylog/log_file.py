@@ -13,10 +13,10 @@ from twisted.logger import Logger
 
 from bookied.errors import NO_SPACE
 from bookied.storage.entrylog import format as layout
-from bookied.storage.entrylog.commands import OpenLog, WriteRecords
 from bookied.storage.entrylog.failures import OneSync
 from bookied.storage.entrylog.ids import LogIds
 from bookied.storage.entrylog.settings import LogSettings
+from bookied.storage.entrylog.writer_commands import OpenLog, WriteRecords
 from bookied.storage.files.files import AppendFile, Files
 
 log = Logger()

@@ -21,7 +21,7 @@ from bookied.errors import (
     WrongEntryError,
 )
 from bookied.storage.entrylog import format as layout
-from bookied.storage.entrylog.batch_reads import (
+from bookied.storage.entrylog.entry_rows import (
     NEXT,
     EntryRows,
     bytes_to_read,

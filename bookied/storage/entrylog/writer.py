@@ -24,11 +24,11 @@ from typing import Final, Protocol
 
 from bookied.errors import DiskWriteFailedError
 from bookied.storage.entrylog import format as layout
-from bookied.storage.entrylog.commands import CloseLog, Command, OpenLog, WriteRecords
 from bookied.storage.entrylog.failures import OneSync, WriteFailures
 from bookied.storage.entrylog.ids import LogIds
 from bookied.storage.entrylog.log_file import LogFile
 from bookied.storage.entrylog.settings import LogSettings
+from bookied.storage.entrylog.writer_commands import CloseLog, Command, OpenLog, WriteRecords
 from bookied.storage.files.files import Files
 
 HAND_OVER_BYTES: Final = 1024 * 1024

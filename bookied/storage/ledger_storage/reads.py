@@ -12,7 +12,7 @@ import attrs
 
 from bookied.errors import CorruptError, MissingLogError
 from bookied.metrics.counters import StorageStats
-from bookied.storage.entrylog.batch_reads import EntryRows
+from bookied.storage.entrylog.entry_rows import EntryRows
 from bookied.storage.entrylog.format import is_possible
 from bookied.storage.entrylog.reader import EntryLogReader
 from bookied.storage.index import format as layout

@@ -12,7 +12,7 @@ import pytest
 
 from bkclient.blocking import BlockingClient
 from bkctl.commands.export.run import ExportBusyError, export_ledgers
-from bkctl.commands.export.target.arrow_files import ArrowFiles
+from bkctl.commands.export.target.arrow_file_systems import ArrowFiles
 from bkctl.commands.export.target.commit import STAGING_PREFIX
 from tests.bkctl.commands.export.target.dying_system import check_every_step
 from tests.bkctl.commands.export.target.test_commit import Killed

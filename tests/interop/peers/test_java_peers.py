@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from bkctl.commands.local.java import Java, ZooKeeperProcess, find_java, pyspark_jars
+from bkctl.commands.local.java import Java, find_java, pyspark_jars
+from bkctl.commands.local.zookeeper_process import ZooKeeperProcess
 from tests.interop.peers import jars as jars_module
 from tests.interop.peers.jars import VERSION, archive_path, common_class_path
 from tests.interop.peers.peers import (

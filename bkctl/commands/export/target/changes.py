@@ -11,7 +11,7 @@ import attrs
 
 from bkctl.commands.export.errors import ExportVerifyError, ForeignFilesError
 from bkctl.commands.export.target.manifest import Tree
-from bkctl.commands.export.task.copy import WrittenFile
+from bkctl.commands.export.task.parquet_file import WrittenFile
 from bkctl.commands.export.task.plan import LedgerExtent
 from wire.ids import EntryId
 

@@ -21,9 +21,9 @@ from typing import Final
 
 import attrs
 
-from bkctl.commands.export.target.arrow_files import DRAFT_SUFFIX
+from bkctl.commands.export.target.arrow_file_systems import DRAFT_SUFFIX
 from bkctl.commands.export.target.delta_table import publish
-from bkctl.commands.export.target.files import Files
+from bkctl.commands.export.target.file_systems import Files
 from bkctl.commands.export.target.manifest import (
     DELTA,
     FOLDER,

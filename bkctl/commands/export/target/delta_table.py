@@ -25,13 +25,13 @@ from bkctl.commands.export.errors import (
 )
 from bkctl.commands.export.target.changes import NULL_FOLDER
 from bkctl.commands.export.target.manifest import DELTA, RunRecord, Tree
-from bkctl.commands.export.task.copy import WrittenFile
+from bkctl.commands.export.task.parquet_file import WrittenFile
 from bkctl.commands.export.task.rows import arrow_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from bkctl.commands.export.target.files import Files
+    from bkctl.commands.export.target.file_systems import Files
 
 LOG_FOLDER: Final = "_delta_log"
 PARTITION_COLUMNS: Final = {"day": "day", "log": "log"}

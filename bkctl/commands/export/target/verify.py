@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from bkctl.commands.export.errors import ExportVerifyError
-from bkctl.commands.export.target.files import Files
-from bkctl.commands.export.task.copy import RowDigest, WrittenFile
+from bkctl.commands.export.target.file_systems import Files
+from bkctl.commands.export.task.parquet_file import RowDigest, WrittenFile
 from bkctl.commands.export.task.plan import LedgerExtent
 
 _READ_ROWS: Final = 8192

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bkctl.commands.export.engines import copy_readable
-from bkctl.commands.export.task.copy import TaskResult, WrittenFile, WrittenRange
+from bkctl.commands.export.task.copy import TaskResult
+from bkctl.commands.export.task.parquet_file import WrittenFile, WrittenRange
 from bkctl.commands.export.task.plan import EntryRange, Task
 from wire.ids import EntryId, LedgerId
 

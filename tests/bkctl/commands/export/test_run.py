@@ -27,7 +27,7 @@ from bkctl.commands.export.run import (
     own_address,
 )
 from bkctl.commands.export.target.commit import STAGING_PREFIX
-from bkctl.commands.export.target.files import open_files
+from bkctl.commands.export.target.file_systems import open_files
 from tests.bkctl.support.cluster import BKCTL, Cluster, local_cluster
 from tests.support.waiting import until
 from wire.codes import DigestType, LedgerState

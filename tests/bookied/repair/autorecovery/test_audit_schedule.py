@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
-from bookied.repair.autorecovery.audit_schedule import Agenda, Job
+from bookied.repair.autorecovery.audit_schedule import Agenda, Job, first_run_s
+
+DAY_MS = 86_400_000
 
 
 def _agenda(clock: Clock) -> Agenda:
@@ -53,3 +56,11 @@ def test_no_timer_is_left_of_one_that_is_closed() -> None:
     agenda.add(Job.AUDIT, in_s=10)
     agenda.close()
     assert clock.getDelayedCalls() == []
+
+
+@pytest.mark.parametrize(
+    ("last_ms", "due_s"),
+    [(None, 0), (0, 0), (9 * DAY_MS, 0), (10 * DAY_MS - 1000, 86_399), (11 * DAY_MS, 86_400)],
+)
+def test_a_check_goes_on_where_another_auditor_left_it(last_ms: int | None, due_s: float) -> None:
+    assert first_run_s(last_ms, 10 * DAY_MS, 86_400) == due_s

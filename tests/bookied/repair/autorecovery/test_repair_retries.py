@@ -1,22 +1,11 @@
-"""When checks are due, and how long failures are left alone."""
+"""How long ledgers are left alone whose repair failed."""
 
 from __future__ import annotations
 
-import pytest
-
-from bookied.repair.autorecovery.repair_retries import REMEMBERED_MAX, Failures, first_run_s
+from bookied.repair.autorecovery.repair_retries import REMEMBERED_MAX, Failures
 from wire.ids import EntryId, LedgerId
 
 ONE, OTHER = LedgerId(1), LedgerId(2)
-DAY_MS = 86_400_000
-
-
-@pytest.mark.parametrize(
-    ("last_ms", "due_s"),
-    [(None, 0), (0, 0), (9 * DAY_MS, 0), (10 * DAY_MS - 1000, 86_399), (11 * DAY_MS, 86_400)],
-)
-def test_a_check_goes_on_where_another_auditor_left_it(last_ms: int | None, due_s: float) -> None:
-    assert first_run_s(last_ms, 10 * DAY_MS, 86_400) == due_s
 
 
 def test_the_lock_of_a_failing_ledger_is_held_twice_as_long_each_time_up_to_a_limit() -> None:

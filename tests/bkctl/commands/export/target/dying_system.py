@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 from typing import Any, Final
 
-from bkctl.commands.export.target.arrow_files import ArrowFiles
+from bkctl.commands.export.target.arrow_file_systems import ArrowFiles
 from bkctl.commands.export.target.commit import STAGING_PREFIX, commit, load_tree, sweep_staging
-from bkctl.commands.export.target.files import Files
+from bkctl.commands.export.target.file_systems import Files
 from tests.bkctl.commands.export.target.test_commit import AFTER, BEFORE, Killed, change, seed
 
 CHANGES: Final = ("copy_file", "delete_file", "delete_dir", "move", "open_output_stream")

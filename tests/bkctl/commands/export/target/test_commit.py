@@ -25,9 +25,9 @@ from bkctl.commands.export.target.commit import (
     moves_of,
     sweep_staging,
 )
-from bkctl.commands.export.target.files import Files, LocalFiles
+from bkctl.commands.export.target.file_systems import Files, LocalFiles
 from bkctl.commands.export.target.manifest import FULL_EVERY, ManifestError, Tree
-from bkctl.commands.export.task.copy import WrittenFile, WrittenRange
+from bkctl.commands.export.task.parquet_file import WrittenFile, WrittenRange
 from bkctl.commands.export.task.plan import LedgerExtent
 from wire.ids import EntryId, LedgerId
 

@@ -24,9 +24,9 @@ from bkctl.commands.export.target.commit import (
     sweep_staging,
 )
 from bkctl.commands.export.target.delta_table import check_table
-from bkctl.commands.export.target.files import LocalFiles
+from bkctl.commands.export.target.file_systems import LocalFiles
 from bkctl.commands.export.target.manifest import DELTA, FULL_EVERY, Tree
-from bkctl.commands.export.task.copy import WrittenFile, WrittenRange
+from bkctl.commands.export.task.parquet_file import WrittenFile, WrittenRange
 from tests.bkctl.commands.export.target.test_commit import FailingFiles, Killed
 from wire.ids import EntryId, LedgerId
 

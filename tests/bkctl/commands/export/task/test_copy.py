@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from bkctl.commands.export.errors import ExportVerifyError
 from bkctl.commands.export.target.verify import check_ranges
-from bkctl.commands.export.task.copy import RowDigest, WrittenFile, WrittenRange
+from bkctl.commands.export.task.parquet_file import RowDigest, WrittenFile, WrittenRange
 from bkctl.commands.export.task.plan import EntryRange, LedgerExtent
 from bkctl.commands.export.task.rows import COLUMNS, LOG_COLUMNS, RowBuffer
 from wire.digest import ENTRY_HEADER, VerifiedEntries

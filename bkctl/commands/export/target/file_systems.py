@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import unquote, urlsplit
 
-from bkctl.commands.export.target.arrow_files import DRAFT_SUFFIX, ArrowFiles
+from bkctl.commands.export.target.arrow_file_systems import DRAFT_SUFFIX, ArrowFiles
 
 
 class Files(Protocol):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from bookied.errors import CorruptError
 from bookied.storage.entrylog import format as layout
-from bookied.storage.entrylog.batch_reads import (
+from bookied.storage.entrylog.entry_rows import (
     ALIKE_MIN,
     ROW_BYTES_MAX,
     SPACING_BYTES,

@@ -15,7 +15,7 @@ from bkctl.errors import Interrupted, NothingFoundError, UsageError
 from bkctl.exit_status import ExitStatus
 
 if TYPE_CHECKING:
-    from bkctl.commands.local.java import ZooKeeperProcess
+    from bkctl.commands.local.zookeeper_process import ZooKeeperProcess
     from bkctl.session.session import Session
 
 PORT_DEFAULT: Final = 2181
@@ -34,7 +34,7 @@ def run(session: Session, directory: str | None, port: int | None, *, keep: bool
         ZooKeeperStartError: it did not start.
         ZooKeeperEndedError: it has ended by itself.
     """
-    from bkctl.commands.local.java import ZooKeeperProcess
+    from bkctl.commands.local.zookeeper_process import ZooKeeperProcess
 
     conf = settings(session.host.environ)
     chosen = port or int(conf.get("clientPort", PORT_DEFAULT))

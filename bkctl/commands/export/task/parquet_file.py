@@ -1,0 +1,251 @@
+"""The Parquet file that a task of an export writes: row groups, statistics, footer and digest."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import crc32c
+
+from bkctl.commands.export.task.plan import EntryRange
+from bkctl.commands.export.task.rows import RowBuffer, arrow_schema
+from wire.entry_batch import EntryBatch
+from wire.ids import EntryId, LedgerId
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from bkclient.config.client import ClientConfig
+
+ROW_GROUP_BYTES: Final = 16 * 1024 * 1024
+"""Payload bytes of a row group: what a writer holds in memory, and what a reader can skip."""
+
+ROW_GROUP_ROWS: Final = 256 * 1024
+
+FILE_ROW_COLUMNS: Final = ("ledger_id", "entry_id", "lac", "length", "ctime")
+"""The columns that have statistics: all but the payload."""
+
+_SUFFIXES: Final = {"zstd": "zstd.", "snappy": "snappy.", "gzip": "gz.", "lz4": "lz4.", "none": ""}
+
+
+@attrs.frozen
+class CopyJob:
+    """What the tasks of one export have in common.
+
+    ``staging`` is a directory as a path or URI. ``cluster`` is the instance id, written into the
+    footer of each file. ``progress`` is where tasks report, or "".
+    """
+
+    uri: str
+    config: ClientConfig | None
+    staging: str
+    cluster: str
+    compression: str = "zstd"
+    progress: str = ""
+    skips_unreadable: bool = False
+    """Whether a ledger that cannot be read is reported, instead of failing the export."""
+
+
+@attrs.frozen
+class WrittenRange:
+    """Entries ``first`` to ``last``, both included, of one ledger, as a file holds them."""
+
+    ledger_id: LedgerId
+    first: EntryId
+    last: EntryId
+
+
+@attrs.frozen
+class WrittenFile:
+    """A Parquet file, as its task wrote it: the task's report to the driver.
+
+    ``path`` is relative to the export's target. ``ranges`` are in the order of the rows.
+    ``digest`` covers payloads and their lengths in this order: see ``RowDigest``.
+    """
+
+    path: str
+    size: int
+    rows: int
+    payload_bytes: int
+    digest: str
+    ranges: tuple[WrittenRange, ...]
+
+    def to_json(self) -> list[Any]:
+        """Return the file as a JSON value."""
+        ranges = [[r.ledger_id, r.first, r.last] for r in self.ranges]
+        return [self.path, self.size, self.rows, self.payload_bytes, self.digest, ranges]
+
+    @classmethod
+    def from_json(cls, value: list[Any]) -> WrittenFile:
+        """Return the file that ``to_json`` described.
+
+        Raises:
+            ValueError, TypeError: ``value`` is something else.
+        """
+        path, size, rows, payload_bytes, digest, ranges = value
+        return cls(
+            str(path),
+            int(size),
+            int(rows),
+            int(payload_bytes),
+            str(digest),
+            tuple(WrittenRange(LedgerId(i), EntryId(a), EntryId(b)) for i, a, b in ranges),
+        )
+
+
+class RowDigest:
+    """A digest of payloads in order, whatever batches they come in.
+
+    Two CRC32C, as hexadecimal: of all payload bytes, and of all payload lengths (int32, little
+    endian). Together they notice a byte that moved from one entry to the next.
+    """
+
+    def __init__(self) -> None:
+        self._bytes = self._lengths = 0
+
+    def add(self, payloads: pa.Array) -> None:
+        """Take the next payloads, a binary array without nulls."""
+        import pyarrow.compute as pc
+
+        if not len(payloads):
+            return
+        _, offsets, data = payloads.buffers()
+        edges = memoryview(offsets).cast("i")
+        first, end = edges[payloads.offset], edges[payloads.offset + len(payloads)]
+        if data is not None:
+            self._bytes = crc32c.crc32c(memoryview(data)[first:end], self._bytes)
+        lengths = pc.binary_length(payloads)
+        at = 4 * lengths.offset
+        raw = memoryview(lengths.buffers()[1])[at : at + 4 * len(lengths)]
+        self._lengths = crc32c.crc32c(raw, self._lengths)
+
+    def hex(self) -> str:
+        """Return the digest of all that was added: 16 digits."""
+        return f"{self._bytes:08x}{self._lengths:08x}"
+
+
+class ParquetFile:
+    """One Parquet file that is being written; its rows are the entries in the order given."""
+
+    def __init__(self, job: CopyJob, folder: str) -> None:
+        from pyarrow import parquet
+
+        from bkctl.commands.export.target.file_systems import open_files
+
+        name = f"part-{uuid.uuid4().hex}.{_SUFFIXES[job.compression]}parquet"
+        self._path = f"{folder}/{name}" if folder else name
+        self._files = open_files(job.staging)
+        self.uri = f"{job.staging}/{self._path}"
+        self._stream = self._files.create(self._path)
+        self._job = job
+        self._schema = arrow_schema()
+        self._rows, self._group = RowBuffer(), _RowGroup()
+        self._digest, self._digest_types = RowDigest(), set[str]()
+        self._ranges: list[WrittenRange] = []
+        self._row_count = self._payload_bytes = 0
+        self._writer = parquet.ParquetWriter(
+            self._stream,
+            self._schema,
+            compression=job.compression,
+            use_dictionary=["ledger_id", "ctime"],
+            column_encoding={
+                "entry_id": "DELTA_BINARY_PACKED",
+                "lac": "DELTA_BINARY_PACKED",
+                "length": "DELTA_BINARY_PACKED",
+            },
+            write_statistics=list(FILE_ROW_COLUMNS),
+        )
+
+    def add(self, entry_range: EntryRange, batch: EntryBatch) -> None:
+        """Write consecutive entries of a range, behind those before."""
+        self._note(entry_range, batch.first_entry_id, batch.last_entry_id)
+        self._rows.add(entry_range, batch)
+        if self._rows.is_full:
+            self._flush()
+
+    def _note(self, entry_range: EntryRange, first: EntryId, last: EntryId) -> None:
+        self._digest_types.add(entry_range.digest_type)
+        before = self._ranges[-1] if self._ranges else None
+        if before and (before.ledger_id, before.last + 1) == (entry_range.ledger_id, first):
+            self._ranges[-1] = attrs.evolve(before, last=last)
+        else:
+            self._ranges.append(WrittenRange(entry_range.ledger_id, first, last))
+
+    def _flush(self) -> None:
+        batch = self._rows.take()
+        payloads = batch.column("payload")
+        self._digest.add(payloads)
+        self._row_count += len(batch)
+        self._payload_bytes += self._group.add(batch)
+        if self._group.is_full:
+            self._writer.write_table(self._group.take(), row_group_size=ROW_GROUP_ROWS)
+
+    def finish(self) -> WrittenFile:
+        """Write what is left and the footer; return what the file holds.
+
+        Raises:
+            OSError: the file system refuses.
+        """
+        if self._rows.entries:
+            self._flush()
+        if self._group.rows:
+            self._writer.write_table(self._group.take(), row_group_size=ROW_GROUP_ROWS)
+        self._writer.add_key_value_metadata(
+            {
+                "bookkeeper.cluster": self._job.cluster,
+                "bookkeeper.digest_types": json.dumps(sorted(self._digest_types)),
+            }
+        )
+        self._writer.close()
+        self._stream.close()
+        return WrittenFile(
+            self._path,
+            self._files.settle(self._path),
+            self._row_count,
+            self._payload_bytes,
+            self._digest.hex(),
+            tuple(self._ranges),
+        )
+
+    def close(self) -> None:
+        """Release the file; one that was not finished is left for the driver to remove."""
+        for end in (self._writer.close, self._stream.close):
+            _ignore_os_error(end)
+
+
+def _ignore_os_error(work: Callable[[], object]) -> None:
+    with suppress(OSError):
+        work()
+
+
+class _RowGroup:
+    """Batches that become one row group."""
+
+    def __init__(self) -> None:
+        self._batches: list[pa.RecordBatch] = []
+        self._bytes = self.rows = 0
+
+    def add(self, batch: pa.RecordBatch) -> int:
+        """Take a batch; return its payload bytes."""
+        import pyarrow.compute as pc
+
+        size: int = pc.sum(pc.binary_length(batch.column("payload"))).as_py() or 0
+        self._batches.append(batch)
+        self.rows += len(batch)
+        self._bytes += size
+        return size
+
+    @property
+    def is_full(self) -> bool:
+        return self._bytes >= ROW_GROUP_BYTES or self.rows >= ROW_GROUP_ROWS
+
+    def take(self) -> pa.Table:
+        import pyarrow as pa
+
+        table = pa.Table.from_batches(self._batches)
+        self._batches, self._bytes, self.rows = [], 0, 0
+        return table

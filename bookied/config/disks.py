@@ -1,0 +1,116 @@
+"""When a disk counts as full, and what a bookie does then.
+
+Keys, defaults and limits are Java's (BookKeeper 4.18.0, ServerConfiguration). Numbers keep the
+unit their key has in a file; the properties give bytes and seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import attrs
+
+from bkclient.config.findings import invalid
+from bkclient.config.settings import SettingFinding, setting
+
+_MB: Final = 1024 * 1024
+
+
+@attrs.frozen(kw_only=True, slots=False)  # One of several bases.
+class DiskConfig:
+    """When a disk counts as full, and what happens then."""
+
+    disk_check_interval_ms: int = setting(
+        10_000,
+        key="diskCheckInterval",
+        unit="ms",
+        group="Disks",
+        minimum=1,
+        doc="Pause between disk checks.",
+    )
+    disk_full_at: float = setting(
+        0.95,
+        key="diskUsageThreshold",
+        reloads=True,
+        minimum=0.001,
+        maximum=1,
+        doc="Share in use above which a disk is full.",
+    )
+    disk_warn_at: float = setting(
+        0.90,
+        key="diskUsageWarnThreshold",
+        reloads=True,
+        minimum=0.001,
+        maximum=1,
+        doc="Share in use above which a disk is almost full.",
+    )
+    _disk_writable_below: float | None = setting(
+        None,
+        key="diskUsageLwmThreshold",
+        reloads=True,
+        minimum=0.001,
+        maximum=1,
+        doc="Share in use below which a read-only bookie becomes writable again.",
+        default_text="diskUsageThreshold",
+    )
+    read_only_mode: bool = setting(
+        True, key="readOnlyModeEnabled", doc="Go read-only when disks are full, rather than stop."
+    )
+    read_only_on_any_full: bool = setting(
+        True,
+        key="readOnlyModeOnAnyDiskFullEnabled",
+        reloads=True,
+        doc="One full disk is enough for that.",
+    )
+    persist_status: bool = setting(
+        False, key="persistBookieStatusEnabled", doc="Remember read-only over restarts."
+    )
+    index_file_bytes_min: int = setting(
+        100 * _MB,
+        key="minUsableSizeForIndexFileCreation",
+        unit="bytes",
+        minimum=0,
+        doc="Space needed for new index files on a full disk: without it no recovery adds are "
+        "taken. What is acknowledged is written to any directory with space.",
+    )
+    _entry_log_bytes_min: int | None = setting(
+        None,
+        key="minUsableSizeForEntryLogCreation",
+        unit="bytes",
+        minimum=0,
+        doc="Space needed for a new entry log on a full disk.",
+        default_text="logSizeLimit",
+    )
+    _high_priority_bytes_min: int | None = setting(
+        None,
+        key="minUsableSizeForHighPriorityWrites",
+        reloads=True,
+        unit="bytes",
+        minimum=0,
+        doc="Space needed for recovery adds while read-only.",
+        default_text="minUsableSizeForEntryLogCreation",
+    )
+    several_dirs_per_disk: bool = setting(
+        True,
+        key="allowMultipleDirsUnderSameDiskPartition",
+        doc="Allow two directories of a kind on one disk partition.",
+    )
+
+    @property
+    def disk_writable_below(self) -> float:
+        """Share in use below which a read-only bookie becomes writable again."""
+        low = self._disk_writable_below
+        return self.disk_full_at if low is None else low
+
+    def entry_log_bytes_min(self, log_bytes_max: int) -> int:
+        """Space needed for a new entry log on a full disk."""
+        least = self._entry_log_bytes_min
+        return log_bytes_max if least is None else least
+
+    def disk_problems(self) -> Iterator[SettingFinding]:
+        """Give thresholds that contradict each other."""
+        if self.disk_writable_below > self.disk_full_at:
+            yield invalid("diskUsageLwmThreshold", "is above diskUsageThreshold")
+        if self.disk_warn_at > self.disk_full_at:
+            yield invalid("diskUsageWarnThreshold", "is above diskUsageThreshold")

@@ -1,0 +1,176 @@
+"""How a bookie collects garbage: how often, at what rate, and the thresholds of compaction.
+
+Keys, defaults and limits are Java's (BookKeeper 4.18.0, ServerConfiguration). Numbers keep the
+unit their key has in a file; the properties give bytes and seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import attrs
+
+from bkclient.config.findings import invalid
+from bkclient.config.settings import SettingFinding, setting
+
+
+@attrs.frozen(kw_only=True, slots=False)  # One of several bases.
+class CollectorConfig:
+    """Garbage collection, compaction and the scrubber."""
+
+    gc_wait_ms: int = setting(
+        600_000,
+        key="gcWaitTime",
+        reloads=True,
+        unit="ms",
+        group="Garbage collection",
+        minimum=1,
+        doc="Pause between collections.",
+    )
+    minor_interval_s: int = setting(
+        3600,
+        key="minorCompactionInterval",
+        reloads=True,
+        unit="s",
+        doc="Pause between minor compactions; not above 0 is off.",
+    )
+    minor_threshold: float = setting(
+        0.2,
+        key="minorCompactionThreshold",
+        reloads=True,
+        doc="Share of live bytes below which a minor compaction rewrites a log.",
+    )
+    minor_time_ms_max: int = setting(
+        -1,
+        key="minorCompactionMaxTimeMillis",
+        reloads=True,
+        unit="ms",
+        doc="Longest minor compaction; below 0 is no limit.",
+    )
+    major_interval_s: int = setting(
+        86_400,
+        key="majorCompactionInterval",
+        reloads=True,
+        unit="s",
+        doc="Pause between major compactions; not above 0 is off.",
+    )
+    major_threshold: float = setting(
+        0.8,
+        key="majorCompactionThreshold",
+        reloads=True,
+        doc="Share of live bytes below which a major compaction rewrites a log.",
+        risky=lambda share: "1 or more rewrites every log again and again" if share >= 1 else None,
+    )
+    major_time_ms_max: int = setting(
+        -1,
+        key="majorCompactionMaxTimeMillis",
+        reloads=True,
+        unit="ms",
+        doc="Longest major compaction; below 0 is no limit.",
+    )
+    compaction_outstanding_max: int = setting(
+        100_000,
+        key="compactionMaxOutstandingRequests",
+        minimum=1,
+        doc="Entries moved before a flush is forced.",
+    )
+    compaction_by_bytes: bool = setting(
+        False,
+        key="isThrottleByBytes",
+        reloads=True,
+        doc="Limit compaction by bytes rather than entries.",
+    )
+    compaction_entry_rate: int = setting(
+        1000,
+        key="compactionRateByEntries",
+        reloads=True,
+        aliases=("compactionRate",),
+        unit="entries/s",
+        minimum=1,
+        doc="Speed of compaction.",
+    )
+    compaction_byte_rate: int = setting(
+        1_000_000,
+        key="compactionRateByBytes",
+        reloads=True,
+        unit="bytes/s",
+        minimum=1,
+        doc="Speed of compaction, by bytes.",
+    )
+    transactional_compaction: bool = setting(
+        False,
+        key="useTransactionalCompaction",
+        doc="Compact into a file of its own.",
+    )
+    target_log_size_for_gc: bool = setting(
+        False,
+        key="useTargetEntryLogSizeForGc",
+        reloads=True,
+        doc="Take logSizeLimit for the size of a log.",
+    )
+    gc_when_full: bool = setting(
+        False,
+        key="isForceGCAllowWhenNoSpace",
+        reloads=True,
+        doc="Collect on full disks.",
+    )
+    compaction_always_allowed: bool = setting(
+        False,
+        key="forceAllowCompaction",
+        reloads=True,
+        doc="Allow forced compaction where it is off.",
+    )
+    verify_metadata_on_gc: bool = setting(
+        False,
+        key="verifyMetadataOnGC",
+        doc="Read a ledger's metadata before its entries go.",
+    )
+    over_replicated_wait_ms: int = setting(
+        86_400_000,
+        key="gcOverreplicatedLedgerWaitTime",
+        unit="ms",
+        doc="Pause between searches for ledgers kept in excess.",
+    )
+    over_replicated_requests_max: int = setting(
+        1000,
+        key="gcOverreplicatedLedgerMaxConcurrentRequests",
+        minimum=1,
+        doc="Metadata requests at a time in that search.",
+    )
+    gc_metadata_rate: int = setting(
+        1000,
+        key="gcMetadataOpRateLimit",
+        unit="requests/s",
+        minimum=1,
+        doc="Speed of metadata requests in a collection.",
+    )
+    scrub_interval_s: int = setting(
+        0,
+        key="localScrubInterval",
+        unit="s",
+        minimum=0,
+        doc="Pause between checks of the index against the entry logs; 0 is off.",
+    )
+    scrub_rate: float = setting(
+        60,
+        key="localScrubRateLimit",
+        unit="entries/s",
+        minimum=0,
+        doc="Speed of these checks; 0 is no limit.",
+    )
+
+    def collector_problems(self) -> Iterator[SettingFinding]:
+        """Give what Java's GarbageCollectorThread refuses to start with."""
+        minor = ("minorCompaction", self.minor_interval_s, self.minor_threshold)
+        major = ("majorCompaction", self.major_interval_s, self.major_threshold)
+        enabled = [one for one in (minor, major) if one[1] > 0 and one[2] > 0]
+        for name, interval_s, threshold in enabled:
+            if interval_s * 1000 < self.gc_wait_ms:
+                yield invalid(f"{name}Interval", "is shorter than gcWaitTime")
+            if threshold > 1:
+                yield invalid(f"{name}Threshold", "is above 1, and no log is that full")
+        if len(enabled) == len((minor, major)):
+            if self.minor_interval_s >= self.major_interval_s:
+                yield invalid("minorCompactionInterval", "is not below majorCompactionInterval")
+            if self.minor_threshold >= self.major_threshold:
+                yield invalid("minorCompactionThreshold", "is not below majorCompactionThreshold")

@@ -1,0 +1,195 @@
+"""What a bookie's journal can be told: where, how large, when adds are synced.
+
+Keys, defaults and limits are Java's (BookKeeper 4.18.0, ServerConfiguration). Numbers keep the
+unit their key has in a file; the properties give bytes and seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import attrs
+
+from bkclient.config.findings import Severity, invalid
+from bkclient.config.settings import FindingKind, SettingFinding, setting
+
+_MB: Final = 1024 * 1024
+
+
+def may_be_emptied(key: str, directories: tuple[str, ...]) -> Iterator[SettingFinding]:
+    """Yield a warning for each directory in /tmp."""
+    for directory in directories:
+        if f"{directory}/".startswith("/tmp/"):  # noqa: S108  # what we warn of
+            message = f"{directory} may be emptied by the system; data there is not safe"
+            yield SettingFinding(Severity.WARNING, FindingKind.RISKY, message, key)
+
+
+@attrs.frozen(kw_only=True, slots=False)  # One of several bases.
+class JournalConfig:
+    """The journal: where, how large, and when a group of adds is worth an fsync."""
+
+    _journal_directories: tuple[str, ...] = setting(
+        (),
+        key="journalDirectories",
+        group="Journal",
+        doc="Journal directories, each with its own thread; wins over journalDirectory.",
+    )
+    journal_directory: str = setting(
+        "/tmp/bk-txn",  # noqa: S108  # Java's default, warned about
+        key="journalDirectory",
+        doc="The journal directory where journalDirectories is not set.",
+    )
+    journal_max_size_mb: int = setting(
+        2048, key="journalMaxSizeMB", unit="MiB", minimum=1, doc="Size at which a journal rolls."
+    )
+    journal_backups_max: int = setting(
+        5, key="journalMaxBackups", minimum=0, doc="Old journals kept behind the mark."
+    )
+    journal_prealloc_mb: int = setting(
+        16, key="journalPreAllocSizeMB", unit="MiB", minimum=1, doc="Preallocation step."
+    )
+    journal_write_buffer_kb: int = setting(
+        64,
+        key="journalWriteBufferSizeKB",
+        unit="KiB",
+        minimum=1,
+        doc="Write buffer.",
+        without_effect="a group is written with one call",
+    )
+    journal_remove_from_page_cache: bool = setting(
+        True,
+        key="journalRemoveFromPageCache",
+        doc="Keep journals out of the page cache: by direct writes over space that is zeroed "
+        "ahead, or where the file system takes none by dropping pages after a sync.",
+    )
+    journal_adaptive_groups: bool = setting(
+        True,
+        key="journalAdaptiveGroupWrites",
+        doc="Let adds share an fsync.",
+        without_effect="what arrives in one fsync shares the next",
+    )
+    journal_group_wait_ms: int | None = setting(
+        None,
+        key="journalMaxGroupWaitMSec",
+        unit="ms",
+        minimum=0,
+        doc="Longest wait to share an fsync. Not set: none, and what arrives in one fsync shares "
+        "the next.",
+    )
+    journal_group_bytes_max: int = setting(
+        524_288,
+        key="journalBufferedWritesThreshold",
+        unit="bytes",
+        minimum=0,
+        doc="Bytes that end a group.",
+    )
+    journal_group_entries_max: int = setting(
+        0, key="journalBufferedEntriesThreshold", minimum=0, doc="Adds that end a group; 0 is off."
+    )
+    journal_flush_when_empty: bool = setting(
+        False, key="journalFlushWhenQueueEmpty", doc="Sync as soon as nothing more is queued."
+    )
+    journal_sync: bool = setting(
+        True,
+        key="journalSyncData",
+        doc="Sync before adds are acknowledged.",
+        risky=lambda on: None if on else "acknowledged entries are lost when the machine fails",
+    )
+    journal_write: bool = setting(
+        True,
+        key="journalWriteData",
+        doc="Write adds to the journal.",
+        refuse=lambda on: None if on else "would lose acknowledged entries in any crash",
+    )
+    journal_format_version: int = setting(
+        6,
+        key="journalFormatVersionToWrite",
+        minimum=4,
+        maximum=6,
+        doc="Format of new journals, at least the one that knows fences; 6 and file info format 1 "
+        "go together, and below them explicit LACs do not outlive the process.",
+    )
+    file_info_format_version: int = setting(
+        1,
+        key="fileInfoFormatVersionToWrite",
+        minimum=0,
+        maximum=1,
+        doc="Format of new index headers.",
+    )
+    journal_alignment_bytes: int = setting(
+        512,
+        key="journalAlignmentSize",
+        unit="bytes",
+        minimum=512,
+        doc="Groups are padded to a multiple of it, and of 4096.",
+    )
+    journal_queue_max: int = setting(
+        10_000,
+        key="journalQueueSize",
+        minimum=1,
+        doc="Adds queued for the journal.",
+        without_effect="the queue is bounded by bytes",
+    )
+    journal_memory_mb_max: int | None = setting(
+        None,
+        key="journalMaxMemorySizeMb",
+        unit="MiB",
+        minimum=1,
+        doc="Bytes queued for the journal.",
+        default_text="32",
+    )
+    journal_page_cache_flush_ms: int = setting(
+        1000,
+        key="journalPageCacheFlushIntervalMSec",
+        unit="ms",
+        minimum=1,
+        doc="How old unsynced bytes get where journalSyncData is false.",
+    )
+    journal_reuse_files: bool = setting(
+        False,
+        key="journalReuseFiles",
+        doc="Write new journals over old ones.",
+        without_effect="behind a torn write a Java bookie would replay what an old file held; "
+        "space is zeroed ahead instead",
+    )
+    skip_invalid_records: bool = setting(
+        False,
+        key="skipReplayJournalInvalidRecord",
+        doc="Skip broken records at replay.",
+        risky=lambda on: "entries in broken journal records are lost in silence" if on else None,
+    )
+
+    @property
+    def journal_directories(self) -> tuple[str, ...]:
+        """The journal directories, as configured and in order."""
+        return self._journal_directories or (self.journal_directory,)
+
+    @property
+    def journal_bytes_max(self) -> int:
+        """Size at which a journal rolls."""
+        return self.journal_max_size_mb * _MB
+
+    @property
+    def journal_prealloc_bytes(self) -> int:
+        """How much a journal is preallocated at a time."""
+        return self.journal_prealloc_mb * _MB
+
+    @property
+    def journal_queue_bytes_max(self) -> int:
+        """Bytes that may be received and not yet synced."""
+        return (self.journal_memory_mb_max or 32) * _MB
+
+    def journal_problems(self) -> Iterator[SettingFinding]:
+        """Give what Java's validate() refuses about the journal, and unsafe directories."""
+        key = "journalDirectories" if self._journal_directories else "journalDirectory"
+        yield from may_be_emptied(key, self.journal_directories)
+        if self.journal_alignment_bytes % 512:
+            yield invalid("journalAlignmentSize", "must be a multiple of 512")
+        if self.journal_alignment_bytes > self.journal_prealloc_bytes:
+            yield invalid("journalAlignmentSize", "is larger than journalPreAllocSizeMB")
+        if (self.journal_format_version >= 6) != (self.file_info_format_version >= 1):  # noqa: PLR2004  # the version that keeps the explicit LAC
+            yield invalid(
+                "journalFormatVersionToWrite",
+                "6 goes with fileInfoFormatVersionToWrite 1, and 5 or less with 0",
+            )
