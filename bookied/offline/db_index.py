@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -95,6 +95,9 @@ class _Nothing:
 
     def get(self, key: bytes) -> bytes | None:  # noqa: ARG002
         return None
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        return [None for _ in keys]
 
     def items(self, begin: bytes, end: bytes, count_max: int) -> list[tuple[bytes, bytes]]:  # noqa: ARG002
         return []

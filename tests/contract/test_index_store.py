@@ -125,6 +125,24 @@ def test_what_was_written_is_there_after_a_power_cut(desk: Desk) -> None:
     assert found == [5000, 6000, 0, 0, 7000, 0]
 
 
+def test_many_locations_are_those_that_are_found_one_by_one(desk: Desk) -> None:
+    full = layout.decode_page(b"")
+    for slot in range(layout.PAGE_SLOTS):
+        full[slot] = 5000 + 100 * slot if slot % 3 else 0
+    desk.index.write(
+        [
+            LedgerChange(1, HEADER, ((0, full.tobytes()), (2, page(e1=7000)))),
+            LedgerChange(2, HEADER, ((0, page(e5=9000)),)),
+        ]
+    )
+    index = desk.restart()
+    wanted = [(1, entry_id) for entry_id in range(1100)]  # More than one look-up of RocksDB takes.
+    wanted += [(2, 5), (1, 2049), (3, 0), (2, 4), (1, -1), (1, 2**63 - 1), (1, 1)]
+    wanted += [(4, entry_id) for entry_id in range(20)]
+    assert index.locations(wanted) == [index.location(*entry) for entry in wanted]
+    assert index.locations([]) == []
+
+
 def test_what_is_not_there_is_not_made_up(desk: Desk) -> None:
     desk.index.write([LedgerChange(7, HEADER, ((0, page(e3=5000)),))])
     for _ in range(2):

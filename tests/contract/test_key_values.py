@@ -50,6 +50,15 @@ def test_what_was_put_is_there_and_stays(opened: Open) -> None:
     store.close()
 
 
+def test_many_keys_have_the_values_they_have_one_by_one(opened: Open) -> None:
+    store = opened()
+    store.put((key(number), b"%d" % number) for number in range(0, 900, 2))
+    keys = [key(number) for number in (*range(900), 2, 3, 2)]
+    assert store.get_many(keys) == [store.get(one) for one in keys]
+    assert store.get_many([]) == []
+    store.close()
+
+
 def test_compacting_changes_nothing_that_can_be_read(opened: Open) -> None:
     store = opened()
     for begin in range(0, 200, 50):

@@ -169,8 +169,9 @@ class Transactional:
         is in the target twice, and the copy that counts is the one of what the index points at.
         """
         moves = []
-        for record in records:
-            old = self._storage.relocation.location(record.ledger_id, record.entry_id)
+        entries = [(record.ledger_id, record.entry_id) for record in records]
+        found = self._storage.relocation.locations(entries)
+        for record, old in zip(records, found, strict=True):
             if old >> 32 != todo.source:
                 continue
             if is_ours or record.body == self._packet(old, record):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from array import array
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
@@ -18,6 +19,9 @@ from bookied.storage.index.ledger_pages import LedgerOnDisk
 
 _START_BYTES: Final = layout.HEADER_BYTES + layout.PAGE_BYTES
 """The header and the first page; most ledgers have no other."""
+
+PAGE_WORTH_READING: Final = 8
+"""From so many locations on a whole page of the index is read rather than each of them."""
 
 
 class IndexReads:
@@ -121,6 +125,31 @@ class IndexReads:
             return 0
         location = int(layout.SLOT.unpack(slot)[0])
         return check_location(location, self._places.path(ledger_id) or Path(), offset)
+
+    def locations(self, entries: Sequence[tuple[int, int]]) -> list[int]:
+        """Return where each (ledger id, entry id) is, 0 if nowhere; a page is read once.
+
+        Raises:
+            IndexEntryError: a location is not valid.
+        """
+        counts = Counter((ledger_id, entry_id >> 10) for ledger_id, entry_id in entries)
+        pages: dict[tuple[int, int], array[int]] = {}
+        found = []
+        for ledger_id, entry_id in entries:
+            key = ledger_id, entry_id >> 10
+            if counts[key] < PAGE_WORTH_READING:
+                found.append(self.location(ledger_id, entry_id))
+            else:
+                if key not in pages:
+                    pages[key] = self.load_page(*key)
+                found.append(self._checked(pages[key], ledger_id, entry_id))
+        return found
+
+    def _checked(self, page: array[int], ledger_id: int, entry_id: int) -> int:
+        location = page[entry_id & (layout.PAGE_SLOTS - 1)]
+        if location and not is_possible(location):
+            return self.location(ledger_id, entry_id)  # It says what is wrong.
+        return location
 
     def pages(self, ledger_id: int) -> Iterator[tuple[int, array[int]]]:
         """Give the pages of a ledger's file that may hold something, with their numbers."""

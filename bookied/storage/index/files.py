@@ -119,6 +119,10 @@ class IndexFiles:
         """
         return self._reads.location(ledger_id, entry_id)
 
+    def locations(self, entries: Sequence[tuple[int, int]]) -> list[int]:
+        """Return where each (ledger id, entry id) is; see ``IndexReads.locations``."""
+        return self._reads.locations(entries)
+
     def pages(self, ledger_id: int) -> Iterator[tuple[int, array[int]]]:
         """Give the pages of a ledger's file that may hold something, with their numbers."""
         return self._reads.pages(ledger_id)

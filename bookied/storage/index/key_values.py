@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -24,6 +24,9 @@ class KeyValues(Protocol):
 
     def get(self, key: bytes) -> bytes | None:
         """Return a key's value; None if it has none."""
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """Return the value of each key; None for a key that has none."""
 
     def items(self, begin: bytes, end: bytes, count_max: int) -> list[tuple[bytes, bytes]]:
         """Return the first keys from ``begin`` on and before ``end``, with values, ascending."""

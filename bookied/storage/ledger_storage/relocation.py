@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-from array import array
-from collections import Counter
 from collections.abc import Sequence
 from functools import partial
-from typing import Final
 
 from bookied.errors import CorruptError, StorageError
 from bookied.storage.entrylog.reader import EntryLogReader
 from bookied.storage.entrylog.writer import EntryLogWriter, LedgerBytes
-from bookied.storage.index.format import PAGE_SLOTS
 from bookied.storage.index.ledger_pages import LedgerPages, Move
 from bookied.storage.index.store import IndexStore
 from bookied.storage.ledger_storage.index_lock import IndexTurn
 from bookied.storage.ledger_storage.settings import RunBlocking
-
-PAGE_WORTH_READING: Final = 8
-"""From so many locations on a whole page of the index is read rather than each of them."""
 
 
 class Relocation:
@@ -53,20 +46,10 @@ class Relocation:
         """
         for ledger_id in {ledger_id for ledger_id, _, _ in places}:
             self._insist_sure(ledger_id)
-        pages: dict[tuple[int, int], array[int]] = {}
-        counts = Counter((ledger_id, entry_id >> 10) for ledger_id, entry_id, _ in places)
-        answers = []
-        for ledger_id, entry_id, location in places:
-            key = ledger_id, entry_id >> 10
-            if ledger_id not in self._index:
-                answers.append(False)
-            elif counts[key] < PAGE_WORTH_READING:
-                answers.append(self._index.location(ledger_id, entry_id) == location)
-            else:
-                if key not in pages:
-                    pages[key] = self._index.load_page(*key)
-                answers.append(pages[key][entry_id & (PAGE_SLOTS - 1)] == location)
-        return answers
+        stored = [place for place in places if place[0] in self._index]
+        found = iter(self._index.locations([place[:2] for place in stored]))
+        alive = {place for place in stored if next(found) == place[2]}
+        return [place in alive for place in places]
 
     def _insist_sure(self, ledger_id: int) -> None:
         """Make sure that what a ledger's index does not have may go: it may be the last copy."""
@@ -74,9 +57,12 @@ class Relocation:
         if stored is not None and stored.doubt is not None:
             raise stored.doubt
 
-    def location(self, ledger_id: int, entry_id: int) -> int:
-        """Return where the index on disk has an entry, 0 for nowhere. Blocks; any thread."""
-        return self._index.location(ledger_id, entry_id)
+    def locations(self, entries: Sequence[tuple[int, int]]) -> list[int]:
+        """Return where the index on disk has each (ledger id, entry id), 0 for nowhere.
+
+        Blocks; any thread.
+        """
+        return self._index.locations(entries)
 
     def append(self, blob: bytes, counted: LedgerBytes) -> int:
         """Append copies of records that nothing points at yet; return the first one's location.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import zlib
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from bookied.storage.files.files import Files
@@ -61,6 +61,9 @@ class SimKeyValues:
 
     def get(self, key: bytes) -> bytes | None:
         return self._map.get(key)
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        return [self._map.get(key) for key in keys]
 
     def items(self, begin: bytes, end: bytes, count_max: int) -> list[tuple[bytes, bytes]]:
         low, high = bisect_left(self._keys, begin), bisect_left(self._keys, end)

@@ -261,6 +261,12 @@ class RocksDatabase:
             value: bytes | None = self._db.get(key)
             return value
 
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """See ``KeyValues``."""
+        with self._lock, _TranslatedErrors(self._path):
+            values: Any = self._db.get(list(keys))
+            return list(values)
+
     def items(self, begin: bytes, end: bytes, count_max: int) -> list[tuple[bytes, bytes]]:
         """See ``KeyValues``."""
         import rocksdict

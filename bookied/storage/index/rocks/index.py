@@ -140,6 +140,20 @@ class RocksIndex:
         """
         return self._locations.location(ledger_id, entry_id) if ledger_id in self._ledgers else 0
 
+    def locations(self, entries: Sequence[tuple[int, int]]) -> list[int]:
+        """Return where each (ledger id, entry id) is, 0 if nowhere.
+
+        Raises:
+            IndexEntryError: a location is not valid.
+            DbRecordError: a value is not a location.
+        """
+        found = self._locations.locations(entries)
+        stored = self._ledgers
+        return [
+            place if ledger_id in stored else 0
+            for (ledger_id, _), place in zip(entries, found, strict=True)
+        ]
+
     def pages(self, ledger_id: int) -> Iterator[tuple[int, array[int]]]:
         """Give the pages that hold something, with their numbers, ascending."""
         for page in self._locations.pages(ledger_id):

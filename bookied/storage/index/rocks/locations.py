@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import starmap
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +18,9 @@ from bookied.storage.index.ledger_pages import LedgerChange, Move
 from bookied.storage.index.rocks import format as layout
 
 log = Logger()
+
+READ_AT_ONCE: Final = 256
+"""Locations that one call looks up; the call holds the interpreter's lock."""
 
 SWEPT_AT_ONCE: Final = 256
 """Ledgers looked at in one checkpoint until the sweep is through."""
@@ -71,11 +75,23 @@ class RocksLocations:
         if not 0 <= entry_id <= layout.ENTRY_ID_LIMIT:
             return 0
         key = layout.location_key(ledger_id, entry_id)
-        value = self._rows.get(key)
+        return self._decode(key, self._rows.get(key))
+
+    def locations(self, entries: Sequence[tuple[int, int]]) -> list[int]:
+        """Return where each (ledger id, entry id) is, as ``location`` does."""
+        are_possible = all(0 <= entry_id <= layout.ENTRY_ID_LIMIT for _, entry_id in entries)
+        if not are_possible:
+            return [self.location(*entry) for entry in entries]
+        found: list[int] = []
+        for begin in range(0, len(entries), READ_AT_ONCE):
+            keys = list(starmap(layout.location_key, entries[begin : begin + READ_AT_ONCE]))
+            found += map(self._decode, keys, self._rows.get_many(keys))
+        return found
+
+    def _decode(self, key: bytes, value: bytes | None) -> int:
         if value is None:
             return 0
-        location = layout.decode_number(value, key, self.path)
-        return check_location(location, self.path, None)
+        return check_location(layout.decode_number(value, key, self.path), self.path, None)
 
     def pages(self, ledger_id: int) -> Iterator[tuple[int, array[int]]]:
         """Give the pages that hold something, with their numbers, ascending."""
@@ -93,12 +109,13 @@ class RocksLocations:
 
     def switch(self, moves: Iterable[Move]) -> None:
         """Point entries elsewhere whose location is the old one, or new already; durable then."""
-        self._rows.put(self._switched(moves))
+        self._rows.put(self._switched(list(moves)))
         self._rows.sync()
 
-    def _switched(self, moves: Iterable[Move]) -> Iterator[tuple[bytes, bytes]]:
-        for ledger_id, entry_id, old, new in moves:
-            if self.location(ledger_id, entry_id) in (old, new):
+    def _switched(self, moves: Sequence[Move]) -> Iterator[tuple[bytes, bytes]]:
+        places = self.locations([move[:2] for move in moves])
+        for (ledger_id, entry_id, old, new), place in zip(moves, places, strict=True):
+            if place in (old, new):
                 yield layout.location_key(ledger_id, entry_id), layout.encode_location(new)
 
     def remove(self, ledger_ids: Collection[int]) -> None:

@@ -142,7 +142,8 @@ def test_a_transactional_compaction_keeps_its_source_until_the_index_is_switched
         if operation == "remove" and path.suffix == ".log":
             log_id = int(path.stem, 16)
             removed.append(log_id)
-            held = [storage.relocation.location(1, entry_id) >> 32 for entry_id in range(12)]
+            entries = [(1, entry_id) for entry_id in range(12)]
+            held = [place >> 32 for place in storage.relocation.locations(entries)]
             assert log_id not in held, f"{path} goes while the index points at it"
 
     world.files.fault = watch

@@ -129,6 +129,8 @@ def test_damage_is_named(files: SimFiles) -> None:
     assert (caught.value.path, caught.value.offset) == (A / "0/1/1.idx", 1032)
     with pytest.raises(IndexEntryError):
         index.location(1, 2)
+    with pytest.raises(IndexEntryError, match="location 0x3"):
+        index.locations([(1, entry_id) for entry_id in range(20)])
     file = files.open_update(A / "0/1/1.idx")
     file.write_at(0, b"XXXX")
     with pytest.raises(IndexFormatError):
