@@ -74,6 +74,7 @@ class BookieServer(Factory):
             lambda: bookie.storages.unwritten_bytes,
             limited=self._note_limited,
             freed=self._note_freed,
+            write_soon=bookie.storages.write_soon,
         )
         self._limited_ns = 0
         self._give_way = give_way

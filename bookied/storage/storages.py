@@ -278,6 +278,11 @@ class Storages:
         """Whether one is due now, before its time."""
         return any(shard.needs_checkpoint for shard in self._shards)
 
+    def write_soon(self) -> None:
+        """Give the entry logs' threads all entries so far, also where they are few."""
+        for shard in self._shards:
+            shard.adds.hand_over()
+
     def write_out(self) -> None:
         """Write the entries so far to their logs; see ``EntryAdds.write_out``. Blocks."""
         for shard in self._shards:

@@ -110,7 +110,9 @@ class Backpressure:
 
     One connection that fills a limit leaves a quarter of it to the others: it waits, they are read.
     ``limited`` is called when the first have to wait, and ``freed`` when all are read again. One
-    read of each connection may still arrive after that, so a limit is exceeded by that much.
+    read of each connection may still arrive after that, so a limit is exceeded by that much. While
+    any wait, ``write_soon`` is called every ``RECHECK_S``: entry logs are written in large pieces,
+    and one that still grows may be all that clients wait for.
     """
 
     def __init__(
@@ -121,9 +123,10 @@ class Backpressure:
         *,
         limited: Callable[[], None],
         freed: Callable[[], None],
+        write_soon: Callable[[], None] = lambda: None,
     ) -> None:
         self.limits, self._clock, self._unwritten_bytes = limits, clock, unwritten_bytes
-        self._limited, self._freed = limited, freed
+        self._limited, self._freed, self._write_soon = limited, freed, write_soon
         self._rechecking = False
         self._loads: set[Load] = set()
         self._sharers = 1
@@ -281,6 +284,7 @@ class Backpressure:
     def _recheck(self) -> None:
         self._rechecking = False
         if self.crowd is not Crowd.NONE:
+            self._write_soon()
             self._refill()
             self._shrink()
         if self.crowd is not Crowd.NONE:

@@ -97,6 +97,10 @@ class EntryAdds:
                 page[entry_id & (PAGE_SLOTS - 1)] = location + shift
             at += _LENGTH.size + length
 
+    def hand_over(self) -> None:
+        """Give the entry log's thread the entries so far."""
+        self._log.hand_over()
+
     def write_out(self) -> None:
         """Write the entries so far to their logs, without a sync. Blocks; where no thread does it.
 

@@ -496,6 +496,22 @@ def test_clients_wait_for_the_entry_log(tmp_path: Path) -> None:
     assert serving.clock.getDelayedCalls() == []
 
 
+def test_clients_do_not_wait_for_entries_that_wait_to_be_many(tmp_path: Path) -> None:
+    serving = Serving(tmp_path, storages=2, limits=Limits(unwritten_bytes_max=10_000))
+    client = serving.connect()
+    client.ask(add(4, 0, bytes(6000)))
+    client.ask(add(5, 0, bytes(6000)))
+    client.request(add(4, 1))
+    assert states([client]) == ["paused"]
+    serving.clock.advance(RECHECK_S)
+    for storage in serving.storages:
+        while storage._log.step():  # As the thread of each does.
+            pass
+    serving.clock.advance(RECHECK_S)
+    assert states([client]) == ["producing"]
+    serving.close()
+
+
 # The end ---------------------------------------------------------------------------------------
 
 

@@ -14,6 +14,7 @@ from tests.sim.engine.story import Story
 from tests.sim.stories import (
     handover_plan,
     log_plan,
+    long_plan,
     moments_plan,
     remade_plan,
     repair_plan,
@@ -50,6 +51,7 @@ TALES: Final = {
     "log": Tale(log_plan.THEMES, LogStory, " log"),
     "handover": Tale(handover_plan.THEMES, HandoverStory, " handover"),
     "moments": Tale(moments_plan.THEMES, Story, " moments"),
+    "long": Tale(long_plan.THEMES, Story, " long"),
     "remade": Tale(remade_plan.THEMES, RemadeStory, " remade"),
     "lagging": Tale(variant_plans.LAGGING, Story, " lagging"),
     "disks": Tale(variant_plans.DISKS, Story, " disks"),

@@ -24,6 +24,7 @@ from bookied.errors import DiskWriteFailedError
 from bookied.runtime.dependencies import Parts
 from bookied.runtime.state import SERVING
 from bookied.runtime.storage_engine import Engine
+from bookied.server.limits.backpressure import Crowd
 from bookied.service.bookie import BookieService
 from tests.sim.world.bookie_parts import Jobs, NoLocks, SmallFiles, held_packet
 from tests.sim.world.disk import SimFiles
@@ -241,9 +242,20 @@ class SimBookie:
             self.process.callLater(self.turn_s(), self._turn)
 
     def _has_work(self) -> bool:
-        if self.jobs or self.reads:
+        if self.jobs or self.reads or self._logs_are_late:
             return True
         return self.engine is not None and any(self._queued())
+
+    @property
+    def _logs_are_late(self) -> bool:
+        """Whether clients wait until entries are in their logs."""
+        server = None if self.service is None else self.service.server
+        return (
+            server is not None
+            and server.backpressure.crowd is not Crowd.NONE
+            and self.engine is not None
+            and self.engine.storages.unwritten_bytes > 0
+        )
 
     def _queued(self) -> list[Any]:
         """Return the journals that have something to write."""
@@ -259,14 +271,17 @@ class SimBookie:
             steps.append(self.reads.run_one)
         if self.engine is not None:
             steps += [journal.step for journal in self._queued()]
-            if self.rng.random() < 0.1:
-                steps.append(self._step_logs)
+            if steps and self.rng.random() < 0.1:
+                steps.append(partial(self._step_logs, hand_over=True))
+        if not steps:
+            steps.append(partial(self._step_logs, hand_over=False))
         self.rng.choice(steps)()
 
-    def _step_logs(self) -> None:
+    def _step_logs(self, *, hand_over: bool) -> None:
         assert self.engine is not None
         for storage in self.engine.storages:
-            storage._log.hand_over()
+            if hand_over:
+                storage._log.hand_over()
             # As its own thread does: a full disk is tried again, a dead log has told so.
             with contextlib.suppress(OSError, DiskWriteFailedError):
                 storage._log.step()
