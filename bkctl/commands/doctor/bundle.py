@@ -7,6 +7,7 @@ environment, which other users cannot read.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
@@ -49,10 +50,14 @@ PARTS: Final = {
 }
 """Files of the bundle, and the commands that print them."""
 
-_PAIR: Final = re.compile(r"""([A-Za-z_][\w.-]*)(["']?\s*[=:]\s*)("[^"]*"|'[^']*'|[^\s,;}\]]+)""")
+# Names and keys have a bound: a log may have lines that others have chosen, of any length.
+_PAIR: Final = re.compile(
+    r"""([A-Za-z_][\w.-]{0,63})(["']?\s*[=:]\s*)("[^"]*"|'[^']*'|[^\s,;}\]]+)"""
+)
 _BEARER: Final = re.compile(r"(?i)\b(bearer|basic|digest)\s+[\w+/=.~-]+")
 _PEM: Final = re.compile(
-    r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?-----END [A-Z ]*PRIVATE KEY-----", re.DOTALL
+    r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----.{0,20000}?-----END [A-Z ]{0,40}PRIVATE KEY-----",
+    re.DOTALL,
 )
 
 
@@ -173,14 +178,22 @@ def _bookies(listed: bytes) -> list[str]:
 def _secrets(session: Session) -> Iterator[str]:
     """Give every secret that the settings have, and what the files that they name have."""
     from bkclient.config.private_files import SECRET_FILES
+    from bkclient.config.properties import PropertiesError, read_properties
 
     for text in session.options.overrides:
         yield from _secret_of(*text.partition("=")[::2], SECRET_FILES)
+    for name, text in session.host.environ.items():
+        if name.startswith("BK_"):
+            yield from _secret_of(name[3:], text, SECRET_FILES)
     conf = session.options.conf
-    if conf and Path(conf).is_file():
-        for line in Path(conf).read_text(encoding="utf-8", errors="replace").splitlines():
-            key, _, value = line.strip().partition("=")
-            yield from _secret_of(key.strip(), value.strip(), SECRET_FILES)
+    if not conf or not Path(conf).is_file():
+        return
+    with contextlib.suppress(PropertiesError):
+        properties = read_properties(Path(conf), environ=session.host.environ)
+        for one in properties:
+            for value in one.values:
+                yield from _secret_of(one.key, value.text, SECRET_FILES)
+                yield from _secret_of(one.key, properties.expand(value), SECRET_FILES)
 
 
 def _secret_of(key: str, value: str, files: frozenset[str]) -> Iterator[str]:

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import tarfile
+import time
 from pathlib import Path
 
 import pytest
@@ -33,24 +34,39 @@ def members(path: Path) -> dict[str, str]:
         }
 
 
-SECRETS = ("hush-token", "hush-store", "hush-jaas", "hush-digest", "hush-log", "hush-option")
+SECRETS = (
+    "hush-env",
+    "hush-container",
+    "hush-token",
+    "hush-store",
+    "hush-jaas",
+    "hush-digest",
+    "hush-log",
+    "hush-option",
+)
 
 
 @pytest.mark.processes
-def test_a_bundle_tells_of_the_cluster_and_has_no_secret(tmp_path: Path) -> None:
+def test_a_bundle_tells_of_the_cluster_and_has_no_secret(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HUSH", "hush-env")
+    monkeypatch.setenv("BK_tlsTrustStorePassword", "hush-container")
     jaas, digest, log = tmp_path / "jaas.conf", tmp_path / "digest", tmp_path / "bookied.log"
     jaas.write_text('Bookie { x.DigestLoginModule required user_admin="hush-jaas"; };\n')
     digest.write_text("admin:hush-digest\n")
     log.write_text(
         "".join(f"line {number}\n" for number in range(5000))
         + "Authorization: Bearer hush-log\npassword=hush-log\nsent hush-token and hush-jaas\n"
+        + "hush-env, hush-store, hush-container\n"
         + "user admin with hush-digest\n"
     )
     with local_cluster(tmp_path / "bk", 1) as cluster:
         conf = tmp_path / "bk_server.conf"
         conf.write_text(
-            f"metadataServiceUri={cluster.uri}\nhttpAdminToken=hush-token\n"
-            f"httpServerKeyStorePassword=hush-store\nsaslJaasConfigFile={jaas}\n"
+            f"metadataServiceUri={cluster.uri}\nhttpAdminToken : hush-\\\n  token\n"
+            f"httpServerKeyStorePassword hush\\u002dstore\nsaslJaasConfigFile={jaas}\n"
+            "tlsKeyStorePassword=${env:HUSH}\n"
             f"zkDigestAuthFile={digest}\njournalDirectories=/j\nledgerDirectories=/l\n"
         )
         done, out = bundle(
@@ -102,3 +118,13 @@ def test_secrets_are_known_by_their_names_and_forms(text: str) -> None:
     assert b"xyzzy" not in mask(text.encode(), ())
     assert b"xyzzy" not in mask(b'a "quoted\\"xyzzy"', ('quoted"xyzzy',))
     assert mask(b"journalDirectories=/a, port: 3181", ()) == b"journalDirectories=/a, port: 3181"
+
+
+@pytest.mark.parametrize(
+    "line", ["a", "a.b-c_", "-----BEGIN PRIVATE KEY-----\n", 'password: "', "Bearer ", "a: "]
+)
+def test_masking_takes_time_in_proportion(line: str) -> None:
+    began_s = time.process_time()
+    mask((line * (100_000 // len(line))).encode(), ())
+    assert time.process_time() - began_s < 10
+    assert b"xyzzy" not in mask(f"{'a' * 1000}password=xyzzy".encode(), ())
