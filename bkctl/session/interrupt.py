@@ -81,6 +81,7 @@ class Interrupts:
         self._timeout_s, self._at_once, self._clock = timeout_s, at_once or leave, clock
         self._stop: Stop | None = None
         self._first_s: float | None = None
+        self._has_grace = False
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Self:
@@ -115,13 +116,17 @@ class Interrupts:
         elif number != signal.SIGALRM and now_s - self._first_s > ECHO_S:
             self._at_once(status, self.last_words)
         elif self._stop is None:
-            return  # Its clean-up is in progress.
+            if number == signal.SIGALRM and self._has_grace:
+                # Its clean-up takes too long. Or a finalizer was interrupted, and nothing ended.
+                self._at_once(status, self.last_words)
+            return
         elif self._stop and number == signal.SIGALRM:
             self._at_once(status, self.last_words)  # The safe point was not reached in time either.
         reason = Interrupted(words, status)
+        if number == signal.SIGALRM:
+            self._has_grace = True
+            signal.setitimer(signal.ITIMER_REAL, GRACE_S)
         if self._stop is None:
             raise reason
-        if number == signal.SIGALRM:
-            signal.setitimer(signal.ITIMER_REAL, GRACE_S)
         if not self._stop:
             self._stop.ask(reason)

@@ -11,7 +11,7 @@ import pytest
 
 import bkctl
 from bkctl.errors import Interrupted
-from bkctl.session.interrupt import Interrupts
+from bkctl.session.interrupt import GRACE_S, Interrupts
 
 
 def test_a_signal_ends_a_wait_with_its_own_status() -> None:
@@ -115,6 +115,34 @@ def test_the_second_signal_ends_the_process_with_the_last_words() -> None:
     assert done.returncode == 130
     assert done.stdout == "printed before\n"
     assert done.stderr == "bkctl: left at once; ledger 7 is open\n"
+
+
+def test_a_time_limit_that_a_finalizer_swallows_comes_again() -> None:
+    ended: list[tuple[int, str]] = []
+
+    class Swallows:
+        def __del__(self) -> None:
+            signal.raise_signal(signal.SIGALRM)
+
+    hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
+    try:
+        with Interrupts(timeout_s=60, at_once=lambda *how: ended.append(how)):
+            Swallows()
+            assert ended == []
+            assert 0 < signal.getitimer(signal.ITIMER_REAL)[0] <= GRACE_S
+            signal.raise_signal(signal.SIGALRM)
+    finally:
+        sys.unraisablehook = hook
+    assert ended == [(6, "")]
+
+
+def test_a_time_limit_within_the_clean_up_after_ctrl_c_ends_nothing() -> None:
+    ended: list[tuple[int, str]] = []
+    with Interrupts(timeout_s=60, at_once=lambda *how: ended.append(how)):
+        with pytest.raises(Interrupted):
+            signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGALRM)
+    assert ended == []
 
 
 def test_nothing_is_loaded_before_a_signal_can_be_told_in_a_line() -> None:
