@@ -12,7 +12,7 @@ from bookied.offline.index import IndexKind
 from bookied.storage.index.key_values import KeyValues
 from bookied.storage.index.ledger_pages import LedgerOnDisk
 from bookied.storage.index.rocks import format as layout
-from bookied.storage.index.rocks.binding import open_read_only
+from bookied.storage.index.rocks.database import open_read_only
 from bookied.storage.index.rocks.index import RocksIndex
 
 OPEN_TRIES: Final = 3

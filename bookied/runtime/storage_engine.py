@@ -25,7 +25,7 @@ from bookied.storage.checkpoints import Checkpoints
 from bookied.storage.entrylog.settings import LogSettings
 from bookied.storage.index.files import IndexFiles
 from bookied.storage.index.location_compaction import LocationCompaction
-from bookied.storage.index.rocks.binding import open_of_index
+from bookied.storage.index.rocks.database import open_of_index
 from bookied.storage.index.rocks.index import RocksIndex
 from bookied.storage.index.store import IndexStore
 from bookied.storage.index_kind import check_kind

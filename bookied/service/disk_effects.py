@@ -13,8 +13,7 @@ import attrs
 from twisted.logger import Logger
 
 from bookied.config.bookie import BookieConfig
-from bookied.directories.disk_fullness import DiskLimits, DiskVerdict, sample_disks
-from bookied.directories.disk_watch import DiskWatch
+from bookied.directories.disk_fullness import DiskLimits, DiskVerdict, DiskWatch, sample_disks
 from bookied.directories.roots import Directories
 from bookied.directories.status_file import PersistedMode, read_status, write_status
 from bookied.runtime.dependencies import Parts

@@ -35,7 +35,7 @@ from bookied.storage.garbage.collector_state import CollectorEffects
 from bookied.storage.garbage.compaction_rules import Schedule, Schedules
 from bookied.storage.garbage.settings import CollectorSettings
 from bookied.storage.index.files import IndexFiles
-from bookied.storage.index.rocks.binding import ledgers_options, open_database
+from bookied.storage.index.rocks.database import ledgers_options, open_database
 from bookied.storage.index.rocks.index import RocksIndex
 from bookied.storage.index.store import IndexStore
 from bookied.storage.journal.settings import JournalEvents

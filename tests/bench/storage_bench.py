@@ -26,7 +26,7 @@ from bookied.config.db import RocksSettings
 from bookied.storage.entrylog.settings import LogSettings
 from bookied.storage.files.files import RealFiles
 from bookied.storage.index.files import IndexFiles
-from bookied.storage.index.rocks.binding import open_of_index
+from bookied.storage.index.rocks.database import open_of_index
 from bookied.storage.index.rocks.index import RocksIndex
 from bookied.storage.index.store import IndexStore
 from bookied.storage.journal.settings import JournalEvents, JournalSettings

@@ -14,7 +14,7 @@ from bookied.storage.index import format as layout
 from bookied.storage.index.files import IndexFiles
 from bookied.storage.index.format import FENCED, IndexHeader
 from bookied.storage.index.ledger_pages import LedgerChange, LedgerPages, Move
-from bookied.storage.index.rocks.binding import ledgers_options, open_database
+from bookied.storage.index.rocks.database import ledgers_options, open_database
 from bookied.storage.index.rocks.index import RocksIndex
 from bookied.storage.index.store import IndexStore
 from tests.sim.world.disk import SimFiles

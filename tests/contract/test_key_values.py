@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from bookied.config.db import RocksSettings
 from bookied.storage.index.key_values import KeyValues
-from bookied.storage.index.rocks.binding import locations_options, open_database
+from bookied.storage.index.rocks.database import locations_options, open_database
 from tests.sim.world.disk import SimFiles
 from tests.sim.world.key_values import SimKeyValues
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bkctl.commands.local.process import ChildProcess
-from tests.support.waiting import until
+from tests.support.children import until_child
 
 BUCKET = "bucket"
 _PROGRAM = """
@@ -27,16 +27,8 @@ def s3_server(directory: Path) -> Iterator[dict[str, str]]:
     """Run a server with one empty bucket; give the environment that clients need."""
     process = ChildProcess([sys.executable, "-u", "-c", _PROGRAM], directory / "s3.log")
     try:
-
-        def goes_on() -> None:
-            assert process.returncode is None, process.log_tail(50)
-
-        until(
-            lambda: "port " in process.log_tail(50),
-            lambda: process.log_tail(50),
-            check=goes_on,
-        )
-        port = int(process.log_tail(50).split("port ")[1].split()[0])
+        until_child(process, lambda: "port " in process.log_tail())
+        port = int(process.log_tail().split("port ")[1].split()[0])
         endpoint = f"http://127.0.0.1:{port}"
         request = urllib.request.Request(f"{endpoint}/{BUCKET}", method="PUT")
         urllib.request.urlopen(request, timeout=30).close()

@@ -31,7 +31,7 @@ def open_rocks(path: Path) -> KeyValues:
         OSError: it cannot be read or written.
     """
     from bookied.config.db import RocksSettings
-    from bookied.storage.index.rocks.binding import (
+    from bookied.storage.index.rocks.database import (
         ledgers_options,
         locations_options,
         open_database,
@@ -48,7 +48,7 @@ def open_rocks_read_only(path: Path) -> KeyValues:
     Raises:
         FileNotFoundError: it is not there. Otherwise as ``open_rocks``.
     """
-    from bookied.storage.index.rocks.binding import open_read_only
+    from bookied.storage.index.rocks.database import open_read_only
 
     return open_read_only(path)
 

@@ -1,6 +1,6 @@
 """KeyValues: an ordered map of bytes to bytes on a disk, as DbLedgerStorage's index needs it.
 
-``rocks.binding`` is the real one. A simulation passes one that forgets what was not synced.
+``rocks.database`` is the real one. A simulation passes one that forgets what was not synced.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from pathlib import Path
 import attrs
 
 from bkctl.commands.local.process import ChildProcess
-from tests.support.waiting import until
+from tests.support.children import LINES_MAX, until_child
 
 START_TIMEOUT_S = 120.0
 BKCTL = [sys.executable, "-c", "import sys; from bkctl.__main__ import main; sys.exit(main())"]
@@ -35,17 +35,12 @@ def local_cluster(directory: Path, bookies: int = 3, *options: str) -> Iterator[
     log.unlink(missing_ok=True)
     process = ChildProcess(command, log)
     try:
-
-        def goes_on() -> None:
-            assert process.returncode is None, process.log_tail(50)
-
-        until(
-            lambda: "in another terminal" in process.log_tail(50),
-            lambda: process.log_tail(50),
+        until_child(
+            process,
+            lambda: "in another terminal" in process.log_tail(LINES_MAX),
             timeout_s=START_TIMEOUT_S,
-            check=goes_on,
         )
         env = (directory / "bkctl.env").read_text()
         yield Cluster(directory, env.split("BKCTL_SERVICE_URI=")[1].split()[0])
     finally:
-        assert process.stop(90) == 0, process.log_tail(50)
+        assert process.stop(90) == 0, process.log_tail(LINES_MAX)

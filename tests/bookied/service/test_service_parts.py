@@ -15,8 +15,7 @@ from twisted.internet.protocol import Factory, Protocol
 from twisted.internet.task import Clock
 
 from bkclient.config.keep_alive import KeepAlive
-from bookied.directories.disk_fullness import DiskLimits, DiskSample, DiskVerdict
-from bookied.directories.disk_watch import DiskWatch
+from bookied.directories.disk_fullness import DiskLimits, DiskSample, DiskVerdict, DiskWatch
 from bookied.errors import AddressError, BookieExitStatus, DiskWriteFailedError, PortInUseError
 from bookied.process.systemd import Notifier
 from bookied.runtime.listener import ACCEPTS_MAX, TcpListener

@@ -16,7 +16,7 @@ from typing import Any, Final
 import attrs
 import pytest
 
-from bookied.storage.index.rocks.binding import open_read_only
+from bookied.storage.index.rocks.database import open_read_only
 from bookied.storage.index.rocks.index import RocksIndex
 from tests.interop.peers.ours import OurBookie
 from tests.interop.peers.peers import JavaBookie, JavaClient, JavaLedger, Peers

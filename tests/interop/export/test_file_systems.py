@@ -111,7 +111,7 @@ def test_a_delta_table_has_each_run_as_one_version(place, cluster, client) -> No
 def test_a_commit_that_dies_leaves_all_or_nothing(place) -> None:
     files = ArrowFiles.at(f"{place}/steps")
     # Each step is tried on local files: see test_arrow_files.
-    assert check_every_step(files._fs, files, Killed(), stride=5) > 10
+    assert check_every_step(files.system, files, Killed(), stride=5) > 10
 
 
 _EXPORT = """

@@ -11,6 +11,7 @@ from typing import Final
 from bkctl.commands.local.java import find_java, pyspark_jars
 from bkctl.commands.local.process import ChildProcess
 from tests.interop.peers.jars import default_directory, jars_of
+from tests.support.children import until_child
 from tests.support.waiting import until
 
 MINICLUSTER: Final = (("org.apache.hadoop", "hadoop-client-minicluster"),)
@@ -40,11 +41,7 @@ def hdfs(directory: Path) -> Iterator[str]:
     ]
     process = ChildProcess(command, directory / "hdfs.log", cwd=directory)
     try:
-
-        def goes_on() -> None:
-            assert process.returncode is None, process.log_tail(50)
-
-        until(details.exists, lambda: process.log_tail(50), timeout_s=120, check=goes_on)
+        until_child(process, details.exists, timeout_s=120)
         until(lambda: details.read_text().endswith("}"), details.read_text)
         yield f"hdfs://localhost:{json.loads(details.read_text())['namenode_port']}"
     finally:

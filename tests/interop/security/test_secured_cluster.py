@@ -36,6 +36,7 @@ from tests.interop.security.test_zookeeper_security import (
     insist_closed,
 )
 from tests.support.certificates import PASSWORD, Authority
+from tests.support.children import until_child
 from tests.support.reactor import run, the_reactor
 from tests.support.waiting import until
 from wire.ids import LedgerId
@@ -185,10 +186,9 @@ def test_either_kind_mends_what_the_others_bookies_hold(cluster: Closed) -> None
         process = cluster.autorecovery(kind)
 
         def is_so() -> bool:
-            assert process.returncode is None, process.log_tail(50)
             return set(run(client.read_metadata(ledger_id)).value.all_bookies()) == expected
 
-        until(is_so, lambda: process.log.read_text()[-3000:], timeout_s=HEALED_S)
+        until_child(process, is_so, timeout_s=HEALED_S)
         process.stop(20)
 
     cluster.ours("ours2")

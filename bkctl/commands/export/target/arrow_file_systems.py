@@ -69,7 +69,7 @@ class ArrowFiles:
     """A tree of one of pyarrow's file systems."""
 
     def __init__(self, uri: str, system: Any, root: str) -> None:
-        self.uri, self._fs, self._root = uri, system, root.rstrip("/")
+        self.uri, self.system, self.root = uri, system, root.rstrip("/")
         self.is_object_store = system.type_name in _OBJECT_STORES
         self._lock: LockFile | None = None
 
@@ -91,21 +91,21 @@ class ArrowFiles:
         return cls(uri, *_file_system(uri))
 
     def _path(self, path: str) -> str:
-        return f"{self._root}/{path}" if path else self._root
+        return f"{self.root}/{path}" if path else self.root
 
     def child(self, path: str) -> ArrowFiles:
         place, mark, query = self.uri.partition("?")
-        return ArrowFiles(f"{place}/{path}{mark}{query}", self._fs, self._path(path))
+        return ArrowFiles(f"{place}/{path}{mark}{query}", self.system, self._path(path))
 
     def _listed(self, path: str, *, recursive: bool) -> list[Any]:
         from pyarrow import fs
 
         chosen = fs.FileSelector(self._path(path), allow_not_found=True, recursive=recursive)
-        found: list[Any] = self._fs.get_file_info(chosen)
+        found: list[Any] = self.system.get_file_info(chosen)
         return found
 
     def sizes(self, path: str = "") -> dict[str, int]:
-        start = len(self._root) + 1
+        start = len(self.root) + 1
         listed = self._listed(path, recursive=True)
         return {one.path[start:]: one.size for one in listed if one.is_file}
 
@@ -115,28 +115,28 @@ class ArrowFiles:
     def exists(self, path: str) -> bool:
         from pyarrow import fs
 
-        kind = self._fs.get_file_info(self._path(path)).type
+        kind = self.system.get_file_info(self._path(path)).type
         return bool(kind != fs.FileType.NotFound)
 
     def modified(self, path: str) -> float | None:
         """Return when a file was written, in seconds by the server's clock; None if unknown."""
-        found = self._fs.get_file_info(self._path(path)).mtime
+        found = self.system.get_file_info(self._path(path)).mtime
         return None if found is None else float(found.timestamp())
 
     def create(self, path: str) -> Any:
         file = self._path(path)
-        self._fs.create_dir(file.rpartition("/")[0], recursive=True)
-        return self._fs.open_output_stream(file)
+        self.system.create_dir(file.rpartition("/")[0], recursive=True)
+        return self.system.open_output_stream(file)
 
     def settle(self, path: str) -> int:
-        return int(self._fs.get_file_info(self._path(path)).size)
+        return int(self.system.get_file_info(self._path(path)).size)
 
     def open(self, path: str) -> Any:
-        return self._fs.open_input_file(self._path(path))
+        return self.system.open_input_file(self._path(path))
 
     def read(self, path: str) -> bytes | None:
         try:
-            with self._fs.open_input_file(self._path(path)) as file:
+            with self.system.open_input_file(self._path(path)) as file:
                 data: bytes = file.read()
                 return data
         except FileNotFoundError:
@@ -169,13 +169,13 @@ class ArrowFiles:
                 self.move(source, target)
 
     def _move(self, source: str, target: str) -> None:
-        self._fs.create_dir(self._path(target).rpartition("/")[0], recursive=True)
+        self.system.create_dir(self._path(target).rpartition("/")[0], recursive=True)
         if not self.is_object_store:
-            self._fs.move(self._path(source), self._path(target))
+            self.system.move(self._path(source), self._path(target))
             return
         try:
-            self._fs.copy_file(self._path(source), self._path(target))
-            self._fs.delete_file(self._path(source))
+            self.system.copy_file(self._path(source), self._path(target))
+            self.system.delete_file(self._path(source))
         except OSError:
             if self.exists(source):
                 self.remove(target)
@@ -183,13 +183,13 @@ class ArrowFiles:
 
     def remove(self, path: str) -> None:
         with contextlib.suppress(FileNotFoundError):
-            if self._fs.get_file_info(self._path(path)).is_file:
-                self._fs.delete_file(self._path(path))
+            if self.system.get_file_info(self._path(path)).is_file:
+                self.system.delete_file(self._path(path))
             else:
-                self._fs.delete_dir(self._path(path))
+                self.system.delete_dir(self._path(path))
 
     def make_root(self) -> None:
-        self._fs.create_dir(self._root, recursive=True)
+        self.system.create_dir(self.root, recursive=True)
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:

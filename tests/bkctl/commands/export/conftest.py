@@ -1,4 +1,7 @@
-"""One Spark for all tests of the export: a start takes longer than most of them."""
+"""One Spark for all tests of the export: a start takes longer than most of them.
+
+A module that asks for a cluster has one of its own.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,9 @@ from typing import Any
 
 import pytest
 
+from bkclient.blocking import BlockingClient
 from bkctl.commands.export.run import spark_session
+from tests.bkctl.support.cluster import Cluster, local_cluster
 from tests.bkctl.support.spark import QUICK
 
 
@@ -29,3 +34,15 @@ def spark(events: Path) -> Iterator[Any]:
     }
     with spark_session("local[2]", options=options) as session:
         yield session
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with local_cluster(tmp_path_factory.mktemp("cluster") / "bk", 3) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def client(cluster: Cluster) -> Iterator[BlockingClient]:
+    with BlockingClient(cluster.uri) as connected:
+        yield connected

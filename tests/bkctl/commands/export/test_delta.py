@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,23 +16,11 @@ from bkclient.admin import handover
 from bkclient.blocking import BlockingClient
 from bkctl.commands.export.errors import ForeignFilesError, TableChangedError
 from bkctl.commands.export.run import export_ledgers
-from tests.bkctl.support.cluster import BKCTL, Cluster, local_cluster
+from tests.bkctl.support.cluster import BKCTL
 
 pytestmark = pytest.mark.processes
 
 ALONE = {"ensemble_size": 1, "write_quorum": 1, "ack_quorum": 1}
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory) -> Iterator[Cluster]:
-    with local_cluster(tmp_path_factory.mktemp("cluster") / "bk", 3) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def client(cluster: Cluster) -> Iterator[BlockingClient]:
-    with BlockingClient(cluster.uri) as connected:
-        yield connected
 
 
 def write(client: BlockingClient, count: int) -> int:

@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import attrs
@@ -40,18 +39,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.processes]
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'bkctl[spark]'")
 
 PAYLOADS = [b"", b"one", bytes(range(256)), *(b"entry %d" % i for i in range(2000))]
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory) -> Iterator[Cluster]:
-    with local_cluster(tmp_path_factory.mktemp("cluster") / "bk", 3) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def client(cluster: Cluster) -> Iterator[BlockingClient]:
-    with BlockingClient(cluster.uri) as connected:
-        yield connected
 
 
 def write(client: BlockingClient, payloads=PAYLOADS, **options) -> int:

@@ -26,12 +26,6 @@ def cluster(tmp_path_factory) -> Iterator[Cluster]:
         yield running
 
 
-@pytest.fixture(scope="module")
-def client(cluster: Cluster) -> Iterator[BlockingClient]:
-    with BlockingClient(cluster.uri) as connected:
-        yield connected
-
-
 def read(spark, cluster: Cluster, **options):
     reader = spark.read.format("bookkeeper").option("uri", cluster.uri)
     return reader.options(**options).load()

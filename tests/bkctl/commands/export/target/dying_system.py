@@ -60,7 +60,7 @@ def commit_that_is_stopped(system: Any, files: ArrowFiles, left: int, error: Bas
     dying = DyingSystem(system, left, error)
     is_stopped = False
     try:
-        commit(ArrowFiles(files.uri, dying, files._root), decided)
+        commit(ArrowFiles(files.uri, dying, files.root), decided)
     except (Killed, OSError):
         is_stopped = True
     found = load_tree(files)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from bkctl.commands.export.target.lock_file import LockFile
@@ -84,12 +86,11 @@ def test_a_holder_that_was_stopped_for_long_notices_it() -> None:
 
 
 def test_a_holder_whose_file_was_taken_does_not_write_it_again() -> None:
-    tree = MemoryTree()
-    lock = LockFile(tree, beat_s=0.01)
-    with lock:
+    tree, others = MemoryTree(), set(threading.enumerate())
+    with LockFile(tree, beat_s=0.01):
         tree.files.clear()
         seen = tree.writes
-        until(lambda: not lock._thread.is_alive())
+        until(lambda: others >= set(threading.enumerate()))
         assert tree.writes <= seen + 1
 
 

@@ -14,7 +14,7 @@ from bookied.errors import DatabaseInUseError, DbRecordError
 from bookied.storage.index.format import FENCED, IndexHeader, decode_native
 from bookied.storage.index.ledger_pages import LedgerChange
 from bookied.storage.index.rocks import format as layout
-from bookied.storage.index.rocks.binding import (
+from bookied.storage.index.rocks.database import (
     ledgers_options,
     locations_options,
     open_database,

@@ -23,7 +23,7 @@ from bookied.errors import (
 )
 from bookied.storage.index.format import IndexHeader, decode_native
 from bookied.storage.index.ledger_pages import LedgerChange
-from bookied.storage.index.rocks.binding import (
+from bookied.storage.index.rocks.database import (
     STALLED_WAITS_MAX,
     RocksDatabase,
     ledgers_options,
