@@ -91,6 +91,14 @@ def plain_cause(error: BaseException) -> str:
     return _without_class(lines[0]) if lines else type(error).__name__
 
 
+def start_cause(error: BaseException) -> str:
+    """Return why Spark did not start, as one line."""
+    cause = plain_cause(error)
+    # Spark only logs that no master answered, and stops itself.
+    is_lost = cause.startswith("Cannot call methods on a stopped SparkContext")
+    return "no master answers there, or the master refused the application" if is_lost else cause
+
+
 def _without_class(line: str) -> str:
     return _JAVA_CLASS.sub("", line)
 

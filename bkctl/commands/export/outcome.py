@@ -41,8 +41,8 @@ def _exported_sentence(report: ExportReport) -> str:
         + (f"; {counted(kept, 'ledger')} had not changed" if kept else "")
         + f". There are {counted(report.entries, 'entry')}, {human_bytes(report.payload_bytes)}, "
         f"as {counted(report.files, 'Parquet file')} of {human_bytes(report.file_bytes)} "
-        f"in {report.target}\n"
-        f"in Spark: {report.read_back}"
+        f"in {report.target}"
+        + (f"\nin Spark: {report.read_back}" if report.read_back else "")
         + "".join(f"\nleft out: {one.why}" for one in report.unreadable)
     )
 
@@ -73,7 +73,10 @@ def _exported_sentence(report: ExportReport) -> str:
 )
 @attrs.frozen
 class ExportReport:
-    """What an export did; ``read_back`` is a line of Python for a Spark session."""
+    """What an export did; ``read_back`` is a line of Python for a Spark session.
+
+    It is None where the target has no file: Spark cannot read what has no schema.
+    """
 
     target: str
     ledgers: tuple[ExportedLedger, ...]
@@ -81,5 +84,5 @@ class ExportReport:
     payload_bytes: int
     files: int
     file_bytes: int
-    read_back: str
+    read_back: str | None
     unreadable: tuple[UnreadableLedger, ...] = ()

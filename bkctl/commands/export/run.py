@@ -396,7 +396,9 @@ class _Run:
             unreadable=tuple(UnreadableLedger(n, why) for n, why in sorted(unreadable.items())),
         )
 
-    def _read_back(self) -> str:
+    def _read_back(self) -> str | None:
+        if not self._tree.files:
+            return None
         where = repr(self._files.uri.partition("?")[0])
         if self._is_delta:
             return f'spark.read.format("delta").load({where})'

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 
 import pytest
 
@@ -14,47 +13,15 @@ from bkclient.blocking import BlockingClient
 from bkctl.commands.export.run import ExportBusyError, export_ledgers
 from bkctl.commands.export.target.arrow_file_systems import ArrowFiles
 from bkctl.commands.export.target.commit import STAGING_PREFIX
+from bkctl.commands.export.target.lock_file import LockFile
 from tests.bkctl.commands.export.target.dying_system import check_every_step
 from tests.bkctl.commands.export.target.test_commit import Killed
-from tests.bkctl.support.cluster import Cluster, local_cluster
-from tests.interop.peers.hadoop import hdfs
-from tests.interop.peers.jars import PeerUnavailable
-from tests.support.programs import missing
-from tests.support.s3_server import BUCKET, s3_server
+from tests.bkctl.support.cluster import BKCTL
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.processes]
 
 PAYLOADS = [b"", b"one", *(b"entry %d" % i for i in range(500))]
-
-
-@pytest.fixture(scope="module", params=["s3a", "hdfs"])
-def place(request, tmp_path_factory) -> Iterator[str]:
-    """The URI of an empty file system; the environment has what clients need."""
-    directory = tmp_path_factory.mktemp(request.param)
-    if request.param == "s3a":
-        with s3_server(directory) as variables, pytest.MonkeyPatch.context() as patch:
-            for name, value in variables.items():
-                patch.setenv(name, value)
-            yield f"s3a://{BUCKET}"
-        return
-    try:
-        with hdfs(directory) as uri:
-            yield uri
-    except PeerUnavailable as error:
-        missing(error)
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory) -> Iterator[Cluster]:
-    with local_cluster(tmp_path_factory.mktemp("cluster") / "bk", 3) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def client(cluster: Cluster) -> Iterator[BlockingClient]:
-    with BlockingClient(cluster.uri) as connected:
-        yield connected
 
 
 def write(client: BlockingClient, payloads: list[bytes]) -> int:
@@ -114,6 +81,15 @@ def test_a_commit_that_dies_leaves_all_or_nothing(place) -> None:
     assert check_every_step(files.system, files, Killed(), stride=5) > 10
 
 
+def is_free(files: ArrowFiles) -> bool:
+    """Take the lock for a moment, with less patience than an export has."""
+    try:
+        with LockFile(files, lost_s=3.0):
+            return True
+    except BlockingIOError:
+        return False
+
+
 _EXPORT = """
 import sys
 from bkctl.commands.export.run import export_ledgers
@@ -137,9 +113,28 @@ def test_an_export_that_is_killed_is_done_by_the_next_one(place, cluster, client
             os.killpg(process.pid, signal.SIGKILL)
     with pytest.raises(ExportBusyError, match=r"_bkctl/lock-\w+ is held by process \d+ on"):
         export_ledgers(cluster.uri, ledgers, target)
-    # Its lock counts no more after a while, or when it is removed: see test_lock_file.
-    (lock,) = [one for one in files.sizes("_bkctl") if "lock" in one]
-    files.remove(lock)
+    until(lambda: is_free(files), "the lock of a killed export does not expire")
     export_ledgers(cluster.uri, ledgers, target, verify=True)
     assert read_back(target) == dict.fromkeys(ledgers, PAYLOADS)
     assert not [one for one in files.sizes() if STAGING_PREFIX in one or "lock" in one]
+
+
+def test_exports_at_one_time_leave_each_row_once(place, cluster, client) -> None:
+    target = f"{place}/together"
+    ledgers = [write(client, PAYLOADS) for _ in range(3)]
+    command = [*BKCTL, "-u", cluster.uri, "export", *map(str, ledgers), "--to", target]
+    running = [
+        subprocess.Popen([*command, "--partition-by", "none"], stderr=subprocess.PIPE)
+        for _ in range(3)
+    ]
+    try:
+        ended = [(one.communicate()[1], one.returncode) for one in running]
+    finally:
+        for one in running:
+            one.kill()
+    for told, status in ended:
+        # Two that begin at the same time may both give way.
+        assert status in (0, ExportBusyError.exit_status), told
+        assert status == 0 or b"another export writes to" in told
+    export_ledgers(cluster.uri, ledgers, target, layout="none", verify=True)
+    assert read_back(target) == dict.fromkeys(ledgers, PAYLOADS)

@@ -15,7 +15,21 @@ from tests.support.children import until_child
 from tests.support.waiting import until
 
 MINICLUSTER: Final = (("org.apache.hadoop", "hadoop-client-minicluster"),)
+_AWS: Final = "2.35.4"
+_ACCELERATOR: Final = "1.3.1"
+"""The releases that Hadoop 3.5.0 is built with."""
+
+_ACCELERATOR_GROUP: Final = "software.amazon.s3.analyticsaccelerator"
+_AWS_MODULES: Final = tuple(
+    ("software.amazon.awssdk", name)
+    for name in ("s3-transfer-manager", "sts", "apache-client", "netty-nio-client")
+)
 _QUICK: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
+
+
+def _hadoop_version() -> str:
+    (client,) = pyspark_jars().glob("hadoop-client-api-*.jar")
+    return client.stem.removeprefix("hadoop-client-api-")
 
 
 def hadoop_jars() -> list[Path]:
@@ -24,9 +38,29 @@ def hadoop_jars() -> list[Path]:
     Raises:
         PeerUnavailable: they are not here and cannot be fetched.
     """
-    (client,) = pyspark_jars().glob("hadoop-client-api-*.jar")
-    version = client.stem.removeprefix("hadoop-client-api-")
+    version = _hadoop_version()
     return jars_of(default_directory().with_name(f"hadoop-jars-{version}"), MINICLUSTER, version)
+
+
+def s3a_jars() -> list[Path]:
+    """Return what Spark needs besides its own jars for ``s3a:``.
+
+    Hadoop asks for a bundle of all of Amazon's services, of 686 MB. These are the few modules of
+    the same release that it uses.
+
+    Raises:
+        PeerUnavailable: they are not here and cannot be fetched.
+    """
+    version = _hadoop_version()
+    cache = default_directory()
+    found = jars_of(cache.with_name(f"aws-jars-{_AWS}"), _AWS_MODULES, _AWS)
+    # Spark has the others, newer.
+    found = [path for path in found if path.name.startswith(("software.", "org.reactivestreams"))]
+    for module, release in (("hadoop-aws", version), ("analyticsaccelerator-s3", _ACCELERATOR)):
+        group = "org.apache.hadoop" if module == "hadoop-aws" else _ACCELERATOR_GROUP
+        place = cache.with_name(f"{module}-{release}")
+        found += jars_of(place, ((group, module),), release, alone=True)
+    return found
 
 
 @contextmanager

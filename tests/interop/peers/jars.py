@@ -132,8 +132,10 @@ def _copied(source: Path, target: Path) -> Path:
     return target
 
 
-def jars_of(directory: Path, modules: Modules, version: str) -> list[Path]:
+def jars_of(directory: Path, modules: Modules, version: str, *, alone: bool = False) -> list[Path]:
     """Return the jars that ``modules`` need in one version, fetched into ``directory`` once.
+
+    With ``alone`` these are the modules' own jars, without what they need.
 
     Raises:
         PeerUnavailable: they are not here and cannot be fetched.
@@ -142,7 +144,7 @@ def jars_of(directory: Path, modules: Modules, version: str) -> list[Path]:
         directory.parent.mkdir(parents=True, exist_ok=True)
         with locked(directory.with_name(directory.name + ".lock")):
             if not (directory / COMPLETE).exists():
-                _fetch_into(directory, modules, version)
+                _fetch_into(directory, modules, version, alone=alone)
     names = (directory / COMPLETE).read_text(encoding="utf-8").split()
     return [directory / name for name in names]
 
@@ -176,7 +178,7 @@ def locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _fetch_into(directory: Path, modules: Modules, version: str) -> None:
+def _fetch_into(directory: Path, modules: Modules, version: str, *, alone: bool) -> None:
     """Fetch beside ``directory``, then rename: it is whole or not there."""
     shutil.rmtree(directory, ignore_errors=True)
     partial = PARTIAL.get(version, ()) if modules == SERVER else ()
@@ -185,7 +187,8 @@ def _fetch_into(directory: Path, modules: Modules, version: str) -> None:
         settings = Path(temporary) / "settings.xml"
         settings.write_text(_JARS_ALONE, encoding="utf-8")
         for module in modules:
-            _run_ivy(Path(temporary) / "ivy", jars, module, RELEASE if partial else version)
+            wanted, own = (RELEASE if partial else version), (settings if alone else None)
+            _run_ivy(Path(temporary) / "ivy", jars, module, wanted, own)
         for module in partial:
             for replaced in jars.glob(f"*_{module[1]}-{RELEASE}.jar"):
                 replaced.unlink()

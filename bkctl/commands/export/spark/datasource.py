@@ -18,7 +18,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from bkctl.commands.export.spark.filters import Bounds, bounded
-from bkctl.commands.export.spark.query import Query, TaskPartition, fields_of
+from bkctl.commands.export.spark.query import Query, TaskPartition, fields_of, short_errors
 from bkctl.commands.export.spark.source_options import (
     EARLIEST,
     SourceOptionError,
@@ -79,14 +79,18 @@ class LedgerSource(DataSource):
         """Return what appends rows to a log."""
         from bkctl.commands.export.spark.sink import LogWriter, Sink
 
-        return LogWriter(Sink.of(self._asked, schema, overwrite=overwrite))
+        sink = Sink.of(self._asked, schema, overwrite=overwrite)
+        sink.check()
+        return LogWriter(sink)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> LogStreamWriter:  # noqa: FBT001, N802
         """Return what appends micro-batches to a log, each once."""
         from bkctl.commands.export.spark.sink import LogStreamWriter, Sink
 
         sink = Sink.of(self._asked, schema, overwrite=overwrite)
-        return LogStreamWriter(sink, sink.writer_id(dict(self.options)))
+        writer_id = sink.writer_id(dict(self.options))
+        sink.check()
+        return LogStreamWriter(sink, writer_id)
 
 
 class LedgerSourceReader(DataSourceReader):
@@ -101,7 +105,7 @@ class LedgerSourceReader(DataSourceReader):
 
         Of no partitions at all Spark makes one that nobody could read.
         """
-        with self._query.client() as client:
+        with short_errors(), self._query.client() as client:
             extents: list[LedgerExtent] = client.call(_extents, self._query.options)
         wanted = [part for extent in extents if (part := self._bounds.part(extent)) is not None]
         return self._query.partitions(wanted) or [TaskPartition(0, ())]

@@ -7,6 +7,7 @@ from contextlib import aclosing
 from typing import Any, Final
 
 import attrs
+from twisted.internet.task import deferLater
 
 from bkclient.client import Client
 from bkclient.errors import NoSuchLedgerError
@@ -27,6 +28,10 @@ from wire.ledger_metadata import LedgerMetadata
 AHEAD_TIMES: Final = 8
 AHEAD_MAX: Final = 1000
 """Ledgers of a log are read one at first, for most micro-batches need no more; then ever more."""
+
+STALE_READS: Final = 5
+STALE_PAUSE_S: Final = 1.0
+"""How often, and after which pause, a record is read again that does not have a position yet."""
 
 
 async def chosen_ledgers(client: Client, options: SourceOptions) -> list[LedgerExtent]:
@@ -170,17 +175,18 @@ async def log_extents(
 
     Raises:
         LogTrimmedError: entries from ``start`` on were trimmed.
-        LogDamagedError: a ledger was deleted.
+        LogDamagedError: a ledger was deleted, or ``start`` is behind the log's end.
         NoSuchLogError: there is no such log.
     """
-    assert options.log is not None
-    record = (await LedgerList(client, options.log).read_patiently()).record
+    record = await _record_at(client, options, start)
     start = _not_trimmed(options, record, start)
     walk = _Walk(start, end, entries_max, bytes_max)
     async with aclosing(_log_ledgers(client, options, record, start.index)) as ledgers:
         async for index, extent in ledgers:
             if extent is not None and not options.include_open and not extent.is_closed:
                 break
+            if extent is not None and index == start.index:
+                _check_in_ledger(options, extent, start)
             if not walk.take(index, extent):
                 break
     return walk.extents, walk.position
@@ -264,6 +270,41 @@ def _not_trimmed(options: SourceOptions, record: LogRecord, start: LogPosition) 
             f"{record.trimmed}:0 (failOnDataLoss=false goes on there)"
         )
     return LogPosition(record.trimmed, 0)
+
+
+async def _record_at(client: Client, options: SourceOptions, start: LogPosition) -> LogRecord:
+    """Return the log's record, in which a position can be.
+
+    Raises:
+        LogDamagedError: the position is behind the log's end, with ``failOnDataLoss``.
+    """
+    assert options.log is not None
+    ledgers = LedgerList(client, options.log)
+    for _ in range(STALE_READS):
+        record = (await ledgers.read_patiently()).record
+        end = LogPosition(record.next_index, 0)
+        if start <= end or not options.fail_on_data_loss:
+            return record
+        # A server of the metadata service may lag behind the one that the position is from.
+        await deferLater(client.cluster.clock, STALE_PAUSE_S)
+    raise _behind_end(options, start, end)
+
+
+def _behind_end(options: SourceOptions, start: LogPosition, end: LogPosition) -> LogDamagedError:
+    """Return the error for a position that no reader of this log can have reached.
+
+    Entries that are written there later would be read as if none were missing before them.
+    """
+    return LogDamagedError(
+        f"log {options.log}: position {start} is behind the end {end}; the log may have been "
+        "deleted and created again (failOnDataLoss=false reads on from there)"
+    )
+
+
+def _check_in_ledger(options: SourceOptions, extent: LedgerExtent, start: LogPosition) -> None:
+    after_last = LogPosition(start.index, extent.last_entry_id + 1)
+    if extent.is_closed and start > after_last and options.fail_on_data_loss:
+        raise _behind_end(options, start, after_last)
 
 
 async def _log_ledgers(

@@ -16,7 +16,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from bkclient.log.cursors import Cursors
 from bkclient.log.record import Position
 from bkctl.commands.export.spark.entry_ranges import LogPosition, log_extents, log_start
-from bkctl.commands.export.spark.query import Query, TaskPartition
+from bkctl.commands.export.spark.query import Query, TaskPartition, short_errors
 from bkctl.commands.export.spark.source_options import LATEST, SourceOptionError
 from wire.errors import BookKeeperError
 
@@ -60,9 +60,10 @@ class FollowingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {**self.__dict__, "_client": None}
 
     def _call(self, function: Any, *args: Any, **kwargs: Any) -> Any:
-        if self._client is None:
-            self._client = self._query.client()
-        return self._client.call(function, *args, **kwargs)
+        with short_errors():
+            if self._client is None:
+                self._client = self._query.client()
+            return self._client.call(function, *args, **kwargs)
 
     def getDefaultReadLimit(self) -> Any:  # noqa: N802 -- Spark's name
         """Return the limit of a micro-batch that the options set."""

@@ -6,6 +6,7 @@ task reads.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -31,7 +32,7 @@ from bkctl.commands.export.spark.source_options import (
 from bkctl.commands.export.spark.topic_rows import MessageBuffer, TopicReading, read_messages
 from bkctl.commands.export.task.copy import connect
 from bkctl.commands.export.task.errors import TaskError
-from bkctl.commands.export.task.plan import LedgerExtent, Task, cut
+from bkctl.commands.export.task.plan import LedgerExtent, Task, cost, cut
 from bkctl.commands.export.task.rows import RowBuffer, read_ranges
 from wire.errors import BookKeeperError
 
@@ -77,6 +78,20 @@ _TOPIC_FIELDS: Final = {
 """The fields of ``TopicMessage``; ``decoded`` with the option ``decode``."""
 
 
+class ConnectionFailedError(BookKeeperError):
+    """No client could be made; the message has the host and the reason."""
+
+
+class short_errors(contextlib.AbstractContextManager[None, None]):  # noqa: N801
+    """Raise errors of the client without its calls and causes: Spark prints all of them."""
+
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
+        if isinstance(error, TaskError):
+            raise ConnectionFailedError(error.sentence) from None
+        if isinstance(error, BookKeeperError):
+            raise error.with_traceback(None) from None
+
+
 @attrs.define
 class TaskPartition(InputPartition):
     """One task's share of a query."""
@@ -106,7 +121,6 @@ class Query:
 
         Raises:
             SourceOptionError: the schema has another column, or a column of another type.
-            UsageError: no option names a cluster.
         """
         names = [field.name for field in schema.fields]
         check_columns(names, options)
@@ -130,7 +144,7 @@ class Query:
         """Cut what is to be read into partitions that are even in bytes."""
         size = self.options.partition_bytes_max
         if self.options.partitions_min:
-            total = sum(extent.length for extent in extents)
+            total = sum(cost(extent) for extent in extents)
             size = max(1, min(size, -(-total // self.options.partitions_min)))
         tasks = cut(extents, 1, target_bytes=size)
         return [TaskPartition(number, ranges) for number, ranges in enumerate(tasks)]
@@ -139,18 +153,16 @@ class Query:
         """Yield the entries of ranges as Arrow batches; of topics, their messages.
 
         Raises:
-            TaskError: an entry cannot be read, or no client can be made.
+            BookKeeperError: an entry cannot be read, or no client can be made.
         """
         read = self._read_messages if self.options.is_topics else self._read_entries
-        try:
-            with self.client() as client:
-                yield from read(client, ranges)
-        except BookKeeperError as error:
-            raise error if isinstance(error, TaskError) else TaskError("", error) from error
+        with short_errors(), self.client() as client:
+            yield from read(client, ranges)
 
     def _read_entries(self, client: BlockingClient, ranges: Task) -> Iterator[pa.RecordBatch]:
         rows = RowBuffer(self.columns, self.nullable)
-        for parts in client.iterate(lambda connected: read_ranges(connected, ranges)):
+        skip_gone = not self.options.fail_on_data_loss
+        for parts in client.iterate(lambda some: read_ranges(some, ranges, skip_gone=skip_gone)):
             for entry_range, batch in parts:
                 rows.add(entry_range, batch)
             if rows.is_full:

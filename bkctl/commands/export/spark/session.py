@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from bkctl.commands.export.errors import SparkMissingError, SparkStartError, plain_cause
+from bkctl.commands.export.errors import SparkMissingError, SparkStartError, start_cause
 from bkctl.commands.export.interrupts import uninterrupted
 
 DEFAULTS: Final = {
@@ -92,7 +92,7 @@ def _started(builder: Any, master: str) -> Any:
     try:
         return builder.getOrCreate()
     except Exception as error:
-        cause = plain_cause(error)  # Py4j asks the JVM for the text, so before the JVM ends.
+        cause = start_cause(error)  # Py4j asks the JVM for the text, so before the JVM ends.
         _forget_gateway()
         raise SparkStartError(f"Spark does not start on {master}: {cause}") from error
 

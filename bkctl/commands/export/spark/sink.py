@@ -27,12 +27,16 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import BinaryType, StringType, StructType
 
-from bkctl.commands.export.spark.sink_ledgers import TaskWriter, delete_ledgers, list_in_log
+from bkctl.commands.export.spark.query import short_errors
+from bkctl.commands.export.spark.sink_ledgers import (
+    TaskWriter,
+    delete_ledgers,
+    list_in_log,
+    log_options,
+)
 from bkctl.commands.export.spark.source_options import SourceOptionError, SourceOptions
 from bkctl.commands.export.task.copy import connect
-from bkctl.commands.export.task.errors import TaskError
 from bkctl.suggest import did_you_mean
-from wire.errors import BookKeeperError
 from wire.ids import LedgerId
 
 if TYPE_CHECKING:
@@ -68,7 +72,6 @@ class Sink:
 
         Raises:
             SourceOptionError: no log is given, the mode is ``overwrite``, or a column is missing.
-            UsageError: no option names a cluster.
         """
         if options.log is None:
             raise SourceOptionError("which log? Give the option log")
@@ -91,20 +94,27 @@ class Sink:
                 return hashlib.sha256(value.encode()).hexdigest()[:32]
         raise SourceOptionError("give checkpointLocation as an option of the query, or writerId")
 
+    def check(self) -> None:
+        """Check that the log exists, before any task starts.
+
+        Raises:
+            NoSuchLogError: it does not exist.
+            BookKeeperError: the cluster cannot be reached.
+        """
+        with short_errors(), self._connect(self.uri, self.config) as client:
+            client.call(log_options, self.log)
+
     def write(self, rows: Iterable[Any], stream: str, batch: int) -> WrittenLedgers:
         """Write the rows of one task to ledgers, and close them.
 
         Raises:
-            TaskError: the ledgers cannot be written.
+            BookKeeperError: the ledgers cannot be written.
         """
-        with self._connect(self.uri, self.config) as client:
-            try:
-                writer = TaskWriter(client.client, self.log, stream, batch)
-                for payloads in _chunks(map(self._payload, rows)):
-                    client.run(writer.add, payloads)
-                return WrittenLedgers(client.run(writer.finish))
-            except BookKeeperError as error:
-                raise TaskError(f"log {self.log}", error) from error
+        with short_errors(), self._connect(self.uri, self.config) as client:
+            writer = TaskWriter(client.client, self.log, stream, batch)
+            for payloads in _chunks(map(self._payload, rows)):
+                client.run(writer.add, payloads)
+            return WrittenLedgers(client.run(writer.finish))
 
     def _payload(self, row: Any) -> bytes:
         if self.value_column is None:
@@ -120,7 +130,7 @@ class Sink:
         """List the ledgers of all tasks in the log, if it does not have the batch."""
         ledger_ids = _ledgers_of(messages)
         if ledger_ids:
-            with self._connect(self.uri, self.config) as client:
+            with short_errors(), self._connect(self.uri, self.config) as client:
                 client.call(list_in_log, self.log, ledger_ids, stream=stream, batch=batch)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:

@@ -25,7 +25,7 @@ class TaskWriter:
     async def add(self, payloads: list[bytes]) -> None:
         """Write entries, and wait until they are confirmed."""
         if self._options is None:
-            self._options = await self._read_options()
+            self._options = await log_options(self._client, self._log)
         if self._writer is None:
             self._writer = await self._create(self._options)
         await self._writer.add_many(payloads)
@@ -37,11 +37,6 @@ class TaskWriter:
         if self._writer is not None:
             await self._close(self._writer)
         return tuple(self._closed)
-
-    async def _read_options(self) -> LogOptions:
-        from bkclient.log.ledger_list import LedgerList
-
-        return (await LedgerList(self._client, self._log).read_patiently()).record.options
 
     async def _create(self, options: LogOptions) -> LedgerWriter:
         from bkclient.log.batches import BATCH_KEY, STREAM_KEY
@@ -65,6 +60,17 @@ class TaskWriter:
         await writer.close()
         self._closed.append(writer.ledger_id)
         self._writer = None
+
+
+async def log_options(client: Client, log: str) -> LogOptions:
+    """Return how ledgers of a log are written.
+
+    Raises:
+        NoSuchLogError: there is no such log.
+    """
+    from bkclient.log.ledger_list import LedgerList
+
+    return (await LedgerList(client, log).read_patiently()).record.options
 
 
 async def list_in_log(

@@ -115,14 +115,19 @@ class SourceOptions:
         """Return the metadata service and the client's settings, by options and environment.
 
         Raises:
-            UsageError, NothingFoundError, PropertiesError, ConfigError: as for the commands.
+            SourceOptionError: none of them names a cluster.
+            NothingFoundError, PropertiesError, ConfigError: as for the commands.
         """
+        from bkctl.errors import UsageError
         from bkctl.options import Options
         from bkctl.session.settings import cluster_settings
 
         options = Options()
         options.service_uri, options.conf, options.profile = self.uri, self.conf, self.profile
-        found = cluster_settings(options, os.environ)
+        try:
+            found = cluster_settings(options, os.environ)
+        except UsageError as error:
+            raise SourceOptionError(f"{error} Give the option uri, conf or profile") from None
         return found.uri, found.config
 
 

@@ -40,7 +40,11 @@ def _file_system(target: str) -> tuple[Any, str]:
     except OSError as error:
         if scheme != "hdfs":
             raise
-        raise OSError(f"{error}; or install 'bkctl[spark,hdfs]', which needs no libhdfs") from error
+        # pyarrow names all the places where it looked for a Java.
+        reason = str(error).partition(" dlopen(")[0]
+        raise OSError(
+            f"{reason}; or install 'bkctl[spark,hdfs]', which needs no libhdfs"
+        ) from error
     return system, path
 
 

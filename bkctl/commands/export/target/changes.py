@@ -71,11 +71,13 @@ def check_ours(tree: Tree, cluster: str, layout: str, table_format: str, target:
         )
     if tree.layout not in (None, layout):
         raise ForeignFilesError(
-            f"{target} is arranged by {tree.layout}; this export would arrange it by {layout}"
+            f"{target} is arranged by {tree.layout}; this export would arrange it by {layout}: "
+            f"give --partition-by {tree.layout}"
         )
     if tree.table_format not in (None, table_format):
         raise ForeignFilesError(
-            f"{target} holds an export with --format {tree.table_format}; this is {table_format}"
+            f"{target} holds an export with --format {tree.table_format}; this is {table_format}: "
+            f"give --format {tree.table_format}"
         )
 
 

@@ -17,6 +17,8 @@ class TaskError(BookKeeperError):
 
     def __init__(self, where: str, cause: BaseException) -> None:
         failure = {"where": where, "error": type(cause).__name__, "message": str(cause)}
+        self.sentence = _sentence(failure)
+        """The same for a person."""
         super().__init__(f"{FAILURE_MARK}{json.dumps(failure)}")
 
 
@@ -27,10 +29,14 @@ def failure_in(text: str) -> str | None:
         return None
     try:
         failure, _ = json.JSONDecoder().raw_decode(text[at + len(FAILURE_MARK) :])
-        where = f"{failure['where']}: " if failure["where"] else ""
-        return f"{where}{failure['message']} ({failure['error']})"
+        return _sentence(failure)
     except (ValueError, TypeError, KeyError):
         return None  # The text was cut off.
+
+
+def _sentence(failure: dict[str, str]) -> str:
+    where = f"{failure['where']}: " if failure["where"] else ""
+    return f"{where}{failure['message']} ({failure['error']})"
 
 
 def host() -> str:

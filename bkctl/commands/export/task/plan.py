@@ -111,28 +111,29 @@ def cut(
     A large ledger gives several tasks, small ledgers share one. Empty ledgers give none. Tasks
     take the ledgers in the order given. ``target_bytes`` replaces the size that suits ``cores``.
     """
-    target = target_bytes or task_bytes(sum(_cost(extent) for extent in extents), cores)
+    target = target_bytes or task_bytes(sum(cost(extent) for extent in extents), cores)
     tasks: list[Task] = []
     ranges: list[EntryRange] = []
     filled = 0
     for extent in extents:
-        for piece, cost in _pieces(extent, target, folder_of(extent)):
-            if ranges and filled + cost > target:
+        for piece, size in _pieces(extent, target, folder_of(extent)):
+            if ranges and filled + size > target:
                 tasks.append(tuple(ranges))
                 ranges, filled = [], 0
             ranges.append(piece)
-            filled += cost
+            filled += size
     return [*tasks, tuple(ranges)] if ranges else tasks
 
 
-def _cost(extent: LedgerExtent) -> int:
+def cost(extent: LedgerExtent) -> int:
+    """Return how many bytes it takes to read these entries, about."""
     return extent.length + extent.entries * ENTRY_OVERHEAD_BYTES
 
 
 def _pieces(extent: LedgerExtent, target: int, folder: str) -> list[tuple[EntryRange, int]]:
     """Cut one ledger into even pieces of at most about ``target`` bytes each."""
     entries, base = extent.entries, extent.first_entry_id
-    count = min(entries, -(-_cost(extent) // target), PIECES_MAX)
+    count = min(entries, -(-cost(extent) // target), PIECES_MAX)
     edges = [entries * i // count for i in range(count + 1)] if count > 0 else []
     return [
         (
@@ -147,7 +148,7 @@ def _pieces(extent: LedgerExtent, target: int, folder: str) -> list[tuple[EntryR
                 extent.log,
                 extent.log_index,
             ),
-            (end - first) * _cost(extent) // entries,
+            (end - first) * cost(extent) // entries,
         )
         for first, end in itertools.pairwise(edges)
     ]

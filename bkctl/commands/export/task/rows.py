@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from twisted.internet.defer import Deferred
 
 from bkclient.client import Client
+from bkclient.errors import NoSuchLedgerError
 from bkctl.commands.export.task.plan import EntryRange
 from wire.codes import ENTRY_HEADER_BYTES
 from wire.entry_batch import EntryBatch
@@ -78,11 +79,12 @@ Part = tuple[EntryRange, EntryBatch]
 
 
 async def read_ranges(
-    client: Client, ranges: Sequence[EntryRange], password: bytes | None = None
+    client: Client, ranges: Sequence[EntryRange], *, skip_gone: bool = False
 ) -> AsyncGenerator[list[Part], None]:
     """Yield the entries of all ranges in order, as many parts at a time as have arrived.
 
-    Several small ranges are read at a time; of a large one, several chunks ahead.
+    Several small ranges are read at a time; of a large one, several chunks ahead. With
+    ``skip_gone``, a ledger that was deleted has no entries.
 
     Raises:
         RangeReadError: an entry cannot be read, or a range ends early.
@@ -93,7 +95,9 @@ async def read_ranges(
         while ahead or waiting:
             while waiting and len(ahead) < RANGES_AHEAD and _is_small(waiting[0]):
                 small = waiting.popleft()
-                ahead.append((small, Deferred.fromCoroutine(_read_small(client, small, password))))
+                ahead.append(
+                    (small, Deferred.fromCoroutine(_read_small(client, small, skip_gone=skip_gone)))
+                )
             if ahead:
                 parts = await _next(ahead)
                 for _ in range(_ready(ahead)):
@@ -101,7 +105,7 @@ async def read_ranges(
                 yield parts
                 continue
             large = waiting.popleft()
-            async with aclosing(_read_large(client, large, password)) as batches:
+            async with aclosing(_read_large(client, large, skip_gone=skip_gone)) as batches:
                 async for batch in batches:
                     yield [(large, batch)]
     finally:
@@ -128,19 +132,19 @@ def _is_small(entry_range: EntryRange) -> bool:
 
 
 async def _read_small(
-    client: Client, entry_range: EntryRange, password: bytes | None
+    client: Client, entry_range: EntryRange, *, skip_gone: bool
 ) -> list[EntryBatch]:
-    async with aclosing(_read_large(client, entry_range, password)) as batches:
+    async with aclosing(_read_large(client, entry_range, skip_gone=skip_gone)) as batches:
         return [batch async for batch in batches]
 
 
 async def _read_large(
-    client: Client, entry_range: EntryRange, password: bytes | None
+    client: Client, entry_range: EntryRange, *, skip_gone: bool
 ) -> AsyncGenerator[EntryBatch, None]:
     """Yield a range in batches of consecutive entries."""
     expected = entry_range.first
     try:
-        reader = await client.open_ledger(entry_range.ledger_id, password=password, recover=False)
+        reader = await client.open_ledger(entry_range.ledger_id, recover=False)
         try:
             # What was confirmed when the range was planned is confirmed for good.
             batches = reader.read_batches(entry_range.first, entry_range.last, unconfirmed=True)
@@ -152,6 +156,8 @@ async def _read_large(
         finally:
             reader.close()
     except BookKeeperError as error:
+        if skip_gone and isinstance(error, NoSuchLedgerError):
+            return
         raise RangeReadError(entry_range, error) from error
     if expected != entry_range.last + 1:
         ended = EOFError(f"the reader ended at entry {expected}, before {entry_range.last}")

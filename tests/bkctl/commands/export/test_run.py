@@ -122,6 +122,11 @@ def add(client: BlockingClient, ledger_id: int, payloads: list[bytes]) -> None:
     client.call(one_shot)
 
 
+def test_a_target_without_a_file_has_no_line_to_read_it(cluster, client, tmp_path) -> None:
+    report = export_ledgers(cluster.uri, [write(client, [])], str(tmp_path))
+    assert (report.files, report.read_back) == (0, None)
+
+
 def test_recover_closes_first(cluster, client, spark, tmp_path) -> None:
     ledger_id, _ = client.call(handover.create_handed_over)
     add(client, ledger_id, [b"a", b"b"])
@@ -181,7 +186,7 @@ def test_many_small_ledgers_share_files(cluster, client, spark, tmp_path, engine
     assert found == {1: 1500, 2: 3}
     with pytest.raises(ForeignFilesError, match="shares files"):
         export_ledgers(cluster.uri, [more], str(tmp_path), layout="none", again=True)
-    with pytest.raises(ForeignFilesError, match="arranged by none"):
+    with pytest.raises(ForeignFilesError, match=r"arranged by none.*--partition-by none"):
         export_ledgers(cluster.uri, [more], str(tmp_path), spark=spark)
 
 

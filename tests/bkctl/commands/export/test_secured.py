@@ -13,80 +13,31 @@ from typing import Any
 import attrs
 import pytest
 
-from bkclient.blocking import BlockingClient
-from bkclient.config.client import ClientConfig
-from bkclient.config.settings import load, read_properties
 from bkctl.commands.export.engines import SparkEngine
 from bkctl.commands.export.errors import ExportReadError
 from bkctl.commands.export.run import export_ledgers
 from bkctl.commands.export.task.parquet_file import CopyJob
 from bkctl.commands.export.task.plan import EntryRange
 from tests.bkctl.support.cluster import BKCTL
+from tests.bkctl.support.secured import (
+    LEDGER_PASSWORD,
+    PASSWORD,
+    PAYLOADS,
+    Secured,
+    secured_cluster,
+)
 from tests.bookied.worlds.secured import jaas_of_both
-from tests.live.bookied.processes import BookieProcess, make_cluster, write_conf
-from tests.support.certificates import Authority, bookie_keys, client_keys, write_pem
 from wire.ids import EntryId, LedgerId
 
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'bkctl[spark]'")
 
 pytestmark = [pytest.mark.spark, pytest.mark.processes]
 
-PAYLOADS = [b"entry %d" % i for i in range(500)]
-PASSWORD = "a-password-of-a-user"
-LEDGER_PASSWORD = "a-password-of-ledgers"
-JAAS = jaas_of_both(PASSWORD)
-
-
-@attrs.frozen
-class Secured:
-    """A bookie that wants certificates and passwords, and a client's settings file for it."""
-
-    uri: str
-    conf: Path
-    jaas: Path
-
-    @property
-    def config(self) -> ClientConfig:
-        return load(ClientConfig, read_properties(self.conf))[0]
-
-    def write(self) -> int:
-        with BlockingClient(self.uri, config=self.config) as client:
-            return client.write_ledger(PAYLOADS, ensemble_size=1, write_quorum=1, ack_quorum=1)[0]
-
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    directory = tmp_path_factory.mktemp("secured")
-    authority = Authority()
-    own = write_pem(directory / "bookie-keys", authority.issue("bookie"), authority)
-    pem = write_pem(directory / "client-keys", authority.issue("exporter", hosts=()), authority)
-    jaas = directory / "jaas.conf"
-    jaas.write_text(JAAS)
-    uri = make_cluster(directory / "metadata.db")
-    conf = directory / "client.conf"
-    settings = client_keys(
-        pem,
-        metadataServiceUri=uri,
-        tlsClientAuthentication="true",
-        clientAuthProviderFactoryClass="SASLClientProviderFactory",
-        saslJaasConfigFile=jaas,
-        passwd=LEDGER_PASSWORD,
-    )
-    conf.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
-    keys = bookie_keys(
-        own,
-        tlsClientAuthentication="true",
-        bookieAuthProviderFactoryClass="SASLBookieAuthProviderFactory",
-        saslJaasConfigFile=jaas,
-    )
-    bookie = BookieProcess(write_conf(directory / "b1", uri, **keys))
-    try:
-        bookie.ready()
-        yield Secured(uri, conf, jaas)
-        assert bookie.stop() == 0
-    finally:
-        if bookie.process.poll() is None:
-            bookie.kill()
+    with secured_cluster(tmp_path_factory.mktemp("secured")) as running:
+        yield running
 
 
 def arguments_of_processes() -> str:
@@ -144,3 +95,19 @@ def test_the_data_source_reads_a_settings_file(secured: Secured, spark: Any) -> 
     ledger_id = secured.write()
     reader = spark.read.format("bookkeeper").option("conf", str(secured.conf))
     assert payloads_of(reader.option("ledgers", str(ledger_id)).load()) == PAYLOADS
+
+
+def test_a_wrong_password_fails_the_query_and_names_no_secret(
+    secured: Secured, spark: Any, tmp_path: Path
+) -> None:
+    ledger_id, jaas, conf = secured.write(), tmp_path / "jaas.conf", tmp_path / "client.conf"
+    jaas.write_text(jaas_of_both("another-password"))
+    conf.write_text(secured.conf.read_text().replace(str(secured.jaas), str(jaas)))
+    reader = spark.read.format("bookkeeper").option("conf", str(conf))
+    with pytest.raises(Exception, match=f"ledger {ledger_id}") as caught:
+        reader.option("ledgers", str(ledger_id)).load().collect()
+    assert "another-password" not in str(caught.value)
+    config, out = attrs.evolve(secured.config, jaas_path=str(jaas)), tmp_path / "out"
+    with pytest.raises(ExportReadError, match=f"ledger {ledger_id}"):
+        export_ledgers(secured.uri, [ledger_id], str(out), config=config, spark=spark)
+    assert not list(out.glob("ledger=*"))

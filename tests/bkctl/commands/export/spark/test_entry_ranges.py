@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from twisted.internet.defer import Deferred
 
 from bkclient.log import LogManager, LogOptions
 from bkclient.log.errors import LogDamagedError
@@ -89,3 +90,25 @@ def test_a_ledger_that_is_gone_is_named_or_passed_over(log: Log) -> None:
     (extents, _), *_ = log.call(log_extents, start, failOnDataLoss="false")
     assert [one.ledger_id for one in extents] == [*log.ids[:gone], *log.ids[gone + 1 : -1]]
     assert log.call(log_start, LATEST)[0] == LogPosition(len(log.ids) - 1, 0)
+
+
+@pytest.mark.parametrize("at", [LogPosition(0, 5), LogPosition(1_000, 0)])
+def test_a_position_that_the_log_never_had_is_refused(log: Log, at: LogPosition) -> None:
+    with pytest.raises(LogDamagedError, match=rf"position {at} is behind the end \d+:\d; .*again"):
+        log.call(log_extents, at)
+    (extents, _), *_ = log.call(log_extents, at, failOnDataLoss="false")
+    assert log.ids[0] not in [one.ledger_id for one in extents]
+
+
+def test_a_record_that_lags_behind_a_position_is_read_again(log: Log) -> None:
+    behind = LogPosition(len(log.ids) + 1, 0)
+
+    async def grow() -> None:
+        for _ in range(4):
+            await log.writer.append(b"entry")
+
+    growing = Deferred.fromCoroutine(grow())
+    (extents, end), *_ = log.call(log_extents, behind)
+    assert end >= behind
+    assert all(one.ledger_id not in log.ids for one in extents)
+    log.world.run(growing)

@@ -21,6 +21,7 @@ from bkctl.commands.export.target.commit import STAGING_PREFIX
 from bkctl.commands.local.java import find_java, pyspark_jars, spark_java_home
 from bkctl.commands.local.process import free_port
 from tests.bkctl.support.cluster import BKCTL, Cluster, local_cluster
+from tests.bkctl.support.secured import PAYLOADS, secured_cluster
 from tests.bkctl.support.spark import QUICK, QUICK_JVM
 from tests.support.waiting import until
 
@@ -134,22 +135,26 @@ def of_worker(_):
     return sys.executable, bkctl.__file__
 
 spark = SparkSession.builder.getOrCreate()
-log = spark.read.format("bookkeeper").options(uri=sys.argv[1], ledgers=sys.argv[2])
-rows = log.option("minPartitions", 4).load().collect()
+ledgers = spark.read.format("bookkeeper").options(**json.loads(sys.argv[1]))
+rows = ledgers.option("minPartitions", 4).load().collect()
 found = {row["entry_id"]: row["payload"].decode() for row in rows}
 tasks = spark.sparkContext.range(2).map(of_worker).collect()
 print(json.dumps({"payloads": found, "workers": tasks}))
 """
 
 
-def query(standalone: Standalone, *words: object, **conf: object) -> subprocess.CompletedProcess:
+def query(standalone: Standalone, bundle: Path, **options: object) -> dict:
     """Run ``QUERY`` as a user does: no path of the driver reaches the workers."""
     environ = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     home = spark_java_home(standalone.directory / "java", quiet=True)
-    given = QUICK | {f"spark.{key.replace('_', '.')}": value for key, value in conf.items()}
+    given = QUICK | {
+        "spark.executor.memory": "512m",
+        "spark.archives": f"{bundle}#bkctl",
+        "spark.executorEnv.PYTHONPATH": "bkctl",
+    }
     submitted = [f"--conf '{key}={value}'" for key, value in given.items()]
-    return subprocess.run(
-        [sys.executable, "-c", QUERY, *map(str, words)],
+    done = subprocess.run(
+        [sys.executable, "-c", QUERY, json.dumps(options)],
         env={
             **environ,
             "JAVA_HOME": str(home),
@@ -167,6 +172,16 @@ def query(standalone: Standalone, *words: object, **conf: object) -> subprocess.
         check=False,
         cwd=standalone.directory,
     )
+    assert done.returncode == 0, done.stderr
+    found: dict = json.loads(done.stdout)
+    return found
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("bundle") / "bkctl.tar.gz"
+    subprocess.run([*BKCTL, "spark", "bundle", path], check=True)
+    return path
 
 
 def exporting(cluster: Cluster, ledger_id: int, target: Path) -> list[str]:
@@ -174,27 +189,23 @@ def exporting(cluster: Cluster, ledger_id: int, target: Path) -> list[str]:
     return [*BKCTL, "-u", cluster.uri, "export", str(ledger_id), "--to", str(target)]
 
 
-def test_workers_need_nothing_installed(standalone: Standalone, tmp_path) -> None:
-    bundle = tmp_path / "bkctl.tar.gz"
-    subprocess.run([*BKCTL, "spark", "bundle", bundle], check=True)
+def test_workers_need_nothing_installed(standalone: Standalone, bundle: Path, tmp_path) -> None:
     payloads = [b"%d" % n for n in range(1000)]
     with local_cluster(tmp_path / "bk", 1) as cluster, BlockingClient(cluster.uri) as client:
         ledger_id, _ = client.write_ledger(payloads, **ALONE)
-        done = query(
-            standalone,
-            cluster.uri,
-            ledger_id,
-            executor_memory="512m",
-            archives=f"{bundle}#bkctl",
-            executorEnv_PYTHONPATH="bkctl",
-        )
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
+        found = query(standalone, bundle, uri=cluster.uri, ledgers=ledger_id)
     assert found["payloads"] == {str(n): payload.decode() for n, payload in enumerate(payloads)}
     for python, module in found["workers"]:
         # This Python has no packages, and what it imports is in a directory of the worker.
         assert python == str(standalone.bare_python)
         assert Path(module).is_relative_to(standalone.directory), module
+
+
+def test_workers_reach_a_secured_cluster(standalone: Standalone, bundle: Path, tmp_path) -> None:
+    with secured_cluster(tmp_path) as secured:
+        ledger_id = secured.write()
+        found = query(standalone, bundle, conf=str(secured.conf), ledgers=ledger_id)
+    assert found["payloads"] == {str(n): payload.decode() for n, payload in enumerate(PAYLOADS)}
 
 
 def test_a_worker_that_dies_costs_no_entry(standalone: Standalone, tmp_path) -> None:
