@@ -48,6 +48,9 @@ NO_PROFILE: Final = "none"
 MODE: Final = 0o600
 """Of the file: it tells where clusters are and with what they are opened."""
 
+CHARS_MAX: Final = 1_000_000
+"""A longer file is refused."""
+
 TABLE: Final = "profiles"
 DEFAULT_KEY: Final = "profile"
 SHELL: Final = "shell"
@@ -146,11 +149,14 @@ def read_profiles(environ: Mapping[str, str]) -> ProfileFile:
     if path is None:
         return ProfileFile(path=Path("bkctl/config.toml"))
     try:
-        text = path.read_text(encoding="utf-8")
+        with path.open(encoding="utf-8") as file:
+            text = file.read(CHARS_MAX + 1)
     except FileNotFoundError:
         return ProfileFile(path=path)
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
+    if len(text) > CHARS_MAX:
+        raise UsageError(f"{path}: more than {CHARS_MAX} characters")
     return parse_profiles(text, path)
 
 
@@ -160,7 +166,10 @@ def parse_toml(text: str) -> dict[str, Any]:
     Raises:
         ValueError: the text is not TOML.
     """
-    found: dict[str, Any] = tomllib.loads(text)
+    try:
+        found: dict[str, Any] = tomllib.loads(text)
+    except RecursionError as error:
+        raise ValueError("values are nested too deep") from error
     return found
 
 

@@ -181,12 +181,18 @@ def test_a_path_in_the_home_of_nobody_stays_as_it_is() -> None:
         ("[profiles.a.tls]\nca = 'x'", "no profiles.a.tls.ca"),
         ("[profiles.a.client]\nx = {}", "profiles.a.client.x is no text"),
         ("profiles = 3", "profiles is no table"),
+        ("x = " + "[" * 100_000, "nested too deep"),
     ],
 )
 def test_what_no_profile_can_say_is_named(text: str, said: str) -> None:
     with pytest.raises(UsageError, match=said.replace("(", r"\(")) as caught:
         parse_profiles(text, Path("c.toml"))
     assert str(caught.value).startswith("c.toml: ")
+
+
+def test_a_file_without_an_end_is_refused() -> None:
+    with pytest.raises(UsageError, match="/dev/zero: more than"):
+        read_profiles({"BKCTL_CONFIG": "/dev/zero"})
 
 
 # The file ----------------------------------------------------------------------------------------
