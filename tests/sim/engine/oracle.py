@@ -148,6 +148,8 @@ class Oracle:
         self.ledgers: dict[int, LedgerTruth] = {}
         self.bookies: dict[str, BookieTruth] = {}
         self.coverage: Counter[tuple[str, str, str]] = Counter()
+        self.wiped: set[str] = set()
+        """Bookies that came back with empty disks."""
         self.trace: Callable[[str], None] = lambda _what: None
 
     def ledger(self, ledger_id: int) -> LedgerTruth:
@@ -320,6 +322,8 @@ class Oracle:
         self.cover("bookie", "answers a read", response.rc.name)
         dropped = self.bookie(message.bookie).dropped
         is_kept = ledger.ledger_id not in dropped and not ledger.is_deleted
+        if message.bookie in self.wiped:
+            is_kept &= _may_be_asked(ledger.stored, message)
         if response.rc in NEGATIVE and message.note and is_kept:
             self.insist("I14", holds=False, what=f"{message}, and it has acknowledged it")
         fences = getattr(request, "flags", 0) & ReadFlag.FENCE
@@ -472,6 +476,15 @@ def is_one_step(before: LedgerMetadata, now: LedgerMetadata) -> bool:
     if now.is_closed and before.state is LedgerState.IN_RECOVERY:
         return set(changed) <= {last} and all(first > last for first in added)
     return not changed and not added
+
+
+def _may_be_asked(stored: LedgerMetadata | None, message: Message) -> bool:
+    """Whether a recovery can ask a bookie for this entry: then it must not deny what it lost."""
+    if stored is None or stored.is_closed:
+        return False
+    last, entry_id = stored.last_fragment, getattr(message.request, "entry_id", -1)
+    is_there = entry_id < 0 or entry_id >= last.first_entry_id
+    return is_there and message.bookie in last.ensemble
 
 
 def _in_short(metadata: LedgerMetadata) -> str:

@@ -122,7 +122,7 @@ class Plan:
     lag_s: float = 0.0
     """How far a session's metadata server may be behind the others."""
     disks: dict[str, int] = attrs.field(factory=dict)
-    """How many ``ledgers`` and ``journals`` directories bookies have, and whether ``databases``."""
+    """What disks bookies have; see ``with_directories``."""
 
     def without(self, dropped: Collection[str]) -> Plan:
         """Return the plan without some of its items, given by number, or ``FACTORS`` by name."""

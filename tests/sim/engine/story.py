@@ -29,10 +29,12 @@ from bkclient.errors import (
 from bkclient.ledger.reader import LedgerReader
 from bkclient.ledger.writer import LedgerWriter
 from bkclient.metadata.memory import Fault, Operation
+from bkclient.quorum.distribution import write_set
 from tests.sim.engine.coverage import noted
 from tests.sim.engine.hunting import left_lying
 from tests.sim.engine.oracle import BrokenInvariantError
 from tests.sim.engine.plan import STORM_S, Item, Plan
+from tests.sim.world.bookie import SimBookie
 from tests.sim.world.cluster import SimClient, SimCluster
 from tests.sim.world.network import Fate, Message, packets_of
 from wire.codes import AddFlag, LedgerState, ReadFlag
@@ -46,6 +48,9 @@ END_S: Final = 180.0
 """How long everything may take to come to an end when nothing goes wrong any more."""
 
 TRIES: Final = 8
+
+HEALED_S: Final = 120.0
+"""How long a bookie with empty disks may take to fetch back what it had."""
 
 Rule = Callable[[Message], Fate]
 
@@ -459,6 +464,12 @@ class Story:
     def _lose(self, item: Item) -> None:
         self.world[item.who].lose_disk()
 
+    def _wipe(self, item: Item) -> None:
+        bookie = self.world[item.who]
+        self.oracle.wiped.add(item.who)
+        bookie.replace_disks()
+        self._later(item, bookie.start)
+
     def _cut(self, item: Item) -> None:
         for link in self.world.network.links_of(item.who):
             link.cut()
@@ -568,6 +579,7 @@ class Story:
         "slow disk": _slow_disk,
         "bad disk": _bad_disk,
         "lose": _lose,
+        "wiped": _wipe,
         "cut": _cut,
         "half-open": _half_open,
         "part": _part,
@@ -653,9 +665,27 @@ class Story:
         if was_open and self.plan.kind != "ids":  # There a length is approximate.
             self._insist_length(found)
         for bookie in world.bookies.values():
-            if not bookie.is_lost:
+            if bookie.is_wiped:
+                self._insist_healed(bookie)
+            elif not bookie.is_lost:
                 self.oracle.check_bookie(bookie.name, bookie.held)
         self.oracle.raise_broken()
+
+    def _insist_healed(self, bookie: SimBookie) -> None:
+        """L3: a bookie with empty disks fetches back what the metadata places there."""
+        stored = self.oracle.ledger(LEDGER).stored
+        assert stored is not None
+        assert stored.last_entry_id is not None
+        owed = {
+            entry_id
+            for entry_id in range(stored.last_entry_id + 1)
+            for ensemble in [stored.fragment_of(entry_id).ensemble]
+            for index in write_set(entry_id, stored.ensemble_size, stored.write_quorum)
+            if ensemble[index] == bookie.name
+        }
+        self.world.drive(HEALED_S, lambda: owed <= set(bookie.held(LEDGER)))
+        missing = owed - set(bookie.held(LEDGER))
+        self.oracle.insist("L3", not missing, f"{bookie.name} still lacks {missing}")
 
     def _insist_length(self, found: list[tuple[int, bytes]]) -> None:
         """A recovery that nothing hinders stores the length to the byte."""

@@ -19,6 +19,7 @@ from tests.sim.stories import (
     remade_plan,
     repair_plan,
     variant_plans,
+    wiped_plan,
 )
 from tests.sim.stories.handover_story import HandoverStory
 from tests.sim.stories.log_story import LogStory
@@ -53,6 +54,7 @@ TALES: Final = {
     "moments": Tale(moments_plan.THEMES, Story, " moments"),
     "long": Tale(long_plan.THEMES, Story, " long"),
     "remade": Tale(remade_plan.THEMES, RemadeStory, " remade"),
+    "wiped": Tale(wiped_plan.THEMES, Story, " wiped"),
     "lagging": Tale(variant_plans.LAGGING, Story, " lagging"),
     "disks": Tale(variant_plans.DISKS, Story, " disks"),
 }

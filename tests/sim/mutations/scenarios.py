@@ -18,13 +18,14 @@ from bkclient.metadata import zk_paths
 from bkclient.metadata.api import ANY, Version
 from bkclient.metadata.tree.logs import TreeLogs
 from bookied.repair.autorecovery.worker import Outcome, Worker
+from bookied.repair.integrity import check as integrity
 from bookied.storage.garbage.transactional_compaction import Transactional
 from bookied.storage.index import file_reads as index_files
 from bookied.storage.ledger_storage.ledgers import Ledgers
 from tests.sim.engine.switches import Mutation, put, switch
 from wire import digest
 from wire.digest import VerifiedEntries
-from wire.ids import LedgerId
+from wire.ids import BookieId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
 
 Stack = contextlib.ExitStack
@@ -140,6 +141,15 @@ def _ids_of_logs_ignored(stack: Stack) -> None:
     put(stack, LogRecord, is_of_log_of=is_of_log_of)
 
 
+def _no_limbo(stack: Stack) -> None:
+    """No ledger goes into limbo where a bookie has lost what it held."""
+
+    def may_have_forgotten(_metadata: LedgerMetadata, _bookie_id: BookieId) -> bool:
+        return False
+
+    put(stack, integrity, may_have_forgotten=may_have_forgotten)
+
+
 _HANDOVER: Final = "tests.bkclient.admin.test_handover"
 _COLLECTOR: Final = "tests.bookied.storage.garbage.test_collector"
 
@@ -176,6 +186,14 @@ SCENARIO_MUTATIONS: Final[dict[str, Mutation]] = {
         _ids_of_logs_ignored,
         "made_again",
         40,
+    ),
+    "no-limbo": switch(
+        "a bookie with empty disks says that it never had an entry",
+        "storage",
+        "I2 I14",
+        _no_limbo,
+        "emptied",
+        150,
     ),
     "fences-in-memory-only": switch(
         "a fence that only the disk knows is forgotten with the ledger",

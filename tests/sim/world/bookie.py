@@ -83,6 +83,8 @@ class SimBookie:
         self.files = SimFiles(self.rng)
         self.is_lost = False
         """Its disk is gone, and it does not come back."""
+        self.is_wiped = False
+        """Its disks were replaced by empty ones, and it came back under its name."""
         self.is_wanted = True
         """Whether it is to run: systemd starts it again when it ends."""
         self.turn_s: Callable[[], float] = lambda: self.rng.uniform(0.00005, 0.001)
@@ -225,6 +227,12 @@ class SimBookie:
         """Crash for good: nothing it held is there any more."""
         self.stay_away(power=True)
         self.is_lost = True
+
+    def replace_disks(self) -> None:
+        """Crash; nothing it held is there when it starts again."""
+        self.stay_away(power=True)
+        self.files, self.is_wiped = SimFiles(self.rng), True
+        self.make_roots()
 
     # Its disk
 

@@ -106,13 +106,23 @@ def with_databases(config: BookieConfig) -> BookieConfig:
 
 
 def with_directories(
-    config: BookieConfig, *, ledgers: int = 1, journals: int = 1, databases: int = 0
+    config: BookieConfig,
+    *,
+    ledgers: int = 1,
+    journals: int = 1,
+    databases: int = 0,
+    heals: int = 0,
 ) -> BookieConfig:
-    """Return the settings of a bookie with so many directories; ``databases``: DbLedgerStorage."""
+    """Return the settings of a bookie with so many directories.
+
+    ``databases``: with DbLedgerStorage. ``heals``: it fetches back what it has lost.
+    """
     config = attrs.evolve(
         config,
         ledger_directories=directory_names("l", ledgers),
         journal_directories=directory_names("j", journals),
+        check_integrity=bool(heals),
+        stamp_missing_cookies=bool(heals),
     )
     return with_databases(config) if databases else config
 

@@ -144,7 +144,8 @@ class SimCluster:
     def started(self, bookie: SimBookie) -> None:
         """Compare what a bookie has with what it promised in its former lives."""
         self.note(f"{bookie.name}: serves")
-        self.oracle.check_bookie(bookie.name, bookie.held)
+        if not bookie.is_wiped:
+            self.oracle.check_bookie(bookie.name, bookie.held)
         self._tell_drops(bookie)
 
     def _tell_drops(self, bookie: SimBookie) -> None:

@@ -17,11 +17,14 @@ from twisted.internet.interfaces import IReactorTime
 
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import Version
-from bkclient.metadata.memory import MemoryMetadata, MemoryTree, Operation
+from bkclient.metadata.memory import MemoryMetadata, MemoryTree
 from bkclient.metadata.tree.nodes import Fired, Node, NoNodeError, Stat, insist
 from tests.sim.engine.oracle import WatchedCluster
 
 T = TypeVar("T")
+
+WRITES: Final = frozenset({"create", "create_together", "set", "delete"})
+"""Operations that the leader makes: a server has all that came before when it answers."""
 
 STANDSTILL_SHARE: Final = 0.2
 """How often a server stands still after a read, instead of following at once."""
@@ -205,11 +208,13 @@ class FollowerTree(MemoryTree):
             cluster._watch(path, called, of_children=of_children)
 
     async def _do(self, name: str, path: str, apply: Callable[[], T]) -> T:
-        def seen() -> T:
+        if not self._cluster.lag_s or name not in WRITES:
+            return await super()._do(name, path, apply)
+
+        def written() -> T:
             try:
                 return apply()
             finally:
-                if Operation(self._session_id, name, path).writes:
-                    self._catch_up()
+                self._catch_up()
 
-        return await super()._do(name, path, seen)
+        return await super()._do(name, path, written)
