@@ -203,7 +203,7 @@ class NoSuchLedgerError(ClientError):
 
     code = -25
     exit_status = 3
-    hint = "`bkctl ledger list` shows the ledgers there are"
+    hint = "`bkctl ledger list` shows the existing ledgers"
 
 
 class IllegalOperationError(ClientError):

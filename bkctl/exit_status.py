@@ -47,7 +47,7 @@ MEANING: Final = {
     ExitStatus.FAILED: "the operation failed",
     ExitStatus.USAGE: "wrong usage, or an invalid setting",
     ExitStatus.NOT_FOUND: "no such ledger, entry, bookie or file",
-    ExitStatus.REFUSED: "refused: not confirmed, nobody to ask, wrong password, safety check",
+    ExitStatus.REFUSED: "refused: not confirmed, no terminal to ask, wrong password, safety check",
     ExitStatus.UNREACHABLE: "metadata service or bookies unreachable",
     ExitStatus.TIME_LIMIT: "time limit reached; the work goes on or is incomplete",
     ExitStatus.CONFLICT: "conflict: changed underneath, fenced, or not in the state required",

@@ -25,7 +25,7 @@ def parse_ledger_id(text: str, form: str = "long") -> int:
     elif form == "long" and re.fullmatch(r"[0-9]+", word):
         number = int(word)
     else:
-        raise ValueError(f"{text!r} is no ledger id{_hint(word, form)}")
+        raise ValueError(f"{text!r} is not a ledger id{_hint(word, form)}")
     if number > LEDGER_ID_MAX:
         raise ValueError(f"{text!r} is too large for a ledger id")
     return number

@@ -64,7 +64,7 @@ class Number(click.FloatRange):
     ) -> float:
         """Return the number."""
         number: float = super().convert(value, param, ctx)
-        if not number <= NUMBER_MAX:  # NaN is no neighbour of any number.
+        if not number <= NUMBER_MAX:  # NaN is not below any number.
             self.fail(f"{value} is too large, or no number", param, ctx)
         return number
 

@@ -28,11 +28,11 @@ def parse_size(text: str) -> int:
     """Return the bytes of ``512``, ``64k``, ``1MiB`` (binary) or ``20MB`` (decimal).
 
     Raises:
-        ValueError: it is no size.
+        ValueError: it is not a size.
     """
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-zA-Z]*)", text.strip())
     if match is None or match[2].lower() not in _SIZE:
-        raise ValueError(f"{text!r} is no size; try 512, 64k, 1MiB or 20MB")
+        raise ValueError(f"{text!r} is not a size; try 512, 64k, 1MiB or 20MB")
     return int(float(match[1]) * _SIZE[match[2].lower()])
 
 
@@ -40,11 +40,11 @@ def parse_duration(text: str) -> float:
     """Return the seconds of ``90``, ``1.5s``, ``30m``, ``7d`` or ``1h30m``.
 
     Raises:
-        ValueError: it is no duration.
+        ValueError: it is not a duration.
     """
     parts = re.findall(r"(\d+(?:\.\d+)?)(ms|[smhdw]|$)", text.strip())
     if not parts or "".join(a + b for a, b in parts) != text.strip():
-        raise ValueError(f"{text!r} is no duration; try 90, 30m, 7d or 1h30m")
+        raise ValueError(f"{text!r} is not a duration; try 90, 30m, 7d or 1h30m")
     return sum(float(number) * _SECONDS[unit] for number, unit in parts)
 
 

@@ -44,11 +44,11 @@ class CorruptError(StorageError):
 
 
 class BadCookieError(CorruptError):
-    """The VERSION file is no cookie we can read."""
+    """The VERSION file is not a cookie we can read."""
 
 
 class JournalFormatError(CorruptError):
-    """The file is no journal of version 1 to 6."""
+    """The file is not a journal of version 1 to 6."""
 
 
 class JournalRecordError(CorruptError):
@@ -69,11 +69,11 @@ class DirectoryEmptiedError(CorruptError):
 
 
 class LastMarkError(CorruptError):
-    """The file is no mark: 16 bytes, neither number negative."""
+    """The file is not a mark: 16 bytes, neither number negative."""
 
 
 class EntryLogFormatError(CorruptError):
-    """The file is no entry log of version 0 or 1."""
+    """The file is not an entry log of version 0 or 1."""
 
 
 class EntryLogRecordError(CorruptError):
@@ -93,7 +93,7 @@ class MissingEntryError(CorruptError):
 
 
 class BadEntryLengthError(CorruptError):
-    """The index points at something that is no record."""
+    """The index points at something that is not a record."""
 
 
 class WrongEntryError(CorruptError):
@@ -101,7 +101,7 @@ class WrongEntryError(CorruptError):
 
 
 class IndexFormatError(CorruptError):
-    """The file is no index file of version 0 or 1."""
+    """The file is not an index file of version 0 or 1."""
 
 
 class IndexTruncatedError(CorruptError):
@@ -248,7 +248,7 @@ class SecurityStartError(BookieStopError):
 
 
 class DirectoryError(BookieStopError):
-    """A configured directory cannot be used: it is no directory, or not readable and writable."""
+    """A configured directory cannot be used: not a directory, or not readable and writable."""
 
     exit_status = BookieExitStatus.INVALID_CONFIGURATION
 

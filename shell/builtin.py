@@ -237,7 +237,7 @@ def _timing(shell: Shell, how: str | None) -> None:
     try:
         shell.timing_s = {"on": 0.0, "off": None}[how] if how in {"on", "off"} else _seconds(how)
     except ValueError as error:
-        raise click.UsageError(f"{how!r} is neither on nor off nor a number of seconds") from error
+        raise click.UsageError(f"{how!r} is not on, off or a number of seconds") from error
 
 
 def _seconds(text: str) -> float:

@@ -36,7 +36,7 @@ class Mark(enum.Enum):
 
 @attrs.frozen
 class Token:
-    """A piece of the text that is no white space; ``end`` is the offset behind it."""
+    """A piece of the text that is not white space; ``end`` is the offset behind it."""
 
     mark: Mark
     text: str

@@ -28,7 +28,7 @@ class LocalProtocolError(ProtocolError):
 
 
 class RemoteProtocolError(ProtocolError):
-    """The peer sent bytes that are no valid message; the connection cannot go on."""
+    """The peer sent bytes that are not a valid message; the connection cannot go on."""
 
 
 class TlsOrderError(RemoteProtocolError):

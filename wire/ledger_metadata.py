@@ -197,7 +197,7 @@ def encode_metadata(metadata: LedgerMetadata) -> bytes:
             body = _encode_v3(metadata)
         else:
             raise MetadataFormatError(f"ledger metadata: format {version} is unknown")
-    except ValueError as error:  # A number out of range, or a key that is no text.
+    except ValueError as error:  # A number out of range, or a key that is not text.
         raise MetadataFormatError(f"ledger metadata: {error}") from error
     return _MAGIC + b"%d\n" % version + body
 

@@ -146,7 +146,7 @@ class DigestMd5Client:
     def _respond(self, said: Mapping[str, str]) -> bytes:
         nonce, realm = said.get("nonce", ""), said.get("realm", REALM)
         if not nonce or said.get("algorithm") != "md5-sess":
-            raise AuthenticationError("the bookie's challenge is no DIGEST-MD5 challenge")
+            raise AuthenticationError("the bookie's challenge is not a DIGEST-MD5 challenge")
         if _QOP not in said.get("qop", _QOP).split(","):
             raise AuthenticationError(f"the bookie offers {said['qop']}, where only auth is spoken")
         mine = {"cnonce": self._new_nonce(), "realm": realm, "authzid": self._user}
@@ -180,13 +180,13 @@ def _parse(token: bytes) -> dict[str, str]:
     try:
         text = token.decode()
     except UnicodeDecodeError:
-        raise AuthenticationError("a token that is no text") from None
+        raise AuthenticationError("the token is not text") from None
     found: dict[str, str] = {}
     at = 0
     while at < len(text):
         match = _DIRECTIVE.match(text, at)
         if match is None or match[1] in found:
-            raise AuthenticationError("a token that is no list of directives")
+            raise AuthenticationError("the token is not a list of directives")
         quoted, bare = match[2], match[3]
         found[match[1]] = bare if quoted is None else re.sub(r"\\(.)", r"\1", quoted)
         at = match.end()

@@ -76,7 +76,7 @@ def _chroot_problems(uri: str) -> Iterator[SettingFinding]:
 def _unknown_factory(java_class: str | None) -> str | None:
     if java_class is None or _simple_name(java_class) in FACTORIES:
         return None
-    return "is no ledger manager we know"
+    return f"is not a ledger manager that is supported; set one of {', '.join(FACTORIES)}"
 
 
 @attrs.frozen(kw_only=True)
@@ -336,7 +336,7 @@ class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
         key="speculativeReadTimeout",
         unit="ms",
         group="Reads",
-        doc="Base of the two next ones; 0 or less is no speculation.",
+        doc="Base of the two next ones; 0 or less turns speculation off.",
     )
     _speculative_first_ms: int | None = setting(
         None,

@@ -268,7 +268,7 @@ def _bool(text: str) -> bool:
         return True
     if lowered in _FALSE:
         return False
-    raise ValueError("is neither true nor false")
+    raise ValueError("is not a boolean")
 
 
 def _int(text: str) -> int:

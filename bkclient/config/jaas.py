@@ -58,7 +58,7 @@ class JaasFile:
         """Read ``text``; ``path`` is for messages.
 
         Raises:
-            SecurityError: it is no JAAS file; its line is named.
+            SecurityError: it is not a JAAS file; its line is named.
         """
         self.path = path
         self._sections = dict(_Reader(path, text).sections())
@@ -78,7 +78,7 @@ class JaasFile:
                 if key.startswith("user_"):
                     found[key.removeprefix("user_")] = value
         if not found:
-            raise SecurityError(f'{self.path}: {section} names nobody, as user_NAME="PASSWORD"')
+            raise SecurityError(f'{self.path}: {section} names no user; add user_NAME="PASSWORD"')
         return found
 
     def login(self, section: str) -> Login:
@@ -95,8 +95,10 @@ class JaasFile:
     def _modules(self, section: str) -> tuple[LoginModule, ...]:
         modules = self._sections.get(section)
         if modules is None:
-            there = ", ".join(self._sections) or "nothing"
-            raise SecurityError(f"{self.path}: there is no section {section}, but {there}")
+            existing = ", ".join(self._sections) or "none"
+            raise SecurityError(
+                f"{self.path}: there is no section {section}; existing sections: {existing}"
+            )
         if any(module.is_kerberos for module in modules):
             raise SecurityError(
                 f"{self.path}: {section} logs in by Kerberos (GSSAPI), which is not offered;"
@@ -109,7 +111,7 @@ def read_jaas(path: str) -> JaasFile:
     """Return what is in a file.
 
     Raises:
-        SecurityError: it cannot be read, or is no JAAS file.
+        SecurityError: it cannot be read, or is not a JAAS file.
     """
     if not path:
         raise SecurityError(
@@ -121,7 +123,7 @@ def read_jaas(path: str) -> JaasFile:
     except OSError as error:
         raise SecurityError(f"saslJaasConfigFile: cannot read {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise SecurityError(f"saslJaasConfigFile: {path} is no UTF-8") from error
+        raise SecurityError(f"saslJaasConfigFile: {path} is not valid UTF-8") from error
 
 
 class _Reader:

@@ -297,7 +297,7 @@ def _unescape(text: str, origin: Origin) -> str:
             return chr(int(name[1:], 16))
         except ValueError:
             raise PropertiesError(
-                f"'\\{name}' is no \\uXXXX with four hexadecimal digits", origin
+                f"'\\{name}' is not a \\uXXXX with four hexadecimal digits", origin
             ) from None
 
     return re.sub(r"\\(u.{0,4}|.)", replace, text, flags=re.DOTALL)

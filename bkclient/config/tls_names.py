@@ -27,9 +27,11 @@ def versions_refused(listed: Iterable[str]) -> str | None:
     names = split(listed)
     unknown = [name for name in names if name not in {*VERSIONS, *_OLD_VERSIONS}]
     if unknown:
-        return f"is not understood: {', '.join(unknown)} is no version of TLS"
+        return (
+            f"names {', '.join(unknown)}, which is not a version of TLS; give {', '.join(VERSIONS)}"
+        )
     if names and not set(names) & set(VERSIONS):
-        return f"has no version that is safe to speak; there are {' and '.join(VERSIONS)}"
+        return f"names no version of TLS that is safe; give {', '.join(VERSIONS)}"
     return None
 
 
@@ -42,7 +44,7 @@ def versions(listed: Iterable[str]) -> tuple[str, ...]:
 def suites_refused(listed: Iterable[str]) -> str | None:
     """Return what is wrong with a list of cipher suites."""
     unknown = [name for name in split(listed) if openssl_suite(name) is None]
-    return f"is not understood: {', '.join(unknown)}" if unknown else None
+    return f"names {', '.join(unknown)}, which is not a known cipher suite" if unknown else None
 
 
 def openssl_suite(name: str) -> str | None:

@@ -280,7 +280,7 @@ class BookieChannel(Protocol):
                     self._take(self._decode(payload))
                 take_plain(connection.buffer)
         except RemoteProtocolError as error:
-            text = f"bookie {self.bookie_id} sent what is no answer: {error}"
+            text = f"bookie {self.bookie_id} sent an invalid answer: {error}"
             log.warn("{text}", text=text)
             self.close(BookieUnavailableError(text))
 

@@ -298,7 +298,7 @@ class BookiePool:
         """Return where a bookie listens: by its registration, else by its id.
 
         Raises:
-            BookieUnavailableError: it is not registered, and its id is no ``host:port``.
+            BookieUnavailableError: it is not registered, and its id is not a ``host:port``.
         """
         if self.config.resolve_addresses:
             try:

@@ -99,7 +99,7 @@ class Cursors:
                 return False
             if there is None and len(cursors) >= CURSORS_MAX:
                 raise IncorrectParameterError(
-                    f"{self.source} has {CURSORS_MAX} cursors: delete those that nobody uses"
+                    f"{self.source} has {CURSORS_MAX} cursors, the most allowed: delete unused ones"
                 )
             cursors[name] = kept = cursor
             return True
@@ -193,7 +193,7 @@ def encode_cursors(cursors: dict[str, Cursor]) -> bytes:
 
 
 def decode_cursors(source: str, stored: bytes) -> dict[str, Cursor]:
-    """Read what is stored; nothing is no cursors.
+    """Read what is stored; empty bytes hold no cursors.
 
     Raises:
         LogDamagedError: it is nothing that ``encode_cursors`` writes.

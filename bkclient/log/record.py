@@ -53,7 +53,9 @@ class Position:
         """
         found = _POSITION.fullmatch(text.strip())
         if found is None:
-            raise IncorrectParameterError(f"{text!r} is no position: INDEX:ENTRY, such as 0:17")
+            raise IncorrectParameterError(
+                f"{text!r} is not a position; give INDEX:ENTRY, for example 0:17"
+            )
         return cls(int(found[1]), int(found[2]))
 
 

@@ -39,7 +39,7 @@ def open_metadata(
     kind = uri.partition(":")[0].partition("+")[0].lower()
     if kind not in {"zk", "sqlite"}:
         raise IncorrectParameterError(
-            f"{uri!r} is no metadata service URI: zk+hierarchical://HOST:PORT/ledgers"
+            f"{uri!r} is not a metadata service URI; give zk+hierarchical://HOST:PORT/ledgers"
             " or sqlite:///FILE"
         )
     if reactor is None:

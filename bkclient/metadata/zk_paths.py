@@ -114,7 +114,7 @@ class Digits:
         return "/".join(("", *names, f"L{leaf}"))
 
     def id_of(self, path: str) -> LedgerId | None:
-        """Return whose path this is, or ``None`` where it is no ledger's path."""
+        """Return whose path this is, or ``None`` where it is not a ledger's path."""
         *names, leaf = path.split("/")
         digits = "".join(names) + leaf[1:]
         if not (digits.isascii() and digits.isdigit()) or len(digits) > self.digits_max:
@@ -163,7 +163,7 @@ class LedgerLayout:
         return self._spelling_of(ledger_id).path_of(ledger_id)
 
     def id_of(self, path: str) -> LedgerId | None:
-        """Return whose path this is, or ``None`` where it is no ledger's path in this layout."""
+        """Return whose path this is, or ``None`` where it is not a ledger's path in this layout."""
         for spelling in self.spellings:
             ledger_id = spelling.id_of(path)
             if ledger_id is not None and self.path_of(ledger_id) == path:

@@ -43,7 +43,7 @@ def parse_uri(text: str) -> ZooKeeperUri:
     root = f"/{path}".rstrip("/")
     if kind != "zk" or not separator or not slash or not root or "//" in root:
         raise IncorrectParameterError(
-            f"{text!r} is no ZooKeeper URI: zk+hierarchical://HOST:PORT[;HOST:PORT]/ledgers"
+            f"{text!r} is not a ZooKeeper URI; give zk+hierarchical://HOST:PORT[;HOST:PORT]/ledgers"
         )
     if layout in _UNUSABLE:
         raise IncorrectParameterError(
@@ -61,7 +61,9 @@ def _host_and_port(uri: str, server: str) -> str:
         parts = urlsplit(f"//{server}")
         host, port = parts.hostname, parts.port or DEFAULT_PORT
     except ValueError as error:
-        raise IncorrectParameterError(f"{uri}: {server!r} is no host:port") from error
+        raise IncorrectParameterError(
+            f"{uri}: {server!r} is not an address; give HOST:PORT"
+        ) from error
     if not host or parts.path or parts.username:
-        raise IncorrectParameterError(f"{uri}: {server!r} is no host:port")
+        raise IncorrectParameterError(f"{uri}: {server!r} is not an address; give HOST:PORT")
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

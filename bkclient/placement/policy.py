@@ -112,8 +112,8 @@ class RandomPlacement:
             (found,) = self.choose(1, attrs.evolve(request, excluded=excluded))
         except NotEnoughBookiesError as error:
             raise NotEnoughBookiesError(
-                f"nobody can replace bookie {ensemble[index]}: of {len(set(request.writable))} "
-                "writable bookies all are in use or have failed"
+                f"no bookie can replace {ensemble[index]}: all {len(set(request.writable))} "
+                "writable bookies are in use or have failed"
             ) from error
         return found
 

@@ -99,9 +99,9 @@ class RackAwarePlacement:
                 return self._draw(sorted(bookies), 1)[0]
         if self._enforced:
             raise NotEnoughBookiesError(
-                f"nobody can replace bookie {ensemble[index]} so that each write quorum spans "
-                f"{self._needed(request.write_quorum)} racks, which "
-                "enforceMinNumRacksPerWriteQuorum asks"
+                f"no bookie can replace {ensemble[index]} so that each write quorum spans "
+                f"{self._needed(request.write_quorum)} racks, as "
+                "enforceMinNumRacksPerWriteQuorum requires"
             )
         return self._random.replace(ensemble, index, request)
 

@@ -333,11 +333,11 @@ class RegionAwarePlacement:
     def _nobody(
         self, bookie: BookieId, region: str, ack_quorum: int, free: Mapping[str, Sequence[BookieId]]
     ) -> NotEnoughBookiesError:
-        why = f"region {region} has nobody else"
+        why = f"region {region} has no other bookie"
         if set(free) - {region}:
             why += f", and {self._durability.describe(ack_quorum)}"
         return NotEnoughBookiesError(
-            f"nobody can replace bookie {bookie}: {why}; free are {_counted(free)}"
+            f"no bookie can replace {bookie}: {why}; free bookies: {_counted(free)}"
         )
 
 

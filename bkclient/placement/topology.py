@@ -157,9 +157,9 @@ class Topology:
             self._racks.update(zip(hosts, racks, strict=True))
 
     async def _hosts(self, bookies: Sequence[BookieId]) -> dict[BookieId, str]:
-        """Return where bookies are; one that is gone, and whose id is no address, hides no other.
+        """Return the host of each bookie; skip a lost one whose id is not an address.
 
-        To replace it, the racks of the others are needed.
+        To replace that bookie, the racks of the others are needed.
         """
         hosts = {}
         for bookie in bookies:

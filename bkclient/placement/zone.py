@@ -112,8 +112,8 @@ class ZoneAwarePlacement:
             return self._draw(sorted(bookies), 1)[0]
         if self._strict:
             raise NotEnoughBookiesError(
-                f"nobody can replace bookie {ensemble[index]} so that "
-                f"{self._wanted(request.write_quorum)}; free are {_counted(free)}"
+                f"no bookie can replace {ensemble[index]} so that "
+                f"{self._wanted(request.write_quorum)}; free bookies: {_counted(free)}"
             )
         return self._random.replace(ensemble, index, request)
 
@@ -144,14 +144,14 @@ class ZoneAwarePlacement:
     def _check(self, size: int, write_quorum: int) -> None:
         if size % write_quorum:
             raise IncorrectParameterError(
-                f"an ensemble of {size} is no multiple of its write quorum {write_quorum}, as "
-                "enforceStrictZoneawarePlacement asks: its last write quorums could miss zones"
+                f"an ensemble of {size} is not a multiple of its write quorum {write_quorum}, as "
+                "enforceStrictZoneawarePlacement requires: its last write quorums could miss zones"
             )
         if write_quorum <= self._zones_min:
             raise IncorrectParameterError(
                 f"a write quorum of {write_quorum} is not above minNumZonesPerWriteQuorum="
-                f"{self._zones_min}, as enforceStrictZoneawarePlacement asks: nobody could replace "
-                "the bookies of a lost zone"
+                f"{self._zones_min}, as enforceStrictZoneawarePlacement requires: no bookie could "
+                "replace those of a lost zone"
             )
 
     def _location_of(self, bookie: BookieId) -> str:

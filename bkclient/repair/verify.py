@@ -238,7 +238,9 @@ class CopyReader:
             raise refusal(response.rc, ReadFailedError, f"bookie {bookie_id}")
         packet = getattr(response, "entry", None)
         if not isinstance(packet, bytes) or len(packet) < ENTRY_HEADER_BYTES:
-            raise ClientDigestMismatchError(f"bookie {bookie_id}: this is no entry")
+            raise ClientDigestMismatchError(
+                f"bookie {bookie_id} returned bytes that are not an entry"
+            )
         return packet
 
 

@@ -74,7 +74,7 @@ def split_entry(entry: bytes) -> StoredMessage:
     """Return what a topic's entry holds.
 
     Raises:
-        TopicFormatError: the bytes are no message, or do not match their checksum.
+        TopicFormatError: the bytes are not a message, or do not match their checksum.
     """
     at, broker = 0, None
     if _magic(entry, at) == _BROKER:

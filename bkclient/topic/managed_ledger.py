@@ -128,7 +128,7 @@ def decode_partitions(value: bytes) -> int:
     """Return how many partitions a topic has.
 
     Raises:
-        TopicFormatError: the value is no JSON object with a number of partitions.
+        TopicFormatError: the value is not a JSON object with a number of partitions.
     """
     try:
         found = json.loads(value)["partitions"]

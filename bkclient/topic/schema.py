@@ -136,7 +136,8 @@ class Decoder:
             return attrs.evolve(message, decoded=decode(message.value))
         except Exception as error:  # fastavro raises whatever Python raises
             raise TopicFormatError(
-                f"{self._topic}: message {message.message_id} is no {self._kind}: {error!r}"
+                f"{self._topic}: message {message.message_id} cannot be decoded as {self._kind}: "
+                f"{error!r}"
             ) from error
 
     async def _by_avro(self, version: bytes | None) -> Callable[[bytes], Any]:
@@ -158,7 +159,7 @@ def avro_reader(definition: bytes) -> Callable[[bytes], Any]:
     """Return what decodes values that were written by an Avro schema.
 
     Raises:
-        TopicFormatError: it is no Avro schema.
+        TopicFormatError: it is not an Avro schema.
         CodecMissingError: the library is not installed.
     """
     try:

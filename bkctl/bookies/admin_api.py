@@ -493,7 +493,7 @@ def metrics(admin: AdminClient, pattern: str | None) -> Iterator[MetricSample]:
     """Give the samples whose line matches a regular expression; all without one.
 
     Raises:
-        UsageError: the pattern is no regular expression.
+        UsageError: the pattern is not a regular expression.
         CommandError: the bookie has no metrics.
     """
     try:

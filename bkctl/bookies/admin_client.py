@@ -59,7 +59,7 @@ class Answer:
         try:
             return json.loads(self.body)
         except ValueError as error:
-            raise CommandError(f"the answer is no JSON: {self.body[:80]!r}") from error
+            raise CommandError(f"the answer is not JSON: {self.body[:80]!r}") from error
 
     @property
     def reason(self) -> str:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _SENTENCE_CHARS_MAX: Final = 200
 """Of a command's first sentence in the list of its group, which goes on in the next line."""
 JAVA_LINE: Final = "bkctl.commands.about.compat:line_for"
-"""Returns our line for one of Java's, where a word is no command of ours."""
+"""Returns our line for one of Java's, where a word is not a command of ours."""
 
 EVERY_COMMAND_EXITS: Final = (ExitStatus.DONE, ExitStatus.USAGE, ExitStatus.INTERRUPTED)
 _SHOWN_FOR_ALL: Final = ("output", "timeout_s")
@@ -36,7 +36,7 @@ _SHOWN_FOR_WATCHING: Final = ("watch_s", "until")
 
 
 _UNBROKEN: Final = "\ue000"
-"""Stands for a hyphen while texts are wrapped: it is no place for a line to end."""
+"""Stands for a hyphen while texts are wrapped: a line must not end there."""
 
 
 _ALIKE: Final = 0.7
@@ -53,7 +53,7 @@ def late(path: str) -> Any:
 
 
 class _Formatter(click.HelpFormatter):
-    """Wraps texts between words only: ``--force open-ledger`` is to be pasted."""
+    """Wraps texts between words only: ``--force open-ledgers`` is to be pasted."""
 
     def write(self, string: str) -> None:
         super().write(string.replace(_UNBROKEN, "-"))
@@ -255,7 +255,7 @@ class Group(click.Group):
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Return the commands that a word could become, without importing what they are made of.
 
-        Behind a word that is no command there is nothing.
+        Behind a word that is not a command there is nothing.
         """
         from click.shell_completion import CompletionItem
 

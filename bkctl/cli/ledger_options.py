@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from bkctl.cli.params import KEY_VALUE, LEDGER_ID, SIZE, option
+from bkctl.cli.params import KEY_VALUE, LEDGER_ID, SIZE, Word, option
 from bkctl.exit_status import ExitStatus
 
 if TYPE_CHECKING:
@@ -17,9 +17,13 @@ else:
 FAILURES: Final = (ExitStatus.FAILED, ExitStatus.UNREACHABLE, ExitStatus.TIME_LIMIT)
 """What every command that talks to a cluster can exit with."""
 
-OPEN_LEDGER: Final = "open-ledger"
-LOG_LEDGER: Final = "log-ledger"
+OPEN_LEDGERS: Final = "open-ledgers"
+LOG_LEDGERS: Final = "log-ledgers"
 """The safety checks of ``ledger delete`` that ``--force`` can override."""
+
+LEDGER_CHECKS: Final = Word(
+    [OPEN_LEDGERS, LOG_LEDGERS], {"open-ledger": OPEN_LEDGERS, "log-ledger": LOG_LEDGERS}
+)
 
 _DIGESTS: Final = ("crc32c", "crc32", "mac", "dummy")
 
@@ -144,5 +148,5 @@ class ShareType(_ParamType):
         except ValueError:
             share = 0.0
         if not 0 < share <= 1:
-            self.fail(f"{value!r} is no share; try 5% or 0.05", param, ctx)
+            self.fail(f"{value!r} is not a share; try 5% or 0.05", param, ctx)
         return share

@@ -95,7 +95,7 @@ class EntryRangeType(_ParamType):
             return value
         match = re.fullmatch(r"(\d*)(-?)(\d*)", value)
         if match is None or not (match[1] or match[3]):
-            self.fail(f"{value!r} is no range of entries; try 5, 5-9 or 5-", param, ctx)
+            self.fail(f"{value!r} is not a range of entries; try 5, 5-9 or 5-", param, ctx)
         first = int(match[1]) if match[1] else 0
         last = int(match[3]) if match[3] else None if match[2] else first
         if last is not None and last < first:
@@ -111,7 +111,7 @@ class BookieIdType(LiveType):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         # BookKeeper 4.18.0, BookieId, which means a range by ``:-_`` and so allows more.
         if not re.fullmatch(r"[a-zA-Z0-9.:-_\-]+", value) or value.lower() == "readonly":
-            self.fail(f"{value!r} is no bookie id; it looks like host:port", param, ctx)
+            self.fail(f"{value!r} is not a bookie id; it looks like host:port", param, ctx)
         return value
 
 

@@ -91,10 +91,10 @@ def tell(error: BaseException, session: Session | None, args: Sequence[str] = ()
 
 _JSON = frozenset({"json", "jsonl"})
 _WORDS: Final = {
-    "is not a valid integer range": "is no whole number",
-    "is not a valid integer": "is no whole number",
-    "is not a valid float range": "is no number",
-    "is not a valid float": "is no number",
+    "is not a valid integer range": "is not a whole number",
+    "is not a valid integer": "is not a whole number",
+    "is not a valid float range": "is not a number",
+    "is not a valid float": "is not a number",
 }
 """What click says of numbers, and what people say."""
 

@@ -207,7 +207,7 @@ def _drop_stdout() -> None:
         os.dup2(null, sys.stdout.fileno())
         os.close(null)
     except (OSError, ValueError):
-        return  # A stdout that is no file (in a test) cannot fail later either.
+        return  # A stdout that is not a file (in a test) cannot fail later either.
 
 
 def _terminal_width() -> int:

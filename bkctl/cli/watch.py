@@ -188,7 +188,7 @@ def rounds_of(session: Session, exits: tuple[ExitStatus, ...]) -> Rounds | None:
     """Return how the options want a command to be repeated; None where they do not.
 
     Raises:
-        UsageError: ``--until`` is no condition.
+        UsageError: ``--until`` is not a condition.
     """
     options = session.options
     if options.watch_s is None and options.until is None:

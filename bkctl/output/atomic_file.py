@@ -44,7 +44,7 @@ def keep_private(stream: Any) -> None:
         if stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid():
             os.fchmod(number, stat.S_IMODE(found.st_mode) & 0o700)
     except (AttributeError, OSError, ValueError):
-        return  # It is no file of the system.
+        return  # It is not a file of the system.
 
 
 def _private(path: str, flags: int) -> int:

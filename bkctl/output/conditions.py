@@ -95,7 +95,7 @@ class Comparison:
         """Check the text of a field that has numbers before there is a value to compare.
 
         Raises:
-            UsageError: it is no number.
+            UsageError: it is not a number.
         """
         if self.text.lower() not in _NOTHING:
             self._number()
@@ -121,11 +121,11 @@ def parse_comparison(text: str) -> Comparison:
     """Return what a text says.
 
     Raises:
-        UsageError: it is no comparison.
+        UsageError: it is not a comparison.
     """
     match = _COMPARISON.fullmatch(text)
     if match is None:
         raise UsageError(
-            f"{text!r} is no comparison", next_step="write FIELD=VALUE, with = != < <= > >= or ~"
+            f"{text!r} is not a comparison", next_step="write FIELD=VALUE, with = != < <= > >= or ~"
         )
     return Comparison(match[1], match[2], match[3])

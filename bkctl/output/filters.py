@@ -26,7 +26,7 @@ def selection(options: Options, record: Record) -> Select:
     """Return what picks and sorts values; ``record`` gives a value's fields in machine form.
 
     Raises:
-        UsageError: an option is no comparison.
+        UsageError: an option is not a comparison.
     """
     filters = [parse_comparison(text) for text in options.filters]
 
@@ -65,7 +65,7 @@ def _sorted(view: View, values: Iterable[Any], by: str) -> list[Any]:
         if field is None:
             raise view.no_field("--sort-by", name)
         if order and order not in _DESC:
-            raise UsageError(f"--sort-by {word}: {order!r} is neither asc nor desc")
+            raise UsageError(f"--sort-by {word}: {order!r} is not an order; give asc or desc")
         get = field.get
         there = [one for one in found if get(one) is not None]
         there.sort(key=lambda one: _key(get(one)), reverse=order == "desc")
@@ -115,7 +115,7 @@ def thresholds(texts: Iterable[str], kind: type) -> Thresholds:
     """Return what ``--fail-if`` says of results of one kind; before the work begins.
 
     Raises:
-        UsageError: a text is no comparison, or it names no field of the result.
+        UsageError: a text is not a comparison, or it names no field of the result.
     """
     view = view_of(kind)
     limits = tuple(_of_field("--fail-if", view, parse_comparison(text)) for text in texts)

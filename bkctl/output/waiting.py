@@ -21,7 +21,7 @@ ERASE: Final = "\r\x1b[K"
 def waiting(options: Options, host: Host, what: str, *, every_s: float = EVERY_S) -> Iterator[bool]:
     """Show ``what`` and the seconds so far while the block runs; the line vanishes at the end.
 
-    Nothing is shown where stderr is no terminal, with --quiet, and off the main thread: a shell
+    Nothing is shown where stderr is not a terminal, with --quiet, and off the main thread: a shell
     looks at the cluster in the background, behind its prompt. The block is given whether the line
     may be shown: what it writes to the terminal begins with ``ERASE`` then.
     """

@@ -33,7 +33,7 @@ class Messages:
         print(f"{erased}{told}\n", end="", file=self.host.stderr, flush=True)
 
     def note(self, text: str) -> None:
-        """Say something that is no result; nothing with ``--quiet``."""
+        """Say something that is not a result; nothing with ``--quiet``."""
         if not self._options.quiet:
             self.say(text)
 

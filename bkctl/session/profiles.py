@@ -177,7 +177,7 @@ def parse_profiles(text: str, path: Path) -> ProfileFile:
     """Return what a file of profiles says.
 
     Raises:
-        UsageError: it is no TOML, or says what no profile can say.
+        UsageError: it is not TOML, or says what no profile can say.
     """
     try:
         found = parse_toml(text)
@@ -253,7 +253,7 @@ def check_name(name: str) -> str:
     """
     if not _NAME.fullmatch(name) or name == NO_PROFILE:
         raise UsageError(
-            f"{name!r} is no name for a profile",
+            f"{name!r} is not a valid name for a profile",
             next_step="letters, digits, dots, dashes and underscores, and not `none`",
         )
     return name
@@ -271,7 +271,7 @@ def _profile(name: str, table: Mapping[str, Any]) -> Profile:
         raise ValueError(f"{where}.output: {output!r} is not one of {', '.join(OUTPUTS)}")
     production = table.get("production", False)
     if not isinstance(production, bool):
-        raise ValueError(f"{where}.production is neither true nor false")  # noqa: TRY004
+        raise ValueError(f"{where}.production is not a boolean; write true or false")  # noqa: TRY004
     return Profile(
         name=name,
         service_uri=_text(table.get("service-uri"), f"{where}.service-uri"),
@@ -293,13 +293,13 @@ def _only(table: Mapping[str, Any], known: Any, where: str) -> None:
 
 def _table(value: Any, where: str) -> Mapping[str, Any]:
     if not isinstance(value, dict):
-        raise ValueError(f"{where} is no table")  # noqa: TRY004 -- all become one UsageError
+        raise ValueError(f"{where} is not a table")  # noqa: TRY004 -- all become one UsageError
     return value
 
 
 def _text(value: Any, where: str) -> str | None:
     if value is not None and not isinstance(value, str):
-        raise ValueError(f"{where} is no text")
+        raise ValueError(f"{where} is not a string; put it in quotes")
     return value
 
 
@@ -311,4 +311,4 @@ def _as_value(value: Any, where: str) -> str:
         return str(value)
     if isinstance(value, list):
         return ",".join(_as_value(element, where) for element in value)
-    raise ValueError(f"{where} is no text, number, list or truth value")
+    raise ValueError(f"{where} is not a string, number, list or boolean")

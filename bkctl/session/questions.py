@@ -40,7 +40,7 @@ class Questions:
         What loses data asks for ``proof`` (an id) to be typed; everything else for yes or no.
 
         Raises:
-            RefusedError: the answer was no, or there is nobody to ask.
+            RefusedError: the answer was no, or there is no terminal to ask.
         """
         assert effect is not Effect.READ, "a command that only reads has nothing to ask"
         assert proof is None or effect is Effect.LOSES_DATA
@@ -53,7 +53,9 @@ class Questions:
             self._messages.say(line)
         if not self.can_ask:
             again = self._options.again("--yes")
-            raise RefusedError(f"{question} Nobody to ask here", next_step=f"add --yes: {again}")
+            raise RefusedError(
+                f"{question} There is no terminal to ask", next_step=f"add --yes: {again}"
+            )
         if effect is Effect.LOSES_DATA:
             assert proof, "what loses data asks for an id to be typed"
             agreed = self._ask(f"{question}\nTo confirm, type {proof}: ") == proof

@@ -211,7 +211,7 @@ class Session:
         """Show ``plan`` and ask; ``effect`` in place of the command's. See ``Questions.confirm``.
 
         Raises:
-            RefusedError: the answer was no, or there is nobody to ask.
+            RefusedError: the answer was no, or there is no terminal to ask.
         """
         self.questions.confirm(plan, question, effect or self.effect, proof)
 

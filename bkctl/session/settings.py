@@ -48,7 +48,7 @@ def cluster_settings(options: Options, environ: Mapping[str, str]) -> ClusterSet
     """Return the cluster that the options, the environment, the profile and the file name.
 
     Raises:
-        UsageError: none of them names one, or an override is no ``KEY=VALUE``.
+        UsageError: none of them names one, or an override is not a ``KEY=VALUE``.
         NothingFoundError: there is no such profile or settings file.
         PropertiesError, ConfigError: the file cannot be read, or a value is refused.
     """
@@ -76,7 +76,7 @@ def cluster_properties(
     """Return what is set for a client, each value with its origin, and the file, if one is read.
 
     Raises:
-        UsageError: an override is no ``KEY=VALUE``.
+        UsageError: an override is not a ``KEY=VALUE``.
         NothingFoundError: there is no such profile or settings file.
         PropertiesError: the file cannot be read.
     """
@@ -121,7 +121,7 @@ def overrides(given: tuple[str, ...]) -> dict[str, str]:
     """Return what ``-X KEY=VALUE`` sets.
 
     Raises:
-        UsageError: one is no ``KEY=VALUE``.
+        UsageError: one is not a ``KEY=VALUE``.
     """
     settings = {}
     for text in given:

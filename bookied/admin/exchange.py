@@ -55,9 +55,9 @@ class HttpRequest:
         try:
             found = json.loads(self.body)
         except (ValueError, RecursionError) as error:
-            raise BadHttpRequestError(f"the body is no JSON: {error}") from error
+            raise BadHttpRequestError(f"the body is not valid JSON: {error}") from error
         if not isinstance(found, dict):
-            raise BadHttpRequestError("the body is no JSON object")
+            raise BadHttpRequestError('the body is not a JSON object; send {"name": value}')
         return found
 
 
@@ -78,10 +78,10 @@ def number(text: str, name: str) -> int:
         BadRequestError: the text is not a number.
     """
     if not text.isascii() or not text.isdecimal() or len(text) > len(str(NUMBER_MAX)):
-        raise BadHttpRequestError(f"{name} is no number: {text!r}")
+        raise BadHttpRequestError(f"{name} is not a whole number: {text!r}; give 0 to {NUMBER_MAX}")
     found = int(text)
     if found > NUMBER_MAX:
-        raise BadHttpRequestError(f"{name} is above {NUMBER_MAX}: {text}")
+        raise BadHttpRequestError(f"{name} is too large: {text}; give 0 to {NUMBER_MAX}")
     return found
 
 
@@ -92,4 +92,6 @@ def check_delay(delay_s: int, name: str) -> None:
         BadRequestError: the delay is negative or too long.
     """
     if not 0 <= delay_s <= DELAY_S_MAX:
-        raise BadHttpRequestError(f"{name} must be 0 to {DELAY_S_MAX}")
+        raise BadHttpRequestError(
+            f"{name} is not a delay in seconds: {delay_s}; give 0 to {DELAY_S_MAX}"
+        )

@@ -309,7 +309,7 @@ class AdminResource(Resource):
         try:
             host, _ = request.getHeader("Host"), request.getHeader("Authorization")
         except UnicodeDecodeError:
-            return HttpReply(BAD_REQUEST, "a header is no UTF-8")
+            return HttpReply(BAD_REQUEST, "the header Host or Authorization is not UTF-8")
         if len(request.requestHeaders.getRawHeaders("Host", [])) > 1:
             return HttpReply(BAD_REQUEST, "more than one Host")
         if self._hosts.allows(host):

@@ -17,7 +17,7 @@ PROMETHEUS: Final = "PrometheusMetricsProvider"
 
 
 _OPEN: Final = (
-    "is no loopback address: every host that reaches it can read what the bookie publishes"
+    "is not a loopback address, so every host that reaches it can read what the bookie publishes"
 )
 
 

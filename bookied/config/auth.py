@@ -30,7 +30,7 @@ def _no_pattern(text: str) -> str | None:
     try:
         re.compile(text)
     except re.error as error:
-        return f"is no regular expression: {error}"
+        return f"is not a regular expression: {error}"
     return None
 
 

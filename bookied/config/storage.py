@@ -33,7 +33,9 @@ def _storage_class(text: str) -> StorageClass:
     try:
         return StorageClass(text.rsplit(".", 1)[-1])
     except ValueError:
-        raise ValueError("is no ledger storage we know") from None
+        raise ValueError(
+            f"is not a ledger storage; set one of {', '.join(one.value for one in StorageClass)}"
+        ) from None
 
 
 @attrs.frozen(kw_only=True, slots=False)  # One of several bases.

@@ -133,7 +133,7 @@ class _Check:
             except FileNotFoundError:
                 continue
             except FormatError as error:
-                raise BadCookieError(path, None, f"is no cookie: {error}") from error
+                raise BadCookieError(path, None, f"is not a cookie: {error}") from error
             self._insist(str(path), cookie)
             local[directory] = cookie
         return local

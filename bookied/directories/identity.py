@@ -77,12 +77,12 @@ def identify(config: BookieConfig, port: int, host: Host) -> Identity:
     """Return who a bookie with this configuration is; ``port`` is the one it has bound.
 
     Raises:
-        AddressError: its address cannot be found, is a loopback one, or its id is no id.
+        AddressError: its address cannot be found, is a loopback one, or its id is not an id.
     """
     name = _advertised(config, host)
     bookie_id = BookieId(config.bookie_id or f"{name}:{port}")
     if not is_valid_bookie_id(bookie_id):
-        raise AddressError(f"bookieId: '{bookie_id}' is no bookie id")
+        raise AddressError(f"bookieId: '{bookie_id}' is not a bookie id")
     return Identity(
         bookie_id=bookie_id,
         host=name,

@@ -116,7 +116,7 @@ def _written_files(process: Path, places: tuple[str, ...]) -> Iterator[str]:
     """Give the files below ``places`` that a process has open for writing.
 
     None of a process that cannot be looked at. How a file is open is read of those below alone,
-    and its name is no Path: there may be thousands, and few of them are a bookie's.
+    and its name is not a Path: there may be thousands, and few of them are a bookie's.
     """
     descriptors = f"{process}/fd"
     try:

@@ -148,13 +148,13 @@ class OfflineBookie:
             except FileNotFoundError:
                 continue
             except FormatError as error:
-                raise BadCookieError(path, None, f"is no cookie: {error}") from error
+                raise BadCookieError(path, None, f"is not a cookie: {error}") from error
 
     def marks(self, report: Report | None = None) -> Iterator[StoredMark]:
         """Give every copy of every mark.
 
         Raises:
-            LastMarkError: a file is no mark, and there is no ``report`` to tell.
+            LastMarkError: a file is not a mark, and there is no ``report`` to tell.
         """
         journals_count = len(self.found.journals)
         for number in range(journals_count):
@@ -194,7 +194,7 @@ class OfflineBookie:
 
         Raises:
             JournalMissingError: there is no such file.
-            JournalFormatError: it is no journal.
+            JournalFormatError: it is not a journal.
             JournalRecordError: damage.
         """
         scan = journals.open_scan(self.files, path, offset)
@@ -244,7 +244,7 @@ class OfflineBookie:
         """Give the entries of one entry log, in order of writing.
 
         Raises:
-            EntryLogFormatError: it is no entry log.
+            EntryLogFormatError: it is not an entry log.
             EntryLogRecordError: damage.
         """
         scan = logs.open_scan(self.files, path)

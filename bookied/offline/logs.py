@@ -88,7 +88,7 @@ def summarize(
     Damage ends the scan and stands in the summary.
 
     Raises:
-        EntryLogFormatError: it is no entry log.
+        EntryLogFormatError: it is not an entry log.
         OSError: it cannot be read.
     """
     scan = logs.open_scan(files, path)

@@ -130,7 +130,7 @@ class PromptConnection(tcp.Server):
         if len(frames) > GATHER_MAX or sum(map(len, frames)) < GATHER_BYTES:
             frames = [b"".join(frames)]
         sent = self._send(frames)
-        # What is no number is the reason why the connection is lost: the next turn finds it too.
+        # What is not a number is the reason why the connection is lost: the next turn finds it too.
         left = sent if isinstance(sent, int) else 0
         for number, frame in enumerate(frames):
             if left < len(frame):

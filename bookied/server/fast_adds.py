@@ -443,7 +443,7 @@ class _V3Shape:
 
     @classmethod
     def of(cls, data: bytes, at: int, end: int) -> _V3Shape | None:
-        """Take the shape of the add at ``at``; None if it is no plain add, or not all there."""
+        """Take the shape of the add at ``at``; None if it is not a plain add, or not all there."""
         if end - at < _FRAME_BYTES_MIN:
             return None
         stop = at + _LENGTH.size + _LENGTH.unpack_from(data, at)[0]

@@ -238,7 +238,7 @@ class _Replay:
                 self._ledger(part.ledger_id, part)
 
     def _ledger(self, ledger_id: int, record: JournalRecord | None = None) -> CachedLedger | None:
-        """Return a ledger, after doing what a record that is no entry says."""
+        """Return a ledger, after doing what a record that is not an entry says."""
         if ledger_id in self.found.unreadable:
             return None
         try:

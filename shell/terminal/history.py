@@ -23,7 +23,7 @@ def history_path(program: str, environ: Mapping[str, str], place: str = "") -> P
     Each place that commands go to has one of its own. It is None for a user without a home.
     """
     state = environ.get("XDG_STATE_HOME", "")
-    # The XDG rules: what is no absolute path counts as not set.
+    # The XDG rules: what is not an absolute path counts as not set.
     if not state.startswith("/"):
         state = os.path.expanduser("~/.local/state")  # noqa: PTH111 -- that one raises without a home
     if not state.startswith("/"):

@@ -48,7 +48,7 @@ class Driver(Protocol):
         ...
 
     async def spoil_mark(self, store: Any, ledger_id: LedgerId) -> None:
-        """Put bytes that are no mark in the place of a ledger's."""
+        """Put bytes that are not a mark in the place of a ledger's."""
         ...
 
 

@@ -799,7 +799,7 @@ class TestSiblingNodes:
             await tree.set(zk_paths.beside("/other/a"), b"new")
             assert await store.sibling_names("/other") == ["a", "b"]
             assert await store.read_sibling("/other/a") == Versioned(b"new", 1)
-            # They are no part of the cluster.
+            # They are not a part of the cluster.
             assert not [path for path in await all_nodes(store) if "other" in path]
 
         driver.run(scenario())

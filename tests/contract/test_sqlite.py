@@ -109,7 +109,7 @@ class TestPlaces:
         path = tmp_path / "notes.txt"
         path.write_bytes(content)
         for options in ({}, {"create": True}):
-            with pytest.raises(IncompatibleLayoutError, match="no metadata file"):
+            with pytest.raises(IncompatibleLayoutError, match="is not a metadata file"):
                 reactor.run(open_at(path, **options).connect())
         assert path.read_bytes() == content
 

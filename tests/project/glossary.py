@@ -41,6 +41,13 @@ GLOSSARY: Final = (
     Term(r"\b(?:no|free|has|have|the|is|much|without|more|any|some|takes?) room\b", "space", _TERM),
     Term(r"\bbe it for\b", "even if only for", _PLAIN),
     Term(r"(?<!\bthere\s)\b(?:is|are|was) (?-i:none)\b", "fails; is not a valid …", _PLAIN),
+    Term(
+        r"(?<!there\s)\b(?:is|are|was|were) no "
+        r"(?!answer|damage|error|failure|filter|further|harm|limit|longer|matter|more|need\b|problem"
+        r"|reason|restart|slower|such|time|way|loss\b|one\b|other|space|trace|use\b)\w",
+        "is not a …; give …",
+        "a reader looks for the verb's `not`, and then for what to do",
+    ),
     Term(r"\bat the most\b", "at most", _PLAIN),
     Term(r"\bsuch an?\b", "the name of the thing", _NAME),
     Term(

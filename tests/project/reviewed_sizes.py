@@ -1,4 +1,4 @@
-"""Loops and allocations whose length is no constant, each with why no peer or file can blow it up.
+"""Loops and allocations whose length is not a constant, and why no peer or file can grow them.
 
 ``test_sizes.py`` finds them in all packages and holds this list against what it finds. What stands
 here was looked at; what is new has to be, before it comes here.

@@ -1,7 +1,7 @@
 """No number of a peer or a file bounds a loop or an allocation that nobody has looked at.
 
 One add with an entry id of 2**40 once made a bookie count to 2**30. So every ``range``, ``bytes``
-or repetition whose length is no constant stands in ``reviewed_sizes``, with why it may.
+or repetition whose length is not a constant stands in ``reviewed_sizes``, with why it may.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def is_repeated(node: ast.expr) -> bool:
 
 
 class Sizes(ast.NodeVisitor):
-    """Finds what a number that is no constant makes long; by function and expression."""
+    """Finds what a number that is not a constant makes long; by function and expression."""
 
     def __init__(self) -> None:
         self.found: set[str] = set()

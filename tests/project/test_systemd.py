@@ -27,7 +27,7 @@ UNITS = sorted((ROOT / "systemd").iterdir())
 SERVICES = [unit for unit in UNITS if unit.suffix == ".service"]
 DAEMONS = [unit for unit in SERVICES if unit.name.startswith("bookied")]
 EXPOSURE_MAX = 1.1
-"""The figure of docs/operations.md; 0 is best, 10 is no hardening at all."""
+"""The figure of docs/operations.md; 0 is best, 10 is not hardening at all."""
 
 
 class _Many(dict[str, str]):

@@ -19,7 +19,7 @@ class BookIdType(click.ParamType):
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:
         if not str(value).startswith("b"):
-            self.fail(f"{value!r} is no book", param, ctx)
+            self.fail(f"{value!r} is not a book", param, ctx)
         return value
 
 
@@ -28,7 +28,7 @@ class PagesType(click.ParamType):
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:
         if not str(value).replace("-", "").isdigit():
-            self.fail(f"{value!r} are no pages", param, ctx)
+            self.fail(f"{value!r} are not pages", param, ctx)
         return value
 
 

@@ -59,6 +59,6 @@ def test_a_scenario_finds_a_broken_rule(name: str) -> None:
     wanted = inspect.signature(scenario).parameters
     arguments = {name: value for name, value in ARGUMENTS.items() if name in wanted}
     scenario(**arguments)
-    # Any way to say no; that of pytest itself is no Exception.
+    # Any way to say no; that of pytest itself is not an Exception.
     with mutation.built_in(), pytest.raises((Exception, pytest.fail.Exception)):
         scenario(**arguments)

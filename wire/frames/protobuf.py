@@ -115,7 +115,7 @@ def text(value: str | bytes, failure: type[BookKeeperError]) -> str:
     """Return a string field's text; the C runtime returns bytes where the text is not UTF-8.
 
     Raises:
-        failure: it is no UTF-8.
+        failure: it is not UTF-8.
     """
     if isinstance(value, str):
         return value

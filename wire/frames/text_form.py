@@ -28,7 +28,7 @@ def parse(data: bytes, message: M) -> M:
     Raises:
         FormatError: no such text, or a required field is missing.
     """
-    # What stands in a string or a comment is no field.
+    # What stands in a string or a comment is not a field.
     if _NUMERIC_ENUM.search(_STRING_OR_COMMENT.sub(b" ", data)):
         raise FormatError("an enum is given by number")
     try:

@@ -67,7 +67,7 @@ def decode_service_info(data: bytes, bookie_id: BookieId) -> BookieServiceInfo:
     """Read a registration; an empty one means the ``host:port`` of the id itself.
 
     Raises:
-        FormatError: no registration, or an empty one under an id that is no address.
+        FormatError: no registration, or an empty one under an id that is not an address.
     """
     if not data:
         return BookieServiceInfo((_endpoint_of_id(bookie_id),))
@@ -75,7 +75,7 @@ def decode_service_info(data: bytes, bookie_id: BookieId) -> BookieServiceInfo:
     try:
         properties = {_text(key): _text(value) for key, value in message.properties.items()}
     except UnicodeDecodeError as error:  # A map's items are decoded when they are asked for.
-        raise FormatError(f"bookie {bookie_id} registered a property that is no UTF-8") from error
+        raise FormatError(f"bookie {bookie_id} registered a property that is not UTF-8") from error
     return BookieServiceInfo(tuple(map(_endpoint, message.endpoints)), properties)
 
 

@@ -91,7 +91,9 @@ class Greeting:
             if self._login is not None:
                 await self._authenticate(channel, self._login)
         except Exception as error:
-            given_up = BookieUnavailableError(f"no connection with {channel.bookie_id}: given up")
+            given_up = BookieUnavailableError(
+                f"the handshake with bookie {channel.bookie_id} was cancelled"
+            )
             channel.close(error if isinstance(error, ClientError) else given_up)
             raise
 
@@ -100,8 +102,8 @@ class Greeting:
         answer = await channel.request(StartTlsRequest(), timeout_s=timeout_s)
         if answer.rc is not ReturnCode.EOK:
             raise SecurityError(
-                f"no TLS with bookie {bookie}: it has none to offer (it says {answer.rc.name});"
-                " tlsProviderFactoryClass is not set there"
+                f"bookie {bookie} does not offer TLS (it answered {answer.rc.name});"
+                " set tlsProviderFactoryClass there"
             )
         handshake: Deferred[None] = channel.start_tls(tls.end(host))
         try:
@@ -112,14 +114,14 @@ class Greeting:
 
     async def _authenticate(self, channel: BookieChannel, login: Login) -> None:
         """Exchange tokens until each side knows the other, or the bookie wants to know nobody."""
-        who = f"bookie {channel.bookie_id} does not let {login.user!r} in"
+        who = f"bookie {channel.bookie_id} rejects user {login.user!r}"
         exchange, token = DigestMd5Client(login.user, login.password, self._new_nonce), b""
         while not exchange.is_done:
             answer = await self._exchange(channel, token, who)
             if answer.plugin == AUTH_DISABLED and self._insists:
                 raise ClientUnauthorizedError(
-                    f"bookie {channel.bookie_id} asks nobody for a password, and"
-                    " clientAuthRequired is set"
+                    f"bookie {channel.bookie_id} does not authenticate clients, but"
+                    " clientAuthRequired is set here"
                 )
             if answer.plugin == AUTH_DISABLED:
                 log.debug("bookie {bookie} requires no authentication", bookie=channel.bookie_id)

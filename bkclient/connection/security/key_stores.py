@@ -96,7 +96,7 @@ def _own_key_in_pem(store: StoreFile, settings: TlsSettings) -> OwnKey:
         raise SecurityError(f"{store.key}: {store.path}: {error}") from error
     except (ValueError, UnsupportedAlgorithm) as error:
         raise SecurityError(
-            f"{store.key}: {store.path} is no private key, or the password is wrong"
+            f"{store.key}: {store.path} is not a private key, or the password is wrong"
         ) from error
     own = key.public_key()
     if own != certificate.public_key():
@@ -121,10 +121,10 @@ def _pkcs12(store: StoreFile, data: bytes) -> Any:
         return pkcs12.load_pkcs12(data, password)
     except (ValueError, UnsupportedAlgorithm) as error:
         if not password:
-            text = "cannot be read without a password, or is no PKCS12 file"
+            text = "cannot be read without a password, or is not a PKCS12 file"
         else:
             where = f" in {store.password_path}" if store.password_path else ""
-            text = f"is no PKCS12 file, or the password{where} is wrong"
+            text = f"is not a PKCS12 file, or the password{where} is wrong"
         raise SecurityError(f"{store.key}: {store.path} {text}") from error
 
 
@@ -134,7 +134,7 @@ def _insist_readable(store: StoreFile, data: bytes) -> None:
     if is_pem and store.type is not StoreType.PEM:
         raise SecurityError(f"{store.key}: {store.path} is PEM; set {store.type_key}=PEM")
     if not is_pem and store.type is StoreType.PEM and b"-----BEGIN" not in data:
-        raise SecurityError(f"{store.key}: {store.path} is no PEM, which {store.type_key} says")
+        raise SecurityError(f"{store.key}: {store.path} is not PEM, as {store.type_key} says")
 
 
 def _password(store: StoreFile) -> bytes | None:
@@ -152,7 +152,7 @@ def _java_password(store: StoreFile) -> str:
         return (_password(store) or b"").decode()
     except UnicodeDecodeError as error:
         raise SecurityError(
-            f"{store.key}PasswordPath: {store.password_path} is no UTF-8"
+            f"{store.key}PasswordPath: {store.password_path} is not UTF-8"
         ) from error
 
 

@@ -36,29 +36,32 @@ CERTIFICATE_FAULTS: Final = {
     20: "comes from an authority that is not trusted",
     21: "comes from an authority that is not trusted",
     23: "has been revoked",
-    24: "comes from something that is no authority",
+    24: "is signed by a certificate that is not an authority's",
     26: "is not meant for this end of a connection (extended key usage)",
     28: "is not trusted for this",
 }
 """OpenSSL's numbers, X509_V_ERR_…; others are named by their number."""
 
 _REASONS: Final = (
-    ("alert certificate required", "it wants a certificate of us, and we have none to send"),
-    ("alert certificate expired", "it says that our certificate has expired"),
-    ("alert certificate revoked", "it says that our certificate has been revoked"),
-    ("alert certificate unknown", "it does not take our certificate, and does not say why"),
-    ("alert bad certificate", "it does not take our certificate"),
+    ("alert certificate required", "it requires a client certificate, and tlsKeyStore names none"),
+    ("alert certificate expired", "it reports that our certificate has expired"),
+    ("alert certificate revoked", "it reports that our certificate has been revoked"),
+    ("alert certificate unknown", "it rejects our certificate without a reason"),
+    ("alert bad certificate", "it rejects our certificate"),
     ("alert unsupported certificate", "our certificate is not meant for this end"),
-    ("alert unknown ca", "it does not trust the authority that our certificate comes from"),
-    ("alert handshake failure", "it finds nothing in common: versions, ciphers or certificates"),
-    ("alert protocol version", "there is no version of TLS that both ends may speak"),
+    ("alert unknown ca", "it does not trust the authority that signed our certificate"),
+    (
+        "alert handshake failure",
+        "both ends share no TLS version, cipher suite or kind of certificate",
+    ),
+    ("alert protocol version", "both ends share no TLS version"),
     ("alert insufficient security", "it finds our cipher suites too weak"),
-    ("alert internal error", "it does not take our certificate: perhaps that is for another host"),
-    ("alert access denied", "it does not let our certificate in"),
+    ("alert internal error", "it rejects our certificate, which may be for another host"),
+    ("alert access denied", "it does not authorize our certificate"),
     ("did not return a certificate", "it sent no certificate, and this bookie requires one"),
-    ("no shared cipher", "there is no cipher suite that both ends may use"),
+    ("no shared cipher", "both ends share no cipher suite"),
     ("no suitable signature", "its certificate's kind does not fit the cipher suites"),
-    ("unsupported protocol", "there is no version of TLS that both ends may speak"),
+    ("unsupported protocol", "both ends share no TLS version"),
     ("wrong version number", "it does not speak TLS here, or speaks in clear"),
     ("packet length too long", "it does not speak TLS here, or speaks in clear"),
     ("record layer failure", "it does not speak TLS here, or speaks in clear"),
@@ -192,7 +195,7 @@ class TlsContexts:
         """Have the peer's certificate checked; a client may come without where it may."""
         settings, store = self.settings, context.get_cert_store()
         assert store is not None
-        # As Java has it: what is in a trust store is trusted, also where it is no authority.
+        # As Java has it: what is in a trust store is trusted, also where it is not an authority.
         store.set_flags(crypto.X509StoreFlags.PARTIAL_CHAIN)
         for certificate in read_trusted(settings.trust_store):
             store.add_cert(crypto.X509.from_cryptography(certificate))

@@ -54,7 +54,9 @@ async def read_range(
         ClientError: an entry cannot be read; those before it have been yielded.
     """
     if not 0 <= first <= last:
-        raise IncorrectParameterError(f"entries {first} to {last} are no range")
+        raise IncorrectParameterError(
+            f"entries {first} to {last} are not a range; the first must not be above the last"
+        )
     ahead: deque[tuple[range, Deferred[VerifiedEntries]]] = deque()
     sizer, following = ChunkSizer(), first
     try:

@@ -122,7 +122,7 @@ def names_of(answer: bytes) -> list[str]:
     """Return the names in the answer to ``get_children``.
 
     Raises:
-        FormatError: it is cut, or a name is no UTF-8.
+        FormatError: it is cut, or a name is not UTF-8.
     """
     names, at = [], HEADER.size + LENGTH.size
     try:

@@ -84,7 +84,7 @@ class ReadSession:
         Raises:
             MetadataUnavailableError: no server answered within the session's time-out.
             MetadataAccessError: who we are was refused.
-            MetadataStoreError: what a server sent is no ZooKeeper.
+            MetadataStoreError: what a server sent is not ZooKeeper.
         """
         waiting = iter(bodies)
         flying: deque[Body] = deque()
@@ -260,7 +260,7 @@ class ReadSession:
 
     def _strange(self, what: str) -> MetadataStoreError:
         self._drop()
-        return MetadataStoreError(f"{self._uri.text}: this is no ZooKeeper: {what}")
+        return MetadataStoreError(f"{self._uri.text}: the server is not a ZooKeeper: {what}")
 
     def _unavailable(self, why: str) -> MetadataUnavailableError:
         return MetadataUnavailableError(f"{self._uri.text}: {why}")

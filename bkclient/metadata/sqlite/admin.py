@@ -103,7 +103,7 @@ class SqliteAdmin(SqlitePart):
         try:
             return None if row is None else row.value.decode()
         except UnicodeDecodeError as error:
-            raise FormatError(f"{self._uri}: INSTANCEID is no text") from error
+            raise FormatError(f"{self._uri}: INSTANCEID is not text") from error
 
     async def dump(self) -> dict[str, tuple[bytes, Version]]:
         """See ``ClusterAdmin``; inner nodes are those that ZooKeeper would need."""

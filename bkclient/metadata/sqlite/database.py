@@ -260,7 +260,7 @@ def _ours(path: Path, busy_timeout_s: float, error: sqlite3.Error) -> MetadataSt
             f"{path} was locked by another process for more than {busy_timeout_s:g} s"
         )
     if "not a database" in text:
-        return IncompatibleLayoutError(f"{path} is no metadata file: {text}")
+        return IncompatibleLayoutError(f"{path} is not a metadata file: {text}")
     if "malformed" in text:
         return MetadataStoreError(f"{path} is damaged: {text}; restore it from a copy")
     if "readonly" in text:

@@ -52,7 +52,7 @@ class SqliteRaw(SqlitePart):
             yield tuple(wanted[start : start + _AT_ONCE])
 
     async def add_nodes(self, nodes: Sequence[StoredNode], layout: str) -> list[str]:
-        """See ``RawNodes``; inner nodes are no rows.
+        """See ``RawNodes``; inner nodes are not rows.
 
         Raises:
             MetadataStoreError: a file cannot hold this node.
@@ -123,5 +123,5 @@ def _key_of(node: StoredNode, layout: LedgerLayout) -> tuple[str, Key] | None:
     if ledger_id is not None:
         return LEDGER, ledger_id
     if node.value and path != zk_paths.ELECTION:
-        raise MetadataStoreError(f"{path} is nothing that a file can keep")
+        raise MetadataStoreError(f"{path} cannot be stored in a SQLite file")
     return None

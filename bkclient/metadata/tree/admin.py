@@ -168,7 +168,7 @@ class TreeAdmin(TreePart):
         except NoNodeError:
             return None
         except UnicodeDecodeError as error:
-            raise FormatError(f"{self._tree.uri}: INSTANCEID is no text") from error
+            raise FormatError(f"{self._tree.uri}: INSTANCEID is not text") from error
 
     async def dump(self) -> dict[str, tuple[bytes, Version]]:
         """See ``ClusterAdmin``."""

@@ -182,7 +182,7 @@ class TreeLedgers(TreePart):
         names = await self._names_in(leaf)
         found, strange = layout.ledgers_among(spelling, leaf, names, after)
         for path in strange:
-            log.warn("{path} is no ledger", path=path)
+            log.warn("ignored {path}: the node is not a ledger", path=path)
         return found
 
     async def watch_ledger(self, ledger_id: LedgerId, changed: Callable[[], None]) -> Watch:

@@ -140,7 +140,7 @@ async def remove_all_logs(tree: Tree) -> None:
 
 
 def check_log_name(name: str) -> None:
-    """Raise ``IncorrectParameterError`` for what is no name of a log."""
+    """Raise ``IncorrectParameterError`` for what is not a name of a log."""
     if _NAME.fullmatch(name) is None:
         raise IncorrectParameterError(
             f"{name!r} cannot be the name of a log: up to 200 letters, digits, ., _ and -, "

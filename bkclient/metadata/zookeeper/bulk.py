@@ -40,7 +40,7 @@ class BulkReads:
         Raises:
             MetadataUnavailableError: no server answered within the session's time-out.
             MetadataAccessError: we may not look there.
-            MetadataStoreError: what a server sent is no ZooKeeper.
+            MetadataStoreError: what a server sent is not ZooKeeper.
         """
         answers = _Answers(
             ReadSession(self._uri, timeout_s=self._timeout_s, auth_data=self._auth_data),

@@ -274,7 +274,7 @@ class KazooSession:
 
 
 def translated(uri: str, error: Exception) -> Exception:
-    """Return the error in our terms; ours, and what is no store's, as they are."""
+    """Return the error in our terms; ours, and what is not a store's, as they are."""
     ours: type[MetadataStoreError]
     for theirs, ours in (
         (exceptions.NoNodeError, NoNodeError),

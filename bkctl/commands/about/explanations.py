@@ -208,7 +208,7 @@ ADVICE: Final[Mapping[str, Advice]] = MappingProxyType(
             "`bkctl autorecovery enable` switches it on",
         ),
         "BK-NO-AUDITOR": _advice(
-            "No process with autorecovery runs: nobody notices a lost bookie.",
+            "No process with autorecovery runs, so the ledgers of a lost bookie are not repaired.",
             "`bkctl config show autoRecoveryDaemonEnabled` is the switch in bookies",
             "`bkctl autorecovery status` shows the rest",
         ),
@@ -222,7 +222,7 @@ ADVICE: Final[Mapping[str, Advice]] = MappingProxyType(
             "compare the sections Client and Bookie of both sides' saslJaasConfigFile",
         ),
         "BK-REFUSED": _advice(
-            "Nobody confirmed it, or a check said that it would do harm. Nothing was changed.",
+            "The action was not confirmed, or a safety check refused it. Nothing was changed.",
             "the message names the option that overrides this check, where there is one",
             "add --dry-run to see what would be done",
         ),

@@ -24,7 +24,7 @@ def _ago(time_ms: int | None) -> str:
 def _pause(pause: Pause | None) -> str:
     if pause is None:
         return "-"
-    return told(pause, time.time()).lstrip(" ,") or "(nobody said)"
+    return told(pause, time.time()).lstrip(" ,") or "(unknown)"
 
 
 _CHECKED: Final = column(

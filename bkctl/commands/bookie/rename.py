@@ -229,7 +229,7 @@ def _id_in_files(bookie: StoppedBookie) -> BookieId:
                 next_step="`bkctl disk check` reports the present files",
             ) from error
         except FormatError as error:
-            raise ConflictError(f"{directory / VERSION} is no cookie: {error}") from error
+            raise ConflictError(f"{directory / VERSION} is not a cookie: {error}") from error
     if len(ids) > 1:
         raise ConflictError(f"the directories are of several bookies: {', '.join(sorted(ids))}")
     return ids.pop()

@@ -133,7 +133,7 @@ class ClusterRestored:
 
 
 class BackupDamagedError(CommandError):
-    """The file is no backup, or not a whole one."""
+    """The file is not a backup, or not a whole one."""
 
 
 @attrs.define
@@ -176,7 +176,7 @@ def write(session: Session, file: Path) -> BackupWritten:
     """Write everything that lasts to a file; return what was written.
 
     Raises:
-        RefusedError: the file is there, and is no backup.
+        RefusedError: the file is there, and is not a backup.
         NothingFoundError: its directory is not there.
         CommandError: it cannot be written.
     """
@@ -204,7 +204,7 @@ def _insist_replaceable(file: Path) -> None:
             _head(stream.readline(_HEAD_BYTES_MAX))
     except (BackupDamagedError, OSError) as error:
         raise RefusedError(
-            f"{file} is there, and is no backup", next_step="choose another name"
+            f"{file} exists, and is not a backup", next_step="choose another name"
         ) from error
 
 
@@ -316,7 +316,7 @@ def _node(line: bytes, number: int) -> StoredNode:
         value = base64.b64decode(found.get("value_b64", ""), validate=True)
         return StoredNode(str(found["path"]), value, int(found["version"]))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise BackupDamagedError(f"line {number} is no node") from error
+        raise BackupDamagedError(f"line {number} is not a node of a backup") from error
 
 
 def read(file: Path) -> BackupInfo:
@@ -386,7 +386,7 @@ def restore(session: Session, file: Path, force: Sequence[str]) -> None:
     """Check a backup, ask, and bring it back.
 
     Raises:
-        BackupDamagedError: the file is no whole backup.
+        BackupDamagedError: the file is not a whole backup.
         RefusedError: the root is not empty, or nobody confirmed.
         ConflictError: there is another cluster, which is not empty.
     """
@@ -409,7 +409,7 @@ def restore(session: Session, file: Path, force: Sequence[str]) -> None:
     )
     if replaced is not None:
         _with_store(session, lambda store: _remove_empty(store, replaced))
-    # The layout comes last: what breaks off is no cluster, and can be gone on with.
+    # The layout comes last: what breaks off is not a cluster, and can be gone on with.
     session.resume = session.failed = "`--force root` continues with the existing nodes"
     with session.progress("restoring", total=info.nodes, unit="nodes") as progress:
         kept: list[str] = _with_store(session, lambda store: _put(store, file, info, progress))
@@ -476,7 +476,7 @@ async def _target(store: MetadataStore) -> _Target:
 
 
 async def _put(store: MetadataStore, file: Path, info: BackupInfo, progress: Progress) -> list[str]:
-    """Make the nodes; the layout last, so that half of it is no cluster."""
+    """Make the nodes; the layout last, so that half of it is not a cluster."""
     kept: list[str] = []
     last: list[StoredNode] = []
     done = 0

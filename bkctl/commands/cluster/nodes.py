@@ -152,7 +152,7 @@ def normal(path: str) -> str:
         UsageError: it leads back up, which no store takes.
     """
     if not {".", ".."}.isdisjoint(path.split("/")):
-        raise UsageError(f"{path}: '.' and '..' are no names of nodes")
+        raise UsageError(f"{path}: '.' and '..' are not valid names of nodes")
     path = path.rstrip("/")
     if not path or path.startswith(("/", *zk_paths.BESIDE_ROOT)):
         return path

@@ -80,7 +80,7 @@ def print_cookie(session: Session, bookie_id: BookieId) -> None:
     session.about = f"bookie {bookie_id}"
     found = _stored(session, bookie_id)
     if found.cookie is None:
-        session.warn(f"this is no cookie that a bookie can read: {found.problem}")
+        session.warn(f"no bookie can read this cookie: {found.problem}")
     session.emit(CookieText(bookie_id, found.stored.value, found.cookie, found.stored.version))
 
 
@@ -177,9 +177,9 @@ def difference(found: StoredCookie, text: bytes) -> list[str]:
     try:
         new = decode_cookie(text)
     except FormatError:
-        return ["whole text, into what is no cookie"]
+        return ["the text, to one that is not a valid cookie"]
     if found.cookie is None:
-        return ["whole text, which is no cookie now"]
+        return ["the text, which is not a valid cookie now"]
     fields = cookie_differences(new, found.cookie)
     return [f"{one.field}: {one.found} becomes {one.configured}" for one in fields] or ["form only"]
 
@@ -189,7 +189,7 @@ def _given(session: Session, bookie_id: BookieId, path: str, *, check: bool) -> 
 
     Raises:
         NothingFoundError: there is no such file.
-        RefusedError: it is no cookie, or not of this bookie and cluster, and ``check`` is on.
+        RefusedError: it is not a cookie, or not of this bookie and cluster, and ``check`` is on.
     """
     if path == "-":
         text = session.input.bytes.read()
@@ -211,7 +211,7 @@ def _wrong(text: bytes, bookie_id: BookieId, cluster: str | None) -> str:
     try:
         new = decode_cookie(text)
     except FormatError as error:
-        return f"this is no cookie: {error}"
+        return f"the text is not a valid cookie: {error}"
     if new.bookie_id != bookie_id:
         return f"this is the cookie of {new.bookie_id}, not of {bookie_id}"
     if new.instance_id != cluster:
@@ -356,7 +356,7 @@ def _objections(reliance: Reliance) -> Iterator[Objection]:
         yield Objection(
             OPEN_LEDGERS,
             f"the metadata of {counted(len(reliance.unreadable), 'ledger')} cannot be read, and "
-            f"nobody knows whether it lists {bookie_id}: {named(reliance.unreadable)}",
+            f"may list {bookie_id}: {named(reliance.unreadable)}",
             "repair or delete them first",
         )
     if reliance.only_here:

@@ -47,9 +47,13 @@ class FileType(_ParamType):
         elif match := re.fullmatch(rf"0x([0-9a-f]+)|([0-9a-f]+){re.escape(self._suffix)}", word):
             number = int(match[1] or match[2], 16)
         else:
-            self.fail(f"{value!r} is no {self.name}{self._hint(word)}", param, ctx)
+            self.fail(f"{value!r} is not a valid {self.name}{self._hint(word)}", param, ctx)
         if number > self._id_max:
-            self.fail(f"{value!r} is too large for the id of a {self.name}", param, ctx)
+            self.fail(
+                f"{value!r} is too large for a {self.name}; the largest is {self._id_max}",
+                param,
+                ctx,
+            )
         return FileRef(number, None)
 
     def _hint(self, word: str) -> str:

@@ -132,7 +132,8 @@ def _local_settings(seen: SeenLocal) -> Iterator[ClusterFinding]:
 def _local_use(seen: SeenLocal) -> Iterator[ClusterFinding]:
     if seen.is_registered and not seen.is_at_work:
         what = (
-            f"{seen.bookie_id} is registered, and nobody uses these directories: it runs elsewhere"
+            f"{seen.bookie_id} is registered, but no process uses these directories: "
+            "the bookie runs elsewhere"
         )
         fix = f"bkctl bookie show {seen.bookie_id}"
         yield ClusterFinding(Severity.TROUBLE, "local-runs-elsewhere", what, fix=fix)

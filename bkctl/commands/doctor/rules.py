@@ -76,7 +76,7 @@ def _refused_id(seen: SeenCluster) -> Iterator[ClusterFinding]:
         f"has the id {LEDGER_ID_REFUSED}: the next garbage collection of every Java bookie deletes "
         "all that it holds"
     )
-    fix = f"bkctl ledger delete {LEDGER_ID_REFUSED} --force open-ledger"
+    fix = f"bkctl ledger delete {LEDGER_ID_REFUSED} --force open-ledgers"
     yield from _of(Severity.LOSS, "ledger-id-deadly", seen.ledgers.refused_id, what, fix)
 
 
@@ -355,7 +355,7 @@ def _disabled(seen: SeenCluster) -> Iterator[ClusterFinding]:
 def _no_auditor(seen: SeenCluster) -> Iterator[ClusterFinding]:
     if seen.auditor is not None:
         return
-    severity, why = Severity.TROUBLE, "nobody notices a lost bookie"
+    severity, why = Severity.TROUBLE, "the ledgers of a lost bookie are not repaired"
     if _is_needed(seen):
         severity = Severity.RISK
     elif seen.is_on_one_machine:

@@ -9,9 +9,8 @@ from bkctl.cli.ledger_options import (
     FAILURES,
     FORMS,
     FRAMING,
-    LOG_LEDGER,
+    LEDGER_CHECKS,
     NEW_LEDGER,
-    OPEN_LEDGER,
     PASSWORD_FILE,
 )
 from bkctl.cli.params import (
@@ -395,7 +394,7 @@ ledger.command(
     help="""Delete ledgers for good; `-` reads ids from stdin.
 
     Bookies free the space at their next garbage collection. An open ledger is deleted only with
-    --force open-ledger, and a ledger of a log only with --force log-ledger. `bkctl log trim` and
+    --force open-ledgers, and a ledger of a log only with --force log-ledgers. `bkctl log trim` and
     `bkctl log delete` keep the log intact.
     """,
     params=(
@@ -403,7 +402,7 @@ ledger.command(
         option("--from-file", metavar="FILE", help="Ledger ids from FILE as well; - is stdin."),
         option(
             "--force",
-            type=click.Choice([OPEN_LEDGER, LOG_LEDGER]),
+            type=LEDGER_CHECKS,
             multiple=True,
             help="Override a safety check by its name.",
         ),

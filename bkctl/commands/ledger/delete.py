@@ -11,7 +11,7 @@ import attrs
 from bkclient.admin import operations
 from bkclient.errors import MetadataVersionError
 from bkclient.log.ledger_list import LOG_KEY
-from bkctl.cli.ledger_options import LOG_LEDGER, OPEN_LEDGER
+from bkctl.cli.ledger_options import LOG_LEDGERS, OPEN_LEDGERS
 from bkctl.commands.ledger import ids as ledger_ids
 from bkctl.errors import ConflictError, NothingFoundError, PartlyDoneError, RefusedError
 from bkctl.ledger_ids import format_ledger_id
@@ -63,8 +63,8 @@ def delete(
     """Delete ledgers for good; `-` reads ids from stdin."""
     chosen = ledger_ids.chosen(session, given, from_file)
     wanted = _candidates(session, chosen)
-    _refuse_open(wanted, forced=OPEN_LEDGER in force)
-    _refuse_of_logs(wanted, forced=LOG_LEDGER in force)
+    _refuse_open(wanted, forced=OPEN_LEDGERS in force)
+    _refuse_of_logs(wanted, forced=LOG_LEDGERS in force)
     lines = [loss(one) for one in wanted]
     if session.dry_run:
         session.plan([f"delete {line}" for line in lines])
@@ -105,8 +105,8 @@ def _refuse_open(found: Sequence[DeletionCandidate], *, forced: bool) -> None:
     alive = [one.ledger_id for one in found if not one.stored.value.is_closed]
     if alive and not forced:
         raise RefusedError(
-            f"ledger {', '.join(map(str, alive[:10]))}: not closed, so a writer may be at work",
-            next_step=f"`bkctl ledger recover {alive[0]}` first, or --force open-ledger",
+            f"ledger {', '.join(map(str, alive[:10]))}: not closed: a client may still add to it",
+            next_step=f"`bkctl ledger recover {alive[0]}` first, or --force open-ledgers",
         )
 
 
@@ -122,9 +122,9 @@ def _refuse_of_logs(found: Sequence[DeletionCandidate], *, forced: bool) -> None
         name = (logs[ids[0]] or b"").decode(errors="backslashreplace")
         raise RefusedError(
             f"ledger {', '.join(map(str, ids[:10]))}: part of log {name}, which cannot be read "
-            "without it",
+            "without the ledger",
             next_step=f"`bkctl log trim {name} --before INDEX:0` drops its oldest ledgers, or "
-            "--force log-ledger",
+            "--force log-ledgers",
         )
 
 

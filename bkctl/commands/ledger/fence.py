@@ -95,7 +95,9 @@ def _refuse_closed(metadata: LedgerMetadata) -> None:
         ConflictError: the ledger is closed.
     """
     if metadata.is_closed:
-        raise ConflictError("it is closed, so nobody can add to it", next_step="nothing is to do")
+        raise ConflictError(
+            "the ledger is closed, so no client can add to it", next_step="nothing needs to be done"
+        )
 
 
 async def _fence_ledger(client: Client, ledger_id: LedgerId) -> LedgerFenced:

@@ -164,7 +164,7 @@ class _Chunks:
 
 
 def looks_binary(data: bytes) -> bool:
-    """Tell whether a beginning of a file is no text: it has a NUL byte."""
+    """Tell whether a beginning of a file is not text: it has a NUL byte."""
     return b"\0" in data
 
 

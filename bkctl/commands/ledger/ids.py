@@ -20,7 +20,7 @@ def ids_in_file(session: Session, path: str) -> Iterator[LedgerId]:
 
     Raises:
         NothingFoundError: the file cannot be read.
-        UsageError: a word in it is no ledger id.
+        UsageError: a word in it is not a ledger id.
     """
     if path == "-":
         lines: Iterable[str] = session.host.stdin

@@ -230,4 +230,4 @@ def _read(session: Session, path: str) -> LedgerMetadata:
     try:
         return decode_metadata(data)
     except FormatError as error:
-        raise RefusedError(f"{path}: this is no ledger's metadata: {error}") from error
+        raise RefusedError(f"{path} does not hold the metadata of a ledger: {error}") from error

@@ -158,7 +158,7 @@ def _inspect(executable: Path, home: Path | None) -> Java | str:
 
 
 def _feature(version: str) -> int:
-    """Return 17 for ``17.0.15`` and 8 for ``1.8.0_392``; 0 for what is no version."""
+    """Return 17 for ``17.0.15`` and 8 for ``1.8.0_392``; 0 for what is not a version."""
     match = re.match(r"(?:1\.)?(\d+)", version)
     return int(match[1]) if match else 0
 

@@ -60,7 +60,7 @@ def settings(environ: Mapping[str, str]) -> dict[str, str]:
 
     Raises:
         NothingFoundError: the file cannot be read.
-        UsageError: its port is no number.
+        UsageError: its port is not a number.
     """
     path = environ.get(CONF_VARIABLE)
     if not path:

@@ -94,8 +94,8 @@ config.command(
     body="bkctl.commands.settings.config_files:diff",
     help="""Compare the values of two settings files, or of one with the defaults.
 
-    Different spellings of the same value (yes and true, another order, a default written out) are
-    no difference.
+    Different spellings of the same value (yes and true, another order, a default written out) do
+    not count as a difference.
     """,
     params=(
         argument("first", metavar="FILE", type=click.Path()),

@@ -248,7 +248,9 @@ def edit_by_hand(session: Session) -> None:
     """
     path = _path(session)
     if not session.questions.can_ask:
-        raise RefusedError("nobody to edit here", next_step=f"the file is {path}")
+        raise RefusedError(
+            "an editor needs a terminal", next_step=f"change {path} with another program"
+        )
     before = path.read_text(encoding="utf-8") if path.exists() else HEAD
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     number, name = tempfile.mkstemp(prefix="config-", suffix=".toml", dir=path.parent)

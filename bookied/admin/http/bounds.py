@@ -172,7 +172,7 @@ class Hosts:
         self._names = names
 
     def allows(self, header: str | None) -> bool:
-        """Return whether a request with this header is for us; one without is no browser's."""
+        """Return whether a request with this header is for us; one without is not a browser's."""
         if header is None:
             return True
         found = _HOST.fullmatch(header.strip().lower())

@@ -117,7 +117,9 @@ def _wanted_mode(asked: HttpRequest) -> bool:
     given = asked.object
     wanted = given.get("readOnly", False)
     if given.keys() - {"readOnly"} or json.dumps(wanted).strip('"') not in {"true", "false"}:
-        raise BadHttpRequestError("readOnly is no boolean")
+        raise BadHttpRequestError(
+            'readOnly is not a boolean; send {"readOnly": true} or {"readOnly": false}'
+        )
     return wanted in {True, "true"}
 
 
@@ -205,7 +207,9 @@ def _switch(control: Control, asked: HttpRequest, word: str) -> HttpReply:
     if major is None and minor is None:
         return refusal(f"No {word}Major or {word}Minor params found", BAD_REQUEST)
     if any(one is not None and not isinstance(one, bool) for one in (major, minor)):
-        raise BadHttpRequestError("no boolean")
+        raise BadHttpRequestError(
+            f"{word}Major and {word}Minor are not both booleans; give true or false"
+        )
     suspended = word == "suspend"
     control.garbage.suspend(
         minor=suspended if minor else None,
@@ -231,7 +235,10 @@ async def compact_locations(control: Control, asked: HttpRequest) -> HttpReply:
         return in_json(NO_OBJECT, BAD_REQUEST)
     wanted, named = given.get(COMPACT, False), given.get("entryLocations", "")
     if not isinstance(wanted, bool) or not isinstance(named, (str, type(None))):
-        raise BadHttpRequestError("no boolean, or no text")
+        raise BadHttpRequestError(
+            f"{COMPACT} is not a boolean, or entryLocations is not a string; "
+            "give true and a list of paths with commas"
+        )
     if not wanted:
         return text("Not trigger Entry Location RocksDB compact.")
     there = list(control.garbage.locations())

@@ -71,11 +71,11 @@ def _long(text: str) -> int:
     """Return what ``Long.parseLong`` makes of a text.
 
     Raises:
-        ValueError: it is no number of 64 bits.
+        ValueError: it is not a number of 64 bits.
     """
     found = int(text) if _LONG.fullmatch(text) else _LONG_LIMIT
     if not -_LONG_LIMIT <= found < _LONG_LIMIT:
-        raise ValueError(f"no number of 64 bits: {text[:40]!r}")
+        raise ValueError(f"{text[:40]!r} is not a whole number of 64 bits")
     return found
 
 
@@ -260,7 +260,7 @@ async def set_delay(control: Control, asked: HttpRequest) -> HttpReply:
     if wanted_s is None:
         return refusal("Request body not contains lostBookieRecoveryDelay.")
     if type(wanted_s) is not int:
-        raise BadHttpRequestError("delay_seconds is no number")
+        raise BadHttpRequestError("delay_seconds is not a whole number; give seconds")
     check_delay(wanted_s, "delay_seconds")
     await control.cluster.store.set_lost_bookie_recovery_delay(wanted_s)
     return text(f"Success set lostBookieRecoveryDelay to {wanted_s}")
@@ -283,7 +283,7 @@ async def recover(control: Control, asked: HttpRequest) -> HttpReply:
         return refusal(f"ERROR parameters: {error}")
     bookies = given.get("bookie_src")
     if not isinstance(bookies, list):
-        raise BadHttpRequestError("bookie_src is no list of bookies")
+        raise BadHttpRequestError('bookie_src is not a list; give ["HOST:PORT"]')
     if not bookies:
         return refusal(ONLY_PUT)
     # The first one only, as in Java.

@@ -103,7 +103,7 @@ def body_of(asked: HttpRequest, kind: Any) -> Any:
     for name, value in given.items():
         allowed = typing.get_args(hints[name]) or (hints[name],)
         if type(value) not in allowed:
-            raise BadHttpRequestError(f"{name} has to be {allowed[0].__name__}, not {value!r}")
+            raise BadHttpRequestError(f"{name} is not of type {allowed[0].__name__}: {value!r}")
     missing = [
         one.name
         for one in attrs.fields(kind)
@@ -230,7 +230,7 @@ async def ledgers(control: Control, asked: HttpRequest) -> values.LedgerPage:
     after = asked.query.get("after")
     limit = min(LIMIT_MAX, number(asked.query.get("limit", str(LIMIT)), "limit"))
     if not limit:
-        raise BadHttpRequestError("limit is 0")
+        raise BadHttpRequestError("limit is 0; give 1 or more")
     found: list[int] = []
     ids = control.cluster.ledger_ids(
         after=None if after is None else LedgerId(number(after, "after"))

@@ -193,7 +193,7 @@ def _unindexed(
 
 
 def _not_yet(problem: DiskFinding) -> DiskFinding:
-    """Return what is no loss beside a running bookie: it writes entries before their index."""
+    """Return what is not a loss beside a running bookie: it writes entries before their index."""
     message = f"{problem.message}, or not yet: a bookie uses these directories"
     return attrs.evolve(
         problem, severity=Severity.NOTE, message=message, fix="check again once it is stopped"

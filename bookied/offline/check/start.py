@@ -62,7 +62,7 @@ def _check_cookies(bookie: OfflineBookie) -> Iterator[DiskFinding]:
         except FileNotFoundError:
             missing.append(path)
         except FormatError as error:
-            damage = BadCookieError(path, None, f"is no cookie: {error}")
+            damage = BadCookieError(path, None, f"is not a cookie: {error}")
             yield from_error(damage, fix="copy VERSION from another directory of this bookie")
         except OSError as error:
             yield from_error(error)

@@ -174,7 +174,7 @@ def read_cookie(files: Files, directory: Path) -> Cookie | None:
     try:
         return decode_cookie(data)
     except FormatError as error:
-        raise BadCookieError(path, None, f"is no cookie: {error}") from error
+        raise BadCookieError(path, None, f"is not a cookie: {error}") from error
 
 
 def _refuse_newer(path: Path, version: int) -> None:

@@ -117,7 +117,7 @@ class JournalledLedger:
     explicit_lac: bytes | None = attrs.field(default=None, repr=False)
 
     def take(self, record: JournalRecord) -> None:
-        """Take in a record that is no entry."""
+        """Take in a record that is not an entry."""
         if record.entry_id == journal_layout.LEDGER_KEY:
             # A rebuilt index may have been journalled with an empty key.
             self.master_key = journal_layout.inner_bytes(record.body) or self.master_key

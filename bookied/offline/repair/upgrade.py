@@ -195,8 +195,8 @@ class LayoutUpgrade:
             ]
             if foreign:
                 raise UpgradeRefusedError(
-                    f"{root.root / foreign[0]} is no file of a bookie, and its name ends like one: "
-                    "move it away"
+                    f"{root.root / foreign[0]} is not a bookie's file, but its name ends like "
+                    "one: move it away"
                 )
             if under_way and not allow_empty:
                 raise UpgradeRefusedError(
@@ -208,7 +208,9 @@ class LayoutUpgrade:
                 is_new = root.state is RootState.CURRENT and not self.roots.files.list(root.current)
                 if is_new and not under_way:
                     return  # A new bookie's: it gets its cookie when it starts.
-                raise UpgradeRefusedError(f"{root.current} has no {VERSION}: it is no bookie's")
+                raise UpgradeRefusedError(
+                    f"{root.current} has no {VERSION}: it is not a bookie's directory"
+                )
             self.roots.insist_cookie(str(root.current / VERSION), root.cookie)
             if under_way and root.state is RootState.CURRENT and root.cookie != self.roots.master:
                 raise UpgradeRefusedError(

@@ -111,7 +111,7 @@ class HealingCookies:
             except FileNotFoundError:
                 local[directory] = None
             except FormatError as error:
-                raise BadCookieError(path, None, f"is no cookie: {error}") from error
+                raise BadCookieError(path, None, f"is not a cookie: {error}") from error
         return local
 
     async def _stamp_new(self, local: dict[Path, Cookie | None]) -> None:

@@ -95,7 +95,7 @@ class _PasswordProof:
         return answer
 
     def tls_began(self, certificate: x509.Certificate | None) -> None:
-        """A certificate is no password."""
+        """A certificate is not a password."""
 
 
 class ByRole:

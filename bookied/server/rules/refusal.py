@@ -59,7 +59,7 @@ _BY_OPERATION: Final[dict[Operation, _Refuse]] = {
 def refusal(request: Request, reply_to: ReplyTo, rc: ReturnCode) -> Response:
     """Return the answer that refuses ``request`` with ``rc``, with nothing in it but its ids.
 
-    What has no inner response in V3, or is no known request, gets the bare status.
+    What has no inner response in V3, or is not a known request, gets the bare status.
     """
     refuse = _BY_REQUEST.get(type(request))
     if isinstance(request, BadRequest):

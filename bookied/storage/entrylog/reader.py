@@ -116,7 +116,9 @@ class LogScan:
         while at is not None and (at := self._file.next_data(at)) is not None:
             data = self._file.read_at(at, CHUNK_BYTES)
             if data.strip(b"\0" + layout.DIRECT_PADDING):
-                message = f"bytes that are no entry behind the last one, from {self.end} on"
+                message = (
+                    f"from byte {self.end} on, the bytes after the last entry are not an entry"
+                )
                 raise EntryLogRecordError(self.path, at, message)
             at = at + len(data) if data else None
 
@@ -138,7 +140,7 @@ def open_scan(files: Files, path: Path) -> LogScan:
     """Open an entry log to read all its entries.
 
     Raises:
-        EntryLogFormatError: the file is no entry log.
+        EntryLogFormatError: the file is not an entry log.
         FileNotFoundError: it is not there.
     """
     log_id = layout.used_log_id(path.name)
@@ -165,7 +167,7 @@ def read_ledgers_map(files: Files, path: Path) -> dict[int, int]:
 
     Raises:
         LedgersMapError: there is no map, or it cannot be trusted: scan the log.
-        EntryLogFormatError: this is no entry log.
+        EntryLogFormatError: this is not an entry log.
     """
     file = files.open_read(path)
     try:
@@ -269,7 +271,7 @@ class EntryLogReader:
             MissingEntryError: the log is shorter.
             BadEntryLengthError: no record begins there.
             WrongEntryError: another entry lies there.
-            EntryLogFormatError: the file is no entry log.
+            EntryLogFormatError: the file is not an entry log.
         """
         log_id, offset = layout.split_location(location)
         path = self._paths.get(log_id) if log_id in self._checked else None
@@ -381,7 +383,7 @@ class EntryLogReader:
 
         Raises:
             MissingLogError: it is not there.
-            EntryLogFormatError: the file is no entry log.
+            EntryLogFormatError: the file is not an entry log.
         """
         with contextlib.ExitStack() as stack:
             path = self._path(log_id)

@@ -46,7 +46,7 @@ class LiveRecords:
         """Open the log.
 
         Raises:
-            EntryLogFormatError: the file is no entry log.
+            EntryLogFormatError: the file is not an entry log.
             OSError: it cannot be read.
         """
         self._index = index

@@ -349,6 +349,6 @@ def _compactions(directory: Path, names: Iterable[str]) -> Iterator[Compaction]:
             continue
         match = _COMPACTED_NAME.fullmatch(name)
         if match is None:
-            log.warn("{path} is no compaction's; left alone", path=directory / name)
+            log.warn("{path} was not written by compaction; it is kept", path=directory / name)
         else:
             yield Compaction(int(match[2], 16), int(match[1], 16), directory)

@@ -112,7 +112,7 @@ def decode_header(data: bytes, path: Path) -> IndexHeader:
 
     Raises:
         IndexTruncatedError: there are fewer.
-        IndexFormatError: they are no header of version 0 or 1.
+        IndexFormatError: they are not a header of version 0 or 1.
     """
     if len(data) < HEADER_BYTES:
         raise IndexTruncatedError(path, len(data), f"the header has {HEADER_BYTES} bytes")

@@ -145,7 +145,7 @@ def _groups_behind(scan: JournalScan) -> Iterator[int]:
 
 
 def _end_of_padding(scan: JournalScan, at: int) -> int | None:
-    """Return where the group behind the padding at ``at`` begins; None if that is no padding."""
+    """Return where the group behind the padding at ``at`` begins; None if that is not padding."""
     head = scan.read_at(at, 2 * layout.LENGTH.size)
     if len(head) < 2 * layout.LENGTH.size:
         return None

@@ -95,7 +95,7 @@ class JournalScan:
         return self._plain_records() if self._groups is None else _split(self._grouped())
 
     def parts(self) -> Iterator[EntryRun | JournalRecord]:
-        """Give the entries in runs, and what is no entry by itself; raises as iterating does."""
+        """Yield entries in runs and other records one by one; raises as iterating does."""
         self.end = self.start
         return _gathered(self._plain_records()) if self._groups is None else self._grouped()
 

@@ -50,7 +50,10 @@ def test_a_clients_section_says_who_it_is() -> None:
 @pytest.mark.parametrize(
     ("section", "told"),
     [
-        ("Client", "there is no section Client, but Bookie, BookKeeper, Several, Kerberos"),
+        (
+            "Client",
+            "there is no section Client; existing sections: Bookie, BookKeeper, Several, Kerberos",
+        ),
         ("Kerberos", "Kerberos logs in by Kerberos (GSSAPI), which is not offered; DIGEST-MD5 is"),
         ("Bookie", "Bookie has no username and password"),
     ],
@@ -68,7 +71,7 @@ def test_sections_can_be_looked_for() -> None:
 
 
 def test_a_bookies_section_without_users_is_refused() -> None:
-    with pytest.raises(SecurityError, match='BookKeeper names nobody, as user_NAME="PASSWORD"'):
+    with pytest.raises(SecurityError, match='BookKeeper names no user; add user_NAME="PASSWORD"'):
         JaasFile("jaas.conf", FILE).users("BookKeeper")
 
 

@@ -258,7 +258,7 @@ def test_the_newer_name_wins_over_the_older() -> None:
         ("bookiePort=65536", "'65536' is out of range; allowed: 0 to 65535"),
         ("level=9223372036854775808", "'9223372036854775808' does not fit into 64 bits; allowed"),
         ("usage=nan", "'nan' is not a number; allowed: 0 to 1"),
-        ("sync=maybe", "'maybe' is neither true nor false; allowed: true, false, yes"),
+        ("sync=maybe", "'maybe' is not a boolean; allowed: true, false, yes"),
         ("colour=green", "'green' is not one of the allowed values; allowed: red, blue"),
         ("scheme=etcd", "'etcd' is not served"),
         ("authClass=x", "'x' cannot be provided; remove the key; allowed: none"),

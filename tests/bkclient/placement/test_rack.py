@@ -168,7 +168,7 @@ class TestReplacing:
             "a1",
             "a2",
         }
-        with pytest.raises(NotEnoughBookiesError, match="nobody can replace bookie b0"):
+        with pytest.raises(NotEnoughBookiesError, match="no bookie can replace b0"):
             policy(where, enforced=True).replace(
                 ensemble, 1, PlacementRequest(2, 2, writable=where)
             )

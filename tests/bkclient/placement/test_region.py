@@ -229,7 +229,7 @@ class TestReplacing:
             )
 
         if not any(map(keeps, free)):
-            with pytest.raises(NotEnoughBookiesError, match="nobody can replace bookie"):
+            with pytest.raises(NotEnoughBookiesError, match="no bookie can replace"):
                 replace()
             return
         new = replace()
@@ -279,9 +279,9 @@ class TestReplacing:
                 ensemble, 0, PlacementRequest(2, 2, writable=where)
             )
         assert str(caught.value) == (
-            "nobody can replace bookie a1-0: region /a has nobody else, and of no write quorum may "
+            "no bookie can replace a1-0: region /a has no other bookie, and of no write quorum may "
             "it be that 1 region holds 2, its ack quorum (reppMinimumRegionsForDurability=2); free "
-            "are 2 in region /b"
+            "bookies: 2 in region /b"
         )
         lax = policy(where, regions_min=2, durable_in_replace=False)
         assert lax.replace(ensemble, 0, PlacementRequest(2, 2, writable=where)) in {"b1-1", "b1-2"}

@@ -115,7 +115,7 @@ class TestChoosing:
 
     def test_sizes_that_zones_cannot_be_kept_with_are_refused_where_they_are_enforced(self) -> None:
         where = located(a=(2, 2), b=(2, 2), c=(2, 2))
-        with pytest.raises(IncorrectParameterError, match="no multiple of its write quorum 3"):
+        with pytest.raises(IncorrectParameterError, match="not a multiple of its write quorum 3"):
             policy(where).choose(5, PlacementRequest(3, 2, writable=where))
         with pytest.raises(IncorrectParameterError, match="not above minNumZonesPerWriteQuorum=2"):
             policy(where).choose(4, PlacementRequest(2, 2, writable=where))
@@ -182,7 +182,7 @@ class TestReplacing:
             )
 
         if not reachable:
-            with pytest.raises(NotEnoughBookiesError, match="nobody can replace bookie"):
+            with pytest.raises(NotEnoughBookiesError, match="no bookie can replace"):
                 replace()
             return
         new = replace()
@@ -222,9 +222,9 @@ class TestReplacing:
         with pytest.raises(NotEnoughBookiesError) as caught:
             policy(where).replace(ensemble, 1, PlacementRequest(3, 2, writable=where))
         assert str(caught.value) == (
-            "nobody can replace bookie b1-0 so that any 3 in a row span 2 zones "
+            "no bookie can replace b1-0 so that any 3 in a row span 2 zones "
             "(minNumZonesPerWriteQuorum), and 2 upgrade domains of a zone with more than one; free "
-            "are zone /a: 2 in 1"
+            "bookies: zone /a: 2 in 1"
         )
         lax = policy(where, strict=False)
         assert lax.replace(ensemble, 1, PlacementRequest(3, 2, writable=where)) in {"a1-1", "a1-2"}

@@ -126,7 +126,7 @@ def test_what_is_wrong_with_keys_is_said(secured: Secured) -> None:
     stranger = write_pem(secured.directory / "stranger", STRANGERS.issue("stranger"), AUTHORITY)
     distrust = write_pem(secured.directory / "distrust", AUTHORITY.issue("operator"), STRANGERS)
     for pem, why in (
-        (stranger, "it does not trust the authority that our certificate comes from"),
+        (stranger, "it does not trust the authority that signed our certificate"),
         (distrust, "(CN=an authority) comes from an authority that is not trusted"),
     ):
         status, _, err = secured.run("bookie", "state", "b1", conf=secured.conf("other.conf", pem))
@@ -135,7 +135,7 @@ def test_what_is_wrong_with_keys_is_said(secured: Secured) -> None:
     bare = secured.conf("bare.conf", secured.pem, clientKeyStore="")
     status, _, err = secured.run("bookie", "state", "b1", conf=bare)
     assert status != 0
-    assert "it wants a certificate of us, and we have none to send" in err
+    assert "it requires a client certificate, and tlsKeyStore names none" in err
     until(lambda: "it sent no certificate" in secured.bookie.output.read_text())
 
 

@@ -158,7 +158,7 @@ class TestFormat:
         bookie.run("cluster", "init", uri=other)
         for words in (["--yes"], ["--dry-run"]):
             refused = bookie.run("disk", "format", *words, ok=False, uri=other)
-            assert (refused.status, "is of the cluster" in refused.err) == (4, True)
+            assert (refused.status, "belongs to cluster" in refused.err) == (4, True)
         assert (bookie.ledgers / CURRENT / "VERSION").exists()
         assert bookie.run("disk", "format", "--yes").status == 0
 
@@ -339,7 +339,7 @@ class TestRepairs:
 
     def test_salvage_needs_a_directory_to_write_to(self, bookie: Bookie) -> None:
         refused = bookie.run("disk", "salvage", 3, "--out", bookie.conf, ok=False)
-        assert (refused.status, "is no directory" in refused.err) == (2, True)
+        assert (refused.status, "is not a directory" in refused.err) == (2, True)
 
     def test_a_plan_s_steps_are_lines_of_the_shortest_form(self, bookie: Bookie) -> None:
         lines = bookie.run("disk", "flush", "--dry-run", "-o", "id").out.splitlines()

@@ -62,7 +62,7 @@ AS_IT_IS: Final = {"ledger read", "ledger tail", "log tail"}
 """Without -o json the entries themselves, in forms of their own."""
 
 SCRIPTS: Final = {"config show", "cookie show"}
-"""Tables that are no tables, to be kept in a file."""
+"""Tables that are not tables, to be kept in a file."""
 
 
 def test_every_command_that_reads_is_held_to_this() -> None:

@@ -27,8 +27,8 @@ def test_a_hexadecimal_prefix_counts_in_every_form() -> None:
     ("text", "hint"),
     [
         ("2a", "written 0x2a"),
-        ("-1", "is no ledger id"),
-        ("", "is no ledger id"),
+        ("-1", "is not a ledger id"),
+        ("", "is not a ledger id"),
         ("9223372036854775808", "too large"),
         ("00000000-0000-0000-0000-00000000002a", "--ledger-id-format uuid"),
     ],

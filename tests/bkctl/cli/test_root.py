@@ -238,8 +238,8 @@ def test_help_fits_the_terminal_but_for_what_is_to_be_typed(
 @pytest.mark.parametrize(
     ("args", "told"),
     [
-        (["--timeout", "abc", "ledger", "list"], "'abc' is no number"),
-        (["ledger", "list", "--limit", "1.5"], "'1.5' is no whole number"),
+        (["--timeout", "abc", "ledger", "list"], "'abc' is not a number"),
+        (["ledger", "list", "--limit", "1.5"], "'1.5' is not a whole number"),
         (["ledger", "list", "--timeout", "nan"], "nan is too large, or no number"),
         (["ledger", "list", "--timeout", "inf"], "inf is too large, or no number"),
         (["--timeout", "1e300", "ledger", "list"], "1e300 is too large, or no number"),
@@ -518,7 +518,7 @@ def test_each_line_that_is_offered_for_another_is_a_command() -> None:
         (["list"], "`bkctl ledger list` or `bkctl log list`"),
         (["ledger", "read", "1", "--frist", "2"], "--first"),
         (["ledger", "read"], "missing argument 'LEDGER_ID'"),
-        (["ledger", "show", "abc"], "'abc' is no ledger id; hexadecimal is written 0xabc"),
+        (["ledger", "show", "abc"], "'abc' is not a ledger id; hexadecimal is written 0xabc"),
         (["ledger", "list", "-o", "xml"], "'xml' is not one of"),
         (["ledger", "list", "--watch", "5"], "unexpected argument: 5; write --watch=5"),
         (["ledger", "show", "--last"], "bkctl: no such option '--last'"),
@@ -596,7 +596,7 @@ def test_an_error_is_one_json_object_with_a_hint() -> None:
 def test_an_uri_that_means_nothing_is_wrong_usage() -> None:
     status, _, err = _run("ledger", "list", "-u", "redis://localhost")
     assert status == ExitStatus.USAGE
-    assert "no metadata service URI" in err
+    assert "is not a metadata service URI" in err
 
 
 def test_an_unknown_override_is_named_with_the_nearest_key() -> None:

@@ -156,7 +156,7 @@ def test_time_that_is_up_first_is_status_6_and_names_the_condition(watch: Watch)
     [
         ("healthy", "nothing says when profiles are healthy"),
         ("done", "nothing says when profiles are done"),
-        ("wrong", "'wrong' is no comparison"),
+        ("wrong", "'wrong' is not a comparison"),
         ("prod=1", "there is no field 'prod'"),
     ],
 )

@@ -57,13 +57,13 @@ def test_durations_are_read_with_and_without_units(text: str, seconds: float) ->
 
 @pytest.mark.parametrize("text", ["", "x", "-1", "1q", "1 k B", "ten"])
 def test_what_is_no_size_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="is no size"):
+    with pytest.raises(ValueError, match="is not a size"):
         parse_size(text)
 
 
 @pytest.mark.parametrize("text", ["", "x", "-1", "1y", "1h-2m", "h"])
 def test_what_is_no_duration_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="is no duration"):
+    with pytest.raises(ValueError, match="is not a duration"):
         parse_duration(text)
 
 

@@ -174,7 +174,7 @@ def test_metadata_that_cannot_be_read_is_warned_of_and_its_ledger_is_listed() ->
         ["1", "closed"], ["2", "-"], ["3", "open"],
     ]  # fmt: skip
     assert "bkctl: warning: ledger 2: its metadata cannot be read" in host.err.text
-    assert "bkctl: warning: /00/0000/notes is no ledger" in host.err.text
+    assert "bkctl: warning: ignored /00/0000/notes: the node is not a ledger" in host.err.text
     assert "notes" not in run(server, "ledger", "list", "--quiet").err.text
     assert ids(run(server, "ledger", "list", "--state", "closed", "-o", "id")) == [1]
 

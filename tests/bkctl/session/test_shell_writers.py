@@ -97,7 +97,7 @@ def test_a_writer_that_was_fenced_is_held_no_more_and_that_is_told(script: Scrip
 def test_a_ledger_that_cannot_be_handed_back_is_a_failure_at_the_end(script: Script) -> None:
     closed = script("ledger create", "ledger add 0 a", "ledger recover 0 -y")
     assert (closed[0], closed[2]) == (0, "")
-    delete = "ledger delete _ -y --force open-ledger"
+    delete = "ledger delete _ -y --force open-ledgers"
     deleted = script("ledger create", "ledger add _ a", delete)
     assert (deleted[0], "handed back" in deleted[2]) == (0, False)
     status, _, err = script("ledger create", "ledger add _ a", "ledger fence _ -y")

@@ -193,7 +193,7 @@ def test_what_is_revoked_is_turned_away_here_too(tmp_path: Path) -> None:
     (tmp_path / "revoked").write_bytes(AUTHORITY.revocation_list(OPERATOR))
     stage = Stage(tmp_path, {"tls_revoked_path": str(tmp_path / "revoked")}).serve()
     asker = stage.ask(CHANGE.format(""), OPERATOR)
-    assert (asker.answer, asker.why) == ("", "it says that our certificate has been revoked")
+    assert (asker.answer, asker.why) == ("", "it reports that our certificate has been revoked")
 
 
 def test_what_is_missing_is_named_before_the_start() -> None:

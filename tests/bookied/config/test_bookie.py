@@ -114,7 +114,7 @@ def test_the_storage_class_is_known_by_its_simple_name(text: str, kind: StorageC
             "ledgerStorageClass=x.DbLedgerStorage\nledgerDirectories=/a,/b\nindexDirectories=/i",
             "indexDirectories: are 1 for 2 ledgerDirectories, and DbLedgerStorage has one for each",
         ),
-        ("ledgerStorageClass=x.Mine", "'x.Mine' is no ledger storage we know"),
+        ("ledgerStorageClass=x.Mine", "'x.Mine' is not a ledger storage; set one of"),
         ("logSizeLimit=1073741825", "is out of range; allowed: 2048 to 1073741824"),
         (
             "journalWriteData=no",
@@ -138,7 +138,7 @@ def test_the_storage_class_is_known_by_its_simple_name(text: str, kind: StorageC
             "bookieAuthProviderFactoryClass=BookieAuthZFactory\nauthorizedRoles=a",
             "BookieAuthZFactory needs TLS with tlsClientAuthentication=true",
         ),
-        ("saslJaasClientAllowedIds=(", "is no regular expression"),
+        ("saslJaasClientAllowedIds=(", "is not a regular expression"),
         ("tlsProviderFactoryClass=a.B", "'a.B' is not offered; TLSContextFactory is"),
         ("tlsProviderFactoryClass=TLSContextFactory", "tlsKeyStore: is not set"),
         (
@@ -149,8 +149,8 @@ def test_the_storage_class_is_known_by_its_simple_name(text: str, kind: StorageC
             "tlsProviderFactoryClass=TLSContextFactory\ntlsKeyStore=k\ntlsClientAuthentication=true",
             "tlsTrustStore: is not set",
         ),
-        ("tlsEnabledProtocols=TLSv1.1", "has no version that is safe to speak"),
-        ("tlsEnabledCipherSuites=TLS_X", "is not understood: TLS_X"),
+        ("tlsEnabledProtocols=TLSv1.1", "names no version of TLS that is safe"),
+        ("tlsEnabledCipherSuites=TLS_X", "names TLS_X, which is not a known cipher suite"),
         ("dataIntegrityChecking=true", "needs ledgerStorageClass"),
         ("dataIntegrityStampMissingCookies=true", "needs dataIntegrityChecking=true"),
         ("permittedStartupUsers=nobody-we-know", "may not start it (nobody-we-know)"),
@@ -177,10 +177,10 @@ def test_no_metadata_service_is_refused() -> None:
         ("skipReplayJournalInvalidRecord=true", "are lost in silence"),
         ("journalDir=/j", "no version of BookKeeper reads this spelling"),
         ("majorCompactionThreshold=1.0", "rewrites every log again"),
-        ("httpServerEnabled=true\nhttpServerHost=0.0.0.0", "is no loopback address"),
+        ("httpServerEnabled=true\nhttpServerHost=0.0.0.0", "is not a loopback address"),
         (
             "statsProviderClass=PrometheusMetricsProvider\nprometheusStatsHttpAddress=::",
-            "is no loopback address",
+            "is not a loopback address",
         ),
         (
             "httpServerEnabled=true\nhttpAdminAllowUnauthenticatedWrites=true",

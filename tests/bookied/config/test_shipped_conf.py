@@ -13,7 +13,7 @@ from bookied.config.bookie import BookieConfig, load_bookie_config
 VECTORS = Path(__file__).parents[1] / "vectors"
 SHIPPED = ("bk_server_keys.txt", "bk_server_keys_of_releases.txt", "pulsar_bookkeeper_keys.txt")
 REFUSED = {
-    "sortedLedgerStorageEnabled=ture": "is neither true nor false",
+    "sortedLedgerStorageEnabled=ture": "is not a boolean",
     "skipListSizeLimit=67108864L": "is not a whole number",
     "tlsProviderFactoryClass=org.apache.bookkeeper.tls.TLSContextFactory": "TLS needs the bookie's",
     "extraServerComponents=org.apache.bookkeeper.stream.server.StreamStorageLifecycleComponent": (

@@ -59,8 +59,8 @@ def test_a_host_without_a_name_has_one_possible_id_less() -> None:
         ("advertisedAddress=loop", "loop is a loopback address, which no other machine can reach"),
         ("advertisedAddress=nowhere", "nowhere has no address"),
         ("listeningInterface=eth9", "interface eth9 has no address"),
-        ("bookieId=a b", "'a b' is no bookie id"),
-        ("bookieId=ReadOnly", "'ReadOnly' is no bookie id"),
+        ("bookieId=a b", "'a b' is not a bookie id"),
+        ("bookieId=ReadOnly", "'ReadOnly' is not a bookie id"),
     ],
 )
 def test_an_address_that_cannot_serve_is_a_configuration_error(text: str, message: str) -> None:

@@ -643,6 +643,6 @@ def _metadata(vm: JavaVM, found: Any) -> JavaLedgerMetadata:
 
 
 def _items(java_map: Any) -> Iterator[tuple[Any, Any]]:
-    # Not by key: a small number goes back as an Integer, and is no key where Longs are.
+    # Not by key: a small number goes back as an Integer, and is not a key where Longs are.
     for item in java_map.entrySet():
         yield item.getKey(), item.getValue()

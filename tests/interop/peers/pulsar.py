@@ -152,7 +152,7 @@ class PulsarBroker:
         try:
             self.admin("GET", "/brokers/health")
         except json.JSONDecodeError:
-            return True  # It says "ok", which is no JSON.
+            return True  # It says "ok", which is not JSON.
         except (OSError, http.client.HTTPException, PeerFailed):
             return False
         return True

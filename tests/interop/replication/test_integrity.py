@@ -115,7 +115,7 @@ def test_a_fence_that_was_lost_with_the_disks_holds(
     async def late() -> str:
         try:
             await writer.add(b"too late")
-        except Exception as error:  # noqa: BLE001 -- whatever it is, it is no confirmation
+        except Exception as error:  # noqa: BLE001 -- whatever it is, it is not a confirmation
             return type(error).__name__
         return "confirmed"
 

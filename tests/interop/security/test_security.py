@@ -136,7 +136,7 @@ def refused(stage: Stage, **keys: object) -> str:
 def test_a_client_without_a_certificate_is_turned_away(stage: Stage) -> None:
     with pytest.raises(JavaError):
         stage.java(tlsClientAuthentication="false").create_ledger(1, 1, 1).add(b"entry")
-    assert "we have none to send" in refused(stage, tlsClientAuthentication="false")
+    assert "tlsKeyStore names none" in refused(stage, tlsClientAuthentication="false")
 
 
 def test_a_client_that_does_not_trust_the_bookie_says_so(stage: Stage) -> None:
@@ -348,7 +348,7 @@ def test_a_wrong_password_is_refused(guarded: Guarded) -> None:
     is_java = type(guarded.bookie) is JavaBookie
     with pytest.raises(RequestTimeoutError if is_java else ClientUnauthorizedError) as caught:
         run(asked())
-    assert "does not let 'bookkeeper' in" in str(caught.value)
+    assert "rejects user 'bookkeeper'" in str(caught.value)
     if not is_java:
         log = guarded.bookie.log.read_text()
         told = log.count("user 'bookkeeper' is unknown, or the password is wrong")

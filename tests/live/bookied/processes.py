@@ -175,6 +175,6 @@ class BookieProcess:
         return self.output.read_text().splitlines()[-1]
 
     def own_lines(self) -> list[str]:
-        """Return what it said of its end: the lines that are no log lines."""
+        """Return what it said of its end: the lines that are not a log lines."""
         lines = self.output.read_text().splitlines()
         return [line for line in lines if line.startswith("bookied: ")]

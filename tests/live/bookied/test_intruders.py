@@ -354,20 +354,20 @@ TLS_WAYS: dict[str, tuple[Way, object, str, str]] = {
         "no TLS: TLS where a frame must be; START_TLS comes first",
     ),
     "no certificate": (
-        no_tls(None), "no TLS: it wants a certificate of us, and we have none to send",
+        no_tls(None), "no TLS: it requires a client certificate, and tlsKeyStore names none",
         TLS, "it sent no certificate, and this bookie requires one",
     ),
     "an old certificate": (
         no_tls(AUTHORITY.issue("old", days=-1)),
-        "no TLS: it says that our certificate has expired", TLS, "(CN=old) has expired",
+        "no TLS: it reports that our certificate has expired", TLS, "(CN=old) has expired",
     ),
     "a revoked certificate": (
-        no_tls(REVOKED), "no TLS: it says that our certificate has been revoked",
+        no_tls(REVOKED), "no TLS: it reports that our certificate has been revoked",
         TLS, "(CN=revoked) has been revoked",
     ),
     "another authority's certificate": (
         no_tls(OTHERS.issue("other")),
-        "no TLS: it does not trust the authority that our certificate comes from",
+        "no TLS: it does not trust the authority that signed our certificate",
         TLS, "(CN=other) comes from an authority that is not trusted",
     ),
 }

@@ -184,7 +184,7 @@ class Oracle:
         try:
             now = decode_metadata(value)
         except BookKeeperError as error:
-            self.insist("I4", holds=False, what=f"metadata of {ledger_id} is no metadata: {error}")
+            self.insist("I4", holds=False, what=f"metadata of {ledger_id} is not metadata: {error}")
             return
         self.trace(f"metadata of {ledger_id}: {_in_short(now)}")
         before, truth.stored = truth.stored, now

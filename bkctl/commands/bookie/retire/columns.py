@@ -40,7 +40,7 @@ def _swaps(move: FragmentMove) -> str:
     if move.is_lost:
         return f"{' '.join(move.old)}: no running bookie has some of its entries"
     if move.new is None:
-        return f"{' '.join(move.old)}: nobody can take over"
+        return f"{' '.join(move.old)}: no other bookie can take over"
     pairs = zip(move.old, move.new, strict=True)
     return ", ".join(f"{old} -> {new}" for old, new in pairs if old != new)
 
@@ -95,7 +95,7 @@ show(
     column("unrecoverable", "Whether some of it cannot be moved.", "is_unrecoverable"),
     column(
         "fragments",
-        "Each fragment's ensemble before and after; none: nobody can take over.",
+        "Each fragment's ensemble before and after; none: no other bookie can take over.",
         lambda v: [_fragment(move) for move in v.fragments],
         Kind.NESTED,
         cell=_move_lines,

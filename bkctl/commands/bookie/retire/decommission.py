@@ -142,7 +142,7 @@ def _take_out(
     found: list[BookieLedger] = list(session.iterate(ledgers_on_bookies, [bookie_id]))
     insist_known(session, [bookie_id], found)
     if not session.call(autorecovery.status).enabled:
-        off = "autorecovery is disabled: nobody would move its ledgers"
+        off = "autorecovery is disabled, so the ledgers of the bookie would not move"
         heed(session, [Objection("", off, ENABLE)], force)
     heed(session, session.call(_only_copies, bookie_id, found), force)
     heed(session, _objections(session, bookie_id, found), force)
@@ -204,7 +204,7 @@ def _objections(
 def _heed_racks(
     session: Session, bookie_id: BookieId, found: Sequence[BookieLedger], force: Collection[str]
 ) -> None:
-    """Object where nobody may take its place for want of racks; warn of ledgers on too few."""
+    """Refuse where racks forbid every other bookie; warn of ledgers on too few racks."""
     racks = look_at_racks(session, [bookie_id], found)
     if racks.nowhere:
         step = f"start a bookie in another {session.call(domain)}"
@@ -214,14 +214,14 @@ def _heed_racks(
 async def _only_copies(
     client: Client, bookie_id: BookieId, found: Sequence[BookieLedger]
 ) -> list[Objection]:
-    """Object where entries cannot be copied from anybody: it would wait for ever."""
+    """Return an objection for ledgers without another copy: they would never be moved."""
     alive = await client.store.writable_bookies() | await client.store.read_only_bookies()
     only = [one.ledger_id for one in found if is_only_copy(one.metadata, bookie_id, alive)]
     if not only:
         return []
     why = (
-        f"entries of {counted(len(only), 'ledger')} may have no other copy in service, and nobody "
-        f"could move them: {named(only)}"
+        f"entries of {counted(len(only), 'ledger')} may have no other copy in service, and "
+        f"cannot be moved: {named(only)}"
     )
     return [Objection(ONLY_COPIES, why, "start it again and empty it with --drain")]
 
@@ -279,7 +279,7 @@ def _wait(
             )
             if step.ledgers_left and step.auditor is None and not told:
                 told = True
-                session.warn("no auditor is elected: do any workers run? `bkctl doctor` looks")
+                session.warn("no auditor is elected, so workers may be missing; run `bkctl doctor`")
             for one in step.stuck:
                 session.warn(f"no progress: ledger {one.ledger_id}: {_why(session, one)}")
             for ledger_id, why in step.damaged.items():

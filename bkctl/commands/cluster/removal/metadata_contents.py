@@ -51,7 +51,7 @@ class Stock:
         rest = [
             f"{number} {what}"
             for number, what in (
-                (self.not_closed, "not closed, whose bytes nobody has counted"),
+                (self.not_closed, "not closed, of unknown size"),
                 (self.unreadable, "unreadable"),
             )
             if number
@@ -110,7 +110,7 @@ async def _without_layout(store: MetadataStore) -> Stock | None:
     if more:
         raise ConflictError(
             f"{store.uri} has no LAYOUT, and is not empty: {named(more)}",
-            next_step="nobody can tell which ledgers there are; put LAYOUT back first",
+            next_step="restore the node LAYOUT first; without it the ledgers cannot be found",
         )
     if not nodes:
         return None

@@ -33,12 +33,16 @@ _WAS: Final = column("was", "What it was before.")
 
 def _formatted(v: ClusterFormatted) -> str:
     if v.was is None:
-        return f"made cluster {v.instance_id} at {v.uri}"
-    return (
-        f"cluster {v.was} is {v.instance_id} now, and empty ({counted(v.ledgers, 'ledger')} gone); "
-        "its bookies start again after `bkctl bookieformat`"
-        + (f"; to undo: bkctl cluster restore {shlex.quote(v.backup)}" if v.backup else "")
+        return f"created cluster {v.instance_id} at {v.uri}"
+    said = (
+        f"The cluster was formatted: {counted(v.ledgers, 'ledger')} deleted. "
+        f"Its new instance id is {v.instance_id} (was {v.was}). "
+        "Run `bkctl bookieformat` on each bookie before its next start."
     )
+    if v.backup is None:
+        return said
+    undo = ("bkctl", "-u", v.uri, "cluster", "restore", v.backup)
+    return f"{said}\nTo undo: {shlex.join(undo)}"
 
 
 _LEDGERS_GONE: Final = column("ledgers", "Ledgers that are gone.", kind=Kind.COUNT)
@@ -136,7 +140,7 @@ def _kept(session: Session, found: Stock, backup_to: str | None) -> str | None:
     name = f"bkctl-backup-{found.instance_id}-{int(session.host.clock_s())}.jsonl"
     written = backup.write(session, Path(backup_to or name).absolute())
     session.failed = ""
-    session.note(f"all metadata is in {written.file}")
+    session.note(f"wrote a backup of all metadata to {written.file}")
     return written.file
 
 

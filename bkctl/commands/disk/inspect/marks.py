@@ -80,7 +80,7 @@ def marks(session: Session, dirs: Dirs, damage: DamagedRecords, *, check: bool) 
 
 
 def insist(found: list[MarkRow], damage: DamagedRecords) -> None:
-    """End with status 10 if a mark that counts is no place to begin at, or a copy is damaged.
+    """End with status 10 if replay cannot begin at the mark, or a copy is damaged.
 
     Raises:
         ProblemsError: one is.

@@ -195,8 +195,8 @@ def _insist_same_cluster(session: Session, bookie: StoppedBookie) -> None:
             continue  # It goes, whatever it says.
         if cookie is not None and cookie.instance_id not in {None, cluster}:
             raise RefusedError(
-                f"{root} is of the cluster {cookie.instance_id}, and asked is {cluster}",
-                next_step="is -u or BKCTL_SERVICE_URI another's? --force metadata asks nobody",
+                f"{root} belongs to cluster {cookie.instance_id}, but {cluster} is selected",
+                next_step="select its cluster with -u; --force metadata does not ask a cluster",
             )
 
 

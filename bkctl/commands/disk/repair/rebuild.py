@@ -201,7 +201,7 @@ def salvage_ledger(
     found = find_directories(session, **dirs)
     insist_current(found)
     if Path(out).exists() and not Path(out).is_dir():
-        raise UsageError(f"--out {out}: is no directory")
+        raise UsageError(f"--out {out} is not a directory")
     session.about = f"ledger {ledger_id}"
     total = size_of(RealFiles(), found.journal_dirs, found.ledger_dirs)
     password = None if password_file is None else session.questions.password(password_file)

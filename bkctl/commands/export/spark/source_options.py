@@ -247,7 +247,7 @@ def parse_where(value: str) -> Where:
         return Where(word)
     match = re.fullmatch(r"(\d{1,18}):(\d{1,18})", word)
     if match is None:
-        raise ValueError("is neither earliest, latest nor a position INDEX:ENTRY")
+        raise ValueError("is not earliest, latest or a position INDEX:ENTRY")
     return Where(None, int(match[1]), int(match[2]))
 
 
@@ -265,7 +265,7 @@ def _pattern(value: str) -> str:
     try:
         re.compile(value)
     except re.error as error:
-        raise ValueError(f"is no regular expression: {error}") from error
+        raise ValueError(f"is not a regular expression: {error}") from error
     return value
 
 
@@ -290,13 +290,13 @@ def _cursor(value: str) -> str:
 def _flag(value: str) -> bool:
     words = {"true": True, "false": False}
     if value.strip().lower() not in words:
-        raise ValueError("is neither true nor false")
+        raise ValueError("is not a boolean; give true or false")
     return words[value.strip().lower()]
 
 
 def _count(value: str) -> int:
     if not re.fullmatch(r"\d{1,18}", value.strip()) or int(value) == 0:
-        raise ValueError("is no whole number above 0")
+        raise ValueError("is not a whole number above 0")
     return int(value)
 
 
@@ -310,7 +310,7 @@ def _size(value: str) -> int:
 def _columns(value: str) -> tuple[str, ...]:
     names = tuple(word.strip() for word in value.split(","))
     if not all(names) or len(set(names)) < len(names):
-        raise ValueError("is no list of columns, each once")
+        raise ValueError("is not a list of columns with commas, each named once")
     return names
 
 

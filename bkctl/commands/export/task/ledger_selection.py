@@ -23,7 +23,7 @@ IdRange = tuple[int, int]
 
 @attrs.frozen(kw_only=True)
 class LedgerChoice:
-    """Ledgers of a cluster; ``None`` and ``()`` are no condition. Times are in ms since 1970.
+    """Ledgers of a cluster; ``None`` and ``()`` are not a condition. Times are in ms since 1970.
 
     ``ranges``, ``log`` and ``topic`` name ledgers, and exclude each other; the others say what the
     metadata must have. A log or topic has the ledgers that its list has now. A range takes those
@@ -132,16 +132,16 @@ def parse_ledgers(value: str) -> tuple[IdRange, ...]:
     """Return the ranges in a list such as ``1-100,205``.
 
     Raises:
-        ValueError: it is no such list.
+        ValueError: the text is not a list of ids and ranges.
     """
     ranges: list[IdRange] = []
     for word in value.split(","):
         match = re.fullmatch(r"(\d{1,19})(?:-(\d{1,19}))?", word.strip())
         if match is None:
-            raise ValueError(f"{word.strip()!r} is neither an id nor a range such as 1-100")
+            raise ValueError(f"{word.strip()!r} is not a ledger id or a range such as 1-100")
         first, last = int(match[1]), int(match[2] or match[1])
         if not first <= last <= LEDGER_ID_MAX:
-            raise ValueError(f"{word.strip()!r} is no range of ledger ids")
+            raise ValueError(f"{word.strip()!r} is not a range of ledger ids, the lower first")
         ranges.append((first, last))
     return tuple(ranges)
 

@@ -81,7 +81,7 @@ def decode_location_key(key: bytes, path: Path) -> tuple[int, int]:
     """Return ledger id and entry id.
 
     Raises:
-        DbRecordError: it is no key of a location.
+        DbRecordError: it is not a key of a location.
     """
     if len(key) != _PAIR.size:
         raise DbRecordError(path, None, f"key {key[:32].hex()}; expected ledger id and entry id")

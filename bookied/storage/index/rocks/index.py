@@ -95,7 +95,7 @@ class RocksIndex:
         return ledger_id in self._ledgers
 
     def flags(self) -> int:
-        """Return the storage flags; raise DbRecordError where they are no number."""
+        """Return the storage flags; raise DbRecordError where they are not a number."""
         return self._ledgers.flags()
 
     def set_flags(self, flags: int) -> None:
@@ -136,7 +136,7 @@ class RocksIndex:
 
         Raises:
             IndexEntryError: the location cannot be.
-            DbRecordError: it is no location.
+            DbRecordError: it is not a location.
         """
         return self._locations.location(ledger_id, entry_id) if ledger_id in self._ledgers else 0
 

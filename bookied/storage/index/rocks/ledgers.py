@@ -118,7 +118,7 @@ class RocksLedgers:
         """Return the storage flags.
 
         Raises:
-            DbRecordError: they are no number.
+            DbRecordError: they are not a number.
         """
         value = self._rows.get(layout.FLAGS_KEY)
         if value is None:

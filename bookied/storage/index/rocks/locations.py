@@ -70,7 +70,7 @@ class RocksLocations:
 
         Raises:
             IndexEntryError: the location cannot be.
-            DbRecordError: it is no location.
+            DbRecordError: it is not a location.
         """
         if not 0 <= entry_id <= layout.ENTRY_ID_LIMIT:
             return 0

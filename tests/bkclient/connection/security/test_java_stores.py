@@ -98,7 +98,7 @@ def test_a_wrong_password_is_told_by_its_file(stores: Stores) -> None:
         f"tlsKeyStore: {stores.own} is damaged, or the password in {stores.password} is wrong"
     )
     stores.password.write_bytes(b"\xff")
-    assert refused(stores) == f"tlsKeyStorePasswordPath: {stores.password} is no UTF-8"
+    assert refused(stores) == f"tlsKeyStorePasswordPath: {stores.password} is not UTF-8"
     stores.password.write_bytes(b"")
     assert refused(stores) == f"tlsKeyStore: {stores.own} cannot be read without its password"
 

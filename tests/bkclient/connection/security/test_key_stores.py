@@ -80,15 +80,15 @@ UNUSABLE: list[tuple[Break, str]] = [
     ),
     (
         lambda s: s.with_key(PEM, OWN.pkcs12()),
-        "tlsKeyStore: {0}/store is no PEM, which tlsKeyStoreType says",
+        "tlsKeyStore: {0}/store is not PEM, which tlsKeyStoreType says",
     ),
     (
         lambda s: s.with_key(PKCS12, OWN.pkcs12(b"another"), password=True),
-        "tlsKeyStore: {0}/store is no PKCS12 file, or the password in {0}/password is wrong",
+        "tlsKeyStore: {0}/store is not a PKCS12 file, or the password in {0}/password is wrong",
     ),
     (
         lambda s: s.with_key(PKCS12, OWN.pkcs12()),
-        "tlsKeyStore: {0}/store cannot be read without a password, or is no PKCS12 file",
+        "tlsKeyStore: {0}/store cannot be read without a password, or is not a PKCS12 file",
     ),
     (
         lambda s: s.with_key(PKCS12, AUTHORITY.pkcs12(), password=True),
@@ -96,7 +96,7 @@ UNUSABLE: list[tuple[Break, str]] = [
     ),
     (
         lambda s: s.with_key(PEM, OWN.key_pem(b"another"), password=True),
-        "tlsKeyStore: {0}/store is no private key, or the password is wrong",
+        "tlsKeyStore: {0}/store is not a private key, or the password is wrong",
     ),
     (
         lambda s: s.with_key(PEM, OWN.key_pem(b"another")),

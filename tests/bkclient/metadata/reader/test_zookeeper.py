@@ -130,7 +130,9 @@ def test_what_is_no_ledger_is_told_and_left_out() -> None:
     found = look(server)
     found.warn = told.append
     assert ids_of(found) == [7]
-    assert sorted(told) == [f"/00/0000/{name} is no ledger" for name in ("L00007", "Lx", "notes")]
+    assert sorted(told) == [
+        f"ignored /00/0000/{name}: the node is not a ledger" for name in ("L00007", "Lx", "notes")
+    ]
 
 
 def test_it_sees_the_bookies_that_the_store_sees() -> None:
@@ -157,7 +159,7 @@ def test_it_sees_the_bookies_that_the_store_sees() -> None:
     assert [(one.bookie_id, one.state.value, one.info is None) for one in found.bookies()] == [
         (B1, "writable", False), (B2, "writable", False), (B3, "writable", True),
     ]  # fmt: skip
-    assert told == ["/available/no bookie is no bookie id"]
+    assert told == ["ignored /available/no bookie: the name is not a bookie id"]
 
 
 def test_a_bookie_that_goes_while_it_is_looked_at_is_shown_as_it_was_listed() -> None:

@@ -83,7 +83,7 @@ class TestRacks:
         strict = {"topology_script": racks, "enforce_racks": True}
         refused = run_in(world, "decommission", "b2", "--yes", ok=False, **strict)
         assert (refused.status, "--force few-racks" in refused.err) == (4, True)
-        assert f"1 ledger would be left behind ({ledger_id}): nobody can" in refused.err
+        assert f"1 ledger would be left behind ({ledger_id}): no bookie can" in refused.err
         assert "enforceMinNumRacksPerWriteQuorum" in refused.err
         assert marks(world) == {}
 
@@ -133,7 +133,7 @@ class TestZones:
         strict = {"topology_script": self.script, **self.settings}
         refused = run_in(world, "decommission", "b4", "--yes", ok=False, **strict)
         assert refused.status == 4
-        assert f"1 ledger would be left behind ({ledger_id}): nobody can" in refused.err
+        assert f"1 ledger would be left behind ({ledger_id}): no bookie can" in refused.err
         assert "start a bookie in another zone" in refused.err
 
     def test_ledgers_that_will_span_too_few_zones_are_told_before(self) -> None:
@@ -207,7 +207,7 @@ class TestRecover:
     def test_where_nobody_can_take_over_the_plan_says_so(self) -> None:
         world = World(3)
         lost(world)
-        assert "nobody can take over" in run_in(world, "recover", "b2", "--dry-run").out
+        assert "no other bookie can take over" in run_in(world, "recover", "b2", "--dry-run").out
         failed = run_in(world, "recover", "b2", "--yes", ok=False)
         assert failed.status == 8
         assert "warning: ledger" in failed.err
@@ -488,7 +488,7 @@ class TestDecommission:
             world, "decommission", "b2", "--yes", "--force", "too-few-bookies", ok=False
         )
         assert (refused.status, "--force only-copies" in refused.err) == (4, True)
-        assert f"nobody could move them: {ledger_id};" in refused.err
+        assert f"cannot be moved: {ledger_id};" in refused.err
         assert marks(world) == {}
 
     def test_the_others_need_room_for_what_it_holds(self) -> None:

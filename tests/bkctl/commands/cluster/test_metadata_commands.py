@@ -103,7 +103,10 @@ class TestTree:
     def test_a_path_names_each_node_on_the_way(self, world: World, path: str) -> None:
         for command in ("tree", "get"):
             said = run_in(world, "cluster", command, path, ok=False)
-            assert (said.status, f"{path}: '.' and '..' are no names" in said.err) == (2, True)
+            assert (said.status, f"{path}: '.' and '..' are not valid names" in said.err) == (
+                2,
+                True,
+            )
 
     @pytest.mark.parametrize(
         ("path", "meant", "see"),
@@ -181,7 +184,7 @@ class TestBackup:
             run_in(world, "cluster", "backup", file)
         file.write_text("mine\n")
         refused = run_in(world, "cluster", "backup", file, ok=False)
-        assert (refused.status, "is no backup" in refused.err) == (4, True)
+        assert (refused.status, "is not a backup" in refused.err) == (4, True)
         assert file.read_text() == "mine\n"
         missing = run_in(world, "cluster", "backup", tmp_path / "no" / "b.jsonl", ok=False)
         assert missing.status == 3
@@ -190,7 +193,7 @@ class TestBackup:
         ("damage", "says"),
         [
             (lambda text: text[: len(text) // 2].rpartition("\n")[0] + "\n", "it was cut"),
-            (lambda text: text[: len(text) // 2], "is no node"),
+            (lambda text: text[: len(text) // 2], "is not a node"),
             (lambda text: text.replace('"version": 1', '"version": 2', 1), "checksum"),
             (lambda text: text + text.splitlines()[1] + "\n", "more follows"),
             (lambda text: text.replace('"bkctl-backup": 1', '"bkctl-backup": 9'), "version 9"),
@@ -254,7 +257,7 @@ class TestRestore:
         at(target, "cluster", "restore", file, "--yes")
         again = at(target, "cluster", "restore", file, "--yes", ok=False)
         assert (again.status, "--force root" in again.err) == (4, True)
-        at(target, "ledger", "delete", 0, "--yes", "--force", "open-ledger")
+        at(target, "ledger", "delete", 0, "--yes", "--force", "open-ledgers")
         at(target, "autorecovery", "enable")
         cookie = tmp_path / "cookie"
         cookie.write_bytes(encode_cookie(Cookie("b1", "/other", ("/l",), None, "cluster")))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -70,7 +71,7 @@ class TestFormat:
         assert f"To confirm, type {cluster}" in wrong.err
         assert dump(uri) == before
         said = run(uri, *args, typed=f"{cluster}\n", tty=True)
-        assert f"cluster {cluster} is " in said.out
+        assert f"(was {cluster})" in said.out
         assert run(uri, "ledger", "list", "--count").out == "0\n"
         assert run(uri, "cluster", "instance-id").out != f"{cluster}\n"
 
@@ -136,13 +137,16 @@ class TestWayBack:
     ) -> None:
         cluster = make(uri)
         before = dump(uri)
-        said = run(uri, "cluster", "format", "--yes", "--force", "ledgers", "--json")
-        file = said.json["backup"]
+        said = run(uri, "cluster", "format", "--yes", "--force", "ledgers")
+        made = run(uri, "cluster", "instance-id").out.strip()
+        undo = shlex.split(said.out.splitlines()[-1].removeprefix("To undo: "))
+        file = undo[-1]
+        assert undo == ["bkctl", "-u", uri, "cluster", "restore", file]
         assert Path(file).parent == tmp_path
-        assert f"all metadata is in {file}" in said.err
+        assert f"wrote a backup of all metadata to {file}" in said.err
         assert dump(uri) != before
         plan = run(uri, "cluster", "restore", file, "--dry-run").out
-        assert f"remove the empty cluster {said.json['instance_id']}" in plan
+        assert f"remove the empty cluster {made}" in plan
         run(uri, "cluster", "restore", file, "--yes")
         after = dump(uri)
         assert run(uri, "cluster", "instance-id").out == f"{cluster}\n"

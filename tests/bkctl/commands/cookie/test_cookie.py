@@ -84,7 +84,7 @@ class TestCreateAndUpdate:
         for file, said in (
             (write(tmp_path / "other", cookie(B)), "the cookie of b2, not of b1"),
             (write(tmp_path / "away", cookie(instance_id="x")), "a cookie of the cluster x"),
-            (text, "this is no cookie"),
+            (text, "the text is not a valid cookie"),
         ):
             refused = run_in(world, "cookie", "create", A, "--file", file, ok=False)
             assert refused.status == 4

@@ -114,7 +114,7 @@ def test_a_dry_run_changes_nothing(run: Run) -> None:
         ("close", ledger),
         ("fence", ledger),
         ("recover", ledger),
-        ("delete", ledger, "--force", "open-ledger"),
+        ("delete", ledger, "--force", "open-ledgers"),
     ):
         planned = run("ledger", *args, "--dry-run").out
         assert planned.startswith("would "), args
@@ -413,9 +413,10 @@ def test_an_open_ledger_is_deleted_only_by_force(run: Run) -> None:
     ledger = run("ledger", "create").id
     refused = run("ledger", "delete", ledger, "--yes", ok=False)
     assert refused.status == ExitStatus.REFUSED
-    assert "--force open-ledger" in refused.err
-    forced = run("ledger", "delete", ledger, "--yes", "--force", "open-ledger")
-    assert "overridden: open-ledger" in forced.err
+    assert "--force open-ledgers" in refused.err
+    older_name = "open-ledger"
+    forced = run("ledger", "delete", ledger, "--yes", "--force", older_name)
+    assert "overridden: open-ledgers" in forced.err
 
 
 def test_many_are_deleted_only_when_all_are_there(run: Run) -> None:

@@ -88,7 +88,7 @@ def test_ids_come_from_the_line_a_file_or_stdin(world: World, tmp_path: Path) ->
     file.write_text("1\nx1\n")
     refused = run_in(world, "ledger", "verify", "--from-file", file, ok=False)
     assert refused.status == ExitStatus.USAGE
-    assert "ids, line 2: 'x1' is no ledger id" in refused.err
+    assert "ids, line 2: 'x1' is not a ledger id" in refused.err
     missing = run_in(world, "ledger", "verify", "--from-file", tmp_path / "no", ok=False)
     assert missing.status == ExitStatus.NOT_FOUND
 

@@ -89,8 +89,8 @@ def test_a_ledger_of_a_log_is_deleted_alone_only_by_force(run: Run) -> None:
     assert "bkctl log trim whole --before" in refused.err
     assert run("ledger", "show", other).status == 0, "none of them went"
     assert run("log", "tail", "whole").out == "a\n"
-    forced = run("ledger", "delete", ledger, "--yes", "--force", "log-ledger")
-    assert "overridden: log-ledger" in forced.err
+    forced = run("ledger", "delete", ledger, "--yes", "--force", "log-ledgers")
+    assert "overridden: log-ledgers" in forced.err
     assert run("ledger", "show", ledger, ok=False).status == ExitStatus.NOT_FOUND
 
 

@@ -174,13 +174,13 @@ def test_a_path_in_the_home_of_nobody_stays_as_it_is() -> None:
     ("text", "said"),
     [
         ("x = ", "Invalid value"),
-        ("[profile.a]", "profile is no text"),
+        ("[profile.a]", "profile is not a string"),
         ("[profiles.a]\nserviceuri = 'x'", "no profiles.a.serviceuri; did you mean service-uri?"),
-        ("[profiles.a]\nproduction = 'yes'", "neither true nor false"),
+        ("[profiles.a]\nproduction = 'yes'", "is not a boolean"),
         ("[profiles.a]\noutput = 'xml'", "'xml' is not one of table"),
         ("[profiles.a.tls]\nca = 'x'", "no profiles.a.tls.ca"),
-        ("[profiles.a.client]\nx = {}", "profiles.a.client.x is no text"),
-        ("profiles = 3", "profiles is no table"),
+        ("[profiles.a.client]\nx = {}", "profiles.a.client.x is not a string"),
+        ("profiles = 3", "profiles is not a table"),
         ("x = " + "[" * 100_000, "nested too deep"),
     ],
 )
@@ -303,8 +303,8 @@ def test_a_dry_run_writes_nothing(run: Run, two: Path) -> None:
 
 def test_what_cannot_be_a_profile_is_wrong_usage(run: Run) -> None:
     for args, said in (
-        (("create", "none", "-u", "x"), "is no name"),
-        (("create", "a b", "-u", "x"), "is no name"),
+        (("create", "none", "-u", "x"), "is not a valid name"),
+        (("create", "a b", "-u", "x"), "is not a valid name"),
         (("create", "a"), "a profile of which cluster?"),
         (("create", "a", "-u", "x", "-X", "readTimeot=1"), "did you mean readTimeout?"),
         (("edit", "--production"), "which profile?"),

@@ -189,7 +189,7 @@ def test_a_key_that_nobody_knows_leaves_the_old_index_alone() -> None:
 
 
 def test_places_in_a_ruined_index_are_believed_only_where_a_log_can_have_been() -> None:
-    """Behind a header that is none lies anything; what names no log of ours is no entry."""
+    """Behind a header that is none lies anything; what names no log of ours is not an entry."""
     lost, invented = location(1, 2000), location(0x51F3A2C4, 0x0B7D91E2)
     ruined = bytes(4) + index(places=(0, lost, invented))[4:]
     files = world(

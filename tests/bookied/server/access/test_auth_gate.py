@@ -126,7 +126,7 @@ def test_a_client_can_insist_on_a_bookie_that_asks(tmp_path: Path) -> None:
     other = with_passwords(tmp_path / "other")
     other.bookie_settings = {}
     assert other.refused(clientAuthRequired="true") == (
-        "bookie b1 asks nobody for a password, and clientAuthRequired is set"
+        "bookie b1 does not authenticate clients, but clientAuthRequired is set here"
     )
 
 
@@ -137,12 +137,12 @@ def test_a_wrong_password_and_a_name_that_is_not_allowed_are_refused(stage, logs
     failure = stage.connect(V3).failure
     assert isinstance(failure, ClientUnauthorizedError)
     assert str(failure) == (
-        f"bookie b1 does not let '{user}' in: wrong password, unknown there, not allowed,"
+        f"bookie b1 rejects user '{user}': wrong password, unknown there, not allowed,"
         " or it insists on TLS (it says EUA)"
     )
     failure = stage.connect(V2).failure
     assert isinstance(failure, BookieUnavailableError)
-    assert str(failure).startswith(f"bookie b1 does not let '{user}' in: it closed the connection")
+    assert str(failure).startswith(f"bookie b1 rejects user '{user}': it closed the connection")
     assert stage.stats.auth_failures == 2
     why = {
         "Wrong": "user 'bookkeeper' is unknown, or the password is wrong",

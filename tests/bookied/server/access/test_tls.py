@@ -114,8 +114,8 @@ def test_a_client_without_a_certificate_learns_that_one_is_wanted(stage: Stage, 
     stage.bookie_settings["tlsClientAuthentication"] = "true"
     failure = stage.refused(tlsEnabledProtocols=version)
     reasons = {
-        "TLSv1.2": "it finds nothing in common: versions, ciphers or certificates",
-        "TLSv1.3": "it wants a certificate of us, and we have none to send",
+        "TLSv1.2": "both ends share no TLS version, cipher suite or kind of certificate",
+        "TLSv1.3": "it requires a client certificate, and tlsKeyStore names none",
     }
     assert failure == f"no TLS with bookie b1: {reasons[version]}"
     assert stage.stats.tls_failures == 1
@@ -172,12 +172,12 @@ def test_suites_without_forward_secrecy_or_with_cbc_take_a_setting(stage: Stage,
     [
         (
             AUTHORITY.issue("client", days=-1),
-            "it says that our certificate has expired",
+            "it reports that our certificate has expired",
             "its certificate (CN=client) has expired",
         ),
         (
             Authority("another").issue("client"),
-            "it does not trust the authority that our certificate comes from",
+            "it does not trust the authority that signed our certificate",
             "its certificate (CN=client) comes from an authority that is not trusted",
         ),
     ],
@@ -205,7 +205,7 @@ def test_a_client_whose_certificate_is_revoked_is_turned_away(stage: Stage, logs
     tls = stage.serving.server.access.tls
     assert tls is not None
     assert tls.reload()
-    assert "it says that our certificate has been revoked" in stage.refused()
+    assert "it reports that our certificate has been revoked" in stage.refused()
     assert [line for line in logs if "no TLS: its certificate (CN=client) has been revoked" in line]
 
 
@@ -235,13 +235,13 @@ def test_a_bookie_without_tls_is_named(stage: Stage) -> None:
     greeting = stage.greeting()
     failure = Connection(stage, greeting, ProtocolVersion.V3).failure
     assert isinstance(failure, SecurityError)
-    assert "it has none to offer (it says EBADREQ)" in str(failure)
+    assert "does not offer TLS (it answered EBADREQ)" in str(failure)
 
 
 def test_versions_that_do_not_meet_are_named(stage: Stage) -> None:
     stage.bookie_settings["tlsEnabledProtocols"] = "TLSv1.3"
     failure = stage.refused(tlsEnabledProtocols="TLSv1.2")
-    assert failure.endswith("there is no version of TLS that both ends may speak")
+    assert failure.endswith("both ends share no TLS version")
 
 
 def test_a_suite_by_javas_name_is_the_one_that_is_spoken(stage: Stage) -> None:
@@ -256,7 +256,7 @@ def test_a_suite_by_javas_name_is_the_one_that_is_spoken(stage: Stage) -> None:
 def test_suites_that_do_not_meet_are_named(stage: Stage) -> None:
     stage.bookie_settings["tlsEnabledCipherSuites"] = "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"
     failure = stage.refused(tlsEnabledCipherSuites="TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384")
-    assert "it finds nothing in common" in failure
+    assert "both ends share no TLS version" in failure
 
 
 def test_a_handshake_that_does_not_end_is_given_up_on_both_sides(stage: Stage) -> None:

@@ -373,7 +373,7 @@ class Doorkeeper:
         return b"?"
 
     def tls_began(self, certificate: object) -> None:
-        """A certificate is no word."""
+        """A certificate is not a word."""
 
 
 def guarded(directory: Path, **settings: Any) -> Serving:

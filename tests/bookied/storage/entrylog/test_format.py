@@ -195,7 +195,7 @@ def test_a_read_gives_the_entry_or_an_error_whatever_was_flipped(at: int, flip: 
         except EntryLogFormatError:
             assert at < layout.HEADER.size
         except BadEntryLengthError:
-            # What follows a record is no record: its own length may be what is wrong.
+            # What follows a record is not a record: its own length may be what is wrong.
             assert 0 <= at - offset - len(packet) < layout.RECORD.size
 
 

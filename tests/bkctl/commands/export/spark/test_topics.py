@@ -203,7 +203,7 @@ class TestTables:
         [
             ({"topic": "nothing"}, "no topic persistent://public/default/nothing"),
             ({"topic": "a/b"}, "is not a topic"),
-            ({"topicsPattern": "("}, "no regular expression"),
+            ({"topicsPattern": "("}, "is not a regular expression"),
             ({"topic": "rows", "log": "rows"}, "exclude each other"),
             ({"topic": "rows", "decode": "jsn"}, "did you mean json"),
             ({"topic": "rows", "columns": "payload"}, "there are ledger_id, entry_id"),
