@@ -128,7 +128,8 @@ class LogReader:
             self._next = await self._end(record)
         elif self._next.index < record.trimmed:
             raise LogTrimmedError(
-                f"log {self._ledgers.name} begins with {record.trimmed}:0, behind {self._next}"
+                f"log {self._ledgers.name}: {self._next} was trimmed; "
+                f"the first entry kept is {record.trimmed}:0"
             )
 
     async def _end(self, record: LogRecord) -> Position:

@@ -35,19 +35,22 @@ def heed(
     *,
     option: str = "--force",
 ) -> None:
-    """Refuse at the first objection that is not overridden; a dry run only tells all of them.
+    """Refuse at the first objection that is not overridden.
+
+    A dry run reports all of them, and is refused after its plan.
 
     Raises:
         RefusedError: there is one.
     """
     for one in objections:
         override = f"{option} {one.check}" if one.check else ""
+        way = f"{one.next_step}, or {override}" if override else one.next_step
         if one.check and one.check in force:
             session.warn(f"overridden: {one.why}")
         elif session.dry_run:
             session.note(f"refused{' without ' if override else ''}{override}: {one.why}")
+            session.refused = session.refused or way
         else:
-            way = f"{one.next_step}, or {override}" if override else one.next_step
             raise RefusedError(one.why, next_step=way)
 
 

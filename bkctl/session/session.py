@@ -93,6 +93,8 @@ class Session:
         self.about = ""
         self.failed = ""
         self.resume = ""
+        self.refused = ""
+        """What to do first, where a dry run has found what the command would be refused for."""
         self.reminds = True
         """Whether to say at the end that autorecovery is off."""
         self.messages = Messages(options, host)
@@ -156,10 +158,18 @@ class Session:
         self.emitter.one(value)
 
     def plan(self, steps: Iterable[str]) -> None:
-        """Print what a dry run would have done."""
+        """Print what a dry run would have done.
+
+        Raises:
+            RefusedError: without the dry run, the command would be refused.
+        """
         from bkctl.output.plan import Plan
 
         self.emit(Plan(tuple(steps)))
+        if self.refused:
+            from bkctl.errors import RefusedError
+
+            raise RefusedError("this would be refused", next_step=self.refused)
 
     def emit_stream(self, batches: Iterable[Sequence[Any]], kind: type) -> None:
         """Print values of one kind, as many at a time as have come together."""

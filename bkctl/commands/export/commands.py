@@ -66,7 +66,8 @@ export = Command(
         option(
             "--since-last",
             is_flag=True,
-            help="Export all entries that DIR lacks, also if some ledgers cannot be read.",
+            help="Export the new entries of all ledgers of the cluster, or of those that --log, "
+            "--meta and others choose. Ledgers that cannot be read are left out, and named.",
         ),
         option(
             "--follow",

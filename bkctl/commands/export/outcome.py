@@ -33,15 +33,14 @@ class UnreadableLedger:
 
 
 def _exported_sentence(report: ExportReport) -> str:
-    kept = sum(ledger.unchanged for ledger in report.ledgers)
-    new = len(report.ledgers) - kept
-    done = f"exported {counted(new, 'ledger')}" if new or not kept else "nothing is new"
+    done = "nothing is new"
+    if report.copied_ledgers:
+        done = f"copied {counted(report.copied_entries, 'entry')} "
+        done += f"of {counted(report.copied_ledgers, 'ledger')}"
     return (
-        done
-        + (f"; {counted(kept, 'ledger')} had not changed" if kept else "")
-        + f". There are {counted(report.entries, 'entry')}, {human_bytes(report.payload_bytes)}, "
-        f"as {counted(report.files, 'Parquet file')} of {human_bytes(report.file_bytes)} "
-        f"in {report.target}"
+        f"{done}; {report.target} now holds {counted(report.entries, 'entry')}, "
+        f"{human_bytes(report.payload_bytes)}, "
+        f"as {counted(report.files, 'Parquet file')} of {human_bytes(report.file_bytes)}"
         + (f"\nin Spark: {report.read_back}" if report.read_back else "")
         + "".join(f"\nleft out: {one.why}" for one in report.unreadable)
     )
@@ -50,14 +49,17 @@ def _exported_sentence(report: ExportReport) -> str:
 @shown(
     "exports",
     column("target", "Where the files are."),
-    column("entries", "Entries exported."),
-    column("payload_bytes", "Bytes of payload.", kind=Kind.BYTES),
-    column("files", "Parquet files."),
+    column("entries", "Entries in the target, of all exports to it."),
+    column("payload_bytes", "Their payloads.", kind=Kind.BYTES),
+    column("files", "Parquet files in the target."),
     column("file_bytes", "Their size.", kind=Kind.BYTES),
+    column("copied_entries", "Entries that this export copied."),
+    column("copied_ledgers", "Ledgers that these entries are of, and new ledgers without entries."),
     column("read_back", "Python that reads it in a Spark session."),
     column(
         "ledgers",
-        "Each ledger's share.",
+        "The ledgers that this export looked at."
+        " With --since-last, those that are closed and complete in the target are left out.",
         lambda v: [
             {**attrs.asdict(ledger), "ledger_id": str(ledger.ledger_id)} for ledger in v.ledgers
         ],
@@ -75,7 +77,8 @@ def _exported_sentence(report: ExportReport) -> str:
 class ExportReport:
     """What an export did; ``read_back`` is a line of Python for a Spark session.
 
-    It is None where the target has no file: Spark cannot read what has no schema.
+    It is None where the target has no file: Spark cannot read what has no schema. ``entries``,
+    ``files`` and their bytes are all that the target holds after it.
     """
 
     target: str
@@ -84,5 +87,7 @@ class ExportReport:
     payload_bytes: int
     files: int
     file_bytes: int
+    copied_entries: int
+    copied_ledgers: int
     read_back: str | None
     unreadable: tuple[UnreadableLedger, ...] = ()

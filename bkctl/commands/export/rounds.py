@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from bkctl.cli.params import LEDGER_RANGES
-from bkctl.commands.export.run import ExportOptions, export_ledgers
+from bkctl.commands.export.run import ExportOptions, export_ledgers, plan_export
 from bkctl.commands.export.task.ledger_selection import LedgerChoice, parse_state
 from bkctl.commands.ledger.listing import metadata_of
 from bkctl.errors import NothingFoundError, PartlyDoneError, UsageError
-from bkctl.output.units import counted
+from bkctl.output.units import counted, human_bytes
 from wire.codes import LedgerState
 
 if TYPE_CHECKING:
     from bkctl.commands.export.outcome import ExportReport
+    from bkctl.commands.export.task.plan import LedgerExtent
     from bkctl.session.session import Session
 
 
@@ -59,32 +60,48 @@ def export(
     are_single = all(first == last for first, last in ranges)
     if options["recover"] and (is_repeated or not ranges or not are_single):
         raise UsageError("--recover would fence all writers: give the ids of ledgers")
-    if session.dry_run:
-        session.plan([f"export {one} to {target}" for one in _described(choice)])
-        return
-    if options["recover"]:
-        _confirm_recovery(session, [first for first, _ in ranges])
+    alive = _open_ledgers(session, [first for first, _ in ranges]) if options["recover"] else []
+    if alive and not session.dry_run:
+        _confirm_recovery(session, alive, len(ranges))
     spark = dict(spark_conf)
     if packages:
         spark["spark.jars.packages"] = packages
     if driver_memory:
         spark["spark.driver.memory"] = driver_memory
     chosen = ExportOptions(**options, skip_unreadable=is_repeated, spark_options=spark)
+    if session.dry_run:
+        closing = [f"close ledger {i}, which fences its writer" for i in alive]
+        session.plan([*closing, *_steps(session, choice, target, chosen)])
+        return
     _rounds(session, choice, target, chosen, follow_s)
 
 
-def _described(choice: LedgerChoice) -> list[str]:
-    """Return what is exported, a line each."""
-    if choice.log is not None:
-        return [f"the ledgers of log {choice.log}"]
-    if choice.topic is not None:
-        return [f"the ledgers of topic {choice.topic}"]
-    if choice.ranges is None:
-        return ["all ledgers that are new"]
-    return [
-        f"ledger {first}" if first == last else f"ledgers {first} to {last}"
-        for first, last in choice.ranges
-    ]
+STEPS_MAX: Final = 100
+"""A plan names so many ledgers, and counts the others."""
+
+
+def _steps(
+    session: Session, choice: LedgerChoice, target: str, options: ExportOptions
+) -> Iterator[str]:
+    """Yield what the export would do."""
+    change, unreadable = plan_export(
+        session.uri, choice, target, options=options, config=session.config
+    )
+    for ledger_id, why in unreadable.items():
+        yield f"leave out ledger {ledger_id}: {why}"
+    for part in change.todo[:STEPS_MAX]:
+        yield f"export ledger {part.ledger_id} to {target}: {_amount([part])}"
+    if rest := change.todo[STEPS_MAX:]:
+        yield f"export {counted(len(rest), 'ledger')} more to {target}: {_amount(rest)}"
+    if change.removed:
+        yield f"replace {counted(len(change.removed), 'Parquet file')}"
+    if change.noted:
+        yield f"record the new state of {counted(len(change.noted), 'ledger')}, without new entries"
+
+
+def _amount(parts: Sequence[LedgerExtent]) -> str:
+    entries = counted(sum(part.entries for part in parts), "entry")
+    return f"{entries}, {human_bytes(sum(part.length for part in parts))}"
 
 
 def _rounds(
@@ -130,13 +147,12 @@ def _export_once(
         )
 
 
-def _confirm_recovery(session: Session, ids: Sequence[Any]) -> None:
-    alive = [i for i in ids if metadata_of(session, i).state is LedgerState.OPEN]
-    if alive:
-        session.confirm(
-            [
-                f"Ledger {i} is open: a writer at work on it will fail at its next add."
-                for i in alive
-            ],
-            f"Recover and close {len(alive)} of {counted(len(ids), 'ledger')}?",
-        )
+def _open_ledgers(session: Session, ids: Sequence[Any]) -> list[Any]:
+    return [i for i in ids if metadata_of(session, i).state is LedgerState.OPEN]
+
+
+def _confirm_recovery(session: Session, alive: Sequence[Any], chosen: int) -> None:
+    session.confirm(
+        [f"Ledger {i} is open: a writer at work on it will fail at its next add." for i in alive],
+        f"Recover and close {len(alive)} of {counted(chosen, 'ledger')}?",
+    )

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from bkclient.errors import NoSuchLedgerError
 from bkctl.commands.export.engines import LocalEngine, SparkEngine, copy_readable
 from bkctl.commands.export.errors import (
     ExportBusyError,
@@ -40,6 +41,7 @@ from bkctl.commands.export.target.changes import (
     whole,
 )
 from bkctl.commands.export.target.commit import (
+    COMMIT_PATH,
     Commit,
     commit,
     gather,
@@ -135,15 +137,59 @@ def export_ledgers(
     with BlockingClient(uri, config=config) as client:
         cluster = client.call(_instance_id)
         choice = _choice_of(ledger_ids)
-        named = choice.ranges is not None and not options.skip_unreadable
+        named = _are_named(choice, options)
         if named:  # A ledger that is missing is reported before anything is made.
             planned = client.call(_plan, choice, options, {})
         with _opened(target) as (files, tree):
             if not named:
-                done = {} if options.again else tree.ledgers
-                planned = client.call(_plan, choice, options, done)
+                planned = client.call(_plan, choice, options, _done(choice, options, tree))
             run = _Run(uri, config, cluster, files, tree, options)
             return run.export(planned, progress or (lambda *_: None), spark)
+
+
+def _done(choice: LedgerChoice, options: ExportOptions, tree: Tree) -> Mapping[int, LedgerExtent]:
+    """Return the ledgers that need no look where they are closed; those that are named do."""
+    return {} if options.again or _are_named(choice, options) else tree.ledgers
+
+
+def _are_named(choice: LedgerChoice, options: ExportOptions) -> bool:
+    return choice.ranges is not None and not options.skip_unreadable
+
+
+def plan_export(
+    uri: str,
+    choice: LedgerChoice,
+    target: str,
+    *,
+    options: ExportOptions,
+    config: ClientConfig,
+) -> tuple[Change, Mapping[int, str]]:
+    """Return what ``export_ledgers`` would do, and the ledgers that it could not read, with why.
+
+    Nothing is written, and no ledger is recovered: an open one goes to what is confirmed now.
+
+    Raises:
+        ExportBusyError: an export to ``target`` is in progress, or was interrupted.
+        BookKeeperError: as ``export_ledgers``, except for what only copying finds.
+    """
+    _check_pyarrow()
+    from bkclient.blocking import BlockingClient
+
+    options = attrs.evolve(options, recover=False)
+    if options.table_format == DELTA:
+        check_library()
+    try:
+        files = open_files(target)
+        if files.exists(COMMIT_PATH):
+            raise ExportBusyError(f"an export to {target} is in progress, or was interrupted")
+        tree = load_tree(files, finish=False)
+        with BlockingClient(uri, config=config) as client:
+            cluster = client.call(_instance_id)
+            planned = client.call(_plan, choice, options, _done(choice, options, tree))
+        run = _Run(uri, config, cluster, files, tree, options)
+        return run.change(planned.extents), planned.unreadable
+    except OSError as error:
+        raise ExportReadError(f"{target} cannot be read: {error}") from error
 
 
 def _check_pyarrow() -> None:
@@ -185,6 +231,8 @@ async def _plan(
     }
     extents = await read_extents(client, named, **how)
     extents += await read_extents(client, listed, may_be_gone=True, **how)
+    if choice.ranges and not extents and not options.skip_unreadable:
+        raise NoSuchLedgerError(choice.nothing_found())
     return _Plan(extents, unreadable)
 
 
@@ -246,24 +294,36 @@ class _Run:
 
     def export(self, plan: _Plan, progress: Progress, spark: Any) -> ExportReport:
         extents, unreadable = plan.extents, plan.unreadable
-        layout, tree = self._options.layout, self._tree
-        check_ours(tree, self._cluster, layout, self._options.table_format, self._files.uri)
         sizes = self._sizes()
-        check_strangers(tree, sizes, self._files.uri)
-        change = find_changes(tree, extents, sizes, again=self._options.again)
-        if self._is_delta:
-            check_table(self._files, tree, change.removed)
+        change = self.change(extents, sizes)
         with staging(self._files) as staged:
             written: list[WrittenFile] = []
             if any(extent.entries for extent in change.todo):
                 written = self._copied(change.todo, staged, progress, spark, unreadable)
             if unreadable:
                 extents = [one for one in extents if one.ledger_id not in unreadable]
-                change = find_changes(tree, extents, sizes, again=self._options.again)
+                change = find_changes(self._tree, extents, sizes, again=self._options.again)
             self._check(change, written, staged)
             if change.todo or change.noted:
                 self._commit(change, written, staged)
         return self._report(extents, change, unreadable)
+
+    def change(
+        self, extents: Sequence[LedgerExtent], sizes: Mapping[str, int] | None = None
+    ) -> Change:
+        """Check that the target is this export's, and return what has to be done in it.
+
+        Raises:
+            ForeignFilesError, TableChangedError, ExportVerifyError: the target does not fit.
+        """
+        layout, tree = self._options.layout, self._tree
+        check_ours(tree, self._cluster, layout, self._options.table_format, self._files.uri)
+        sizes = self._sizes() if sizes is None else sizes
+        check_strangers(tree, sizes, self._files.uri)
+        change = find_changes(tree, extents, sizes, again=self._options.again)
+        if self._is_delta:
+            check_table(self._files, tree, change.removed)
+        return change
 
     @property
     def _is_delta(self) -> bool:
@@ -378,20 +438,16 @@ class _Run:
             self._described(extent, by_ledger.get(extent.ledger_id, []), change)
             for extent in extents
         )
-        wanted = {extent.ledger_id for extent in extents}
-        held = {
-            file.path: file
-            for ledger_id, files in by_ledger.items()
-            if ledger_id in wanted
-            for file in files
-        }
+        held = self._tree.files.values()
         return ExportReport(
             target=self._files.uri,
             ledgers=ledgers,
-            entries=sum(e.entries for e in ledgers),
-            payload_bytes=sum(e.payload_bytes for e in ledgers),
+            entries=sum(extent.entries for extent in self._tree.ledgers.values()),
+            payload_bytes=sum(file.payload_bytes for file in held),
             files=len(held),
-            file_bytes=sum(file.size for file in held.values()),
+            file_bytes=sum(file.size for file in held),
+            copied_entries=sum(extent.entries for extent in change.todo),
+            copied_ledgers=len(change.todo),
             read_back=self._read_back(),
             unreadable=tuple(UnreadableLedger(n, why) for n, why in sorted(unreadable.items())),
         )

@@ -176,6 +176,11 @@ class LogAppended:
 def _log_changed_sentence(changed: LogChanged) -> str:
     if changed.change == "trimmed":
         return f"log {changed.name} begins with {changed.first} now"
+    if changed.change == "unchanged":
+        return (
+            f"nothing was dropped from log {changed.name}: no closed ledger ends before that "
+            f"position; the first entry kept is {changed.first}"
+        )
     if changed.change == "swept":
         count = len(changed.ledgers)
         what = "ledger that was" if count == 1 else "ledgers that were"

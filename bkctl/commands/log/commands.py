@@ -103,7 +103,7 @@ log.command(
 log.command(
     "tail",
     body="bkctl.commands.log.tail:tail",
-    short_help="Print the entries of a log, and new entries as they arrive.",
+    short_help="Print the entries of a log; with -f new entries as they arrive.",
     help="Print the entries of the log NAME. The command changes nothing and fences no writer.",
     params=(
         argument("name", type=LOG_NAME),

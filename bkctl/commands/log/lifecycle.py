@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from bkclient.client import Client
 from bkclient.log import LogManager, LogOptions, Position
 from bkctl.commands.log.columns import LogChanged
+from bkctl.errors import NothingFoundError
 from bkctl.exit_status import Effect
 from bkctl.output.units import counted, human_bytes
 from wire.codes import DigestType
@@ -66,15 +67,28 @@ def trim(session: Session, *, name: str, before: Position) -> None:  # fmt: skip
     """Drop the ledgers of the log NAME that end before a position."""
     session.about = f"log {name}"
     steps = session.call(_plan_trim, name, before)
-    if session.dry_run or not steps:
-        session.plan(steps or ["drop nothing: no closed ledger ends before it"])
+    if session.dry_run:
+        session.plan(steps)
         return
-    session.confirm(steps, f"Trim log {name}?", effect=Effect.LOSES_DATA)
-    session.emit(session.call(_trim, name, before))
+    if steps:
+        session.confirm(steps, f"Trim log {name}?", effect=Effect.LOSES_DATA)
+    session.emit(session.call(_trim, name, before, changes=bool(steps)))
 
 
 async def _removed_by_trim(client: Client, name: str, before: Position) -> list[Any]:
+    """Return the ledgers that a trim deletes.
+
+    Raises:
+        NothingFoundError: the log has no ledger at this position yet.
+    """
     info = await LogManager(client).info(name)
+    last = info.ledgers[-1].index if info.ledgers else -1
+    if before.index > last:
+        raise NothingFoundError(
+            f"log {name} has no ledger {before.index}: "
+            + (f"its last is {last}" if info.ledgers else "it has none"),
+            next_step=f"`bkctl log show {name}` lists the ledgers",
+        )
     going = []
     for one in info.ledgers[:-1]:
         is_closed = one.state is None or one.last_entry_id is not None
@@ -94,10 +108,10 @@ async def _plan_trim(client: Client, name: str, before: Position) -> list[str]:
     ]
 
 
-async def _trim(client: Client, name: str, before: Position) -> LogChanged:
+async def _trim(client: Client, name: str, before: Position, *, changes: bool) -> LogChanged:
     """Trim a log."""
     kept = await LogManager(client).trim(name, before)
-    return LogChanged(name, "trimmed", first=str(kept))
+    return LogChanged(name, "trimmed" if changes else "unchanged", first=str(kept))
 
 
 def sweep(session: Session, *, name: str, age_s: float) -> None:  # fmt: skip

@@ -52,7 +52,7 @@ def _tail(
 ) -> None:
     """Print a log's entries in the form that was asked for."""
     if start is LATEST and not follow:
-        raise UsageError("--from latest prints nothing that is there: add --follow")
+        raise UsageError("`--from latest` needs --follow: it shows only entries added from now on")
     found = session.iterate(_entries, name, start, follow=follow)
     if session.options.output in _RECORD_FORMS:
         session.emit_all(_records(session, found), LogEntry)

@@ -77,17 +77,18 @@ def decode_commit(stored: bytes) -> Commit:
         raise ManifestError(f"{COMMIT_PATH} cannot be read: {error!r}") from error
 
 
-def load_tree(files: Files) -> Tree:
+def load_tree(files: Files, *, finish: bool = True) -> Tree:
     """Return what the committed runs add up to; finish a commit that was interrupted first.
 
-    Only under the directory's lock.
+    Only under the directory's lock, or without ``finish``, which changes nothing.
 
     Raises:
         ManifestError: a record is missing or cannot be read.
         OSError: the file system refuses.
         ExportWriteError: the Delta log of a commit that was interrupted cannot be written.
     """
-    _finish_interrupted(files)
+    if finish:
+        _finish_interrupted(files)
     runs = sorted(n for name in files.names(FOLDER) if (n := run_number(name)) is not None)
     records: list[RunRecord] = []
     for number in reversed(runs):

@@ -64,6 +64,12 @@ class LedgerChoice:
         by_lower = {key.lower(): value for key, value in custom.items()} if self.meta else {}
         return all(by_lower.get(key.lower()) == value for key, value in self.meta)
 
+    def nothing_found(self) -> str:
+        """Return what to say where no ledger of the ranges is chosen."""
+        spans = [str(a) if a == b else f"{a}-{b}" for a, b in self.ranges or ()]
+        only = self != LedgerChoice(ranges=self.ranges)
+        return f"no ledger in {', '.join(spans)}" + (" matches the other options" if only else "")
+
     async def find(
         self, client: Client, done: Container[int] = ()
     ) -> tuple[list[LedgerId], list[LedgerId]]:

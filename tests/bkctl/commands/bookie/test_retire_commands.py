@@ -496,8 +496,10 @@ class TestDecommission:
         lost(world, entries=400)
         refused = run_in(world, "decommission", "b2", "--yes", ok=False)
         assert (refused.status, "--force too-little-space" in refused.err) == (4, True)
-        planned = run_in(world, "decommission", "b2", "--dry-run")
+        planned = run_in(world, "decommission", "b2", "--dry-run", ok=False)
         assert "refused without --force too-little-space" in planned.err
+        assert planned.status == refused.status, "a script takes 0 for a permission"
+        assert "would move " in planned.out
 
     @pytest.mark.parametrize("command", ["decommission", "recover"])
     def test_an_id_that_nothing_has_is_no_bookie_that_is_out(self, command: str) -> None:

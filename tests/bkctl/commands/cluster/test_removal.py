@@ -102,7 +102,8 @@ class TestFormat:
     def test_a_dry_run_tells_all_that_goes_and_what_is_against_it(self, uri: str) -> None:
         make(uri)
         before = dump(uri)
-        told = run(uri, "cluster", "format", "--dry-run")
+        told = run(uri, "cluster", "format", "--dry-run", ok=False)
+        assert told.status == 4
         assert "would remove 2 ledgers" in told.out
         assert "refused without --force ledgers" in told.err
         assert dump(uri) == before
@@ -214,7 +215,10 @@ class TestNuke:
     def test_a_dry_run_removes_nothing(self, uri: str) -> None:
         cluster = make(uri)
         before = dump(uri)
-        assert f"would remove the cluster {cluster}" in run(uri, "cluster", "nuke", "--dry-run").out
+        assert (
+            f"would remove the cluster {cluster}"
+            in run(uri, "cluster", "nuke", "--dry-run", ok=False).out
+        )
         assert dump(uri) == before
 
 

@@ -216,7 +216,8 @@ class TestDelete:
         refused = run_in(world, "cookie", "delete", A, "--yes", ok=False)
         assert refused.status == 4
         assert "1 ledger have no other copy in service: 8" in refused.err
-        told = run_in(world, "cookie", "delete", A, "--dry-run")
+        told = run_in(world, "cookie", "delete", A, "--dry-run", ok=False)
+        assert told.status == 4
         assert "refused without --force only-copies" in told.err
         assert told.out == "would remove the cookie of b1\n"
         assert not self.gone(world, store)

@@ -378,6 +378,54 @@ class TestCommand:
         assert "987654" in done.stderr
         assert not (tmp_path / "out").exists()
 
+    def test_ranges_without_a_ledger_are_3(self, cluster, tmp_path) -> None:
+        done = self.run(cluster, "987654-987660", "--to", str(tmp_path / "out"))
+        assert (done.returncode, done.stdout) == (3, "")
+        assert "no ledger in 987654-987660" in done.stderr
+        assert not (tmp_path / "out").exists()
+
+    def test_the_totals_are_those_of_the_target(self, cluster, client, tmp_path) -> None:
+        from pyarrow import parquet
+
+        tag = {"application": b"test_the_totals"}
+        write(client, PAYLOADS[:7], custom=tag)
+        chosen = ("--since-last", "--meta", "application=test_the_totals", "--to", str(tmp_path))
+        assert self.run(cluster, *chosen).returncode == 0
+        write(client, PAYLOADS[:5], custom=tag)
+        done = self.run(cluster, *chosen, "-o", "json")
+        told = json.loads(done.stdout)
+        files = [parquet.ParquetFile(path) for path in tmp_path.glob("ledger=*/*.parquet")]
+        assert told["entries"] == sum(file.metadata.num_rows for file in files) == 12
+        assert told["files"] == len(files) == 2
+        assert (told["copied_entries"], told["copied_ledgers"]) == (5, 1)
+        again = self.run(cluster, *chosen, "-o", "table")
+        assert f"nothing is new; {tmp_path} now holds 12 entries" in again.stdout
+
+    def test_a_dry_run_plans_what_the_export_does(self, cluster, client, tmp_path) -> None:
+        ids = [str(write(client, [b"abc"] * n)) for n in (5, 7)]
+        target = tmp_path / "out"
+        words = (*ids, "--to", str(target), "-o", "json")
+        planned = json.loads(self.run(cluster, *words, "--dry-run").stdout)
+        assert planned["would"] == [
+            f"export ledger {ids[0]} to {target}: 5 entries, 15 B",
+            f"export ledger {ids[1]} to {target}: 7 entries, 21 B",
+        ]
+        assert not target.exists()
+        assert self.run(cluster, *words).returncode == 0
+        kept = sorted(target.rglob("*"))
+        assert json.loads(self.run(cluster, *words, "--dry-run").stdout)["would"] == []
+        assert sorted(target.rglob("*")) == kept
+
+    def test_a_dry_run_fences_nobody(self, cluster, client, tmp_path) -> None:
+        ledger_id, _ = client.call(handover.create_handed_over)
+        add(client, ledger_id, [b"a", b"b"])
+        words = (str(ledger_id), "--recover", "--to", str(tmp_path), "--dry-run", "-o", "json")
+        assert json.loads(self.run(cluster, *words).stdout)["would"] == [
+            f"close ledger {ledger_id}, which fences its writer",
+            f"export ledger {ledger_id} to {tmp_path}: 2 entries, 2 B",
+        ]
+        add(client, ledger_id, [b"c"])
+
     @pytest.mark.parametrize("gone", ["pyspark", "pyarrow"])
     def test_without_its_parts_it_says_how_to_get_them(
         self, cluster, client, tmp_path, gone

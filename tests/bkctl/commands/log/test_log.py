@@ -65,7 +65,20 @@ def test_a_log_is_trimmed_by_whole_ledgers_after_a_question(run: Run) -> None:
     assert run("log", "tail", "long").out == "c\n"
     gone = run("log", "tail", "long", "--from", "0:0", ok=False)
     assert gone.status == ExitStatus.NOT_FOUND
-    assert "begins with 2:0" in gone.err
+    assert "0:0 was trimmed; the first entry kept is 2:0" in gone.err
+
+
+def test_a_trim_that_drops_nothing_is_no_dry_run(run: Run) -> None:
+    run("log", "create", "kept")
+    run("log", "append", "kept", "a")
+    said = run("log", "trim", "kept", "--before", "0:1", "--yes").out
+    assert said.startswith("nothing was dropped from log kept")
+    assert "the first entry kept is 0:0" in said
+    last = int(run("log", "show", "kept", "-o", "json").json["ledgers"][-1]["index"])
+    for extra in ("--yes", "--dry-run"):
+        refused = run("log", "trim", "kept", "--before", f"{last + 1}:0", extra, ok=False)
+        assert refused.status == ExitStatus.NOT_FOUND
+        assert f"log kept has no ledger {last + 1}: its last is {last}" in refused.err
 
 
 def test_a_log_is_deleted_with_its_ledgers(run: Run) -> None:
