@@ -275,6 +275,8 @@ class RealFiles:
 READ_BYTES_MAX: Final = 64 * 1024 * 1024
 """What is read at once; cookies, marks and lists are much smaller."""
 
+_PIECE_BYTES: Final = 64 * 1024
+
 
 def open_regular(path: Path, flags: int, mode: int = 0o644) -> int:
     """Return a descriptor of a regular file, without waiting for the other end of a FIFO.
@@ -298,11 +300,13 @@ def read_regular(path: Path, bytes_max: int = READ_BYTES_MAX) -> bytes:
     Raises:
         OSError: the file is larger (``EFBIG``), is not a regular file, or cannot be read.
     """
+    data = bytearray()
     with open(open_regular(path, os.O_RDONLY), "rb") as file:
-        data = file.read(bytes_max + 1)
-    if len(data) > bytes_max:
-        raise OSError(errno.EFBIG, f"larger than {bytes_max} bytes", str(path))
-    return data
+        while piece := file.read(_PIECE_BYTES):  # A read of all that is allowed would take it all.
+            data += piece
+            if len(data) > bytes_max:
+                raise OSError(errno.EFBIG, f"larger than {bytes_max} bytes", str(path))
+    return bytes(data)
 
 
 _AT_FDCWD: Final = -100
