@@ -206,11 +206,10 @@ SCENARIO_MUTATIONS: Final[dict[str, Mutation]] = {
     "last-slot-unseen": switch(
         "the last entry of a full page is not the last after a restart",
         "storage",
-        "I1",
+        "I1 I14",
         _last_slot_unseen,
-        "tests.bookied.stories.test_damage:"
-        "test_the_last_entry_of_a_full_page_is_the_last_one_after_a_restart",
-        0,
+        "pages",
+        20,
     ),
     "runs-of-anything": switch(
         "bulk reads take any entry id",
