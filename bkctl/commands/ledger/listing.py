@@ -1,4 +1,7 @@
-"""Ledgers as their metadata has them: `ledger list`, which ones are wanted, and `ledger show`."""
+"""Ledgers as their metadata has them: `ledger list`, which ones are wanted, and `ledger show`.
+
+A list needs no client: what does is imported where it is needed.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from bkclient.admin import operations
-from bkclient.admin.ledger_scan import read_ledgers
 from bkctl.cli.params import LEDGER_ID
 from bkctl.commands.ledger.columns import LedgerCount, LedgerDetails, LedgerSummary
 from wire.codes import LedgerState
@@ -162,6 +163,8 @@ def show(session: Session, ledger_ids: Sequence[Any]) -> None:
 
 def _details(session: Session, ids: Iterable[LedgerId]) -> Iterator[LedgerDetails]:
     """Yield each ledger with all that is shown, in the order of ``ids``."""
+    from bkclient.admin import operations
+
     for ledger_id in ids:
         session.about = f"ledger {ledger_id}"
         stored: Versioned[LedgerMetadata] = session.call(operations.read_metadata, ledger_id)
@@ -175,6 +178,8 @@ def _details(session: Session, ids: Iterable[LedgerId]) -> Iterator[LedgerDetail
 
 def metadata_of(session: Session, ledger_id: LedgerId) -> LedgerMetadata:
     """Return a ledger's metadata."""
+    from bkclient.admin import operations
+
     stored: Versioned[LedgerMetadata] = session.call(operations.read_metadata, ledger_id)
     return stored.value
 
@@ -184,6 +189,8 @@ async def summaries(client: Client, ids: Sequence[LedgerId]) -> list[LedgerSumma
 
     A ledger whose metadata cannot be read comes without.
     """
+    from bkclient.admin.ledger_scan import read_ledgers
+
     return [
         LedgerSummary(one.ledger_id, one.metadata) for one in await read_ledgers(client.store, ids)
     ]
