@@ -30,7 +30,7 @@ ANSWERS_MAX: Final = 200
 
 
 @attrs.frozen
-class Answer(Generic[T]):
+class LiveAnswer(Generic[T]):
     """What came back last, None for nothing yet, and when; ``error`` is why it is not newer."""
 
     value: T | None
@@ -43,7 +43,7 @@ def _thread(work: Callable[[], None]) -> None:
     threading.Thread(target=work, name="shell-live", daemon=True).start()
 
 
-class Questions:
+class LiveQuestions:
     """Questions in progress and the answers to earlier ones.
 
     ``start`` begins work elsewhere, ``clock`` gives seconds; ``heard`` is called from that
@@ -58,30 +58,30 @@ class Questions:
     ) -> None:
         self._start, self._clock = start, clock
         self._lock = threading.Lock()
-        self._answers: dict[Any, Answer[Any]] = {}
-        self._asked: dict[Any, Future[Answer[Any]]] = {}
+        self._answers: dict[Any, LiveAnswer[Any]] = {}
+        self._asked: dict[Any, Future[LiveAnswer[Any]]] = {}
         self.heard: Callable[[], None] | None = None
 
-    def known(self, key: Any) -> Answer[Any] | None:
+    def known(self, key: Any) -> LiveAnswer[Any] | None:
         """Return the last answer, however old."""
         return self._answers.get(key)
 
-    def age_s(self, answer: Answer[Any]) -> float:
+    def age_s(self, answer: LiveAnswer[Any]) -> float:
         """Return how old a value is."""
         return self._clock() - answer.value_s
 
-    def is_fresh(self, answer: Answer[Any] | None) -> bool:
+    def is_fresh(self, answer: LiveAnswer[Any] | None) -> bool:
         """Tell whether there is no need to ask again, be it that asking has failed just now."""
         return answer is not None and self._clock() - answer.asked_s < FRESH_S
 
-    def ask(self, key: Any, question: Callable[[], Any]) -> Future[Answer[Any]] | None:
+    def ask(self, key: Any, question: Callable[[], Any]) -> Future[LiveAnswer[Any]] | None:
         """Begin to ask; None where too many questions are in progress."""
         with self._lock:
             if key in self._asked:
                 return self._asked[key]
             if len(self._asked) >= QUESTIONS_MAX:
                 return None
-            answered: Future[Answer[Any]] = Future()
+            answered: Future[LiveAnswer[Any]] = Future()
             self._asked[key] = answered
         self._start(lambda: self._work(key, question, answered))
         return answered
@@ -92,7 +92,9 @@ class Questions:
             for key, answer in self._answers.items():
                 self._answers[key] = attrs.evolve(answer, asked_s=-math.inf)
 
-    def _work(self, key: Any, question: Callable[[], Any], answered: Future[Answer[Any]]) -> None:
+    def _work(
+        self, key: Any, question: Callable[[], Any], answered: Future[LiveAnswer[Any]]
+    ) -> None:
         answer = self._answer(question, self._answers.get(key))
         with self._lock:
             self._asked.pop(key, None)
@@ -104,20 +106,22 @@ class Questions:
         if self.heard is not None:
             self.heard()
 
-    def _answer(self, question: Callable[[], Any], before: Answer[Any] | None) -> Answer[Any]:
+    def _answer(
+        self, question: Callable[[], Any], before: LiveAnswer[Any] | None
+    ) -> LiveAnswer[Any]:
         try:
             value = question()
         except Exception as error:  # noqa: BLE001 -- whatever a program may raise
             now_s = self._clock()
             if before is None:
-                return Answer(None, now_s, now_s, error)
+                return LiveAnswer(None, now_s, now_s, error)
             return attrs.evolve(before, asked_s=now_s, error=error)
         now_s = self._clock()
-        return Answer(value, now_s, now_s)
+        return LiveAnswer(value, now_s, now_s)
 
 
 @attrs.frozen
-class State:
+class LiveState:
     """What the prompt and the bar show."""
 
     label: str = ""
@@ -129,13 +133,13 @@ class State:
 class Live:
     """A program's live values and its state, as they are known now."""
 
-    def __init__(self, program: Program, questions: Questions | None = None) -> None:
+    def __init__(self, program: Program, questions: LiveQuestions | None = None) -> None:
         self._program = program
-        self.questions = questions or Questions()
+        self.questions = questions or LiveQuestions()
 
     def candidates(
         self, kind: str, prefix: str, given: Sequence[str]
-    ) -> tuple[list[Candidate], Future[Answer[Any]] | None]:
+    ) -> tuple[list[Candidate], Future[LiveAnswer[Any]] | None]:
         """Return what is known to begin with ``prefix``, and the question in progress.
 
         All values are asked for at first; those of one prefix only where there are too many.
@@ -156,18 +160,18 @@ class Live:
         found = [] if answer is None or answer.value is None else answer.value[0]
         return [one for one in found if one[0].startswith(prefix)], asked
 
-    def state(self, given: Sequence[str]) -> State:
+    def state(self, given: Sequence[str]) -> LiveState:
         """Return the last known state; ask for the present one."""
         words = tuple(given)
         key = (None, "", words)
-        answer: Answer[Status] | None = self.questions.known(key)
+        answer: LiveAnswer[Status] | None = self.questions.known(key)
         if not self.questions.is_fresh(answer):
             self.questions.ask(key, lambda: self._program.status(words))
         if answer is None:
-            return State()
+            return LiveState()
         age_s = self.questions.age_s(answer)
         trouble = "" if answer.error is None else str(answer.error) or type(answer.error).__name__
         if answer.value is None:
-            return State(trouble=trouble, age_s=age_s)
+            return LiveState(trouble=trouble, age_s=age_s)
         status = answer.value
-        return State(status.label, status.text, trouble or status.trouble, age_s)
+        return LiveState(status.label, status.text, trouble or status.trouble, age_s)

@@ -12,13 +12,13 @@ import click
 
 from shell.command_line import Line, LineError, quoted
 from shell.context import Current
-from shell.live_values import Live, State
+from shell.live_values import Live, LiveState
 from shell.output_redirection import RedirectedStreams, run_system
 from shell.program import Program
 from shell.settings import Settings
 from shell.terminal.audit import AuditLog
 from shell.terminal.preferences import Preferences
-from shell.tree import Place, resolve
+from shell.tree import CommandPlace, resolve
 
 DONE: Final = 0
 FAILED: Final = 1
@@ -97,7 +97,7 @@ class Shell:
             self.complain(f"{place}{error.strerror or error}")
             return FAILED
 
-    def state(self) -> State:
+    def state(self) -> LiveState:
         """Return how things are, as far as that is known."""
         return self.live.state(self.settings.words)
 
@@ -170,7 +170,7 @@ class Shell:
         """Return the context that a command of the program would have above it."""
         return self._resolved([]).ctx
 
-    def _resolved(self, words: list[str]) -> Place:
+    def _resolved(self, words: list[str]) -> CommandPlace:
         return resolve(self.program.tree, [*self.settings.words, *words], self.program.obj)
 
     def _hint(self, words: list[str]) -> None:

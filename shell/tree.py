@@ -12,7 +12,7 @@ from shell.context import argument_at, positional
 
 
 @attrs.frozen
-class Place:
+class CommandPlace:
     """The innermost command that words name.
 
     ``rest`` is what follows its name; ``is_lost``: the first of these should be the name of a
@@ -28,17 +28,17 @@ class Place:
         return isinstance(self.ctx.command, click.Group)
 
 
-def resolve(tree: click.Group, args: Sequence[str], obj: Any = None) -> Place:
+def resolve(tree: click.Group, args: Sequence[str], obj: Any = None) -> CommandPlace:
     """Return the place that ``args`` lead to. Nothing is run, nothing is complained about."""
     rest = list(args)
     ctx = tree.make_context(tree.name, list(rest), obj=obj, resilient_parsing=True)
     while isinstance(ctx.command, click.Group) and (left := _left_over(ctx)):
         name, command, behind = ctx.command.resolve_command(ctx, left)
         if command is None:
-            return Place(ctx, left, is_lost=True)
+            return CommandPlace(ctx, left, is_lost=True)
         rest = behind
         ctx = command.make_context(name, list(rest), parent=ctx, resilient_parsing=True)
-    return Place(ctx, rest)
+    return CommandPlace(ctx, rest)
 
 
 def _left_over(ctx: click.Context) -> list[str]:

@@ -25,7 +25,7 @@ from bkclient.config.keep_alive import KeepAlive
 from bkclient.connection.add_stream import AddStream
 from bkclient.connection.add_streams import AddStreams
 from bkclient.connection.bulk_read import BulkAnswer
-from bkclient.connection.requests import PendingRequest, RequestsInFlight
+from bkclient.connection.requests import RequestsInFlight, SentRequest
 from bkclient.connection.tcp import Silence, reason_of
 from bkclient.connection.write_gate import WriteGate
 from bkclient.errors import (
@@ -216,7 +216,7 @@ class BookieChannel(Protocol):
         if self.lost is not None:
             self._clock.callLater(0, _fail, deferred, self.lost)
         else:
-            self._requests.send(PendingRequest(request, deferred, timeout_s))
+            self._requests.send(SentRequest(request, deferred, timeout_s))
         return deferred
 
     def write(self, data: bytes) -> None:

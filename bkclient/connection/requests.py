@@ -60,7 +60,7 @@ RequestKey = Union[int, tuple[int, int], None]
 
 
 @attrs.define(eq=False, slots=True)
-class PendingRequest:
+class SentRequest:
     """A request whose answer is awaited."""
 
     request: Request
@@ -94,8 +94,8 @@ class RequestsInFlight:
         self._next_txn_id, self._write, self._timed_out = next_txn_id, write, timed_out
         self._is_v2 = connection.protocol is ProtocolVersion.V2
         self._match_read = match_read_v2 if self._is_v2 else match_read_v3
-        self._pending: dict[RequestKey, PendingRequest] = {}
-        self._waiting: dict[RequestKey, deque[PendingRequest]] = {}
+        self._pending: dict[RequestKey, SentRequest] = {}
+        self._waiting: dict[RequestKey, deque[SentRequest]] = {}
         self.bulks: dict[RequestKey, BulkRead] = {}
         """The bulk read that waits for each key."""
         self._alarms: Alarms[RequestKey] = Alarms(clock, self._expire)
@@ -104,7 +104,7 @@ class RequestsInFlight:
     def __len__(self) -> int:
         return len(self._pending) + len(self.bulks)
 
-    def send(self, pending: PendingRequest) -> None:
+    def send(self, pending: SentRequest) -> None:
         """Send a request, on V2 once no other with the same key is in flight."""
         if not self._is_v2:
             txn_id = self._next_txn_id()
@@ -116,7 +116,7 @@ class RequestsInFlight:
         else:
             self._send(key, pending, self._connection.send(pending.request))
 
-    def _send(self, key: RequestKey, pending: PendingRequest, frame: bytes) -> None:
+    def _send(self, key: RequestKey, pending: SentRequest, frame: bytes) -> None:
         self._pending[key] = pending
         self._alarms.set(key, pending.timeout_s)
         self._write(frame)

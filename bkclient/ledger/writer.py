@@ -31,7 +31,7 @@ from bkclient.ledger.context import Cluster
 from bkclient.ledger.explicit_lac import ExplicitLac
 from bkclient.ledger.reads.range_read import read_range
 from bkclient.metadata.update import LocalMetadata
-from bkclient.quorum.add_rules import AddQuorum, State
+from bkclient.quorum.add_rules import AddQuorum, AddState
 from wire.codes import AddFlag
 from wire.digest import Entry
 from wire.ids import EntryId, LedgerId
@@ -145,7 +145,7 @@ class LedgerWriter:
     @property
     def is_writable(self) -> bool:
         """Whether the handle accepts more entries."""
-        return self._quorum.state is not State.ENDED
+        return self._quorum.state is not AddState.ENDED
 
     @property
     def in_flight_anywhere(self) -> int:

@@ -47,7 +47,7 @@ class Fault(enum.Enum):
 
 
 @attrs.frozen
-class Operation:
+class TreeOperation:
     """One operation on its way: what faults and delays are decided by."""
 
     session_id: int
@@ -87,8 +87,8 @@ class MemoryCluster:
 
     def __init__(self, clock: IReactorTime) -> None:
         self.clock = clock
-        self.faults: Callable[[Operation], Fault] = lambda _operation: Fault.NONE
-        self.delay_s: Callable[[Operation], float] = lambda _operation: 0.0
+        self.faults: Callable[[TreeOperation], Fault] = lambda _operation: Fault.NONE
+        self.delay_s: Callable[[TreeOperation], float] = lambda _operation: 0.0
         self.watch_delay_s: Callable[[], float] = lambda: 0.0
         self._nodes: dict[str, _StoredNode] = {}
         self._watches: dict[tuple[str, bool], dict[Fired, None]] = {}
@@ -266,7 +266,7 @@ class _Journey:
             if not flying.called:
                 flying.errback(AnswerLostError(f"{self._cluster.uri}: connection lost"))
 
-    async def make(self, operation: Operation, apply: Callable[[], T], delay_s: float) -> T:
+    async def make(self, operation: TreeOperation, apply: Callable[[], T], delay_s: float) -> T:
         """Apply later and answer later still, never overtaking this session's earlier ones."""
         clock = self._cluster.clock
         now_s = clock.seconds()
@@ -503,7 +503,7 @@ class MemoryTree:
     async def _do(self, name: str, path: str, apply: Callable[[], T]) -> T:
         """Carry out one operation: to the cluster, with its delays and faults, and back."""
         await self._state.until_connected(self._timeout_s)
-        operation = Operation(self._session_id, name, path)
+        operation = TreeOperation(self._session_id, name, path)
         fault, delay_s = self._cluster.faults(operation), self._cluster.delay_s(operation)
         lost = AnswerLostError(f"{self.uri}: the answer to {name} {path} was lost")
         if fault is Fault.REQUEST_LOST:

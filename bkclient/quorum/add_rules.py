@@ -56,7 +56,7 @@ FINAL_ERRORS: Final = (
 """What no other bookie would answer differently: these end the writer."""
 
 
-class State(enum.Enum):
+class AddState(enum.Enum):
     """Where a writer stands."""
 
     OPEN = enum.auto()
@@ -101,7 +101,7 @@ class AddQuorum(PendingAdds):
             last_confirmed=last_confirmed,
             spans_enough=spans_enough,
         )
-        self.state = State.OPEN
+        self.state = AddState.OPEN
         self._delayed: dict[int, BookieId] = {}
         self._last_failure: AddsFailed | None = None
         self._given_up: dict[int, BookieId] = {}
@@ -149,7 +149,7 @@ class AddQuorum(PendingAdds):
         """A bookie failed an add that has its quorum: replace it before the next add goes out."""
         if self._allow_changes:
             self._delayed[event.index] = event.bookie
-        return [] if self.state is State.CHANGING else self._confirm()
+        return [] if self.state is AddState.CHANGING else self._confirm()
 
     def _weigh(self, event: AddsFailed) -> list[Command]:
         """Change the ensemble only where an entry cannot reach its quorum without the failed.
@@ -174,9 +174,9 @@ class AddQuorum(PendingAdds):
         if not self._allow_changes:
             return self._give_up(WriteFailedError("a bookie failed, and none may be replaced"))
         self._delayed.update(failed)
-        if self.state is State.CHANGING:
+        if self.state is AddState.CHANGING:
             return []
-        self.state, self._stored, self._given_up = State.CHANGING, self.ensemble, {}
+        self.state, self._stored, self._given_up = AddState.CHANGING, self.ensemble, {}
         return self._next_change()
 
     def _next_change(self) -> list[Command]:
@@ -205,7 +205,7 @@ class AddQuorum(PendingAdds):
         replaced = [i for i in range(self._size) if self.ensemble[i] != self._stored[i]]
         kept = [i for i, b in self._given_up.items() if self._stored[i] == b]
         self._take_back(replaced, kept)
-        self.ensemble, self.state = self._stored, State.OPEN
+        self.ensemble, self.state = self._stored, AddState.OPEN
         return [*self._send_again(sorted(replaced + kept)), *self._confirm()]
 
     # The end
@@ -227,7 +227,7 @@ class AddQuorum(PendingAdds):
         return self._drain(event.error)
 
     def _drain(self, error: ClientError) -> list[Command]:
-        self.state, self.ended_by = State.ENDED, error
+        self.state, self.ended_by = AddState.ENDED, error
         pending = tuple(EntryId(entry_id) for entry_id in sorted(self._acks))
         self._acks, self._failures, self._delayed = {}, {}, {}
         return [FailAdds(pending, error)] if pending else []
@@ -235,23 +235,23 @@ class AddQuorum(PendingAdds):
     def _ignore(self, event: Event) -> list[Command]:  # noqa: ARG002
         return []
 
-    TRANSITIONS: ClassVar[dict[tuple[State, type], Callable[..., list[Command]]]] = {
-        (State.OPEN, AddsReady): _ready,
-        (State.OPEN, AddsAcked): _ack,
-        (State.OPEN, AddsFailed): _fail,
-        (State.OPEN, AddsOverdue): _overdue,
-        (State.OPEN, WriterEnding): _end,
-        (State.CHANGING, AddsReady): _still_changing,
-        (State.CHANGING, AddsAcked): _ack_only,
-        (State.CHANGING, AddsFailed): _fail,
-        (State.CHANGING, AddsOverdue): _overdue,
-        (State.CHANGING, EnsembleStored): _stored_change,
-        (State.CHANGING, EnsembleRefused): _refused,
-        (State.CHANGING, WriterEnding): _end,
-        (State.ENDED, AddsAcked): _ignore,
-        (State.ENDED, AddsFailed): _ignore,
-        (State.ENDED, AddsOverdue): _ignore,
-        (State.ENDED, EnsembleStored): _ignore,
-        (State.ENDED, EnsembleRefused): _ignore,
-        (State.ENDED, WriterEnding): _ignore,
+    TRANSITIONS: ClassVar[dict[tuple[AddState, type], Callable[..., list[Command]]]] = {
+        (AddState.OPEN, AddsReady): _ready,
+        (AddState.OPEN, AddsAcked): _ack,
+        (AddState.OPEN, AddsFailed): _fail,
+        (AddState.OPEN, AddsOverdue): _overdue,
+        (AddState.OPEN, WriterEnding): _end,
+        (AddState.CHANGING, AddsReady): _still_changing,
+        (AddState.CHANGING, AddsAcked): _ack_only,
+        (AddState.CHANGING, AddsFailed): _fail,
+        (AddState.CHANGING, AddsOverdue): _overdue,
+        (AddState.CHANGING, EnsembleStored): _stored_change,
+        (AddState.CHANGING, EnsembleRefused): _refused,
+        (AddState.CHANGING, WriterEnding): _end,
+        (AddState.ENDED, AddsAcked): _ignore,
+        (AddState.ENDED, AddsFailed): _ignore,
+        (AddState.ENDED, AddsOverdue): _ignore,
+        (AddState.ENDED, EnsembleStored): _ignore,
+        (AddState.ENDED, EnsembleRefused): _ignore,
+        (AddState.ENDED, WriterEnding): _ignore,
     }

@@ -20,7 +20,7 @@ from bkclient.client import Client
 from bkclient.concurrency import for_each
 from bkclient.errors import IllegalOperationError, NoSuchLedgerError
 from bkclient.quorum.fragments import may_hold_entries, needs_recovery
-from bkclient.repair.recover_bookies import BookieLedger, Load, ledgers_on_bookies
+from bkclient.repair.recover_bookies import BookieLedger, MoveLoad, ledgers_on_bookies
 from bkclient.repair.repair_states import Lacking, LedgerProspect, prospects
 from bkclient.repair.replica_check import LedgerChecker, view
 from wire.errors import MetadataFormatError
@@ -229,7 +229,7 @@ class _Decommission:
         self._client, self._store = client, client.store
         self._bookie_id, self._report_to = bookie_id, report
         self._keep_cookie = keep_cookie
-        self._loads: dict[LedgerId, Load] = {}
+        self._loads: dict[LedgerId, MoveLoad] = {}
         """What each ledger had on the bookie at the beginning."""
         self._left_last = 0
         self._damaged: dict[LedgerId, str] = {}

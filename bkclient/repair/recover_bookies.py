@@ -123,17 +123,17 @@ class BookieLedger:
     fragments: tuple[EntryId, ...]
     """The first entries of those fragments."""
 
-    def load(self, bookies: Collection[BookieId]) -> Load:
+    def load(self, bookies: Collection[BookieId]) -> MoveLoad:
         """Return what is on those bookies, by the metadata."""
         closed = fragments_of(self.metadata, None)
         copies = sum(
             fragment.count_at(index) for fragment in closed for index in _places(fragment, bookies)
         )
-        return Load(copies, size_of(self.metadata, copies))
+        return MoveLoad(copies, size_of(self.metadata, copies))
 
 
 @attrs.frozen
-class Load:
+class MoveLoad:
     """How many copies of entries there are, and their bytes; ``None`` where nobody knows yet."""
 
     copies: int

@@ -64,7 +64,7 @@ class Health(enum.Enum):
 
 
 @attrs.frozen(kw_only=True)
-class Place:
+class ReplicaPlace:
     """One bookie's place in one fragment. ``held`` is None where it is not known by number.
 
     ``why`` says what was in the way, where something was.
@@ -88,7 +88,7 @@ class MappedFragment:
     first: EntryId
     last: EntryId | None
     is_closed: bool
-    places: tuple[Place, ...]
+    places: tuple[ReplicaPlace, ...]
     copies: int | None
 
 
@@ -232,7 +232,7 @@ async def _map(
     )
 
 
-def _counted(fragment: LedgerFragment, index: int, held: Sequence[Run]) -> Place:
+def _counted(fragment: LedgerFragment, index: int, held: Sequence[Run]) -> ReplicaPlace:
     expected = (
         0 if fragment.may_be_empty else count_at(fragment, index, fragment.first, fragment.last)
     )
@@ -243,7 +243,9 @@ def _counted(fragment: LedgerFragment, index: int, held: Sequence[Run]) -> Place
         health = Health.OK
     else:
         health = Health.PARTLY if found else Health.MISSING
-    return Place(bookie_id=fragment.ensemble[index], health=health, expected=expected, held=found)
+    return ReplicaPlace(
+        bookie_id=fragment.ensemble[index], health=health, expected=expected, held=found
+    )
 
 
 def _unknown(first: EntryId, ensemble: Sequence[BookieId]) -> MappedFragment:
@@ -252,12 +254,12 @@ def _unknown(first: EntryId, ensemble: Sequence[BookieId]) -> MappedFragment:
         first=first,
         last=None,
         is_closed=False,
-        places=tuple(Place(bookie_id=b, health=Health.UNKNOWN, why=why) for b in ensemble),
+        places=tuple(ReplicaPlace(bookie_id=b, health=Health.UNKNOWN, why=why) for b in ensemble),
         copies=None,
     )
 
 
-def copies(fragment: LedgerFragment, places: Sequence[Place]) -> int | None:
+def copies(fragment: LedgerFragment, places: Sequence[ReplicaPlace]) -> int | None:
     """Return the intact replicas of the entry with the fewest; None if one may be more."""
     by_bookie = {place.bookie_id: place.health for place in places}
     fewest: int | None = None
@@ -281,12 +283,12 @@ class _Reads:
     def close(self) -> None:
         self._fetcher.close()
 
-    async def place(self, fragment: LedgerFragment, index: int, error: ClientError) -> Place:
+    async def place(self, fragment: LedgerFragment, index: int, error: ClientError) -> ReplicaPlace:
         """Return what the first and the last entry at a place say."""
         bookie = fragment.ensemble[index]
         ends = None if fragment.may_be_empty else fragment.ends_at(index)
         if ends is None:
-            return Place(bookie_id=bookie, health=Health.EMPTY, expected=0)
+            return ReplicaPlace(bookie_id=bookie, health=Health.EMPTY, expected=0)
         # Also where the list brought no answer: it may have been too long for a frame.
         said = [await self._has(bookie, entry_id) for entry_id in dict.fromkeys(ends)]
         health = next((one for one in said if one is not Health.OK), Health.OK)
@@ -296,7 +298,7 @@ class _Reads:
             why = str(self._silent[bookie])
         else:
             why = f"only the first and last entries were read: {error}"
-        return Place(bookie_id=bookie, health=health, why=why)
+        return ReplicaPlace(bookie_id=bookie, health=health, why=why)
 
     async def _has(self, bookie: BookieId, entry_id: EntryId) -> Health:
         if bookie in self._silent:

@@ -39,7 +39,7 @@ from bkclient.topic.managed_ledger import MessageId, TopicLedger
 from bkclient.topic.messages import TopicMessage, unpack
 from bkclient.topic.names import TopicName, parse_topic
 from bkclient.topic.schema import Decoder
-from bkclient.topic.transactions import Outcome, Transactions
+from bkclient.topic.transactions import TransactionOutcome, Transactions
 from wire.digest import Entry
 from wire.ids import LedgerId
 
@@ -193,9 +193,9 @@ class TopicReader:
         txn = stored.txn
         if txn is not None:
             outcome = await self._outcome(txn, entry)
-            if outcome is Outcome.OPEN:
+            if outcome is TransactionOutcome.OPEN:
                 return None
-            if outcome is Outcome.ABORTED:
+            if outcome is TransactionOutcome.ABORTED:
                 return []
         return await self._unpacked(entry, stored)
 
@@ -254,11 +254,11 @@ class TopicReader:
                     if not self._chunks.incomplete:
                         return
 
-    async def _outcome(self, txn: Txn, entry: Entry) -> Outcome:
+    async def _outcome(self, txn: Txn, entry: Entry) -> TransactionOutcome:
         """Return how a transaction ended, having read the markers behind the entry if need be."""
         here = MessageId(entry.ledger_id, entry.entry_id)
         found = self._transactions.outcome(txn)
-        if found is Outcome.OPEN and here >= self._looked_to:
+        if found is TransactionOutcome.OPEN and here >= self._looked_to:
             async with aclosing(self.entries(here, None)) as chunks:
                 async for entries in chunks:
                     for one in entries:

@@ -15,7 +15,7 @@ import enum
 from bkclient.topic.entry import TXN_ABORT, TXN_COMMIT, StoredMessage, Txn
 
 
-class Outcome(enum.Enum):
+class TransactionOutcome(enum.Enum):
     """How a transaction ended, as far as the markers that were seen say."""
 
     OPEN = enum.auto()
@@ -27,7 +27,7 @@ class Transactions:
     """Markers in, outcomes out. Holds one small record for each transaction that has ended."""
 
     def __init__(self) -> None:
-        self._ended: dict[Txn, Outcome] = {}
+        self._ended: dict[Txn, TransactionOutcome] = {}
 
     def see(self, stored: StoredMessage) -> None:
         """Note what a marker says; anything else changes nothing."""
@@ -35,10 +35,10 @@ class Transactions:
         if txn is None or not stored.is_marker:
             return
         if stored.metadata.markerType == TXN_COMMIT:
-            self._ended[txn] = Outcome.COMMITTED
+            self._ended[txn] = TransactionOutcome.COMMITTED
         elif stored.metadata.markerType == TXN_ABORT:
-            self._ended[txn] = Outcome.ABORTED
+            self._ended[txn] = TransactionOutcome.ABORTED
 
-    def outcome(self, txn: Txn) -> Outcome:
+    def outcome(self, txn: Txn) -> TransactionOutcome:
         """Return how a transaction ended."""
-        return self._ended.get(txn, Outcome.OPEN)
+        return self._ended.get(txn, TransactionOutcome.OPEN)

@@ -39,7 +39,7 @@ class HttpAddress(NamedTuple):
 
 
 @attrs.frozen
-class Answer:
+class AdminAnswer:
     """What an endpoint answered."""
 
     status: int
@@ -95,7 +95,7 @@ class AdminClient:
             self._speaks_v2 = self.request("GET", "/api/v2/bookie").ok
         return self._speaks_v2
 
-    def request(self, method: str, path: str, body: object = None) -> Answer:
+    def request(self, method: str, path: str, body: object = None) -> AdminAnswer:
         """Return what the bookie answers, whatever its status.
 
         Raises:
@@ -110,7 +110,7 @@ class AdminClient:
         try:
             connection.request(method, path, body=sent, headers=headers)
             response = connection.getresponse()
-            return Answer(response.status, response.read().decode("utf-8", "replace"))
+            return AdminAnswer(response.status, response.read().decode("utf-8", "replace"))
         except (TimeoutError, OSError, http.client.HTTPException) as error:
             where = f"{self._address.host}:{self._address.port}"
             why = getattr(error, "strerror", None) or error
@@ -126,7 +126,7 @@ class AdminClient:
 
         return HttpsConnection(host, port, self._timeout_s, tls)
 
-    def ask(self, method: str, path: str, body: object = None) -> Answer:
+    def ask(self, method: str, path: str, body: object = None) -> AdminAnswer:
         """Return a good answer.
 
         Raises:

@@ -86,7 +86,7 @@ def with_figures(found: Sequence[BookieSummary], *, now_s: float) -> list[Bookie
             version=figures.version,
             uptime_s=None if figures.started_s is None else max(0.0, now_s - figures.started_s),
         )
-        if isinstance(figures, load_metrics.Figures)
+        if isinstance(figures, load_metrics.LoadFigures)
         else one
         for one, figures in zip(found, told, strict=True)
     ]

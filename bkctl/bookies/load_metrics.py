@@ -42,7 +42,7 @@ _ASKED_AT_ONCE: Final = 32
 
 
 @attrs.frozen(kw_only=True)
-class Figures:
+class LoadFigures:
     """One look at one bookie. Counts grow since its start; None is what it does not tell."""
 
     adds: int = 0
@@ -104,11 +104,11 @@ class _Page:
         ]
 
 
-def figures(samples: Iterable[MetricSample]) -> Figures:
+def figures(samples: Iterable[MetricSample]) -> LoadFigures:
     """Return what the samples of a page come to."""
     page = _Page(samples)
     counts = (f"{ADD}_count", f"{READ}_count")
-    return Figures(
+    return LoadFigures(
         adds=page.total(counts[0], success="true"),
         reads=page.total(counts[1], success="true"),
         failures=sum(page.total(name, success="false") for name in counts),
@@ -134,7 +134,7 @@ def _version(page: _Page) -> str | None:
     return "Java" if STATUS in page else None
 
 
-def ask(address: HttpAddress, timeout_s: float) -> Figures:
+def ask(address: HttpAddress, timeout_s: float) -> LoadFigures:
     """Return a bookie's figures; blocks.
 
     Raises:
@@ -147,10 +147,10 @@ def ask(address: HttpAddress, timeout_s: float) -> Figures:
 
 def ask_all(
     addresses: Sequence[HttpAddress | None], timeout_s: float
-) -> list[Figures | BookKeeperError | None]:
+) -> list[LoadFigures | BookKeeperError | None]:
     """Return what each of many bookies says, or why not; None where there is nobody to ask."""
 
-    def one(address: HttpAddress | None) -> Figures | BookKeeperError | None:
+    def one(address: HttpAddress | None) -> LoadFigures | BookKeeperError | None:
         if address is None:
             return None
         try:
@@ -180,7 +180,7 @@ class Rates:
     read_bytes_s: float | None = None
 
 
-def rates(before: Figures | None, now: Figures, seconds: float) -> Rates:
+def rates(before: LoadFigures | None, now: LoadFigures, seconds: float) -> Rates:
     """Return the rates between two looks; none where the bookie began anew in between."""
     if before is None or seconds <= 0:
         return Rates()

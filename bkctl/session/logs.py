@@ -23,7 +23,7 @@ _begun: list[LogLevelFilterPredicate] = []
 
 
 @implementer(ILogObserver)
-class Lines:
+class LogLines:
     """Writes events as lines to a stream, which is asked for at each of them."""
 
     def __init__(self, stderr: Callable[[], TextIO]) -> None:
@@ -47,7 +47,7 @@ def start_logging(level: str, stderr: Callable[[], TextIO]) -> None:
     if not _begun:
         predicate = LogLevelFilterPredicate(defaultLogLevel=LogLevel.error)
         _begun.append(predicate)
-        observer = FilteringLogObserver(Lines(stderr), [predicate])
+        observer = FilteringLogObserver(LogLines(stderr), [predicate])
         globalLogBeginner.beginLoggingTo([observer], redirectStandardIO=False)
     for namespace in _OURS:
         _begun[0].setLogLevelForNamespace(namespace, LogLevel.levelWithName(level))

@@ -46,7 +46,7 @@ class JobRefusedError(BookKeeperError):
 
 
 @attrs.define(eq=False)
-class Job:
+class BackgroundJob:
     """One piece of work. Times are milliseconds since the epoch."""
 
     number: int
@@ -65,7 +65,7 @@ class Job:
         return self.state is JobState.RUNNING
 
 
-Work = Callable[[Job], Coroutine[Deferred[Any], Any, str]]
+Work = Callable[[BackgroundJob], Coroutine[Deferred[Any], Any, str]]
 """Does it, keeps the job's figures, and returns what came of it."""
 
 
@@ -74,11 +74,11 @@ class Jobs:
 
     def __init__(self, clock: IReactorTime) -> None:
         self._clock = clock
-        self._jobs: OrderedDict[int, Job] = OrderedDict()
+        self._jobs: OrderedDict[int, BackgroundJob] = OrderedDict()
         self._running: dict[int, Deferred[None]] = {}
         self._last = 0
 
-    def begin(self, kind: str, about: str, work: Work) -> Job:
+    def begin(self, kind: str, about: str, work: Work) -> BackgroundJob:
         """Begin a job and return at once.
 
         Raises:
@@ -91,7 +91,7 @@ class Jobs:
         if len(running) >= RUNNING_MAX:
             raise JobRefusedError(f"{len(running)} jobs are running; wait until one ends")
         self._last += 1
-        job = Job(self._last, kind, about, self._now_ms())
+        job = BackgroundJob(self._last, kind, about, self._now_ms())
         self._jobs[job.number] = job
         self._forget()
         log.info("job {number}: {kind} {about}", number=job.number, kind=kind, about=about)
@@ -104,11 +104,11 @@ class Jobs:
             del self._running[job.number]
         return job
 
-    def all(self) -> tuple[Job, ...]:
+    def all(self) -> tuple[BackgroundJob, ...]:
         """Return the jobs that are remembered, the newest first."""
         return tuple(reversed(self._jobs.values()))
 
-    def get(self, number: int) -> Job:
+    def get(self, number: int) -> BackgroundJob:
         """Return a job.
 
         Raises:
@@ -118,7 +118,7 @@ class Jobs:
             raise NoSuchJobError(f"there is no job {number}")
         return self._jobs[number]
 
-    def cancel(self, number: int) -> Job:
+    def cancel(self, number: int) -> BackgroundJob:
         """Stop a job where that is safe; one that has ended stays as it is.
 
         Raises:
@@ -137,7 +137,7 @@ class Jobs:
             one.cancel()
         await DeferredList(running)
 
-    def _failed(self, job: Job, failure: Failure) -> None:
+    def _failed(self, job: BackgroundJob, failure: Failure) -> None:
         error = failure.value
         if failure.check(CancelledError) is not None:
             self._ended(job, JobState.CANCELLED, "cancelled; it can be asked for again")
@@ -146,7 +146,7 @@ class Jobs:
             log.failure("job {number}", failure, number=job.number)
         self._ended(job, JobState.FAILED, str(error) or type(error).__name__)
 
-    def _ended(self, job: Job, state: JobState, said: str) -> None:
+    def _ended(self, job: BackgroundJob, state: JobState, said: str) -> None:
         job.state, job.said, job.ended_ms = state, said, self._now_ms()
         self._running.pop(job.number, None)
         log.info("job {number}: {said}", number=job.number, said=said)

@@ -16,7 +16,7 @@ from bkclient.repair.recover_bookies import (
     ledgers_on_bookies,
     recover_bookies,
 )
-from bookied.admin.jobs import Job, Jobs
+from bookied.admin.jobs import BackgroundJob, Jobs
 from wire.ids import BookieId
 
 
@@ -26,7 +26,9 @@ class Repairs:
     def __init__(self, jobs: Jobs, client: Callable[[], Client]) -> None:
         self.jobs, self._client = jobs, client
 
-    def recover(self, bookie_id: BookieId, *, skip_open: bool, delete_cookie: bool) -> Job:
+    def recover(
+        self, bookie_id: BookieId, *, skip_open: bool, delete_cookie: bool
+    ) -> BackgroundJob:
         """Begin to move what is on a bookie to others.
 
         Raises:
@@ -36,7 +38,7 @@ class Repairs:
             skip_open=skip_open, skip_unrecoverable=True, delete_cookies=delete_cookie
         )
 
-        async def work(job: Job) -> str:
+        async def work(job: BackgroundJob) -> str:
             return await _recover(self._client(), bookie_id, options, job)
 
         return self.jobs.begin("recover", bookie_id, work)
@@ -45,20 +47,22 @@ class Repairs:
         """Raise ``IllegalOperationError`` where a bookie runs."""
         await insist_gone(self._client(), [bookie_id])
 
-    def decommission(self, bookie_id: BookieId, *, keep_cookie: bool) -> Job:
+    def decommission(self, bookie_id: BookieId, *, keep_cookie: bool) -> BackgroundJob:
         """Begin to take a bookie out: the cluster's workers move what is on it.
 
         Raises:
             JobRefusedError: that job is in progress, or too many others.
         """
 
-        async def work(job: Job) -> str:
+        async def work(job: BackgroundJob) -> str:
             return await _decommission(self._client(), bookie_id, job, keep_cookie=keep_cookie)
 
         return self.jobs.begin("decommission", bookie_id, work)
 
 
-async def _recover(client: Client, bookie_id: BookieId, options: RecoverOptions, job: Job) -> str:
+async def _recover(
+    client: Client, bookie_id: BookieId, options: RecoverOptions, job: BackgroundJob
+) -> str:
     listed = [one.ledger_id async for one in ledgers_on_bookies(client, [bookie_id])]
     job.total = len(listed)
 
@@ -73,7 +77,9 @@ async def _recover(client: Client, bookie_id: BookieId, options: RecoverOptions,
     return f"{done.moved} ledgers moved" + (f"; left: {left}" if left else "")
 
 
-async def _decommission(client: Client, bookie_id: BookieId, job: Job, *, keep_cookie: bool) -> str:
+async def _decommission(
+    client: Client, bookie_id: BookieId, job: BackgroundJob, *, keep_cookie: bool
+) -> str:
     waits = ""
 
     def report(step: DecommissionProgress) -> None:

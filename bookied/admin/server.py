@@ -18,7 +18,7 @@ from bookied.admin.http.bounds import Hosts
 from bookied.admin.metrics_port import listen, listen_for_metrics
 from bookied.admin.monitoring import java_metrics, own_metrics, repair_metrics
 from bookied.admin.monitoring.http_metrics import HttpCounts
-from bookied.admin.monitoring.java_metrics import Figures
+from bookied.admin.monitoring.java_metrics import BookieFigures
 from bookied.admin.monitoring.metrics_page import Metrics
 from bookied.admin.monitoring.own_metrics import OwnFigures
 from bookied.admin.monitoring.prometheus_text import Family
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
     from bkclient.connection.security.tls import TlsContexts
 
 
-def figures_of(service: BookieService) -> Figures:
+def figures_of(service: BookieService) -> BookieFigures:
     """Return the current figures."""
     config, background = service.config, service.background
     collectors, autorecovery = background.collectors, background.autorecovery
     disks = None if service.disk_mode is None else service.disk_mode.watch
     for stats in stats_of(service):
         stats.settle()
-    return Figures(
+    return BookieFigures(
         status=_status(service),
         directories=service.directories,
         samples=disks.samples if disks is not None else (),

@@ -49,7 +49,7 @@ from bookied.admin.http.bounds import (
     AnswerRoom,
     Hosts,
     HttpLimit,
-    Turns,
+    HttpTurns,
     connections_max,
 )
 from bookied.admin.http.channel import AdminChannel, AnswerBody
@@ -291,7 +291,7 @@ class AdminResource(Resource):
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._answer, self._counts, self._hosts = answer, counts, hosts
-        self._room, self._turns = AnswerRoom(), Turns(clock)
+        self._room, self._turns = AnswerRoom(), HttpTurns(clock)
 
     def render(self, request: Request) -> int:
         """Answer one request, now or later; nobody is told if its client has gone meanwhile."""

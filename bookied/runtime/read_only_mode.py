@@ -34,7 +34,7 @@ class ModeEffects:
     failed: Callable[[BookKeeperError], None]
 
 
-class Mode:
+class ReadOnlyMode:
     """The reasons to be read-only, and the moves between ``WRITABLE`` and ``READ_ONLY``.
 
     Before the bookie serves nothing is put into effect; ``started`` does so at once.

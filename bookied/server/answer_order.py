@@ -13,7 +13,7 @@ from bookied.metrics.counters import ADD, operation_of
 from bookied.server.answer_buffer import AnswerBuffer
 from bookied.server.context import ServerContext
 from bookied.server.disk_reads import ReadLanes
-from bookied.server.limits.backpressure import Backpressure, Load
+from bookied.server.limits.backpressure import Backpressure, ConnectionLoad
 from bookied.server.rules.disk_read import Answer, DiskRead
 from bookied.server.rules.long_poll import Cancel
 from wire.codes import Operation, ProtocolVersion, ReturnCode
@@ -47,7 +47,7 @@ class Reply:
     def __call__(self, answer: Answer) -> None:
         self._replies.answer(self, answer)
 
-    def settle(self, backpressure: Backpressure, load: Load) -> None:
+    def settle(self, backpressure: Backpressure, load: ConnectionLoad) -> None:
         """Count the request as answered, or as never to be."""
         assert not self.is_given, "two answers to one request"
         self.is_given = True
@@ -66,7 +66,7 @@ class Replies:
         self,
         shared: ServerContext,
         answers: AnswerBuffer,
-        load: Load,
+        load: ConnectionLoad,
         *,
         fetched: Callable[[], None],
         failed: Callable[[Failure], None],

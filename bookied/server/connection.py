@@ -23,7 +23,7 @@ from bookied.server.answer_order import Replies
 from bookied.server.context import ServerContext
 from bookied.server.disk_reads import BATCH_MAX
 from bookied.server.frame_dispatch import Intake
-from bookied.server.limits.backpressure import Load
+from bookied.server.limits.backpressure import ConnectionLoad
 from bookied.server.limits.limit_hits import Limit
 from bookied.server.limits.request_turns import SLICE_REQUESTS
 from bookied.server.limits.timeouts import WaitTimes
@@ -66,7 +66,7 @@ class BookieConnection(Protocol):
         self._answers = AnswerBuffer(
             shared.stats, flush_soon=owner.flush_soon, stalled=self._count_unsent
         )
-        self._load = Load(self.update_reading)
+        self._load = ConnectionLoad(self.update_reading)
         self._replies = Replies(
             shared,
             self._answers,

@@ -23,7 +23,7 @@ from bookied.server.limits.limit_hits import MEANINGS, Limit, LimitHits
 from bookied.server.limits.memory import FrameRoom, UnsentAnswers
 from bookied.server.limits.pending_reads import PendingReads
 from bookied.server.limits.request_turns import Turns
-from bookied.server.limits.timeouts import Watch
+from bookied.server.limits.timeouts import TimeoutWatch
 from bookied.server.rules.bookie import Bookie
 
 log = Logger()
@@ -108,7 +108,7 @@ class BookieServer(Factory):
         self.connections_broken = 0
         """How many ended without an end: reset, or given up by the system for silence."""
         self._counts = ConnectionCounts(self.hits, clock)
-        self._watch = Watch(clock, settings.timeouts, lambda: self.connections)
+        self._watch = TimeoutWatch(clock, settings.timeouts, lambda: self.connections)
         self._is_in_group = False
         self._unflushed: list[AnswerBuffer] = []
         self._drained: Deferred[None] | None = None

@@ -17,7 +17,7 @@ from bookied.directories.disk_fullness import DiskLimits, DiskVerdict, DiskWatch
 from bookied.directories.roots import Directories
 from bookied.directories.status_file import PersistedMode, read_status, write_status
 from bookied.runtime.dependencies import Parts
-from bookied.runtime.read_only_mode import Mode, ModeEffects
+from bookied.runtime.read_only_mode import ModeEffects, ReadOnlyMode
 from bookied.runtime.state import BookieLifecycle, State
 from bookied.server.rules.add_requests import Writes
 from bookied.service.fatal_errors import FatalErrors
@@ -69,7 +69,7 @@ class DiskMode:
         self._config, self._parts, self._found = config, parts, found
         self._storages, self._effects = storages, effects
         errors = effects.errors
-        self.mode = Mode(
+        self.mode = ReadOnlyMode(
             config,
             state,
             parts.clock,

@@ -36,7 +36,7 @@ log = Logger()
 RunBlocking = Callable[[Callable[[], Any]], Deferred[Any]]
 
 
-class LedgerIds(Protocol):
+class ScrubbedLedgers(Protocol):
     """Which ledgers a storage has."""
 
     def ids(self) -> list[int]:
@@ -61,7 +61,7 @@ class ScrubbedStorage(Protocol):
     """What is checked: one storage."""
 
     @property
-    def ledgers(self) -> LedgerIds:
+    def ledgers(self) -> ScrubbedLedgers:
         """Its ledgers."""
 
     @property

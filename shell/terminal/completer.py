@@ -15,7 +15,7 @@ from prompt_toolkit.document import Document
 
 from shell.command_line import Mark, Token, quoted, tokens, unquoted
 from shell.shell import Shell
-from shell.tree import Place, awaited, named, options, resolve
+from shell.tree import CommandPlace, awaited, named, options, resolve
 
 WAIT_S: Final = 3.0
 """How long a menu waits for values; keys do not."""
@@ -141,7 +141,7 @@ class TreeCompleter(Completer):
             return ([] if place.is_lost else _menu(place.ctx, asked)), None
         return self._of_command(words, asked, event)
 
-    def _resolved(self, words: Sequence[str]) -> Place:
+    def _resolved(self, words: Sequence[str]) -> CommandPlace:
         shell = self._shell
         if words and words[0] in shell.own.commands:
             return resolve(shell.own, words, shell)

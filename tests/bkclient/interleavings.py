@@ -27,7 +27,7 @@ from bkclient.quorum.add_events import (
     GiveUp,
     SendAgain,
 )
-from bkclient.quorum.add_rules import AddQuorum, State
+from bkclient.quorum.add_rules import AddQuorum, AddState
 from bkclient.quorum.distribution import write_set
 from wire.ids import BookieId
 
@@ -137,7 +137,7 @@ class Model:
 
         The ack of a confirmed entry is left out: it changes nothing but that it cannot fail later.
         """
-        if self.rules.state is State.ENDED:
+        if self.rules.state is AddState.ENDED:
             return
         if self.unpushed:
             yield Move("push")
@@ -230,7 +230,7 @@ class Model:
 
     def check_end(self) -> None:
         """L1: with nothing under way every add has been confirmed, or has failed."""
-        assert self.rules.state is State.ENDED or self.confirmed == self.rules.last_pushed, "L1"
+        assert self.rules.state is AddState.ENDED or self.confirmed == self.rules.last_pushed, "L1"
 
 
 def explore(

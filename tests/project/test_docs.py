@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import get_args
 
 from bkclient.quorum.add_events import Event
-from bkclient.quorum.add_rules import AddQuorum, State
+from bkclient.quorum.add_rules import AddQuorum, AddState
 
 ROOT = Path(__file__).parents[2]
 INTERNALS = ROOT / "docs" / "internals.md"
@@ -26,7 +26,7 @@ def test_the_writers_table_has_every_pair_and_no_other() -> None:
     }
     assert set(rows) == {kind.__name__ for kind in get_args(Event)}
     for kind in get_args(Event):
-        for state, text in zip(State, rows[kind.__name__], strict=True):
+        for state, text in zip(AddState, rows[kind.__name__], strict=True):
             assert (text != "-") == ((state, kind) in AddQuorum.TRANSITIONS), (kind, state)
 
 

@@ -1,12 +1,12 @@
 from __future__ import annotations
 
-from shell.live_values import ANSWERS_MAX, FRESH_S, QUESTIONS_MAX, Live, Questions
+from shell.live_values import ANSWERS_MAX, FRESH_S, QUESTIONS_MAX, Live, LiveQuestions
 from tests.shell.toy import Later, ToyProgram, ToyStatus
 
 
 def _world(**books: str) -> tuple[ToyProgram, Later, Live]:
     program, later = ToyProgram(books or None), Later()
-    return program, later, Live(program, Questions(start=later, clock=later.seconds))
+    return program, later, Live(program, LiveQuestions(start=later, clock=later.seconds))
 
 
 def _names(live: Live, prefix: str = "") -> list[str]:
@@ -75,7 +75,7 @@ def test_what_failed_is_not_asked_again_at_once_and_what_was_known_stays() -> No
 
 def test_only_so_many_questions_are_under_way() -> None:
     later = Later()
-    questions = Questions(start=later, clock=later.seconds)
+    questions = LiveQuestions(start=later, clock=later.seconds)
     asked = [questions.ask(n, lambda: 1) for n in range(QUESTIONS_MAX + 1)]
     assert [one is None for one in asked] == [False] * QUESTIONS_MAX + [True]
     later.run()
@@ -83,7 +83,7 @@ def test_only_so_many_questions_are_under_way() -> None:
 
 
 def test_only_so_many_answers_are_kept() -> None:
-    questions = Questions(start=lambda work: work())
+    questions = LiveQuestions(start=lambda work: work())
     for n in range(ANSWERS_MAX + 1):
         questions.ask(n, lambda: 1)
     assert questions.known(0) is None
@@ -135,7 +135,7 @@ def test_who_listens_hears_of_each_answer() -> None:
 def test_real_questions_are_asked_on_another_thread() -> None:
     import threading
 
-    asked = Questions().ask("where", threading.current_thread)
+    asked = LiveQuestions().ask("where", threading.current_thread)
     assert asked is not None
     answer = asked.result(60)
     assert answer.value is not threading.current_thread()

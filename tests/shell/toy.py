@@ -10,7 +10,7 @@ import attrs
 import click
 
 from shell.builtin import commands
-from shell.live_values import Live, Questions
+from shell.live_values import Live, LiveQuestions
 from shell.shell import Shell
 
 
@@ -215,7 +215,7 @@ def make_shell(program: ToyProgram | None = None, later: Later | None = None) ->
     """Return a shell whose background work is done at once, or ``later``."""
     program = program or ToyProgram()
     start = later or (lambda work: work())
-    questions = Questions(start=start, clock=(later or Later()).seconds)
+    questions = LiveQuestions(start=start, clock=(later or Later()).seconds)
     return Shell(program, own=commands, live=Live(program, questions))
 
 

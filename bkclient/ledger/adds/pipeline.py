@@ -49,7 +49,7 @@ from bkclient.quorum.add_events import (
     SendAgain,
     WriterEnding,
 )
-from bkclient.quorum.add_rules import AddQuorum, State
+from bkclient.quorum.add_rules import AddQuorum, AddState
 from wire.codes import AddFlag, ProtocolVersion
 from wire.errors import LocalProtocolError
 from wire.frames.bulk_adds import Packed
@@ -235,7 +235,7 @@ class AddPipeline:
 
     def _has_room(self) -> bool:
         """Whether adding now stays within the limits of entries, bytes and connections."""
-        return self.quorum.state is State.ENDED or (
+        return self.quorum.state is AddState.ENDED or (
             self.quorum.pending < self._in_flight_max
             and self._bytes_in_flight < BYTES_IN_FLIGHT_MAX
             and self.members.full_gate is None

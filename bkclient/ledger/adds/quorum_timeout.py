@@ -8,7 +8,7 @@ from collections.abc import Callable
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
 from bkclient.errors import AddQuorumTimeoutError
-from bkclient.quorum.add_rules import AddQuorum, State
+from bkclient.quorum.add_rules import AddQuorum, AddState
 from wire.frames.bulk_adds import Packed
 
 
@@ -48,7 +48,7 @@ class QuorumTimeout:
         self._timer = None
         while self._sent and all(map(self._quorum.is_complete, self._sent[0][1])):
             self._sent.popleft()
-        if not self._sent or self._quorum.state is State.ENDED:
+        if not self._sent or self._quorum.state is AddState.ENDED:
             return
         left_s = self._sent[0][0] - self._clock.seconds()
         if left_s > 0:

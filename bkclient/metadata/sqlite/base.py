@@ -21,7 +21,7 @@ from bkclient.metadata.api import (
     Watch,
 )
 from bkclient.metadata.session_state import SessionState
-from bkclient.metadata.sqlite.driver_thread import META, RENEWALS, Core, OneThread, Outcome
+from bkclient.metadata.sqlite.driver_thread import META, RENEWALS, Core, OneThread, StepOutcome
 from bkclient.metadata.sqlite.rows import Key, Rows
 from bkclient.metadata.tree.nodes import NodeExistsError, NoNodeError
 
@@ -198,7 +198,7 @@ class SqlitePart:
         except TwistedTimeoutError:
             return
 
-    async def _run(self, function: Callable[[], Outcome[T]]) -> Outcome[T]:
+    async def _run(self, function: Callable[[], StepOutcome[T]]) -> StepOutcome[T]:
         """Run one function of the core; tell what it noticed before its caller goes on."""
         if self._state.closed or self._thread is None:
             raise ClientClosedError(f"the connection to {self._uri} is closed")
@@ -208,7 +208,7 @@ class SqlitePart:
             self._tell(None if outcome.changes is None else set(outcome.changes))
         return outcome
 
-    def _note_session(self, outcome: Outcome[Any]) -> None:
+    def _note_session(self, outcome: StepOutcome[Any]) -> None:
         unreachable = isinstance(outcome.error, MetadataUnavailableError)
         if outcome.lost_session:
             self._session_id = 0

@@ -78,7 +78,7 @@ class OneThread:
 
 
 @attrs.define
-class Outcome(Generic[T]):
+class StepOutcome(Generic[T]):
     """What one step came to, and what else was noticed on the way."""
 
     value: T | None = None
@@ -119,7 +119,7 @@ class Core:
         needs_session: bool = False,
         needs_cluster: bool = True,
         create: bool = False,
-    ) -> Outcome[T]:
+    ) -> StepOutcome[T]:
         """Run ``step(rows, session_id)`` in a transaction; errors are in the outcome.
 
         Args:
@@ -129,7 +129,7 @@ class Core:
             needs_cluster: fail where there is no layout.
             create: make the file where there is none.
         """
-        outcome: Outcome[T] = Outcome()
+        outcome: StepOutcome[T] = StepOutcome()
         begun = 0
 
         def whole(rows: Rows) -> T:
@@ -160,9 +160,9 @@ class Core:
         outcome.session_id = self._session_id
         return outcome
 
-    def look(self) -> Outcome[None]:
+    def look(self) -> StepOutcome[None]:
         """Return what others have changed; remove expired sessions if nobody else has."""
-        outcome: Outcome[None] = Outcome()
+        outcome: StepOutcome[None] = StepOutcome()
         try:
             database = self._opened(outcome, create=False)
             if database.transact(
@@ -177,7 +177,7 @@ class Core:
         outcome.session_id = self._session_id
         return outcome
 
-    def renew(self) -> Outcome[None]:
+    def renew(self) -> StepOutcome[None]:
         """Renew the lease of the session; without one, see whether the file can be read."""
         if not self._session_id:
             return self.look()
@@ -210,7 +210,7 @@ class Core:
     def _now_ms(self) -> int:
         return int(self._now_s() * 1000)
 
-    def _opened(self, outcome: Outcome[Any], *, create: bool) -> Database:
+    def _opened(self, outcome: StepOutcome[Any], *, create: bool) -> Database:
         if self._closed:
             raise ClientClosedError(f"{self._path} was closed")
         if self._database is not None and not self._database.is_still_the_file():
@@ -236,7 +236,7 @@ class Core:
 
     # Session
 
-    def _live_session(self, rows: Rows, outcome: Outcome[Any]) -> int:
+    def _live_session(self, rows: Rows, outcome: StepOutcome[Any]) -> int:
         """Return our session's id, or 0 where there is none or it is no more."""
         if self._session_id and not (
             self._is_session_sure() and rows.sessions.is_live(self._session_id)
@@ -262,14 +262,14 @@ class Core:
     def _times_s(self) -> tuple[float, float]:
         return self._now_s(), self._monotonic_s()
 
-    def _lose_session(self, outcome: Outcome[Any]) -> None:
+    def _lose_session(self, outcome: StepOutcome[Any]) -> None:
         """Have done with the session; what it may still own goes with the next write."""
         if self._session_id:
             outcome.lost_session = True
             self._abandoned.add(self._session_id)
             self._session_id = 0
 
-    def _read_changes(self, database: Database, outcome: Outcome[Any]) -> None:
+    def _read_changes(self, database: Database, outcome: StepOutcome[Any]) -> None:
         self._seen_version = database.data_version()
 
         def read(rows: Rows) -> tuple[int, list[tuple[str, Key]] | None]:

@@ -112,7 +112,7 @@ class Sequences:
         self._connection.execute("DELETE FROM seq WHERE name = ?", (name,))
 
 
-class Changes:
+class RowChanges:
     """What changed, in order, for those who watch; old changes are forgotten."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
@@ -151,7 +151,7 @@ class Rows:
         self._connection, self.now_ms = connection, now_ms
         self.sessions = Sessions(connection, now_ms)
         self.sequences = Sequences(connection)
-        self.changes = Changes(connection)
+        self.changes = RowChanges(connection)
 
     def get(self, kind: str, key: Key) -> Row | None:
         """Return a row, or ``None``."""

@@ -54,10 +54,10 @@ def open_zookeeper(
         observing: ``observe``, a ``session.Observe``, hears how long each operation takes.
     """
     parsed = parse_uri(uri)  # A wrong one needs no kazoo.
-    from bkclient.metadata.zookeeper.bulk import BulkReads
+    from bkclient.metadata.zookeeper.bulk import BulkNodeReads
     from bkclient.metadata.zookeeper.tree import KazooTree
 
-    bulk = BulkReads(
+    bulk = BulkNodeReads(
         parsed, reactor=reactor, session_timeout_s=session_timeout_s, auth_data=auth_data
     )
     tree = KazooTree(

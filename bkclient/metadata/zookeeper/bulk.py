@@ -20,7 +20,7 @@ from bkclient.metadata.tree.nodes import NodeValue
 from bkclient.metadata.zk_uri import ZooKeeperUri
 
 
-class BulkReads:
+class BulkNodeReads:
     """Reads values of many nodes; implements ``ManyValues``."""
 
     def __init__(

@@ -18,7 +18,7 @@ from bkclient.metadata.tree.nodes import together
 from bkctl.bookies import ask_bookies
 from bkctl.bookies import load_metrics as bookie_figures
 from bkctl.bookies.admin_api import http_address
-from bkctl.bookies.load_metrics import Figures
+from bkctl.bookies.load_metrics import LoadFigures
 from bkctl.cli.params import BOOKIE_ID
 from bkctl.commands.cookie.columns import COOKIE_COLUMNS
 from bkctl.errors import NothingFoundError, error_message
@@ -41,7 +41,7 @@ def _endpoints(v: BookieDetails) -> str:
     return "\n".join(f"{one.protocol} {one.host}:{one.port}" for one in v.endpoints) or "-"
 
 
-def _figure(name: str, doc: str, get: Callable[[Figures], Any], **more: Any) -> Column:
+def _figure(name: str, doc: str, get: Callable[[LoadFigures], Any], **more: Any) -> Column:
     def of(value: BookieDetails) -> Any:
         return None if value.figures is None else get(value.figures)
 
@@ -124,7 +124,7 @@ class BookieDetails:
     not_closed: int | None = None
     rack: str | None = None
     """Its network location, where a topology script is configured."""
-    figures: Figures | None = None
+    figures: LoadFigures | None = None
     """What its metrics say, where they were asked for and it has some."""
 
     @property

@@ -121,7 +121,7 @@ class Some:
 
 
 @attrs.define(kw_only=True)
-class Ledgers:
+class LedgerCensus:
     """What a walk over all ledgers counts; ``add`` is called once for each.
 
     Args:
@@ -247,7 +247,7 @@ class SeenCluster:
     checked_ms: Mapping[str, int | None] = attrs.field(factory=dict)
     marks: tuple[Mark, ...] = ()
     locks: tuple[HeldLock, ...] = ()
-    ledgers: Ledgers
+    ledgers: LedgerCensus
     damaged: Mapping[str, str] = attrs.field(factory=dict)
     """What of the metadata cannot be read, besides ledgers and cookies; and what repairs it."""
     stuck: tuple[LedgerId, ...] = ()

@@ -23,7 +23,7 @@ from bkctl.bookies.stopped_bookie import is_registered, stopped_bookie
 from bkctl.commands.doctor.rules import CLUSTER_RULES, diagnose
 from bkctl.commands.doctor.state import (
     ClusterFinding,
-    Ledgers,
+    LedgerCensus,
     Limits,
     SeenCluster,
     SeenLocal,
@@ -124,7 +124,7 @@ async def look_at_cluster(
         damaged[str(error)] = f"bkctl autorecovery forget {ledger_id}"
 
     marks = tuple([mark async for mark in autorecovery.marks(client, mark_is_damaged)])
-    ledgers = Ledgers(
+    ledgers = LedgerCensus(
         now_ms=now_ms,
         in_service=frozenset(one.bookie_id for one in bookies if one.is_registered),
         marks={mark.ledger_id: mark for mark in marks},

@@ -128,7 +128,7 @@ def _replace(
     ledger_id: LedgerId,
     stored: Versioned[LedgerMetadata],
     new: LedgerMetadata,
-    changes: list[Change],
+    changes: list[MetadataChange],
     kept: str,
 ) -> None:
     lines = [f"{one.field}: {one.old} becomes {one.new}" for one in changes]
@@ -162,7 +162,7 @@ async def _store(client: Client, ledger_id: LedgerId, new: LedgerMetadata, versi
 
 
 @attrs.frozen
-class Change:
+class MetadataChange:
     """One field that changes, as texts for people."""
 
     field: str
@@ -170,7 +170,7 @@ class Change:
     new: str
 
 
-def differences(old: LedgerMetadata, new: LedgerMetadata) -> Iterator[Change]:
+def differences(old: LedgerMetadata, new: LedgerMetadata) -> Iterator[MetadataChange]:
     """Yield what changes, field by field; a password only as that it does."""
     for field in attrs.fields(LedgerMetadata):
         before, after = getattr(old, field.name), getattr(new, field.name)
@@ -179,9 +179,9 @@ def differences(old: LedgerMetadata, new: LedgerMetadata) -> Iterator[Change]:
         if field.name == "fragments":
             yield from _of_fragments(old, new)
         elif field.name == "password":
-            yield Change("password", "one", "another")
+            yield MetadataChange("password", "one", "another")
         else:
-            yield Change(field.name, _text(before), _text(after))
+            yield MetadataChange(field.name, _text(before), _text(after))
 
 
 _NOT_COMPARED = {"ctime_ms", "store_ctime", "creator_token"}
@@ -189,12 +189,12 @@ _NOT_COMPARED = {"ctime_ms", "store_ctime", "creator_token"}
 of the attempt to create it, and never looked at again."""
 
 
-def _of_fragments(old: LedgerMetadata, new: LedgerMetadata) -> Iterator[Change]:
+def _of_fragments(old: LedgerMetadata, new: LedgerMetadata) -> Iterator[MetadataChange]:
     before = {one.first_entry_id: one.ensemble for one in old.fragments}
     after = {one.first_entry_id: one.ensemble for one in new.fragments}
     for first in sorted({*before, *after}):
         if before.get(first) != after.get(first):
-            yield Change(
+            yield MetadataChange(
                 f"fragment from entry {first}", _text(before.get(first)), _text(after.get(first))
             )
 

@@ -12,7 +12,7 @@ import attrs
 from bkctl.bookies import ask_bookies
 from bkctl.bookies import load_metrics as bookie_figures
 from bkctl.bookies.admin_client import HttpAddress
-from bkctl.bookies.load_metrics import Figures, Rates, rates
+from bkctl.bookies.load_metrics import LoadFigures, Rates, rates
 from bkctl.errors import CommandError, ProblemsError, error_message
 from bkctl.output.units import counted, human_count, human_ms, human_time
 from bkctl.output.views import BOOKIE, Column, Kind, column, shown
@@ -48,7 +48,7 @@ class BookieLoad:
     bookie_id: BookieId
     state: str
     rates: Rates = attrs.field(factory=Rates)
-    figures: Figures = attrs.field(factory=Figures)
+    figures: LoadFigures = attrs.field(factory=LoadFigures)
     free: int | None = None
     total: int | None = None
     error: str = ""
@@ -194,7 +194,7 @@ class Told:
     """What one bookie's metrics said, and when by this host's clock; or why they said nothing."""
 
     at_s: float
-    figures: Figures | None
+    figures: LoadFigures | None
     error: str = ""
 
 
@@ -213,7 +213,7 @@ class Looks:
     def __init__(
         self,
         bookies: Callable[[], Sequence[BookieSummary]],
-        ask: Callable[[HttpAddress], Figures],
+        ask: Callable[[HttpAddress], LoadFigures],
         marks: Callable[[], int],
         *,
         instance_id: str | None,
@@ -391,7 +391,7 @@ def slow(session: Session, factor: float, *, fail_if_any: bool, stats_port: int 
     session.note(f"compared {counted(len(told), 'bookie')}; slow: {len(slow_ones)}")
 
 
-def outliers(told: Mapping[BookieId, Figures], factor: float) -> list[SlowBookie]:
+def outliers(told: Mapping[BookieId, LoadFigures], factor: float) -> list[SlowBookie]:
     """Return what is ``factor`` times the median or more, the worst first."""
     found = []
     for metric, attribute in _SLOW.items():

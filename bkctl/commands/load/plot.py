@@ -12,7 +12,7 @@ import attrs
 
 from bkctl.bookies import admin_api, ask_bookies, load_metrics
 from bkctl.bookies.admin_client import AdminClient, HttpAddress
-from bkctl.bookies.load_metrics import Figures
+from bkctl.bookies.load_metrics import LoadFigures
 from bkctl.commands.load import top as top_screen
 from bkctl.commands.load.bookie_loads import TIME, address_of, flushed, rounded
 from bkctl.errors import NothingFoundError, UsageError
@@ -68,7 +68,9 @@ def _bytes_rate(value: float) -> str:
     return f"{human_bytes(value)}/s"
 
 
-_NAMED: Final[dict[str, tuple[Callable[[Figures], float | None], bool, Callable[[float], str]]]] = {
+_NAMED: Final[
+    dict[str, tuple[Callable[[LoadFigures], float | None], bool, Callable[[float], str]]]
+] = {
     "adds": (lambda f: f.adds, True, _rate),
     "reads": (lambda f: f.reads, True, _rate),
     "failures": (lambda f: f.failures, True, _rate),

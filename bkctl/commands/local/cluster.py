@@ -17,7 +17,7 @@ from bkctl.commands.local.directory import (
     read_record,
     write_private,
 )
-from bkctl.commands.local.metadata import HOST, LocalMetadata
+from bkctl.commands.local.metadata import HOST, LocalMetadataService
 from bkctl.commands.local.process import free_port
 from bkctl.errors import ConflictError
 from bkctl.output.units import counted
@@ -70,7 +70,7 @@ class LocalCluster:
         self.settings = {**known.settings, **settings}
         """For each bookie, beyond what every local bookie has."""
         self._defaults = defaults
-        self._metadata = LocalMetadata(
+        self._metadata = LocalMetadataService(
             path, has_zookeeper=zookeeper, zookeeper_port=known.zookeeper_port, elsewhere=uri
         )
         ports = [*known.ports, *_ports(bookies - len(known.ports), port_base, known.ports)]

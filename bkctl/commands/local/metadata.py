@@ -20,7 +20,7 @@ class ZooKeeperEndedError(CommandError):
     exit_status = ExitStatus.UNREACHABLE
 
 
-class LocalMetadata:
+class LocalMetadataService:
     """The metadata service of one local cluster."""
 
     def __init__(

@@ -28,7 +28,7 @@ from bookied.directories.cookie_check import check_cookies
 from bookied.directories.highest_ledger import highest_ledger
 from bookied.directories.roots import VERSION, directories, prepare
 from bookied.errors import WrongIdentityError
-from bookied.runtime.read_only_mode import Mode
+from bookied.runtime.read_only_mode import ReadOnlyMode
 from bookied.runtime.state import SERVING, State
 from bookied.server.rules.add_requests import Writes
 from bookied.service.bookie import BookieService
@@ -119,7 +119,7 @@ class Control:
         return self._mode is not None and self._mode.read_only
 
     @property
-    def _mode(self) -> Mode | None:
+    def _mode(self) -> ReadOnlyMode | None:
         disks = self._service.disk_mode
         return None if disks is None else disks.mode
 

@@ -107,7 +107,7 @@ class AnswerRoom:
         assert self.held_bytes >= 0
 
 
-class Turns:
+class HttpTurns:
     """Who answers when: one after another, and in ``1 / SHARE`` of the reactor's time at most.
 
     As long as it takes less, all are answered at once. Waiting ones are as many as connections.

@@ -43,7 +43,7 @@ Row = tuple[str, Kind, Callable[[Any], "float | Summary"]]
 
 
 @attrs.frozen
-class Figures:
+class BookieFigures:
     """The parts of a bookie that have figures; those that are not there yet are None."""
 
     status: int
@@ -64,7 +64,7 @@ class Figures:
     repair: RepairStats | None = None
 
 
-def families(of: Figures) -> Iterator[Family]:
+def families(of: BookieFigures) -> Iterator[Family]:
     """Give all that can be told by now."""
     yield gauge("bookie_SERVER_STATUS", of.status)
     yield from _directories(of)
@@ -133,7 +133,7 @@ _BOOKIE: Final[tuple[Row, ...]] = (
 )
 
 
-def _threads(of: Figures, server: BookieServer) -> Iterator[Family]:
+def _threads(of: BookieFigures, server: BookieServer) -> Iterator[Family]:
     prefix = "bookkeeper_server_thread_executor_"
     queued = tuple(({"thread": name}, one.queued) for name, one in of.queues.items())
     completed = tuple(({"thread": name}, one.completed) for name, one in of.queues.items())
@@ -149,7 +149,7 @@ def _threads(of: Figures, server: BookieServer) -> Iterator[Family]:
 # Journals -----------------------------------------------------------------------------------------
 
 
-def _journals(journals: Sequence[Journal], of: Figures) -> Iterator[Family]:
+def _journals(journals: Sequence[Journal], of: BookieFigures) -> Iterator[Family]:
     yield gauge("bookie_JOURNAL_DIRS", len(journals))
     labelled = [({"journalIndex": str(number)}, one) for number, one in enumerate(journals)]
     yield from _labelled_rows(_JOURNAL, "bookie_journal_", labelled)
@@ -180,7 +180,7 @@ _JOURNAL: Final[tuple[Row, ...]] = (
 # Directories --------------------------------------------------------------------------------------
 
 
-def _directories(of: Figures) -> Iterator[Family]:
+def _directories(of: BookieFigures) -> Iterator[Family]:
     """Give what Java's LedgerDirsManager tells: of ledgers, and of indexes that lie apart."""
     found = of.directories
     yield from _directory_group("bookie_ledger", found.ledger_dirs, of)
@@ -188,7 +188,7 @@ def _directories(of: Figures) -> Iterator[Family]:
         yield from _directory_group("bookie_index", found.index_dirs, of)
 
 
-def _directory_group(prefix: str, group: Sequence[Path], of: Figures) -> Iterator[Family]:
+def _directory_group(prefix: str, group: Sequence[Path], of: BookieFigures) -> Iterator[Family]:
     yield gauge(f"{prefix}_num_dirs", len(group))
     yield gauge(f"{prefix}_writable_dirs", sum(one not in of.full for one in group))
     for sample in of.samples:
@@ -200,7 +200,7 @@ def _directory_group(prefix: str, group: Sequence[Path], of: Figures) -> Iterato
 # Storage ------------------------------------------------------------------------------------------
 
 
-def _storages(storages: Storages, of: Figures) -> Iterator[Family]:
+def _storages(storages: Storages, of: BookieFigures) -> Iterator[Family]:
     if of.is_db:
         labelled = list(zip(_labels_of(of), list(storages), strict=True))
         yield from _labelled_rows(_DB, "bookie_", labelled)
@@ -244,7 +244,7 @@ _DB: Final[tuple[Row, ...]] = (
 )
 
 
-def _labels_of(of: Figures) -> list[Labels]:
+def _labels_of(of: BookieFigures) -> list[Labels]:
     """Return Java's labels for each storage of DbLedgerStorage."""
     found = of.directories
     return [
@@ -256,7 +256,7 @@ def _labels_of(of: Figures) -> list[Labels]:
 # Garbage collection -------------------------------------------------------------------------------
 
 
-def _collectors(of: Figures) -> Iterator[Family]:
+def _collectors(of: BookieFigures) -> Iterator[Family]:
     """Give the same rows; DbLedgerStorage has them without ``gc_``, one for each directory."""
     prefix = "bookie_" if of.is_db else "bookie_gc_"
     labels = _labels_of(of) if of.is_db else [{}]

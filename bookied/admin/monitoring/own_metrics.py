@@ -11,7 +11,7 @@ from typing import Final
 
 import attrs
 
-from bookied.admin.monitoring.java_metrics import Figures
+from bookied.admin.monitoring.java_metrics import BookieFigures
 from bookied.admin.monitoring.prometheus_text import Family, counter, gauge, summary
 from bookied.metrics.counters import ADD, READ
 from bookied.metrics.summary import Summary
@@ -34,7 +34,7 @@ class OwnFigures:
     config_warnings: int
 
 
-def families(own: OwnFigures, of: Figures) -> Iterator[Family]:
+def families(own: OwnFigures, of: BookieFigures) -> Iterator[Family]:
     """Give all that can be told by now."""
     yield gauge("bookied_info", 1, own.info)
     yield gauge("bookied_config_warnings", own.config_warnings)
@@ -56,7 +56,7 @@ def of_process(lag: Summary) -> Iterator[Family]:
     yield from _process()
 
 
-def _usages(of: Figures) -> Iterator[tuple[Mapping[str, str], float]]:
+def _usages(of: BookieFigures) -> Iterator[tuple[Mapping[str, str], float]]:
     for sample in of.samples:
         yield {"dir": str(sample.directory.parent)}, round(sample.used * 100, 3)
 
@@ -88,7 +88,7 @@ def _server(server: BookieServer) -> Iterator[Family]:
     yield Family("bookied_request_min_ms", "gauge", least)
 
 
-def _memory(of: Figures, server: BookieServer) -> Iterator[tuple[Mapping[str, str], float]]:
+def _memory(of: BookieFigures, server: BookieServer) -> Iterator[tuple[Mapping[str, str], float]]:
     """Give what the owners in the table of docs/operations.md hold now."""
     if of.engine is not None:
         yield from _storage_memory(of.engine.storages)

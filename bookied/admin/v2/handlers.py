@@ -10,7 +10,7 @@ import attrs
 
 from bookied.admin.control.control import Control
 from bookied.admin.exchange import BadHttpRequestError, HttpRequest, check_delay, number
-from bookied.admin.jobs import Job
+from bookied.admin.jobs import BackgroundJob
 from bookied.admin.v2 import values
 from bookied.config.reload import SettingsRefusedError
 from wire.ids import BookieId, LedgerId
@@ -364,7 +364,7 @@ def cancel_job(control: Control, asked: HttpRequest) -> values.Job:
     return _job(control.repairs.jobs.cancel(number(asked.path["job_id"], "job_id")))
 
 
-def _job(one: Job) -> values.Job:
+def _job(one: BackgroundJob) -> values.Job:
     return values.Job(
         job_id=one.number,
         kind=one.kind,

@@ -163,7 +163,9 @@ def _never_acknowledged(problem: DiskFinding) -> DiskFinding:
     )
 
 
-def _is_indexed(shard: Shard, record: logs.LogRecord, known: set[int], found: Findings) -> bool:
+def _is_indexed(
+    shard: Shard, record: logs.EntryLogRecord, known: set[int], found: Findings
+) -> bool:
     """Whether an index points at the entry, here or elsewhere, or the next start takes care."""
     if found.tail.holds(record.ledger_id, record.entry_id):
         return True

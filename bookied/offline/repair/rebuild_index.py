@@ -26,7 +26,7 @@ from bookied.directories.roots import Directories
 from bookied.errors import CorruptError, EntryLogRecordError, IndexTruncatedError
 from bookied.offline.repair.rescan import JournalledLedger, Rescan, Tell, marks
 from bookied.storage.entrylog import format as log_layout
-from bookied.storage.entrylog.reader import LogRecord, highest_log_id, list_logs
+from bookied.storage.entrylog.reader import EntryLogRecord, highest_log_id, list_logs
 from bookied.storage.files.files import Files, UpdateFile
 from bookied.storage.index import format as layout
 from bookied.storage.index.file_places import index_files
@@ -167,7 +167,7 @@ class _Rebuild:
         for directory, mark in zip(directories, found_marks, strict=True):
             self._scan_journals(directory, mark)
 
-    def _set(self, record: LogRecord) -> None:
+    def _set(self, record: EntryLogRecord) -> None:
         """Note where an entry is; one of each ledger that no index file has a place for is told."""
         ledger_id, entry_id = record.ledger_id, record.entry_id
         if layout.has_place(entry_id):

@@ -15,7 +15,7 @@ import attrs
 
 from bookied.errors import CorruptError
 from bookied.storage.entrylog import reader as logs
-from bookied.storage.entrylog.reader import LogRecord
+from bookied.storage.entrylog.reader import EntryLogRecord
 from bookied.storage.files.files import Files
 from bookied.storage.journal import format as journal_layout
 from bookied.storage.journal import reader as journals
@@ -43,12 +43,12 @@ class Rescan:
     read_up_to: dict[int, int] = attrs.field(factory=dict)
     _done_bytes: int = 0
 
-    def log_records(self, directories: Sequence[Path]) -> Iterator[LogRecord]:
+    def log_records(self, directories: Sequence[Path]) -> Iterator[EntryLogRecord]:
         """Give the entries of all logs in directories that share one space of log ids."""
         for log_id, path in sorted(logs.list_logs(self.files, directories).items()):
             yield from self.log(log_id, path)
 
-    def log(self, log_id: int, path: Path) -> Iterator[LogRecord]:
+    def log(self, log_id: int, path: Path) -> Iterator[EntryLogRecord]:
         """Give the entries of one log."""
         told = 0
         for record in self._log(log_id, path):
@@ -59,7 +59,7 @@ class Rescan:
                 self.tell(self._done_bytes + at)
         self._add_done(path)
 
-    def _log(self, log_id: int, path: Path) -> Iterator[LogRecord]:
+    def _log(self, log_id: int, path: Path) -> Iterator[EntryLogRecord]:
         self.read_up_to[log_id] = 0
         try:
             scan = logs.open_scan(self.files, path)

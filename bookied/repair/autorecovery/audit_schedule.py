@@ -12,7 +12,7 @@ from bookied.config.autorecovery import AutoRecoveryConfig
 from bookied.repair.autorecovery.wake_up import Bell
 
 
-class Job(enum.Enum):
+class AuditJob(enum.Enum):
     """The work to do, the most urgent first."""
 
     LOOK_AT_BOOKIES = enum.auto()
@@ -28,24 +28,24 @@ class Job(enum.Enum):
 
 PATIENT: Final = frozenset(
     {
-        Job.LOOK_AT_BOOKIES,
-        Job.LOOK_AT_DELAY,
-        Job.AUDIT,
-        Job.AUDIT_LATER,
-        Job.AUDIT_AGAIN,
-        Job.CHECK_BOOKIES,
+        AuditJob.LOOK_AT_BOOKIES,
+        AuditJob.LOOK_AT_DELAY,
+        AuditJob.AUDIT,
+        AuditJob.AUDIT_LATER,
+        AuditJob.AUDIT_AGAIN,
+        AuditJob.CHECK_BOOKIES,
     }
 )
 """They wait until re-replication is enabled, and are tried again when they fail."""
 
 
-def check_intervals_s(config: AutoRecoveryConfig) -> dict[Job, int]:
+def check_intervals_s(config: AutoRecoveryConfig) -> dict[AuditJob, int]:
     """Return how often the checks run that come again by themselves, in seconds; 0 is never."""
     return {
-        Job.CHECK_BOOKIES: config.bookie_check_interval_s,
-        Job.CHECK_LEDGERS: config.ledger_check_interval_s,
-        Job.CHECK_PLACEMENT: config.placement_check_interval_s,
-        Job.CHECK_REPLICAS: config.replicas_check_interval_s,
+        AuditJob.CHECK_BOOKIES: config.bookie_check_interval_s,
+        AuditJob.CHECK_LEDGERS: config.ledger_check_interval_s,
+        AuditJob.CHECK_PLACEMENT: config.placement_check_interval_s,
+        AuditJob.CHECK_REPLICAS: config.replicas_check_interval_s,
     }
 
 
@@ -60,18 +60,18 @@ def first_run_s(last_ms: int | None, now_ms: int, interval_s: float) -> float:
 class Agenda:
     """Jobs that are due, the most urgent first, and timers of those to come."""
 
-    def __init__(self, clock: IReactorTime, interval_s: Callable[[Job], float]) -> None:
+    def __init__(self, clock: IReactorTime, interval_s: Callable[[AuditJob], float]) -> None:
         """``interval_s``: after how long a job that is taken is due again; 0 for never."""
         self._clock, self._interval_s = clock, interval_s
         self._bell = Bell(clock)
-        self._due: set[Job] = set()
-        self._timers: dict[Job, IDelayedCall] = {}
+        self._due: set[AuditJob] = set()
+        self._timers: dict[AuditJob, IDelayedCall] = {}
 
     def __bool__(self) -> bool:
         """Return whether a job is due."""
         return bool(self._due)
 
-    def add(self, job: Job, *, in_s: float | None = None) -> None:
+    def add(self, job: AuditJob, *, in_s: float | None = None) -> None:
         """Let a job be done as soon as those before it are, or after a while."""
         self._stop_timer(job)
         if in_s is not None:
@@ -80,12 +80,12 @@ class Agenda:
         self._due.add(job)
         self._bell.ring()
 
-    def drop(self, job: Job) -> None:
+    def drop(self, job: AuditJob) -> None:
         """Let a job not be done, now or later."""
         self._due.discard(job)
         self._stop_timer(job)
 
-    def take(self, first: Job | None = None) -> Job:
+    def take(self, first: AuditJob | None = None) -> AuditJob:
         """Take the most urgent job that is due: ``first`` before all others."""
         job = first if first in self._due else min(self._due, key=lambda job: job.value)
         self._due.discard(job)
@@ -104,11 +104,11 @@ class Agenda:
             timer.cancel()
         self._timers.clear()
 
-    def _stop_timer(self, job: Job) -> None:
+    def _stop_timer(self, job: AuditJob) -> None:
         timer = self._timers.pop(job, None)
         if timer is not None:
             timer.cancel()
 
-    def _timer_fired(self, job: Job) -> None:
+    def _timer_fired(self, job: AuditJob) -> None:
         del self._timers[job]
         self.add(job)

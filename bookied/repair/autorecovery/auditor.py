@@ -27,7 +27,7 @@ from bookied.metrics.summary import Summary
 from bookied.repair.autorecovery.audit_schedule import (
     PATIENT,
     Agenda,
-    Job,
+    AuditJob,
     check_intervals_s,
     first_run_s,
 )
@@ -56,9 +56,9 @@ may store the ledger, or the fragment, when the first audit has passed it."""
 
 
 STORED_AS: Final = {
-    Job.CHECK_LEDGERS: "all-ledgers",
-    Job.CHECK_PLACEMENT: "placement",
-    Job.CHECK_REPLICAS: "replicas",
+    AuditJob.CHECK_LEDGERS: "all-ledgers",
+    AuditJob.CHECK_PLACEMENT: "placement",
+    AuditJob.CHECK_REPLICAS: "replicas",
 }
 """Checks of which the store keeps when they last ended."""
 
@@ -98,29 +98,29 @@ class Auditor:
         self._watches: list[Watch] = []
         self._lost: LostBookies | None = None
         self._has_audited = False
-        self._doers: dict[Job, Callable[[], Awaitable[None]]] = {
-            Job.LOOK_AT_BOOKIES: self._look_at_bookies,
-            Job.LOOK_AT_DELAY: self._look_at_delay,
-            Job.AUDIT: self._audit_twice,
-            Job.AUDIT_LATER: self._audit_twice,
-            Job.AUDIT_AGAIN: self._audit,
-            Job.CHECK_BOOKIES: self._check_bookies,
-            Job.CHECK_LEDGERS: self._check_ledgers,
-            Job.CHECK_PLACEMENT: self._check_placement,
-            Job.CHECK_REPLICAS: self._check_replicas,
+        self._doers: dict[AuditJob, Callable[[], Awaitable[None]]] = {
+            AuditJob.LOOK_AT_BOOKIES: self._look_at_bookies,
+            AuditJob.LOOK_AT_DELAY: self._look_at_delay,
+            AuditJob.AUDIT: self._audit_twice,
+            AuditJob.AUDIT_LATER: self._audit_twice,
+            AuditJob.AUDIT_AGAIN: self._audit,
+            AuditJob.CHECK_BOOKIES: self._check_bookies,
+            AuditJob.CHECK_LEDGERS: self._check_ledgers,
+            AuditJob.CHECK_PLACEMENT: self._check_placement,
+            AuditJob.CHECK_REPLICAS: self._check_replicas,
         }
 
     @property
-    def _took(self) -> dict[Job, Summary]:
+    def _took(self) -> dict[AuditJob, Summary]:
         stats = self._stats
         return {
-            Job.AUDIT: stats.audit,
-            Job.AUDIT_LATER: stats.audit,
-            Job.AUDIT_AGAIN: stats.audit,
-            Job.CHECK_BOOKIES: stats.audit,
-            Job.CHECK_LEDGERS: stats.check_ledgers,
-            Job.CHECK_PLACEMENT: stats.check_placement,
-            Job.CHECK_REPLICAS: stats.check_replicas,
+            AuditJob.AUDIT: stats.audit,
+            AuditJob.AUDIT_LATER: stats.audit,
+            AuditJob.AUDIT_AGAIN: stats.audit,
+            AuditJob.CHECK_BOOKIES: stats.audit,
+            AuditJob.CHECK_LEDGERS: stats.check_ledgers,
+            AuditJob.CHECK_PLACEMENT: stats.check_placement,
+            AuditJob.CHECK_REPLICAS: stats.check_replicas,
         }
 
     async def run(self) -> None:
@@ -146,12 +146,12 @@ class Auditor:
         delay = await self._published_delay()
         self._lost = LostBookies(await store.known_bookies(), delay)
         self._watches = [
-            await store.watch_bookies(lambda: self._agenda.add(Job.LOOK_AT_BOOKIES)),
+            await store.watch_bookies(lambda: self._agenda.add(AuditJob.LOOK_AT_BOOKIES)),
             await store.watch_lost_bookie_recovery_delay(
-                lambda: self._agenda.add(Job.LOOK_AT_DELAY)
+                lambda: self._agenda.add(AuditJob.LOOK_AT_DELAY)
             ),
         ]
-        self._agenda.add(Job.CHECK_BOOKIES)
+        self._agenda.add(AuditJob.CHECK_BOOKIES)
         now_ms = self._now_ms()
         for job, stored_as in STORED_AS.items():
             interval_s = self._intervals_s[job]
@@ -184,11 +184,11 @@ class Auditor:
 
     # Jobs
 
-    def _next_job(self) -> Job:
+    def _next_job(self) -> AuditJob:
         """Take the most urgent job; but the first audit comes before all, and without delay."""
-        return self._agenda.take(first=None if self._has_audited else Job.CHECK_BOOKIES)
+        return self._agenda.take(first=None if self._has_audited else AuditJob.CHECK_BOOKIES)
 
-    async def _try(self, job: Job) -> None:
+    async def _try(self, job: AuditJob) -> None:
         """Do a job; try it again soon if it fails and nothing else would make up for it."""
         try:
             if await self._may_do(job):
@@ -210,7 +210,7 @@ class Auditor:
             if job in PATIENT:
                 self._agenda.add(job, in_s=RETRY_S)
 
-    async def _timed(self, job: Job) -> None:
+    async def _timed(self, job: AuditJob) -> None:
         took = self._took.get(job)
         began_s, ok = self._clock.seconds(), False
         try:
@@ -220,7 +220,7 @@ class Auditor:
             if took is not None:
                 took.observe((self._clock.seconds() - began_s) * 1000, ok=ok)
 
-    async def _may_do(self, job: Job) -> bool:
+    async def _may_do(self, job: AuditJob) -> bool:
         assert self._lost is not None
         if job in PATIENT:
             await until_enabled(self._store, self._clock)
@@ -244,21 +244,21 @@ class Auditor:
     def _obey(self, commands: list[Command]) -> None:
         for command in commands:
             if command is Audit.NOW:
-                self._agenda.add(Job.AUDIT)
+                self._agenda.add(AuditJob.AUDIT)
             elif command is Cancel.AUDIT:
                 self._stats.delayed_audits_cancelled += 1
-                self._agenda.drop(Job.AUDIT_LATER)
+                self._agenda.drop(AuditJob.AUDIT_LATER)
             else:
                 assert isinstance(command, AuditLater)
                 self._stats.audits_delayed += 1
                 log.info("a bookie is lost; it has {s} s to come back", s=command.delay_s)
-                self._agenda.add(Job.AUDIT_LATER, in_s=command.delay_s)
+                self._agenda.add(AuditJob.AUDIT_LATER, in_s=command.delay_s)
 
     async def _audit_twice(self) -> None:
         """Audit for a bookie that was lost just now; once more later, while one is missing."""
         await self._audit()
         if await self._store.known_bookies() - await available_bookies(self._store):
-            self._agenda.add(Job.AUDIT_AGAIN, in_s=AGAIN_S)
+            self._agenda.add(AuditJob.AUDIT_AGAIN, in_s=AGAIN_S)
 
     async def _audit(self) -> None:
         assert self._lost is not None
@@ -276,12 +276,12 @@ class Auditor:
         audit = self._audit if self._has_audited else self._audit_twice
         self._has_audited = True
         await audit()
-        self._agenda.add(Job.LOOK_AT_BOOKIES)
+        self._agenda.add(AuditJob.LOOK_AT_BOOKIES)
 
     async def _check_ledgers(self) -> None:
         at_once = self._config.ledgers_checked_at_once
         await check_all_ledgers(self._client, self._checker, at_once, self._stats.checked)
-        await self._ended(Job.CHECK_LEDGERS)
+        await self._ended(AuditJob.CHECK_LEDGERS)
 
     async def _check_placement(self) -> None:
         config = self._config
@@ -290,7 +290,7 @@ class Auditor:
             self._stats.overdue = len(overdue)
         misplaced = await check_placement(self._client, repair=config.repair_placement)
         self._stats.misplaced = len(misplaced)
-        await self._ended(Job.CHECK_PLACEMENT)
+        await self._ended(AuditJob.CHECK_PLACEMENT)
 
     async def _check_replicas(self) -> None:
         found = (await check_replicas(self._client)).values()
@@ -299,7 +299,7 @@ class Auditor:
         self._stats.without_a_replica = len(lost)
         self._stats.below_ack_quorum = len(short)
         self._stats.below_write_quorum = len(found) - len(lost) - len(short)
-        await self._ended(Job.CHECK_REPLICAS)
+        await self._ended(AuditJob.CHECK_REPLICAS)
 
-    async def _ended(self, job: Job) -> None:
+    async def _ended(self, job: AuditJob) -> None:
         await self._store.set_check_time(STORED_AS[job], self._now_ms())

@@ -61,7 +61,7 @@ HELD_MAX: Final = 1000
 """Ledgers whose locks are held while they wait; with more the worker waits itself."""
 
 
-class Outcome(enum.Enum):
+class RepairOutcome(enum.Enum):
     """What became of one pass over a ledger."""
 
     WHOLE = enum.auto()
@@ -139,7 +139,7 @@ class Worker:
         ledger_id = await self._store.poll_underreplicated()
         if ledger_id is None:
             await self._bell.wait(LOOK_AGAIN_S)
-        elif await self.repair(ledger_id) not in {Outcome.WHOLE, Outcome.OPEN}:
+        elif await self.repair(ledger_id) not in {RepairOutcome.WHOLE, RepairOutcome.OPEN}:
             await self._rest()
 
     async def _rest(self) -> None:
@@ -157,21 +157,21 @@ class Worker:
 
     # One ledger
 
-    async def repair(self, ledger_id: LedgerId) -> Outcome:
+    async def repair(self, ledger_id: LedgerId) -> RepairOutcome:
         """Go over a ledger whose lock this worker holds; see to its mark and its lock."""
         began_s, before = self._clock.seconds(), self._stats.entries_written
         outcome = await self._repair(ledger_id)
         took_ms = (self._clock.seconds() - began_s) * 1000
-        self._stats.repair.observe(took_ms, ok=outcome is Outcome.WHOLE)
+        self._stats.repair.observe(took_ms, ok=outcome is RepairOutcome.WHOLE)
         self._stats.ledgers += self._stats.entries_written > before
         return outcome
 
-    async def _repair(self, ledger_id: LedgerId) -> Outcome:
+    async def _repair(self, ledger_id: LedgerId) -> RepairOutcome:
         try:
             outcome, ledger = await self._pass(ledger_id)
         except NoSuchLedgerError:
             log.info("ledger {id} was deleted; its mark is deleted, too", id=ledger_id)
-            outcome, ledger = Outcome.WHOLE, None
+            outcome, ledger = RepairOutcome.WHOLE, None
         except CancelledError:
             raise
         except Exception as error:  # noqa: BLE001 - no ledger may end the worker.
@@ -181,10 +181,10 @@ class Worker:
                 log.failure("repairing ledger {id}", id=ledger_id)
             self._stats.failed(ledger_id, self._clock.seconds(), str(error) or repr(error))
             self._hold(ledger_id, self._pause(0))
-            return Outcome.LACKING
-        if outcome is Outcome.WHOLE:
+            return RepairOutcome.LACKING
+        if outcome is RepairOutcome.WHOLE:
             await self._remove_mark(ledger_id)
-        elif outcome is Outcome.OPEN:
+        elif outcome is RepairOutcome.OPEN:
             assert ledger is not None
             self._hold(ledger_id, self._see_to_writer(ledger))
         else:
@@ -201,7 +201,7 @@ class Worker:
             log.warn("the mark of ledger {id} stays: {error}", id=ledger_id, error=error)
             self._hold(ledger_id, self._pause(0))
 
-    async def _pass(self, ledger_id: LedgerId) -> tuple[Outcome, ViewedLedger]:
+    async def _pass(self, ledger_id: LedgerId) -> tuple[RepairOutcome, ViewedLedger]:
         """Copy what can be copied, then look again at all of it."""
         ledger = await view(self._client, ledger_id)
         available = await available_bookies(self._store)
@@ -211,18 +211,18 @@ class Worker:
                 await self._mend(ledger, lack)
         is_open = any(not lack.fragment.is_closed for lack in lacks)
         if is_open or needs_recovery(ledger.metadata, available):
-            return Outcome.OPEN, ledger
+            return RepairOutcome.OPEN, ledger
         moves = [] if lacks else await self._spread(ledger)
         if lacks or moves:
             ledger = await view(self._client, ledger_id)
             available = await available_bookies(self._store)
             lacks = await self._checker.check(ledger, available)
         if any(is_lost(lack.fragment, available) for lack in lacks):
-            return Outcome.LOST, ledger
+            return RepairOutcome.LOST, ledger
         is_known = ledger.lac is not None and not needs_recovery(ledger.metadata, available)
         if lacks or not all(moves) or not is_known:
-            return Outcome.LACKING, ledger
-        return Outcome.WHOLE, ledger
+            return RepairOutcome.LACKING, ledger
+        return RepairOutcome.WHOLE, ledger
 
     async def _spread(self, ledger: ViewedLedger) -> list[bool]:
         """Move fragments of a closed ledger that are not spread as they should be, if wanted.
@@ -332,8 +332,8 @@ class Worker:
     async def _pause(self, seconds: float) -> None:
         await deferLater(self._clock, seconds)
 
-    def _pause_of(self, ledger_id: LedgerId, outcome: Outcome) -> float:
-        if outcome is not Outcome.LOST:
+    def _pause_of(self, ledger_id: LedgerId, outcome: RepairOutcome) -> float:
+        if outcome is not RepairOutcome.LOST:
             return self._failures.failed(ledger_id)
         if self._failures.lost(ledger_id):
             log.error(

@@ -79,7 +79,7 @@ REFILL_PART: Final = 0.5
 """Of what is written while clients share, the part that they may add; what waits still shrinks."""
 
 
-class Load:
+class ConnectionLoad:
     """What one connection has in flight, and whether it has to wait."""
 
     __slots__ = (
@@ -128,7 +128,7 @@ class Backpressure:
         self.limits, self._clock, self._unwritten_bytes = limits, clock, unwritten_bytes
         self._limited, self._freed, self._write_soon = limited, freed, write_soon
         self._rechecking = False
-        self._loads: set[Load] = set()
+        self._loads: set[ConnectionLoad] = set()
         self._sharers = 1
         self._shared_adds = SharedAdds(clock)
         self._adds_wait = False
@@ -147,16 +147,16 @@ class Backpressure:
         """How many connections are not read."""
         return sum(load.is_held for load in self._loads)
 
-    def begin(self, load: Load) -> None:
+    def begin(self, load: ConnectionLoad) -> None:
         """Take in a new connection."""
         self._loads.add(load)
         load.is_held = self.crowd is Crowd.FULL
 
-    def end(self, load: Load) -> None:
+    def end(self, load: ConnectionLoad) -> None:
         """Forget a connection; what it has in flight still counts."""
         self._loads.discard(load)
 
-    def received(self, load: Load, size_bytes: int, adds: int = 0) -> None:
+    def received(self, load: ConnectionLoad, size_bytes: int, adds: int = 0) -> None:
         """Count a connection's request, or a batch of its adds."""
         self.in_flight_bytes += size_bytes
         self.adds_in_flight += adds
@@ -170,7 +170,7 @@ class Backpressure:
         if adds or self.crowd is Crowd.SHARED:
             self._judge(load)
 
-    def answered(self, load: Load, size_bytes: int, adds: int = 0) -> None:
+    def answered(self, load: ConnectionLoad, size_bytes: int, adds: int = 0) -> None:
         """Count what ``received`` counted out again."""
         self.in_flight_bytes -= size_bytes
         self.adds_in_flight -= adds
@@ -184,11 +184,11 @@ class Backpressure:
         if (load.is_held or self.crowd is Crowd.SHARED) and load in self._loads:
             self._judge(load)
 
-    def begin_read(self, load: Load) -> int | None:
+    def begin_read(self, load: ConnectionLoad) -> int | None:
         """Note what is not written before a connection is read, for ``end_read``."""
         return self._unwritten_bytes() - load.new_bytes if self.crowd is Crowd.SHARED else None
 
-    def end_read(self, load: Load, before: int | None) -> None:
+    def end_read(self, load: ConnectionLoad, before: int | None) -> None:
         """Count what a read has left in memory against its connection.
 
         That can be much more than the requests: an entry of a few bytes may need a page of an
@@ -237,7 +237,7 @@ class Backpressure:
         for load in list(self._loads):
             self._judge(load, is_told=is_new)
 
-    def _judge(self, load: Load, *, is_told: bool = False) -> None:
+    def _judge(self, load: ConnectionLoad, *, is_told: bool = False) -> None:
         """Hold a connection or not, as things stand; tell it of a change, or also of none."""
         has_too_many_adds = not self._adds_wait and self._shared_adds.is_over_share(
             load, self.limits.shared_adds_bytes_max, self.limits.shared_add_bytes
@@ -249,7 +249,7 @@ class Backpressure:
             load.is_held = is_held
             load.update()
 
-    def _is_over_share(self, load: Load) -> bool:
+    def _is_over_share(self, load: ConnectionLoad) -> bool:
         limits, part = self.limits, _OVER[Crowd.SHARED] / self._sharers
         unwritten_max = limits.unwritten_bytes_max
         waiting = self._adds_wait

@@ -90,7 +90,7 @@ class WatchedConnection(Protocol):
         """End it."""
 
 
-class Watch:
+class TimeoutWatch:
     """Looks at all connections as long as there are any."""
 
     def __init__(

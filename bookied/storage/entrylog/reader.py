@@ -43,7 +43,7 @@ CHUNK_BYTES: Final = 1024 * 1024
 _HEX: Final = re.compile(r"[0-9a-f]+")
 
 
-class LogRecord(NamedTuple):
+class EntryLogRecord(NamedTuple):
     """One entry in a log. ``location`` is that of its body."""
 
     location: int
@@ -68,7 +68,7 @@ class LogScan:
     end: int = attrs.field(init=False, default=0)
     is_torn: bool = attrs.field(init=False, default=False)
 
-    def __iter__(self) -> Iterator[LogRecord]:
+    def __iter__(self) -> Iterator[EntryLogRecord]:
         """Give the entries.
 
         Raises:
@@ -122,14 +122,14 @@ class LogScan:
                 raise EntryLogRecordError(self.path, at, message)
             at = at + len(data) if data else None
 
-    def _record(self, at: int, body: bytes) -> Iterator[LogRecord]:
+    def _record(self, at: int, body: bytes) -> Iterator[EntryLogRecord]:
         if len(body) < layout.BODY_BYTES_MIN:
             raise EntryLogRecordError(self.path, at, f"record of {len(body)} bytes; 16 at least")
         ledger_id, entry_id = layout.IDS.unpack_from(body)
         if ledger_id < layout.NO_LEDGER:
             raise EntryLogRecordError(self.path, at, f"ledger id {ledger_id}")
         if ledger_id != layout.NO_LEDGER:
-            yield LogRecord(layout.location(self.log_id, at + 4), ledger_id, entry_id, body)
+            yield EntryLogRecord(layout.location(self.log_id, at + 4), ledger_id, entry_id, body)
 
     def close(self) -> None:
         """Give up the file."""

@@ -30,7 +30,7 @@ class Garbage(Protocol):
     ) -> None: ...
 
 
-class LedgerDeleted(Protocol):
+class OnLedgerDeleted(Protocol):
     """Who has to know of deleted ledgers: were they fenced, and do they live on elsewhere."""
 
     def __call__(self, ledger_id: LedgerId, *, was_fenced: bool, lives_on: bool) -> None: ...
@@ -44,7 +44,7 @@ class CollectorEffects:
     checkpoint: Callable[[], Awaitable[None]]
     """A whole checkpoint that begins after the call."""
     run_blocking: RunBlocking
-    ledger_deleted: LedgerDeleted
+    ledger_deleted: OnLedgerDeleted
     """Told on the reactor before a ledger is dropped."""
     keep_deletions: Callable[[], Awaitable[None]]
     """Makes durable what ``ledger_deleted`` was told, before the ledgers are dropped."""

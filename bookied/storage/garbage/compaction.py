@@ -15,7 +15,7 @@ from bookied.storage.files.files import Files
 from bookied.storage.garbage import compaction_rules
 from bookied.storage.garbage.collector_state import Collection
 from bookied.storage.garbage.compaction_in_place import Rewriter
-from bookied.storage.garbage.compaction_rules import Kind, LastRuns, SuspendedCompactions
+from bookied.storage.garbage.compaction_rules import CompactionKind, LastRuns, SuspendedCompactions
 from bookied.storage.garbage.log_usage import LogCensus
 from bookied.storage.garbage.status import FreedSpace
 
@@ -100,7 +100,7 @@ class LogCompaction:
             self._collection.status = status
             self._census.note()
 
-    async def _compact_all(self, kind: Kind, began_s: float) -> None:
+    async def _compact_all(self, kind: CompactionKind, began_s: float) -> None:
         settings = self._collection.settings
         schedule = settings.schedules.of(kind)
         todo = compaction_rules.worth_rewriting(

@@ -17,7 +17,7 @@ from bookied.storage.entrylog.usage import LogUsage
 TENTHS: Final = 10
 
 
-class Kind(enum.Enum):
+class CompactionKind(enum.Enum):
     """The two compactions: often and only where little is left, or seldom and thorough."""
 
     MINOR = "minor"
@@ -57,8 +57,8 @@ class Schedules:
     major: Schedule
     force_always_allowed: bool = False
 
-    def of(self, kind: Kind) -> Schedule:
-        return self.major if kind is Kind.MAJOR else self.minor
+    def of(self, kind: CompactionKind) -> Schedule:
+        return self.major if kind is CompactionKind.MAJOR else self.minor
 
 
 @attrs.frozen
@@ -68,8 +68,8 @@ class SuspendedCompactions:
     minor: bool = False
     major: bool = False
 
-    def of(self, kind: Kind) -> bool:
-        return self.major if kind is Kind.MAJOR else self.minor
+    def of(self, kind: CompactionKind) -> bool:
+        return self.major if kind is CompactionKind.MAJOR else self.minor
 
     def __or__(self, other: SuspendedCompactions) -> SuspendedCompactions:
         return SuspendedCompactions(self.minor or other.minor, self.major or other.major)
@@ -82,13 +82,13 @@ class LastRuns:
     minor_s: float
     major_s: float
 
-    def of(self, kind: Kind) -> float:
-        return self.major_s if kind is Kind.MAJOR else self.minor_s
+    def of(self, kind: CompactionKind) -> float:
+        return self.major_s if kind is CompactionKind.MAJOR else self.minor_s
 
-    def ended(self, kind: Kind, now_s: float) -> None:
+    def ended(self, kind: CompactionKind, now_s: float) -> None:
         """Note the end of a compaction; a major one counts as a minor one too."""
         self.minor_s = now_s
-        if kind is Kind.MAJOR:
+        if kind is CompactionKind.MAJOR:
             self.major_s = now_s
 
 
@@ -99,7 +99,7 @@ def due(
     suspended: SuspendedCompactions,
     *,
     force: bool,
-) -> Kind | None:
+) -> CompactionKind | None:
     """Return the compaction to run now, if any; never both.
 
     Args:
@@ -109,7 +109,7 @@ def due(
         suspended: which may not run.
         force: whether a collection was asked for, which does not wait for the interval.
     """
-    for kind in (Kind.MAJOR, Kind.MINOR):
+    for kind in (CompactionKind.MAJOR, CompactionKind.MINOR):
         schedule = schedules.of(kind)
         is_time = force or now_s - last.of(kind) > schedule.interval_s
         is_allowed = force and schedules.force_always_allowed and schedule.may_be_forced

@@ -13,7 +13,7 @@ from typing import Protocol
 import attrs
 
 from bookied.storage.entrylog.format import LENGTH
-from bookied.storage.entrylog.reader import LogRecord, open_scan
+from bookied.storage.entrylog.reader import EntryLogRecord, open_scan
 from bookied.storage.files.files import Files
 from bookied.storage.index.ledger_pages import Move
 
@@ -84,7 +84,7 @@ class LiveRecords:
         self._scan.close()
 
 
-def _until(records: Iterator[LogRecord], bytes_max: int) -> Iterator[LogRecord]:
+def _until(records: Iterator[EntryLogRecord], bytes_max: int) -> Iterator[EntryLogRecord]:
     size_bytes = 0
     for record in records:
         yield record
@@ -93,7 +93,7 @@ def _until(records: Iterator[LogRecord], bytes_max: int) -> Iterator[LogRecord]:
             return
 
 
-def _joined(records: Sequence[LogRecord]) -> RecordBatch:
+def _joined(records: Sequence[EntryLogRecord]) -> RecordBatch:
     parts: list[bytes] = []
     counted: dict[int, int] = {}
     places = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import attrs
 
-from bookied.storage.garbage.compaction_rules import TENTHS, Kind
+from bookied.storage.garbage.compaction_rules import TENTHS, CompactionKind
 
 
 @attrs.frozen(kw_only=True)
@@ -29,7 +29,7 @@ class CollectorStatus:
     is_running: bool = False
     is_forced: bool = False
     """Whether the round in progress was asked for, or the last one."""
-    compacting: Kind | None = None
+    compacting: CompactionKind | None = None
     rounds: int = 0
     failed_rounds: int = 0
     last_began_s: float | None = None
@@ -71,9 +71,9 @@ class CollectorStatus:
             last_error=error,
         )
 
-    def compaction_ended(self, kind: Kind, now_s: float) -> CollectorStatus:
+    def compaction_ended(self, kind: CompactionKind, now_s: float) -> CollectorStatus:
         """Return the status after a compaction, whole or not."""
-        if kind is Kind.MAJOR:
+        if kind is CompactionKind.MAJOR:
             runs = self.major_compactions + 1
             return attrs.evolve(self, compacting=None, major_compactions=runs, last_major_s=now_s)
         runs = self.minor_compactions + 1

@@ -31,7 +31,7 @@ from twisted.logger import Logger
 
 from bookied.errors import CorruptError, EntryLogFormatError, EntryLogRecordError
 from bookied.storage.entrylog import format as layout
-from bookied.storage.entrylog.reader import LogRecord, open_scan
+from bookied.storage.entrylog.reader import EntryLogRecord, open_scan
 from bookied.storage.files.files import AppendFile, Files
 from bookied.storage.garbage.compaction_in_place import (
     SLICE_RECORDS_MAX,
@@ -53,7 +53,7 @@ _COMPACTED_NAME: Final = re.compile(r"([0-9a-f]{1,8})\.log\.([0-9a-f]{1,8})\.com
 
 
 @attrs.frozen
-class Compaction:
+class UnfinishedCompaction:
     """A source, its target, and where the target lies."""
 
     source: int
@@ -104,7 +104,7 @@ class Transactional:
         log_id = layout.log_id(path.name)
         assert log_id is not None, path
         target, directory = self._storage.logs.new()
-        todo = Compaction(log_id, target, directory)
+        todo = UnfinishedCompaction(log_id, target, directory)
         await self._pace.blocking(partial(self._storage.logs.note_id, target))
         writer = _TargetWriter(self._files, todo, direct=self._direct)
         try:
@@ -136,7 +136,9 @@ class Transactional:
         if writer.copied.entries:
             await pace.blocking(writer.finish)
 
-    async def _finish(self, todo: Compaction, source: Path | None, *, is_ours: bool) -> None:
+    async def _finish(
+        self, todo: UnfinishedCompaction, source: Path | None, *, is_ours: bool
+    ) -> None:
         """Steps 4 to 7, with the locations that a scan of the target gives."""
         pace = self._pace
         await pace.blocking(partial(_make_available, self._files, todo))
@@ -161,7 +163,7 @@ class Transactional:
             await pace.blocking(partial(self._storage.logs.remove, source))
 
     def _moves(
-        self, todo: Compaction, records: Sequence[LogRecord], *, is_ours: bool
+        self, todo: UnfinishedCompaction, records: Sequence[EntryLogRecord], *, is_ours: bool
     ) -> list[Move]:
         """Return the moves of what still is in the source, by the index; blocking.
 
@@ -178,7 +180,7 @@ class Transactional:
                 moves.append(Move(record.ledger_id, record.entry_id, old, record.location))
         return moves
 
-    def _packet(self, location: int, record: LogRecord) -> bytes:
+    def _packet(self, location: int, record: EntryLogRecord) -> bytes:
         return self._storage.reads.read_disk(location, record.ledger_id, record.entry_id)
 
     # What was left --------------------------------------------------------------------------------
@@ -205,7 +207,7 @@ class Transactional:
                     left |= {todo.source, todo.target}
         return frozenset(left)
 
-    def _source_of(self, todo: Compaction) -> Path | None:
+    def _source_of(self, todo: UnfinishedCompaction) -> Path | None:
         name = layout.file_name(todo.source)
         paths = [directory / name for directory in self._storage.directories.all]
         return next((path for path in paths if self._files.exists(path)), None)
@@ -233,7 +235,7 @@ class Transactional:
 class _TargetWriter:
     """Writes ``T.log.compacting``; blocking, one thread at a time."""
 
-    def __init__(self, files: Files, todo: Compaction, *, direct: bool) -> None:
+    def __init__(self, files: Files, todo: UnfinishedCompaction, *, direct: bool) -> None:
         self._files, self._path, self._direct = files, todo.compacting, direct
         self._file: AppendFile | None = None
         self._ledgers: dict[int, int] = {}
@@ -287,7 +289,7 @@ class _Scan:
         self._scan = open_scan(files, path)
         self._records = iter(self._scan)
 
-    def read(self) -> list[LogRecord] | None:
+    def read(self) -> list[EntryLogRecord] | None:
         """Return the next records; None at the end."""
         return list(islice(self._records, SLICE_RECORDS_MAX)) or None
 
@@ -300,7 +302,7 @@ class _Scan:
         self._scan.close()
 
 
-def _publish(files: Files, todo: Compaction) -> None:
+def _publish(files: Files, todo: UnfinishedCompaction) -> None:
     """Steps 3 and 4, each durable before the next."""
     files.link(todo.compacting, todo.compacted)
     files.remove(todo.compacting)
@@ -308,7 +310,7 @@ def _publish(files: Files, todo: Compaction) -> None:
     _make_available(files, todo)
 
 
-def _make_available(files: Files, todo: Compaction) -> None:
+def _make_available(files: Files, todo: UnfinishedCompaction) -> None:
     """Step 4, perhaps after an earlier attempt of ours or Java's.
 
     Raises:
@@ -331,7 +333,7 @@ def _remove(files: Files, path: Path) -> None:
     files.sync_dir(path.parent)
 
 
-def _left_over(files: Files, directory: Path) -> list[Compaction]:
+def _left_over(files: Files, directory: Path) -> list[UnfinishedCompaction]:
     """Return what is to be finished in a directory; remove what never was complete. Blocking."""
     names = sorted(files.list(directory))
     unfinished = [name for name in names if name.endswith(f".log{COMPACTING}")]
@@ -343,7 +345,7 @@ def _left_over(files: Files, directory: Path) -> list[Compaction]:
     return list(_compactions(directory, names))
 
 
-def _compactions(directory: Path, names: Iterable[str]) -> Iterator[Compaction]:
+def _compactions(directory: Path, names: Iterable[str]) -> Iterator[UnfinishedCompaction]:
     for name in names:
         if not name.endswith(COMPACTED):
             continue
@@ -351,4 +353,4 @@ def _compactions(directory: Path, names: Iterable[str]) -> Iterator[Compaction]:
         if match is None:
             log.warn("{path} was not written by compaction; it is kept", path=directory / name)
         else:
-            yield Compaction(int(match[2], 16), int(match[1], 16), directory)
+            yield UnfinishedCompaction(int(match[2], 16), int(match[1], 16), directory)

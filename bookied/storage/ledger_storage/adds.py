@@ -10,7 +10,7 @@ from bookied.storage.entrylog.writer import EntryLogWriter, LedgerBytes
 from bookied.storage.index.format import PAGE_SLOTS
 from bookied.storage.index.ledger_pages import CachedLedger, LedgerPages
 from bookied.storage.ledger_storage.reads import packet_lac
-from bookied.storage.ledger_storage.unflushed_changes import Changes
+from bookied.storage.ledger_storage.unflushed_changes import UnflushedChanges
 from bookied.storage.write_cache import WriteCache
 
 _LENGTH: Final = struct.Struct(">i")
@@ -24,7 +24,7 @@ class EntryAdds:
     """
 
     def __init__(
-        self, log: EntryLogWriter, cache: WriteCache, pages: LedgerPages, changes: Changes
+        self, log: EntryLogWriter, cache: WriteCache, pages: LedgerPages, changes: UnflushedChanges
     ) -> None:
         self._log, self._cache, self._pages, self._changes = log, cache, pages, changes
         self._base = 0

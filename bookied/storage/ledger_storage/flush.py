@@ -14,7 +14,7 @@ from bookied.storage.index.store import IndexStore
 from bookied.storage.ledger_storage.adds import EntryAdds
 from bookied.storage.ledger_storage.index_lock import IndexTurn
 from bookied.storage.ledger_storage.settings import RunBlocking
-from bookied.storage.ledger_storage.unflushed_changes import Changes
+from bookied.storage.ledger_storage.unflushed_changes import UnflushedChanges
 from bookied.storage.write_cache import WriteCache
 
 CHECKPOINT_PAGES: Final = 1024
@@ -29,7 +29,7 @@ class Flush:
         index: IndexStore,
         pages: LedgerPages,
         turn: IndexTurn,
-        changes: Changes,
+        changes: UnflushedChanges,
         *,
         adds: EntryAdds,
         log: EntryLogWriter,

@@ -13,14 +13,14 @@ from bookied.storage.index.ledger_pages import CachedLedger, LedgerPages, page_i
 from bookied.storage.index.store import IndexStore
 from bookied.storage.journal.format import ledger_key_record
 from bookied.storage.ledger_storage.index_lock import IndexTurn
-from bookied.storage.ledger_storage.reads import EntryReads, explicit_lac, packet_lac
-from bookied.storage.ledger_storage.unflushed_changes import Changes
+from bookied.storage.ledger_storage.reads import StoredEntryReads, explicit_lac, packet_lac
+from bookied.storage.ledger_storage.unflushed_changes import UnflushedChanges
 from wire.errors import NoSuchEntryError
 
 log = Logger()
 
 
-class Ledgers:
+class StoredLedgers:
     """Which ledgers there are, and what is known of each besides its entries.
 
     Changes are of the state in memory and of its header, which is dirty until a checkpoint has
@@ -32,9 +32,9 @@ class Ledgers:
         index: IndexStore,
         pages: LedgerPages,
         turn: IndexTurn,
-        changes: Changes,
+        changes: UnflushedChanges,
         *,
-        reads: EntryReads,
+        reads: StoredEntryReads,
         logs: EntryLogReader,
         log_writer: EntryLogWriter,
     ) -> None:

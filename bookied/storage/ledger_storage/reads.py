@@ -43,7 +43,7 @@ class NeedsDisk:
     """What ``state.changes`` was."""
 
 
-class EntryReads:
+class StoredEntryReads:
     """The way out: where an entry is, and its bytes. Changes nothing but what is kept for readers.
 
     What a method needs of memory belongs to the reactor's thread, unless it says otherwise. What

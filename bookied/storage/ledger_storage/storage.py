@@ -30,12 +30,12 @@ from bookied.storage.index.store import IndexStore
 from bookied.storage.ledger_storage.adds import EntryAdds
 from bookied.storage.ledger_storage.flush import Flush
 from bookied.storage.ledger_storage.index_lock import IndexTurn
-from bookied.storage.ledger_storage.ledgers import Ledgers
+from bookied.storage.ledger_storage.ledgers import StoredLedgers
 from bookied.storage.ledger_storage.logs import EntryLogs
-from bookied.storage.ledger_storage.reads import EntryReads
+from bookied.storage.ledger_storage.reads import StoredEntryReads
 from bookied.storage.ledger_storage.relocation import Relocation
 from bookied.storage.ledger_storage.settings import RunBlocking, StorageEvents, StorageLimits
-from bookied.storage.ledger_storage.unflushed_changes import Changes
+from bookied.storage.ledger_storage.unflushed_changes import UnflushedChanges
 from bookied.storage.write_cache import WriteCache
 
 
@@ -62,8 +62,8 @@ class LedgerStorage:
     stop, room, memory, checkpoints.
     """
 
-    ledgers_class: ClassVar[type[Ledgers]] = Ledgers
-    reads_class: ClassVar[type[EntryReads]] = EntryReads
+    ledgers_class: ClassVar[type[StoredLedgers]] = StoredLedgers
+    reads_class: ClassVar[type[StoredEntryReads]] = StoredEntryReads
     """What it is made of; a test puts others in, to see their faults found."""
 
     def __init__(
@@ -115,7 +115,7 @@ class LedgerStorage:
             on_given_up=events.on_given_up,
             settings=log_settings,
         )
-        self._changes, turn = Changes(), IndexTurn(index)
+        self._changes, turn = UnflushedChanges(), IndexTurn(index)
         self._turn = turn
         self.reads = self.reads_class(
             index, pages, turn, cache=cache, logs=reader, stats=self.stats

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class Changes:
+class UnflushedChanges:
     """What a checkpoint would have to do. Adding sets it, a checkpoint that begins resets it."""
 
     __slots__ = ("any", "entry_bytes")

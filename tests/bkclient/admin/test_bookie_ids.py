@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 
 from bkclient.admin.bookie_ids import Renaming, lists_both, rename_in_ledger, renamed, shown_by
-from bkclient.metadata.memory import Fault, Operation
+from bkclient.metadata.memory import Fault, TreeOperation
 from tests.bkclient.metadata.values import metadata
 from tests.bkclient.worlds import World
 from wire.codes import LedgerState
@@ -104,7 +104,7 @@ def test_a_change_by_somebody_else_is_not_lost() -> None:
         world.stored(ledger_id), state=LedgerState.CLOSED, last_entry_id=EntryId(9), length=10
     )
 
-    def closed_just_before(operation: Operation) -> Fault:
+    def closed_just_before(operation: TreeOperation) -> Fault:
         if operation.name == "set":
             world.metadata.faults = lambda _operation: Fault.NONE
             world.run(other.store.write_ledger(ledger_id, ended, 0))

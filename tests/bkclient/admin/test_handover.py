@@ -17,7 +17,7 @@ from bkclient.errors import (
     IllegalOperationError,
     LedgerClosedError,
 )
-from bkclient.metadata.memory import Fault, Operation
+from bkclient.metadata.memory import Fault, TreeOperation
 from tests.bkclient.worlds import Fate, World, collect, is_add, when
 from wire.codes import LedgerState, ProtocolVersion
 from wire.ids import LedgerId
@@ -106,10 +106,12 @@ def test_of_racing_claimants_one_wins(delay_s: float) -> None:
     assert world.run(won[0].add(b"mine")) == 0
 
 
-def lose_set_replies(world: World, session_id: int, count: int, fault: Fault) -> list[Operation]:
-    lost: list[Operation] = []
+def lose_set_replies(
+    world: World, session_id: int, count: int, fault: Fault
+) -> list[TreeOperation]:
+    lost: list[TreeOperation] = []
 
-    def judge(operation: Operation) -> Fault:
+    def judge(operation: TreeOperation) -> Fault:
         hit = operation.session_id == session_id and operation.name == "set"
         if hit and len(lost) < count:
             lost.append(operation)
@@ -214,7 +216,7 @@ def test_replication_may_rewrite_the_metadata_in_between() -> None:
     third_id = third.store.session_id
     rewritten: list[int] = []
 
-    def judge(operation: Operation) -> Fault:
+    def judge(operation: TreeOperation) -> Fault:
         if operation.session_id == third_id and operation.name == "set" and not rewritten:
             rewritten.append(1)
             world.clock.callLater(0.4, rewrite)

@@ -9,7 +9,7 @@ from bkclient.log import EARLIEST, LogManager, LogOptions
 from bkclient.log.batches import BATCH_KEY, OFFER_AGE_S, STREAM_KEY, SWEEP_AGE_S, batch_of
 from bkclient.log.errors import AppendUnknownError, LogError, NotLeaderError
 from bkclient.log.ledger_list import LOG_KEY
-from bkclient.metadata.memory import Fault, Operation
+from bkclient.metadata.memory import Fault, TreeOperation
 from tests.bkclient.worlds import World
 from wire.ids import LedgerId
 
@@ -110,7 +110,7 @@ def test_an_answer_that_is_lost_makes_no_second_batch(fault) -> None:
     stream.offer(0, stream.ledger(0, [b"a"]))
     left = [fault]
 
-    def fail(operation: Operation) -> Fault:
+    def fail(operation: TreeOperation) -> Fault:
         is_record = operation.name == "set" and operation.path.startswith(".logs/")
         return left.pop() if is_record and left else Fault.NONE
 

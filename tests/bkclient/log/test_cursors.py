@@ -18,7 +18,7 @@ from bkclient.log.cursors import (
     encode_cursors,
 )
 from bkclient.log.errors import LogDamagedError, NoSuchCursorError
-from bkclient.metadata.memory import Fault, Operation
+from bkclient.metadata.memory import Fault, TreeOperation
 from bkclient.metadata.tree.nodes import together
 from tests.bkclient.worlds import World
 
@@ -114,7 +114,7 @@ def test_a_write_whose_answer_is_lost_is_done_once(fault: Fault) -> None:
     readers.advance(0, 1)
     hits: list[str] = []
 
-    def faults(operation: Operation) -> Fault:
+    def faults(operation: TreeOperation) -> Fault:
         if operation.name == "set" and operation.path.startswith(".cursors/") and not hits:
             hits.append(operation.path)
             return fault
@@ -134,7 +134,7 @@ def test_two_at_once_both_move_their_cursors() -> None:
     other = Cursors(readers.world.client(), "events")
     versions: list[str] = []
 
-    def delay_s(operation: Operation) -> float:
+    def delay_s(operation: TreeOperation) -> float:
         if operation.name == "set":
             versions.append(operation.path)
         return 0.01

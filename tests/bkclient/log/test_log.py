@@ -32,7 +32,7 @@ from bkclient.log.errors import (
 from bkclient.log.ledger_list import LOG_KEY
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import LogExistsError, NoSuchLogError
-from bkclient.metadata.memory import Fault, Operation
+from bkclient.metadata.memory import Fault, TreeOperation
 from tests.bkclient.worlds import Fate, World, is_add, when
 from wire.codes import LedgerState
 from wire.ids import LedgerId
@@ -300,9 +300,9 @@ class TestLeading:
         manager = logs(world)
         writer = opened(world, manager)
         append(world, writer, b"0")
-        hits: list[Operation] = []
+        hits: list[TreeOperation] = []
 
-        def judge(operation: Operation) -> Fault:
+        def judge(operation: TreeOperation) -> Fault:
             if operation.name == "set" and operation.path.startswith(".logs/") and not hits:
                 hits.append(operation)
                 return Fault.ANSWER_LOST
@@ -518,9 +518,9 @@ class TestFailingBookies:
         world = World(3)
         writer = opened(world, logs(world, explicit_lac_interval_ms=100))
         in_repair(world, writer)
-        listing: list[Operation] = []
+        listing: list[TreeOperation] = []
 
-        def delay_s(operation: Operation) -> float:
+        def delay_s(operation: TreeOperation) -> float:
             if operation.name == "set" and operation.path == zk_paths.log("events"):
                 listing.append(operation)
                 return 5.0
@@ -774,9 +774,9 @@ class TestTakingAway:
         manager = logs(world)
         writer = opened(world, manager)
         append(world, writer, b"0")
-        late: list[Operation] = []
+        late: list[TreeOperation] = []
 
-        def delay_s(operation: Operation) -> float:
+        def delay_s(operation: TreeOperation) -> float:
             if operation.name == "set" and operation.path.startswith(".logs/") and not late:
                 late.append(operation)
                 return 5.0
@@ -825,9 +825,9 @@ class TestTakingAway:
         old, new = logs(world), logs(world, 1)
         stale = opened(world, old)
         append(world, stale, b"old")
-        late: list[Operation] = []
+        late: list[TreeOperation] = []
 
-        def delay_s(operation: Operation) -> float:
+        def delay_s(operation: TreeOperation) -> float:
             if operation.name == "set" and operation.path.startswith(".logs/") and not late:
                 late.append(operation)
                 return 20.0
@@ -852,9 +852,9 @@ class TestTakingAway:
         for payload in (b"0", b"1"):
             append(world, writer, payload)
             world.run(writer.roll())
-        late: list[Operation] = []
+        late: list[TreeOperation] = []
 
-        def delay_s(operation: Operation) -> float:
+        def delay_s(operation: TreeOperation) -> float:
             if operation.name == "set" and operation.path.startswith(".logs/") and not late:
                 late.append(operation)
                 return 20.0
@@ -916,9 +916,9 @@ class TestTakingAway:
         world.run(writer.close())
         world.settle(5)
         store: Any = manager._client.store
-        late: list[Operation] = []
+        late: list[TreeOperation] = []
 
-        def delay_s(operation: Operation) -> float:
+        def delay_s(operation: TreeOperation) -> float:
             is_readers = operation.session_id == store.session.session_id
             if is_readers and operation.name == "get" and not late:
                 late.append(operation)

@@ -17,7 +17,7 @@ from bkclient.log import EARLIEST, LogManager, LogOptions, LogWriter, Position
 from bkclient.log.ledger_list import LOG_KEY
 from bkclient.log.record import LogRecord, decode_record
 from bkclient.metadata import zk_paths
-from bkclient.metadata.memory import Fault, Operation
+from bkclient.metadata.memory import Fault, TreeOperation
 from tests.bkclient.log.promises import LogPromises
 from tests.bkclient.worlds import Fate, World, is_add
 from wire.ids import LedgerId
@@ -56,7 +56,7 @@ class LogWorld:
         self.world.metadata.delay_s = lambda _operation: self.rng.choice([0.0, 0.01, 0.2])
         self.calm = False
 
-    def _fault(self, _operation: Operation) -> Fault:
+    def _fault(self, _operation: TreeOperation) -> Fault:
         if self.calm or self.rng.random() > 0.02:
             return Fault.NONE
         return self.rng.choice([Fault.REQUEST_LOST, Fault.ANSWER_LOST])

@@ -19,7 +19,7 @@ from bkclient.metadata.api import (
     NotInitializedError,
     SessionEvent,
 )
-from bkclient.metadata.memory import Fault, MemoryCluster, MemoryMetadata, Operation
+from bkclient.metadata.memory import Fault, MemoryCluster, MemoryMetadata, TreeOperation
 from bkclient.metadata.tree.nodes import ATTEMPTS_MAX
 from tests.bkclient.metadata.values import B1, B2, closed, info, metadata, run, start
 from wire.ids import LedgerId
@@ -35,7 +35,7 @@ class FaultAt:
     fault: Fault
     seen: int = 0
 
-    def __call__(self, _operation: Operation) -> Fault:
+    def __call__(self, _operation: TreeOperation) -> Fault:
         self.seen += 1
         return self.fault if self.seen - 1 == self.number else Fault.NONE
 
@@ -246,13 +246,13 @@ def test_a_ledger_that_may_have_been_there_and_gone_is_not_made_again(fault: Fau
     stage = Stage()
     stage.run(stage.store.create_ledger(LedgerId(2), metadata()))  # The nodes above are there.
 
-    def gone_at_once(operation: Operation) -> Fault:
+    def gone_at_once(operation: TreeOperation) -> Fault:
         if operation.name != "create" or not operation.path.endswith("/L0001"):
             return Fault.NONE
         stage.cluster.faults = deleted_before_it_is_read
         return fault
 
-    def deleted_before_it_is_read(operation: Operation) -> Fault:
+    def deleted_before_it_is_read(operation: TreeOperation) -> Fault:
         stage.cluster.faults = FaultAt(0, Fault.NONE)
         stage.run(stage.witness.remove_ledger(L1))
         return Fault.NONE
@@ -275,9 +275,9 @@ def test_a_ledger_with_an_id_that_was_allocated_is_there_although_the_answer_was
 def test_what_fails_for_ever_ends_in_an_error() -> None:
     stage = Stage()
     stage.run(stage.store.layout())
-    seen: list[Operation] = []
+    seen: list[TreeOperation] = []
 
-    def fail(operation: Operation) -> Fault:
+    def fail(operation: TreeOperation) -> Fault:
         seen.append(operation)
         return Fault.REQUEST_LOST
 
@@ -310,9 +310,9 @@ def test_a_lock_that_was_made_in_an_outage_is_taken_up_again(
     stage = Stage()
     stage.run(marked(stage))
     stage.run(stage.store.lock_owner(L1))
-    made: list[Operation] = []
+    made: list[TreeOperation] = []
 
-    def outage(operation: Operation) -> Fault:
+    def outage(operation: TreeOperation) -> Fault:
         if made:
             return Fault.REQUEST_LOST
         if operation.name == "create" and operation.path == zk_paths.lock(L1):
@@ -385,7 +385,7 @@ class BreakAt(FaultAt):
         super().__init__(number, Fault.NONE)
         self.stage = stage
 
-    def __call__(self, operation: Operation) -> Fault:
+    def __call__(self, operation: TreeOperation) -> Fault:
         if self.seen == self.number:
             # After it was applied if the number is odd, before if it is even.
             self.stage.clock.callLater(

@@ -11,7 +11,7 @@ from twisted.internet.task import Clock
 from bkclient.errors import LedgerIdOverflowError, MetadataSerializationError
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import IncompatibleLayoutError, SessionEvent
-from bkclient.metadata.memory import MemoryCluster, MemoryMetadata, Operation
+from bkclient.metadata.memory import MemoryCluster, MemoryMetadata, TreeOperation
 from bkclient.metadata.tree.nodes import (
     NodeExistsError,
     NodeVersionError,
@@ -130,10 +130,10 @@ class TestTree:
     def test_faults_see_what_is_asked(
         self, cluster: MemoryCluster, store: MemoryMetadata, clock: Clock
     ) -> None:
-        seen: list[Operation] = []
+        seen: list[TreeOperation] = []
         ordinary = cluster.faults
 
-        def look(operation: Operation) -> Any:
+        def look(operation: TreeOperation) -> Any:
             seen.append(operation)
             return ordinary(operation)
 

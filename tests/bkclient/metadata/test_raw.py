@@ -7,7 +7,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
 from bkclient.metadata.api import IncompatibleLayoutError, StoredNode
-from bkclient.metadata.memory import MemoryCluster, MemoryMetadata, Operation
+from bkclient.metadata.memory import MemoryCluster, MemoryMetadata, TreeOperation
 from wire.ids import LedgerId
 
 
@@ -43,7 +43,7 @@ def test_a_leaf_costs_one_request() -> None:
     for name in range(50):
         cluster.create(f"/leaf-{name}", b"x")
     store = connected(cluster)
-    seen: list[Operation] = []
+    seen: list[TreeOperation] = []
     cluster.delay_s = lambda operation: seen.append(operation) or 0.0  # type: ignore[func-returns-value]
     found = done(everything(store))
     assert isinstance(found, list)

@@ -33,7 +33,7 @@ from bkclient.quorum.add_events import (
     SendAgain,
     WriterEnding,
 )
-from bkclient.quorum.add_rules import AddQuorum, State
+from bkclient.quorum.add_rules import AddQuorum, AddState
 from tests.bkclient.interleavings import LOST, Model, explore, names
 from wire.errors import LocalProtocolError
 from wire.ids import BookieId, EntryId
@@ -86,7 +86,7 @@ def test_a_failure_changes_the_ensemble_from_the_first_unconfirmed_entry() -> No
     rules.handle(ack(0, 0))
     rules.handle(ack(1, 0))
     assert rules.handle(failure(2, 1)) == [ChangeEnsemble(((2, BookieId("b3")),), 1)]
-    assert rules.state is State.CHANGING
+    assert rules.state is AddState.CHANGING
 
 
 def test_nothing_is_confirmed_while_the_ensemble_changes() -> None:
@@ -149,7 +149,7 @@ def test_s22_a_second_failure_of_a_replaced_bookie_does_not_stop_confirming() ->
     stored = (BookieId("b1"), BookieId("b2"), BookieId("b4"))
     assert ConfirmAdds(0, 0) in rules.handle(EnsembleStored(stored))
     assert rules.handle(failure(2, 0)) == []
-    assert rules.state is State.OPEN
+    assert rules.state is AddState.OPEN
 
 
 def test_s22_confirming_goes_on_after_a_change_that_replaced_nothing() -> None:
@@ -171,7 +171,7 @@ def test_s23_a_fence_ends_the_writer_also_while_the_ensemble_changes() -> None:
     rules.handle(failure(2, 0))
     error = ClientLedgerFencedError("fenced")
     assert rules.handle(failure(1, 0, error=error)) == [GiveUp(error), FailAdds((0,), error)]
-    assert rules.state is State.ENDED
+    assert rules.state is AddState.ENDED
     assert rules.handle(EnsembleStored(names(3))) == []
     with pytest.raises(ClientLedgerFencedError):
         rules.push()
@@ -229,7 +229,7 @@ def test_an_entry_that_waits_for_a_gap_needs_no_other_bookie() -> None:
     rules.handle(ack(0, 1))
     rules.handle(ack(1, 1))
     assert rules.handle(failure(2, 1)) == [], "it has its quorum; entry 0 is missing"
-    assert rules.state is State.OPEN
+    assert rules.state is AddState.OPEN
 
 
 def test_entries_that_are_pushed_at_once_have_no_acks_yet() -> None:
@@ -397,20 +397,20 @@ SAMPLES: dict[type, Event] = {
 }
 
 
-def in_state(state: State) -> AddQuorum:
+def in_state(state: AddState) -> AddQuorum:
     rules = quorum()
     rules.push()
-    if state is State.CHANGING:
+    if state is AddState.CHANGING:
         rules.handle(failure(2, 0))
-    elif state is State.ENDED:
+    elif state is AddState.ENDED:
         rules.handle(WriterEnding(LOST))
     assert rules.state is state
     return rules
 
 
-@pytest.mark.parametrize("state", State)
+@pytest.mark.parametrize("state", AddState)
 @pytest.mark.parametrize("kind", get_args(Event))
-def test_every_pair_of_state_and_event_is_decided(state: State, kind: type) -> None:
+def test_every_pair_of_state_and_event_is_decided(state: AddState, kind: type) -> None:
     rules = in_state(state)
     if (state, kind) in AddQuorum.TRANSITIONS:
         rules.handle(SAMPLES[kind])

@@ -18,7 +18,7 @@ from bkclient.errors import (
     RequestTimeoutError,
     UnclosedFragmentError,
 )
-from bkclient.metadata.memory import Fault, Operation
+from bkclient.metadata.memory import Fault, TreeOperation
 from bkclient.quorum.fragments import FragmentChangedError, Lack, Swap
 from bkclient.repair.fragment_copy import (
     ByteRate,
@@ -251,7 +251,7 @@ def test_several_fragments_are_repaired_each_with_its_own_entries() -> None:
 
 
 def writes_of_ledger(seen: Callable[[], None], ledger_path: str = "L") -> Any:
-    def fault(operation: Operation) -> Fault:
+    def fault(operation: TreeOperation) -> Fault:
         if operation.name == "set" and f"/{ledger_path}" in operation.path:
             seen()
         return Fault.NONE
@@ -461,9 +461,9 @@ def test_a_swap_whose_reply_is_lost_is_found_in_place() -> None:
     client = world.client()
     ledger_id = closed_ledger(world, client, 6)
     lose(world, ledger_id)
-    lost: list[Operation] = []
+    lost: list[TreeOperation] = []
 
-    def fault(operation: Operation) -> Fault:
+    def fault(operation: TreeOperation) -> Fault:
         if operation.name == "set" and not lost:
             lost.append(operation)
             return Fault.ANSWER_LOST

@@ -18,7 +18,7 @@ from bkclient.errors import (
 from bkclient.ledger.recovery import mark
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import NEW, CookieNotFoundError
-from bkclient.metadata.memory import Fault, Operation
+from bkclient.metadata.memory import Fault, TreeOperation
 from bkclient.repair.fragment_copy import CopiedEntry
 from bkclient.repair.recover_bookies import (
     LedgerMove,
@@ -171,9 +171,9 @@ def test_a_dry_run_says_what_would_be_done_and_does_nothing() -> None:
     lost = member(world, closed).bookie_id
     world.kill(lost)
     before = {i: world.stored(i) for i in (writer.ledger_id, closed)}
-    writes: list[Operation] = []
+    writes: list[TreeOperation] = []
 
-    def fault(operation: Operation) -> Fault:
+    def fault(operation: TreeOperation) -> Fault:
         if operation.writes:
             writes.append(operation)
         return Fault.NONE
@@ -258,7 +258,7 @@ def test_several_ledgers_are_under_way_at_a_time() -> None:
     held: set[str] = set()
     most = 0
 
-    def count(operation: Operation) -> Fault:
+    def count(operation: TreeOperation) -> Fault:
         nonlocal most
         if operation.path.startswith(f"{zk_paths.LOCKS}/") and operation.writes:
             (held.discard if operation.name == "delete" else held.add)(operation.path)
@@ -364,9 +364,9 @@ def test_s29_copies_that_were_dropped_before_the_swap_are_made_again() -> None:
     ledger_id = closed_ledger(world, world.client(), 6)
     lost = member(world, ledger_id).bookie_id
     world.kill(lost)
-    dropped: list[Operation] = []
+    dropped: list[TreeOperation] = []
 
-    def fault(operation: Operation) -> Fault:
+    def fault(operation: TreeOperation) -> Fault:
         if operation.name == "set" and "/L" in operation.path and not dropped:
             dropped.append(operation)
             for name in set(world.bookies) - set(world.stored(ledger_id).ensemble):

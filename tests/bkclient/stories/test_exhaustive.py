@@ -13,7 +13,7 @@ import pytest
 
 from bkclient.errors import DataUnknownError, NoSuchEntryInLedgerError
 from bkclient.quorum.add_events import Command, EnsembleStored, SendAgain
-from bkclient.quorum.add_rules import AddQuorum, State
+from bkclient.quorum.add_rules import AddQuorum, AddState
 from bkclient.quorum.distribution import write_set
 from bkclient.quorum.read_rules import KnownLac, LacQuorum
 from bkclient.quorum.recovery_rules import EntryVerdict
@@ -57,7 +57,7 @@ class InterleavedQuorum(AddQuorum):
         if self._delayed:
             return self._next_change()
         replaced = [i for i in range(self._size) if self.ensemble[i] != self._stored[i]]
-        self.ensemble, self.state = self._stored, State.OPEN
+        self.ensemble, self.state = self._stored, AddState.OPEN
         commands: list[Command] = []
         for entry in sorted(self._acks):
             mine = [i for i in replaced if i in write_set(entry, self._size, self._write_quorum)]
@@ -70,7 +70,7 @@ class InterleavedQuorum(AddQuorum):
 
     TRANSITIONS = {  # noqa: RUF012
         **AddQuorum.TRANSITIONS,
-        (State.CHANGING, EnsembleStored): _stored_change,
+        (AddState.CHANGING, EnsembleStored): _stored_change,
     }
 
 

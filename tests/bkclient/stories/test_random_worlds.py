@@ -18,7 +18,7 @@ from twisted.internet.defer import Deferred
 from bkclient.client import Client
 from bkclient.errors import ClientError
 from bkclient.ledger.writer import LedgerWriter
-from bkclient.metadata.memory import Fault, Operation
+from bkclient.metadata.memory import Fault, TreeOperation
 from bkclient.metadata.zk_paths import HIERARCHICAL
 from bkclient.quorum.distribution import write_set
 from tests.bkclient.worlds import Fate, Ruling, World
@@ -63,12 +63,12 @@ class Story:
             return self.rng.uniform(0, 0.002)
         return self.rng.choice([0.05, 0.5, 2.0])
 
-    def store_delay_s(self, _operation: Operation) -> float:
+    def store_delay_s(self, _operation: TreeOperation) -> float:
         if self.calm:
             return 0.0
         return self.rng.choice([0.0, 0.001, 0.01, 0.3, 2.0])
 
-    def fault(self, operation: Operation) -> Fault:
+    def fault(self, operation: TreeOperation) -> Fault:
         if not self.calm and operation.writes and self.rng.random() < self.hostility:
             return self.rng.choice([Fault.ANSWER_LOST, Fault.REQUEST_LOST])
         return Fault.NONE

@@ -24,7 +24,7 @@ from bkclient.errors import (
 )
 from bkclient.ledger.recovery import RECOVERY_FRAME_BYTES, RecoveryProgress
 from bkclient.ledger.writer import LedgerWriter
-from bkclient.metadata.memory import Operation
+from bkclient.metadata.memory import TreeOperation
 from tests.bkclient.worlds import (
     FakeBookie,
     Fate,
@@ -224,9 +224,9 @@ def test_s14_recovery_adds_carry_lac0() -> None:
     first.policy = policy((is_recovery_read, Fate.HOLD), (is_fence, Fate.HOLD))
     one = world.client(seed=1)
     slow = one.store.session_id
-    closes: list[Operation] = []
+    closes: list[TreeOperation] = []
 
-    def stall(operation: Operation) -> float:
+    def stall(operation: TreeOperation) -> float:
         if operation.session_id == slow and operation.name == "set":
             closes.append(operation)
             return 100.0 if len(closes) == 2 else 0.0

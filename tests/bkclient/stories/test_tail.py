@@ -18,7 +18,7 @@ from bkclient.errors import (
 from bkclient.ledger.reader import LedgerReader
 from bkclient.ledger.reads.range_read import CHUNK_BYTES, CHUNK_ENTRIES_FIRST, CHUNKS_AHEAD
 from bkclient.ledger.writer import LedgerWriter
-from bkclient.metadata.memory import Fault, Operation
+from bkclient.metadata.memory import Fault, TreeOperation
 from tests.bkclient.worlds import FakeBookie, Fate, Running, World, when
 from wire.codes import ProtocolVersion, ReturnCode
 from wire.digest import Entry
@@ -79,11 +79,11 @@ def is_entry_read(request: Request) -> bool:
     return isinstance(request, ReadRequest) and request.entry_id >= 0
 
 
-def lost(operation: Operation) -> Fault:
+def lost(operation: TreeOperation) -> Fault:
     return Fault.REQUEST_LOST if operation.name == "get" else Fault.NONE
 
 
-def sound(_operation: Operation) -> Fault:
+def sound(_operation: TreeOperation) -> Fault:
     return Fault.NONE
 
 

@@ -21,7 +21,7 @@ from bkclient.errors import (
 )
 from bkclient.ledger.recovery import mark
 from bkclient.ledger.writer import LedgerWriter
-from bkclient.metadata.memory import Fault, Operation
+from bkclient.metadata.memory import Fault, TreeOperation
 from bkclient.metadata.update import LocalMetadata
 from tests.bkclient.worlds import Fate, World, collect, is_add, is_fence, when
 from wire.codes import LedgerState, ProtocolVersion, ReturnCode
@@ -42,11 +42,11 @@ def members(world: World, writer: LedgerWriter) -> list[Any]:
     return [world.bookies[b] for b in writer.metadata.last_fragment.ensemble]
 
 
-def once(name: str, fault: Fault) -> Callable[[Operation], Fault]:
+def once(name: str, fault: Fault) -> Callable[[TreeOperation], Fault]:
     """A fault of the store that hits the first operation of this name on a ledger."""
-    hits: list[Operation] = []
+    hits: list[TreeOperation] = []
 
-    def judge(operation: Operation) -> Fault:
+    def judge(operation: TreeOperation) -> Fault:
         if operation.name == name and "/L" in operation.path and not hits:
             hits.append(operation)
             return fault

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bkclient.metadata.memory import Fault, Operation
+from bkclient.metadata.memory import Fault, TreeOperation
 from bkctl.cli.root import cli
 from tests.bkclient.worlds import World
 from tests.bkctl.support.world import WorldHost, run_in
@@ -59,9 +59,9 @@ def test_no_metadata_is_read_after_the_answer(line: str) -> None:
         typed="an entry\n",
     )
     host = WorldHost(world, "", tty=False)
-    operations: list[tuple[int, Operation]] = []
+    operations: list[tuple[int, TreeOperation]] = []
 
-    def seen(operation: Operation) -> Fault:
+    def seen(operation: TreeOperation) -> Fault:
         operations.append((len(host.out.data), operation))
         return Fault.NONE
 

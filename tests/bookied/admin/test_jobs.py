@@ -9,7 +9,7 @@ from twisted.internet.task import Clock
 from bookied.admin.jobs import (
     KEPT,
     RUNNING_MAX,
-    Job,
+    BackgroundJob,
     JobRefusedError,
     Jobs,
     JobState,
@@ -27,8 +27,8 @@ class Works:
         self.jobs = Jobs(self.clock)
         self.waiting: dict[int, Deferred[str]] = {}
 
-    def begin(self, about: str) -> Job:
-        async def work(job: Job) -> str:
+    def begin(self, about: str) -> BackgroundJob:
+        async def work(job: BackgroundJob) -> str:
             job.said = "at it"
             self.waiting[job.number] = Deferred()
             return await self.waiting[job.number]

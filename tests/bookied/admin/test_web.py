@@ -27,7 +27,7 @@ from bookied.admin.http.bounds import (
     SHARE,
     STALL_S,
     Hosts,
-    Turns,
+    HttpTurns,
 )
 from bookied.admin.monitoring.http_metrics import HttpCounts
 from bookied.admin.web import Access, Credentials, site
@@ -314,7 +314,7 @@ def test_an_answer_has_to_be_taken_in_time() -> None:
 
 def test_http_has_a_part_of_the_reactors_time() -> None:
     clock = Clock()
-    turns, done = Turns(clock), list[float]()
+    turns, done = HttpTurns(clock), list[float]()
 
     def work() -> None:
         done.append(clock.seconds())
@@ -329,7 +329,7 @@ def test_http_has_a_part_of_the_reactors_time() -> None:
 
 def test_a_request_waits_for_one_of_each_other_address_and_no_more() -> None:
     clock = Clock()
-    turns, done = Turns(clock), list[str]()
+    turns, done = HttpTurns(clock), list[str]()
 
     def work(name: str) -> None:
         done.append(name)

@@ -18,7 +18,7 @@ from bookied.directories.status_file import (
     write_status,
 )
 from bookied.errors import NoSpaceError, StatusFileError
-from bookied.runtime.read_only_mode import Mode, ModeEffects
+from bookied.runtime.read_only_mode import ModeEffects, ReadOnlyMode
 from bookied.runtime.state import BookieLifecycle, State
 from bookied.server.rules.add_requests import Writes
 from bookied.storage.files.files import RealFiles
@@ -42,9 +42,11 @@ class World:
             keep=self.kept.append,
             failed=self.failures.append,
         )
-        self.mode = Mode(BookieConfig(**settings), self.state, self.clock, effects, kept=kept)
+        self.mode = ReadOnlyMode(
+            BookieConfig(**settings), self.state, self.clock, effects, kept=kept
+        )
 
-    def serve(self, verdict: DiskVerdict = ROOMY) -> Mode:
+    def serve(self, verdict: DiskVerdict = ROOMY) -> ReadOnlyMode:
         self.mode.begin(verdict)
         self.mode.started()
         return self.mode

@@ -19,7 +19,7 @@ from bookied.server.limits.connections import ConnectionSettings
 from bookied.server.limits.limit_hits import Limit
 from bookied.server.limits.pending_reads import READS_FREE
 from bookied.server.rules.bookie import DISK_SIZES_S
-from bookied.storage.ledger_storage.ledgers import Ledgers
+from bookied.storage.ledger_storage.ledgers import StoredLedgers
 from bookied.storage.ledger_storage.settings import StorageLimits
 from bookied.storage.ledger_storage.storage import LedgerStorage
 from tests.bookied.worlds.serving import KEY, Client, Serving, packet
@@ -562,7 +562,7 @@ def test_draining_an_idle_bookie_is_done_at_once(serving: Serving) -> None:
 
 
 def test_a_bug_leaves_nothing_in_flight(tmp_path: Path) -> None:
-    class BrokenLedgers(Ledgers):
+    class BrokenLedgers(StoredLedgers):
         def lookup(self, ledger_id: int) -> Any:
             raise KeyError(ledger_id)
 

@@ -36,7 +36,7 @@ from bookied.errors import (
 )
 from bookied.runtime.dependencies import Parts, real_parts
 from bookied.runtime.state import State
-from bookied.server.limits.backpressure import SHARED_ADDS_BYTES, Load
+from bookied.server.limits.backpressure import SHARED_ADDS_BYTES, ConnectionLoad
 from bookied.service.bookie import BookieService
 from bookied.service.start_errors import StopRequestedError
 from bookied.storage.files.files import RealFiles
@@ -491,7 +491,7 @@ def test_clients_are_read_while_their_adds_wait_for_space_of_a_journal(running: 
     assert service.server is not None
     assert service.disk_mode is not None
     pressure, mode = service.server.backpressure, service.disk_mode.mode
-    loads = [Load(lambda: None), Load(lambda: None)]
+    loads = [ConnectionLoad(lambda: None), ConnectionLoad(lambda: None)]
 
     def add() -> None:
         for load in loads:

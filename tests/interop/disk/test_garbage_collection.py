@@ -21,7 +21,7 @@ from bookied.errors import LedgersMapError
 from bookied.storage.entrylog import format as layout
 from bookied.storage.entrylog.reader import list_logs, open_scan, read_ledgers_map
 from bookied.storage.files.files import RealFiles
-from bookied.storage.garbage.transactional_compaction import Compaction
+from bookied.storage.garbage.transactional_compaction import UnfinishedCompaction
 from tests.interop.peers.java_client import JavaClient
 from tests.interop.peers.ours import OurBookie, our_bookie
 from tests.interop.peers.peers import JavaBookie, Peers, init_cluster
@@ -210,11 +210,11 @@ def test_nothing_is_deleted_while_the_metadata_service_is_away(
     insist_readable(client, ledger_ids[1:])
 
 
-def compact_as_java_does(bookie: JavaBookie, target: int) -> Compaction:
+def compact_as_java_does(bookie: JavaBookie, target: int) -> UnfinishedCompaction:
     """Leave what a Java bookie leaves that ends right after it has written the compacted log."""
     files, current = RealFiles(), bookie.ledger_directory / "current"
     source = min(list_logs(files, [current]))
-    todo = Compaction(source, target, current)
+    todo = UnfinishedCompaction(source, target, current)
     scan = open_scan(files, current / layout.file_name(source))
     data, sizes = bytearray(layout.LogHeader().encode()), dict[int, int]()
     for record in scan:

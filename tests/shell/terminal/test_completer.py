@@ -10,7 +10,7 @@ from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
 from shell.builtin import commands
-from shell.live_values import Live, Questions
+from shell.live_values import Live, LiveQuestions
 from shell.shell import Shell
 from shell.terminal.completer import TreeCompleter
 from tests.shell.toy import Later, ToyProgram, make_shell
@@ -157,7 +157,7 @@ def test_a_menu_waits_for_values_that_come_soon() -> None:
     def start(work):
         threading.Thread(target=lambda: (may_answer.wait(60), work()), daemon=True).start()
 
-    shell = Shell(program, own=commands, live=Live(program, Questions(start=start)))
+    shell = Shell(program, own=commands, live=Live(program, LiveQuestions(start=start)))
     threading.Timer(0.05, may_answer.set).start()
     assert _menu_later(shell, "book read ", 60) == ["b1", "b2", "b10"]
 

@@ -28,7 +28,7 @@ from bkclient.errors import (
 )
 from bkclient.ledger.reader import LedgerReader
 from bkclient.ledger.writer import LedgerWriter
-from bkclient.metadata.memory import Fault, Operation
+from bkclient.metadata.memory import Fault, TreeOperation
 from bkclient.quorum.distribution import write_set
 from tests.sim.engine.coverage import noted
 from tests.sim.engine.hunting import left_lying
@@ -224,12 +224,12 @@ class Story:
                 return fate
         return Fate.PASS
 
-    def _store_delay_s(self, _operation: Operation) -> float:
+    def _store_delay_s(self, _operation: TreeOperation) -> float:
         if self.is_calm:
             return 0.0
         return self.rng.choice([0.0, 0.001, 0.01, 0.3]) + self.store_slow_s * self.rng.random()
 
-    def _store_fault(self, operation: Operation) -> Fault:
+    def _store_fault(self, operation: TreeOperation) -> Fault:
         often = 0.0 if self.is_calm else self.plan.hostility + self.store_loses
         if operation.writes and self.rng.random() < often:
             return self.rng.choice([Fault.ANSWER_LOST, Fault.REQUEST_LOST])

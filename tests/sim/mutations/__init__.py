@@ -41,14 +41,14 @@ from bkclient.quorum.add_events import (
     FailAdds,
     SendAgain,
 )
-from bkclient.quorum.add_rules import AddQuorum, State
+from bkclient.quorum.add_rules import AddQuorum, AddState
 from bkclient.quorum.distribution import write_set
 from bkclient.quorum.read_rules import LacQuorum
 from bkclient.quorum.recovery_rules import EntryVerdict, ReadReplicas, Recovery
 from bookied.server.rules.deleted_ledgers import FencedDeletions
 from bookied.server.rules.fencing import Fences
 from bookied.storage.journal.file import JournalFile
-from bookied.storage.ledger_storage.ledgers import Ledgers
+from bookied.storage.ledger_storage.ledgers import StoredLedgers
 from tests.sim.engine.switches import Mutation, put, switch
 from tests.sim.mutations.log import LOG_MUTATIONS
 from tests.sim.mutations.repair import REPAIR_MUTATIONS
@@ -59,7 +59,7 @@ from wire.ids import EntryId
 from wire.ledger_metadata import LedgerMetadata
 
 
-def _rule(stack: contextlib.ExitStack, state: State, event: type, rule: Any) -> None:
+def _rule(stack: contextlib.ExitStack, state: AddState, event: type, rule: Any) -> None:
     stack.enter_context(patch.dict(AddQuorum.TRANSITIONS, {(state, event): rule}))
 
 
@@ -75,7 +75,7 @@ def _release_interleaved(stack: contextlib.ExitStack) -> None:
         if self._delayed:
             return list(self._next_change())
         replaced = [i for i in range(self._size) if self.ensemble[i] != self._stored[i]]
-        self.ensemble, self.state = self._stored, State.OPEN
+        self.ensemble, self.state = self._stored, AddState.OPEN
         commands: list[Command] = []
         for entry in sorted(self._acks):
             members = write_set(entry, self._size, self._write_quorum)
@@ -88,7 +88,7 @@ def _release_interleaved(stack: contextlib.ExitStack) -> None:
         kept = [i for i, b in self._given_up.items() if self._stored[i] == b and i not in replaced]
         return [*commands, *self._send_again(kept), *self._confirm()]
 
-    _rule(stack, State.CHANGING, EnsembleStored, stored_change)
+    _rule(stack, AddState.CHANGING, EnsembleStored, stored_change)
 
 
 def _no_confirm_after_release(stack: contextlib.ExitStack) -> None:
@@ -105,11 +105,11 @@ def _no_confirm_after_release(stack: contextlib.ExitStack) -> None:
         with patch.object(AddQuorum, "_confirm", confirm):
             return stored_change(self, event)
 
-    _rule(stack, State.CHANGING, EnsembleStored, released)
+    _rule(stack, AddState.CHANGING, EnsembleStored, released)
 
 
 def _acks_while_changing(stack: contextlib.ExitStack) -> None:
-    _rule(stack, State.CHANGING, AddsAcked, AddQuorum._ack)
+    _rule(stack, AddState.CHANGING, AddsAcked, AddQuorum._ack)
 
 
 def _ack_of_anybody(stack: contextlib.ExitStack) -> None:
@@ -147,7 +147,7 @@ def _second_failure_ignored(stack: contextlib.ExitStack) -> None:
     def fail(self: Any, event: AddsFailed) -> list[Command]:
         return []
 
-    _rule(stack, State.CHANGING, AddsFailed, fail)
+    _rule(stack, AddState.CHANGING, AddsFailed, fail)
 
 
 def _one_ack_less(stack: contextlib.ExitStack) -> None:
@@ -230,7 +230,7 @@ def _usable_after_drain(stack: contextlib.ExitStack) -> None:
     def drain(self: Any, error: ClientError) -> list[Command]:
         commands = usual(self, error)
         if isinstance(error, ClientLedgerFencedError):
-            self.state, self.ended_by = State.OPEN, None
+            self.state, self.ended_by = AddState.OPEN, None
         return commands
 
     put(stack, AddQuorum, _drain=drain)
@@ -679,7 +679,7 @@ def _no_fence_check(stack: contextlib.ExitStack) -> None:
     def set_fenced(self: Any, state: Any) -> None:
         pass
 
-    put(stack, Ledgers, set_fenced=set_fenced)
+    put(stack, StoredLedgers, set_fenced=set_fenced)
 
 
 def _forgets_deleted(stack: contextlib.ExitStack) -> None:

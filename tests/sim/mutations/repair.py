@@ -18,10 +18,10 @@ from bkclient.repair import fragment_copy, replica_check
 from bkclient.repair.fragment_copy import FragmentRepairer
 from bkclient.repair.replica_check import LedgerChecker, ViewedLedger
 from bookied.repair.autorecovery import auditor, worker
-from bookied.repair.autorecovery.audit_schedule import Job
+from bookied.repair.autorecovery.audit_schedule import AuditJob
 from bookied.repair.autorecovery.auditor import Auditor
 from bookied.repair.autorecovery.lost_bookies import LostBookies
-from bookied.repair.autorecovery.worker import Outcome, Worker
+from bookied.repair.autorecovery.worker import RepairOutcome, Worker
 from tests.sim.engine.switches import Mutation, put, switch
 from wire.codes import AddFlag
 from wire.ids import BookieId, LedgerId
@@ -185,7 +185,7 @@ def _no_second_look(stack: Stack) -> None:
 
     async def one_pass(self: Any, ledger_id: LedgerId) -> Any:
         outcome, ledger = await usual(self, ledger_id)
-        return (Outcome.WHOLE if outcome is Outcome.LACKING else outcome), ledger
+        return (RepairOutcome.WHOLE if outcome is RepairOutcome.LACKING else outcome), ledger
 
     put(stack, Worker, _pass=one_pass)
 
@@ -260,7 +260,7 @@ def _blind_to_the_past(stack: Stack) -> None:
 
     async def check_bookies(self: Any) -> None:
         self._has_audited = True
-        self._agenda.add(Job.LOOK_AT_BOOKIES)
+        self._agenda.add(AuditJob.LOOK_AT_BOOKIES)
 
     put(stack, auditor, LostBookies=only_seen)
     put(stack, Auditor, _check_bookies=check_bookies)

@@ -17,11 +17,11 @@ from bkclient.log.record import LogRecord
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import ANY, Version
 from bkclient.metadata.tree.logs import TreeLogs
-from bookied.repair.autorecovery.worker import Outcome, Worker
+from bookied.repair.autorecovery.worker import RepairOutcome, Worker
 from bookied.repair.integrity import check as integrity
 from bookied.storage.garbage.transactional_compaction import Transactional
 from bookied.storage.index import file_reads as index_files
-from bookied.storage.ledger_storage.ledgers import Ledgers
+from bookied.storage.ledger_storage.ledgers import StoredLedgers
 from tests.sim.engine.switches import Mutation, put, switch
 from wire import digest
 from wire.digest import VerifiedEntries
@@ -82,7 +82,7 @@ def _log_versions_begin_again(stack: Stack) -> None:
 
 def _fences_in_memory_only(stack: Stack) -> None:
     """Garbage collection asks only ledgers in memory whether they are fenced."""
-    put(stack, Ledgers, are_fenced=lambda _self, _ledger_ids: set())
+    put(stack, StoredLedgers, are_fenced=lambda _self, _ledger_ids: set())
 
 
 def _last_slot_unseen(stack: Stack) -> None:
@@ -114,7 +114,7 @@ def _unknown_end_is_whole(stack: Stack) -> None:
 
     async def look(self: Any, ledger_id: LedgerId) -> Any:
         outcome, ledger = await usual(self, ledger_id)
-        return (Outcome.WHOLE if ledger.lac is None else outcome), ledger
+        return (RepairOutcome.WHOLE if ledger.lac is None else outcome), ledger
 
     put(stack, Worker, _pass=look)
 

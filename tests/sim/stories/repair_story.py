@@ -16,7 +16,7 @@ from twisted.python.failure import Failure
 
 from bkclient.errors import ClientError
 from bkclient.ledger.writer import LedgerWriter
-from bkclient.metadata.memory import Fault, Operation
+from bkclient.metadata.memory import Fault, TreeOperation
 from bkclient.repair.recover_bookies import RecoverOptions, recover_bookies
 from bookied.config.autorecovery import AutoRecoveryConfig
 from bookied.errors import SessionLostError
@@ -205,7 +205,7 @@ class RepairStory(Story):
 
         return tapped
 
-    def _store_fault(self, operation: Operation) -> Fault:
+    def _store_fault(self, operation: TreeOperation) -> Fault:
         if any(
             name[0] in "am" and client.store.session_id == operation.session_id
             for name, client in self.clients.items()

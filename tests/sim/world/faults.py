@@ -18,7 +18,7 @@ from bookied.service.bookie import BookieService
 from bookied.storage.index.ledger_pages import CachedLedger
 from bookied.storage.journal.mark import Mark
 from bookied.storage.journal.writer import Journal
-from bookied.storage.ledger_storage.ledgers import Ledgers
+from bookied.storage.ledger_storage.ledgers import StoredLedgers
 from bookied.storage.ledger_storage.storage import LedgerStorage
 from bookied.storage.storages import Storages
 from tests.sim.world.bookie_world import Build
@@ -41,7 +41,7 @@ def _engine(**classes: Any) -> Build:
     return Build(service=type("FaultyService", (BookieService,), {"engine_class": engine}))
 
 
-def _storage(ledgers_class: type[Ledgers]) -> type[LedgerStorage]:
+def _storage(ledgers_class: type[StoredLedgers]) -> type[LedgerStorage]:
     """Return a storage with another part that keeps its ledgers."""
     return type("FaultyStorage", (LedgerStorage,), {"ledgers_class": ledgers_class})
 
@@ -69,21 +69,21 @@ class _RemovesOneMore(Journal):
 # Storage ------------------------------------------------------------------------------------------
 
 
-class _NoKeyRecord(Ledgers):
+class _NoKeyRecord(StoredLedgers):
     """Journals no key before a ledger's first record."""
 
     def key_record(self, state: CachedLedger) -> bytes:
         return b""
 
 
-class _FenceInMemory(Ledgers):
+class _FenceInMemory(StoredLedgers):
     """Fences without noting that the header has to be written."""
 
     def set_fenced(self, state: CachedLedger) -> None:
         state.fenced = True
 
 
-class _LacInMemory(Ledgers):
+class _LacInMemory(StoredLedgers):
     """Takes an explicit LAC without noting that the header has to be written."""
 
     def set_explicit_lac(self, state: CachedLedger, packet: bytes) -> None:

@@ -65,7 +65,7 @@ class RecordChoice:
     start: int
     end: int | None
 
-    def takes(self, record: logs.LogRecord) -> bool:
+    def takes(self, record: logs.EntryLogRecord) -> bool:
         at = layout.split_location(record.location)[1] - layout.LENGTH.size
         if self.ledger_id is not None and record.ledger_id != self.ledger_id:
             return False
@@ -220,7 +220,7 @@ def log_rows(
         scan.close()
 
 
-def stored(path: Path, record: logs.LogRecord) -> StoredEntry:
+def stored(path: Path, record: logs.EntryLogRecord) -> StoredEntry:
     """Return a record as a value."""
     return StoredEntry(
         path=path,
@@ -232,7 +232,7 @@ def stored(path: Path, record: logs.LogRecord) -> StoredEntry:
     )
 
 
-def is_live(shard: Shard | None, record: logs.LogRecord) -> bool:
+def is_live(shard: Shard | None, record: logs.EntryLogRecord) -> bool:
     """Whether the index finds an entry at this very place."""
     assert shard is not None
     try:

@@ -13,7 +13,7 @@ import attrs
 from bkclient.admin import operations
 from bkclient.quorum.distribution import write_set
 from bkclient.repair import replica_map as holdings
-from bkclient.repair.replica_map import Health, Holdings, MappedFragment, Place
+from bkclient.repair.replica_map import Health, Holdings, MappedFragment, ReplicaPlace
 from bkctl.bookies import ask_bookies
 from bkctl.commands.cluster.map import glyph
 from bkctl.commands.ledger.columns import STATE_WORDS
@@ -231,7 +231,7 @@ def _title(found: Holdings, canvas: Canvas) -> Iterator[str]:
 def _legend_of_bookies(
     found: LedgerMap, names: Mapping[BookieId, str], canvas: Canvas
 ) -> Iterator[str]:
-    held: dict[BookieId, list[Place]] = defaultdict(list)
+    held: dict[BookieId, list[ReplicaPlace]] = defaultdict(list)
     for fragment in found.holdings.fragments:
         for place in fragment.places:
             held[place.bookie_id].append(place)
@@ -246,7 +246,7 @@ def _legend_of_bookies(
         yield f"{lead}{sign} {canvas.fitted(told, room).rstrip()}"
 
 
-def _told(places: Sequence[Place]) -> str:
+def _told(places: Sequence[ReplicaPlace]) -> str:
     """Return what a bookie holds of all it should, or why that is not known."""
     expected = sum(place.expected or 0 for place in places)
     if all(place.held is not None for place in places):

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from bkclient.errors import BookieUnavailableError
-from bkctl.bookies.admin_client import AdminClient, Answer
+from bkctl.bookies.admin_client import AdminAnswer, AdminClient
 from bkctl.cli.own_version import RELEASE, own_version
 from bkctl.cli.root import cli
 from bkctl.commands.about.version import of_bookie
@@ -22,13 +22,13 @@ class Bookie(AdminClient):
         super().__init__("nowhere", 0)
         self._answers = answers
 
-    def request(self, method: str, path: str, body: object = None) -> Answer:
+    def request(self, method: str, path: str, body: object = None) -> AdminAnswer:
         if path not in self._answers:
-            return Answer(404, "")
+            return AdminAnswer(404, "")
         text = self._answers[path]
         if text is None:
             raise BookieUnavailableError("no HTTP at nowhere")
-        return Answer(200, text)
+        return AdminAnswer(200, text)
 
 
 METRICS = '# x\nup 1\nbookied_info{bookieId="b1",version="1.2.3",port="1"} 1\n'

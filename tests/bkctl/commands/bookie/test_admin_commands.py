@@ -14,7 +14,7 @@ from bkclient.config.settings import MASKED
 from bkclient.errors import BookieUnavailableError
 from bkclient.metadata.memory import MemoryCluster
 from bkctl.bookies import admin_api as work
-from bkctl.bookies.admin_client import AdminClient, Answer, HttpAddress
+from bkctl.bookies.admin_client import AdminAnswer, AdminClient, HttpAddress
 from bkctl.commands.bookie import admin_settings
 from bkctl.errors import CommandError, ConflictError, NothingFoundError, RefusedError, UsageError
 from bkctl.output.views import view_of
@@ -48,13 +48,13 @@ class InMemory(AdminClient):
         self._api = Api(Control(world.service, lambda: PAGE), Access("t"))
         self._v1 = v1
 
-    def request(self, method: str, path: str, body: object = None) -> Answer:
+    def request(self, method: str, path: str, body: object = None) -> AdminAnswer:
         if self._v1 and path.startswith("/api/v2"):
-            return Answer(404, "<html><body><h1>Resource not found</h1></body></html>")
+            return AdminAnswer(404, "<html><body><h1>Resource not found</h1></body></html>")
         sent = b"" if body is None else json.dumps(body).encode()
         asked = HttpRequest(method=method, body=sent)
         reply = done(self._api.answer(path, asked, Credentials(f"Bearer {self._token}")))
-        return Answer(reply.status, reply.body)
+        return AdminAnswer(reply.status, reply.body)
 
 
 @attrs.frozen
@@ -174,13 +174,13 @@ def test_a_java_bookie_is_told_any_key_and_its_secrets_are_masked() -> None:
     class Java(Canned):
         speaks_v2 = False
 
-        def request(self, method: str, path: str, body: object = None) -> Answer:
+        def request(self, method: str, path: str, body: object = None) -> AdminAnswer:
             assert path == "/api/v1/config/server_config"
             if method == "PUT":
                 assert isinstance(body, dict)
                 kept.update(body)
-                return Answer(200, "Success set server config.")
-            return Answer(200, json.dumps(kept))
+                return AdminAnswer(200, "Success set server config.")
+            return AdminAnswer(200, json.dumps(kept))
 
     java = Java(200, "")
     found = admin_settings.change(java, [("passwd", "hunter2"), ("own.key", "x=y")])
@@ -239,9 +239,9 @@ def test_a_wrong_token_is_refused_with_what_to_do(stage: Stage) -> None:
 class Canned(AdminClient):
     def __init__(self, status: int, body: str) -> None:
         super().__init__("nowhere", 0)
-        self._answer = Answer(status, body)
+        self._answer = AdminAnswer(status, body)
 
-    def request(self, method: str, path: str, body: object = None) -> Answer:
+    def request(self, method: str, path: str, body: object = None) -> AdminAnswer:
         return self._answer
 
 

@@ -19,7 +19,7 @@ from bkctl.cli.root import cli
 from bkctl.commands.doctor.rules import diagnose
 from bkctl.commands.doctor.state import (
     ClusterFinding,
-    Ledgers,
+    LedgerCensus,
     Limits,
     SeenCluster,
     SeenLocal,
@@ -43,7 +43,7 @@ def some(count: int = 2) -> Some:
 
 def everything_wrong() -> SeenCluster:
     marks = (Mark(LedgerId(1), (BookieId("a:1"),), OLD_MS), Mark(LedgerId(2), (), NOW_MS + 10**6))
-    ledgers = Ledgers(
+    ledgers = LedgerCensus(
         now_ms=NOW_MS,
         in_service=frozenset(),
         marks={mark.ledger_id: mark for mark in marks[:1]},
@@ -170,7 +170,7 @@ def test_a_cluster_on_one_machine_may_do_without_an_auditor_until_it_needs_one()
     seen = SeenCluster(
         now_ms=0, limits=Limits(), instance_id="i", bookies=tuple(here),
         addresses={"localhost": "127.0.0.1"},
-        ledgers=Ledgers(now_ms=0, in_service=frozenset(), marks={}, limits=Limits()),
+        ledgers=LedgerCensus(now_ms=0, in_service=frozenset(), marks={}, limits=Limits()),
     )  # fmt: skip
 
     def danger(seen: SeenCluster) -> Severity:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from bkclient.repair.replica_map import Health, Holdings, MappedFragment, Place
+from bkclient.repair.replica_map import Health, Holdings, MappedFragment, ReplicaPlace
 from bkctl.commands.ledger.replicas import map as ledger_map_work
 from bkctl.commands.ledger.replicas.map import LedgerMap, drawing, verdict
 from bkctl.output.canvas import Canvas
@@ -37,7 +37,7 @@ def ledger_map(ensembles: Sequence[str], healths: Sequence[Sequence[Health]]) ->
             last=EntryId(100 * n + 99),
             is_closed=True,
             places=tuple(
-                Place(
+                ReplicaPlace(
                     bookie_id=bookie,
                     health=health,
                     expected=66,

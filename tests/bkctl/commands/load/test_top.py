@@ -14,7 +14,7 @@ import pytest
 from bkclient.errors import BookieUnavailableError
 from bkctl.bookies import admin_api
 from bkctl.bookies.admin_client import HttpAddress
-from bkctl.bookies.load_metrics import Figures, Rates, figures, rates
+from bkctl.bookies.load_metrics import LoadFigures, Rates, figures, rates
 from bkctl.bookies.summary import BookieSummary
 from bkctl.commands.load import bookie_loads as top_work
 from bkctl.commands.load import plot, top
@@ -52,7 +52,7 @@ process_start_time_seconds 1.7e9
 """
 
 
-def told(text: str) -> Figures:
+def told(text: str) -> LoadFigures:
     return figures(map(admin_api.parse_sample, samples(text)))
 
 
@@ -62,7 +62,7 @@ def samples(text: str) -> list[str]:
 
 class TestFigures:
     def test_a_java_page_is_read(self) -> None:
-        assert told(JAVA_PAGE) == Figures(
+        assert told(JAVA_PAGE) == LoadFigures(
             adds=1000, reads=0, failures=3, added_bytes=4096, read_bytes=0,
             add_p50_ms=0.5, add_p99_ms=7.25, sync_p99_ms=9.0, journal_queue=7, disk_used=77.0,
             started_s=1.7e9, version="Java",
@@ -76,10 +76,13 @@ class TestFigures:
         assert told("bookie_ledger_dir_data_usage 0.0\n").disk_used is None
 
     def test_of_a_page_without_them_nothing_is_known(self) -> None:
-        assert told("") == Figures()
+        assert told("") == LoadFigures()
 
     def test_rates_are_what_grew_and_none_over_a_restart(self) -> None:
-        before, now = Figures(adds=100, reads=10), Figures(adds=300, reads=10, added_bytes=8)
+        before, now = (
+            LoadFigures(adds=100, reads=10),
+            LoadFigures(adds=300, reads=10, added_bytes=8),
+        )
         assert rates(before, now, 2.0) == Rates(
             adds_s=100.0, reads_s=0.0, failures_s=0.0, added_bytes_s=4.0, read_bytes_s=0.0
         )
@@ -93,7 +96,7 @@ def bookie(number: int, **more: Any) -> BookieSummary:
 
 class TestLooks:
     def looks(
-        self, found: list[BookieSummary], ask: Callable[[tuple[str, int]], Figures], **more: Any
+        self, found: list[BookieSummary], ask: Callable[[tuple[str, int]], LoadFigures], **more: Any
     ) -> Looks:
         seconds = iter(range(1000))
 
@@ -106,14 +109,14 @@ class TestLooks:
 
     def test_two_looks_make_rates_each_over_its_own_time(self) -> None:
         counts = iter([100, 400])
-        found = self.looks([bookie(1)], lambda _: Figures(adds=next(counts)))
+        found = self.looks([bookie(1)], lambda _: LoadFigures(adds=next(counts)))
         assert found.look().bookies[0].rates == Rates()
         load = found.look()
         assert load.bookies[0].rates.adds_s == 150.0  # Two ticks of the clock lie in between.
         assert (load.time_ms, load.underreplicated) == (1500, 4)
 
     def test_one_that_does_not_tell_says_why_and_keeps_its_disk(self) -> None:
-        def silent(_: object) -> Figures:
+        def silent(_: object) -> LoadFigures:
             raise BookieUnavailableError("no HTTP at h:1: refused")
 
         one = self.looks([bookie(1)], silent).look().bookies[0]
@@ -123,9 +126,9 @@ class TestLooks:
     def test_one_without_an_address_is_asked_at_the_port_that_is_given(self) -> None:
         asked: list[object] = []
 
-        def ask(address: tuple[str, int]) -> Figures:
+        def ask(address: tuple[str, int]) -> LoadFigures:
             asked.append(address)
-            return Figures()
+            return LoadFigures()
 
         found = [attrs.evolve(bookie(1), http=None), BookieSummary(BookieId("b2"), "down")]
         load = self.looks(found, ask).look()
@@ -142,7 +145,7 @@ def load(count: int = 3) -> ClusterLoad:
             rates=Rates(
                 adds_s=1234.5, reads_s=20.0, failures_s=0.0, added_bytes_s=5e6, read_bytes_s=1e3
             ),
-            figures=Figures(
+            figures=LoadFigures(
                 add_p50_ms=0.42, add_p99_ms=17.3, read_p50_ms=0.1, read_p99_ms=2.0,
                 sync_p99_ms=9.0, journal_queue=12, disk_used=81.0,
             ),
@@ -151,7 +154,7 @@ def load(count: int = 3) -> ClusterLoad:
             bookie_id=BookieId("bk-02.example.org:3181"),
             state="read-only",
             rates=Rates(adds_s=0.0, reads_s=40.0, failures_s=1.0, added_bytes_s=0, read_bytes_s=0),
-            figures=Figures(add_p99_ms=3.0, journal_queue=0, disk_used=97.0),
+            figures=LoadFigures(add_p99_ms=3.0, journal_queue=0, disk_used=97.0),
         ),
         BookieLoad(bookie_id=BookieId("bk-03.example.org:3181"), state="down"),
     )  # fmt: skip
@@ -188,7 +191,7 @@ class TestScreen:
                     attrs.evolve(
                         load().bookies[0],
                         rates=Rates(adds_s=100.0 * (n % 7), reads_s=n),
-                        figures=Figures(add_p99_ms=n / 10),
+                        figures=LoadFigures(add_p99_ms=n / 10),
                     ),
                 ),
             )
@@ -308,8 +311,8 @@ class TestCommands:
 
 
 class TestSlow:
-    def of(self, **values: float | None) -> dict[BookieId, Figures]:
-        return {BookieId(name): Figures(add_p99_ms=value) for name, value in values.items()}
+    def of(self, **values: float | None) -> dict[BookieId, LoadFigures]:
+        return {BookieId(name): LoadFigures(add_p99_ms=value) for name, value in values.items()}
 
     def test_who_is_far_above_the_median_is_named_the_worst_first(self) -> None:
         found = outliers(self.of(a=10.0, b=12.0, c=11.0, d=40.0, e=90.0), 2.0)

@@ -12,7 +12,7 @@ from twisted.internet.defer import CancelledError
 from bkclient.client import Client
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import NEW
-from bkclient.metadata.memory import Fault, MemoryMetadata, Operation
+from bkclient.metadata.memory import Fault, MemoryMetadata, TreeOperation
 from bookied.config.autorecovery import AutoRecoveryConfig
 from bookied.repair.autorecovery.auditor import AGAIN_S, RETRY_S, Auditor
 from tests.bkclient.repairs import (
@@ -209,9 +209,9 @@ def test_a_bookie_that_registers_during_the_walk_is_not_lost() -> None:
     client = world.client()
     ledger_id = closed_ledger(world, client)
     lost = lose(world, ledger_id)
-    came: list[Operation] = []
+    came: list[TreeOperation] = []
 
-    def fault(operation: Operation) -> Fault:
+    def fault(operation: TreeOperation) -> Fault:
         if operation.name == "get" and "/L" in operation.path and not came:
             came.append(operation)
             world.restart(lost)
@@ -281,9 +281,9 @@ def test_what_was_found_while_it_was_being_disabled_is_not_marked_but_found_agai
     client = world.client()
     ledger_id = closed_ledger(world, client)
     Term(world)
-    disabled: list[Operation] = []
+    disabled: list[TreeOperation] = []
 
-    def fault(operation: Operation) -> Fault:
+    def fault(operation: TreeOperation) -> Fault:
         if operation.name == "get" and "/L" in operation.path and not disabled:
             disabled.append(operation)
             world.metadata.create(zk_paths.REPLICATION_DISABLED, b"")
@@ -335,7 +335,7 @@ def test_s36_a_ledger_that_is_deleted_during_the_audit_is_passed_over() -> None:
     ledgers = [closed_ledger(world, client) for _ in range(3)]
     Term(world)
 
-    def fault(operation: Operation) -> Fault:
+    def fault(operation: TreeOperation) -> Fault:
         if operation.name == "get" and operation.path == path_of(world, ledgers[1]):
             world.metadata.faults = lambda _operation: Fault.NONE
             world.metadata.delete(operation.path)
@@ -354,7 +354,7 @@ def test_an_audit_that_fails_is_tried_again() -> None:
     term = Term(world)
     broken = True
 
-    def fault(operation: Operation) -> Fault:
+    def fault(operation: TreeOperation) -> Fault:
         mine = operation.session_id == term.client.store.session_id
         return Fault.REQUEST_LOST if broken and mine and "/L" in operation.path else Fault.NONE
 

@@ -13,7 +13,7 @@ from bkclient.errors import LedgerRecoveryError
 from bkclient.ledger.writer import LedgerWriter
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import MetadataStore
-from bkclient.metadata.memory import Fault, MemoryMetadata, Operation
+from bkclient.metadata.memory import Fault, MemoryMetadata, TreeOperation
 from bkclient.repair.recover_bookies import RecoverReport, recover_bookies
 from bookied.config.autorecovery import AutoRecoveryConfig
 from bookied.errors import SessionLostError
@@ -153,7 +153,7 @@ def test_a_metadata_service_that_fails_at_the_start_is_asked_again() -> None:
     ledger_id = closed_ledger(world, world.client())
     broken = True
 
-    def fault(operation: Operation) -> Fault:
+    def fault(operation: TreeOperation) -> Fault:
         return Fault.REQUEST_LOST if broken and "underreplication" in operation.path else Fault.NONE
 
     world.metadata.faults = fault
@@ -244,7 +244,7 @@ def test_beside_a_bookie_it_stops_before_it_has_begun() -> None:
 def die_at(world: World, worker: RunningWorker, step: int, counted: list[Any]) -> Any:
     """Return faults that kill a worker in its step with this number; 2n is before, 2n+1 after."""
 
-    def fault(operation: Operation) -> Fault:
+    def fault(operation: TreeOperation) -> Fault:
         if operation.session_id != worker.session_id:
             return Fault.NONE
         if len(counted) > step // 2:

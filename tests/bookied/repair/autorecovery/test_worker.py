@@ -14,7 +14,7 @@ import pytest
 
 from bkclient.errors import ClientError
 from bkclient.metadata import zk_paths
-from bkclient.metadata.memory import Fault, Operation
+from bkclient.metadata.memory import Fault, TreeOperation
 from bkclient.repair.autorecovery import Pause
 from tests.bkclient.repairs import (
     STRIPED,
@@ -186,7 +186,7 @@ def test_a_failing_ledger_is_left_alone_longer_each_time() -> None:
     lose(world, ledger_id)
     begun: list[float] = []
 
-    def fault(operation: Operation) -> Fault:
+    def fault(operation: TreeOperation) -> Fault:
         if operation.name == "create" and operation.path == zk_paths.lock(ledger_id):
             begun.append(world.clock.seconds())
         return Fault.NONE
@@ -309,7 +309,7 @@ def test_s31_a_mark_that_is_renewed_during_the_repair_stays_and_is_seen_to() -> 
     mark(world, ledger_id, "b99")
     deleted: list[float] = []
 
-    def fault(operation: Operation) -> Fault:
+    def fault(operation: TreeOperation) -> Fault:
         if operation.name == "delete" and operation.path == zk_paths.mark(ledger_id):
             deleted.append(world.clock.seconds())
         return Fault.NONE
@@ -385,7 +385,7 @@ def test_a_lock_whose_release_fails_is_released_later() -> None:
     lose(world, ledger_id)
     broken = True
 
-    def fault(operation: Operation) -> Fault:
+    def fault(operation: TreeOperation) -> Fault:
         is_release = operation.name == "delete" and operation.path == zk_paths.lock(ledger_id)
         return Fault.REQUEST_LOST if broken and is_release else Fault.NONE
 
@@ -403,9 +403,9 @@ def test_a_mark_that_cannot_be_removed_is_seen_to_again() -> None:
     world = World(4)
     ledger_id = closed_ledger(world, world.client(), 6)
     lose(world, ledger_id)
-    refused: list[Operation] = []
+    refused: list[TreeOperation] = []
 
-    def fault(operation: Operation) -> Fault:
+    def fault(operation: TreeOperation) -> Fault:
         if operation.name == "delete" and operation.path == zk_paths.mark(ledger_id):
             refused.append(operation)
             return Fault.REQUEST_LOST if len(refused) < 20 else Fault.NONE
@@ -424,9 +424,9 @@ def test_s29_copies_that_were_dropped_before_the_swap_are_made_again() -> None:
     ledger_id = closed_ledger(world, world.client(), 6)
     lose(world, ledger_id)
     (target,) = set(world.bookies) - set(world.stored(ledger_id).ensemble)
-    dropped: list[Operation] = []
+    dropped: list[TreeOperation] = []
 
-    def fault(operation: Operation) -> Fault:
+    def fault(operation: TreeOperation) -> Fault:
         if operation.name == "set" and "/L" in operation.path and not dropped:
             dropped.append(operation)
             world.bookies[target].ledgers.clear()
@@ -687,7 +687,7 @@ def test_l5_a_bug_in_the_repair_of_one_ledger_stops_neither(
     mark(world, bad, "b1")
     lose(world, good)
 
-    def fault(operation: Operation) -> Fault:
+    def fault(operation: TreeOperation) -> Fault:
         path = zk_paths.LAYOUTS["hierarchical"].path_of(bad)
         if operation.path == path and operation.session_id == worker.session_id:
             raise ZeroDivisionError
@@ -882,9 +882,9 @@ def test_s29_a_move_to_another_rack_whose_copies_were_dropped_is_noticed() -> No
         if in_one_rack(world, i)
     )
     mark(world, ledger_id)
-    dropped: list[Operation] = []
+    dropped: list[TreeOperation] = []
 
-    def fault(operation: Operation) -> Fault:
+    def fault(operation: TreeOperation) -> Fault:
         if operation.name == "set" and "/L" in operation.path and not dropped:
             dropped.append(operation)
             for name in set(world.bookies) - set(world.stored(ledger_id).ensemble):

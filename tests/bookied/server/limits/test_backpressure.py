@@ -15,9 +15,9 @@ from bookied.server.limits.backpressure import (
     RECHECK_S,
     SHARED_READ_BYTES,
     Backpressure,
+    ConnectionLoad,
     Crowd,
     Limits,
-    Load,
 )
 from bookied.server.rules.add_requests import Writes
 from tests.bookied.worlds.serving import KEY, Client, Serving, packet
@@ -52,16 +52,16 @@ class World:
             freed=lambda: self.said.append("freed"),
         )
 
-    def load(self) -> Load:
-        load = Load(lambda: None)
+    def load(self) -> ConnectionLoad:
+        load = ConnectionLoad(lambda: None)
         self.pressure.begin(load)
         return load
 
-    def loads(self, number: int) -> list[Load]:
+    def loads(self, number: int) -> list[ConnectionLoad]:
         return [self.load() for _ in range(number)]
 
 
-def held(*loads: Load) -> list[bool]:
+def held(*loads: ConnectionLoad) -> list[bool]:
     return [load.is_held for load in loads]
 
 
@@ -202,7 +202,7 @@ def test_those_that_come_while_clients_share_have_a_share_too() -> None:
 def test_reads_are_short_while_clients_share() -> None:
     told: list[int] = []
     world = World()
-    load = Load(lambda: told.append(world.pressure.read_bytes_max))
+    load = ConnectionLoad(lambda: told.append(world.pressure.read_bytes_max))
     world.pressure.begin(load)
     assert world.pressure.read_bytes_max == READ_BYTES
     world.unwritten_bytes = 760
@@ -338,7 +338,7 @@ def test_nobody_waits_for_ever_and_nobody_within_its_share_waits_before_the_limi
 ) -> None:
     world = World(shared_adds_bytes_max)
     loads = world.loads(4)
-    asked: list[tuple[Load, int, int]] = []
+    asked: list[tuple[ConnectionLoad, int, int]] = []
     for who, size_bytes, adds in steps:
         if who == 0 and asked:
             world.pressure.answered(*asked.pop(0))

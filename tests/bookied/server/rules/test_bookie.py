@@ -19,7 +19,7 @@ from bookied.storage.index.format import ENTRY_ID_MAX, HEADER_BYTES
 from bookied.storage.index.ledger_pages import CachedLedger
 from bookied.storage.journal import format as journal_format
 from bookied.storage.journal.reader import journal_ids, open_scan
-from bookied.storage.ledger_storage.reads import EntryReads
+from bookied.storage.ledger_storage.reads import StoredEntryReads
 from bookied.storage.ledger_storage.settings import StorageLimits
 from bookied.storage.ledger_storage.storage import LedgerStorage
 from tests.bookied.worlds.serving import KEY, WRONG_KEY, Client, Serving, packet
@@ -439,7 +439,7 @@ def test_of_an_index_with_a_wrong_last_location_nothing_is_said_to_be_absent(
     assert v2.ask(batch(5, absent)).rc is EIO
 
 
-class LimboReads(EntryReads):
+class LimboReads(StoredEntryReads):
     """Reads of a storage that may have lost entries and says so (DbLedgerStorage does)."""
 
     def read_memory(self, state: CachedLedger, entry_id: int) -> bytes:

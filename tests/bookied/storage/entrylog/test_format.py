@@ -19,7 +19,12 @@ from bookied.errors import (
     WrongEntryError,
 )
 from bookied.storage.entrylog import format as layout
-from bookied.storage.entrylog.reader import EntryLogReader, LogRecord, open_scan, read_ledgers_map
+from bookied.storage.entrylog.reader import (
+    EntryLogReader,
+    EntryLogRecord,
+    open_scan,
+    read_ledgers_map,
+)
 from tests.sim.world.disk import SimFiles
 
 DIRECTORY = Path("/ledgers")
@@ -52,8 +57,8 @@ def on_disk(data: bytes) -> SimFiles:
     return files
 
 
-def scan(data: bytes) -> tuple[list[LogRecord], CorruptError | None, bool]:
-    found: list[LogRecord] = []
+def scan(data: bytes) -> tuple[list[EntryLogRecord], CorruptError | None, bool]:
+    found: list[EntryLogRecord] = []
     try:
         reading = open_scan(on_disk(data), PATH)
         found.extend(reading)

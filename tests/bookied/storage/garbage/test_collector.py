@@ -13,7 +13,7 @@ import pytest
 
 from bookied.errors import StorageError
 from bookied.storage.entrylog.format import file_name
-from bookied.storage.garbage.compaction_rules import Kind, Schedule, Schedules
+from bookied.storage.garbage.compaction_rules import CompactionKind, Schedule, Schedules
 from bookied.storage.garbage.throttle import CollectionStoppedError
 from bookied.storage.ledger_storage.reads import NeedsDisk
 from tests.bookied.worlds.gc_world import NEVER_S, GcWorld
@@ -271,7 +271,7 @@ def test_a_stop_does_not_wait_for_the_rate() -> None:
     world.begin_collection()
     world.run_jobs()
     assert status(world).is_running
-    assert status(world).compacting is Kind.MAJOR
+    assert status(world).compacting is CompactionKind.MAJOR
     world.stop()
     assert not status(world).is_running
     assert status(world).failed_rounds == 0

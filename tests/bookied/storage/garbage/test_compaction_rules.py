@@ -4,7 +4,7 @@ import pytest
 
 from bookied.storage.entrylog.usage import LogUsage
 from bookied.storage.garbage.compaction_rules import (
-    Kind,
+    CompactionKind,
     LastRuns,
     Rate,
     Schedule,
@@ -36,10 +36,10 @@ def usage(log_id: int, live: int, total: int = 100) -> LogUsage:
     ("minor_ago_s", "major_ago_s", "force", "expected"),
     [
         (10, 10, False, None),
-        (3601, 3601, False, Kind.MINOR),
+        (3601, 3601, False, CompactionKind.MINOR),
         (3600, 3600, False, None),
-        (10, 86_401, False, Kind.MAJOR),
-        (10, 10, True, Kind.MAJOR),
+        (10, 86_401, False, CompactionKind.MAJOR),
+        (10, 10, True, CompactionKind.MAJOR),
     ],
 )
 def test_a_compaction_runs_after_its_interval_or_when_asked_for(
@@ -53,10 +53,10 @@ def test_a_compaction_runs_after_its_interval_or_when_asked_for(
 @pytest.mark.parametrize(
     ("suspended", "expected"),
     [
-        (SuspendedCompactions(), Kind.MAJOR),
-        (SuspendedCompactions(major=True), Kind.MINOR),
+        (SuspendedCompactions(), CompactionKind.MAJOR),
+        (SuspendedCompactions(major=True), CompactionKind.MINOR),
         (SuspendedCompactions(minor=True, major=True), None),
-        (SuspendedCompactions(minor=True), Kind.MAJOR),
+        (SuspendedCompactions(minor=True), CompactionKind.MAJOR),
     ],
 )
 def test_what_is_suspended_does_not_run_even_when_asked_for(suspended, expected) -> None:
@@ -67,11 +67,11 @@ def test_what_is_suspended_does_not_run_even_when_asked_for(suspended, expected)
     ("made", "expected"),
     [
         (schedules(major_s=0, minor_s=0), None),
-        (schedules(major_s=0), Kind.MINOR),
-        (schedules(major_s=0, minor_s=0, force=True), Kind.MAJOR),
-        (schedules(major_s=0, minor_s=0, major=0, force=True), Kind.MINOR),
+        (schedules(major_s=0), CompactionKind.MINOR),
+        (schedules(major_s=0, minor_s=0, force=True), CompactionKind.MAJOR),
+        (schedules(major_s=0, minor_s=0, major=0, force=True), CompactionKind.MINOR),
         (schedules(major_s=0, minor_s=0, major=1, minor=0, force=True), None),
-        (schedules(major=0), Kind.MINOR),
+        (schedules(major=0), CompactionKind.MINOR),
     ],
 )
 def test_what_is_off_runs_only_if_asked_for_and_always_allowed(made, expected) -> None:
@@ -95,9 +95,9 @@ def test_two_reasons_suspend_what_either_does() -> None:
 
 def test_a_major_compaction_counts_as_a_minor_one() -> None:
     last = LastRuns(1, 2)
-    last.ended(Kind.MINOR, 5)
+    last.ended(CompactionKind.MINOR, 5)
     assert (last.minor_s, last.major_s) == (5, 2)
-    last.ended(Kind.MAJOR, 9)
+    last.ended(CompactionKind.MAJOR, 9)
     assert (last.minor_s, last.major_s) == (9, 9)
 
 

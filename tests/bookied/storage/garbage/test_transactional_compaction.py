@@ -9,7 +9,7 @@ import pytest
 
 from bookied.storage.entrylog import format as layout
 from bookied.storage.entrylog.reader import list_logs, open_scan
-from bookied.storage.garbage.transactional_compaction import Compaction
+from bookied.storage.garbage.transactional_compaction import UnfinishedCompaction
 from tests.bookied.storage.garbage.test_collector import fill, make_world, restart, status
 from tests.bookied.worlds.gc_world import GcWorld
 
@@ -31,7 +31,7 @@ def write(world: GcWorld, path: Path, data: bytes) -> None:
     world.files.sync_dir(path.parent)
 
 
-def compacted(world: GcWorld, target: int = 0xAF, *, twice: bool = False) -> Compaction:
+def compacted(world: GcWorld, target: int = 0xAF, *, twice: bool = False) -> UnfinishedCompaction:
     """Leave a compacted log of the first log there is; ``twice`` with other records before."""
     source = min(list_logs(world.files, [LOGS]))
     scan = open_scan(world.files, LOGS / layout.file_name(source))
@@ -39,7 +39,7 @@ def compacted(world: GcWorld, target: int = 0xAF, *, twice: bool = False) -> Com
     scan.close()
     older = [record[:-2] + b"!!" for record in records] if twice else []
     data = layout.LogHeader().encode() + b"".join([*older, *records, *older])
-    todo = Compaction(source, target, LOGS)
+    todo = UnfinishedCompaction(source, target, LOGS)
     write(world, todo.compacted, data)
     return todo
 

@@ -14,7 +14,7 @@ from bkclient.metadata.api import (
     MetadataUnavailableError,
     NotInitializedError,
 )
-from bkclient.metadata.memory import Fault, MemoryCluster, MemoryMetadata, Operation
+from bkclient.metadata.memory import Fault, MemoryCluster, MemoryMetadata, TreeOperation
 from bookied.storage.garbage.unneeded_ledgers import (
     CollectionAbortedError,
     LedgerGarbage,
@@ -53,7 +53,7 @@ class Stage:
         given: dict[str, Any] = {"requests_per_s": 1e6, "verify": False, "requests_max": 3}
         membership = Membership(bookie_id=US, instance_id=instance_id)
         self.garbage = LedgerGarbage(self.store, self.clock, membership, **(given | options))
-        self.seen: list[Operation] = []
+        self.seen: list[TreeOperation] = []
         self.cluster.faults = self._note
 
     def connect(self) -> MemoryMetadata:
@@ -63,7 +63,7 @@ class Stage:
         self.done(store.connect())
         return store
 
-    def _note(self, operation: Operation) -> Fault:
+    def _note(self, operation: TreeOperation) -> Fault:
         self.seen.append(operation)
         return Fault.NONE
 
@@ -121,10 +121,10 @@ def test_nothing_is_gone_while_all_is_there(local) -> None:
     assert stage.gone(*local) == []
 
 
-def failing(name: str, nth: int) -> Callable[[Operation], Fault]:
+def failing(name: str, nth: int) -> Callable[[TreeOperation], Fault]:
     seen = 0
 
-    def fault(operation: Operation) -> Fault:
+    def fault(operation: TreeOperation) -> Fault:
         nonlocal seen
         seen += operation.name == name
         return Fault.REQUEST_LOST if operation.name == name and seen >= nth else Fault.NONE
@@ -306,7 +306,7 @@ def test_a_ledger_that_comes_to_name_this_bookie_before_the_lock_is_ours_is_kept
     stage.create(1, value=metadata(OTHER))
     worker = stage.connect()
 
-    def fault(operation: Operation) -> Fault:
+    def fault(operation: TreeOperation) -> Fault:
         if operation.name == "create" and "/locks/" in operation.path:
             stage.cluster.faults = lambda _: Fault.NONE
             stage.done(worker.write_ledger(LedgerId(1), metadata(US), 0))
@@ -321,7 +321,7 @@ def test_a_lock_that_cannot_be_given_back_is_given_back_later() -> None:
     stage = Stage()
     stage.create(1, value=metadata(OTHER))
 
-    def fault(operation: Operation) -> Fault:
+    def fault(operation: TreeOperation) -> Fault:
         is_ours = operation.name == "delete" and "/locks/" in operation.path
         return Fault.REQUEST_LOST if is_ours else Fault.NONE
 
@@ -336,9 +336,9 @@ def test_a_lock_that_cannot_be_given_back_is_given_back_later() -> None:
 def test_a_lock_that_was_made_in_an_outage_is_given_back_later() -> None:
     stage = Stage()
     stage.create(1, value=metadata(OTHER))
-    made: list[Operation] = []
+    made: list[TreeOperation] = []
 
-    def outage(operation: Operation) -> Fault:
+    def outage(operation: TreeOperation) -> Fault:
         if made:
             return Fault.REQUEST_LOST
         if operation.name == "create" and operation.path.startswith("/underreplication/locks/"):

@@ -9,7 +9,7 @@ from twisted.internet.defer import Deferred
 
 from bkclient.log import LogManager, LogOptions
 from bkclient.log.errors import LogDamagedError
-from bkclient.metadata.memory import Operation
+from bkclient.metadata.memory import TreeOperation
 from bkctl.commands.export.spark.entry_ranges import LogPosition, log_extents, log_start
 from bkctl.commands.export.spark.source_options import EARLIEST, LATEST, parse_options
 from tests.bkclient.worlds import World
@@ -25,7 +25,7 @@ class Log:
         self.world = World(1)
         self.client = self.world.client()
         self.manager = LogManager(self.client)
-        self.asked: list[Operation] = []
+        self.asked: list[TreeOperation] = []
         self.ids = self.world.run(self._written())
         self.world.metadata.delay_s = self._delay_s
 
@@ -39,7 +39,7 @@ class Log:
         assert len(found) > 20
         return found
 
-    def _delay_s(self, operation: Operation) -> float:
+    def _delay_s(self, operation: TreeOperation) -> float:
         self.asked.append(operation)
         return ROUND_TRIP_S
 

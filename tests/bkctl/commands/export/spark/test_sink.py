@@ -24,7 +24,7 @@ from bkclient.config.client import ClientConfig
 from bkclient.log import EARLIEST, LogManager, LogOptions
 from bkclient.log.batches import SWEEP_AGE_S
 from bkclient.metadata.api import MetadataUnavailableError
-from bkclient.metadata.memory import Fault, Operation
+from bkclient.metadata.memory import Fault, TreeOperation
 from bkctl.commands.export.spark.sink import Sink, WrittenLedgers
 from bkctl.commands.export.spark.source_options import parse_options
 from tests.bkclient.worlds import Fate, World
@@ -156,10 +156,10 @@ class Spark:
         self.running.is_dead = self.death.victim is not Victim.NOBODY
         return self.death.last
 
-    def _is_of_running(self, operation: Operation) -> bool:
+    def _is_of_running(self, operation: TreeOperation) -> bool:
         return self.running is not None and operation.session_id == self.running.session_id
 
-    def _fault(self, operation: Operation) -> Fault:
+    def _fault(self, operation: TreeOperation) -> Fault:
         self._following_s = 0.0
         if not self._is_of_running(operation):
             return Fault.NONE
@@ -171,7 +171,7 @@ class Spark:
             return Fault.ANSWER_LOST
         return Fault.NONE
 
-    def _delay_s(self, _operation: Operation) -> float:
+    def _delay_s(self, _operation: TreeOperation) -> float:
         return self._following_s
 
     def _fate(self, _request: Request) -> Fate:
@@ -333,7 +333,7 @@ def test_a_commit_whose_answer_is_lost_is_not_undone_by_the_abort() -> None:
     spark = started()
     is_away = False
 
-    def fail(operation: Operation) -> Fault:
+    def fail(operation: TreeOperation) -> Fault:
         """Apply the change of the list, and hear of nothing from there to the commit's end."""
         nonlocal is_away
         if is_away:
