@@ -105,7 +105,11 @@ class ArrowFiles:
         from pyarrow import fs
 
         chosen = fs.FileSelector(self._path(path), allow_not_found=True, recursive=recursive)
-        found: list[Any] = self.system.get_file_info(chosen)
+        try:
+            found: list[Any] = self.system.get_file_info(chosen)
+        except NotADirectoryError:
+            # pyarrow asks HDFS twice, and another export made the directory in between.
+            found = self.system.get_file_info(chosen)
         return found
 
     def sizes(self, path: str = "") -> dict[str, int]:

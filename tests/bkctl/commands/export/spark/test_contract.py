@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'bkctl[spark]'")
@@ -11,24 +9,12 @@ pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'bk
 from bkclient.admin import operations
 from bkclient.blocking import BlockingClient
 from tests.bkctl.commands.export.test_run import close_at, damage, write_open
-from tests.bkctl.support.cluster import Cluster, local_cluster
+from tests.bkctl.support.cluster import Cluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.processes]
 
 ALONE = {"ensemble_size": 1, "write_quorum": 1, "ack_quorum": 1}
 ENTRY_BYTES_MAX = 5 * 1024 * 1024
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory) -> Iterator[Cluster]:
-    with local_cluster(tmp_path_factory.mktemp("cluster") / "bk", 1) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def client(cluster: Cluster) -> Iterator[BlockingClient]:
-    with BlockingClient(cluster.uri) as connected:
-        yield connected
 
 
 def read(spark, cluster: Cluster, *ledger_ids: int, **options):

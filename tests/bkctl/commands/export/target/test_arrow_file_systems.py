@@ -72,3 +72,19 @@ def test_a_uri_with_a_password_is_refused_and_not_shown() -> None:
     with pytest.raises(OSError, match="the URI of bucket has a password") as caught:
         open_files("s3a://key:secret@bucket/exports")
     assert "secret" not in str(caught.value)
+
+
+def test_a_directory_that_appears_while_it_is_listed_is_listed(tmp_path) -> None:
+    class Appearing(Named):
+        """Says once that what is a directory by now is none."""
+
+        is_new = True
+
+        def get_file_info(self, asked: Any) -> Any:
+            if self.is_new:
+                self.is_new = False
+                raise NotADirectoryError(asked.base_dir)
+            return self._system.get_file_info(asked)
+
+    (tmp_path / "file").write_bytes(b"abc")
+    assert ArrowFiles("hdfs://", Appearing("hdfs"), str(tmp_path)).sizes() == {"file": 3}
