@@ -13,9 +13,9 @@ import os
 import tempfile
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import attrs
 
@@ -165,19 +165,35 @@ class _Tally:
 
 
 def backup(session: Session, file: Path) -> None:
-    """Write everything that lasts to a file, and print what was written.
+    """Write everything that lasts to a file, and print what was written; `-` is stdout.
 
-    Raises: see ``write``.
+    Raises:
+        RefusedError: stdout is a terminal; see ``write`` for what else is raised.
     """
-    session.emit(write(session, file))
+    to_stdout = str(file) == "-"
+    if to_stdout and session.host.stdout.isatty():
+        raise RefusedError(
+            "the backup contains ledger passwords; it is not shown on a terminal",
+            next_step="give a file, or a pipe",
+        )
+    if not to_stdout:
+        _insist_replaceable(file)
+    if session.dry_run:
+        session.plan([f"write all metadata of {session.uri} to {'stdout' if to_stdout else file}"])
+    elif to_stdout:
+        stream = session.host.stdout.buffer
+        _write_nodes(stream, session.call(_about), session.iterate(_lasting))
+        stream.flush()
+    else:
+        session.emit(write(session, file))
 
 
 def write(session: Session, file: Path) -> BackupWritten:
     """Write everything that lasts to a file; return what was written.
 
     Raises:
-        RefusedError: the file is there, and is not a backup.
-        NothingFoundError: its directory is not there.
+        RefusedError: the file exists, and is not a backup.
+        NothingFoundError: its directory is missing.
         CommandError: it cannot be written.
     """
     _insist_replaceable(file)
@@ -187,8 +203,6 @@ def write(session: Session, file: Path) -> BackupWritten:
     with session.progress("backing up", unit="nodes") as progress:
         try:
             info, size = _write(file, info, found, progress)
-        except FileNotFoundError as error:
-            raise NothingFoundError(f"{file.parent}: no such directory") from error
         except OSError as error:
             raise CommandError(f"{file}: {error.strerror or error}") from error
     return BackupWritten(
@@ -197,6 +211,8 @@ def write(session: Session, file: Path) -> BackupWritten:
 
 
 def _insist_replaceable(file: Path) -> None:
+    if not file.parent.is_dir():
+        raise NothingFoundError(f"{file.parent}: no such directory")
     if not file.exists():
         return
     try:
@@ -235,22 +251,9 @@ def _write(
     """Write beside the file, sync, and rename; return what was written, and its bytes."""
     directory = file.resolve().parent
     fd, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=directory)  # Its owner's alone.
-    digest, tally = hashlib.sha256(), _Tally(info)
     try:
         with os.fdopen(fd, "wb") as stream:
-
-            def put(line: Mapping[str, Any]) -> None:
-                data = json.dumps(line).encode() + b"\n"
-                digest.update(data)
-                stream.write(data)
-
-            put(_head_line(info))
-            for some in found:
-                for node in some:
-                    put(_node_line(node))
-                    tally.add(node.path)
-                progress.update(tally.nodes)
-            put({"end": True, "nodes": tally.nodes, "sha256": digest.hexdigest()})
+            info = _write_nodes(stream, info, found, progress.update)
             stream.flush()
             os.fsync(stream.fileno())
             size = stream.tell()
@@ -259,7 +262,31 @@ def _write(
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
-    return tally.result(), size
+    return info, size
+
+
+def _write_nodes(
+    stream: BinaryIO,
+    info: BackupInfo,
+    found: Iterator[Sequence[StoredNode]],
+    tell: Callable[[int], object] = lambda _: None,
+) -> BackupInfo:
+    """Write a backup; return what was written. ``tell`` is called with the number of nodes."""
+    digest, tally = hashlib.sha256(), _Tally(info)
+
+    def put(line: Mapping[str, Any]) -> None:
+        data = json.dumps(line).encode() + b"\n"
+        digest.update(data)
+        stream.write(data)
+
+    put(_head_line(info))
+    for some in found:
+        for node in some:
+            put(_node_line(node))
+            tally.add(node.path)
+        tell(tally.nodes)
+    put({"end": True, "nodes": tally.nodes, "sha256": digest.hexdigest()})
+    return tally.result()
 
 
 def _sync(directory: Path) -> None:

@@ -76,7 +76,7 @@ METADATA: Final = (
     FILE has one JSON object a line: a header, each node with its version, and a checksum. FILE
     contains ledger passwords, and only its owner can read it. The command writes FILE completely or
     not at all, and replaces only an older backup. Ledgers that are created or deleted meanwhile may
-    be missing.
+    be missing. `-` is stdout, which must not be a terminal.
     """,
         params=(argument("file", type=click.Path(path_type=Path)),),
         effect=Effect.READ,

@@ -13,6 +13,7 @@ from bkclient.admin.cookies import StoredCookie
 from bkclient.metadata.api import NEW, CookieNotFoundError
 from bkctl.commands.cookie.columns import COOKIE_COLUMNS
 from bkctl.errors import NothingFoundError, RefusedError, UsageError
+from bkctl.exit_status import Effect
 from bkctl.output.atomic_file import write_whole
 from bkctl.output.units import counted
 from bkctl.output.views import BOOKIE, NEVER, column, shown
@@ -119,6 +120,9 @@ def generate(
     text = CookieText(BookieId(made.bookie_id), encode_cookie(made), made)
     if out is None:
         session.emit(text)
+        return
+    if session.dry_run:
+        session.plan([f"write the cookie of {text.bookie_id} to {out}"])
         return
     write_whole(out, text.text)
     session.emit(CookieChanged(text.bookie_id, f"written to {out}"))
@@ -312,10 +316,12 @@ def _if_stored(session: Session, bookie_id: BookieId, *, needed: bool) -> Stored
 
 
 def _stored(session: Session, bookie_id: BookieId) -> StoredCookie:
-    """Return a stored cookie; where there is none, the error names the one that is most like it."""
+    """Return a stored cookie. A command that only reads names the most similar id in its error."""
     try:
         found: StoredCookie = session.call(cookies.read, bookie_id)
     except CookieNotFoundError as error:
+        if session.effect is not Effect.READ:
+            raise
         others = [one.bookie_id for one in session.call(cookies.list_cookies)]
         raise CookieNotFoundError(f"{error}{did_you_mean(bookie_id, others)}") from error
     return found

@@ -88,6 +88,10 @@ def write(session: Session, out: str | None, logs: tuple[str, ...], lines: int) 
     """
     tails = {f"log/{number}-{Path(one).name}": _tail(one, lines) for number, one in enumerate(logs)}
     environ = _environment(session)
+    path = out or time.strftime("bkctl-debug-%Y%m%dT%H%M%S.tar.gz", time.gmtime())
+    if session.dry_run:
+        session.plan([f"write {path}"])
+        return
     found: dict[str, bytes] = {"system.json": _system()}
     failed: list[str] = []
     with session.progress("collecting", unit="parts") as progress:
@@ -99,7 +103,6 @@ def write(session: Session, out: str | None, logs: tuple[str, ...], lines: int) 
             _take(found, failed, name, ("bookie", "metrics", bookie_id, "--json"), environ)
     secrets = tuple(_secrets(session))
     parts = {name: mask(data, secrets) for name, data in {**found, **tails}.items()}
-    path = out or time.strftime("bkctl-debug-%Y%m%dT%H%M%S.tar.gz", time.gmtime())
     _write_tar(path, parts)
     session.emit(Bundle(path=path, parts=tuple(parts), failed=tuple(failed)))
 

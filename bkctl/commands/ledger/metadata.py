@@ -76,6 +76,9 @@ def dump(session: Session, ledger_id: LedgerId, path: str) -> None:
         session.host.stdout.buffer.write(data)
         session.host.stdout.buffer.flush()
         return
+    if session.dry_run:
+        session.plan([f"write the metadata of ledger {ledger_id} to {path}"])
+        return
     write_whole(path, data, private=True)
     session.emit(MetadataDumped(ledger_id, path, len(data), stored.version))
 

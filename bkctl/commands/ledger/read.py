@@ -56,6 +56,9 @@ def read(
             session.plan([f"recover and close ledger {ledger_id}", "print its entries"])
             return
         _confirm_recovery(session, ledger_id, metadata)
+    if session.dry_run and out is not None:
+        session.plan([f"write the entries of ledger {ledger_id} to {out}"])
+        return
     password = session.questions.password(password_file) if password_file else None
     reading = session.call(ranges.open_ledger, ledger_id, recover=recover, password=password)
     chosen = ranges.range_of(reading, first or 0, last, unconfirmed=unconfirmed)

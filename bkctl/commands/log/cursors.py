@@ -17,6 +17,7 @@ from bkclient.topic.lookup import parts_of, topic_ledgers
 from bkclient.topic.names import parse_topic
 from bkctl.commands.log.columns import CursorDeleted, CursorRow
 from bkctl.output.atomic_file import write_whole
+from bkctl.output.units import counted
 from wire.ids import LedgerId
 
 if TYPE_CHECKING:
@@ -37,6 +38,9 @@ def cursors(session: Session, *, name: str | None, metrics: str | None) -> None:
     """List the cursors of the log or topic NAME, or all, and how far they are behind."""
     session.about = "cursors" if name is None else f"cursors of {name}"
     found: list[CursorRow] = session.call(rows, name)
+    if metrics is not None and session.dry_run:
+        session.plan([f"write the metrics of {counted(len(found), 'cursor')} to {metrics}"])
+        return
     if metrics is not None:
         write_whole(metrics, gauges(found).encode())
     session.emit_all(found, CursorRow)

@@ -109,9 +109,13 @@ def all_keys() -> dict[str, KeyInfo]:
 
 
 def matching(pattern: str, keys: dict[str, KeyInfo]) -> list[KeyInfo]:
-    """Return the keys of a name, an older name or a pattern, or the pattern that has a name."""
+    """Return the keys of a name, an older name or a pattern, or the pattern that has a name.
+
+    A pattern ignores case.
+    """
     if "*" in pattern:
-        return [info for key, info in keys.items() if fnmatch.fnmatchcase(key, pattern)]
+        wanted = pattern.lower()
+        return [info for key, info in keys.items() if fnmatch.fnmatchcase(key.lower(), wanted)]
     if pattern in keys:
         return [keys[pattern]]
     by_alias = [info for info in keys.values() if pattern in info.aliases]

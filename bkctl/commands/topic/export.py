@@ -38,6 +38,9 @@ def export(session: Session, *, name: str, path: str, start: str | None, end: st
     session.about = f"topic {name}"
     if Path(path).exists():
         raise ConflictError(f"{path} exists", next_step="give another file")
+    if session.dry_run:
+        session.plan([f"write the messages of topic {name} to {path}"])
+        return
     part, schema = Path(f"{path}.part"), arrow_schema()
     found = session.iterate(messages, name, message_id(start), message_id(end))
     count = 0

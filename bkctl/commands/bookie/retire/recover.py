@@ -30,7 +30,6 @@ from bkctl.exit_status import Effect
 from bkctl.ledger_ids import parse_ledger_id
 from bkctl.output.units import counted, human_bytes
 from bkctl.session.safety import named
-from bkctl.suggest import did_you_mean
 from wire.codes import ENTRY_HEADER_BYTES, LedgerState
 from wire.ids import BookieId, LedgerId
 
@@ -181,7 +180,7 @@ def _insist_known(
         if bookie_id not in known.union(listed):
             raise NothingFoundError(
                 f"there is no bookie {bookie_id}: it has no cookie, is not registered, and no "
-                f"ledger lists it{did_you_mean(bookie_id, known.union(listed))}",
+                f"ledger lists it",
                 next_step=f"for the ledger: `bkctl ledger recover {bookie_id}`"
                 if bookie_id.isdecimal()
                 else "it is out already if that is its name; `bkctl bookie list` shows them",

@@ -14,7 +14,7 @@ from bkclient.metadata.api import NotInitializedError
 from bkclient.metadata.store_settings import store_options
 from bkctl.commands.cluster import backup
 from bkctl.commands.cluster.removal.metadata_contents import Stock, stock
-from bkctl.errors import ConflictError
+from bkctl.errors import ConflictError, UsageError
 from bkctl.output.units import counted
 from bkctl.output.views import Kind, column, shown
 from bkctl.session.safety import Objection, heed, named
@@ -136,6 +136,8 @@ def _kept(session: Session, found: Stock, backup_to: str | None) -> str | None:
     """Write all metadata to a file; return its path, None where no layout says how to read it."""
     if not found.has_layout:
         return None
+    if backup_to == "-":
+        raise UsageError("--backup -: this backup is written to a file only")
     session.failed = "nothing was formatted; --backup FILE names another file"
     name = f"bkctl-backup-{found.instance_id}-{int(session.host.clock_s())}.jsonl"
     written = backup.write(session, Path(backup_to or name).absolute())

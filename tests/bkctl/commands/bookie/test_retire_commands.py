@@ -197,7 +197,7 @@ class TestRecover:
         unknown = run_in(world, "recover", "b22", "--query", ok=False)
         assert (unknown.status, unknown.out) == (3, "")
         assert "there is no bookie b22: " in unknown.err
-        assert "did you mean b2?" in unknown.err
+        assert "did you mean" not in unknown.err  # A healthy bookie is no suggestion here.
         both = run_in(world, "recover", "b2", "x9", "--query", "-o", "id", ok=False)
         assert (both.status, both.out) == (3, f"{ledger_id}\n")
         assert "there is no bookie x9: " in both.err
@@ -508,7 +508,7 @@ class TestDecommission:
         unknown = run_in(world, command, "b22", "--yes", ok=False)
         assert (unknown.status, unknown.out) == (3, "")
         assert "there is no bookie b22: " in unknown.err
-        assert "did you mean b2?" in unknown.err
+        assert "did you mean" not in unknown.err  # A healthy bookie is no suggestion here.
 
     def test_a_ledger_that_is_not_there_is_not_taken_for_moved(self) -> None:
         world = World(5)

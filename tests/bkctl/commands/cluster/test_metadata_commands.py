@@ -176,6 +176,17 @@ class TestBackup:
         assert file.stat().st_mode & 0o777 == 0o600
         assert [one.name for one in tmp_path.iterdir()] == ["b.jsonl"]
 
+    def test_a_backup_to_stdout_makes_no_file(
+        self, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        said = run_in(world, "cluster", "backup", "-").out
+        assert list(tmp_path.iterdir()) == []
+        (tmp_path / "b.jsonl").write_text(said)
+        assert backup.read(tmp_path / "b.jsonl").kinds["ledger"] == 4
+        refused = run_in(world, "cluster", "backup", "-", tty=True, ok=False)
+        assert (refused.status, "passwords" in refused.err, refused.out) == (4, True, "")
+
     def test_an_older_backup_is_replaced_and_nothing_else(
         self, world: World, tmp_path: Path
     ) -> None:
