@@ -340,6 +340,11 @@ def mode(admin: AdminClient, bookie_id: BookieId, wanted: bool | None) -> Mode: 
     )
 
 
+def keeps_mode(admin: AdminClient) -> bool:
+    """Return whether a bookie stays read-only over a restart, by its settings."""
+    return all_settings(admin).get("persistBookieStatusEnabled", "false").lower() == "true"
+
+
 def collect(admin: AdminClient, bookie_id: BookieId, *, major: bool, minor: bool) -> GarbageAsked:
     """Have it collect garbage now."""
     if admin.speaks_v2:

@@ -79,8 +79,9 @@ ADMIN: Final = (
         body="bkctl.commands.bookie.running_bookie:readonly",
         help="""Make a bookie read-only or writable, or show which it is.
 
-    `on` holds until `off` is given. Full disks also make a bookie read-only, until they have
-    space again.
+    `on` holds until `off` is given or the bookie starts again. With persistBookieStatusEnabled=true
+    in the bookie's settings, `on` also holds over restarts. Full disks make a bookie read-only,
+    too, until they have space again.
     """,
         params=(
             argument("bookie_id", type=BOOKIE_ID),

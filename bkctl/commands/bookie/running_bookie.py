@@ -38,7 +38,10 @@ def readonly(session: Session, bookie_id: BookieId, wanted: str, **where: Any) -
         session.plan([f"turn read-only mode of bookie {bookie_id} {wanted}"])
         return
     shift = None if wanted == "status" else wanted == "on"
-    session.emit(admin_api.mode(_admin(session, bookie_id, where), bookie_id, shift))
+    admin = _admin(session, bookie_id, where)
+    session.emit(admin_api.mode(admin, bookie_id, shift))
+    if shift and not admin_api.keeps_mode(admin):
+        session.note("it is writable again after its next start: persistBookieStatusEnabled is off")
 
 
 def gc(

@@ -21,7 +21,7 @@ from bkctl.commands.doctor.state import (
 )
 from bkctl.output.autorecovery_pause import told
 from bkctl.output.units import counted, human_bytes, human_duration
-from wire.ids import LEDGER_ID_REFUSED, LedgerId
+from wire.ids import LEDGER_ID_REFUSED, BookieId, LedgerId
 
 START_AUDITOR: Final = "bookied autorecovery --conf FILE"
 
@@ -183,12 +183,22 @@ def _too_few(seen: SeenCluster) -> Iterator[ClusterFinding]:
             f"ledgers need {needed}: no ledger can be created or repaired"
         )
         yield ClusterFinding(Severity.RISK, "bookies-too-few", what, fix=_start(seen))
+    elif writable < seen.ledgers.newest_ensemble:
+        what = (
+            f"only {counted(writable, 'bookie')} {_does(writable, 'is', 'are')} writable, and the "
+            f"newest ledger has an ensemble of {seen.ledgers.newest_ensemble}: another ledger of "
+            "this size cannot be created"
+        )
+        yield ClusterFinding(Severity.TROUBLE, "bookies-too-few", what, fix=_start(seen))
 
 
 def _start(seen: SeenCluster) -> str:
     """Return which bookies to start."""
     down = [one.bookie_id for one in seen.of_state(BookieState.DOWN)][:3]
-    return f"start {' and '.join(down)} again, or add bookies" if down else "add bookies"
+    if down:
+        return f"start {' and '.join(down)} again, or add bookies"
+    by_hand = sorted(seen.read_only_by_hand)
+    return f"bkctl bookie readonly {by_hand[0]} off, or add bookies" if by_hand else "add bookies"
 
 
 def _down(seen: SeenCluster) -> Iterator[ClusterFinding]:
@@ -277,10 +287,20 @@ def _unreachable(seen: SeenCluster) -> Iterator[ClusterFinding]:
 
 def _read_only(seen: SeenCluster) -> Iterator[ClusterFinding]:
     for one in seen.of_state(BookieState.READ_ONLY):
-        what = f"{one.bookie_id} is read-only{_fullness(one)}"
+        by_hand = one.bookie_id in seen.read_only_by_hand
+        what = f"{one.bookie_id} is read-only{' by hand' if by_hand else ''}{_fullness(one)}"
+        fix = _back_or_out(seen, one.bookie_id) if by_hand else _ROOM
         yield ClusterFinding(
-            Severity.TROUBLE, "bookie-read-only", what, fix=_ROOM, examples=(one.bookie_id,)
+            Severity.TROUBLE, "bookie-read-only", what, fix=fix, examples=(one.bookie_id,)
         )
+
+
+def _back_or_out(seen: SeenCluster, bookie_id: BookieId) -> str:
+    """Return how a bookie takes adds again, and, if no ledger lists it, how to take it out."""
+    back = f"bkctl bookie readonly {bookie_id} off"
+    if seen.ledgers.holds[bookie_id]:
+        return back
+    return f"stop it, then: bkctl decommission {bookie_id}, or keep it: {back}"
 
 
 def _full(seen: SeenCluster) -> Iterator[ClusterFinding]:

@@ -162,6 +162,9 @@ class LedgerCensus:
     """How far in the future the furthest of them was created."""
     ensemble_max: int = 0
     """The largest ensemble of a ledger that is not closed, or lacks copies."""
+    newest: int = -1
+    newest_ensemble: int = 0
+    """Ensemble size of the ledger with the highest id: the next ledger will need as many."""
     holds: Counter[BookieId] = attrs.field(factory=Counter)
     """How many ledgers list each bookie."""
     recovering: dict[LedgerId, Version] = attrs.field(factory=dict)
@@ -181,6 +184,8 @@ class LedgerCensus:
             self.unreadable.add(one.ledger_id)
             return
         metadata = one.stored.value
+        if one.ledger_id > self.newest:
+            self.newest, self.newest_ensemble = one.ledger_id, metadata.ensemble_size
         self.holds.update(metadata.all_bookies())
         self._look_at_copies(one.ledger_id, metadata)
         if metadata.write_quorum == 1:
@@ -235,6 +240,8 @@ class SeenCluster:
     limits: Limits
     instance_id: str | None
     bookies: tuple[BookieSummary, ...]
+    read_only_by_hand: frozenset[BookieId] = frozenset()
+    """Bookies that say that an operator has made them read-only."""
     addresses: Mapping[str, str] = attrs.field(factory=dict)
     """What the names in ids and endpoints resolve to, here."""
     cookies: Mapping[BookieId, Cookie | None] = attrs.field(factory=dict)

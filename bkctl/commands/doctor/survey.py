@@ -17,7 +17,8 @@ from bkclient.config.settings import load
 from bkclient.errors import NoSuchLedgerError
 from bkclient.metadata.tree.nodes import together
 from bkclient.repair import autorecovery
-from bkctl.bookies import directories
+from bkctl.bookies import admin_api, ask_bookies, directories, load_metrics
+from bkctl.bookies.admin_client import AdminClient
 from bkctl.bookies.ask_bookies import ask_bookie
 from bkctl.bookies.stopped_bookie import is_registered, stopped_bookie
 from bkctl.commands.doctor.rules import CLUSTER_RULES, diagnose
@@ -42,7 +43,7 @@ from bookied.offline.bookie import OfflineBookie
 from bookied.offline.check.start import check_start
 from bookied.storage.files.files import RealFiles
 from bookied.storage.index_kind import check_kind
-from wire.errors import FormatError
+from wire.errors import BookKeeperError, FormatError
 from wire.records.cookie import Cookie, cookie_differences, decode_cookie
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ if TYPE_CHECKING:
     from bkctl.session.session import Session
     from bookied.directories.roots import Directories
     from wire.errors import MetadataFormatError
-    from wire.ids import LedgerId
+    from wire.ids import BookieId, LedgerId
 
 TELL_EVERY: Final = 1000
 """Ledgers between two signs of progress."""
@@ -85,6 +86,7 @@ def run(session: Session, limits: Limits, *, local: bool) -> None:
     with session.progress("looking at ledgers", unit="ledgers") as progress:
         now_ms = int(time.time() * 1000)
         cluster = session.call(look_at_cluster, limits, now_ms, progress.update, RealHost())
+    cluster = attrs.evolve(cluster, read_only_by_hand=read_only_by_hand(cluster.bookies))
     seen_local = look_at_local(session, now_ms) if local else None
     found = diagnose(cluster, seen_local)
     session.emit_all(found, ClusterFinding)
@@ -109,6 +111,24 @@ def _conclude(session: Session, found: list[ClusterFinding], cluster: SeenCluste
 
 
 # The cluster ------------------------------------------------------------------------------------
+
+
+def read_only_by_hand(bookies: Iterable[BookieSummary]) -> frozenset[BookieId]:
+    """Ask the read-only bookies over HTTP; return those that an operator made so. Blocks."""
+
+    def ask(one: BookieSummary) -> bool:
+        assert one.http is not None
+        try:
+            admin = AdminClient(*one.http, timeout_s=ask_bookies.FIGURES_TIMEOUT_S)
+            return admin_api.state(admin, one.bookie_id).read_only_by_hand is True
+        except BookKeeperError:
+            return False
+
+    asked = [
+        one for one in bookies if one.http and one.state == operations.BookieState.READ_ONLY.value
+    ]
+    found = load_metrics.side_by_side(ask, asked)
+    return frozenset(one.bookie_id for one, by_hand in zip(asked, found, strict=True) if by_hand)
 
 
 async def look_at_cluster(

@@ -47,6 +47,8 @@ class BookieProcess:
         self.host, self.port, self.directory = host, port, directory
         self._process: ChildProcess | None = None
         self._is_stopping = False
+        self.is_decommissioned = False
+        """Whether its cookie is gone from the metadata: its directories never start again."""
 
     @property
     def bookie_id(self) -> str:
@@ -141,7 +143,7 @@ class BookieProcess:
         runs = self._process is not None and self._process.returncode is None
         return LocalBookie(
             bookie_id=self.bookie_id,
-            state="up" if runs else "down",
+            state="up" if runs else "decommissioned" if self.is_decommissioned else "down",
             pid=self._process.pid if self._process else None,
             directory=str(self.directory),
             log=str(self.log),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
@@ -14,14 +14,15 @@ from bkctl.commands.local.columns import LocalBookie
 from bkctl.commands.local.directory import (
     ClusterRecord,
     LocalDirectory,
+    is_decommissioned,
     read_record,
+    refuse_started_by_hand,
     write_private,
 )
 from bkctl.commands.local.metadata import HOST, LocalMetadataService
 from bkctl.commands.local.process import free_port
 from bkctl.errors import ConflictError
 from bkctl.output.units import counted
-from bookied.directories.lock import is_locked
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -95,32 +96,46 @@ class LocalCluster:
     def start(
         self,
         registered: Callable[[], frozenset[str]],
+        known: Callable[[], frozenset[str]],
         initialize: Callable[[], None],
         report: Callable[[str], None] = lambda _: None,
     ) -> None:
         """Start everything and return once every bookie is registered.
 
-        ``initialize`` makes the cluster in metadata that has none, ``registered`` returns the
-        bookies that are registered now, ``report`` takes each step as a text.
+        Bookies that were decommissioned are not started. ``initialize`` makes the cluster in
+        metadata that has none, ``registered`` returns the bookies that are registered now,
+        ``known`` those that have a cookie, ``report`` takes each step as a text.
 
         Raises:
-            ConflictError: it runs already.
+            ConflictError: it runs already, or one of its bookies does.
             LocalStartError: a part did not start; its last log lines are in the message.
         """
-        if any(is_locked(bookie.directory / "ledgers") for bookie in self._bookies):
-            raise self.directory.runs_already()
         self.directory.take()
+        refuse_started_by_hand(self.directory.path, [one.directory for one in self._bookies])
         if self._metadata.has_zookeeper:
             report("starting ZooKeeper")
             self._metadata.start()
         self.save()
         initialize()
-        self._await_gone(registered, self._bookies, report)
-        report(f"starting {counted(len(self._bookies), 'bookie')}")
-        for bookie in self._bookies:
+        wanted = self._without_decommissioned(known(), report)
+        self._await_gone(registered, wanted, report)
+        report(f"starting {counted(len(wanted), 'bookie')}")
+        for bookie in wanted:
             bookie.start(self._bookie_settings())
-        self._wait(registered, self._bookies)
+        self._wait(registered, wanted)
         self.keep_settings()  # Only now: settings that stop a start are not kept for the next one.
+
+    def _without_decommissioned(
+        self, known: Collection[str], report: Callable[[str], None]
+    ) -> list[BookieProcess]:
+        """Return the bookies to start; where all have lost their cookie, these are all of them."""
+        for bookie in self._bookies:
+            bookie.is_decommissioned = is_decommissioned(bookie.directory, bookie.bookie_id, known)
+        wanted = [bookie for bookie in self._bookies if not bookie.is_decommissioned]
+        for bookie in self._bookies if wanted else ():
+            if bookie.is_decommissioned:
+                report(f"{bookie.bookie_id} was decommissioned and is not started")
+        return wanted or self._bookies
 
     def keep_settings(self) -> None:
         """Let later starts have the settings of this one."""

@@ -51,6 +51,14 @@ class ClusterMetadata:
         found: frozenset[str] = self._run(self._writable)
         return found
 
+    def known(self) -> frozenset[str]:
+        """Return the bookies that have a cookie."""
+        found: frozenset[str] = self._run(self._known)
+        return found
+
+    async def _known(self) -> frozenset[BookieId]:
+        return await (await self._connected()).known_bookies()
+
     async def _writable(self) -> frozenset[BookieId]:
         return await (await self._connected()).writable_bookies()
 

@@ -21,14 +21,16 @@ import shlex
 import shutil
 import stat
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
 import attrs
 
 from bkctl.errors import ConflictError, RefusedError
-from bookied.directories.lock import LOCK, DirectoryLocks
+from bkctl.output.units import counted
+from bookied.directories.lock import LOCK, DirectoryLocks, is_locked, lock_owner
+from bookied.directories.roots import CURRENT, VERSION
 from bookied.errors import DirectoryInUseError
 
 STATE_FILE: Final = "cluster.json"
@@ -153,6 +155,28 @@ class LocalDirectory:
 def bookie_directory(directory: Path, number: int) -> Path:
     """Return the directory of a bookie of the cluster in ``directory``; 1 is the first."""
     return directory / f"bookie-{number}"
+
+
+def is_decommissioned(home: Path, bookie_id: str, known: Collection[str]) -> bool:
+    """Return whether a bookie has started in its directory once, and has no cookie now."""
+    return bookie_id not in known and (home / "ledgers" / CURRENT / VERSION).exists()
+
+
+def refuse_started_by_hand(directory: Path, homes: Iterable[Path]) -> None:
+    """Refuse to go on while a bookie runs that the cluster's process did not start.
+
+    Raises:
+        ConflictError: one does; the hint has the command that stops it.
+    """
+    locked = [home / "ledgers" for home in homes if is_locked(home / "ledgers")]
+    if locked:
+        was = "was" if len(locked) == 1 else "were"
+        pids = " ".join(str(pid) for pid in map(lock_owner, locked) if pid is not None)
+        raise ConflictError(
+            f"{counted(len(locked), 'bookie')} in {directory} {was} started by hand and still"
+            f" {'runs' if len(locked) == 1 else 'run'}",
+            next_step=f"kill {pids}",
+        )
 
 
 def refuse_others_directory(directory: Path) -> None:

@@ -181,7 +181,7 @@ def running(session: Session, cluster: LocalCluster) -> Iterator[ClusterMetadata
 
     with cluster, ClusterMetadata(lambda: cluster.uri) as watched:
         with session.messages.waiting("waiting for the bookies to register"):
-            cluster.start(watched.writable, watched.initialize, session.note)
+            cluster.start(watched.writable, watched.known, watched.initialize, session.note)
         yield watched
 
 

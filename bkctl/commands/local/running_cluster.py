@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import signal
@@ -10,18 +11,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from bkctl.commands.local.columns import LocalBookie, LocalSummary, show
+from bkctl.commands.local.connected_metadata import ClusterMetadata
 from bkctl.commands.local.directory import (
     CONF_FILE,
     ClusterRecord,
     bookie_directory,
+    is_decommissioned,
     read_record,
     refuse_others_directory,
+    refuse_started_by_hand,
 )
 from bkctl.commands.local.metadata import HOST
 from bkctl.errors import ConflictError, NothingFoundError
 from bkctl.exit_status import ExitStatus
 from bkctl.output.units import counted
 from bookied.directories.lock import is_locked, lock_owner
+from wire.errors import BookKeeperError
 
 if TYPE_CHECKING:
     from bkctl.session.session import Session
@@ -37,10 +42,14 @@ def status(session: Session, directory: Path) -> None:
         NothingFoundError: the directory holds no cluster of ``bkctl local``.
         RefusedError: the directory is another user's.
     """
-    found = read(directory)
+    found = read(directory, _cookies(directory))
     show(session, found)
     if runner(directory) is None:
-        session.note(f"the cluster is stopped; to start it: {_start_line(directory)}")
+        by_hand = [one for one in found.bookies if one.state == "up"]
+        first = f"first kill {' '.join(str(one.pid) for one in by_hand)}, " if by_hand else ""
+        runs = f"; {counted(len(by_hand), 'bookie')} started by hand still up" if by_hand else ""
+        start = f"to start it: {first}{'then ' if first else ''}{_start_line(directory)}"
+        session.note(f"the cluster is stopped{runs}; {start}")
         return
     for one in found.bookies:
         if one.state == "down":
@@ -59,7 +68,7 @@ def stop(session: Session, directory: Path) -> None:
     found = read(directory)
     pid = runner(directory)
     if pid is None:
-        _insist_stopped(found)
+        _refuse_started_by_hand(found)
         session.note(f"no cluster runs in {directory}")
         return
     number = counted(sum(one.state == "up" for one in found.bookies), "bookie")
@@ -77,11 +86,14 @@ def stop(session: Session, directory: Path) -> None:
                 status=ExitStatus.TIME_LIMIT,
             )
         time.sleep(_POLL_S)
+    _refuse_started_by_hand(found)
     session.note("stopped")
 
 
-def read(directory: Path) -> LocalSummary:
+def read(directory: Path, cookies: frozenset[str] | None = None) -> LocalSummary:
     """Return what a directory says about its cluster, and which of its bookies run now.
+
+    ``cookies`` are the bookies that have one: another one may have been decommissioned.
 
     Raises:
         NothingFoundError: the directory holds no cluster of ``bkctl local``.
@@ -90,7 +102,8 @@ def read(directory: Path) -> LocalSummary:
     refuse_others_directory(directory)
     known = _record(directory)
     bookies = (
-        _bookie(directory.absolute(), number, port) for number, port in enumerate(known.ports, 1)
+        _bookie(directory.absolute(), number, port, cookies)
+        for number, port in enumerate(known.ports, 1)
     )
     return LocalSummary(known.uri, str(directory.absolute()), tuple(bookies))
 
@@ -110,27 +123,35 @@ def _record(directory: Path) -> ClusterRecord:
     return known
 
 
-def _bookie(directory: Path, number: int, port: int) -> LocalBookie:
+def _cookies(directory: Path) -> frozenset[str] | None:
+    """Return the bookies that have a cookie; None where there is none or no metadata now."""
+    refuse_others_directory(directory)
+    known = _record(directory)
+    if runner(directory) is None and not known.uri.startswith("sqlite:"):
+        return None  # Its ZooKeeper may have stopped with it.
+    with contextlib.suppress(BookKeeperError), ClusterMetadata(lambda: known.uri) as metadata:
+        return metadata.known() or None
+    return None
+
+
+def _bookie(directory: Path, number: int, port: int, cookies: frozenset[str] | None) -> LocalBookie:
     home = bookie_directory(directory, number)
     ledgers = home / "ledgers"
     runs = is_locked(ledgers)
+    bookie_id = f"{HOST}:{port}"
+    is_out = cookies is not None and is_decommissioned(home, bookie_id, cookies)
     return LocalBookie(
-        bookie_id=f"{HOST}:{port}",
-        state="up" if runs else "down",
+        bookie_id=bookie_id,
+        state="up" if runs else "decommissioned" if is_out else "down",
         pid=lock_owner(ledgers) if runs else None,
         directory=str(home),
         log=str(home / "bookie.log"),
     )
 
 
-def _insist_stopped(found: LocalSummary) -> None:
-    running = [bookie for bookie in found.bookies if bookie.state == "up"]
-    if running:
-        pids = " ".join(str(bookie.pid) for bookie in running)
-        raise ConflictError(
-            f"{counted(len(running), 'bookie')} in {found.directory} was started by hand",
-            next_step=f"kill {pids}",
-        )
+def _refuse_started_by_hand(found: LocalSummary) -> None:
+    homes = (Path(one.directory) for one in found.bookies)
+    refuse_started_by_hand(Path(found.directory), homes)
 
 
 def _start_line(directory: Path) -> str:

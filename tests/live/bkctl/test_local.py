@@ -213,6 +213,51 @@ def test_in_the_background_it_returns_once_all_are_up(tmp_path: Path) -> None:
 
 
 @pytest.mark.processes
+def test_a_bookie_that_was_decommissioned_is_left_out_and_one_started_by_hand_is_named(
+    tmp_path: Path,
+) -> None:
+    directory = tmp_path / "bk"
+    words = ("local", 2, "--dir", directory, "--background")
+    uri = f"sqlite://{directory}/metadata.db"
+    by_hand: subprocess.Popen[bytes] | None = None
+    assert _run(*words).returncode == 0
+    try:
+        rows = json.loads(_run("local", "status", directory, "--json").stdout)["bookies"]
+        os.kill(rows[0]["pid"], signal.SIGTERM)
+        gone = rows[0]["bookie_id"]
+        until(lambda: _state(directory, gone) == "down", "the bookie is still up")
+        out = _run("-u", uri, "decommission", gone, "--yes")
+        assert out.returncode == 0, out.stderr
+        status = _run("local", "status", directory)
+        assert "decommissioned" in status.stdout
+        assert "to start" not in status.stderr
+        os.kill(rows[1]["pid"], signal.SIGTERM)
+        until(lambda: _state(directory, rows[1]["bookie_id"]) == "down", "it is still up")
+        conf = f"{rows[1]['directory']}/bookie.conf"
+        by_hand = subprocess.Popen([*BOOKIED, "--conf", conf], stderr=subprocess.DEVNULL)
+        until(lambda: _state(directory, rows[1]["bookie_id"]) == "up", "it did not start")
+        stopped = _run("local", "stop", directory)
+        assert (stopped.returncode, f"kill {by_hand.pid}" in stopped.stderr) == (7, True)
+        by_hand.terminate()
+        by_hand.wait(TIMEOUT_S)
+        again = _run(*words)
+        assert again.returncode == 0, again.stderr
+        assert f"{gone} was decommissioned" in (directory / BACKGROUND_LOG).read_text()
+        assert len(_processes(directory)) == 1
+    finally:
+        if by_hand is not None and by_hand.poll() is None:
+            by_hand.kill()
+            by_hand.wait(TIMEOUT_S)
+        _run("local", "stop", directory)
+    assert _processes(directory) == []
+
+
+def _state(directory: Path, bookie_id: str) -> str:
+    found = json.loads(_run("local", "status", directory, "--json").stdout)["bookies"]
+    return next(one["state"] for one in found if one["bookie_id"] == bookie_id)
+
+
+@pytest.mark.processes
 def test_a_registration_from_before_a_crash_is_not_taken_for_a_start(tmp_path: Path) -> None:
     directory = tmp_path / "bk"
     words = ("local", 1, "--dir", directory, "--background")

@@ -90,6 +90,10 @@ def test_the_mode_is_set_and_told(stage: Stage) -> None:
     assert work.mode(stage.admin, ME, wanted=False) == work.Mode(ME, read_only=False)
 
 
+def test_the_mode_is_not_kept_over_a_restart_by_default(stage: Stage) -> None:
+    assert not work.keeps_mode(stage.admin)
+
+
 def test_compactions_are_suspended_kind_by_kind(stage: Stage) -> None:
     def suspended(**how: bool) -> tuple[bool, bool]:
         found = work.compactions(stage.admin, ME, **how)

@@ -258,6 +258,20 @@ def test_11_read_only_and_full_bookies_are_told_with_their_room(patient: Patient
     assert {one["danger"] for one in found.values()} == {"trouble"}
 
 
+def test_too_few_writable_bookies_for_the_next_ledger_are_a_trouble(patient: Patient) -> None:
+    patient.ledger(1, A, B, C, D)
+    assert "bookies-too-few" not in patient.findings()
+    session = patient.world._sessions[B]
+    service = patient.world.run(session.service_info(B))
+    patient.world.run(session.register(B, service, read_only=True))
+    too_few = patient.findings()["bookies-too-few"]
+    assert too_few["danger"] == "trouble"
+    assert (
+        "only 3 bookies are writable, and the newest ledger has an ensemble of 4"
+        in (too_few["what"])
+    )
+
+
 def test_13_cookies_that_keep_bookies_from_starting_are_seen(patient: Patient) -> None:
     patient.world.run(patient.store.remove_cookie(A))
     patient.world.run(patient.store.remove_cookie(B))

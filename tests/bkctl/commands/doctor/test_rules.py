@@ -124,10 +124,22 @@ def all_findings() -> list[ClusterFinding]:
     found = diagnose(seen, everything_wrong_here(at_work=True))
     found += diagnose(seen, everything_wrong_here(at_work=False))
     found += diagnose(attrs.evolve(seen, bookies=(), instance_id=None), None)
+    found += diagnose(attrs.evolve(seen, read_only_by_hand=frozenset({BookieId("ro:1")})), None)
     return list({one.kind + one.fix: one for one in found}.values())
 
 
 FINDINGS = all_findings()
+
+
+def test_a_bookie_that_is_read_only_by_hand_is_not_sent_to_free_its_disk() -> None:
+    seen = attrs.evolve(everything_wrong(), read_only_by_hand=frozenset({BookieId("ro:1")}))
+    (found,) = (one for one in diagnose(seen, None) if one.kind == "bookie-read-only")
+    back = "bkctl bookie readonly ro:1 off"
+    assert "read-only by hand" in found.message
+    assert found.fix == f"stop it, then: bkctl decommission ro:1, or keep it: {back}"
+    seen.ledgers.holds["ro:1"] = 3
+    (found,) = (one for one in diagnose(seen, None) if one.kind == "bookie-read-only")
+    assert found.fix == back
 
 
 @pytest.mark.parametrize(

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from bkctl.cli.root import cli
 from bkctl.commands.local.cluster import LocalCluster
 from bkctl.commands.local.directory import CONF_FILE, STATE_FILE
 from bkctl.errors import ConflictError, RefusedError
 from bkctl.session.profiles import read_profiles
 from bookied.directories.lock import DirectoryLocks
+from tests.bkctl.support.terminal import FakeHost
 
 
 def test_a_directory_that_holds_something_else_is_refused(tmp_path: Path) -> None:
@@ -42,20 +45,42 @@ def test_ports_come_from_the_base_on_and_stay_the_same(tmp_path: Path) -> None:
 
 
 def test_a_cluster_that_runs_is_not_started_again(tmp_path: Path) -> None:
-    ledgers = tmp_path / "bookie-1" / "ledgers"
-    ledgers.mkdir(parents=True)
     (tmp_path / STATE_FILE).write_text('{"ports": [15000], "zookeeper_port": 0}')
     held = DirectoryLocks()
-    held.take([ledgers])
+    held.take([tmp_path])
     try:
         with pytest.raises(ConflictError, match="runs already") as caught:
-            LocalCluster(tmp_path, 1).start(frozenset, lambda: None)
+            LocalCluster(tmp_path, 1).start(frozenset, frozenset, lambda: None)
     finally:
         held.release()
     assert caught.value.hint == (
         f"to use it: . {tmp_path}/bkctl.env; for another number of bookies stop it first: "
         f"bkctl local stop {tmp_path}"
     )
+
+
+def test_a_bookie_that_was_started_by_hand_is_named_by_its_process(tmp_path: Path) -> None:
+    ledgers = tmp_path / "bookie-1" / "ledgers"
+    ledgers.mkdir(parents=True)
+    (tmp_path / STATE_FILE).write_text('{"ports": [15000], "zookeeper_port": 0}')
+    held = DirectoryLocks()
+    held.take([ledgers])
+    try:
+        said_so = pytest.raises(ConflictError, match=r"1 bookie in .* was started by hand")
+        with said_so as caught, LocalCluster(tmp_path, 1) as cluster:
+            cluster.start(frozenset, frozenset, lambda: None)
+        said = _bkctl("local", "status", tmp_path)
+        stopped = _bkctl("local", "stop", tmp_path)
+    finally:
+        held.release()
+    assert caught.value.hint == f"kill {os.getpid()}"
+    assert f"to start it: first kill {os.getpid()}, then bkctl local 1 --dir" in said[1]
+    assert (stopped[0], f"kill {os.getpid()}" in stopped[1]) == (7, True)
+
+
+def _bkctl(*words: object) -> tuple[int, str]:
+    with closing(FakeHost()) as host:
+        return cli.run(list(map(str, words)), host), host.err.text
 
 
 def test_a_cluster_of_another_shape_is_a_conflict(tmp_path: Path) -> None:
