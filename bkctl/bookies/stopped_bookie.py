@@ -151,8 +151,12 @@ async def is_registered(client: Client, bookie_id: BookieId) -> bool:
     return bookie_id in await store.writable_bookies() | await store.read_only_bookies()
 
 
-def refuse_registered(session: Session, bookie_id: BookieId, *, forced: bool = False) -> None:
+def refuse_registered(
+    session: Session, bookie_id: BookieId, *, forced: bool = False, instead: str = ""
+) -> None:
     """Refuse a bookie that the metadata service believes to be running.
+
+    ``instead`` is what can be done while the bookie runs.
 
     Raises:
         RefusedError: it is registered. Otherwise as the metadata store.
@@ -164,7 +168,8 @@ def refuse_registered(session: Session, bookie_id: BookieId, *, forced: bool = F
         return
     raise RefusedError(
         f"{bookie_id} is registered in the metadata service: it runs",
-        next_step="stop the bookie first; a killed bookie's registration ends with its session",
+        next_step=instead
+        or "stop the bookie first; a killed bookie's registration ends with its session",
     )
 
 

@@ -37,7 +37,8 @@ class Questions:
     ) -> None:
         """Show ``plan`` and ask, in the way the ``Effect`` calls for.
 
-        What loses data asks for ``proof`` (an id) to be typed; everything else for yes or no.
+        What loses data asks for ``proof`` (an id) to be typed, after the ``question`` if there is
+        one; everything else for yes or no.
 
         Raises:
             RefusedError: the answer was no, or there is no terminal to ask.
@@ -54,11 +55,15 @@ class Questions:
         if not self.can_ask:
             again = self._options.again("--yes")
             raise RefusedError(
-                f"{question} There is no terminal to ask", next_step=f"add --yes: {again}"
+                f"{question} There is no terminal to ask".lstrip(),
+                next_step=f"add --yes: {again}",
             )
         if effect is Effect.LOSES_DATA:
             assert proof, "what loses data asks for an id to be typed"
-            agreed = self._ask(f"{question}\nTo confirm, type {proof}: ") == proof
+            answer = self._ask(f"{question}\n".lstrip() + f"To confirm, type {proof}: ")
+            agreed = answer == proof
+            if answer.lower() in {"y", "yes"} and not agreed:
+                raise RefusedError(f"not confirmed: {answer} is not {proof}; nothing was changed")
         else:
             agreed = self._ask(f"{question} [y/N] ").lower() in {"y", "yes"}
         if not agreed:

@@ -118,8 +118,8 @@ class Engine:
         self.in_doubt_to = await self._blocking(in_doubt_to)
         if self.in_doubt_to != NO_LEDGER:
             log.info(
-                "the fences of older ledgers may be unknown here: before the first add to a ledger "
-                "up to {ledger_id}, its metadata is asked whether it is open",
+                "new directories, or another bookie used them: ledgers up to {ledger_id} may be "
+                "fenced, so their metadata is checked before the first add",
                 ledger_id=self.in_doubt_to,
             )
         await self._blocking(self.storages.open)

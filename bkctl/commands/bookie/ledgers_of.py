@@ -111,7 +111,7 @@ def _confirm(session: Session, old: BookieId, new: BookieId, count: int, *, veri
         session.confirm(plan, "Go on?")
         return
     plan.append(f"Whether {new} has them is not asked: what it lacks counts as lost.")
-    session.confirm(plan, "Go on?", proof=old, effect=Effect.LOSES_DATA)
+    session.confirm(plan, "", proof=old, effect=Effect.LOSES_DATA)
 
 
 def rename_all(

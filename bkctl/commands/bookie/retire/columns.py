@@ -59,7 +59,7 @@ def _recovered(v: RecoverReport) -> str:
     left = f"; {counted(len(v.left), 'ledger')} left" if v.left else ""
     return (
         f"moved {counted(v.moved, 'ledger')}: {v.copied_entries} copies of entries, "
-        f"{human_bytes(v.copied_bytes)}{left}{cookies}"
+        f"{human_bytes(v.copied_bytes)} as stored{left}{cookies}"
     )
 
 

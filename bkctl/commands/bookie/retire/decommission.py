@@ -138,7 +138,8 @@ def _take_out(
     session: Session, bookie_id: BookieId, force: Collection[str], *, keep_cookie: bool
 ) -> None:
     """Show what is left on a bookie, ask, wait until nothing is, and remove its cookie."""
-    refuse_registered(session, bookie_id)
+    drain = f"empty it while it runs: bkctl decommission {bookie_id} --drain"
+    refuse_registered(session, bookie_id, instead=f"stop the bookie first, or {drain}")
     found: list[BookieLedger] = list(session.iterate(ledgers_on_bookies, [bookie_id]))
     insist_known(session, [bookie_id], found)
     if not session.call(autorecovery.status).enabled:
@@ -155,7 +156,7 @@ def _take_out(
         return
     session.confirm(
         [f"To take {bookie_id} out for good:", *(f"  {step}" for step in steps)],
-        "Go on?" if keep_cookie else "Its directories never start again. Go on?",
+        "" if keep_cookie else "Its directories never start again.",
         proof=bookie_id,
     )
     session.resume = (
@@ -170,7 +171,9 @@ def _take_out(
 
 def _moving(bookie_id: BookieId, found: Sequence[BookieLedger]) -> str:
     size = human_bytes(_size_of(bookie_id, found))
-    return f"move {counted(len(found), 'ledger')}, about {size}"
+    copies = sum(one.load([bookie_id]).copies for one in found)
+    what = f"{copies} copies of entries, about {size} of payload"
+    return f"move {counted(len(found), 'ledger')}: {what}"
 
 
 def _size_of(bookie_id: BookieId, found: Sequence[BookieLedger]) -> int:
@@ -335,7 +338,7 @@ def _drain(
         session.plan(steps)
         return
     session.confirm(
-        [f"To empty {bookie_id}:", *(f"  {step}" for step in steps)], "Go on?", proof=bookie_id
+        [f"To empty {bookie_id}:", *(f"  {step}" for step in steps)], "", proof=bookie_id
     )
     _set_mode(session, bookie_id, address, token_file, read_only=True)
     session.resume = f"what is moved stays so; to go on: {session.options.again()}"

@@ -281,7 +281,7 @@ def _confirm(
         ]
     if options.delete_cookies:
         lines.append("Then the cookies go: these directories never start again.")
-        session.confirm(lines, "Go on?", proof=bookies[0], effect=Effect.LOSES_DATA)
+        session.confirm(lines, "", proof=bookies[0], effect=Effect.LOSES_DATA)
     elif found:
         session.confirm(lines, "Go on?")
 

@@ -61,6 +61,9 @@ def spread_ledger(world: World) -> LedgerId:
         world.run(client.delete_ledger(ledger_id))
 
 
+MOVE = "move 1 ledger: 6 copies of entries, about 42 B of payload"
+
+
 class TestRacks:
     @pytest.mark.parametrize("command", ["recover", "decommission"])
     def test_ledgers_that_will_span_too_few_racks_are_told_before(self, command) -> None:
@@ -353,7 +356,7 @@ class TestDecommission:
         assert wrong.status == 4
         assert "move 1 ledger" in wrong.err
         planned = run_in(world, "bookie", "decommission", "b2", "--dry-run").out
-        assert planned == "would move 1 ledger, about 42 B\nwould remove the cookie of b2\n"
+        assert planned == f"would {MOVE}\nwould remove the cookie of b2\n"
         assert has_cookie(world)
 
     def test_it_does_not_begin_what_cannot_end(self) -> None:
@@ -467,7 +470,7 @@ class TestDecommission:
         lost(world)
         world.restart("b2")
         planned = run_in(world, "decommission", "b2", "--drain", "--dry-run").out
-        assert planned == "would make b2 read-only\nwould move 1 ledger, about 42 B\n"
+        assert planned == f"would make b2 read-only\nwould {MOVE}\n"
         nowhere = run_in(world, "decommission", "b2", "--drain", "--yes", ok=False)
         assert (nowhere.status, "no HTTP server" in nowhere.err) == (3, True)
 
@@ -523,4 +526,5 @@ class TestDecommission:
         more = ["--delete-cookie"] if command == "recover" else []
         refused = run_in(world, command, "b2", "--yes", *more, ok=False)
         assert (refused.status, "it runs" in refused.err) == (4, True)
+        assert ("bkctl decommission b2 --drain" in refused.err) == (command == "decommission")
         assert has_cookie(world)
