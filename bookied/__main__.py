@@ -344,7 +344,7 @@ class Process:
         try:
             fresh = self._reread()
         except (ConfigError, PropertiesError) as error:
-            self._log.error("the settings stay as they were: {error}", error=error)
+            self._log.error("kept the old settings: {error}", error=error)
         else:
             self._take_settings(fresh)
         if self._admin is not None:
@@ -359,11 +359,11 @@ class Process:
         found = reloaded(self._config, fresh)
         if found.taken:
             taken = ", ".join(f"{key}={text}" for key, text in found.taken)
-            self._log.info("settings that hold from now on: {taken}", taken=taken)
+            self._log.info("applied changed settings: {taken}", taken=taken)
             self._obey(found.config)
         if found.later:
             later = ", ".join(found.later)
-            self._log.warn("settings that hold from the next start on: {later}", later=later)
+            self._log.warn("changed settings that need a restart: {later}", later=later)
 
     def _obey(self, config: BookieConfig) -> None:
         """Go by other values of the settings that can change meanwhile."""
@@ -374,7 +374,7 @@ class Process:
 
     def _collect(self) -> None:
         if self._autorecovery_only:
-            self._log.warn("there is no bookie here whose garbage could be collected")
+            self._log.warn("this process is not a bookie: it has no garbage to collect")
             return
         collecting = None if self._service is None else self._service.background.collect_garbage()
         if collecting is None:

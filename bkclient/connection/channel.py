@@ -307,7 +307,7 @@ class BookieChannel(Protocol):
         """End a connection that nothing comes on; the next request makes a new one."""
         silent_s = self._silence.lasts_s(self._clock.seconds())
         text = f"bookie {self.bookie_id} has sent nothing for {silent_s:.1f} s, though it was asked"
-        log.warn("{text}: its connection is given up", text=text)
+        log.warn("{text}: closing its connection", text=text)
         self._fail_all(RequestTimeoutError(text))
         self._drop_connection(gently=False)
 

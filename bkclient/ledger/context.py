@@ -131,7 +131,7 @@ class Cluster:
         try:
             await self.learn_racks(writable.union(metadata.all_bookies()))
         except ScriptError as error:
-            log.warn("it is not known which bookies are near: {error}", error=error)
+            log.warn("cannot determine which bookies are near: {error}", error=error)
 
     async def _learn_space(self, bookies: frozenset[BookieId]) -> None:
         if self.free_space is not None:

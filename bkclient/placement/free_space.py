@@ -117,7 +117,9 @@ class FreeSpace:
             self._free[bookie] = free_bytes
 
     def _not_heard(self, failure: Failure, bookie: BookieId) -> None:
-        log.info("free space is not known: {error}", error=failure.value, bookie=bookie)
+        log.info(
+            "cannot read the free space of bookies: {error}", error=failure.value, bookie=bookie
+        )
         if bookie in self._due_s:
             self._due_s[bookie] = self._clock.seconds() + self._retry_s
             self._free.pop(bookie, None)

@@ -152,7 +152,7 @@ class Topology:
         try:
             racks = await self._ask(list(hosts.values()))
         except ClientError as error:
-            log.warn("racks are not known: {error}", error=error, bookies=list(hosts))
+            log.warn("cannot read the racks of bookies: {error}", error=error, bookies=list(hosts))
         else:
             self._racks.update(zip(hosts, racks, strict=True))
 
@@ -166,7 +166,9 @@ class Topology:
             try:
                 hosts[bookie] = await self._host_of(bookie)
             except ClientError as error:
-                log.info("the rack of {bookie} is not known: {error}", bookie=bookie, error=error)
+                log.info(
+                    "cannot determine the rack of {bookie}: {error}", bookie=bookie, error=error
+                )
         return hosts
 
     async def _ask(self, hosts: Sequence[str]) -> list[str]:

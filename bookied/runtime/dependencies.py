@@ -167,7 +167,7 @@ def host_to_read_near(config: ClientConfig, host: Host) -> str | None:
         address = host.address(None)
         return host.canonical_name(address) if config.use_hostname_for_local_node else address
     except OSError as error:
-        log.warn("it is not known which bookies are near: {error}", error=error)
+        log.warn("cannot determine which bookies are near: {error}", error=error)
         return None
 
 

@@ -129,14 +129,16 @@ class ReadOnlyMode:
         if lacks != self._lacks_descriptors:
             self._lacks_descriptors = lacks
             if lacks:
-                log.warn("no descriptors are left for a checkpoint; see the limit on open files")
+                log.warn(
+                    "no file descriptor is left for a checkpoint; raise the limit on open files"
+                )
             self._put_into_effect()
 
     def journal_room(self, error: BookKeeperError | None) -> None:
         """Take no adds while a journal has no space: ``error`` says which; None: all have some."""
         self._lacks_journal_room = error is not None
         if error is not None:
-            log.warn("no adds until the journal has space again: {error}", error=error)
+            log.warn("adds are refused until the journal has space: {error}", error=error)
         if error is not None and not self._config.read_only_mode and self._state.now in SERVING:
             self._effects.failed(error)
         else:

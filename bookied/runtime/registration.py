@@ -115,7 +115,10 @@ class Registration:
         try:
             await self._store.unregister(self._bookie_id)
         except BookKeeperError as error:
-            log.warn("the registration is left to expire: {error}", error=error)
+            log.warn(
+                "cannot delete the registration, which expires with its session: {error}",
+                error=error,
+            )
 
     def _session_changed(self, event: SessionEvent) -> None:
         log.info("metadata session {change}", change=event.name.lower())

@@ -110,7 +110,7 @@ class Checkpoints:
                 raise
             if isinstance(error, OSError) and error.errno in NO_DESCRIPTOR:
                 self._lacks_descriptors(True)
-            log.warn("a checkpoint failed, and is tried again: {error}", error=error)
+            log.warn("a checkpoint failed and is retried: {error}", error=error)
         else:
             self._failures = 0
             self._lacks_descriptors(False)

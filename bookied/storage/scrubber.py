@@ -192,7 +192,7 @@ class Scrubber:
             result = await self.scrub_once()
         except OSError as error:
             self.counters.detected_fatal_errors += 1
-            log.warn("the local check was given up, a disk cannot be read: {error}", error=error)
+            log.warn("the local check stopped because a disk cannot be read: {error}", error=error)
             return
         self.counters.passes += 1
         tell(result)

@@ -205,4 +205,4 @@ class Control:
             SettingsRefusedError: one cannot be changed so; none is then.
         """
         self._obey(changed_settings(self._config, given))
-        log.info("settings are changed: {given}", given=dict(given))
+        log.info("changed settings: {given}", given=dict(given))

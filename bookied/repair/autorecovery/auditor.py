@@ -179,7 +179,7 @@ class Auditor:
         try:
             return await self._store.current_auditor() == self._bookie_id
         except BookKeeperError as error:
-            log.info("the auditor is unknown: {error}", error=error)
+            log.info("cannot read which bookie is the auditor: {error}", error=error)
             return True
 
     # Jobs
@@ -199,7 +199,7 @@ class Auditor:
             raise
         except DisabledError:
             self._stats.checks_skipped += 1
-            log.info("{job} was given up: re-replication is disabled", job=job.name)
+            log.info("stopped {job}: autorecovery is disabled", job=job.name)
             if job in PATIENT:
                 self._agenda.add(job)
         except Exception as error:  # noqa: BLE001 - a bug must not end the audits for good.
@@ -227,7 +227,7 @@ class Auditor:
         if job not in self._intervals_s or not (self._lost.is_waiting and self._has_audited):
             return job in PATIENT or await self._store.replication_enabled()
         # It would report what the delay is there to keep back.
-        log.info("{job} is left out: an audit is to come", job=job.name)
+        log.info("skipped {job}: an audit follows", job=job.name)
         return False
 
     def _now_ms(self) -> int:
@@ -251,7 +251,10 @@ class Auditor:
             else:
                 assert isinstance(command, AuditLater)
                 self._stats.audits_delayed += 1
-                log.info("a bookie is lost; it has {s} s to come back", s=command.delay_s)
+                log.info(
+                    "a bookie is lost; its ledgers are marked in {s} s unless it returns",
+                    s=command.delay_s,
+                )
                 self._agenda.add(AuditJob.AUDIT_LATER, in_s=command.delay_s)
 
     async def _audit_twice(self) -> None:

@@ -94,7 +94,7 @@ async def each_ledger(
 
 
 def _not_looked_at(ledger_id: LedgerId, error: BookKeeperError | None) -> None:
-    log.warn("ledger {id} cannot be looked at: {error}", id=ledger_id, error=error)
+    log.warn("cannot check ledger {id}: {error}", id=ledger_id, error=error)
 
 
 # Lost bookies ----------------------------------------------------------------------------------
@@ -149,7 +149,7 @@ async def audit_bookies(
     def damaged(ledger_id: LedgerId, error: MetadataFormatError) -> None:
         nonlocal failed
         failed += 1
-        log.warn("ledger {id} cannot be marked: {error}", id=ledger_id, error=error)
+        log.warn("cannot mark ledger {id} as under-replicated: {error}", id=ledger_id, error=error)
 
     await store.mark_all_underreplicated(marks, damaged)
     counts = Counter(bookie for _, missing in marks for bookie in missing)
@@ -203,7 +203,7 @@ async def check_all_ledgers(
 
     failed = await each_ledger(store, look, at_once)
     log.info(
-        "all ledgers were read from: {marked} marked, {failed} not checked",
+        "checked all ledgers: {marked} marked, {failed} not checked",
         marked=marked,
         failed=failed,
     )
@@ -236,7 +236,7 @@ async def check_placement(client: Client, *, repair: bool) -> tuple[LedgerId, ..
 
     await each_ledger(store, look)
     if found:
-        log.warn("{count} closed ledgers are not spread as they should be", count=len(found))
+        log.warn("{count} closed ledgers violate the placement policy", count=len(found))
     return tuple(sorted(found))
 
 
@@ -246,7 +246,7 @@ async def overdue_marks(
     """Return the ledgers that have been marked for longer than that, and report them."""
 
     def damaged(_ledger_id: LedgerId, error: FormatError) -> None:
-        log.warn("since when is not known: {error}", error=error)
+        log.warn("cannot read since when ledgers are marked: {error}", error=error)
 
     overdue = [
         ledger_id
@@ -254,7 +254,11 @@ async def overdue_marks(
         if mark.ctime_ms is not None and now_ms - mark.ctime_ms > overdue_s * 1000
     ]
     if overdue:
-        log.warn("marked for more than {s} s: {ledgers}", s=overdue_s, ledgers=overdue)
+        log.warn(
+            "ledgers marked as under-replicated for more than {s} s: {ledgers}",
+            s=overdue_s,
+            ledgers=overdue,
+        )
     return tuple(overdue)
 
 

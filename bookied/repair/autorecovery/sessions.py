@@ -100,9 +100,9 @@ class AutoRecovery:
             except CancelledError:
                 raise
             except BookKeeperError as error:
-                log.warn("autorecovery begins again: {error}", error=error)
+                log.warn("autorecovery restarts: {error}", error=error)
             except Exception:  # noqa: BLE001 - a bug in one part must not end the other.
-                log.failure("autorecovery begins again")
+                log.failure("autorecovery restarts")
             await deferLater(self._clock, AGAIN_S)
 
 
@@ -150,7 +150,7 @@ class BesideBookie:
             try:
                 await self._one_session()
             except BookKeeperError as error:
-                log.warn("autorecovery begins again: {error}", error=error)
+                log.warn("autorecovery restarts: {error}", error=error)
             await deferLater(self._clock, AGAIN_S)
 
     async def _one_session(self) -> None:

@@ -123,7 +123,7 @@ class Worker:
                         self._watch = await self._store.watch_underreplicated(self._bell.ring)
                     await self._take_one()
                 except BookKeeperError as error:
-                    log.warn("no ledger could be taken up: {error}", error=error)
+                    log.warn("cannot lock an under-replicated ledger: {error}", error=error)
                     await self._rest()
         except CancelledError:
             await self._let_go()
@@ -198,7 +198,7 @@ class Worker:
         try:
             await self._store.mark_replicated(ledger_id)
         except BookKeeperError as error:
-            log.warn("the mark of ledger {id} stays: {error}", id=ledger_id, error=error)
+            log.warn("cannot delete the mark of ledger {id}: {error}", id=ledger_id, error=error)
             self._hold(ledger_id, self._pause(0))
 
     async def _pass(self, ledger_id: LedgerId) -> tuple[RepairOutcome, ViewedLedger]:
@@ -324,7 +324,9 @@ class Worker:
             except ClientClosedError:
                 return
             except BookKeeperError as error:
-                log.warn("the lock of ledger {id} stays: {error}", id=ledger_id, error=error)
+                log.warn(
+                    "cannot release the lock of ledger {id}: {error}", id=ledger_id, error=error
+                )
                 await self._rest()
             else:
                 return
@@ -358,7 +360,9 @@ class Worker:
             lacks = await self._checker.check(ledger, available)
             if all(lack.fragment.is_closed for lack in lacks):
                 return
-        log.warn("ledger {id} lacks replicas where it grows: recovering it", id=ledger_id)
+        log.warn(
+            "the last fragment of ledger {id} lacks replicas: recovering the ledger", id=ledger_id
+        )
         try:
             reader = await self._client.open_ledger(ledger_id, recover=True)
         except NoSuchLedgerError:

@@ -101,7 +101,7 @@ class LostFences:
             return self._read(ledger_id)
         # Whatever else it is: those who wait have to hear of it, and it is no answer.
         log.warn(
-            "adds to ledger {ledger_id} are refused: whether it is open is not known: {error!r}",
+            "adds to ledger {ledger_id} are refused: its metadata cannot be read: {error!r}",
             ledger_id=ledger_id,
             error=failure.value,
         )

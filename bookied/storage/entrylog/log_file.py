@@ -193,7 +193,11 @@ class LogFile:
             file.write([layout.encode_ledgers_map(self._ledgers)])
             file.flush()
         except OSError as error:
-            log.warn("{path} gets no map: {error}", path=self._paths[self.log_id], error=error)
+            log.warn(
+                "{path} is closed without a ledgers map: {error}",
+                path=self._paths[self.log_id],
+                error=error,
+            )
             return False
         return True
 
@@ -205,7 +209,7 @@ class LogFile:
         except OSError as error:
             if error.errno not in NO_SPACE or self._syncs.is_failed:
                 raise
-            log.warn("{path} gets no map: {error}", path=path, error=error)
+            log.warn("{path} is closed without a ledgers map: {error}", path=path, error=error)
         finally:
             header.close()
 
@@ -237,7 +241,7 @@ class LogFile:
         file = self._file
         if file is None:
             return False
-        log.warn("{path} is closed early: there is space in {other}", path=path, other=other)
+        log.warn("closed {path} early: {other} has space", path=path, other=other)
         self._syncs.sync(file)
         self._drop_written(file)
         kept = file.readable_bytes

@@ -212,10 +212,10 @@ class Collector:
         try:
             await self._collect(wanted)
         except CollectionStoppedError:
-            log.info("garbage collection ended, for the bookie stops")
+            log.info("garbage collection stopped because the bookie stops")
         except (BookKeeperError, OSError) as failed:
             error = f"{type(failed).__name__}: {failed}"
-            log.warn("garbage collection failed, and is tried again: {error}", error=error)
+            log.warn("garbage collection failed and is retried: {error}", error=error)
         except Exception as failed:  # noqa: BLE001 -- a bookie without collection is better than none
             error = f"{type(failed).__name__}: {failed}"
             log.failure("garbage collection failed", Failure())

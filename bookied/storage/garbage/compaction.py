@@ -109,10 +109,10 @@ class LogCompaction:
         log.info("{kind} compaction of {count} entry logs", kind=kind.value, count=len(todo))
         for usage in todo:
             if schedule.is_over(self._clock.seconds() - began_s):
-                log.info("{kind} compaction ends: its time is spent", kind=kind.value)
+                log.info("{kind} compaction stopped: its time limit is reached", kind=kind.value)
                 return
             if self._suspensions.all.of(kind):
-                log.info("{kind} compaction ends: it is suspended", kind=kind.value)
+                log.info("{kind} compaction stopped: it is suspended", kind=kind.value)
                 return
             if not await self._has_room(usage):
                 log.warn("no space to compact entry log {id:x} into", id=usage.log_id)

@@ -87,7 +87,7 @@ class DroppedLedgers:
         self._pace.check()
         for ledger_id in ledger_ids:
             if ledger_id in written:
-                log.info("ledger {id} was written to meanwhile: kept", id=ledger_id)
+                log.info("kept ledger {id}: a client wrote to it meanwhile", id=ledger_id)
                 continue
             storage.ledgers.delete(ledger_id)
             dropped = self._collection.status.ledgers_dropped

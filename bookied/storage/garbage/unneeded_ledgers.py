@@ -159,7 +159,7 @@ class LedgerGarbage:
         except MetadataSerializationError as error:
             log.warn("ledger {id} is kept: {error}", id=ledger_id, error=error)
         else:
-            log.warn("ledger {id} was not listed, and is there: kept", id=ledger_id)
+            log.warn("kept ledger {id}: it was not listed, but its metadata exists", id=ledger_id)
         return False
 
     async def _paced(self) -> None:

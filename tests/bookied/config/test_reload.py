@@ -131,15 +131,15 @@ def test_hup_has_the_settings_file_read_again(tmp_path: Path) -> None:
     try:
         more = "serverIdleTimeoutMs=1000\nlogLevel=debug\njournalMaxSizeMB=7\nzkTimeout=500\n"
         changed = before.replace(f"zkTimeout={SESSION_MS}\n", "") + more
-        hup(changed, "settings that hold from the next start on: zkTimeout, journalMaxSizeMB")
-        taken = "settings that hold from now on: serverIdleTimeoutMs=1000, logLevel=debug"
+        hup(changed, "changed settings that need a restart: zkTimeout, journalMaxSizeMB")
+        taken = "applied changed settings: serverIdleTimeoutMs=1000, logLevel=debug"
         assert taken in bookie.output.read_text()
         with bookie.client() as client:
             began_s = time.monotonic()
             with pytest.raises(ConnectionError):
                 client.receive()
             assert time.monotonic() - began_s >= 1.0
-        hup(changed.replace("=1000", "=x"), "the settings stay as they were: ")
+        hup(changed.replace("=1000", "=x"), "kept the old settings: ")
         assert bookie.stop() == 0
         assert "DEBUG" in bookie.output.read_text()
     finally:

@@ -355,7 +355,7 @@ class RocksDatabase:
         room = os.statvfs(self._path)
         if room.f_bavail * room.f_frsize < ROOM_BYTES_MIN:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
-        log.warn("opening {path} anew, because a write failed", path=self._path)
+        log.warn("reopening {path} because a write failed", path=self._path)
         with self._compacting, self._lock:
             # Closed already if opening it failed the last time.
             with contextlib.suppress(StorageError, OSError), _TranslatedErrors(self._path):

@@ -635,5 +635,5 @@ def test_marks_that_are_overdue_are_reported_by_the_placement_check(
     world.clock.advance(500)
     mark(world, LedgerId(old + 7), "someone")
     Term(world, placement_check_interval_s=1000, overdue_marks_s=400)
-    (line,) = [line for line in logged() if "marked for more than" in line]
+    (line,) = [line for line in logged() if "under-replicated for more than" in line]
     assert f"[{old}]" in line
