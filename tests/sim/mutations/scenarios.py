@@ -19,9 +19,11 @@ from bkclient.metadata.api import ANY, Version
 from bkclient.metadata.tree.logs import TreeLogs
 from bookied.repair.autorecovery.worker import RepairOutcome, Worker
 from bookied.repair.integrity import check as integrity
+from bookied.storage.entrylog import entry_rows
 from bookied.storage.garbage.transactional_compaction import Transactional
 from bookied.storage.index import file_reads as index_files
 from bookied.storage.ledger_storage.ledgers import StoredLedgers
+from bookied.storage.ledger_storage.reads import StoredEntryReads
 from tests.sim.engine.switches import Mutation, put, switch
 from wire import digest
 from wire.digest import VerifiedEntries
@@ -108,6 +110,29 @@ def _runs_of_anything(stack: Stack) -> None:
     put(stack, digest._Digester, verify_run=verify_run)
 
 
+def _heads_of_rows_unchecked(stack: Stack) -> None:
+    """Rows of entries are sent as they lie, whoever's they are."""
+
+    def alike(
+        _data: Any, begin: int, locations: Any, _ledger_id: int, _entry_id: int, room_bytes: int
+    ) -> tuple[int, int]:
+        size = locations[1] - locations[0]
+        return (min(len(locations), room_bytes // size), size) if begin >= 0 < size else (0, 0)
+
+    put(stack, entry_rows, _alike=alike)
+
+
+def _moved_entries_are_gone(stack: Stack) -> None:
+    """A read whose log was removed does not look for the entry in another log."""
+
+    def read_disk(self: Any, location: int, ledger_id: int, entry_id: int) -> bytes:
+        location = location or self._index.location(ledger_id, entry_id)
+        packet: bytes = self._reader.read(location, ledger_id, entry_id)
+        return packet
+
+    put(stack, StoredEntryReads, read_disk=read_disk)
+
+
 def _unknown_end_is_whole(stack: Stack) -> None:
     """A ledger whose LAC is not known counts as whole where nothing else is missing."""
     usual = Worker._pass
@@ -151,6 +176,7 @@ def _no_limbo(stack: Stack) -> None:
 
 
 _HANDOVER: Final = "tests.bkclient.admin.test_handover"
+_BATCHES: Final = "tests.bookied.server.rules.test_batch_reads"
 _COLLECTOR: Final = "tests.bookied.storage.garbage.test_collector"
 
 SCENARIO_MUTATIONS: Final[dict[str, Mutation]] = {
@@ -217,6 +243,22 @@ SCENARIO_MUTATIONS: Final[dict[str, Mutation]] = {
         "I22",
         _runs_of_anything,
         "tests.wire.test_digest:test_a_run_ends_before_an_entry_that_nobody_asked_for",
+        0,
+    ),
+    "heads-of-rows-unchecked": switch(
+        "rows of a batch are sent without a look at their heads",
+        "storage",
+        "I1",
+        _heads_of_rows_unchecked,
+        f"{_BATCHES}:test_a_batch_ends_where_the_index_names_a_run_of_another_ledger",
+        0,
+    ),
+    "moved-entries-are-gone": switch(
+        "a read from a log that is removed meanwhile does not look for the entry elsewhere",
+        "storage",
+        "I1",
+        _moved_entries_are_gone,
+        f"{_BATCHES}:test_a_batch_is_complete_though_compaction_removes_its_logs_meanwhile",
         0,
     ),
     "unknown-end-is-whole": switch(

@@ -21,7 +21,13 @@ from tests.support.tls_link import Link
 from wire.codes import ProtocolVersion, ReturnCode
 from wire.frames import v2, v3
 from wire.ids import BookieId, EntryId, LedgerId
-from wire.messages import AddRequest, AuthRequest, ReadRequest, StartTlsRequest
+from wire.messages import (
+    AddRequest,
+    AuthRequest,
+    BatchReadRequest,
+    ReadRequest,
+    StartTlsRequest,
+)
 
 L, E = LedgerId(4), EntryId(0)
 
@@ -394,3 +400,26 @@ def test_a_certificate_near_its_end_is_warned_about(stage: Stage, logs: list[str
     stage.contexts()
     end = own.certificate.not_valid_after_utc.date().isoformat()
     assert [line for line in logs if "CN=bookie ends at" in line and end in line]
+
+
+def test_a_batch_in_tls_has_the_bytes_that_it_has_in_clear(stage: Stage) -> None:
+    connection, plain = stage.connect(ProtocolVersion.V2), stage.serving.connect()
+    for entries in (range(400), range(400, 600)):
+        stage.serving.flush()  # The second part stays in memory.
+        adds = [
+            AddRequest(L, EntryId(one), KEY, packet(L, one, payload=b"x" * (one * 37 % 5000)))
+            for one in entries
+        ]
+        plain.send(b"".join(map(v2.encode_request, adds)))
+        plain.receive()
+    seen = bytearray()
+    connection.channel.dataReceived = seen.extend  # type: ignore[method-assign,assignment]
+    for first, count, stride in ((0, 0, 1), (390, 20, 1), (599, 5, 1), (1, 0, 3), (600, 1, 1)):
+        frame = v2.encode_request(
+            BatchReadRequest(L, EntryId(first), 7, count, 4 << 20, stride=stride)
+        )
+        seen.clear()
+        connection.channel.transport.write(frame)
+        connection.link.settle()
+        plain.send(frame)
+        assert bytes(seen) == plain.receive() != b""

@@ -25,6 +25,7 @@ from bookied.storage.ledger_storage.storage import LedgerStorage
 from tests.bookied.worlds.serving import KEY, WRONG_KEY, Client, Serving, packet
 from wire.codes import AddFlag, BookieInfoFlag, ProtocolVersion, ReadFlag, ReturnCode
 from wire.errors import UnknownLedgerStateError
+from wire.frames.v2 import encode_request
 from wire.ids import NO_ENTRY, EntryId, LedgerId
 from wire.messages import (
     AddRequest,
@@ -891,6 +892,31 @@ def test_a_batch_of_very_many_entries_in_memory_lets_others_have_their_turn(tmp_
     assert _fetches(serving, client) == 2
     (answer,) = client.answers()
     assert packets_of(answer) == list(range(entries))
+
+
+def test_a_client_that_leaves_in_the_middle_of_a_batch_leaves_nothing(tmp_path: Path) -> None:
+    serving = Serving(tmp_path, storage_limits=StorageLimits(cache_bytes=0), fetches=False)
+    client = serving.connect(V2)
+    adds = [add(5, entry_id, payload=b"x" * 10_000) for entry_id in range(200)]
+    client.send(b"".join(map(encode_request, adds)))
+    client.receive()
+    serving.flush()
+    for fetches in range(3):
+        leaving = serving.connect(V2)
+        leaving.request(batch(5, 0, size=4 << 20))
+        for _ in range(fetches):
+            assert serving.fetch() == 1
+        assert not leaving.transport.value(), "the batch is sent already"
+        leaving.disconnect()
+        while serving.fetch():
+            pass
+        assert not leaving.transport.value()
+        assert serving.server.backpressure.in_flight_bytes == 0
+        assert serving.server.shared.pending_reads.count == 0
+    client.request(batch(5, 0, size=4 << 20))
+    assert _fetches(serving, client) > 2
+    (answer,) = client.answers()
+    assert packets_of(answer) == list(range(200))
 
 
 def test_a_list_of_entries_lets_others_run_between_its_pages(tmp_path: Path) -> None:
