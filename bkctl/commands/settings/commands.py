@@ -56,8 +56,8 @@ config.command(
     The first source counts: flag, environment, profile, settings file, default.
 
     With KEY it explains keys of settings files, Java's and older names, `*` for any text: what a
-    key does, its default and what is allowed. Each is honoured, has no effect here, is warned
-    about, or is refused where going on without it would lose safety.
+    key does, its value in effect, its default and what is allowed. Each is honoured, has no effect
+    here, is warned about, or is refused where going on without it would lose safety.
     """,
     params=(
         argument("keys", metavar="[KEY]...", nargs=-1),

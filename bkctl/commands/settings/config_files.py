@@ -37,6 +37,7 @@ from bkctl.output.views import column, shown
 from bkctl.session.settings import DEFAULT_CONF, cluster_properties, read_conf
 from bkctl.suggest import did_you_mean
 from bookied.config.bookie import BookieConfig
+from wire.errors import BookKeeperError
 
 if TYPE_CHECKING:
     from bkctl.session.session import Session
@@ -141,13 +142,13 @@ def show(
         ConfigError, PropertiesError: the settings cannot be used.
     """
     if keys or all_keys or use:
-        _explain(session, keys, use)
+        _explain(session, keys, use, side)
     else:
         _show_in_effect(session, side, origin=origin, every=every)
 
 
-def _explain(session: Session, wanted: Sequence[str], use: str | None) -> None:
-    """Explain keys.
+def _explain(session: Session, wanted: Sequence[str], use: str | None, side: str) -> None:
+    """Explain keys, with the values in effect; those of the other side for keys of its own.
 
     Raises:
         NothingFoundError: there is no such key.
@@ -162,11 +163,26 @@ def _explain(session: Session, wanted: Sequence[str], use: str | None) -> None:
                 next_step="`bkctl config show --keys -o id` lists all",
             )
         found |= {info.key: info for info in matches}
-    chosen = [info for info in found.values() if use is None or use in info.uses]
+    values = {one: _values(session, one) for one in CLASSES}
+    chosen = [
+        attrs.evolve(info, value=values[side if side in info.read_by else info.read_by[0]].get(key))
+        for key, info in found.items()
+        if use is None or use in info.uses
+    ]
     if len(wanted) == len(chosen) == 1:
         session.emit(chosen[0])
     else:
         session.emit_all(chosen, KeyInfo)
+
+
+def _values(session: Session, side: str) -> dict[str, str]:
+    """Return the values in effect; none if the settings cannot be used. A file is warned about."""
+    try:
+        return {key: text for key, text, _ in _in_effect(session, side)}
+    except BookKeeperError as error:
+        if session.options.conf:
+            session.warn(f"no values of the {side} are shown: {error}")
+        return {}
 
 
 def diff(session: Session, first: str, second: str | None) -> None:

@@ -58,10 +58,17 @@ def _default(v: KeyInfo) -> str:
     return text.rpartition(".")[2] if text.startswith("org.apache.") else text
 
 
+def _uses(v: KeyInfo) -> str:
+    """Return what is done with the key; the second use is that of some values only."""
+    first, *others = v.uses
+    return f"{first}; some values {' or '.join(others)}" if others else first
+
+
 @shown(
     "keys",
     column("key", "Its name in a file, or a pattern of names."),
-    column("uses", "honoured, no effect, warned, refused."),
+    column("uses", "honoured, no effect, warned, refused.", cell=_uses),
+    column("value", "The value in effect.", rank=1),
     column("default", "The value where it is not set.", rank=2, cell=_default),
     column("unit", "The unit of the value.", lambda v: v.unit or None, rank=3),
     column("doc", "What it does."),
@@ -87,6 +94,8 @@ class KeyInfo:
     aliases: tuple[str, ...] = ()
     instead: str = ""
     secret: bool = False
+    value: str | None = None
+    """The value in effect; a secret is masked."""
 
     @property
     def note(self) -> str | None:

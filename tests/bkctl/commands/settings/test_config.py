@@ -168,6 +168,18 @@ def test_secrets_are_masked_where_they_differ(run: Run, tmp_path: Path) -> None:
 # show --------------------------------------------------------------------------------------------
 
 
+def test_a_key_is_explained_with_its_value_in_a_file(run: Run, tmp_path: Path) -> None:
+    conf = _file(
+        tmp_path / "b.conf", "majorCompactionThreshold=0.7\nmetadataServiceUri=sqlite:///x\n"
+    )
+    words = ("show", "majorCompactionThreshold", "-c", conf)
+    assert run(*words, "--for", "bookie")[1]["value"] == "0.7"
+    assert run(*words)[1]["value"] == "0.7"
+    unusable = _file(tmp_path / "bad.conf", "journalWriteData=no\n")
+    status, found, err = run("show", "journalWriteData", "-c", unusable)
+    assert (status, found["value"], "no values of the bookie" in err) == (0, None, True)
+
+
 def test_a_pattern_of_keys_ignores_case(run: Run) -> None:
     keys = {one["key"] for one in run("show", "*compaction*", "--keys")[1]["keys"]}
     assert {"majorCompactionThreshold", "minorCompactionInterval"} <= keys
