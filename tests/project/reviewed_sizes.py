@@ -60,6 +60,7 @@ REVIEWED: Final = {
     "range(self.first, min(self.last, self.first + len(self.ensemble) - 1) + 1)": _QUORUM,
     "LedgerFragment.ends_at: "
     "range(self.last, max(self.first, self.last - len(self.ensemble) + 1) - 1, -1)": _QUORUM,
+    "read_regular: bytes(data)": _BUFFER,
     "samples: range(first + 1, last)": _LAZY,
     "_one_of_each_part: range(first, last - size - 1, size)": _LAZY,
     "WeightedDraw.__call__: range(count)": _QUORUM,
