@@ -306,6 +306,10 @@ ENTRIES: Final = column("entries", "How many entries.", kind=Kind.COUNT)
 OLDER_IDS: Final = (formerly(LEDGER, "ledger"), formerly(ENTRY, "entry"))
 """What ``ledger_id`` and ``entry_id`` were called where entries are listed."""
 PAYLOAD_SIZE: Final = column("size", "Bytes of payload.", lambda v: len(v.payload), Kind.BYTES)
+OLDER_SIZE: Final = attrs.evolve(
+    formerly(PAYLOAD_SIZE, "length"),
+    doc="Older name of `size`; the column `length` of Parquet files is the ledger's up to here.",
+)
 PAYLOAD: Final = (
     column(
         "payload_b64",

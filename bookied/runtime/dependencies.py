@@ -120,8 +120,11 @@ class Parts:
     """What ZooKeeper takes, where the metadata is there."""
     connect: Connect
     """How other bookies are reached."""
-    open_store: Callable[[], MetadataStore] | None = None
-    """Makes another store on the same cluster, for a session of its own; None: there is none."""
+    open_store: Callable[..., MetadataStore] | None = None
+    """Makes another store on the same cluster, for a session of its own; None: there is none.
+
+    It takes options of ``open_metadata``.
+    """
     client_config: ClientConfig = attrs.field(factory=ClientConfig)
     """What clients of the bookie's own are told, those that repair ledgers."""
     greeting: Greeting | None = None
@@ -288,12 +291,15 @@ def _is_zookeeper(config: BookieConfig) -> bool:
     return (config.service_uri or "").lower().startswith("zk")
 
 
-def _open_store(config: BookieConfig, reactor: Any, stats: MetadataStats) -> MetadataStore:
+def _open_store(
+    config: BookieConfig, reactor: Any, stats: MetadataStats, **options: Any
+) -> MetadataStore:
     uri = config.service_uri
     assert uri is not None, "load() insists on one"
-    observing: dict[str, Any] = {"observe": stats.observe} if _is_zookeeper(config) else {}
+    if _is_zookeeper(config):
+        options["observe"] = stats.observe
     try:
-        return open_metadata(uri, reactor=reactor, **store_options(config, uri), **observing)
+        return open_metadata(uri, reactor=reactor, **store_options(config, uri), **options)
     except IncorrectParameterError as error:
         raise MetadataUriError(f"metadataServiceUri: {error}") from error
     except SecurityError as error:

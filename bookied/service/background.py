@@ -41,7 +41,8 @@ class BackgroundWork:
         """Begin to repair, in a metadata session apart from the registration's."""
         if self._config.autorecovery and parts.open_store is not None:
             self.autorecovery = BesideBookie(
-                parts.open_store,
+                # Who lists the locks on ledgers sees which bookie's worker has each.
+                partial(parts.open_store, lock_owner=bookie_id),
                 partial(make_client, parts),
                 self._config,
                 bookie_id,

@@ -279,7 +279,10 @@ def _unreachable(seen: SeenCluster) -> Iterator[ClusterFinding]:
     for one in seen.bookies:
         if one.unreachable:
             what = f"{one.bookie_id} is registered and does not answer: {one.unreachable}"
-            fix = f"bkctl bookie test {one.bookie_id}"
+            fix = (
+                f"start {one.bookie_id} again if its process has ended; while it runs, "
+                f"bkctl bookie test {one.bookie_id} shows what fails"
+            )
             yield ClusterFinding(
                 Severity.RISK, "bookie-unreachable", what, fix=fix, examples=(one.bookie_id,)
             )
@@ -434,9 +437,10 @@ def _marks_in_service(seen: SeenCluster) -> Iterator[ClusterFinding]:
     some = seen.ledgers.marked_in_service
     what = (
         f"{_does(some.count, 'is', 'are')} marked, with all bookies in service: these came back, "
-        "or have lost some entries; a worker checks them, and repairs them or drops the mark"
+        "or have lost some entries; a worker checks them, and repairs them or drops the mark: "
+        "nothing else has to be done"
     )
-    yield from _of(Severity.NOTE, "marks-in-service", some, what, _forget(some.first))
+    yield from _of(Severity.NOTE, "marks-in-service", some, what, "")
 
 
 def _marks_of_gone(seen: SeenCluster) -> Iterator[ClusterFinding]:

@@ -12,13 +12,13 @@ from bkctl.output.views import (
     LEDGER,
     NEVER,
     OLDER_IDS,
+    OLDER_SIZE,
     PAYLOAD,
     PAYLOAD_SIZE,
     WIDE,
     Column,
     Kind,
     column,
-    formerly,
     shown,
 )
 
@@ -210,7 +210,7 @@ class LedgerDetails:
     ),
     *PAYLOAD,
     *OLDER_IDS,
-    formerly(PAYLOAD_SIZE, "length"),
+    OLDER_SIZE,
     id="entry_id",
 )
 @attrs.frozen

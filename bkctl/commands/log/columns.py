@@ -12,6 +12,7 @@ from bkctl.output.views import (
     ENTRIES,
     ENTRY,
     LEDGER,
+    OLDER_SIZE,
     PAYLOAD,
     PAYLOAD_SIZE,
     SECONDS,
@@ -83,7 +84,7 @@ _ENTRY: Final = attrs.evolve(ENTRY, of="position.entry_id", rank=2)
     *PAYLOAD,
     formerly(_LEDGER, "ledger"),
     formerly(_ENTRY, "entry"),
-    formerly(PAYLOAD_SIZE, "length"),
+    OLDER_SIZE,
 )
 @attrs.frozen
 class LogEntry:

@@ -183,7 +183,7 @@ class _LedgerCheck:
             Severity.PROBLEM, "wrong-digest",
             f"fails its {self._digest.name} digest, which other entries of the ledger pass",
             self._shard.log_path(log_id), body_at - LENGTH.size, self._ledger_id, entry_id,
-            fix="the entry is lost here; other bookies have it",
+            fix=f"bkctl ledger verify {self._ledger_id} shows which other bookies have the entry",
         )  # fmt: skip
 
 

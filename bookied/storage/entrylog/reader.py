@@ -175,7 +175,9 @@ def read_ledgers_map(files: Files, path: Path) -> dict[int, int]:
         if header is None or header.version < 1 or header.map_offset == 0:
             raise LedgersMapError(path, layout.MAP_PLACE_OFFSET, "no ledgers map")
         if not layout.HEADER_BYTES <= header.map_offset < size:
-            message = f"map at {header.map_offset} of {size} bytes"
+            message = (
+                f"the ledgers map should be at {header.map_offset}, but the file has {size} bytes"
+            )
             raise LedgersMapError(path, layout.MAP_PLACE_OFFSET, message)
         data = file.read_at(header.map_offset, size - header.map_offset)
         return layout.decode_ledgers_map(data, header, path)
@@ -365,7 +367,7 @@ class EntryLogReader:
             start = file.read_at(at, layout.RECORD.size)
             end = offset + _check_head(start, path, offset, ledger_id, entry_id)
             if end > file.size():
-                raise MissingEntryError(path, at, f"entry {entry_id} is cut; the log ends")
+                raise MissingEntryError(path, at, f"entry {entry_id} is cut: the log ends in it")
 
     def entries_of(self, ledger_id: int) -> set[int] | None:
         """Return which entries of a ledger the logs hold; None where one cannot be read."""
@@ -453,7 +455,7 @@ def _read_packet(file: ReadFile, path: Path, offset: int, ledger_id: int, entry_
     end = layout.LENGTH.size + length
     if end + NEXT.size > len(data):
         if at + end > file.size():
-            raise MissingEntryError(path, at, f"{length} bytes of entry {entry_id}; the log ends")
+            raise MissingEntryError(path, at, f"entry {entry_id} is cut: the log ends in it")
         data = file.read_at(at, end + NEXT.size)
     if not may_follow(data[end : end + NEXT.size], at + end):
         message = f"length {length} of entry {entry_id}; no record begins where it ends"
@@ -513,7 +515,8 @@ def _check_head(data: bytes, path: Path, offset: int, ledger_id: int, entry_id: 
     if at < layout.HEADER_BYTES:
         raise MissingEntryError(path, offset, "a location inside the header")
     if len(data) < layout.RECORD.size:
-        raise MissingEntryError(path, at, f"entry {entry_id} of ledger {ledger_id}; the log ends")
+        what = f"entry {entry_id} of ledger {ledger_id} should be here, but the log ends before it"
+        raise MissingEntryError(path, at, what)
     length, ledger, entry = layout.RECORD.unpack_from(data)
     if length < layout.BODY_BYTES_MIN:
         raise BadEntryLengthError(path, at, f"length {length}; entry {entry_id} expected")

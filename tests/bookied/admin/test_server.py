@@ -139,7 +139,13 @@ def test_a_port_that_is_taken_stops_the_admin_server_and_metrics_do_without(tmp_
 
 def test_what_autorecovery_does_is_on_its_bookies_page(tmp_path: Path) -> None:
     world = World(tmp_path, http_enabled=True, autorecovery=True)
-    world.service.parts = attrs.evolve(world.service.parts, open_store=world.cluster.metadata)
+    owners = []
+
+    def open_store(*, lock_owner: str) -> Any:
+        owners.append(lock_owner)
+        return world.cluster.metadata()
+
+    world.service.parts = attrs.evolve(world.service.parts, open_store=open_store)
     admin = served(world)
     address = ("127.0.0.1", 8080)
     assert "replication_" not in fetch(world, address, "/metrics")
@@ -147,6 +153,7 @@ def test_what_autorecovery_does_is_on_its_bookies_page(tmp_path: Path) -> None:
     world.run_for(5)
     page = fetch(world, address, "/metrics")
     assert 'replication_auditor_AUDIT_BOOKIES_TIME_count{success="true"} 1' in page
+    assert set(owners) == {world.service.identity.bookie_id}, "its locks say which bookie it is"
     assert "replication_replication_worker_NUM_ENTRIES_WRITTEN 0" in page
     world.stop()
     done(admin.close())

@@ -67,7 +67,9 @@ LOOKS: Final = (
         body="bkctl.commands.disk.inspect.usage:usage",
         short_help="Print the space that is used, and what compaction would free.",
         help="""\
-    Print for each entry log how much of it is live: of ledgers that the index still has.
+    Print for each entry log how many of its bytes are live: of ledgers in this bookie's index.
+
+    A deleted ledger counts as live until the next garbage collection.
 
     The next collection deletes a log without live bytes. A compaction rewrites a log below its
     threshold. The last lines say how much each would free.

@@ -29,6 +29,9 @@ TICK_RECORDS: Final = 512
 _WIDTH: Final = 120
 _OTHER_COLUMNS: Final = 60
 _PREVIEW_MIN: Final = 20
+UNKNOWN: Final = "unknown"
+"""The digest of an entry that fits none: of a ledger with MAC or without digests, or damaged."""
+WRONG: Final = "wrong"
 _DIGEST_WORDS: Final = {"CRC32C": "crc32c", "CRC32": "crc32"}
 
 
@@ -71,7 +74,11 @@ _CONTENT: Final = (
     ),
     column("ledger_length", "Payload bytes of the ledger up to here.", kind=Kind.COUNT, rank=WIDE),
     column(
-        "digest", "The digest that its bytes fit: crc32c, crc32, or unknown.", rank=4, optional=True
+        "digest",
+        "The digest that its bytes fit: crc32c, crc32, or unknown; wrong: other entries of the "
+        "ledger in this file have a digest, and this one fails it.",
+        rank=4,
+        optional=True,
     ),
     column("payload_b64", "Its payload.", "payload", Kind.DATA, rank=NEVER, optional=True),
     column(
@@ -184,7 +191,7 @@ def packet_fields(
         return found
     kind = find_digest(packet)
     if kind is None:
-        return {**found, "digest": "unknown", **(_unknown(packet) if payload else {})}
+        return {**found, "digest": UNKNOWN, **(_unknown(packet) if payload else {})}
     found["digest"] = _DIGEST_WORDS[kind.name]
     if payload:
         data = payload_of(packet, kind)

@@ -26,7 +26,7 @@ _NOTHING_LEFT: Final = 1e-12
 
 
 def usage(session: Session, /, *, directories: bool, **dirs: tuple[str, ...]) -> None:
-    """Print for each entry log how much of it is live: of ledgers that the index still has."""
+    """Print for each entry log how many of its bytes are of ledgers in the bookie's index."""
     if directories:
         session.emit_all(_directories(session, dirs), DirectoryUse)
         return

@@ -201,6 +201,26 @@ def test_a_log_can_be_named_both_ways_and_a_wrong_name_gets_a_hint(
     assert "bkctl disk files --entrylog" in missing.err
 
 
+@pytest.mark.parametrize("which", [0, -1])
+def test_an_entry_that_fails_its_ledgers_digest_is_damaged(tmp_path: Path, which: int) -> None:
+    places = copy_of("interleaved/rotated", tmp_path)
+    words = ("entrylog", 0, *places, "--payload", "-o", "jsonl")
+    known = [row for row in run(*words).rows if row["digest"] in {"crc32c", "crc32"}]
+    ledger = known[0]["ledger_id"]
+    row = [one for one in known if one["ledger_id"] == ledger][which]
+    with Path(row["path"]).open("r+b") as file:
+        file.seek(row["offset"] + 4 + row["size"] - 1)
+        last = file.read(1)[0]
+        file.seek(-1, 1)
+        file.write(bytes([last ^ 1]))
+    found = run(*words, "--ledger", ledger, "--entry", row["entry_id"], ok=False)
+    assert found.status == ExitStatus.PROBLEMS
+    assert [one["digest"] for one in found.rows] == ["wrong"]
+    assert "digest, which other entries of the ledger pass" in found.err
+    steps = run("check", "--deep", "--repair-plan", *places, ok=False).out
+    assert f"bkctl ledger verify {ledger}" in steps
+
+
 def test_records_of_a_log_can_be_chosen_by_ledger_entry_and_place() -> None:
     words = ("entrylog", 0, *dirs("interleaved/rotated"), "-o", "jsonl")
     rows = run(*words).rows

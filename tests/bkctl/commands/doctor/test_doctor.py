@@ -212,6 +212,7 @@ def test_7_marks_that_outlived_a_bookies_return_are_told_but_not_as_needless(
     found = patient.findings()["marks-in-service"]
     assert (found["examples"], found["danger"]) == (["1"], "note")
     assert "or have lost some entries" in found["what"], "a check may have made it"
+    assert not found["fix"], "the worker does it"
 
 
 def test_8_idle_workers_are_told_with_the_cause(patient: Patient) -> None:
@@ -304,6 +305,7 @@ def test_17_a_bookie_that_is_registered_and_dead_is_seen(patient: Patient) -> No
     patient.world.kill("b2", unregister=False)
     found = patient.findings()["bookie-unreachable"]
     assert found["what"].startswith("b2 is registered and does not answer")
+    assert found["fix"].startswith("start b2 again if its process has ended")
 
 
 def test_18_programs_get_the_same_as_people(patient: Patient) -> None:
