@@ -157,6 +157,15 @@ def _topic(value: Any) -> str | None:
     return None if found is None else str(found)
 
 
+def _confirmed(value: Any) -> int | None:
+    from bkclient.ledger.handover_state import HANDOVER_KEY, confirmed_by_handover
+
+    metadata = value.metadata
+    if metadata is None or metadata.is_closed or HANDOVER_KEY not in metadata.custom:
+        return None
+    return confirmed_by_handover(value.ledger_id, metadata)
+
+
 def _fragment_lines(value: Any) -> str:
     return "\n".join(
         f"from {fragment.first_entry_id}: {' '.join(fragment.ensemble)}"
@@ -177,6 +186,13 @@ def _details_fields() -> tuple[Column, ...]:
     ]
     return (
         *fields,
+        column(
+            "confirmed_entry",
+            "Last entry that can be read, while open and handed over by its writer.",
+            _confirmed,
+            Kind.COUNT,
+            optional=True,
+        ),
         column("topic", "The Pulsar topic that it belongs to.", _topic, optional=True),
         column(
             "format_version", "Form of the stored metadata.", _meta("format_version"), Kind.COUNT

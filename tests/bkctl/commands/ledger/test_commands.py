@@ -216,6 +216,8 @@ def test_an_input_too_large_for_one_entry_is_refused_before_anything_is_made(
         assert "--chunks 1MiB" in refused.error["hint"]
     assert run("ledger", "list", "--count").out == count
     run("ledger", "add", ledger, "still handed over")
+    shown = run("ledger", "show", ledger, "--json").json
+    assert (shown["last_entry"], shown["confirmed_entry"] >= 0) == (None, True)
 
 
 @pytest.fixture(scope="module")
