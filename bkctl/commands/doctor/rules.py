@@ -281,7 +281,7 @@ def _unreachable(seen: SeenCluster) -> Iterator[ClusterFinding]:
             what = f"{one.bookie_id} is registered and does not answer: {one.unreachable}"
             fix = (
                 f"start {one.bookie_id} again if its process has ended; while it runs, "
-                f"bkctl bookie test {one.bookie_id} shows what fails"
+                f"bkctl bookie test {one.bookie_id}, which shows what fails"
             )
             yield ClusterFinding(
                 Severity.RISK, "bookie-unreachable", what, fix=fix, examples=(one.bookie_id,)

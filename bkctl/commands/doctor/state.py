@@ -62,7 +62,8 @@ def _finding(v: ClusterFinding, width: int | None, color: bool) -> Iterator[str]
     word = f"{v.severity.value:<{_INDENT}}"
     yield (f"{_COLORS[v.severity]}{word}{_RESET}" if color else word) + texts[0]
     yield from (f"{'':{_INDENT}}{text}" for text in texts[1:])
-    yield f"{'':{_INDENT}}-> {safe(v.fix)}"
+    if v.fix:
+        yield f"{'':{_INDENT}}-> {safe(v.fix)}"
 
 
 def _named_in(v: ClusterFinding) -> bool:

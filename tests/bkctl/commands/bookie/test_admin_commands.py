@@ -263,7 +263,7 @@ def test_a_bad_answer_is_an_error_in_the_bookie_s_words(
 ) -> None:
     with pytest.raises(error, match=words):
         Canned(status, body).ask("GET", "/x")
-    with pytest.raises(CommandError, match="no JSON"):
+    with pytest.raises(CommandError, match="not JSON"):
         _ = Canned(200, "<html>").ask("GET", "/x").json
 
 
