@@ -137,8 +137,8 @@ def test_a_refused_response_cannot_be_mended() -> None:
         ((b"qop=auth", b"qop=auth-conf"), "a qop that is not auth"),
         ((b'authzid="bookkeeper"', b'authzid="admin"'), "asks to be taken for 'admin'"),
         ((b'authzid="bookkeeper"', b'authzid=""'), "asks to be taken for ''"),
-        ((b"charset=utf-8", b"nonce=x"), "no list of directives"),
-        ((b"charset=utf-8", b"\xff"), "no text"),
+        ((b"charset=utf-8", b"nonce=x"), "not a list of directives"),
+        ((b"charset=utf-8", b"\xff"), "not text"),
         ((b"charset=utf-8", b"charset=" + b"x" * 4096), "a token of "),
     ],
 )

@@ -44,6 +44,7 @@ MODULES: Final = (
     "bkctl.commands.export.task.rows",
     "bkctl.commands.ledger.framing",
     "bkctl.commands.local.java",
+    "bkctl.commands.local.zookeeper_process",
     "bkctl.commands.local.bookie",
     "bkctl.commands.local.metadata",
     "bookied.offline.repair.convert_logs",

@@ -80,7 +80,7 @@ UNUSABLE: list[tuple[Break, str]] = [
     ),
     (
         lambda s: s.with_key(PEM, OWN.pkcs12()),
-        "tlsKeyStore: {0}/store is not PEM, which tlsKeyStoreType says",
+        "tlsKeyStore: {0}/store is not PEM, as tlsKeyStoreType says",
     ),
     (
         lambda s: s.with_key(PKCS12, OWN.pkcs12(b"another"), password=True),

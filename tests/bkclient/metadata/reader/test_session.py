@@ -190,7 +190,7 @@ def test_a_refusal_of_who_we_are_ends_it() -> None:
 @pytest.mark.parametrize("size", [-1, 3, 1 << 30])
 def test_what_is_no_zookeeper_is_told_from_one(size: int) -> None:
     server = Server(nodes(1), strange=struct.pack(">i", size) + bytes(20))
-    with pytest.raises(MetadataStoreError, match=f"no ZooKeeper: a frame of {size} bytes"):
+    with pytest.raises(MetadataStoreError, match=f"not a ZooKeeper: a frame of {size} bytes"):
         values(session(server), [get_data("/n0")])
     assert server.connections[-1].closed
 
