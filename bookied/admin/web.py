@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl
 
@@ -368,7 +369,7 @@ def _credentials(request: Request) -> Credentials:
 
 
 def _set_head(reply: HttpReply, request: Request) -> None:
-    request.setResponseCode(reply.status)
+    request.setResponseCode(reply.status, HTTPStatus(reply.status).phrase.encode("ascii"))
     request.setHeader("Content-Type", reply.content_type)
     request.setHeader("Cache-Control", "no-store")
     for name, value in reply.headers.items():

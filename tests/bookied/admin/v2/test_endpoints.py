@@ -9,7 +9,7 @@ from openapi_spec_validator import validate
 
 from bookied.admin.v2.endpoints import ENDPOINTS, openapi, openapi_text
 
-FILE = Path(__file__).parents[3] / "docs" / "openapi.json"
+FILE = Path(__file__).parents[4] / "docs" / "openapi.json"
 
 
 def test_the_file_is_what_the_table_says() -> None:
