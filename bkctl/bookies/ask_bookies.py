@@ -14,7 +14,7 @@ import attrs
 from bkclient.admin import operations
 from bkclient.metadata.tree.nodes import together
 from bkclient.placement.rack import DEFAULT_RACK
-from bkctl.bookies import load_metrics, summary
+from bkctl.bookies import load_rates, summary
 from bkctl.bookies.admin_api import http_address
 from bkctl.bookies.summary import BookieSummary
 from bkctl.errors import error_message
@@ -79,14 +79,14 @@ async def racks_of(
 
 def with_figures(found: Sequence[BookieSummary], *, now_s: float) -> list[BookieSummary]:
     """Return bookies with what only their metrics tell, where they can be asked; blocks."""
-    told = load_metrics.ask_all([one.http for one in found], FIGURES_TIMEOUT_S)
+    told = load_rates.ask_all([one.http for one in found], FIGURES_TIMEOUT_S)
     return [
         attrs.evolve(
             one,
             version=figures.version,
             uptime_s=None if figures.started_s is None else max(0.0, now_s - figures.started_s),
         )
-        if isinstance(figures, load_metrics.LoadFigures)
+        if isinstance(figures, load_rates.LoadFigures)
         else one
         for one, figures in zip(found, told, strict=True)
     ]

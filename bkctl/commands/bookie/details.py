@@ -16,9 +16,9 @@ from bkclient.admin.ledger_scan import walk
 from bkclient.metadata.api import CookieNotFoundError
 from bkclient.metadata.tree.nodes import together
 from bkctl.bookies import ask_bookies
-from bkctl.bookies import load_metrics as bookie_figures
+from bkctl.bookies import load_rates as bookie_figures
 from bkctl.bookies.admin_api import http_address
-from bkctl.bookies.load_metrics import LoadFigures
+from bkctl.bookies.load_rates import LoadFigures
 from bkctl.cli.params import BOOKIE_ID
 from bkctl.commands.cookie.columns import COOKIE_COLUMNS
 from bkctl.errors import NothingFoundError, error_message

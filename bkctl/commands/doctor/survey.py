@@ -17,7 +17,7 @@ from bkclient.config.settings import load
 from bkclient.errors import NoSuchLedgerError
 from bkclient.metadata.tree.nodes import together
 from bkclient.repair import autorecovery
-from bkctl.bookies import admin_api, ask_bookies, directories, load_metrics
+from bkctl.bookies import admin_api, ask_bookies, directories, load_rates
 from bkctl.bookies.admin_client import AdminClient
 from bkctl.bookies.ask_bookies import ask_bookie
 from bkctl.bookies.stopped_bookie import is_registered, stopped_bookie
@@ -127,7 +127,7 @@ def read_only_by_hand(bookies: Iterable[BookieSummary]) -> frozenset[BookieId]:
     asked = [
         one for one in bookies if one.http and one.state == operations.BookieState.READ_ONLY.value
     ]
-    found = load_metrics.side_by_side(ask, asked)
+    found = load_rates.side_by_side(ask, asked)
     return frozenset(one.bookie_id for one, by_hand in zip(asked, found, strict=True) if by_hand)
 
 

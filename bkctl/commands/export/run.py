@@ -30,16 +30,6 @@ from bkctl.commands.export.errors import (
 from bkctl.commands.export.interrupts import uninterrupted
 from bkctl.commands.export.outcome import ExportedLedger, ExportReport, UnreadableLedger
 from bkctl.commands.export.spark.session import own_address, spark_session
-from bkctl.commands.export.target.changes import (
-    Change,
-    added_paths,
-    check_ours,
-    check_strangers,
-    find_changes,
-    folder_of,
-    in_order,
-    whole,
-)
 from bkctl.commands.export.target.commit import (
     COMMIT_PATH,
     Commit,
@@ -53,6 +43,16 @@ from bkctl.commands.export.target.commit import (
 from bkctl.commands.export.target.delta_table import check_library, check_table
 from bkctl.commands.export.target.file_systems import Files, open_files
 from bkctl.commands.export.target.manifest import DELTA, PARQUET, Tree
+from bkctl.commands.export.target.new_since_last import (
+    Change,
+    added_paths,
+    check_ours,
+    check_strangers,
+    find_changes,
+    folder_of,
+    in_order,
+    whole,
+)
 from bkctl.commands.export.target.verify import check_footers, check_ranges, verify_files
 from bkctl.commands.export.task.ledger_selection import LedgerChoice
 from bkctl.commands.export.task.parquet_file import CopyJob, WrittenFile

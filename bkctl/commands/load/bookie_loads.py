@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import attrs
 
 from bkctl.bookies import ask_bookies
-from bkctl.bookies import load_metrics as bookie_figures
+from bkctl.bookies import load_rates as bookie_figures
 from bkctl.bookies.admin_client import HttpAddress
-from bkctl.bookies.load_metrics import LoadFigures, Rates, rates
+from bkctl.bookies.load_rates import LoadFigures, Rates, rates
 from bkctl.errors import CommandError, ProblemsError, error_message
 from bkctl.output.units import counted, human_count, human_ms, human_time
 from bkctl.output.views import BOOKIE, Column, Kind, column, shown

@@ -25,7 +25,7 @@ _STATS_PORT: Final = option(
 
 top = Command(
     "top",
-    body="bkctl.commands.load.top:top",
+    body="bkctl.commands.load.top_screen:top",
     help="""Watch the load of the cluster and of each bookie.
 
     Rates count what bookies store and serve: an entry with two copies is two adds. Latencies are

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from bkctl.bookies import admin_api, ask_bookies, load_metrics
+from bkctl.bookies import admin_api, ask_bookies, load_rates
 from bkctl.bookies.admin_client import AdminClient, HttpAddress
-from bkctl.bookies.load_metrics import LoadFigures
-from bkctl.commands.load import top as top_screen
+from bkctl.bookies.load_rates import LoadFigures
+from bkctl.commands.load import top_screen
 from bkctl.commands.load.bookie_loads import TIME, address_of, flushed, rounded
 from bkctl.errors import NothingFoundError, UsageError
 from bkctl.output.canvas import Canvas
@@ -92,7 +92,7 @@ def curve(metric: str) -> Curve:
         get, grows, label = _NAMED[metric]
         return Curve(
             name=metric,
-            get=lambda address: get(load_metrics.ask(address, _TIMEOUT_S)),
+            get=lambda address: get(load_rates.ask(address, _TIMEOUT_S)),
             grows=grows,
             label=label,
         )

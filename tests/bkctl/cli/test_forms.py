@@ -48,7 +48,7 @@ ELSEWHERE: Final = {
     "disk": "test_disk_read", "shell": "tests/shell", "profile show": "test_schema",
     "config check": "test_schema", "config diff": "test_schema",
     "cookie generate": "test_cookie", "cookie verify": "test_cookie_local",
-    "bookie slow": "test_top",
+    "bookie slow": "test_top_screen",
     "cluster backup": "test_cluster_metadata", "cluster watch": "test_cluster_metadata",
     "ledger metadata dump": "test_ledger_check", "ledger orphans": "test_ledger_check",
     "debug bundle": "test_bundle", "spark bundle": "test_bundle", "topic": "test_topic",

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from bkctl.commands.export.target.lock_file import LockFile
+from bkctl.commands.export.target.remote_lock import LockFile
 
 DRAFT_SUFFIX: Final = ".tmp"
 """The end of the name that a small file has while it is written."""

@@ -23,8 +23,8 @@ from bkctl.commands.export.errors import (
     ForeignFilesError,
     TableChangedError,
 )
-from bkctl.commands.export.target.changes import NULL_FOLDER
 from bkctl.commands.export.target.manifest import DELTA, RunRecord, Tree
+from bkctl.commands.export.target.new_since_last import NULL_FOLDER
 from bkctl.commands.export.task.parquet_file import WrittenFile
 from bkctl.commands.export.task.rows import arrow_schema
 

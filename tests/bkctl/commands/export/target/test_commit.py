@@ -8,12 +8,6 @@ import attrs
 import pytest
 
 from bkctl.commands.export.errors import ExportVerifyError, ForeignFilesError
-from bkctl.commands.export.target.changes import (
-    added_paths,
-    check_ours,
-    check_strangers,
-    find_changes,
-)
 from bkctl.commands.export.target.commit import (
     COMMIT_PATH,
     STAGING_PREFIX,
@@ -27,6 +21,12 @@ from bkctl.commands.export.target.commit import (
 )
 from bkctl.commands.export.target.file_systems import Files, LocalFiles
 from bkctl.commands.export.target.manifest import FULL_EVERY, ManifestError, Tree
+from bkctl.commands.export.target.new_since_last import (
+    added_paths,
+    check_ours,
+    check_strangers,
+    find_changes,
+)
 from bkctl.commands.export.task.parquet_file import WrittenFile, WrittenRange
 from bkctl.commands.export.task.plan import LedgerExtent
 from wire.ids import EntryId, LedgerId

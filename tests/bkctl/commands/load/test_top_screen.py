@@ -14,12 +14,12 @@ import pytest
 from bkclient.errors import BookieUnavailableError
 from bkctl.bookies import admin_api
 from bkctl.bookies.admin_client import HttpAddress
-from bkctl.bookies.load_metrics import LoadFigures, Rates, figures, rates
+from bkctl.bookies.load_rates import LoadFigures, Rates, figures, rates
 from bkctl.bookies.summary import BookieSummary
 from bkctl.commands.load import bookie_loads as top_work
-from bkctl.commands.load import plot, top
+from bkctl.commands.load import plot, top_screen
 from bkctl.commands.load.bookie_loads import BookieLoad, ClusterLoad, Looks, outliers
-from bkctl.commands.load.top import ORDERS, TopState
+from bkctl.commands.load.top_screen import ORDERS, TopState
 from bkctl.errors import CommandError
 from bkctl.output.canvas import Canvas
 from bkctl.session.session import Session
@@ -197,7 +197,7 @@ class TestScreen:
             )
             for n in range(30)
         ]
-        lines = top.drawing(load(), Canvas(width, unicode), history=history)
+        lines = top_screen.drawing(load(), Canvas(width, unicode), history=history)
         check_drawing("top" if unicode else "top-ascii", lines, width)
 
     @pytest.mark.parametrize("height", [12, 24, 60])
@@ -253,9 +253,9 @@ class TestScreen:
         assert state.error == ""
 
     def test_there_is_no_screen_without_a_terminal_or_on_a_dumb_one(self) -> None:
-        assert top.has_screen(FakeHost(tty=True, environ={"TERM": "xterm"}))
-        assert not top.has_screen(FakeHost(tty=True, environ={"TERM": "dumb"}))
-        assert not top.has_screen(FakeHost(environ={"TERM": "xterm"}))
+        assert top_screen.has_screen(FakeHost(tty=True, environ={"TERM": "xterm"}))
+        assert not top_screen.has_screen(FakeHost(tty=True, environ={"TERM": "dumb"}))
+        assert not top_screen.has_screen(FakeHost(environ={"TERM": "xterm"}))
 
     @pytest.mark.usefixtures("in_utc")
     def test_a_look_is_one_line_where_there_is_no_screen(self) -> None:
