@@ -95,7 +95,8 @@ def test_a_certificate_asks_and_changes_where_the_bookie_published_https(secured
     assert (status, err) == (0, "")
     assert '"writable"' in out
     status, _, err = secured.run("bookie", "readonly", "b1", "on")
-    assert (status, err) == (0, "")
+    assert status == 0
+    assert err == "it is writable again after its next start: persistBookieStatusEnabled is off\n"
     _, out, _ = secured.run("-o", "json", "bookie", "state", "b1")
     assert '"read-only"' in out
     assert secured.run("bookie", "readonly", "b1", "off")[0] == 0

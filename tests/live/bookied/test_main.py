@@ -517,7 +517,7 @@ def test_autorecovery_runs_alone_and_stops_when_it_is_told_to(machine: Machine) 
     assert current_auditor(machine) is None
     assert process.own_lines() == []
     text = process.output.read_text()
-    assert "no bookie here" in text
+    assert "this process is not a bookie" in text
     assert "metadata session: 0x" in text
     assert "may be emptied" not in text
     # It needs neither the bookie's directories nor its port.

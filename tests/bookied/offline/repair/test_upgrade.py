@@ -264,7 +264,7 @@ class TestRefusals:
         world = new_world()
         remove_tree(world.files, MORE)
         put_files(world.files, {"/l1/gc-pause.log": b"x"})
-        self.refused(world, "/l1/gc-pause.log is not a file of a bookie")
+        self.refused(world, "/l1/gc-pause.log is not a bookie's file")
 
     @pytest.mark.parametrize("name", ["/l0/VERSION", "/l0/current/VERSION"])
     def test_a_layout_of_a_newer_release_is_named(self, name: str) -> None:
