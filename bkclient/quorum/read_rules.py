@@ -217,10 +217,10 @@ class AnyLac:
     def _heard(self, index: int) -> None:
         self._silent.discard(index)
         if self.result is None and not self._silent:
-            nobody = LedgerRecoveryError(
+            no_answer = LedgerRecoveryError(
                 "no bookie of the ensemble reported the last add confirmed of the ledger"
             )
-            self.result = KnownLac(self._known_lac) if self._definite else nobody
+            self.result = KnownLac(self._known_lac) if self._definite else no_answer
 
 
 # Long poll -------------------------------------------------------------------------------------

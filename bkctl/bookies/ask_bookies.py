@@ -79,7 +79,7 @@ async def racks_of(
 
 def with_figures(found: Sequence[BookieSummary], *, now_s: float) -> list[BookieSummary]:
     """Return bookies with what only their metrics tell, where they can be asked; blocks."""
-    told = load_rates.ask_all([one.http for one in found], FIGURES_TIMEOUT_S)
+    answers = load_rates.ask_all([one.http for one in found], FIGURES_TIMEOUT_S)
     return [
         attrs.evolve(
             one,
@@ -88,5 +88,5 @@ def with_figures(found: Sequence[BookieSummary], *, now_s: float) -> list[Bookie
         )
         if isinstance(figures, load_rates.LoadFigures)
         else one
-        for one, figures in zip(found, told, strict=True)
+        for one, figures in zip(found, answers, strict=True)
     ]

@@ -171,11 +171,11 @@ def _show_one(session: Session, bookie_id: BookieId, *, count_ledgers: bool) -> 
     session.about = f"bookie {bookie_id}"
     found: BookieDetails = session.call(details, [bookie_id], count_ledgers=count_ledgers)[0]
     address = http_address(BookieServiceInfo(found.endpoints), session.config)
-    told = bookie_figures.ask_all([address], ask_bookies.FIGURES_TIMEOUT_S)[0]
-    if isinstance(told, BookKeeperError):
-        session.warn(f"its metrics are not known: {error_message(told)}")
-    elif told is not None:
-        found = attrs.evolve(found, figures=told)
+    figures = bookie_figures.ask_all([address], ask_bookies.FIGURES_TIMEOUT_S)[0]
+    if isinstance(figures, BookKeeperError):
+        session.warn(f"its metrics are not known: {error_message(figures)}")
+    elif figures is not None:
+        found = attrs.evolve(found, figures=figures)
     session.emit(found)
 
 

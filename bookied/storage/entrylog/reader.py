@@ -29,7 +29,7 @@ from bookied.storage.entrylog.entry_rows import (
     may_follow,
 )
 from bookied.storage.files.files import Files, ReadFile
-from bookied.storage.files.open_files import OpenFiles
+from bookied.storage.files.open_files import OpenFiles, SharedFile
 from wire.codes import FRAME_BYTES_MAX
 
 FIRST_READ_BYTES: Final = 4096
@@ -276,11 +276,11 @@ class EntryLogReader:
             EntryLogFormatError: the file is not an entry log.
         """
         log_id, offset = layout.split_location(location)
-        path = self._paths.get(log_id) if log_id in self._checked else None
-        shared = self._open.borrow(path) if path is not None else None
-        if path is None or shared is None:
+        borrowed = self._borrow(log_id)
+        if borrowed is None:
             with self._reading(log_id) as (file, path):
                 return _read_packet(file, path, offset, ledger_id, entry_id)
+        shared, path = borrowed
         try:
             return _read_packet(shared.file, path, offset, ledger_id, entry_id)
         finally:
@@ -293,10 +293,10 @@ class EntryLogReader:
         and ``read`` says what it is.
         """
         log_id, offset = layout.split_location(location)
-        path = self._paths.get(log_id) if log_id in self._checked else None
-        shared = self._open.borrow(path) if path is not None else None
-        if shared is None:
+        borrowed = self._borrow(log_id)
+        if borrowed is None:
             return None
+        shared, _ = borrowed
         try:
             return _packet_now(shared.file, offset, ledger_id, entry_id)
         finally:
@@ -342,10 +342,10 @@ class EntryLogReader:
     ) -> EntryRows | None:
         """Return the same if that takes no waiting for a disk, as ``read_now``."""
         log_id, _ = layout.split_location(locations[0])
-        path = self._paths.get(log_id) if log_id in self._checked else None
-        shared = self._open.borrow(path) if path is not None else None
-        if shared is None:
+        borrowed = self._borrow(log_id)
+        if borrowed is None:
             return None
+        shared, _ = borrowed
         try:
             at, size = _piece(locations, room_bytes, until)
             data = shared.file.read_now(at, size) if size > 0 else None
@@ -378,6 +378,12 @@ class EntryLogReader:
             except CorruptError:
                 return None
         return found
+
+    def _borrow(self, log_id: int) -> tuple[SharedFile, Path] | None:
+        """Return a log that is open and known to be one, to be given back; None for any other."""
+        path = self._paths.get(log_id) if log_id in self._checked else None
+        shared = self._open.borrow(path) if path is not None else None
+        return None if path is None or shared is None else (shared, path)
 
     @contextlib.contextmanager
     def _reading(self, log_id: int) -> Iterator[tuple[ReadFile, Path]]:

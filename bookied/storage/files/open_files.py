@@ -25,7 +25,7 @@ class OpenFiles:
     def __init__(self, files: Files, *, files_max: int) -> None:
         self._files, self._files_max = files, files_max
         self._lock = threading.Lock()
-        self._open: OrderedDict[Path, _SharedFile] = OrderedDict()
+        self._open: OrderedDict[Path, SharedFile] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._open)
@@ -43,7 +43,7 @@ class OpenFiles:
         finally:
             self._release(shared)
 
-    def borrow(self, path: Path) -> _SharedFile | None:
+    def borrow(self, path: Path) -> SharedFile | None:
         """Return a file that is open already, to be given back; None if it is not."""
         with self._lock:
             shared = self._open.get(path)
@@ -51,18 +51,18 @@ class OpenFiles:
                 shared.users += 1
         return shared
 
-    def give_back(self, shared: _SharedFile) -> None:
+    def give_back(self, shared: SharedFile) -> None:
         """End what ``borrow`` began."""
         self._release(shared)
 
-    def _acquire(self, path: Path) -> _SharedFile:
+    def _acquire(self, path: Path) -> SharedFile:
         with self._lock:
             shared = self._open.get(path)
             if shared is not None:
                 self._open.move_to_end(path)
                 shared.users += 1
                 return shared
-        opened = _SharedFile(self.open_alone(path))
+        opened = SharedFile(self.open_alone(path))
         with self._lock:
             shared = self._open.setdefault(path, opened)
             shared.users += 1
@@ -97,7 +97,7 @@ class OpenFiles:
             old.file.close()
         return bool(closing)
 
-    def _take_out(self, path: Path) -> list[_SharedFile]:
+    def _take_out(self, path: Path) -> list[SharedFile]:
         """Forget a file; return it if it is to be closed now. Holds the lock."""
         shared = self._open.pop(path, None)
         if shared is None:
@@ -105,7 +105,7 @@ class OpenFiles:
         shared.is_out = True
         return [] if shared.users else [shared]
 
-    def _release(self, shared: _SharedFile) -> None:
+    def _release(self, shared: SharedFile) -> None:
         with self._lock:
             shared.users -= 1
             is_last = shared.is_out and not shared.users
@@ -125,7 +125,9 @@ class OpenFiles:
             self.forget(path)
 
 
-class _SharedFile:
+class SharedFile:
+    """An open file, how many use it, and whether it is to be closed after the last of them."""
+
     __slots__ = ("file", "is_out", "users")
 
     def __init__(self, file: ReadFile) -> None:
