@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -15,9 +15,7 @@ from bkclient.admin.bookie_test import check_bookie
 from bkclient.admin.ledger_scan import walk
 from bkclient.metadata.api import CookieNotFoundError
 from bkclient.metadata.tree.nodes import together
-from bkctl.bookies import ask_bookies
-from bkctl.bookies import load_rates as bookie_figures
-from bkctl.bookies.admin_api import http_address
+from bkctl.bookies import ask_bookies, load_rates
 from bkctl.bookies.load_rates import LoadFigures
 from bkctl.cli.params import BOOKIE_ID
 from bkctl.commands.cookie.columns import COOKIE_COLUMNS
@@ -27,11 +25,11 @@ from bkctl.output.views import BOOKIE, NEVER, WIDE, Column, Kind, column, shown
 from bkctl.suggest import did_you_mean
 from wire.errors import BookKeeperError
 from wire.ids import BookieId
-from wire.records.service_info import BookieServiceInfo
 
 if TYPE_CHECKING:
     from bkclient.admin.operations import BookieStatus
     from bkclient.client import Client
+    from bkctl.bookies.summary import BookieSummary
     from bkctl.session.session import Session
     from wire.records.cookie import Cookie
     from wire.records.service_info import Endpoint
@@ -51,7 +49,7 @@ def _figure(name: str, doc: str, get: Callable[[LoadFigures], Any], **more: Any)
 @shown(
     "bookies",
     BOOKIE,
-    column("state", "writable, read-only or down.", kind=Kind.STATE),
+    column("state", "writable, read-only or down.", "bookie.state", Kind.STATE),
     column(
         "endpoints",
         "Where it listens.",
@@ -60,26 +58,30 @@ def _figure(name: str, doc: str, get: Callable[[LoadFigures], Any], **more: Any)
         rank=WIDE,
         cell=_endpoints,
     ),
-    column("free", "Free bytes on its disks.", kind=Kind.BYTES),
-    column("total", "Bytes of its disks.", kind=Kind.BYTES),
+    column("free", "Free bytes on its disks.", "bookie.free", Kind.BYTES),
+    column("total", "Bytes of its disks.", "bookie.total", Kind.BYTES),
     column(
         "used",
         "Per cent of its disks in use.",
-        lambda v: round(100 * (1 - v.free / v.total), 1) if v.total else None,
+        lambda v: None if v.bookie.used is None else round(100 * v.bookie.used, 1),
         Kind.NUMBER,
-        cell=lambda v: f"{100 * (1 - v.free / v.total):.0f} %" if v.total else "-",
+        cell=lambda v: "-" if v.bookie.used is None else f"{100 * v.bookie.used:.0f} %",
     ),
-    column("unreachable", "Why it does not answer.", lambda v: v.unreachable or None, rank=1),
+    column(
+        "unreachable", "Why it does not answer.", lambda v: v.bookie.unreachable or None, rank=1
+    ),
     column("ledgers", "Ledgers that list it.", rank=3),
     column("not_closed", "Of these, not closed.", rank=3),
     *(attrs.evolve(one, rank=WIDE) for one in COOKIE_COLUMNS),
     column(
         "properties",
         "What else it published.",
+        "bookie.properties",
+        Kind.NESTED,
         rank=WIDE,
-        cell=lambda v: "\n".join(f"{k}={t}" for k, t in v.properties.items()) or "-",
+        cell=lambda v: "\n".join(f"{k}={t}" for k, t in v.bookie.properties.items()) or "-",
     ),
-    column("rack", "Its network location.", rank=WIDE),
+    column("rack", "Its network location.", "bookie.rack", rank=WIDE),
     _figure("version", "What it runs, by its metrics.", lambda f: f.version),
     _figure(
         "uptime_s",
@@ -106,30 +108,23 @@ def _figure(name: str, doc: str, get: Callable[[LoadFigures], Any], **more: Any)
         lambda f: f.journal_queue,
         kind=Kind.COUNT,
     ),
-    healthy=lambda v: v.state == "writable",
+    healthy=lambda v: v.bookie.state == "writable",
 )
 @attrs.frozen(kw_only=True)
 class BookieDetails:
-    """One bookie whole; ``unreachable`` says why it did not tell its disks."""
+    """A bookie as `bookie list` has it, with its endpoints, cookie, ledgers and metrics."""
 
-    bookie_id: BookieId
-    state: str
+    bookie: BookieSummary
     endpoints: tuple[Endpoint, ...] = ()
-    properties: Mapping[str, str] = attrs.field(factory=dict)
-    free: int | None = None
-    total: int | None = None
-    unreachable: str = ""
     cookie: Cookie | None = None
     ledgers: int | None = None
     not_closed: int | None = None
-    rack: str | None = None
-    """Its network location, where a topology script is configured."""
     figures: LoadFigures | None = None
     """What its metrics say, where they were asked for and it has some."""
 
     @property
-    def host(self) -> str:
-        return self.endpoints[0].host if self.endpoints else ""
+    def bookie_id(self) -> BookieId:
+        return self.bookie.bookie_id
 
 
 def named(session: Session, given: Sequence[str]) -> tuple[BookieId, ...]:
@@ -158,7 +153,7 @@ def show(session: Session, bookie_ids: Sequence[str], *, ledgers: bool) -> None:
     session.emit_all(found, BookieDetails)
     if not wanted and found:
         session.finish()
-        free, total = space(found)
+        free, total = space([one.bookie for one in found])
         session.note(f"together {human_bytes(free)} free of {human_bytes(total)}")
 
 
@@ -170,8 +165,7 @@ def _show_one(session: Session, bookie_id: BookieId, *, count_ledgers: bool) -> 
     """
     session.about = f"bookie {bookie_id}"
     found: BookieDetails = session.call(details, [bookie_id], count_ledgers=count_ledgers)[0]
-    address = http_address(BookieServiceInfo(found.endpoints), session.config)
-    figures = bookie_figures.ask_all([address], ask_bookies.FIGURES_TIMEOUT_S)[0]
+    figures = load_rates.ask_all([found.bookie.http], ask_bookies.FIGURES_TIMEOUT_S)[0]
     if isinstance(figures, BookKeeperError):
         session.warn(f"its metrics are not known: {error_message(figures)}")
     elif figures is not None:
@@ -179,20 +173,7 @@ def _show_one(session: Session, bookie_id: BookieId, *, count_ledgers: bool) -> 
     session.emit(found)
 
 
-class HasDisks(Protocol):
-    """A bookie that told its disks, or did not."""
-
-    @property
-    def host(self) -> str: ...
-
-    @property
-    def free(self) -> int | None: ...
-
-    @property
-    def total(self) -> int | None: ...
-
-
-def space(found: Sequence[HasDisks]) -> tuple[int, int]:
+def space(found: Sequence[BookieSummary]) -> tuple[int, int]:
     """Return free and total bytes; bookies of one host with equal totals share their disks."""
     disks = {(one.host, one.total): one.free for one in found if one.free is not None}
     return sum(free or 0 for free in disks.values()), sum(total or 0 for _, total in disks)
@@ -231,17 +212,10 @@ async def _with_ledgers(client: Client, found: Sequence[BookieDetails]) -> list[
 
 
 async def _details(client: Client, one: BookieStatus, rack: str | None) -> BookieDetails:
-    found = BookieDetails(bookie_id=one.bookie_id, state=one.state.value, rack=rack)
-    if one.info is not None:
-        found = attrs.evolve(
-            found, endpoints=one.info.endpoints, properties=dict(one.info.properties)
-        )
-        try:
-            disks = await operations.bookie_info(client, one.bookie_id)
-        except BookKeeperError as error:
-            found = attrs.evolve(found, unreachable=str(error))
-        else:
-            found = attrs.evolve(found, free=disks.free_bytes, total=disks.total_bytes)
+    found = BookieDetails(
+        bookie=await ask_bookies.ask_bookie(client, one, rack),
+        endpoints=() if one.info is None else one.info.endpoints,
+    )
     with contextlib.suppress(CookieNotFoundError):
         found = attrs.evolve(found, cookie=(await cookies.read(client, one.bookie_id)).cookie)
     return found

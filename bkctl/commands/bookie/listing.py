@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final
 
 from bkctl.bookies.summary import BookieSummary
 
 if TYPE_CHECKING:
     from bkctl.session.session import Session
+
+_ORDER: Final = attrgetter("bookie_id")
+"""What rows are sorted by."""
 
 
 def print_bookies(session: Session, *, state: str, ask: bool) -> None:
@@ -25,6 +29,7 @@ def print_bookies(session: Session, *, state: str, ask: bool) -> None:
         found = session.call(ask_bookies.bookies, wanted, ask=ask)
     if ask and session.options.output not in {None, "table", "id"}:
         found = ask_bookies.with_figures(found, now_s=time.time())
+    found.sort(key=_ORDER)
     session.emit_all(found, BookieSummary)
     silent = [one for one in found if one.unreachable]
     if silent:

@@ -1,4 +1,4 @@
-"""What `top` and `bookie slow` do: look at all bookies again and again, and compare."""
+"""The load of all bookies, sampled repeatedly for `top`, and compared for `bookie slow`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import attrs
 
-from bkctl.bookies import ask_bookies
-from bkctl.bookies import load_rates as bookie_figures
+from bkctl.bookies import ask_bookies, load_rates
 from bkctl.bookies.admin_client import HttpAddress
 from bkctl.bookies.load_rates import LoadFigures, Rates, rates
 from bkctl.errors import CommandError, ProblemsError, error_message
@@ -43,22 +42,27 @@ _SLOW: Final = {
 
 @attrs.frozen(kw_only=True)
 class BookieLoad:
-    """One bookie at one look; what nobody knows is None. ``error`` says why."""
+    """A bookie and its load at one time; unknown figures are None. ``error`` says why."""
 
-    bookie_id: BookieId
-    state: str
+    bookie: BookieSummary
     rates: Rates = attrs.field(factory=Rates)
     figures: LoadFigures = attrs.field(factory=LoadFigures)
-    free: int | None = None
-    total: int | None = None
     error: str = ""
+
+    @property
+    def bookie_id(self) -> BookieId:
+        return self.bookie.bookie_id
+
+    @property
+    def state(self) -> str:
+        return self.bookie.state
 
     @property
     def disk_used(self) -> float | None:
         """Per cent of its fullest directory in use, or of its disks together."""
         if self.figures.disk_used is not None:
             return self.figures.disk_used
-        return 100 * (1 - self.free / self.total) if self.free is not None and self.total else None
+        return None if self.bookie.used is None else 100 * self.bookie.used
 
 
 TIME: Final = column("time", "When it was looked at.", "time_ms", Kind.TIME_MS)
@@ -190,19 +194,19 @@ class ClusterLoad:
 
 
 @attrs.frozen
-class Told:
-    """What one bookie's metrics said, and when by this host's clock; or why they said nothing."""
+class FiguresSample:
+    """One bookie's metrics, and when they were read by this host's clock; or why none were."""
 
     at_s: float
     figures: LoadFigures | None
     error: str = ""
 
 
-class Looks:
-    """Look after look at a cluster's load; each is compared with the one before.
+class LoadSampler:
+    """Measure a cluster's load repeatedly; rates are against the sample before.
 
     Args:
-        bookies: who there is.
+        bookies: lists the bookies.
         ask: a bookie's figures; may raise ``BookKeeperError``. Called by threads.
         instance_id: the cluster's.
         marks: how many ledgers are under-replicated.
@@ -223,52 +227,46 @@ class Looks:
         self._bookies, self._ask, self._marks = bookies, ask, marks
         self._instance_id, self._stats_port = instance_id, stats_port
         self._monotonic_s, self._now_s = clock
-        self._before: dict[BookieId, Told] = {}
-        self._looked_s = self._monotonic_s()
+        self._before: dict[BookieId, FiguresSample] = {}
+        self._sampled_s = self._monotonic_s()
 
-    def look(self) -> ClusterLoad:
-        """Look once; blocks."""
+    def sample(self) -> ClusterLoad:
+        """Ask all bookies once, and return the load since the sample before; blocks."""
         found = self._bookies()
-        told = bookie_figures.side_by_side(self._tell, found)
+        samples = load_rates.side_by_side(self._figures_of, found)
         now_s = self._monotonic_s()
         load = ClusterLoad(
             time_ms=int(self._now_s() * 1000),
-            over_s=now_s - self._looked_s,
+            over_s=now_s - self._sampled_s,
             instance_id=self._instance_id,
-            bookies=tuple(map(self._load, found, told)),
+            bookies=tuple(map(self._load, found, samples)),
             underreplicated=self._marks(),
         )
-        self._before = {one.bookie_id: said for one, said in zip(found, told, strict=True)}
-        self._looked_s = now_s
+        self._before = {one.bookie_id: sample for one, sample in zip(found, samples, strict=True)}
+        self._sampled_s = now_s
         return load
 
-    def _tell(self, one: BookieSummary) -> Told:
+    def _figures_of(self, one: BookieSummary) -> FiguresSample:
         address = address_of(one, self._stats_port)
         if one.state == "down":
-            return Told(0.0, None)
+            return FiguresSample(0.0, None)
         if address is None:
-            return Told(0.0, None, "it has published no HTTP server")
+            return FiguresSample(0.0, None, "it has published no HTTP server")
         try:
             figures = self._ask(address)
         except BookKeeperError as error:
-            return Told(0.0, None, error_message(error))
-        return Told(self._monotonic_s(), figures)
+            return FiguresSample(0.0, None, error_message(error))
+        return FiguresSample(self._monotonic_s(), figures)
 
-    def _load(self, one: BookieSummary, told: Told) -> BookieLoad:
+    def _load(self, one: BookieSummary, sample: FiguresSample) -> BookieLoad:
         before = self._before.get(one.bookie_id)
-        found = BookieLoad(
-            bookie_id=one.bookie_id,
-            state=one.state,
-            free=one.free,
-            total=one.total,
-            error=one.unreachable or told.error,
-        )
-        if told.figures is None:
+        found = BookieLoad(bookie=one, error=one.unreachable or sample.error)
+        if sample.figures is None:
             return found
         earlier = None if before is None else before.figures
-        seconds = 0.0 if before is None else told.at_s - before.at_s
+        seconds = 0.0 if before is None else sample.at_s - before.at_s
         return attrs.evolve(
-            found, figures=told.figures, rates=rates(earlier, told.figures, seconds)
+            found, figures=sample.figures, rates=rates(earlier, sample.figures, seconds)
         )
 
 
@@ -279,11 +277,11 @@ def address_of(one: BookieSummary, stats_port: int | None) -> HttpAddress | None
     return HttpAddress(one.host, stats_port)
 
 
-def looks(session: Session, stats_port: int | None) -> Looks:
-    """Return looks at the session's cluster."""
-    return Looks(
+def load_sampler(session: Session, stats_port: int | None) -> LoadSampler:
+    """Return a sampler of the session's cluster."""
+    return LoadSampler(
         lambda: session.call(ask_bookies.bookies, None, ask=True),
-        lambda address: bookie_figures.ask(address, _TIMEOUT_S),
+        lambda address: load_rates.ask(address, _TIMEOUT_S),
         lambda: session.call(_marks),
         instance_id=session.call(_instance_id),
         stats_port=stats_port,
@@ -354,7 +352,7 @@ def flushed(session: Session, values: Iterator[T]) -> Iterator[T]:
     ),
 )
 @attrs.frozen(kw_only=True)
-class SlowBookie:
+class LatencyOutlier:
     """A latency of one bookie that is out of line; ``times`` is against the median of all."""
 
     bookie_id: BookieId
@@ -372,39 +370,39 @@ def slow(session: Session, factor: float, *, fail_if_any: bool, stats_port: int 
         CommandError: too few tell their metrics to compare.
         ProblemsError: there are any, and ``fail_if_any``.
     """
-    load = looks(session, stats_port).look()
+    load = load_sampler(session, stats_port).sample()
     for one in load.bookies:
         if one.error:
             session.note(f"bookie {one.bookie_id} is left out: {one.error}")
-    told = {b.bookie_id: b.figures for b in load.bookies if not b.error and b.state != "down"}
-    if len(told) < _COMPARED_MIN:
+    figures = {b.bookie_id: b.figures for b in load.bookies if not b.error and b.state != "down"}
+    if len(figures) < _COMPARED_MIN:
         raise CommandError(
-            f"{counted(len(told), 'bookie')} told metrics; it takes {_COMPARED_MIN} to compare",
+            f"{counted(len(figures), 'bookie')} told metrics; it takes {_COMPARED_MIN} to compare",
             next_step="set httpServerEnabled=true for bookies, or give --stats-port",
         )
-    found = outliers(told, factor)
-    session.emit_all(found, SlowBookie)
+    found = outliers(figures, factor)
+    session.emit_all(found, LatencyOutlier)
     session.finish()
     slow_ones = {one.bookie_id for one in found}
     if slow_ones and fail_if_any:
         raise ProblemsError(f"{counted(len(slow_ones), 'bookie')} slower than most")
-    session.note(f"compared {counted(len(told), 'bookie')}; slow: {len(slow_ones)}")
+    session.note(f"compared {counted(len(figures), 'bookie')}; slow: {len(slow_ones)}")
 
 
-def outliers(told: Mapping[BookieId, LoadFigures], factor: float) -> list[SlowBookie]:
+def outliers(figures: Mapping[BookieId, LoadFigures], factor: float) -> list[LatencyOutlier]:
     """Return what is ``factor`` times the median or more, the worst first."""
     found = []
     for metric, attribute in _SLOW.items():
         values = {
             bookie: value
-            for bookie, figures in told.items()
-            if (value := getattr(figures, attribute)) is not None
+            for bookie, of_bookie in figures.items()
+            if (value := getattr(of_bookie, attribute)) is not None
         }
         if len(values) < _COMPARED_MIN:
             continue
         median = statistics.median(values.values())
         found += [
-            SlowBookie(
+            LatencyOutlier(
                 bookie_id=bookie,
                 metric=metric,
                 value_ms=value,

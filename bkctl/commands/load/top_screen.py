@@ -18,9 +18,10 @@ from bkctl.commands.load.bookie_loads import (
     MARKS_MAX,
     BookieLoad,
     ClusterLoad,
-    Looks,
+    LoadSampler,
     adds_of,
     count_text,
+    load_sampler,
     reads_of,
 )
 from bkctl.errors import error_message
@@ -31,7 +32,7 @@ from wire.errors import BookKeeperError
 
 if TYPE_CHECKING:
     from bkctl.session.session import Session
-from bkctl.commands.load.bookie_loads import every, flushed, looks
+from bkctl.commands.load.bookie_loads import every, flushed
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from bkctl.session.session import Session
 
 HISTORY_MAX: Final = 600
-"""Looks that sparklines remember."""
+"""Samples that sparklines show."""
 
 _KEY_WAIT_S: Final = 0.1
 _SPARK_MAX: Final = 100
@@ -298,14 +299,14 @@ class TopState:
         return [*body, *[""] * (height - 1 - len(body)), canvas.dim(foot)]
 
 
-def run(session: Session, source: Looks, interval_s: float) -> None:
-    """Draw each look until the user leaves. A thread makes the looks: keys never wait."""
+def run(session: Session, source: LoadSampler, interval_s: float) -> None:
+    """Draw each sample until the user leaves. A thread takes the samples: keys never wait."""
     state = TopState(interval_s)
     canvas = session.emitter.canvas
     looker = ThreadPoolExecutor(1)
     try:
         with Screen(session.host) as screen:
-            _loop(state, screen, canvas, lambda: looker.submit(source.look))
+            _loop(state, screen, canvas, lambda: looker.submit(source.sample))
     finally:
         looker.shutdown(wait=False, cancel_futures=True)
 
@@ -333,14 +334,14 @@ def _loop(
 
 def top(session: Session, interval: float, *, once: bool, stats_port: int | None) -> None:
     """Show the load again and again, or once."""
-    source = looks(session, stats_port)
+    source = load_sampler(session, stats_port)
     if once:
-        source.look()
+        source.sample()
         time.sleep(interval)
-        load = source.look()
+        load = source.sample()
         session.emitter.draw(load, lambda canvas: drawing(load, canvas))
     elif session.options.output in {None, "table"} and has_screen(session.host):
         run(session, source, interval)
     else:
         session.options.no_pager = True
-        session.emit_all(flushed(session, every(source.look, interval)), ClusterLoad)
+        session.emit_all(flushed(session, every(source.sample, interval)), ClusterLoad)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from bkctl.commands.bookie.details import BookieDetails, space
+from bkctl.bookies.summary import BookieSummary
+from bkctl.commands.bookie.details import space
 from tests.bkclient.worlds import World
 from tests.bkctl.support.world import run_in
 from wire.ids import BookieId, LedgerId
-from wire.records.service_info import Endpoint
 
 
 def written(world: World, *, entries: int = 10) -> LedgerId:
@@ -37,12 +37,8 @@ class TestInfo:
         said = run_in(world, "bookie", "info")
         assert "together 1.2 KiB free of 2.9 KiB" in said.err
 
-        def one(name: str, host: str, total: int) -> BookieDetails:
-            endpoint = Endpoint("bookie", 3181, host, "bookie-rpc")
-            return BookieDetails(
-                bookie_id=BookieId(name), state="writable", endpoints=(endpoint,), free=1,
-                total=total,
-            )  # fmt: skip
+        def one(name: str, host: str, total: int) -> BookieSummary:
+            return BookieSummary(BookieId(name), "writable", f"{host}:3181", free=1, total=total)
 
         assert space([one("a", "h1", 10), one("b", "h1", 10), one("c", "h2", 10)]) == (2, 20)
 

@@ -18,7 +18,7 @@ from bkctl.bookies.load_rates import LoadFigures, Rates, figures, rates
 from bkctl.bookies.summary import BookieSummary
 from bkctl.commands.load import bookie_loads as top_work
 from bkctl.commands.load import plot, top_screen
-from bkctl.commands.load.bookie_loads import BookieLoad, ClusterLoad, Looks, outliers
+from bkctl.commands.load.bookie_loads import BookieLoad, ClusterLoad, LoadSampler, outliers
 from bkctl.commands.load.top_screen import ORDERS, TopState
 from bkctl.errors import CommandError
 from bkctl.output.canvas import Canvas
@@ -94,24 +94,24 @@ def bookie(number: int, **more: Any) -> BookieSummary:
     return attrs.evolve(one, http=("h", number), **more)
 
 
-class TestLooks:
-    def looks(
+class TestSamples:
+    def sampler(
         self, found: list[BookieSummary], ask: Callable[[tuple[str, int]], LoadFigures], **more: Any
-    ) -> Looks:
+    ) -> LoadSampler:
         seconds = iter(range(1000))
 
         def clock() -> float:
             return float(next(seconds))
 
-        return Looks(
+        return LoadSampler(
             lambda: found, ask, lambda: 4, instance_id="i", clock=(clock, lambda: 1.5), **more
         )
 
     def test_two_looks_make_rates_each_over_its_own_time(self) -> None:
         counts = iter([100, 400])
-        found = self.looks([bookie(1)], lambda _: LoadFigures(adds=next(counts)))
-        assert found.look().bookies[0].rates == Rates()
-        load = found.look()
+        found = self.sampler([bookie(1)], lambda _: LoadFigures(adds=next(counts)))
+        assert found.sample().bookies[0].rates == Rates()
+        load = found.sample()
         assert load.bookies[0].rates.adds_s == 150.0  # Two ticks of the clock lie in between.
         assert (load.time_ms, load.underreplicated) == (1500, 4)
 
@@ -119,7 +119,7 @@ class TestLooks:
         def silent(_: object) -> LoadFigures:
             raise BookieUnavailableError("no HTTP at h:1: refused")
 
-        one = self.looks([bookie(1)], silent).look().bookies[0]
+        one = self.sampler([bookie(1)], silent).sample().bookies[0]
         assert one.error == "no HTTP at h:1: refused"
         assert one.disk_used == pytest.approx(70.0)
 
@@ -131,17 +131,16 @@ class TestLooks:
             return LoadFigures()
 
         found = [attrs.evolve(bookie(1), http=None), BookieSummary(BookieId("b2"), "down")]
-        load = self.looks(found, ask).look()
+        load = self.sampler(found, ask).sample()
         assert [one.error for one in load.bookies] == ["it has published no HTTP server", ""]
-        self.looks(found, ask, stats_port=8000).look()
+        self.sampler(found, ask, stats_port=8000).sample()
         assert asked == [HttpAddress("h1", 8000)]
 
 
 def load(count: int = 3) -> ClusterLoad:
     known = (
         BookieLoad(
-            bookie_id=BookieId("bk-01.example.org:3181"),
-            state="writable",
+            bookie=BookieSummary(BookieId("bk-01.example.org:3181"), "writable"),
             rates=Rates(
                 adds_s=1234.5, reads_s=20.0, failures_s=0.0, added_bytes_s=5e6, read_bytes_s=1e3
             ),
@@ -151,15 +150,15 @@ def load(count: int = 3) -> ClusterLoad:
             ),
         ),
         BookieLoad(
-            bookie_id=BookieId("bk-02.example.org:3181"),
-            state="read-only",
+            bookie=BookieSummary(BookieId("bk-02.example.org:3181"), "read-only"),
             rates=Rates(adds_s=0.0, reads_s=40.0, failures_s=1.0, added_bytes_s=0, read_bytes_s=0),
             figures=LoadFigures(add_p99_ms=3.0, journal_queue=0, disk_used=97.0),
         ),
-        BookieLoad(bookie_id=BookieId("bk-03.example.org:3181"), state="down"),
+        BookieLoad(bookie=BookieSummary(BookieId("bk-03.example.org:3181"), "down")),
     )  # fmt: skip
     more = tuple(
-        BookieLoad(bookie_id=BookieId(f"more-{n:03d}:3181"), state="writable") for n in range(count)
+        BookieLoad(bookie=BookieSummary(BookieId(f"more-{n:03d}:3181"), "writable"))
+        for n in range(count)
     )
     return ClusterLoad(
         time_ms=1_790_000_000_000,
