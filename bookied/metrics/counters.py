@@ -164,6 +164,11 @@ class RequestStats(_Stats):
         self.requests[READ].success.note(self.since_us(began_ns), reads)
         self._read_together(size_bytes, reads)
 
+    def reads_refused(self, reads: int, began_ns: int) -> None:
+        """Count a batch of reads that the hot path has refused."""
+        self.packets_received += reads
+        self.requests[READ].failure.note(self.since_us(began_ns), reads)
+
     def handled(self, request: Request, began_ns: int) -> None:
         """Count a request that the bookie has taken; its answer may come later."""
         self.packets_received += 1

@@ -32,7 +32,7 @@ GATHER_MAX: Final = 64
 """Pieces handed to the system at once; more are joined. It takes 1,024 at most."""
 
 SEND_BYTES: Final = 1024 * 1024
-"""The most that a turn of the reactor sends to one client of answers that had to wait: 0.3 ms."""
+"""The most that a turn of the reactor sends to one client: 0.3 ms."""
 
 _NOT_NOW: Final = frozenset({errno.EAGAIN, errno.EWOULDBLOCK, errno.ENOBUFS})
 
@@ -127,9 +127,10 @@ class PromptConnection(tcp.Server):
             super().writeSequence(iovec)  # type: ignore[no-untyped-call]
             return
         frames = list(iovec)
-        if len(frames) > GATHER_MAX or sum(map(len, frames)) < GATHER_BYTES:
+        size_bytes = sum(map(len, frames))
+        if len(frames) > GATHER_MAX or size_bytes < GATHER_BYTES:
             frames = [b"".join(frames)]
-        sent = self._send(frames)
+        sent = self._send(frames if size_bytes <= SEND_BYTES else _first(frames, SEND_BYTES))
         # What is not a number is the reason why the connection is lost: the next turn finds it too.
         left = sent if isinstance(sent, int) else 0
         for number, frame in enumerate(frames):
@@ -161,6 +162,17 @@ class PromptConnection(tcp.Server):
 
     def _has_waiting(self) -> bool:
         return bool(self._tempDataBuffer) or len(self.dataBuffer) > self.offset
+
+
+def _first(frames: Sequence[bytes], size_bytes: int) -> list[bytes | memoryview]:
+    """Return the begin of some frames, so many bytes of it."""
+    some: list[bytes | memoryview] = []
+    for frame in frames:
+        some.append(memoryview(frame)[:size_bytes])
+        size_bytes -= len(frame)
+        if size_bytes <= 0:
+            break
+    return some
 
 
 def _accept_few(port: Any) -> None:

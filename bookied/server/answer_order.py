@@ -91,7 +91,9 @@ class Replies:
         self._add_took = shared.stats.requests[ADD].success
         self._polls: dict[Reply, Cancel] = {}
         self._reads: set[Reply] = set()
-        self.lanes = ReadLanes(shared.run_blocking, self._may_fetch, failed, shared.stats, fetched)
+        self.lanes = ReadLanes(
+            shared.run_blocking, shared.turns, self._may_fetch, failed, shared.stats, fetched
+        )
         self.count = 0
         """How many requests, or batches of adds, wait for their answer."""
 

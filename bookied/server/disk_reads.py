@@ -11,6 +11,7 @@ from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
 from bookied.metrics.counters import RequestStats
+from bookied.server.limits.request_turns import Turns
 from bookied.server.rules.disk_read import Answer, DiskRead
 from wire.ids import LedgerId
 from wire.messages import BatchReadResponse, ReadResponse, Response
@@ -24,6 +25,9 @@ BATCH_BYTES: Final = 1024 * 1024
 
 HELD_BYTES_MAX: Final = 1024 * 1024
 """So much of entries may wait behind others for the disk before no more requests are taken."""
+
+PAUSE_REQUESTS: Final = 4
+"""What the next part of a batch in memory counts as: it takes about as long as so many requests."""
 
 RunBlocking = Callable[[Callable[[], int]], "Deferred[int]"]
 """Runs a function in a thread, such as ``partial(deferToThreadPool, reactor, pool)``."""
@@ -47,22 +51,27 @@ class ReadLanes:
     take the answers it has, and no request is to be taken while ``is_full``: so what one client can
     hold in memory is bounded by ``LANES`` fetches, as many unfinished batches and
     ``HELD_BYTES_MAX``. ``settled`` is called after each fetch.
+
+    An answer that only lets others have their turn waits for its own in ``turns``.
     """
 
     def __init__(
         self,
         run_blocking: RunBlocking,
+        turns: Turns,
         may_fetch: Callable[[], bool],
         failed: Callable[[Failure], None],
         stats: RequestStats,
         settled: Callable[[], None] = lambda: None,
     ) -> None:
-        self._run_blocking, self._may_fetch, self._failed = run_blocking, may_fetch, failed
+        self._run_blocking, self._turns = run_blocking, turns
+        self._may_fetch, self._failed = may_fetch, failed
         self._stats, self._settled = stats, settled
         self.held_bytes = 0
         self._queues: dict[int, deque[_Waiting]] = {}
         self._waiting_of: Counter[LedgerId] = Counter()
         self._fetching: set[int] = set()
+        self._pauses: set[_Pause] = set()
 
     def is_waiting(self, ledger_id: LedgerId) -> bool:
         """Whether an answer about this ledger would have to queue behind others."""
@@ -87,6 +96,9 @@ class ReadLanes:
 
     def close(self) -> None:
         """Drop what waits; a fetch in progress goes to its end for nobody."""
+        for pause in self._pauses:
+            self._turns.leave(pause)
+        self._pauses.clear()
         self._queues.clear()
         self._waiting_of.clear()
         self.held_bytes = 0
@@ -101,13 +113,18 @@ class ReadLanes:
             self._queues.pop(lane, None)
         if not (queue and self._may_fetch()):
             return
+        self._fetching.add(lane)
+        if _is_pause(queue[0]):
+            pause = _Pause(lane, self._go_on)
+            self._pauses.add(pause)
+            self._turns.wait(pause)
+            return
         reads: list[_Waiting] = []
         for waiting in queue:
             if isinstance(waiting.answer, DiskRead) and not waiting.is_fetched:
                 reads.append(waiting)
                 if len(reads) == BATCH_MAX:
                     break
-        self._fetching.add(lane)
         fetch = _Fetch(reads, self._stats.now_ns)
         fetching = self._run_blocking(fetch.run)
         fetching.addCallback(self._fetched, lane, fetch)
@@ -117,6 +134,16 @@ class ReadLanes:
         self._waiting_of[waiting.ledger_id] -= 1
         if self._waiting_of[waiting.ledger_id] <= 0:  # None is counted after ``close``.
             del self._waiting_of[waiting.ledger_id]
+
+    def _go_on(self, pause: _Pause) -> None:
+        """Go on with the first answer of a lane, which has let others have their turn."""
+        self._pauses.discard(pause)
+        self._fetching.discard(pause.lane)
+        queue = self._queues.get(pause.lane)
+        if queue:
+            queue[0].is_fetched = True
+            self._start(pause.lane)
+        self._settled()
 
     def _fetched(self, count: int, lane: int, fetch: _Fetch) -> None:
         self._fetching.discard(lane)
@@ -152,6 +179,22 @@ def _entry_bytes(answer: Answer) -> int:
     if isinstance(answer, BatchReadResponse):
         return answer.entries.size_bytes
     return 0
+
+
+def _is_pause(waiting: _Waiting) -> bool:
+    return isinstance(waiting.answer, DiskRead) and waiting.answer.fetch_blocking is None
+
+
+class _Pause:
+    """A lane that waits for its turn."""
+
+    def __init__(self, lane: int, go_on: Callable[[_Pause], None]) -> None:
+        self.lane, self._go_on = lane, go_on
+
+    def take_turn(self, requests_max: int) -> int:
+        """Go on; return what that counts as."""
+        self._go_on(self)
+        return min(requests_max, PAUSE_REQUESTS)
 
 
 class _Fetch:

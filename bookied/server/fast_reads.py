@@ -2,9 +2,9 @@
 
 A plain read has no flags, no trailing bytes, a ledger in memory and an entry in the write cache.
 One of the last entry is of a ledger whose index is in no doubt. In V3 it is written as clients
-write it. Ledgers that V2 reads ask for and that are not in memory are loaded together. Any other
-read is left to the plain path, as is a read that must not overtake one that waits for the disk.
-The same test as for adds compares the two paths.
+write it. Ledgers that V2 reads ask for and that are not in memory are loaded together; V2 reads of
+unknown ledgers are refused. Any other read is left to the plain path, as is a read that must not
+overtake one that waits for the disk. The same test as for adds compares the two paths.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from bookied.metrics.counters import RequestStats
 from bookied.storage.ledger_storage.storage import LedgerStorage
 from bookied.storage.storages import Storages
-from wire.codes import OpCode
+from wire.codes import V2_BY_RETURN_CODE, OpCode, ReturnCode
 from wire.errors import BookKeeperError
 from wire.frames import v3
 from wire.frames.bulk_reads import answer_v3, match_request_v3
@@ -31,6 +31,7 @@ _READ: Final = struct.Struct(">iiqq")
 _READ_LENGTH: Final = _READ.size - LENGTH.size
 _ANSWER: Final = struct.Struct(">iiiqq")
 _ANSWER_LENGTH: Final = _ANSWER.size - LENGTH.size
+_NO_LEDGER: Final = V2_BY_RETURN_CODE[ReturnCode.ENOLEDGER]
 
 
 LOOKED_AHEAD: Final = 128
@@ -54,6 +55,8 @@ class Taken(NamedTuple):
     reads: int
     size_bytes: int
     loads: int
+    refused: int = 0
+    """How many of the reads were of ledgers that are not here."""
 
 
 class FastReads:
@@ -86,8 +89,10 @@ class FastReads:
             return Taken(at, [], 0, 0, 0)
         began_ns = self._stats.now_ns()
         taken = take(data, at, must_wait, most)
-        if taken.reads:
-            self._stats.reads_answered(taken.reads, taken.size_bytes, began_ns)
+        if taken.refused:
+            self._stats.reads_refused(taken.refused, began_ns)
+        if taken.reads > taken.refused:
+            self._stats.reads_answered(taken.reads - taken.refused, taken.size_bytes, began_ns)
         return taken
 
     def _load(self, ledger_ids: Iterator[int], loads_max: int) -> int:
@@ -96,7 +101,9 @@ class FastReads:
         left = loads_max
         for ledger_id in islice(ledger_ids, LOOKED_AHEAD):
             storage = self._storages.of(ledger_id)
-            if ledger_id not in storage.hot and ledger_id not in absent.setdefault(storage, {}):
+            if ledger_id in storage.hot or storage.ledgers.is_absent(ledger_id):
+                continue
+            if ledger_id not in absent.setdefault(storage, {}):
                 absent[storage][ledger_id] = None
                 left -= 1
                 if not left:
@@ -107,7 +114,7 @@ class FastReads:
         self, data: bytes, at: int, must_wait: Callable[[LedgerId], bool], most: AnswersMax
     ) -> Taken:
         answers: list[bytes] = []
-        begin, size_bytes, loads = at, 0, 0
+        begin, size_bytes, loads, refused = at, 0, 0, 0
         last_start = min(len(data), at + most.reads * _READ.size) - _READ.size
         read_of: int | None = None
         while at <= last_start and size_bytes < most.size_bytes:
@@ -118,6 +125,15 @@ class FastReads:
                 storage, read_of = self._storages.of(ledger_id), ledger_id
                 hot, read_memory = storage.hot, storage.reads.read_memory
             state = hot.get(ledger_id)
+            if state is None and storage.ledgers.is_absent(ledger_id):
+                if must_wait(ledger_id):
+                    break
+                answers.append(
+                    _ANSWER.pack(_ANSWER_LENGTH, _HEADER, _NO_LEDGER, ledger_id, asked_id)
+                )
+                refused += 1
+                at += _READ.size
+                continue
             if state is None and loads < most.loads:
                 loads += self._load(_read_next_v2(data, at, last_start), most.loads - loads)
                 state = hot.get(ledger_id)
@@ -138,7 +154,7 @@ class FastReads:
             length = _ANSWER_LENGTH + len(packet)
             answers += _ANSWER.pack(length, _HEADER, 0, ledger_id, asked_id), packet
             at += _READ.size
-        return Taken(at, answers, (at - begin) // _READ.size, size_bytes, loads)
+        return Taken(at, answers, (at - begin) // _READ.size, size_bytes, loads, refused)
 
     def _take_v3(
         self, data: bytes, at: int, must_wait: Callable[[LedgerId], bool], most: AnswersMax

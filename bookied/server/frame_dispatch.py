@@ -83,14 +83,15 @@ class Intake:
         """Obey the frames that are complete now that ``data`` has come, at most so many of them.
 
         Adds that are taken in bulk do not count, and of reads ``READS_IN_ONE`` count as one,
-        as does each ledger that is taken into memory.
+        as does each ledger that is taken into memory. A TLS handshake takes about 1 ms: it always
+        waits for a turn, and ends that turn.
 
         Raises:
             RemoteProtocolError: the framing is broken, or a request cannot be.
             TlsOrderError: a request where only TLS may come.
         """
         self.requests_taken = 0
-        at = 0
+        at, is_turn = 0, not data
         if self._rest:
             if data:
                 self._rest.append(data)
@@ -114,7 +115,12 @@ class Intake:
             begin = at
             if answers.is_held:  # TLS is on its way.
                 if data.startswith(TLS_BEGIN[:1], at):
+                    if not is_turn:
+                        self.is_waiting = True
+                        break
                     self._rest, self._rest_bytes = [], 0
+                    self.requests_taken = requests_max
+                    self._client.update_reading()  # Before the transport is another one.
                     admission.begin_handshake(data[at:])
                     return
             elif admission.gate is None:

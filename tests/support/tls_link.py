@@ -87,10 +87,13 @@ class _Below:
 
 
 class Link:
-    """A connection between two protocols. Bytes move when the test says so."""
+    """A connection between two protocols. Bytes move when the test says so.
 
-    def __init__(self, client: Any, server: Any) -> None:
-        self._clock = Clock()
+    ``clock`` is the reactor of both ends, where one of them waits for its turn.
+    """
+
+    def __init__(self, client: Any, server: Any, clock: Clock | None = None) -> None:
+        self._clock = clock or Clock()
         self.client = LinkTransport(client, self._clock, is_client=True)
         self.server = LinkTransport(server, self._clock, is_client=False)
         self.is_closed = False

@@ -37,10 +37,19 @@ def encode_entry_list(entry_ids: Iterable[int]) -> bytes:
     Raises:
         FormatError: there are more groups all the same.
     """
+    return encode_entry_runs(_runs(entry_ids))
+
+
+def encode_entry_runs(runs: Iterable[tuple[int, int]]) -> bytes:
+    """Write ascending runs of entries likewise: the first id of each, and how many there are.
+
+    Raises:
+        FormatError: as ``encode_entry_list``.
+    """
     plain: list[bytes] = []
     series: list[tuple[int, int, int, int]] = []
     first = last = size = period = groups = 0
-    for start, run_size in _runs(entry_ids):
+    for start, run_size in _joined(runs):
         if len(plain) <= GROUPS_MAX:
             plain.append(_GROUP.pack(start, start, run_size, 0))
         distance = start - last
@@ -89,6 +98,20 @@ def _runs(entry_ids: Iterable[int]) -> Iterator[tuple[int, int]]:
         if size:
             yield first, size
         first, size = entry_id, 1
+    if size:
+        yield first, size
+
+
+def _joined(runs: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Yield runs of which none begins where the one before ends."""
+    first = size = 0
+    for start, run_size in runs:
+        if size and start == first + size:
+            size += run_size
+            continue
+        if size:
+            yield first, size
+        first, size = start, run_size
     if size:
         yield first, size
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from typing import Final, Protocol, cast
 
 import attrs
 
@@ -29,7 +29,7 @@ class Batch:
 
     request: BatchReadRequest
     limit_bytes: int
-    pieces: list[bytes | memoryview] = attrs.field(factory=list)
+    data: bytearray = attrs.field(factory=bytearray)
     count: int = 0
     size_bytes: int = BATCH_FIXED_BYTES
     is_full: bool = False
@@ -41,7 +41,8 @@ class Batch:
         if self.count and size_bytes > self.limit_bytes:
             self.is_full = True
             return
-        self.pieces += rows.pieces
+        for piece in rows.pieces:
+            self.data += piece
         self.size_bytes = size_bytes
         if not self.count:
             self._limit_count(rows.size_bytes)
@@ -70,7 +71,8 @@ class Batch:
 
     def response(self) -> BatchReadResponse:
         """Return the answer: all entries taken so far."""
-        asked, entries = self.request, Packets(b"".join(self.pieces), self.count)
+        # Copying 5 MiB once more takes up to 8 ms. Nothing is added from now on.
+        asked, entries = self.request, Packets(cast("bytes", self.data), self.count)
         return BatchReadResponse(
             ReturnCode.EOK,
             asked.ledger_id,

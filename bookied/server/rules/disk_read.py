@@ -27,13 +27,14 @@ log = Logger()
 class DiskRead:
     """What to fetch, and what becomes of it.
 
-    ``fetch_blocking`` may run in any thread and touches nothing but files. ``then`` gets its
-    value, ``failed`` the return code if it raised; both run on the reactor. Answers about one
-    ledger are given in the order asked, hence ``ledger_id``.
+    ``fetch_blocking`` may run in any thread and touches nothing but files; without it the answer
+    needs no disk, and other clients have their turn first. ``then`` gets its value, ``failed`` the
+    return code if it raised; both run on the reactor. Answers about one ledger are given in the
+    order asked, hence ``ledger_id``.
     """
 
     ledger_id: LedgerId
-    fetch_blocking: Callable[[], Any]
+    fetch_blocking: Callable[[], Any] | None
     then: Callable[[Any], Answer]
     failed: Callable[[ReturnCode], Response]
     held_bytes: int = 0
@@ -43,6 +44,8 @@ class DiskRead:
 
     def fetch(self) -> int:
         """Do the blocking part, in any thread; return a rough count of the bytes it brought."""
+        if self.fetch_blocking is None:
+            return 0
         try:
             self._value = self.fetch_blocking()
         except (BookKeeperError, OSError) as error:

@@ -26,7 +26,7 @@ from wire.errors import (
 from wire.ids import NO_ENTRY, EntryId, LedgerId
 from wire.messages import BatchReadRequest, Response
 
-ENTRIES_AT_ONCE: Final = 1024
+ENTRIES_AT_ONCE: Final = 256
 """Entries of a batch that are taken from memory before other clients have their turn.
 
 The smallest take 0.4 µs each, and an answer may hold 180,000 of them.
@@ -112,8 +112,9 @@ class EntryReads:
                 return self._later(read)
             entry_id = read.next_entry_id
             if batch.count:
+                some = min(batch.count_left, count_max - batch.count)
                 rows = storage.reads.read_rows(
-                    state, entry_id, batch.count_left, batch.room_bytes, batch.stride
+                    state, entry_id, some, batch.room_bytes, batch.stride
                 )
                 if rows is not None:
                     batch.take(rows)
@@ -133,7 +134,7 @@ class EntryReads:
         ledger_id = LedgerId(read.state.ledger_id)
         return DiskRead(
             ledger_id,
-            lambda: None,
+            None,
             lambda _: self._go_on(read),
             read.failed,
             read.batch.size_bytes,

@@ -34,7 +34,7 @@ from wire.messages import (
     ReadRequest,
     ReadResponse,
 )
-from wire.records.entry_list import encode_entry_list
+from wire.records.entry_list import encode_entry_runs
 
 WORK_S: Final = 0.0002
 REST_S: Final = 0.00005
@@ -161,7 +161,7 @@ class ReadRules:
 
         def fetch() -> bytes:
             reads = self._storages.of(ledger_id).reads
-            return encode_entry_list(reads.iter_entries(ledger_id, _rests()))
+            return encode_entry_runs(reads.iter_runs(ledger_id, _rests()))
 
         asked.respond(DiskRead(ledger_id, fetch, listed, asked.refused))
 

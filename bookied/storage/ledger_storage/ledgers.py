@@ -58,6 +58,10 @@ class StoredLedgers:
             self._restore_lac(state)
         return state
 
+    def is_absent(self, ledger_id: int) -> bool:
+        """Whether a ledger that is not in memory is unknown; needs no disk."""
+        return ledger_id in self._turn.deleted or ledger_id not in self._index
+
     def look_up_many(self, ledger_ids: Iterable[int]) -> int:
         """Take ledgers into memory that will be looked up; return how many. Blocks shortly.
 

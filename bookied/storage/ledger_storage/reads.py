@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from array import array
 from collections import deque
@@ -228,9 +229,19 @@ class StoredEntryReads:
     def iter_entries(
         self, ledger_id: int, between_pages: Callable[[], object] = lambda: None
     ) -> Iterator[int]:
-        """Give the ids of the entries held, ascending. Reads index pages; any thread.
+        """Yield the ids of the entries held, ascending. Reads index pages; any thread.
 
         ``between_pages`` is called after each page.
+        """
+        for first, size in self.iter_runs(ledger_id, between_pages):
+            yield from range(first, first + size)
+
+    def iter_runs(
+        self, ledger_id: int, between_pages: Callable[[], object] = lambda: None
+    ) -> Iterator[tuple[int, int]]:
+        """Yield the same as runs: the first id, and how many follow each other. None spans pages.
+
+        A run costs about as much as one entry of ``iter_entries``.
         """
         state = self._pages.hot.get(ledger_id)
         in_memory = dict(state.pages) if state is not None else {}
@@ -238,18 +249,14 @@ class StoredEntryReads:
         on_disk = self._index.pages(ledger_id) if is_on_disk else iter(())
         for page_no, page in _latest(in_memory, on_disk):
             first = page_no * PAGE_SLOTS
-            begin, end = _filled(page)
-            some = enumerate(page[begin:end], first + begin)
-            yield from (entry_id for entry_id, location in some if location)
+            if page.tobytes().strip(b"\0"):
+                for run in _USED.finditer(bytes(map(bool, page))):
+                    yield first + run.start(), run.end() - run.start()
             between_pages()
 
 
-def _filled(page: array[int]) -> tuple[int, int]:
-    """Return the slots between which a page's locations are."""
-    data = page.tobytes()
-    end = len(data.rstrip(b"\0"))
-    begin = len(data) - len(data.lstrip(b"\0"))
-    return begin // page.itemsize, -(-end // page.itemsize)
+_USED: Final = re.compile(b"\x01+")
+"""Slots with a location, where a byte says of each slot whether there is one."""
 
 
 def _latest(

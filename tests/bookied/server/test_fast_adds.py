@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bookied.errors import IndexTruncatedError
+from bookied.metrics.counters import READ
 from bookied.server.fast_adds import FastAdds
 from bookied.server.fast_reads import AnswersMax, FastReads, Taken
 from bookied.server.rules.add_requests import Writes
@@ -378,12 +379,26 @@ def test_ledgers_that_are_not_in_memory_are_loaded_together_and_no_more_than_may
     reads, hot = serving.server.shared.fast_reads, serving.storage.hot
     assert not hot
     taken = reads.take(frames, 0, lambda _ledger_id: False, AnswersMax(1 << 20, 1000, 5))
-    assert (taken.loads, set(hot)) == (4, {10, 11, 12, 13})  # The fifth is the missing one.
+    assert (taken.loads, set(hot)) == (5, {10, 11, 12, 13, 14})
     client = serving.connect()
     client.send(frames)
     answers = {(answer.ledger_id, answer.rc) for answer in client.answers()}
     missing = {(999, ReturnCode.ENOLEDGER)}
     assert answers == missing | {(one, ReturnCode.EOK) for one in asked if one != 999}
+
+
+def test_reads_of_ledgers_that_are_not_here_are_refused_in_one_go(client: Client) -> None:
+    asked = [1 << power for power in range(10, 63)]
+    frames = b"".join(v2.encode_request(ReadRequest(LedgerId(one), EntryId(0))) for one in asked)
+    reads, stats = client._serving.server.shared.fast_reads, client._serving.bookie.stats
+    taken = reads.take(frames, 0, lambda _ledger_id: False, AnswersMax(1 << 20, 1000, 16))
+    assert (taken.reads, taken.refused, taken.loads) == (len(asked), len(asked), 0)
+    assert taken.end == len(frames)
+    refused = stats.requests[READ].failure
+    refused.fold()
+    assert refused.count == len(asked)
+    waits = reads.take(frames, 0, lambda _ledger_id: True, AnswersMax(1 << 20, 1000, 16))
+    assert (waits.reads, waits.end) == (0, 0)
 
 
 def made_rows(adds: FastAdds) -> object:

@@ -112,7 +112,8 @@ class Connection:
     ) -> None:
         self._serving = stage.serving
         self.channel = BookieChannel(stage.clock, BookieId("b1"), protocol=protocol)
-        self.link = Link(self.channel, stage.serving.server.buildProtocol(None))
+        server = stage.serving.server.buildProtocol(None)
+        self.link = Link(self.channel, server, stage.clock)
         self._found: list[Any] = []
         if greeting is not None:
             self.greet(greeting)

@@ -170,6 +170,15 @@ class Serving:
         while self.server.shared.turns:
             self.clock.advance(0)
 
+    def take_turn(self) -> None:
+        """Take one turn of the connections that wait for it, while others ask."""
+        self.server.shared.turns.others_ask()
+        call: Any
+        (call,) = (one for one in self.clock.calls if one.getTime() <= self.clock.seconds())
+        turn = call.func
+        call.cancel()
+        turn()
+
     def flush(self) -> None:
         """Put all entries into files and out of memory, as far as the limits let them."""
         self.sync()

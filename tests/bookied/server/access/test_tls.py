@@ -9,6 +9,7 @@ import attrs
 import pytest
 from OpenSSL import SSL
 from twisted.internet.defer import Deferred
+from twisted.internet.protocol import Protocol
 
 from bkclient.connection.channel import BookieChannel
 from bkclient.errors import RequestTimeoutError, SecurityError
@@ -421,5 +422,21 @@ def test_a_batch_in_tls_has_the_bytes_that_it_has_in_clear(stage: Stage) -> None
         seen.clear()
         connection.channel.transport.write(frame)
         connection.link.settle()
+        stage.serving.take_turns()
+        connection.link.settle()
         plain.send(frame)
         assert bytes(seen) == plain.receive() != b""
+
+
+def test_one_handshake_begins_in_each_turn_while_others_ask(stage: Stage) -> None:
+    stage.set_up()
+    begun: list[object] = []
+    for _ in range(5):
+        client = stage.serving.connect(ProtocolVersion.V3)
+        client.transport.startTLS = lambda end, _: begun.append(end)
+        client.transport.protocol = Protocol()
+        client.connection.dataReceived(start_tls())
+        client.connection.dataReceived(b"\x16\x03\x01")
+    for number in range(1, 6):
+        stage.serving.take_turn()
+        assert len(begun) == number

@@ -883,15 +883,36 @@ def test_a_stripe_from_the_disk_takes_a_fetch_for_many_entries(tmp_path: Path) -
 
 
 def test_a_batch_of_very_many_entries_in_memory_lets_others_have_their_turn(tmp_path: Path) -> None:
-    serving = Serving(tmp_path, fetches=False)
-    client = serving.connect(V2)
+    serving = Serving(tmp_path)
+    client, other = serving.connect(V2), serving.connect(V2)
     entries = 5 * ENTRIES_AT_ONCE // 2
     for entry_id in range(entries):
         client.ask(add(5, entry_id, payload=b""))
-    client.request(batch(5, 0))
-    assert _fetches(serving, client) == 2
+    client.connection.dataReceived(encode_request(batch(5, 0)))
+    parts = 0
+    while not client.transport.value():
+        other.connection.dataReceived(encode_request(ReadRequest(LedgerId(5), EntryId(0))))
+        assert len(other.answers()) == 1
+        serving.take_turn()
+        parts += 1
+    assert parts == 2
     (answer,) = client.answers()
     assert packets_of(answer) == list(range(entries))
+
+
+def test_a_client_that_leaves_between_two_parts_of_a_batch_has_no_further_turn(
+    tmp_path: Path,
+) -> None:
+    serving = Serving(tmp_path)
+    client, leaving = serving.connect(V2), serving.connect(V2)
+    for entry_id in range(3 * ENTRIES_AT_ONCE):
+        client.ask(add(5, entry_id, payload=b""))
+    leaving.connection.dataReceived(encode_request(batch(5, 0)))
+    assert len(serving.server.shared.turns) == 1
+    leaving.disconnect()
+    assert len(serving.server.shared.turns) == 0
+    assert serving.server.backpressure.in_flight_bytes == 0
+    assert serving.server.shared.pending_reads.count == 0
 
 
 def test_a_client_that_leaves_in_the_middle_of_a_batch_leaves_nothing(tmp_path: Path) -> None:
