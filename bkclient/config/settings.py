@@ -207,8 +207,17 @@ def settings_text(config: object) -> dict[str, str]:
     }
 
 
-def _matches(key: str, pattern: str) -> bool:
-    return fnmatch.fnmatchcase(key, pattern)
+class _Patterns:
+    """Finds which pattern a key matches, in one search for all of them."""
+
+    def __init__(self, patterns: Iterable[str]) -> None:
+        each = [f"({fnmatch.translate(one)})" for one in patterns]
+        self._any = re.compile("|".join(each) or "(?!)")
+
+    def first(self, key: str) -> int | None:
+        """Return the number of the first pattern that a key matches."""
+        found = self._any.match(key)
+        return None if found is None or found.lastindex is None else found.lastindex - 1
 
 
 class _Loading:
@@ -256,19 +265,19 @@ class _Loading:
         """Find keys that are not settings of the class: known without use, or unknown."""
         own = known_keys(self._cls)
         others = frozenset().union(*(known_keys(cls) for cls in also))
-        other_patterns = tuple(one.pattern for cls in also for one in other_keys(cls))
+        known = own | others
+        mine = other_keys(self._cls)
+        my_patterns = _Patterns(one.pattern for one in mine)
+        other_patterns = _Patterns(one.pattern for cls in also for one in other_keys(cls))
         used = {key for one in declared(self._cls) for key in (one.spec.key, *one.spec.aliases)}
         for prop in self._properties:
             if prop.key in used:
                 continue
-            candidates = (one for one in other_keys(self._cls) if _matches(prop.key, one.pattern))
-            known = next(candidates, None)
-            if known is not None:
-                self._judge_other(known, prop)
-            elif prop.key not in others and not any(
-                _matches(prop.key, pattern) for pattern in other_patterns
-            ):
-                self._unknown(prop, own | others, strict=strict)
+            number = my_patterns.first(prop.key)
+            if number is not None:
+                self._judge_other(mine[number], prop)
+            elif prop.key not in others and other_patterns.first(prop.key) is None:
+                self._unknown(prop, known, strict=strict)
 
     def add_placed(self, findings: Iterable[SettingFinding]) -> None:
         """Add findings of a cross check, with the place where their key was set."""

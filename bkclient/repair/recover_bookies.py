@@ -214,7 +214,8 @@ async def recover_bookies(
     """Copy what is on these bookies to others, and let the others take their places.
 
     May be interrupted at any time and started again: what was moved stays so. ``report`` hears of
-    each ledger, ``copied`` of each entry. Cookies stay where any ledger is left.
+    each ledger, ``copied`` of each entry. Ledgers with unreadable metadata are left, since nobody
+    knows whether they are on these bookies. Cookies stay where any ledger is left.
 
     Raises:
         IncorrectParameterError: no bookies, or options that do not go together.
@@ -269,7 +270,7 @@ class _Recovery:
             self._client,
             self._bookies,
             ledger_id=self._options.ledger_id,
-            unreadable=lambda ledger_id, error: self._ended(_failed(ledger_id, error)),
+            unreadable=lambda ledger_id, error: self._leave(_failed(ledger_id, error)),
         )
         ids = [one.ledger_id async for one in found]
         await for_each(ids, self._move_and_tell, self._options.at_once)
@@ -283,14 +284,18 @@ class _Recovery:
 
     def _ended(self, move: LedgerMove) -> None:
         """Count what became of a ledger; raise where that is to be the end."""
-        self._report(move)
         if move.outcome in {LedgerOutcome.MOVED, LedgerOutcome.DELETED}:
             self._moved += move.outcome is LedgerOutcome.MOVED
+            self._report(move)
             return
-        self._left.append(move)
+        self._leave(move)
         if move.error is not None and not self._options.skip_unrecoverable:
             text = f"ledger {move.ledger_id} cannot be moved: {move.error}"
             raise LedgerRecoveryError(text) from move.error
+
+    def _leave(self, move: LedgerMove) -> None:
+        self._report(move)
+        self._left.append(move)
 
     def _copied(self, copied: CopiedEntry) -> None:
         self._entries += copied.copies

@@ -87,6 +87,9 @@ _PROBLEMS: Final[tuple[tuple[type[BookKeeperError], int, str], ...]] = (
     (MetadataUnavailableError, UNAVAILABLE, "metadata_unavailable"),
 )
 
+_ABSOLUTE: Final = re.compile(r"https?://(?P<host>[^/?]*)", re.IGNORECASE)
+"""The begin of a complete URI in a request line."""
+
 log = Logger()
 
 _DONE: Final = Failure(ConnectionDone())
@@ -313,6 +316,11 @@ class AdminResource(Resource):
             return HttpReply(BAD_REQUEST, "the header Host or Authorization is not UTF-8")
         if len(request.requestHeaders.getRawHeaders("Host", [])) > 1:
             return HttpReply(BAD_REQUEST, "more than one Host")
+        named, _ = _target_of(request)
+        if named == "":
+            return HttpReply(BAD_REQUEST, "the URI of the request names no host")
+        if named is not None and self._hosts.allows(host):
+            host = named
         if self._hosts.allows(host):
             return None
         self._counts.hit(HttpLimit.HOST, host_of(request.channel.transport))
@@ -324,7 +332,8 @@ class AdminResource(Resource):
         if gone.called:
             return
         assert request.content is not None
-        address, _, query = request.uri.decode("latin-1").partition("?")
+        _, target = _target_of(request)
+        address, _, query = target.partition("?")
         asked = HttpRequest(
             method=request.method.decode("latin-1"),
             query=dict(parse_qsl(query, keep_blank_values=True)),
@@ -354,6 +363,20 @@ class AdminResource(Resource):
         sending = AnswerBody(request, body, self._room.give_back)
         gone.addCallback(lambda _done: sending.stopProducing())
         sending.begin()
+
+
+def _target_of(request: Request) -> tuple[str | None, str]:
+    """Return the host that the request line names, and path and query.
+
+    Clients of a proxy send a complete URI, and a server must take it (RFC 9112, 3.2.2). Others
+    send no host there: None.
+    """
+    uri = request.uri.decode("latin-1")
+    found = _ABSOLUTE.match(uri)
+    if found is None:
+        return None, uri
+    target = uri[found.end() :]
+    return found["host"], target if target.startswith("/") else "/" + target
 
 
 def _connection_of(request: Request) -> _Connection:

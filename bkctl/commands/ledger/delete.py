@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from bkclient.admin import operations
-from bkclient.errors import MetadataVersionError
+from bkclient.errors import MetadataSerializationError, MetadataVersionError
 from bkclient.log.ledger_list import LOG_KEY
 from bkctl.cli.ledger_options import LOG_LEDGERS, OPEN_LEDGERS
 from bkctl.commands.ledger import ids as ledger_ids
@@ -51,10 +51,14 @@ class LedgerDeleted:
 
 @attrs.frozen
 class DeletionCandidate:
-    """A ledger that is to be deleted, as it was when that was decided."""
+    """A ledger that is to be deleted, as it was when that was decided.
+
+    ``stored`` is ``None`` where the metadata cannot be read, and ``unreadable`` says why.
+    """
 
     ledger_id: LedgerId
-    stored: Versioned[LedgerMetadata]
+    stored: Versioned[LedgerMetadata] | None
+    unreadable: MetadataSerializationError | None = None
 
 
 def delete(
@@ -88,9 +92,12 @@ def _candidates(session: Session, ids: Iterable[LedgerId]) -> list[DeletionCandi
     found = []
     for ledger_id in dict.fromkeys(ids):
         session.about = f"ledger {ledger_id}"
-        found.append(
-            DeletionCandidate(ledger_id, session.call(operations.read_metadata, ledger_id))
-        )
+        try:
+            stored = session.call(operations.read_metadata, ledger_id)
+        except MetadataSerializationError as error:
+            found.append(DeletionCandidate(ledger_id, None, error))
+        else:
+            found.append(DeletionCandidate(ledger_id, stored))
     if not found:
         raise NothingFoundError("no ledger ids on stdin")
     return found
@@ -100,9 +107,15 @@ def _refuse_open(found: Sequence[DeletionCandidate], *, forced: bool) -> None:
     """Refuse ledgers that may have a writer.
 
     Raises:
-        RefusedError: one is not closed, and the check is not overridden.
+        RefusedError: one is not closed, or that is unknown, and the check is not overridden.
     """
-    alive = [one.ledger_id for one in found if not one.stored.value.is_closed]
+    unknown = [one for one in found if one.unreadable is not None]
+    if unknown and not forced:
+        raise RefusedError(
+            f"{unknown[0].unreadable}: whether a client still adds to the ledger is unknown",
+            next_step="--force open-ledgers deletes it all the same",
+        )
+    alive = [one.ledger_id for one in found if one.stored and not one.stored.value.is_closed]
     if alive and not forced:
         raise RefusedError(
             f"ledger {', '.join(map(str, alive[:10]))}: not closed: a client may still add to it",
@@ -116,7 +129,7 @@ def _refuse_of_logs(found: Sequence[DeletionCandidate], *, forced: bool) -> None
     Raises:
         RefusedError: there is one, and the check is not overridden.
     """
-    logs = {one.ledger_id: one.stored.value.custom.get(LOG_KEY) for one in found}
+    logs = {one.ledger_id: one.stored.value.custom.get(LOG_KEY) for one in found if one.stored}
     ids = [ledger_id for ledger_id, name in logs.items() if name is not None]
     if ids and not forced:
         name = (logs[ids[0]] or b"").decode(errors="backslashreplace")
@@ -130,6 +143,8 @@ def _refuse_of_logs(found: Sequence[DeletionCandidate], *, forced: bool) -> None
 
 def loss(one: DeletionCandidate) -> str:
     """Return one line about a ledger that would be deleted."""
+    if one.stored is None:
+        return f"ledger {one.ledger_id}: unreadable metadata, entries and size unknown"
     metadata = one.stored.value
     age = "" if metadata.ctime_ms is None else f", {human_duration(_age_s(metadata))} old"
     custom = "".join(
@@ -192,6 +207,9 @@ def _delete_all(session: Session, found: Sequence[DeletionCandidate]) -> None:
 
 
 async def _delete(client: Client, one: DeletionCandidate) -> None:
+    if one.stored is None:
+        await client.store.remove_ledger(one.ledger_id)
+        return
     try:
         await client.store.remove_ledger(one.ledger_id, one.stored.version)
     except MetadataVersionError as error:
@@ -201,6 +219,8 @@ async def _delete(client: Client, one: DeletionCandidate) -> None:
 
 
 def _deleted(one: DeletionCandidate) -> LedgerDeleted:
+    if one.stored is None:
+        return LedgerDeleted(one.ledger_id, None, None, None)
     metadata = one.stored.value
     return LedgerDeleted(
         one.ledger_id,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import fnmatch
 from pathlib import Path
 from typing import ClassVar
 
@@ -20,6 +21,7 @@ from bkclient.config.settings import (
     OtherKey,
     PropertiesError,
     SettingFinding,
+    _Patterns,
     changed,
     describe,
     environment,
@@ -309,6 +311,19 @@ def test_a_harmless_value_is_not_worth_a_word(line: str) -> None:
 
 def test_a_scalar_takes_the_first_of_several() -> None:
     assert loaded("root=/a,/b\nroot=/c")[0].root == "/a"
+
+
+def test_each_of_very_many_unknown_keys_is_reported() -> None:
+    text = "".join(f"unknown.{number}=1\n" for number in range(2000))
+    findings = load(Sample, parse_properties(text))[1]
+    assert len(findings) == 2000
+    assert {finding.kind for finding in findings} == {FindingKind.UNKNOWN}
+
+
+@given(st.lists(st.sampled_from(["a*", "ab", "a?c", "*.x", "[ab]c", "a.b*"])), st.text("abcx.*"))
+def test_the_first_pattern_that_a_key_matches_is_found(patterns: list[str], key: str) -> None:
+    matching = (number for number, one in enumerate(patterns) if fnmatch.fnmatchcase(key, one))
+    assert _Patterns(patterns).first(key) == next(matching, None)
 
 
 def test_an_unknown_key_can_be_an_error() -> None:

@@ -319,18 +319,17 @@ def test_a_ledger_that_fails_ends_it_unless_it_may_be_skipped() -> None:
     assert [move.ledger_id for move in report.left] == [bad]
 
 
-def test_unreadable_metadata_fails_like_any_ledger() -> None:
+def test_a_ledger_with_unreadable_metadata_is_left_and_the_others_are_moved() -> None:
     world = World(5)
     client = world.client()
     bad, good = closed_ledger(world, client), closed_ledger(world, client)
     lost = member(world, good).bookie_id
     world.kill(lost)
     world.metadata.set(zk_paths.LAYOUTS["hierarchical"].path_of(bad), b"no metadata")
-    with pytest.raises(LedgerRecoveryError):
-        Recover(world, [lost]).finish()
-    recover = Recover(world, [lost], skip_unrecoverable=True)
-    recover.finish()
+    recover = Recover(world, [lost])
+    report = recover.finish()
     assert recover.outcomes == {bad: LedgerOutcome.FAILED, good: LedgerOutcome.MOVED}
+    assert [move.ledger_id for move in report.left] == [bad]
 
 
 def test_without_a_bookie_to_copy_to_it_fails() -> None:

@@ -391,6 +391,49 @@ def test_a_request_for_another_host_is_not_answered() -> None:
     assert hits(server) == {"host": 1}
 
 
+@pytest.mark.parametrize(
+    ("uri", "path"),
+    [
+        (b"http://b/metrics", "/metrics"),
+        (b"HTTPS://10.0.0.1:8080/api/v1/x?page=2", "/api/v1/x"),
+        (b"http://b", "/"),
+        (b"http://b?page=2", "/"),
+        (b"http://[::1]:80//x", "//x"),
+        (b"/x?u=http://evil.com/", "/x"),
+    ],
+)
+def test_a_request_may_have_a_complete_uri(uri: bytes, path: str) -> None:
+    server = Server(HttpReply(200, "fine"))
+    protocol, transport = server.connect()
+    protocol.dataReceived(b"GET " + uri + b" HTTP/1.1\r\nHost: b\r\n\r\n")
+    assert transport.value().startswith(b"HTTP/1.1 200 ")
+    assert [asked[0] for asked in server.asked] == [path]
+    if b"page" in uri:
+        assert server.asked[0][1].query == {"page": "2"}
+
+
+@pytest.mark.parametrize(
+    ("uri", "host", "status"),
+    [
+        (b"http://evil.com/x", b"b", 421),
+        (b"http://b/x", b"evil.com", 421),
+        (b"http://b@evil.com/x", b"b", 421),
+        (b"http://evil.com\\b/x", b"b", 421),
+        (b"http://evil.com#.local/x", b"b", 421),
+        (b"http:///x", b"b", 400),
+        (b"http://?x", b"b", 400),
+    ],
+)
+def test_a_complete_uri_must_name_this_host_as_must_the_header(
+    uri: bytes, host: bytes, status: int
+) -> None:
+    server = Server(HttpReply(200, "secret"))
+    protocol, transport = server.connect()
+    protocol.dataReceived(b"GET " + uri + b" HTTP/1.1\r\nHost: " + host + b"\r\n\r\n")
+    assert transport.value().startswith(b"HTTP/1.1 %d " % status)
+    assert server.asked == []
+
+
 @pytest.mark.parametrize("header", [b"Authorization: Bearer \xff", b"Host: \xff"])
 def test_a_header_that_is_no_text_is_a_bad_request(header: bytes) -> None:
     server = Server(HttpReply(200, "fine"))

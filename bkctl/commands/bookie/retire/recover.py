@@ -9,7 +9,7 @@ import click
 from click.core import ParameterSource
 
 from bkclient.admin import operations
-from bkclient.errors import LedgerRecoveryError
+from bkclient.errors import ClientError, LedgerRecoveryError
 from bkclient.repair.fragment_copy import CopiedEntry
 from bkclient.repair.rack_forecast import RackOutlook, on_too_few_racks, outlook, shortfall
 from bkclient.repair.recover_bookies import (
@@ -80,7 +80,15 @@ def recover(
         to=to,
         at_once=at_once,
     )
-    found = list(session.iterate(ledgers_on_bookies, bookies, ledger_id=ledger_id))
+    unreadable: dict[LedgerId, ClientError] = {}
+    found = list(
+        session.iterate(
+            ledgers_on_bookies,
+            bookies,
+            ledger_id=ledger_id,
+            unreadable=unreadable.__setitem__,
+        )
+    )
     if ledger_id is not None and not found:
         session.call(_insist_there, ledger_id)
     insist_known(session, bookies, found)
@@ -97,7 +105,8 @@ def recover(
     tell_of_racks(session, found)
     session.emit(report)
     if report.left:
-        left = f"{counted(len(report.left), 'ledger')} of {len(found)} not moved"
+        total = len(found) + len(unreadable)
+        left = f"{counted(len(report.left), 'ledger')} of {total} not moved"
         stay = "; the cookies stay" if delete_cookie else ""
         raise PartlyDoneError(
             f"{left}: {named([one.ledger_id for one in report.left])}{stay}",
@@ -112,9 +121,12 @@ def _query(session: Session, bookies: Sequence[BookieId], ledger_id: LedgerId | 
         NothingFoundError: there is no such bookie, or no such ledger.
     """
     listed: set[BookieId] = set()
+    unreadable: dict[LedgerId, ClientError] = {}
 
     def rows() -> Iterator[BookieLedger]:
-        for one in session.iterate(ledgers_on_bookies, bookies, ledger_id=ledger_id):
+        for one in session.iterate(
+            ledgers_on_bookies, bookies, ledger_id=ledger_id, unreadable=unreadable.__setitem__
+        ):
             listed.update(one.metadata.all_bookies())
             yield one
 
@@ -122,6 +134,14 @@ def _query(session: Session, bookies: Sequence[BookieId], ledger_id: LedgerId | 
     if ledger_id is not None and not listed:
         session.call(_insist_there, ledger_id)
     _insist_known(session, bookies, listed)
+    for error in unreadable.values():
+        session.warn(str(error))  # It names the ledger.
+    if unreadable:
+        raise PartlyDoneError(
+            f"the metadata of {counted(len(unreadable), 'ledger')} cannot be read: "
+            f"{named(list(unreadable))}",
+            next_step="`bkctl ledger delete` removes a ledger that nobody needs",
+        )
 
 
 def recover_named(
@@ -316,7 +336,8 @@ def move(
             nonlocal moved
             moved += one.outcome in {LedgerOutcome.MOVED, LedgerOutcome.DELETED}
             if one.error is not None:
-                session.warn(f"ledger {one.ledger_id}: {one.error}")
+                about, why = f"ledger {one.ledger_id}: ", str(one.error)
+                session.warn(why if why.startswith(about) else about + why)
             elif one.outcome is LedgerOutcome.SKIPPED_OPEN:
                 session.warn(f"ledger {one.ledger_id}: open, and its writer is spared")
 

@@ -528,3 +528,39 @@ class TestDecommission:
         assert (refused.status, "it runs" in refused.err) == (4, True)
         assert ("bkctl decommission b2 --drain" in refused.err) == (command == "decommission")
         assert has_cookie(world)
+
+
+class TestUnreadable:
+    """One ledger's metadata cannot be read."""
+
+    def damaged(self, world: World) -> tuple[LedgerId, LedgerId]:
+        """Return a ledger on a lost bookie, and one that cannot be read."""
+        good = lost(world)
+        bad = closed_ledger(world, world.client(), 3)
+        world.metadata.set(zk_paths.LAYOUTS["hierarchical"].path_of(bad), b"no metadata")
+        return good, bad
+
+    def test_the_others_are_recovered_and_it_is_named(self) -> None:
+        world = World(5)
+        good, bad = self.damaged(world)
+        ended = run_in(world, "recover", "b2", "--yes", ok=False)
+        assert ended.status == 8
+        assert B2 not in world.stored(good).all_bookies()
+        assert f"1 ledger of 2 not moved: {bad}" in ended.err
+        assert ended.err.count(f"ledger {bad}:") == 1
+        listed = run_in(world, "recover", "b1", "--query", ok=False)
+        assert (listed.status, f"ledger {bad}: " in listed.err) == (8, True)
+        assert run_in(world, "recover", "b1", "--ledger", bad, ok=False).status not in {0, 8}
+
+    def test_it_can_be_deleted_by_force(self) -> None:
+        world = World(5)
+        good, bad = self.damaged(world)
+        refused = run_in(world, "ledger", "delete", bad, good, "--yes", ok=False)
+        assert (refused.status, "unknown" in refused.err) == (4, True)
+        force = ("--force", "open-ledgers")
+        planned = run_in(world, "ledger", "delete", bad, "--dry-run", *force)
+        assert "unreadable metadata" in planned.out + planned.err
+        done = run_in(world, "ledger", "delete", bad, "--yes", *force)
+        assert f"ledger {bad} deleted" in done.out
+        assert run_in(world, "ledger", "delete", bad, "--yes", ok=False).status == 3
+        assert world.stored(good).is_closed
