@@ -152,6 +152,7 @@ class Process:
         self._service: Any = None
         self._admin: Any = None
         self._began_s, self._phase = time.monotonic(), ""
+        self._collects_at_start = False
         self._stopping = False
         self._reactor_stopped = False
         self._error: BaseException | None = None
@@ -201,6 +202,8 @@ class Process:
         finally:
             if self._start_extension.running:
                 self._start_extension.stop()
+        if self._collects_at_start:
+            self._collect()
         self._notifier.notify("READY=1")
         self._begin_watchdog()
         self._log.info("serving after {seconds:.2f} s", seconds=time.monotonic() - self._began_s)
@@ -378,7 +381,8 @@ class Process:
             return
         collecting = None if self._service is None else self._service.background.collect_garbage()
         if collecting is None:
-            self._log.warn("garbage is collected once the bookie serves")
+            self._collects_at_start = True
+            self._log.info("garbage is collected once the bookie serves")
         else:
             self._log.info("garbage collection was asked for")
             collecting.addErrback(self._crashed)

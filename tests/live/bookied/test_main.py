@@ -347,6 +347,19 @@ def test_hup_opens_the_log_file_anew_and_usr1_writes_the_state(machine: Machine)
 
 
 @pytest.mark.processes
+def test_usr1_before_the_bookie_serves_collects_once_it_does(machine: Machine) -> None:
+    conf = machine.conf(zkTimeout=3000)
+    machine.start(conf).ready().kill()
+    # It registers only when the session of the killed one has ended.
+    bookie = machine.start(conf).wait_for("STATUS=registering")
+    bookie.process.send_signal(signal.SIGUSR1)
+    bookie.ready()
+    until(lambda: "garbage collection was asked for" in bookie.output.read_text())
+    assert "garbage is collected once the bookie serves" in bookie.output.read_text()
+    assert bookie.stop() == 0
+
+
+@pytest.mark.processes
 def test_the_admin_server_of_a_process_takes_a_new_token_on_hup(machine: Machine) -> None:
     token = machine.directory / "token"
     token.write_text("old")
