@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import pwd
 from collections.abc import Iterator
-from typing import NoReturn
+from typing import Final, NoReturn
 
 import pytest
 from hypothesis import HealthCheck, settings
 from twisted.logger import LogEvent, formatEvent, globalLogBeginner, globalLogPublisher
 from xdist.scheduler import LoadScopeScheduling
+from xdist.workermanage import WorkerController
 
 from tests.support.surroundings import keep_away
 
@@ -27,25 +29,56 @@ settings.register_profile(
 settings.load_profile("any machine")
 
 
-class Scheduling(LoadScopeScheduling):
-    """Gives each process whole files, and what runs beside Java peers in two groups.
+SLOW: Final = (
+    "tests/interop/disk/",
+    "tests/interop/replication/",
+    "tests/bkctl/commands/export/",
+    "tests/interop/commands/",
+    "tests/interop/security/",
+    "tests/live/bkctl/test_local.py",
+    "tests/interop/export/",
+    "tests/sim/test_cluster.py",
+    "tests/interop/bookie/",
+    "tests/live/bkctl/test_processes.py",
+    "tests/contract/",
+    "tests/sim/test_storage.py",
+    "tests/interop/",
+    "tests/bkclient/stories/test_exhaustive.py",
+    "tests/bookied/stories/test_full_disks.py",
+    "tests/live/bookied/test_main.py",
+)
+"""Folders and files that take longest, in the order in which they begin.
 
-    Those tests wait for their peers most of the time, and share them; more of them at a time would
-    want more memory and cores than there are. All of one group goes to one process.
-    """
+The tests of a folder share what they start: Java peers, Spark, a cluster. What begins last is
+short, so that all processes end at about the same time.
+"""
+
+
+class Scheduling(LoadScopeScheduling):
+    """Gives each process complete files, and complete folders of ``SLOW``; those come first."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
-        for group in ("tests/interop/disk/", "tests/interop/"):
-            if file.startswith(group):
-                return group
-        return file
+        return next((slow for slow in SLOW if file.startswith(slow)), file)
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        slowest = next((slow for slow in SLOW if slow in self.workqueue), None)
+        if slowest is not None:
+            self.workqueue.move_to_end(slowest, last=False)
+        super()._assign_work_unit(node)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Scheduling:
     """Say who runs what where tests run in several processes (``-n 3``)."""
     return Scheduling(config, log)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Have later garbage collections leave out the tests and their modules."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-QUICK_JVM: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+QUICK_JVM: Final = (
+    "-XX:TieredStopAtLevel=1",
+    "-XX:+UseSerialGC",
+    "-XX:+UnlockDiagnosticVMOptions",
+    "-XX:-BytecodeVerificationRemote",
+)
 
 QUICK: Final = {
     "spark.driver.extraJavaOptions": " ".join(QUICK_JVM),

@@ -23,7 +23,13 @@ from tests.support.waiting import NotInTimeError, until
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-FAST_JVM: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
+FAST_JVM: Final = (
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-XX:-UsePerfData",
+    "-XX:+UnlockDiagnosticVMOptions",
+    "-XX:-BytecodeVerificationRemote",
+)
 """Small and quick to start, from the archive of classes; a run that measures leaves them out."""
 
 NETTY_OPTIONS: Final = (
