@@ -17,7 +17,7 @@ import attrs
 from bkclient.admin.ledger_scan import walk
 from bkclient.client import Client
 from bkclient.errors import ClientError, IllegalOperationError
-from bkclient.metadata.api import CookieNotFoundError, Versioned
+from bkclient.metadata.api import NEW, CookieExistsError, CookieNotFoundError, Versioned
 from bkclient.quorum.replicas import is_only_copy
 from wire.errors import FormatError
 from wire.ids import BookieId, LedgerId
@@ -160,6 +160,9 @@ async def insist_gone(client: Client, bookies: Collection[BookieId]) -> None:
 async def delete_cookies(client: Client, bookies: Collection[BookieId]) -> tuple[BookieId, ...]:
     """Remove the cookies of bookies that are gone for good; return whose there were.
 
+    A bookie that registers meanwhile keeps its cookie, or finds none and stops: it looks for the
+    cookie once it is registered, and here the registration is looked for once the cookie is gone.
+
     Raises:
         IllegalOperationError: one of them is registered.
         CookieNeededError: ledgers still need one of them.
@@ -177,5 +180,23 @@ async def delete_cookies(client: Client, bookies: Collection[BookieId]) -> tuple
             await client.store.remove_cookie(bookie_id, cookie.version)
         except CookieNotFoundError:
             continue
+        try:
+            await insist_gone(client, [bookie_id])
+        except IllegalOperationError as error:
+            await _restore(client, bookie_id, cookie.value, error)
         deleted.append(bookie_id)
     return tuple(deleted)
+
+
+async def _restore(
+    client: Client, bookie_id: BookieId, cookie: bytes, running: IllegalOperationError
+) -> None:
+    """Give a bookie that has registered its cookie back, and raise ``running``.
+
+    A cookie that exists by now is of a new bookie with that id, which has begun without data.
+    """
+    try:
+        await client.store.write_cookie(bookie_id, cookie, NEW)
+    except CookieExistsError:
+        return
+    raise running

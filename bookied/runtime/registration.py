@@ -3,7 +3,8 @@
 The metadata session may be lost while the bookie goes on serving: the registration vanishes with
 it and is made anew in the session that follows, in the mode the bookie is in by then. A session
 that stays away, or an entry that another process keeps, ends the bookie (metadata.md section 14;
-Java 4.18.0 does the same but for its tries without pause).
+Java 4.18.0 does the same but for its tries without pause). So does a missing cookie: the bookie was
+decommissioned while it had no registration. Java's bookie serves on, and its next start fails.
 """
 
 from __future__ import annotations
@@ -17,13 +18,19 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from bkclient.metadata.api import (
+    CookieNotFoundError,
     MetadataStore,
     MetadataUnavailableError,
     RegistrationExistsError,
     SessionEvent,
     Watch,
 )
-from bookied.errors import BookieStopError, RegistrationError, SessionLostError
+from bookied.errors import (
+    BookieStopError,
+    RegistrationError,
+    SessionLostError,
+    WrongIdentityError,
+)
 from wire.errors import BookKeeperError
 from wire.ids import BookieId
 from wire.records.service_info import BookieServiceInfo
@@ -77,6 +84,7 @@ class Registration:
 
         Raises:
             RegistrationError: another session holds the entry and stays, or the store refuses.
+            WrongIdentityError: the bookie has no cookie any more.
         """
         self._wanted, self._read_only = True, read_only
         if self._watch is None:
@@ -84,7 +92,7 @@ class Registration:
         try:
             await self._write()
         except BookKeeperError as error:
-            raise RegistrationError(f"cannot register {self._bookie_id}: {error}") from error
+            raise self._reason(error) from error
 
     async def set_read_only(self, *, read_only: bool) -> None:
         """Change the mode; while the store is away, it is changed as soon as it is back."""
@@ -94,7 +102,7 @@ class Registration:
         except MetadataUnavailableError:
             self._try_again()
         except BookKeeperError as error:
-            self._fail(RegistrationError(f"cannot register {self._bookie_id}: {error}"))
+            self._fail(self._reason(error))
 
     async def settled(self) -> None:
         """Wait for what is being written to the store: it is there by then, or could not be."""
@@ -134,11 +142,27 @@ class Registration:
         try:
             read_only = self._read_only
             await self._store.register(self._bookie_id, self._info, read_only=read_only)
+            if not self.is_registered:
+                await self._insist_cookie()
             self.is_registered = True
             mode = "read-only" if read_only else "writable"
             log.info("{bookie_id} is registered {mode}", bookie_id=self._bookie_id, mode=mode)
         finally:
             self._one_at_a_time.release()
+
+    async def _insist_cookie(self) -> None:
+        """Raise ``WrongIdentityError`` where the cookie has gone; take the entry away again.
+
+        The entry comes first: who removes a cookie looks for the entry afterwards.
+        """
+        try:
+            await self._store.read_cookie(self._bookie_id)
+        except CookieNotFoundError as error:
+            await self._store.unregister(self._bookie_id)
+            raise WrongIdentityError(
+                f"the metadata store has no cookie of {self._bookie_id} any more: was the bookie "
+                "decommissioned while it had no session?"
+            ) from error
 
     def _try_again(self) -> None:
         if self._trying is None and self._wanted:
@@ -152,8 +176,8 @@ class Registration:
         while self._wanted:
             try:
                 await self._write()
-            except RegistrationExistsError as error:
-                self._fail(RegistrationError(f"cannot register {self._bookie_id}: {error}"))
+            except (RegistrationExistsError, WrongIdentityError) as error:
+                self._fail(self._reason(error))
                 return
             except BookKeeperError as error:
                 if self._clock.seconds() >= give_up_at_s:
@@ -189,6 +213,11 @@ class Registration:
             log.failure("the registration failed", failure)
             error = failure.value
             self._fail(RegistrationError(f"cannot register {self._bookie_id}: {error!r}"))
+
+    def _reason(self, error: BookKeeperError) -> BookieStopError:
+        if isinstance(error, BookieStopError):
+            return error
+        return RegistrationError(f"cannot register {self._bookie_id}: {error}")
 
     def _fail(self, reason: BookieStopError) -> None:
         if self._wanted:

@@ -1,6 +1,7 @@
 """A client as a process: commands come as JSON lines on stdin, what it sees goes to stdout.
 
-    python -m tests.proof.client --name w1 --whose java --protocol v3 --uri zk+hierarchical://…
+    python -m tests.proof.client --name w1 --whose java --protocol v3 --uri zk+hierarchical://… \
+        --directory /tmp/w1
 
 It ends when stdin does.
 """
@@ -11,7 +12,6 @@ import argparse
 import json
 import os
 import sys
-import tempfile
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -80,24 +80,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--whose", choices=("ours", "java"), required=True)
     parser.add_argument("--protocol", choices=("v2", "v3"), required=True)
     parser.add_argument("--uri", required=True)
+    parser.add_argument("--directory", type=Path, required=True, help="for files of its own")
     asked = parser.parse_args(arguments)
     report = Reporter(asked.name)
-    with tempfile.TemporaryDirectory(prefix="proof-client-") as directory:
-        side: Side
-        if asked.whose == "java":
-            from tests.proof.java_side import JavaSide
+    side: Side
+    if asked.whose == "java":
+        from tests.proof.java_side import JavaSide
 
-            side = JavaSide(asked.uri, asked.protocol, report, Path(directory))
-        else:
-            from tests.proof.our_side import OurSide
+        side = JavaSide(asked.uri, asked.protocol, report, asked.directory)
+    else:
+        from tests.proof.our_side import OurSide
 
-            side = OurSide(asked.uri, asked.protocol, report)
-        try:
-            report(Kind.BEGAN, note=" ".join(map(str, (os.getpid(), *side.pids))))
-            for line in sys.stdin:
-                side.begin(command_of(line))
-        finally:
-            side.close()
+        side = OurSide(asked.uri, asked.protocol, report)
+    try:
+        report(Kind.BEGAN, note=" ".join(map(str, (os.getpid(), *side.pids))))
+        for line in sys.stdin:
+            side.begin(command_of(line))
+    finally:
+        side.close()
     return 0
 
 

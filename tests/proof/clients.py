@@ -23,7 +23,7 @@ class ClientProcess:
     """One client in a process of its own, and the proxy on its way to ZooKeeper.
 
     ``name`` begins with whose it is and its protocol: ``ours-v3-w0``. Its history is in
-    ``NAME.events``.
+    ``NAME.events``; its files are in the directory ``NAME``.
     """
 
     def __init__(self, name: str, uri: str, directory: Path, zookeeper: TcpProxy) -> None:
@@ -35,8 +35,11 @@ class ClientProcess:
         self._created: list[Event] = []
         self._handles = 0
         whose, protocol, _ = name.split("-", 2)
+        # Removed with the run's directory: a killed client removes nothing.
+        own = directory / name
+        own.mkdir(exist_ok=True)
         command = [sys.executable, "-m", "tests.proof.client", "--name", name, "--whose", whose,
-                   "--protocol", protocol, "--uri", uri]  # fmt: skip
+                   "--protocol", protocol, "--uri", uri, "--directory", str(own)]  # fmt: skip
         with self._path.open("wb") as events, self._path.with_suffix(".log").open("wb") as log:
             self._process = subprocess.Popen(
                 guarded(command),

@@ -32,6 +32,7 @@ FIXED = {
     "moments": 35,
     "remade": 35,
     "wiped": 35,
+    "retire": 35,
     "lagging": 35,
     "disks": 35,
 }

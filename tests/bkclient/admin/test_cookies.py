@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
 from bkclient.admin import cookies
-from bkclient.metadata.api import NEW
+from bkclient.client import Client
+from bkclient.errors import IllegalOperationError
+from bkclient.metadata.api import NEW, MetadataStore
 from tests.bkclient.metadata.values import closed, metadata
 from tests.bkclient.worlds import World
 from wire.ids import BookieId, EntryId, LedgerId
 from wire.ledger_metadata import Fragment
 from wire.records.cookie import Cookie, encode_cookie
+from wire.records.service_info import BOOKIE_RPC, BookieServiceInfo, Endpoint
 
+INFO = BookieServiceInfo((Endpoint("bookie", 3181, "h", BOOKIE_RPC),))
 A, B, C = (BookieId(f"b{n}") for n in (1, 2, 3))
 
 
@@ -63,3 +72,35 @@ def test_a_cookie_that_is_none_is_listed_with_what_is_wrong() -> None:
     assert (first.bookie_id, first.cookie) == (A, good)
     assert (second.bookie_id, second.cookie) == (B, None)
     assert "nonsense" in second.problem
+
+
+class _RegistersMeanwhile:
+    """A store on which a bookie registers right after its cookie was removed."""
+
+    def __init__(self, store: MetadataStore, other: MetadataStore, *, is_new: bool) -> None:
+        self._store, self._other, self._is_new = store, other, is_new
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def remove_cookie(self, bookie_id: BookieId, version: int) -> None:
+        await self._store.remove_cookie(bookie_id, version)
+        if self._is_new:
+            await self._other.write_cookie(bookie_id, b"new", NEW)
+        await self._other.register(bookie_id, INFO, read_only=False)
+
+
+@pytest.mark.parametrize("is_new", [False, True])
+def test_a_bookie_that_registers_while_its_cookie_goes_keeps_it(*, is_new: bool) -> None:
+    world = World(0)
+    client, other = world.client(), world.client()
+    store = client.store
+    world.run(store.write_cookie(A, b"old", NEW))
+    interrupted = _RegistersMeanwhile(store, other.store, is_new=is_new)
+    deleting = cookies.delete_cookies(cast("Client", SimpleNamespace(store=interrupted)), [A])
+    if is_new:
+        assert world.run(deleting) == (A,)
+    else:
+        with pytest.raises(IllegalOperationError, match="b1 is running"):
+            world.run(deleting)
+    assert world.run(store.read_cookie(A)).value == (b"new" if is_new else b"old")

@@ -8,9 +8,14 @@ import pytest
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
-from bkclient.metadata.api import MetadataStore, MetadataUnavailableError, SessionEvent
+from bkclient.metadata.api import NEW, MetadataStore, MetadataUnavailableError, SessionEvent
 from bkclient.metadata.memory import MemoryCluster
-from bookied.errors import BookieExitStatus, BookieStopError, RegistrationError
+from bookied.errors import (
+    BookieExitStatus,
+    BookieStopError,
+    RegistrationError,
+    WrongIdentityError,
+)
 from bookied.runtime.registration import Registration
 from tests.bookied.worlds.fakes import done
 from wire.ids import BookieId
@@ -28,6 +33,7 @@ class World:
         self.cluster = MemoryCluster.initialized(self.clock)
         self.store = self._connected()
         self.onlooker = self._connected()
+        done(self.onlooker.write_cookie(B1, b"4\ncookie", NEW))
         self.failures: list[BookieStopError] = []
         self.registration = Registration(
             self.store, self.clock, B1, INFO, give_up_s=60, failed=self.failures.append
@@ -185,3 +191,21 @@ def test_an_entry_that_another_session_keeps_ends_the_bookie_as_not_registered(
     world.clock.pump([1.0] * 60)
     outcome[0].trap(RegistrationError)
     assert outcome[0].value.exit_status == BookieExitStatus.NOT_REGISTERED
+
+
+def test_a_bookie_whose_cookie_has_gone_while_it_had_no_session_ends(world: World) -> None:
+    done(world.registration.register(read_only=False))
+    world.store.session.suspend()
+    world.clock.pump([1.0] * 11)
+    done(world.onlooker.remove_cookie(B1))
+    world.store.session.resume()
+    assert world.seen() == "absent"
+    assert [failure.exit_status for failure in world.failures] == [BookieExitStatus.WRONG_IDENTITY]
+    assert "no cookie of b1 any more" in str(world.failures[0])
+
+
+def test_a_bookie_without_a_cookie_does_not_register(world: World) -> None:
+    done(world.onlooker.remove_cookie(B1))
+    with pytest.raises(WrongIdentityError):
+        done(world.registration.register(read_only=False))
+    assert world.seen() == "absent"

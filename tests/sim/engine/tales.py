@@ -18,6 +18,7 @@ from tests.sim.stories import (
     moments_plan,
     remade_plan,
     repair_plan,
+    retire_plan,
     variant_plans,
     wiped_plan,
 )
@@ -25,6 +26,7 @@ from tests.sim.stories.handover_story import HandoverStory
 from tests.sim.stories.log_story import LogStory
 from tests.sim.stories.remade_story import RemadeStory
 from tests.sim.stories.repair_story import RepairStory
+from tests.sim.stories.retire_story import RetireStory
 
 Theme = Callable[[int, Random], Plan]
 
@@ -55,6 +57,7 @@ TALES: Final = {
     "long": Tale(long_plan.THEMES, Story, " long"),
     "remade": Tale(remade_plan.THEMES, RemadeStory, " remade"),
     "wiped": Tale(wiped_plan.THEMES, Story, " wiped"),
+    "retire": Tale(retire_plan.THEMES, RetireStory, " retire"),
     "lagging": Tale(variant_plans.LAGGING, Story, " lagging"),
     "disks": Tale(variant_plans.DISKS, Story, " disks"),
 }

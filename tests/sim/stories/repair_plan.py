@@ -45,8 +45,8 @@ SPOILERS: Final = (
 def lost_bookie(seed: int, rng: Random) -> Plan:
     """One bookie is lost, and perhaps another later."""
     sizes, bookies = _sizes(rng)
-    items = [*_workers(rng), *_losses(rng, bookies, rng.choice([1, 1, 2])), *_spoilers(rng, 2)]
-    return _repairs(seed, rng, sizes, bookies, items)
+    items = [*workers(rng), *_losses(rng, bookies, rng.choice([1, 1, 2])), *_spoilers(rng, 2)]
+    return repairs(seed, rng, sizes, bookies, items)
 
 
 def lost_rack(seed: int, rng: Random) -> Plan:
@@ -57,36 +57,36 @@ def lost_rack(seed: int, rng: Random) -> Plan:
         Item("lose", f"b{number + 1}", Moment(at_s + rng.uniform(0, 0.5)))
         for number in rng.sample(range(bookies), rng.choice([2, 2, 3]))
     ]
-    return _repairs(seed, rng, sizes, bookies, [*_workers(rng), *items, *_spoilers(rng, 2)])
+    return repairs(seed, rng, sizes, bookies, [*workers(rng), *items, *_spoilers(rng, 2)])
 
 
 def flapping(seed: int, rng: Random) -> Plan:
     """A bookie goes and comes back, again and again."""
     sizes, bookies = _sizes(rng)
-    who, at_s, items = some_bookie(rng, bookies), rng.uniform(0.5, 3), _workers(rng)
+    who, at_s, items = some_bookie(rng, bookies), rng.uniform(0.5, 3), workers(rng)
     for _ in range(rng.choice([2, 3, 5])):
         away_s = rng.choice([0.5, 9.0, 11.0, 14.0]) * rng.uniform(0.8, 1.2)
         items.append(Item(rng.choice(["power", "kill", "stop"]), who, Moment(at_s), away_s))
         at_s += away_s + rng.choice([0.2, 2.0, 5.0])
-    return _repairs(seed, rng, sizes, bookies, [*items, *_spoilers(rng, 2)])
+    return repairs(seed, rng, sizes, bookies, [*items, *_spoilers(rng, 2)])
 
 
 def dying_worker(seed: int, rng: Random) -> Plan:
     """Workers die between any two steps, or stand still there."""
     sizes, bookies = _sizes(rng)
-    items = [*_workers(rng), *_losses(rng, bookies, 1)]
+    items = [*workers(rng), *_losses(rng, bookies, 1)]
     for _ in range(rng.choice([1, 2, 3, 4])):
         kind = rng.choice(["killed", "killed", "paused", "expired"])
         when = Moment(0.0, "repair step", rng.randint(1, STEPS))
         for_s = rng.choice([0.5, 3.0, 12.0])
         items.append(Item(kind, _some_worker(rng), when, for_s))
-    return _repairs(seed, rng, sizes, bookies, items)
+    return repairs(seed, rng, sizes, bookies, items)
 
 
 def crowd(seed: int, rng: Random) -> Plan:
     """Workers and operators at the same ledgers; bookies drop what is not theirs."""
     sizes, bookies = _sizes(rng)
-    items = [*_workers(rng, 2), *_losses(rng, bookies, 1)]
+    items = [*workers(rng, 2), *_losses(rng, bookies, 1)]
     for number in range(rng.choice([1, 2, 2])):
         when = Moment(rng.uniform(0.5, 20))
         if rng.random() < 0.5:
@@ -98,29 +98,29 @@ def crowd(seed: int, rng: Random) -> Plan:
         items.append(Item(kind, who, at_message(rng, MOMENTS, 12), rng.choice([0.5, 4.0, 14.0])))
     if rng.random() < 0.4:
         items.append(Item("delete", "d0", _some_time(rng), 0.0, rng.randrange(9)))
-    return _repairs(seed, rng, sizes, bookies, items)
+    return repairs(seed, rng, sizes, bookies, items)
 
 
 def outage(seed: int, rng: Random) -> Plan:
     """The metadata service is away, slow or forgetful, while a bookie is lost."""
     sizes, bookies = _sizes(rng)
-    items = [*_workers(rng), *_losses(rng, bookies, 1)]
+    items = [*workers(rng), *_losses(rng, bookies, 1)]
     for _ in range(rng.choice([1, 2, 3])):
         kind = rng.choice(["outage", "outage", "slow store", "forgetful store"])
         items.append(Item(kind, "store", _some_time(rng), rng.choice([1.0, 5.0, 12.0])))
-    return _repairs(seed, rng, sizes, bookies, items)
+    return repairs(seed, rng, sizes, bookies, items)
 
 
 def live_writer(seed: int, rng: Random) -> Plan:
     """Bookies of other ledgers are lost, next to a writer whose own are all there."""
     sizes = rng.choice([(3, 3, 2), (2, 2, 2), (3, 2, 2)])
     bookies = sizes[0] + rng.choice([2, 3])
-    items = _workers(rng)
+    items = workers(rng)
     for _ in range(rng.choice([1, 2, 3])):
         kind = rng.choice(["lose", "power", "stop", "kill", "rot"])
         items.append(Item(kind, f"x{rng.randrange(3)}", _some_time(rng), rng.choice([2.0, 14.0])))
     items.append(Item("suspect", "m9", Moment(rng.uniform(0.5, 6)), 0.0, rng.randrange(sizes[0])))
-    plan = _repairs(seed, rng, sizes, bookies, [*items, *_spoilers(rng, 2)])
+    plan = repairs(seed, rng, sizes, bookies, [*items, *_spoilers(rng, 2)])
     settings = plan.settings | {"add_timeout_s": 5, "read_timeout_s": 5}
     # A half-open connection hides the writer's latest entries: that is a reason to fence it.
     kept = tuple(item for item in plan.items if item.kind not in {"recover", "half-open"})
@@ -136,7 +136,7 @@ def _sizes(rng: Random) -> tuple[tuple[int, int, int], int]:
     return sizes, sizes[0] + rng.choice([1, 2, 2, 3])
 
 
-def _repairs(
+def repairs(
     seed: int, rng: Random, sizes: tuple[int, int, int], bookies: int, items: list[Item]
 ) -> Plan:
     if rng.random() < 0.3:
@@ -166,7 +166,7 @@ def _settings(rng: Random) -> dict[str, Any]:
     }
 
 
-def _workers(rng: Random, at_least: int = 1) -> list[Item]:
+def workers(rng: Random, at_least: int = 1) -> list[Item]:
     count = max(at_least, rng.choice([1, 2, 2, 3]))
     return [Item("autorecovery", f"a{n}", Moment(rng.uniform(0, 1))) for n in range(count)]
 

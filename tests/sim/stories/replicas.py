@@ -172,6 +172,16 @@ class RepairOracle(Oracle):
 
     # Losses
 
+    def returned(self, name: str) -> None:
+        """Take that a new bookie has the id of a lost one: only its fences still count."""
+        self.lost.discard(name)
+        truth = self.bookie(name)
+        truth.durable.clear()
+        truth.early.clear()
+        truth.dropped.clear()
+        self.given = {place for place in self.given if place.bookie != name}
+        self.rotten = {(bookie, ledger_id) for bookie, ledger_id in self.rotten if bookie != name}
+
     def can_lose(self, name: str) -> bool:
         """Whether without one more bookie every entry is left, and every ledger can be closed."""
         gone = self.lost | {name}
