@@ -26,10 +26,12 @@ BOOKIE_ID_CHARS_MAX: Final = 1024
 
 _BOOKIE_ID: Final = re.compile(r"[A-Za-z0-9:-_.\-]+")
 _READ_ONLY: Final = "readonly"
+_NOT_NAMES: Final = frozenset({".", ".."})
+"""What no node of ZooKeeper may be called."""
 
 
 def is_valid_bookie_id(text: str) -> bool:
-    """Tell whether Java takes this as a bookie id, and it is not longer than any name may be.
+    """Tell whether Java takes this as a bookie id, and a bookie can be registered by it.
 
     Its pattern holds ``:-_`` as a range, so everything from ``:`` to ``_`` passes (BookieId).
     """
@@ -38,4 +40,5 @@ def is_valid_bookie_id(text: str) -> bool:
 
 @lru_cache(4096)  # They come again and again, with every fragment of every ledger.
 def _matches(text: str) -> bool:
-    return _BOOKIE_ID.fullmatch(text) is not None and text.lower() != _READ_ONLY
+    is_name = _BOOKIE_ID.fullmatch(text) is not None and text.lower() != _READ_ONLY
+    return is_name and text not in _NOT_NAMES

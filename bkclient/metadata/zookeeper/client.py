@@ -19,6 +19,8 @@ from kazoo.handlers.threading import SequentialThreadingHandler
 from twisted.internet.interfaces import IReactorFromThreads
 from twisted.logger import Logger
 
+from bkclient.metadata.zookeeper.answer_checks import check_answers
+
 log = Logger()
 
 _NO_WATCHER: Final = -121
@@ -35,11 +37,13 @@ def new_client(
     session_timeout_s: float,
     crossing: Crossing,
     died: Callable[[Exception], object],
+    strange: Callable[[str], object],
     **options: Any,
 ) -> KazooClient:
     """Return a client, not yet started, whose answers come over ``crossing``.
 
     ``died`` hears of an exception that ended kazoo's thread: the client does nothing any more.
+    ``strange`` hears, on kazoo's thread, what a server sent that no ZooKeeper sends.
     """
     handler = _Handler(crossing, died)
     client = KazooClient(
@@ -52,6 +56,7 @@ def new_client(
         **options,
     )
     handler.client = client
+    check_answers(client, strange)
     return client
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -91,7 +92,7 @@ class KazooSession:
         self.session_id = 0
         """The session's id, also while it is suspended."""
         self._client_id: tuple[int, bytes] | None = None
-        self._died_of = ""
+        self._broke_by = ""
         self._anew: IDelayedCall | None = None
         self._flying: set[Deferred[Any]] = set()
 
@@ -121,7 +122,7 @@ class KazooSession:
         except MetadataUnavailableError as error:
             await self.close()
             raise MetadataUnavailableError(
-                f"{self.uri}: no ZooKeeper answered within {self.timeout_s:g} s{self._died_of}"
+                f"{self.uri}: no ZooKeeper answered within {self.timeout_s:g} s{self._broke_by}"
             ) from error
 
     def _begin(self) -> None:
@@ -132,11 +133,16 @@ class KazooSession:
             self.timeout_s,
             self._crossing,
             self._died,
+            self._sent_strange,
             client_id=self._client_id,
             **self._options,
         )
         self.kazoo.add_listener(self._heard)
         self.kazoo.start_async()
+
+    def _sent_strange(self, what: str) -> None:
+        """Remember what a server sent that no ZooKeeper sends; kazoo drops the connection."""
+        self._broke_by = f"; the server is not a ZooKeeper: {what}"
 
     def _died(self, error: Exception) -> None:
         """Replace a kazoo whose thread ended by an exception; the session may live on."""
@@ -146,7 +152,7 @@ class KazooSession:
         log.error(
             "{uri}: kazoo's thread died, and gets a new one: {trace}", uri=self.uri, trace=trace
         )
-        self._died_of = f"; kazoo's thread died: {error!r}"
+        self._broke_by = f"; kazoo's thread died: {error!r}"
         assert self.kazoo is not None
         self.kazoo.close()
         self.kazoo = None
@@ -225,7 +231,7 @@ class KazooSession:
                 # Suspended and expired between two looks: tell what must be told.
                 self._lost()
             self.session_id, self._client_id = session_id, client_id
-            self._died_of = ""
+            self._broke_by = ""
             self.state.move(SessionEvent.CONNECTED)
         elif state == KazooState.SUSPENDED:
             self._suspended()
@@ -262,7 +268,7 @@ class KazooSession:
             ask(self.kazoo).rawlink(lambda result: _settle(answer, result))
             return await answer
         except Exception as error:
-            ours = translated(self.uri, error)
+            ours = translated(self.uri, error, self._broke_by)
             if ours is error:
                 raise
             if isinstance(ours, AnswerLostError):
@@ -273,8 +279,13 @@ class KazooSession:
             self._flying.discard(answer)
 
 
-def translated(uri: str, error: Exception) -> Exception:
-    """Return the error in our terms; ours, and what is not a store's, as they are."""
+def translated(uri: str, error: Exception, because: str = "") -> Exception:
+    """Return the error in our terms; ours, and what is not a store's, as they are.
+
+    ``because`` is the reason, where it is known, that an answer was lost.
+    """
+    if isinstance(error, (struct.error, UnicodeDecodeError)):
+        return MetadataStoreError(f"{uri}: the server is not a ZooKeeper: {error}")
     ours: type[MetadataStoreError]
     for theirs, ours in (
         (exceptions.NoNodeError, NoNodeError),
@@ -292,7 +303,7 @@ def translated(uri: str, error: Exception) -> Exception:
     ):
         if isinstance(error, theirs):
             what = " ".join((type(error).__name__, *map(str, error.args)))
-            return ours(f"{uri}: {what}")
+            return ours(f"{uri}: {what}{because if ours is AnswerLostError else ''}")
     return error
 
 

@@ -1,0 +1,127 @@
+"""A server that greets as a ZooKeeper does, and then sends what no ZooKeeper sends."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from bkclient.errors import MetadataStoreError
+from bkclient.metadata import open_metadata
+from tests.support.reactor import call, run, the_reactor
+
+FLOOD_BYTES_MAX = 512 << 20
+TAKEN_BYTES_MAX = 64 << 20
+WELCOME = struct.pack(">iiiq", 37, 0, 10_000, 0x1234) + struct.pack(">i16s?", 16, b"p" * 16, False)
+STAT = bytes(68)
+
+
+def framed(body: bytes) -> bytes:
+    return struct.pack(">i", len(body)) + body
+
+
+def header(xid: int, wrong: int = 0) -> bytes:
+    return struct.pack(">iqi", xid, 1, wrong)
+
+
+class Strange:
+    """The server. ``answer`` gets the number of each request; ``floods`` has it go on for ever."""
+
+    def __init__(self, answer: Callable[[int], bytes], *, floods: bool, welcome: bytes) -> None:
+        self._answer, self._floods, self._welcome = answer, floods, welcome
+        self.flood_bytes = 0
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.uri = f"zk+hierarchical://127.0.0.1:{self._socket.getsockname()[1]}/ledgers"
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def _run(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._socket.accept()
+                threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        with contextlib.suppress(OSError, struct.error), client, client.makefile("rb") as asked:
+            asked.read(struct.unpack(">i", asked.read(4))[0])
+            client.sendall(self._welcome)
+            while True:
+                request = asked.read(struct.unpack(">i", asked.read(4))[0])
+                xid, operation = struct.unpack_from(">ii", request)
+                if operation == 11:  # A ping.
+                    client.sendall(framed(header(-2)))
+                    continue
+                client.sendall(self._answer(xid))
+                sent_bytes = 0
+                while self._floods and sent_bytes < FLOOD_BYTES_MAX:
+                    client.sendall(bytes(1 << 16))
+                    sent_bytes += 1 << 16
+                    self.flood_bytes = max(self.flood_bytes, sent_bytes)
+
+
+@contextlib.contextmanager
+def strange(
+    answer: Callable[[int], bytes], *, floods: bool = False, welcome: bytes = WELCOME
+) -> Iterator[Strange]:
+    server = Strange(answer, floods=floods, welcome=welcome)
+    try:
+        yield server
+    finally:
+        server.close()
+
+
+def failure(uri: str, session_timeout_s: float = 10.0) -> str:
+    """Return how a question fails."""
+    store = call(
+        lambda: open_metadata(uri, reactor=the_reactor(), session_timeout_s=session_timeout_s)
+    )
+    try:
+        with pytest.raises(MetadataStoreError) as caught:
+            run(_ask(store))
+    finally:
+        run(store.close())
+    return str(caught.value)
+
+
+async def _ask(store: object) -> None:
+    await store.connect()  # type: ignore[attr-defined]
+    await store.instance_id()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (lambda _: struct.pack(">i", -1), "a frame of -1 bytes"),
+        (lambda _: framed(b"ab"), "cannot be read"),
+        (lambda xid: framed(header(xid + 7)), "an answer to request"),
+        (lambda xid: framed(header(xid, -9999)), "error -9999"),
+        (lambda xid: framed(header(xid) + struct.pack(">i", 1 << 30) + STAT), "requires a buffer"),
+        (lambda _: framed(header(-1) + struct.pack(">ii", 99, 3)), "cannot be read"),
+    ],
+    ids=["negative", "short", "number", "error", "value", "event"],
+)
+def test_an_answer_that_no_zookeeper_gives_is_named(
+    answer: Callable[[int], bytes], said: str
+) -> None:
+    with strange(answer) as server:
+        found = failure(server.uri)
+    assert "the server is not a ZooKeeper" in found
+    assert said in found
+
+
+def test_a_frame_of_2_gib_is_not_taken() -> None:
+    with strange(lambda xid: struct.pack(">i", 2**31 - 16) + header(xid), floods=True) as server:
+        assert f"a frame of {2**31 - 16} bytes" in failure(server.uri)
+        assert server.flood_bytes < TAKEN_BYTES_MAX
+
+
+def test_a_greeting_that_no_zookeeper_gives_is_named() -> None:
+    with strange(lambda _: b"", welcome=struct.pack(">i", 2**31 - 16)) as server:
+        found = failure(server.uri, session_timeout_s=1.0)
+    assert "no ZooKeeper answered within 1 s; the server is not a ZooKeeper: a frame of" in found
