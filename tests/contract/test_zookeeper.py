@@ -293,10 +293,34 @@ class TestConnections:
         assert not any(thread.is_alive() for thread in left)
 
 
-class TestDeadThread:
-    """An answer that kazoo cannot understand ends its thread; it does not notice."""
+def strange_answer(driver: ZooKeeperDriver, _store: Any) -> None:
+    """Have the server answer the next request with an error of no release."""
+    driver.proxy.spoil_answer()
 
-    def test_the_session_goes_on(self, zk_driver: ZooKeeperDriver) -> None:
+
+def dead_thread(_driver: ZooKeeperDriver, store: Any) -> None:
+    """Have kazoo's thread end at the next answer, which kazoo does not notice."""
+
+    kazoo = store.session._session.kazoo
+
+    def read(_timeout_s: float) -> None:
+        kazoo._pending.popleft()
+        raise ArithmeticError("a bug of kazoo")
+
+    kazoo._connection._read_socket = read
+
+
+BREAKS = [
+    pytest.param(strange_answer, "not a ZooKeeper: error -9999", id="answer"),
+    pytest.param(dead_thread, "thread died.*a bug of kazoo", id="thread"),
+]
+
+
+@pytest.mark.parametrize(("spoil", "said"), BREAKS)
+class TestBrokenAnswers:
+    """An answer that no ZooKeeper gives, or one at which kazoo's thread ends."""
+
+    def test_the_session_goes_on(self, zk_driver: ZooKeeperDriver, spoil: Any, said: str) -> None:
         async def scenario() -> None:
             store, other = await zk_driver.open(), await zk_driver.open(uri=zk_driver.direct_uri)
             await store.register(B1, info(B1), read_only=False)
@@ -306,8 +330,8 @@ class TestDeadThread:
             store.on_session(events.append)
             await store.watch_ledger(L1, lambda: calls.append(1))
             session_id = store.session_id
-            zk_driver.proxy.spoil_answer()
-            with pytest.raises(MetadataUnavailableError, match=r"thread died.*Invalid error code"):
+            spoil(zk_driver, store)
+            with pytest.raises(MetadataUnavailableError, match=said):
                 await store.write_ledger(L1, metadata(), 0)
             assert (await store.read_ledger(L1)).version == 1
             assert events == [SessionEvent.SUSPENDED, SessionEvent.CONNECTED]
@@ -321,7 +345,7 @@ class TestDeadThread:
         zk_driver.run(scenario())
 
     def test_a_session_that_expired_meanwhile_is_told_as_lost(
-        self, zk_driver: ZooKeeperDriver
+        self, zk_driver: ZooKeeperDriver, spoil: Any, said: str
     ) -> None:
         async def scenario() -> None:
             store = await zk_driver.open()
@@ -329,8 +353,8 @@ class TestDeadThread:
             events: list[SessionEvent] = []
             store.on_session(events.append)
             identity = store.session_id, store.session.session_password
-            zk_driver.proxy.spoil_answer()
-            with pytest.raises(MetadataUnavailableError):
+            spoil(zk_driver, store)
+            with pytest.raises(MetadataUnavailableError, match=said):
                 await store.write_ledger(L1, metadata(), 0)
             await deferToThread(zk_driver.end_session, identity)
             await zk_driver.until(lambda: events[-1] is SessionEvent.CONNECTED)
@@ -339,12 +363,14 @@ class TestDeadThread:
 
         zk_driver.run(scenario())
 
-    def test_it_can_be_closed_before_it_is_back(self, zk_driver: ZooKeeperDriver) -> None:
+    def test_it_can_be_closed_before_it_is_back(
+        self, zk_driver: ZooKeeperDriver, spoil: Any, said: str
+    ) -> None:
         async def scenario() -> None:
             store = await zk_driver.open()
             await store.create_ledger(L1, metadata())
-            zk_driver.proxy.spoil_answer()
-            with pytest.raises(MetadataUnavailableError):
+            spoil(zk_driver, store)
+            with pytest.raises(MetadataUnavailableError, match=said):
                 await store.write_ledger(L1, metadata(), 0)
             await store.close()
 
