@@ -73,15 +73,21 @@ class Authority:
         hosts: Sequence[str] = ("localhost", "127.0.0.1"),
         unit: str = "",
         days: int = 365,
+        begins_days: int = -1000,
         usages: Sequence[x509.ObjectIdentifier] = _BOTH_ENDS,
     ) -> Issued:
-        """Sign a new key's certificate; ``days`` below 0 make one that has expired."""
+        """Sign a new key's certificate.
+
+        ``days`` below 0 make one that has expired, ``begins_days`` above 0 one of the future.
+        """
         key = ec.generate_private_key(ec.SECP256R1())
         extensions: list[x509.ExtensionType] = [x509.ExtendedKeyUsage(usages)]
         if hosts:
             extensions.append(x509.SubjectAlternativeName([_host(host) for host in hosts]))
         constraints = x509.BasicConstraints(ca=False, path_length=None)
-        certificate = self._signed(_name(name, unit), key, constraints, extensions, days)
+        certificate = self._signed(
+            _name(name, unit), key, constraints, extensions, days, begins_days
+        )
         return Issued(key, certificate, self.certificate)
 
     def revocation_list(self, *revoked: Issued, days: int = 30) -> bytes:
@@ -105,6 +111,7 @@ class Authority:
         constraints: x509.BasicConstraints,
         extensions: Sequence[x509.ExtensionType],
         days: int = 365,
+        begins_days: int = -1000,
     ) -> x509.Certificate:
         now = dt.datetime.now(dt.timezone.utc)
         builder = (
@@ -113,7 +120,7 @@ class Authority:
             .issuer_name(self._name)
             .public_key(key.public_key())
             .serial_number(x509.random_serial_number())
-            .not_valid_before(now - dt.timedelta(days=1000))
+            .not_valid_before(now + dt.timedelta(days=begins_days))
             .not_valid_after(now + dt.timedelta(days=days))
             .add_extension(constraints, critical=True)
         )

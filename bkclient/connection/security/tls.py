@@ -42,6 +42,8 @@ CERTIFICATE_FAULTS: Final = {
 }
 """OpenSSL's numbers, X509_V_ERR_…; others are named by their number."""
 
+_FAULTS_OF_TIME: Final = frozenset({9, 10})
+
 _REASONS: Final = (
     ("alert certificate required", "it requires a client certificate, and tlsKeyStore names none"),
     ("alert certificate expired", "it reports that our certificate has expired"),
@@ -74,6 +76,14 @@ _REASONS: Final = (
 def certificate_fault(number: int) -> str:
     """Return what is wrong with a certificate, by OpenSSL's number."""
     return CERTIFICATE_FAULTS.get(number, f"cannot be trusted (OpenSSL's error {number})")
+
+
+def _outside(certificate: x509.Certificate, now: dt.datetime) -> str:
+    """Return which date keeps a certificate from being valid now; empty where none does."""
+    begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    if now < begin:
+        return f": it is valid from {begin.isoformat()} on"
+    return f": it was valid until {end.isoformat()}" if now > end else ""
 
 
 def reason(error: BaseException | None, *, shows: bool = True) -> str | None:
@@ -129,13 +139,20 @@ class TlsContexts:
         self._is_client = is_client
         self._looked_s = clock.seconds()
         self._seen = self._times()
+        self._own: x509.Certificate | None = None
         self._context = self._make()
 
     def end(self, host: str | None = None) -> TlsEnd:
         """Return our end of a new connection; ``host`` is the bookie's, for a client."""
         self._refresh()
         settings, shows = self.settings, self._shows
-        return TlsEnd(self._context, host, check_host=settings.check_host, shows=shows)
+        return TlsEnd(
+            self._context,
+            host,
+            check_host=settings.check_host,
+            shows=shows,
+            outside="" if self._own is None else _outside(self._own, self._now()),
+        )
 
     @property
     def _shows(self) -> bool:
@@ -178,8 +195,15 @@ class TlsContexts:
     def _show(self, context: SSL.Context) -> None:
         """Have our own certificate sent."""
         own = read_own_key(self.settings)
+        self._own = own.certificate
         left = (own.certificate.not_valid_after_utc - self._now()).days
-        if left < EXPIRY_WARNING_DAYS:
+        if outside := _outside(own.certificate, self._now()):
+            log.warn(
+                "every peer refuses the certificate {subject} now{outside}",
+                subject=own.certificate.subject.rfc4514_string(),
+                outside=outside,
+            )
+        elif left < EXPIRY_WARNING_DAYS:
             log.warn(
                 "the certificate {subject} ends at {end}, in {left} days",
                 subject=own.certificate.subject.rfc4514_string(),
@@ -215,8 +239,16 @@ class TlsEnd:
     """Our end of one connection: what Twisted needs to begin TLS, and what has come of it."""
 
     def __init__(
-        self, context: SSL.Context, host: str | None, *, check_host: bool, shows: bool
+        self,
+        context: SSL.Context,
+        host: str | None,
+        *,
+        check_host: bool,
+        shows: bool,
+        outside: str = "",
     ) -> None:
+        """``outside`` says which date keeps our own certificate from being valid now, if any."""
+        self._outside = outside
         self._context, self._host, self._check_host = context, host, check_host
         self._shows = shows
         self._fault: str | None = None
@@ -256,7 +288,9 @@ class TlsEnd:
         """Return why the connection failed; ``None``: it was not for TLS."""
         if self._fault is not None and isinstance(error, SSL.Error):
             return self._fault
-        return reason(error, shows=self._shows)
+        why = reason(error, shows=self._shows)
+        is_ours = why is not None and "our certificate" in why
+        return f"{why}{self._outside}" if is_ours else why
 
     def _verified(
         self, _connection: object, certificate: crypto.X509, number: int, depth: int, fine: int
@@ -266,7 +300,10 @@ class TlsEnd:
         if not fine:
             whose = "its certificate" if depth == 0 else "a certificate in its chain"
             name = shown.subject.rfc4514_string() or "without a name"
-            self._fault = self._fault or f"{whose} ({name}) {certificate_fault(number)}"
+            fault = f"{whose} ({name}) {certificate_fault(number)}"
+            if number in _FAULTS_OF_TIME:
+                fault += _outside(shown, dt.datetime.now(dt.timezone.utc))
+            self._fault = self._fault or fault
             return False
         if depth == 0 and self._check_host and self._host is not None:
             self._fault = _host_fault(shown, self._host)

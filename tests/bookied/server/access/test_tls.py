@@ -135,7 +135,7 @@ def issue(stage: Stage, pem: Pem, own: Issued, trusted: Authority = AUTHORITY) -
 
 
 def test_what_is_wrong_with_the_bookies_certificate_is_said(stage: Stage) -> None:
-    names = {"days": -1}, {"hosts": ["other.example"]}, {"hosts": []}
+    names: tuple[dict[str, Any], ...] = ({"hosts": ["other.example"]}, {"hosts": []})
     found = []
     for how in names:
         issue(stage, stage.bookie_pem, AUTHORITY.issue("bookie", **how))
@@ -146,11 +146,28 @@ def test_what_is_wrong_with_the_bookies_certificate_is_said(stage: Stage) -> Non
     found.append(stage.refused())
     own = "no TLS with bookie b1: its certificate "
     assert found == [
-        f"{own}(CN=bookie) has expired",
         f"{own}is for other.example, not for bookie.example",
         f"{own}names no host (subjectAltName), and bookie.example must be there",
         f"{own}(CN=bookie) comes from an authority that is not trusted",
     ]
+
+
+def test_a_certificate_outside_its_time_is_refused_with_the_date(
+    stage: Stage, logs: list[str]
+) -> None:
+    expired, future = AUTHORITY.issue("bookie", days=-1), AUTHORITY.issue("bookie", begins_days=2)
+    until = expired.certificate.not_valid_after_utc.isoformat()
+    begin = future.certificate.not_valid_before_utc.isoformat()
+    for own, why, date in (
+        (expired, "has expired", f"it was valid until {until}"),
+        (future, "is not valid yet", f"it is valid from {begin} on"),
+    ):
+        issue(stage, stage.bookie_pem, own)
+        stage.set_up()
+        assert (
+            stage.refused() == f"no TLS with bookie b1: its certificate (CN=bookie) {why}: {date}"
+        )
+        assert [line for line in logs if "every peer refuses" in line and date in line]
 
 
 def test_the_host_is_checked_unless_a_setting_says_otherwise(stage: Stage) -> None:
@@ -179,8 +196,13 @@ def test_suites_without_forward_secrecy_or_with_cbc_take_a_setting(stage: Stage,
     [
         (
             AUTHORITY.issue("client", days=-1),
-            "it reports that our certificate has expired",
-            "its certificate (CN=client) has expired",
+            "it reports that our certificate has expired: it was valid until 20",
+            "its certificate (CN=client) has expired: it was valid until 20",
+        ),
+        (
+            AUTHORITY.issue("client", begins_days=2),
+            "it rejects our certificate: it is valid from 20",
+            "its certificate (CN=client) is not valid yet: it is valid from 20",
         ),
         (
             Authority("another").issue("client"),
@@ -193,7 +215,7 @@ def test_what_is_wrong_with_the_clients_certificate_is_said_on_both_sides(
     stage: Stage, logs: list[str], own: Issued, told: str, logged: str
 ) -> None:
     issue(stage, stage.client_pem, own)
-    assert stage.refused() == f"no TLS with bookie b1: {told}"
+    assert stage.refused().startswith(f"no TLS with bookie b1: {told}")
     assert [line for line in logs if logged in line]
 
 
