@@ -7,9 +7,9 @@ from typing import Any
 
 from bkclient.client import Client
 from bkclient.ledger.writer import LedgerWriter
-from bkclient.metadata.memory import MemoryMetadata
 from bkclient.quorum.distribution import write_set
 from tests.bkclient.worlds import FakeBookie, World
+from tests.support.memory_cluster import MemoryMetadata
 from wire.ids import BookieId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
 from wire.messages import ReadRequest, Request

@@ -21,9 +21,9 @@ from twisted.python.failure import Failure
 
 from bkclient.client import Client
 from bkclient.config.client import ClientConfig
-from bkclient.metadata.memory import MemoryCluster, MemoryMetadata
 from bkclient.placement.topology import RackScript, RunScript
 from bkclient.quorum.distribution import write_set
+from tests.support.memory_cluster import MemoryCluster, MemoryMetadata
 from wire import digest
 from wire.codes import AddFlag, ProtocolVersion, ReadFlag, ReturnCode
 from wire.connection import ServerConnection

@@ -14,10 +14,10 @@ from twisted.python.failure import Failure
 
 from bkclient.metadata import open_metadata, zk_paths
 from bkclient.metadata.api import MetadataStore
-from bkclient.metadata.memory import MemoryCluster, MemoryMetadata
 from bkclient.metadata.zookeeper import ZooKeeperMetadata
 from tests.contract.zk_proxy import ZooKeeperProxy
 from tests.support import reactor
+from tests.support.memory_cluster import MemoryCluster, MemoryMetadata
 from wire.ids import LedgerId
 
 T = TypeVar("T")

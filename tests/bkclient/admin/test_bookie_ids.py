@@ -5,9 +5,9 @@ from __future__ import annotations
 import attrs
 
 from bkclient.admin.bookie_ids import Renaming, lists_both, rename_in_ledger, renamed, shown_by
-from bkclient.metadata.memory import Fault, TreeOperation
 from tests.bkclient.metadata.values import metadata
 from tests.bkclient.worlds import World
+from tests.support.memory_cluster import Fault, TreeOperation
 from wire.codes import LedgerState
 from wire.ids import BookieId, EntryId, LedgerId
 from wire.ledger_metadata import Fragment, LedgerMetadata

@@ -17,8 +17,8 @@ from bkclient.errors import (
     IllegalOperationError,
     LedgerClosedError,
 )
-from bkclient.metadata.memory import Fault, TreeOperation
 from tests.bkclient.worlds import Fate, World, collect, is_add, when
+from tests.support.memory_cluster import Fault, TreeOperation
 from wire.codes import LedgerState, ProtocolVersion
 from wire.ids import LedgerId
 

@@ -10,8 +10,8 @@ from twisted.internet.task import Clock
 from bkclient.admin.ledger_scan import IDS_AT_ONCE, read_ledgers, walk
 from bkclient.errors import MetadataSerializationError, MetadataStoreError, NoSuchLedgerError
 from bkclient.metadata.api import StoredLedger, Versioned
-from bkclient.metadata.memory import MemoryCluster
 from tests.bkclient.metadata.values import metadata, run
+from tests.support.memory_cluster import MemoryCluster
 from wire.ids import LedgerId
 
 

@@ -9,8 +9,8 @@ from bkclient.log import EARLIEST, LogManager, LogOptions
 from bkclient.log.batches import BATCH_KEY, OFFER_AGE_S, STREAM_KEY, SWEEP_AGE_S, batch_of
 from bkclient.log.errors import AppendUnknownError, LogError, NotLeaderError
 from bkclient.log.ledger_list import LOG_KEY
-from bkclient.metadata.memory import Fault, TreeOperation
 from tests.bkclient.worlds import World
+from tests.support.memory_cluster import Fault, TreeOperation
 from wire.ids import LedgerId
 
 TRIPLE = LogOptions(ensemble_size=3, write_quorum=3, ack_quorum=2)

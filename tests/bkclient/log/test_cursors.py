@@ -18,9 +18,9 @@ from bkclient.log.cursors import (
     encode_cursors,
 )
 from bkclient.log.errors import LogDamagedError, NoSuchCursorError
-from bkclient.metadata.memory import Fault, TreeOperation
 from bkclient.metadata.tree.nodes import together
 from tests.bkclient.worlds import World
+from tests.support.memory_cluster import Fault, TreeOperation
 
 TOPIC = "persistent://shop/eu/orders"
 ONE = LogOptions(ensemble_size=1, write_quorum=1, ack_quorum=1)

@@ -32,8 +32,8 @@ from bkclient.log.errors import (
 from bkclient.log.ledger_list import LOG_KEY
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import LogExistsError, NoSuchLogError
-from bkclient.metadata.memory import Fault, TreeOperation
 from tests.bkclient.worlds import Fate, World, is_add, when
+from tests.support.memory_cluster import Fault, TreeOperation
 from wire.codes import LedgerState
 from wire.ids import LedgerId
 

@@ -17,9 +17,9 @@ from bkclient.log import EARLIEST, LogManager, LogOptions, LogWriter, Position
 from bkclient.log.ledger_list import LOG_KEY
 from bkclient.log.record import LogRecord, decode_record
 from bkclient.metadata import zk_paths
-from bkclient.metadata.memory import Fault, TreeOperation
 from tests.bkclient.log.promises import LogPromises
 from tests.bkclient.worlds import Fate, World, is_add
+from tests.support.memory_cluster import Fault, TreeOperation
 from wire.ids import LedgerId
 from wire.ledger_metadata import decode_metadata
 from wire.messages import Request

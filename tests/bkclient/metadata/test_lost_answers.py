@@ -19,9 +19,9 @@ from bkclient.metadata.api import (
     NotInitializedError,
     SessionEvent,
 )
-from bkclient.metadata.memory import Fault, MemoryCluster, MemoryMetadata, TreeOperation
 from bkclient.metadata.tree.nodes import ATTEMPTS_MAX
 from tests.bkclient.metadata.values import B1, B2, closed, info, metadata, run, start
+from tests.support.memory_cluster import Fault, MemoryCluster, MemoryMetadata, TreeOperation
 from wire.ids import LedgerId
 
 L1 = LedgerId(1)

@@ -7,7 +7,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
 from bkclient.metadata.api import IncompatibleLayoutError, StoredNode
-from bkclient.metadata.memory import MemoryCluster, MemoryMetadata, TreeOperation
+from tests.support.memory_cluster import MemoryCluster, MemoryMetadata, TreeOperation
 from wire.ids import LedgerId
 
 

@@ -18,7 +18,6 @@ from bkclient.errors import (
     RequestTimeoutError,
     UnclosedFragmentError,
 )
-from bkclient.metadata.memory import Fault, TreeOperation
 from bkclient.quorum.fragments import FragmentChangedError, Lack, Swap
 from bkclient.repair.fragment_copy import (
     ByteRate,
@@ -37,6 +36,7 @@ from tests.bkclient.repairs import (
     payloads,
 )
 from tests.bkclient.worlds import FakeBookie, Fate, World, is_recovery_add, when
+from tests.support.memory_cluster import Fault, TreeOperation
 from wire.codes import AddFlag, ProtocolVersion, ReturnCode
 from wire.ids import BookieId, EntryId, LedgerId
 from wire.messages import AddRequest, AddResponse, ReadRequest, Request

@@ -18,7 +18,6 @@ from bkclient.errors import (
 from bkclient.ledger.recovery import mark
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import NEW, CookieNotFoundError
-from bkclient.metadata.memory import Fault, TreeOperation
 from bkclient.repair.fragment_copy import CopiedEntry
 from bkclient.repair.recover_bookies import (
     LedgerMove,
@@ -38,6 +37,7 @@ from tests.bkclient.repairs import (
     store_of,
 )
 from tests.bkclient.worlds import Fate, World, is_fence, is_recovery_add, when
+from tests.support.memory_cluster import Fault, TreeOperation
 from wire.codes import LedgerState
 from wire.ids import BookieId, LedgerId
 

@@ -18,10 +18,10 @@ from twisted.internet.defer import Deferred
 from bkclient.client import Client
 from bkclient.errors import ClientError
 from bkclient.ledger.writer import LedgerWriter
-from bkclient.metadata.memory import Fault, TreeOperation
 from bkclient.metadata.zk_paths import HIERARCHICAL
 from bkclient.quorum.distribution import write_set
 from tests.bkclient.worlds import Fate, Ruling, World
+from tests.support.memory_cluster import Fault, TreeOperation
 from wire.codes import LedgerState, ProtocolVersion
 from wire.digest import Entry
 from wire.errors import BookKeeperError

@@ -24,7 +24,6 @@ from bkclient.errors import (
 )
 from bkclient.ledger.recovery import RECOVERY_FRAME_BYTES, RecoveryProgress
 from bkclient.ledger.writer import LedgerWriter
-from bkclient.metadata.memory import TreeOperation
 from tests.bkclient.worlds import (
     FakeBookie,
     Fate,
@@ -36,6 +35,7 @@ from tests.bkclient.worlds import (
     is_recovery_add,
     is_recovery_read,
 )
+from tests.support.memory_cluster import TreeOperation
 from wire import digest
 from wire.codes import (
     FRAME_BYTES_MAX,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from bkclient.metadata.memory import Fault, TreeOperation
 from bkctl.cli.root import cli
 from tests.bkclient.worlds import World
 from tests.bkctl.support.world import WorldHost, run_in
+from tests.support.memory_cluster import Fault, TreeOperation
 
 COMMANDS = (
     "ledger create",

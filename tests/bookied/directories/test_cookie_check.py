@@ -11,7 +11,6 @@ import pytest
 from twisted.internet.task import Clock
 
 from bkclient.metadata.api import ANY, CookieNotFoundError
-from bkclient.metadata.memory import MemoryCluster
 from bookied.config.bookie import BookieConfig, StorageClass
 from bookied.directories.cookie_check import STAMPING, check_cookies, master_cookie
 from bookied.directories.highest_ledger import highest_ledger
@@ -22,6 +21,7 @@ from bookied.errors import BadCookieError, BookieExitStatus, WrongIdentityError
 from bookied.storage.files.files import Files, RealFiles
 from tests.bkclient.metadata.values import metadata
 from tests.bookied.worlds.fakes import config_for, done
+from tests.support.memory_cluster import MemoryCluster
 from wire.ids import BookieId, LedgerId
 from wire.records.cookie import encode_cookie
 

@@ -9,7 +9,6 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
 from bkclient.metadata.api import NEW, MetadataStore, MetadataUnavailableError, SessionEvent
-from bkclient.metadata.memory import MemoryCluster
 from bookied.errors import (
     BookieExitStatus,
     BookieStopError,
@@ -18,6 +17,7 @@ from bookied.errors import (
 )
 from bookied.runtime.registration import Registration
 from tests.bookied.worlds.fakes import done
+from tests.support.memory_cluster import MemoryCluster
 from wire.ids import BookieId
 from wire.records.service_info import BOOKIE_RPC, BookieServiceInfo, Endpoint
 

@@ -17,7 +17,6 @@ from twisted.internet.defer import Deferred
 from bkclient.config.client import ClientConfig
 from bkclient.config.tls import StoreType
 from bkclient.metadata.api import ANY, MetadataUnavailableError
-from bkclient.metadata.memory import MemoryCluster
 from bookied.directories.lock import is_locked
 from bookied.directories.lost_fences import ALL_LEDGERS, NO_LEDGER
 from bookied.directories.roots import VERSION, Directories, was_dirty
@@ -45,6 +44,7 @@ from tests.bkclient.metadata.values import metadata
 from tests.bookied.worlds.fakes import config_for
 from tests.bookied.worlds.raw_client import RawClient
 from tests.support.certificates import Authority, write_pem
+from tests.support.memory_cluster import MemoryCluster
 from tests.support.reactor import call, run, the_reactor, until
 from wire.codes import LedgerState, ReturnCode
 from wire.ids import BookieId, EntryId, LedgerId

@@ -12,7 +12,6 @@ from twisted.internet.interfaces import IProtocolFactory
 from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
 
-from bkclient.metadata.memory import MemoryCluster
 from bookied.metrics.counters import MetadataStats
 from bookied.runtime.dependencies import CountedRuns, Parts
 from bookied.runtime.state import State
@@ -20,6 +19,7 @@ from bookied.server.server import BookieServer
 from bookied.service.bookie import BookieService
 from bookied.storage.files.files import RealFiles
 from tests.bookied.worlds.fakes import FakeHost, config_for, done, nobody_there
+from tests.support.memory_cluster import MemoryCluster
 
 
 class FakePort:

@@ -10,7 +10,6 @@ from typing import Any
 
 from twisted.internet.task import Clock
 
-from bkclient.metadata.memory import MemoryCluster
 from bookied.directories.roots import CURRENT, VERSION, Directories
 from bookied.directories.stored_cookie import CookieInStore
 from bookied.offline.repair.rollback import Finalization, Rollback
@@ -19,6 +18,7 @@ from bookied.storage.files.files import Files
 from bookied.storage.journal.mark import Mark, encode_mark
 from tests.bookied.worlds.fakes import done
 from tests.sim.world.disk import PowerCut, SimFiles
+from tests.support.memory_cluster import MemoryCluster
 from wire.ids import BookieId
 from wire.records.cookie import Cookie
 

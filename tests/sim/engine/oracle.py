@@ -14,10 +14,10 @@ from typing import Any, Final
 import attrs
 
 from bkclient.metadata import zk_paths
-from bkclient.metadata.memory import MemoryCluster
 from bkclient.metadata.zk_paths import HIERARCHICAL
 from bkclient.quorum.distribution import write_set
 from tests.sim.world.network import Message
+from tests.support.memory_cluster import MemoryCluster
 from wire import digest
 from wire.codes import AddFlag, DigestType, LedgerState, ReadFlag, ReturnCode
 from wire.errors import BookKeeperError

@@ -28,7 +28,6 @@ from bkclient.errors import (
 )
 from bkclient.ledger.reader import LedgerReader
 from bkclient.ledger.writer import LedgerWriter
-from bkclient.metadata.memory import Fault, TreeOperation
 from bkclient.quorum.distribution import write_set
 from tests.sim.engine.coverage import noted
 from tests.sim.engine.hunting import left_lying
@@ -37,6 +36,7 @@ from tests.sim.engine.plan import STORM_S, Item, Plan
 from tests.sim.world.bookie import SimBookie
 from tests.sim.world.cluster import SimClient, SimCluster
 from tests.sim.world.network import Fate, Message, packets_of
+from tests.support.memory_cluster import Fault, TreeOperation
 from wire.codes import AddFlag, LedgerState, ReadFlag
 from wire.ids import EntryId, LedgerId
 from wire.ledger_metadata import LedgerMetadata

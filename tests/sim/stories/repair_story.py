@@ -16,7 +16,6 @@ from twisted.python.failure import Failure
 
 from bkclient.errors import ClientError
 from bkclient.ledger.writer import LedgerWriter
-from bkclient.metadata.memory import Fault, TreeOperation
 from bkclient.repair.recover_bookies import RecoverOptions, recover_bookies
 from bookied.config.autorecovery import AutoRecoveryConfig
 from bookied.errors import SessionLostError
@@ -28,6 +27,7 @@ from tests.sim.stories.replicas import Place, RepairOracle
 from tests.sim.world.bookie import RESTART_S
 from tests.sim.world.cluster import SimClient, SimCluster
 from tests.sim.world.network import Fate, Message, entries_of
+from tests.support.memory_cluster import Fault, TreeOperation
 from wire import digest
 from wire.ids import BookieId, LedgerId
 

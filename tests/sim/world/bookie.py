@@ -18,7 +18,6 @@ import attrs
 from twisted.internet.defer import Deferred, succeed
 from twisted.python.failure import Failure
 
-from bkclient.metadata.memory import MemoryCluster
 from bookied.config.bookie import BookieConfig
 from bookied.errors import DiskWriteFailedError
 from bookied.runtime.dependencies import Parts
@@ -31,6 +30,7 @@ from tests.sim.world.disk import SimFiles
 from tests.sim.world.key_values import SimKeyValues
 from tests.sim.world.network import Network, SimListener
 from tests.sim.world.processes import Process, SimClock
+from tests.support.memory_cluster import MemoryCluster
 from wire.errors import BookKeeperError
 
 SESSION_S: Final = 10.0

@@ -23,7 +23,6 @@ from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
 from twisted.python.failure import Failure
 
-from bkclient.metadata.memory import MemoryCluster
 from bookied.config.bookie import BookieConfig, StorageClass
 from bookied.directories.roots import VERSION, directories, was_dirty
 from bookied.runtime.dependencies import Parts
@@ -48,6 +47,7 @@ from tests.sim.world.bookie_parts import (
 )
 from tests.sim.world.disk import PowerCut, SimFiles
 from tests.sim.world.key_values import SimKeyValues
+from tests.support.memory_cluster import MemoryCluster
 from wire.codes import AddFlag, DigestType, ProtocolVersion, ReadFlag, ReturnCode
 from wire.connection import ClientConnection
 from wire.errors import BookKeeperError

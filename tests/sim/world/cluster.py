@@ -16,7 +16,6 @@ from twisted.python.failure import Failure
 
 from bkclient.client import Client
 from bkclient.config.client import ClientConfig
-from bkclient.metadata.memory import MemoryMetadata
 from bkclient.placement.topology import RackScript, RunScript
 from bookied.service.bookie import BookieService
 from tests.sim.engine.oracle import BrokenInvariantError, Oracle
@@ -25,6 +24,7 @@ from tests.sim.world.bookie_parts import with_directories
 from tests.sim.world.followers import LaggingCluster
 from tests.sim.world.network import Network
 from tests.sim.world.processes import Process, SimClock
+from tests.support.memory_cluster import MemoryMetadata
 from wire.codes import ProtocolVersion
 
 T = TypeVar("T")

@@ -17,9 +17,9 @@ from twisted.internet.interfaces import IReactorTime
 
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import Version
-from bkclient.metadata.memory import MemoryMetadata, MemoryTree
 from bkclient.metadata.tree.nodes import Fired, Node, NoNodeError, Stat, insist
 from tests.sim.engine.oracle import WatchedCluster
+from tests.support.memory_cluster import MemoryMetadata, MemoryTree
 
 T = TypeVar("T")
 

@@ -7,9 +7,9 @@ from typing import Any
 import attrs
 from twisted.internet.task import Clock
 
-from bkclient.metadata.memory import MemoryCluster
 from tests.bkclient.metadata.look.server import CTIME_MS, Server
 from tests.bkclient.metadata.values import run
+from tests.support.memory_cluster import MemoryCluster
 
 ROOT = "/test/ledgers"
 

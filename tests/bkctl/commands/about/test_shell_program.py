@@ -8,10 +8,10 @@ import pytest
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.task import Clock
 
-from bkclient.metadata.memory import MemoryCluster, MemoryMetadata
 from bkctl.commands.about.shell_program import Connection, cluster_state
 from bkctl.errors import CommandError
 from tests.bkclient.metadata.values import run, start
+from tests.support.memory_cluster import MemoryCluster, MemoryMetadata
 
 
 @pytest.fixture

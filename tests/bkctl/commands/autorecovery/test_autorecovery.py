@@ -12,11 +12,11 @@ import pytest
 from twisted.internet.defer import Deferred
 
 from bkclient.metadata import zk_paths
-from bkclient.metadata.memory import MemoryMetadata
 from tests.bkclient.metadata.values import B1, B2
 from tests.bkclient.repairs import closed_ledger, marks, member, open_writer, store_of
 from tests.bkclient.worlds import World
 from tests.bkctl.support.world import run_in
+from tests.support.memory_cluster import MemoryMetadata
 from wire.ids import LedgerId
 
 

@@ -12,7 +12,6 @@ import pytest
 from bkclient.config.client import ClientConfig
 from bkclient.config.settings import MASKED
 from bkclient.errors import BookieUnavailableError
-from bkclient.metadata.memory import MemoryCluster
 from bkctl.bookies import admin_api as work
 from bkctl.bookies.admin_client import AdminAnswer, AdminClient, HttpAddress
 from bkctl.commands.bookie import admin_settings
@@ -25,6 +24,7 @@ from tests.bkctl.support.runner import cli
 from tests.bkctl.support.terminal import FakeHost
 from tests.bookied.worlds.clock_world import World
 from tests.bookied.worlds.fakes import done
+from tests.support.memory_cluster import MemoryCluster
 from wire.ids import BookieId
 from wire.records.service_info import BOOKIE_RPC, BookieServiceInfo, Endpoint
 

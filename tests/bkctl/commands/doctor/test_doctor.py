@@ -14,7 +14,6 @@ import pytest
 
 from bkclient.config.findings import Severity
 from bkclient.metadata.api import NEW, HeldLock, StoredLedger
-from bkclient.metadata.memory import MemoryMetadata
 from bkctl.cli.root import cli
 from bkctl.commands.doctor.rules import diagnose
 from bkctl.commands.doctor.state import (
@@ -29,6 +28,7 @@ from tests.bkclient.metadata.values import metadata
 from tests.bkclient.worlds import Fate, Ruling, World
 from tests.bkctl.support.runner import Result
 from tests.bkctl.support.world import run_in
+from tests.support.memory_cluster import MemoryMetadata
 from wire.codes import LedgerState, ReturnCode
 from wire.ids import LEDGER_ID_REFUSED, BookieId, EntryId, LedgerId
 from wire.ledger_metadata import Fragment, LedgerMetadata

@@ -12,7 +12,6 @@ import pytest
 
 from bkclient.errors import MetadataStoreError
 from bkclient.metadata.api import ANY, NEW
-from bkclient.metadata.memory import Fault
 from bookied.directories.roots import CURRENT, VERSION, Directories, prepare
 from bookied.errors import BadCookieError, DirectoryError, LayoutTooNewError, LayoutTooOldError
 from bookied.offline.repair.old_layout import RootState, look
@@ -29,6 +28,7 @@ from tests.bookied.worlds.old_layouts import (
     put_files,
 )
 from tests.sim.world.disk import SimFiles
+from tests.support.memory_cluster import Fault
 from wire.records.cookie import encode_cookie
 
 

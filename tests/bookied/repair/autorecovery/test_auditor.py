@@ -12,7 +12,6 @@ from twisted.internet.defer import CancelledError
 from bkclient.client import Client
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import NEW
-from bkclient.metadata.memory import Fault, MemoryMetadata, TreeOperation
 from bookied.config.autorecovery import AutoRecoveryConfig
 from bookied.repair.autorecovery.auditor import AGAIN_S, RETRY_S, Auditor
 from tests.bkclient.repairs import (
@@ -25,6 +24,7 @@ from tests.bkclient.repairs import (
     store_of,
 )
 from tests.bkclient.worlds import Fate, Running, World
+from tests.support.memory_cluster import Fault, MemoryMetadata, TreeOperation
 from wire.ids import BookieId, LedgerId
 
 AUDITOR = BookieId("auditor")

@@ -13,7 +13,6 @@ from bkclient.errors import LedgerRecoveryError
 from bkclient.ledger.writer import LedgerWriter
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import MetadataStore
-from bkclient.metadata.memory import Fault, MemoryMetadata, TreeOperation
 from bkclient.repair.recover_bookies import RecoverReport, recover_bookies
 from bookied.config.autorecovery import AutoRecoveryConfig
 from bookied.errors import SessionLostError
@@ -36,6 +35,7 @@ from tests.bookied.repair.autorecovery.workers import (
     RunningWorker,
     run_until_no_marks,
 )
+from tests.support.memory_cluster import Fault, MemoryMetadata, TreeOperation
 from wire.codes import LedgerState
 from wire.ids import BookieId, LedgerId
 from wire.messages import Request

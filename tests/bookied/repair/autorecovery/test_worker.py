@@ -14,7 +14,6 @@ import pytest
 
 from bkclient.errors import ClientError
 from bkclient.metadata import zk_paths
-from bkclient.metadata.memory import Fault, TreeOperation
 from bkclient.repair.autorecovery import Pause
 from tests.bkclient.repairs import (
     STRIPED,
@@ -31,6 +30,7 @@ from tests.bkclient.repairs import (
 )
 from tests.bkclient.worlds import Fate, World, is_fence, is_recovery_add, when
 from tests.bookied.repair.autorecovery.workers import RunningWorker, run_until_no_marks
+from tests.support.memory_cluster import Fault, TreeOperation
 from wire.codes import LedgerState
 from wire.ids import BookieId, LedgerId
 from wire.messages import AddRequest, ReadLacRequest

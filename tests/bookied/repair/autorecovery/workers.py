@@ -6,12 +6,12 @@ import random
 from typing import Any
 
 from bkclient.client import Client
-from bkclient.metadata.memory import MemoryMetadata
 from bookied.config.autorecovery import AutoRecoveryConfig
 from bookied.repair.autorecovery.sessions import AutoRecovery
 from bookied.repair.autorecovery.worker import Worker
 from tests.bkclient.repairs import marks
 from tests.bkclient.worlds import Running, World
+from tests.support.memory_cluster import MemoryMetadata
 from wire.ids import BookieId
 
 CHECKS_OFF: dict[str, Any] = {"ledger_check_interval_s": 0, "bookie_check_interval_s": 0}

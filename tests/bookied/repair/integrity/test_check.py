@@ -12,9 +12,9 @@ from twisted.internet.task import Clock
 
 from bkclient.errors import LedgerRecoveryError, MetadataSerializationError, ReadFailedError
 from bkclient.metadata.api import MetadataUnavailableError, Versioned
-from bkclient.metadata.memory import MemoryCluster, MemoryMetadata
 from bookied.repair.integrity.check import IntegrityCheck
 from tests.bookied.repair.integrity.test_plan import HERE, metadata
+from tests.support.memory_cluster import MemoryCluster, MemoryMetadata
 from wire.codes import DigestType, LedgerState
 from wire.digest import master_key
 from wire.ids import EntryId, LedgerId

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from twisted.internet.task import Clock
 
-from bkclient.metadata.memory import MemoryCluster, MemoryMetadata
 from bookied.config.bookie import BookieConfig
 from bookied.directories.emptied_directories import ContentKind, ContentsNotes, losses
 from bookied.directories.highest_ledger import highest_ledger
@@ -17,6 +16,7 @@ from bookied.directories.roots import VERSION, directories, prepare
 from bookied.repair.integrity.cookies import HealingCookies
 from bookied.storage.files.files import RealFiles
 from tests.bookied.worlds.fakes import config_for, done
+from tests.support.memory_cluster import MemoryCluster, MemoryMetadata
 from wire.ids import BookieId
 
 FILES = RealFiles()

@@ -14,12 +14,12 @@ from bkclient.metadata.api import (
     MetadataUnavailableError,
     NotInitializedError,
 )
-from bkclient.metadata.memory import Fault, MemoryCluster, MemoryMetadata, TreeOperation
 from bookied.storage.garbage.unneeded_ledgers import (
     CollectionAbortedError,
     LedgerGarbage,
     Membership,
 )
+from tests.support.memory_cluster import Fault, MemoryCluster, MemoryMetadata, TreeOperation
 from wire.codes import DigestType, LedgerState
 from wire.ids import BookieId, EntryId, LedgerId
 from wire.ledger_metadata import Fragment, LedgerMetadata

@@ -9,10 +9,10 @@ from twisted.internet.defer import Deferred
 
 from bkclient.log import LogManager, LogOptions
 from bkclient.log.errors import LogDamagedError
-from bkclient.metadata.memory import TreeOperation
 from bkctl.commands.export.spark.entry_ranges import LogPosition, log_extents, log_start
 from bkctl.commands.export.spark.source_options import EARLIEST, LATEST, parse_options
 from tests.bkclient.worlds import World
+from tests.support.memory_cluster import TreeOperation
 
 ENTRIES = 50
 ROUND_TRIP_S = 0.01

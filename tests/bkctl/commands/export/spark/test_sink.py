@@ -24,10 +24,10 @@ from bkclient.config.client import ClientConfig
 from bkclient.log import EARLIEST, LogManager, LogOptions
 from bkclient.log.batches import SWEEP_AGE_S
 from bkclient.metadata.api import MetadataUnavailableError
-from bkclient.metadata.memory import Fault, TreeOperation
 from bkctl.commands.export.spark.sink import Sink, WrittenLedgers
 from bkctl.commands.export.spark.source_options import parse_options
 from tests.bkclient.worlds import Fate, World
+from tests.support.memory_cluster import Fault, TreeOperation
 from wire.errors import BookKeeperError
 from wire.ids import LedgerId
 from wire.messages import Request

@@ -445,7 +445,7 @@ class MemoryTree:
         *,
         ephemeral: bool = False,
         sequence: bool = False,
-        open_to_all: bool = False,  # noqa: ARG002 - nobody is kept out here.
+        open_to_all: bool = False,
     ) -> str:
         """See ``Tree``."""
 
@@ -479,7 +479,7 @@ class MemoryTree:
         path: str,
         fired: Fired | None = None,
         *,
-        fresh: bool = False,  # noqa: ARG002 - always is.
+        fresh: bool = False,
     ) -> list[str]:
         """See ``Tree``."""
         return await insist(

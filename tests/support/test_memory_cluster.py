@@ -11,7 +11,6 @@ from twisted.internet.task import Clock
 from bkclient.errors import LedgerIdOverflowError, MetadataSerializationError
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import IncompatibleLayoutError, SessionEvent
-from bkclient.metadata.memory import MemoryCluster, MemoryMetadata, TreeOperation
 from bkclient.metadata.tree.nodes import (
     NodeExistsError,
     NodeVersionError,
@@ -19,6 +18,7 @@ from bkclient.metadata.tree.nodes import (
     NotEmptyError,
 )
 from tests.bkclient.metadata.values import B1, info, metadata, run, start
+from tests.support.memory_cluster import MemoryCluster, MemoryMetadata, TreeOperation
 from tests.wire.vectors import load
 from wire.errors import FormatError
 from wire.ids import LedgerId
