@@ -22,6 +22,7 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.python.failure import Failure
 
 from bkclient.client import Client
+from bkclient.clocks import make_steady
 from bkclient.config.client import ClientConfig
 from bkclient.errors import IllegalOperationError
 from bkclient.metadata import open_metadata
@@ -67,6 +68,7 @@ def reactor_in_thread() -> Any:
 
 
 def _start(reactor: Any) -> None:
+    make_steady(reactor)
     running = threading.Event()
     reactor.callWhenRunning(running.set)
     thread = threading.Thread(

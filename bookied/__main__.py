@@ -105,6 +105,9 @@ def _run(
 
     from twisted.internet import reactor
 
+    from bkclient.clocks import make_steady
+
+    make_steady(reactor)
     process = Process(
         config,
         findings,

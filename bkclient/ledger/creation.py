@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import attrs
 
+from bkclient.clocks import wall_s
 from bkclient.errors import IncorrectParameterError, LedgerExistsError, NotEnoughBookiesError
 from bkclient.ledger.context import Cluster
 from bkclient.metadata.api import Versioned
@@ -77,7 +78,7 @@ class Quorums:
 def _creation_time(cluster: Cluster) -> dict[str, Any]:
     if not cluster.config.store_creation_time:
         return {}
-    return {"ctime_ms": int(cluster.clock.seconds() * 1000), "store_ctime": True}
+    return {"ctime_ms": int(wall_s(cluster.clock) * 1000), "store_ctime": True}
 
 
 async def _choose(cluster: Cluster, quorums: Quorums) -> Ensemble:

@@ -15,6 +15,7 @@ from typing import Any, Final
 import attrs
 
 from bkclient.client import Client
+from bkclient.clocks import wall_s
 from bkclient.errors import IncorrectParameterError, MetadataVersionError
 from bkclient.log.errors import LogDamagedError, NoSuchCursorError
 from bkclient.log.ledger_list import LedgerList
@@ -88,7 +89,7 @@ class Cursors:
         check_cursor_name(name)
         if not self.is_topic:
             position = await self._with_ledger(position)
-        cursor = Cursor(name, position, int(self._client.cluster.clock.seconds() * 1000))
+        cursor = Cursor(name, position, int(wall_s(self._client.cluster.clock) * 1000))
         kept = cursor
 
         async def advanced(cursors: dict[str, Cursor]) -> bool:

@@ -10,6 +10,7 @@ from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
 from bkclient.client import Client
+from bkclient.clocks import wall_s
 from bkclient.errors import ClientError, MetadataVersionError
 from bkclient.ledger.writer import LedgerWriter
 from bkclient.log.errors import NotLeaderError
@@ -133,7 +134,7 @@ class LedgerList:
         )
 
     async def _list(self, known: KnownRecord, writer: LedgerWriter) -> KnownRecord:
-        now_ms = int(self._client.cluster.clock.seconds() * 1000)
+        now_ms = int(wall_s(self._client.cluster.clock) * 1000)
         try:
             return await self.write(known, known.record.appended(writer.ledger_id, now_ms))
         except MetadataUnavailableError:

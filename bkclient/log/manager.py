@@ -11,6 +11,7 @@ from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
 from bkclient.client import Client
+from bkclient.clocks import wall_s
 from bkclient.errors import (
     MetadataVersionError,
     NoSuchLedgerError,
@@ -225,14 +226,14 @@ class LogManager:
         raise MetadataVersionError(f"log {name} is changed by others all the time")
 
     def _with_all(self, record: LogRecord, ledger_ids: Sequence[LedgerId]) -> LogRecord:
-        now_ms = int(self._client.cluster.clock.seconds() * 1000)
+        now_ms = int(wall_s(self._client.cluster.clock) * 1000)
         for ledger_id in ledger_ids:
             record = record.appended(ledger_id, now_ms)
         return record
 
     async def _check_young(self, name: str, ledger_ids: Sequence[LedgerId]) -> None:
         """Refuse ledgers that a sweep may be about to delete."""
-        oldest_ms = int((self._client.cluster.clock.seconds() - OFFER_AGE_S) * 1000)
+        oldest_ms = int((wall_s(self._client.cluster.clock) - OFFER_AGE_S) * 1000)
         for ledger_id in ledger_ids:
             metadata = (await self._client.read_metadata(ledger_id)).value
             if metadata.ctime_ms is None or metadata.ctime_ms < oldest_ms:

@@ -8,6 +8,7 @@ from typing import Final
 from twisted.logger import Logger
 
 from bkclient.client import Client
+from bkclient.clocks import wall_s
 from bkclient.errors import (
     ClientError,
     IncorrectParameterError,
@@ -127,7 +128,7 @@ class LogRemoval:
         A writer that has made a ledger and not listed it yet could list it after it was swept: so
         the record is written again first, as it is, which makes that writer's attempt fail.
         """
-        before_ms = int((self._client.cluster.clock.seconds() - age_s) * 1000)
+        before_ms = int((wall_s(self._client.cluster.clock) - age_s) * 1000)
         found = [one async for one in self._ledgers_of(name, before_ms)]
         if not found:
             return ()
@@ -153,7 +154,7 @@ class LogRemoval:
                 continue
 
     async def _ledgers_of(self, name: str, before_ms: int) -> AsyncIterator[LedgerId]:
-        batch_s = self._client.cluster.clock.seconds() - BATCH_SWEEP_AGE_S
+        batch_s = wall_s(self._client.cluster.clock) - BATCH_SWEEP_AGE_S
         batch_ms = min(before_ms, int(batch_s * 1000))
         async for ledger_id in self._client.list_ledgers():
             try:

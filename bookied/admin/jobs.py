@@ -17,6 +17,7 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from bkclient.clocks import wall_s
 from wire.errors import BookKeeperError
 
 KEPT: Final = 100
@@ -157,4 +158,4 @@ class Jobs:
             del self._jobs[number]
 
     def _now_ms(self) -> int:
-        return int(self._clock.seconds() * 1000)
+        return int(wall_s(self._clock) * 1000)

@@ -13,6 +13,7 @@ import attrs
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
+from bkclient.clocks import wall_s
 from bookied.config.bookie import BookieConfig
 from bookied.directories.disk_fullness import DiskVerdict
 from bookied.directories.status_file import PersistedMode
@@ -170,7 +171,7 @@ class ReadOnlyMode:
         self._effects.keep(self._status)
 
     def _now_ms(self) -> int:
-        return int(self._clock.seconds() * 1000)
+        return int(wall_s(self._clock) * 1000)
 
 
 def _full_message(directories: Iterable[Path]) -> str:

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import attrs
 from twisted.logger import Logger
 
+from bkclient.clocks import wall_s
 from bookied.config.bookie import BookieConfig, StorageClass
 from bookied.directories.emptied_directories import ContentsNotes, check_losses
 from bookied.directories.lost_fences import NO_LEDGER, ServedNote, fences_in_doubt_to, note_journal
@@ -324,7 +325,7 @@ class Engine:
                 on_room=self._journal_room_changed,
                 on_begun=partial(self._note_journal, directory.parent),
             ),
-            now_ms=lambda: int(parts.clock.seconds() * 1000),
+            now_ms=lambda: int(wall_s(parts.clock) * 1000),
             settings=JournalSettings(
                 group_commit=GroupCommit(
                     wait_s_max=(config.journal_group_wait_ms or 0) / 1000,

@@ -6,9 +6,11 @@ import random
 import socket
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from bkclient.clocks import wall_s
 from bkclient.errors import IncorrectParameterError
 from bkclient.metadata.api import AlreadyInitializedError, NotInitializedError
 from bkclient.metadata.sqlite.admin import SqliteAdmin
@@ -110,7 +112,7 @@ def open_sqlite(
         uri,
         Core(
             path,
-            now_s=reactor.seconds,
+            now_s=partial(wall_s, reactor),
             monotonic_s=monotonic_s,
             session_timeout_s=session_timeout_s,
             busy_timeout_s=busy_timeout_s,

@@ -9,6 +9,7 @@ from typing import Final
 
 from twisted.internet.interfaces import IReactorTime
 
+from bkclient.clocks import wall_s
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import LayoutInfo
 from bkclient.metadata.stored_values import known_layout, layout_in_force
@@ -53,7 +54,7 @@ class TreePart:
     _layout_found: LedgerLayout | None
 
     def _now_ms(self) -> int:
-        return int(self._clock.seconds() * 1000)
+        return int(wall_s(self._clock) * 1000)
 
     async def layout(self) -> LayoutInfo:
         """Return the layout in the store.

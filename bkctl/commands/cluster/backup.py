@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 import attrs
 
 from bkclient.blocking import with_store
+from bkclient.clocks import wall_s
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import NotFoundError, NotInitializedError, StoredNode
 from bkclient.metadata.store_settings import store_options
@@ -230,7 +231,7 @@ async def _about(client: Client) -> BackupInfo:
         uri=store.uri,
         instance_id=await store.instance_id(),
         layout=(await store.layout()).name,
-        time_ms=int(client.cluster.clock.seconds() * 1000),
+        time_ms=int(wall_s(client.cluster.clock) * 1000),
     )
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 from twisted.internet.defer import Deferred
 
+from bkclient.clocks import wall_s
 from bkclient.metadata.api import MetadataUnavailableError, SessionEvent
 from bkclient.repair.autorecovery import count_marks
 from bkctl.commands.load.bookie_loads import MARKS_MAX, flushed
@@ -101,7 +102,7 @@ async def events(
 
 
 def _ms(client: Client) -> int:
-    return int(client.cluster.clock.seconds() * 1000)
+    return int(wall_s(client.cluster.clock) * 1000)
 
 
 class _Wake:

@@ -19,6 +19,7 @@ from twisted.internet.defer import CancelledError
 from twisted.logger import Logger
 
 from bkclient.client import Client
+from bkclient.clocks import wall_s
 from bkclient.metadata.api import Versioned, Watch
 from bkclient.repair.replica_check import READS_AT_ONCE, LedgerChecker
 from bookied.config.autorecovery import AutoRecoveryConfig
@@ -231,7 +232,7 @@ class Auditor:
         return False
 
     def _now_ms(self) -> int:
-        return int(self._clock.seconds() * 1000)
+        return int(wall_s(self._clock) * 1000)
 
     async def _look_at_bookies(self) -> None:
         assert self._lost is not None
@@ -273,7 +274,7 @@ class Auditor:
         stats.publish.observe(found.publish_s * 1000)
         stats.marked.success.note(found.ledgers)
         stats.marked_bytes.success.note(found.size_bytes)
-        stats.audited_s = self._clock.seconds()
+        stats.audited_s = wall_s(self._clock)
 
     async def _check_bookies(self) -> None:
         audit = self._audit if self._has_audited else self._audit_twice

@@ -8,6 +8,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.defer import TimeoutError as TwistedTimeoutError
 from twisted.internet.interfaces import IReactorTime
 
+from bkclient.clocks import wall_s
 from bkclient.metadata.api import UnderreplicationQueue
 from bkclient.repair.autorecovery import end_of_pause
 
@@ -53,7 +54,7 @@ async def until_enabled(store: UnderreplicationQueue, clock: IReactorTime) -> No
     watch = await store.watch_replication_enabled(bell.ring)
     try:
         while not await store.replication_enabled():
-            left_s = await end_of_pause(store, clock.seconds())
+            left_s = await end_of_pause(store, wall_s(clock))
             if left_s != 0:
                 await bell.wait(left_s and min(left_s, PAUSE_LOOK_S_MAX))
     finally:

@@ -24,6 +24,7 @@ from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
 from bkclient.client import Client
+from bkclient.clocks import wall_s
 from bkclient.concurrency import rate_limit
 from bkclient.errors import (
     ClientClosedError,
@@ -179,7 +180,7 @@ class Worker:
                 log.warn("ledger {id} is not repaired: {error}", id=ledger_id, error=error)
             else:
                 log.failure("repairing ledger {id}", id=ledger_id)
-            self._stats.failed(ledger_id, self._clock.seconds(), str(error) or repr(error))
+            self._stats.failed(ledger_id, wall_s(self._clock), str(error) or repr(error))
             self._hold(ledger_id, self._pause(0))
             return RepairOutcome.LACKING
         if outcome is RepairOutcome.WHOLE:
@@ -284,7 +285,7 @@ class Worker:
         self, ledger: ViewedLedger, fragment: LedgerFragment, error: ClientError
     ) -> None:
         why = f"the fragment at entry {fragment.first}: {error}"
-        self._stats.failed(ledger.ledger_id, self._clock.seconds(), why)
+        self._stats.failed(ledger.ledger_id, wall_s(self._clock), why)
         log.warn(
             "ledger {id}: the fragment at entry {first} is not repaired: {error}",
             id=ledger.ledger_id,

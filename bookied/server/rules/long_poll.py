@@ -9,6 +9,7 @@ from typing import Final
 import attrs
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
+from bkclient.clocks import wall_s
 from wire.errors import TooManyRequestsError
 from wire.ids import LedgerId
 
@@ -65,7 +66,7 @@ class LongPolls:
 
     def lac_advanced(self, ledger_id: LedgerId, lac: int) -> None:
         """Wake those whom this LAC answers, in the order they came."""
-        moved_ms = int(self._clock.seconds() * 1000)
+        moved_ms = int(wall_s(self._clock) * 1000)
         for poll in list(self.waiting.get(ledger_id, ())):
             if lac > poll.previous_lac:
                 self._end(poll, moved_ms)

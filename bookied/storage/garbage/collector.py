@@ -17,6 +17,7 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from bkclient.clocks import wall_s
 from bookied.errors import NoWritableDirError
 from bookied.metrics.counters import CollectorStats
 from bookied.storage.files.files import Files
@@ -219,9 +220,9 @@ class Collector:
         except Exception as failed:  # noqa: BLE001 -- a bookie without collection is better than none
             error = f"{type(failed).__name__}: {failed}"
             log.failure("garbage collection failed", Failure())
-        ended_s = self._clock.seconds()
-        self._collection.status = self._collection.status.round_ended(began_s, ended_s, error)
-        self._collection.stats.thread.observe((ended_s - began_s) * 1000, ok=error is None)
+        took_s, now_s = self._clock.seconds() - began_s, wall_s(self._clock)
+        self._collection.status = self._collection.status.round_ended(now_s - took_s, now_s, error)
+        self._collection.stats.thread.observe(took_s * 1000, ok=error is None)
 
     async def _collect(self, wanted: CompactionWish | None) -> None:
         pace, storage, effects = self._pace, self._storage, self._collection.effects

@@ -9,6 +9,7 @@ from pathlib import Path
 import attrs
 from twisted.logger import Logger
 
+from bkclient.clocks import wall_s
 from bookied.errors import CorruptError, StorageError
 from bookied.storage.entrylog.usage import LogUsage
 from bookied.storage.files.files import Files
@@ -96,7 +97,7 @@ class LogCompaction:
             share = (before - self._census.count) / before if before else 0.0
             self._collection.note(last_share=share)
             self._last.ended(kind, self._clock.seconds())
-            status = self._collection.status.compaction_ended(kind, self._clock.seconds())
+            status = self._collection.status.compaction_ended(kind, wall_s(self._clock))
             self._collection.status = status
             self._census.note()
 

@@ -322,7 +322,7 @@ def draw(
         is_skewed=rng.random() < 0.2,
         hostility=rng.choice([0.0, 0.0, 0.02, 0.1]),
         slowness=rng.choice([0.0, 0.02, 0.1]),
-        items=(*items, *_half_open(seed, bookies)),
+        items=(*items, *_half_open(seed, bookies), *_clock_set(seed, bookies)),
         **(drawn | fixed),
     )
 
@@ -333,6 +333,15 @@ def _half_open(seed: int, bookies: int) -> list[Item]:
     if rng.random() < 0.75:
         return []
     return [Item("half-open", some_bookie(rng, bookies), a_moment(rng))]
+
+
+def _clock_set(seed: int, bookies: int) -> list[Item]:
+    """Let clocks of bookies be set, forwards or back; by chance of its own as well."""
+    rng = Random(f"{seed} clock")
+    return [
+        Item("clock", some_bookie(rng, bookies), a_moment(rng), rng.choice([-1, 1]) * by_s)
+        for by_s in rng.sample([5.0, 3600.0, 8 * 86400.0], rng.choice([0, 0, 0, 1, 2]))
+    ]
 
 
 def some_bookie(rng: Random, bookies: int) -> str:

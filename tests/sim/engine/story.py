@@ -551,6 +551,13 @@ class Story:
         process.pause()
         self._later(item, process.resume)
 
+    def _clock(self, item: Item) -> None:
+        """Set the wall clock of a bookie's machine, forwards or back."""
+        bookie = self.world[item.who]
+        bookie.set_ahead_s += item.for_s
+        if bookie.process is not None:
+            bookie.process.set_ahead_s = bookie.set_ahead_s
+
     def _nap(self, item: Item) -> None:
         """Let the writer do nothing for a while; it hears what comes."""
         self.nap_s = item.for_s
@@ -590,6 +597,7 @@ class Story:
         "forgotten": _forgotten,
         "expired": _expired,
         "paused": _paused,
+        "clock": _clock,
         "nap": _nap,
         "killed": _killed,
         "slow store": _slow_store,

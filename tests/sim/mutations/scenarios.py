@@ -16,7 +16,9 @@ from bkclient.ledger.writer import LedgerWriter
 from bkclient.log.record import LogRecord
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import ANY, Version
+from bkclient.metadata.tree.ledgers import TreeLedgers
 from bkclient.metadata.tree.logs import TreeLogs
+from bkclient.metadata.tree.nodes import NoNodeError
 from bookied.repair.autorecovery.worker import RepairOutcome, Worker
 from bookied.repair.integrity import check as integrity
 from bookied.storage.entrylog import entry_rows
@@ -71,6 +73,18 @@ def _releases_anything(stack: Stack) -> None:
         )
 
     put(stack, handover, release=release)
+
+
+def _listing_not_fresh(stack: Stack) -> None:
+    """A listing may be of a server that is behind."""
+
+    async def names_in(self: TreeLedgers, names: tuple[str, ...]) -> list[str]:
+        try:
+            return await self._tree.children("".join(f"/{name}" for name in names))
+        except NoNodeError:
+            return []
+
+    put(stack, TreeLedgers, _names_in=names_in)
 
 
 def _log_versions_begin_again(stack: Stack) -> None:
@@ -195,6 +209,14 @@ SCENARIO_MUTATIONS: Final[dict[str, Mutation]] = {
         _releases_anything,
         "relay",
         60,
+    ),
+    "listing-not-fresh": switch(
+        "ledgers are listed without a sync before",
+        "13, H4",
+        "L2 I1 I14 G1",
+        _listing_not_fresh,
+        "young",
+        20,
     ),
     "log-versions-begin-again": switch(
         "a log that is created again begins with version 0",

@@ -40,7 +40,16 @@ def _on_disks(found: Plan, rng: Random) -> Plan:
     return attrs.evolve(found, disks=disks)
 
 
-LAGGING: Final = tuple(_variant(one, "lagging", _lagging) for themes in TALES for one in themes)
+def young(seed: int, rng: Random) -> Plan:
+    """Ledgers follow each other while bookies whose server is far behind collect garbage."""
+    found = log_plan.rolling(seed, rng)
+    return attrs.evolve(found, lag_s=6.0, disks={"collects": 1})
+
+
+LAGGING: Final = (
+    *(_variant(one, "lagging", _lagging) for themes in TALES for one in themes),
+    young,
+)
 """Each session reads from a metadata server that may be behind the others."""
 
 DISKS: Final = tuple(_variant(one, "disks", _on_disks) for themes in TALES for one in themes)

@@ -87,6 +87,8 @@ class SimBookie:
         """Its disks were replaced by empty ones, and it came back under its name."""
         self.is_wanted = True
         """Whether it is to run: systemd starts it again when it ends."""
+        self.set_ahead_s = 0.0
+        """How far the clock of its machine was set ahead."""
         self.turn_s: Callable[[], float] = lambda: self.rng.uniform(0.00005, 0.001)
         """How long one step of the disk takes."""
         self.service: BookieService | None = None
@@ -124,6 +126,7 @@ class SimBookie:
         world.network.power_on(self.name)
         skew_s, rate = world.skew()
         process = self.process = Process(world.clock, self.name, skew_s=skew_s, rate=rate)
+        process.set_ahead_s = self.set_ahead_s
         process.after = self._after
         process.lost_power = partial(self.crash, power=True)
         self.jobs, self.reads = Jobs(), Jobs()

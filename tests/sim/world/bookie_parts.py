@@ -112,10 +112,12 @@ def with_directories(
     journals: int = 1,
     databases: int = 0,
     heals: int = 0,
+    collects: int = 0,
 ) -> BookieConfig:
     """Return the settings of a bookie with so many directories.
 
     ``databases``: with DbLedgerStorage. ``heals``: it fetches back what it has lost.
+    ``collects``: it looks every second for ledgers that the metadata does not have.
     """
     config = attrs.evolve(
         config,
@@ -124,6 +126,8 @@ def with_directories(
         check_integrity=bool(heals),
         stamp_missing_cookies=bool(heals),
     )
+    if collects:
+        config = attrs.evolve(config, gc_wait_ms=1000)
     return with_databases(config) if databases else config
 
 

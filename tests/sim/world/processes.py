@@ -109,6 +109,8 @@ class Process(_Timer):
     ) -> None:
         self.name = name
         self.is_alive, self.is_paused = True, False
+        self.set_ahead_s = 0.0
+        """How far its wall clock was set ahead; timers do not go by that one."""
         self.after: Callable[[], None] = lambda: None
         """Called when something has happened in it."""
         self.lost_power: Callable[[], None] = lambda: None
@@ -121,6 +123,10 @@ class Process(_Timer):
 
     def seconds(self) -> float:
         return START_S + self._skew_s + (self._world.seconds() - START_S) * self._rate
+
+    def wall_s(self) -> float:
+        """Return the time of day, as a steady reactor has it beside ``seconds``."""
+        return self.seconds() + self.set_ahead_s
 
     def _arm(self, call: DelayedCall) -> None:
         delay_s = (call.getTime() - self.seconds()) / self._rate
