@@ -28,10 +28,14 @@ CHUNK_ENTRIES_MAX: Final = 1000
 
 
 class ChunkSizer:
-    """How many entries to ask for at once, from the sizes seen so far."""
+    """How many entries to ask for at once, from the sizes seen so far.
 
-    def __init__(self) -> None:
-        self.entries = CHUNK_ENTRIES_FIRST
+    Args:
+        is_one: whether one request may ask for all entries of the ledger.
+    """
+
+    def __init__(self, *, is_one: bool = False) -> None:
+        self.entries = CHUNK_ENTRIES_MAX if is_one else CHUNK_ENTRIES_FIRST
 
     def learn(self, payloads: list[bytes]) -> None:
         """Look at a chunk that came; grow slowly, shrink at once."""
@@ -58,7 +62,8 @@ async def read_range(
             f"entries {first} to {last} are not a range; the first must not be above the last"
         )
     ahead: deque[tuple[range, Deferred[VerifiedEntries]]] = deque()
-    sizer, following = ChunkSizer(), first
+    fits = local.value.is_closed and local.value.length <= CHUNK_BYTES
+    sizer, following = ChunkSizer(is_one=fits and fetcher.can_batch), first
     try:
         while ahead or following <= last:
             while following <= last and len(ahead) < CHUNKS_AHEAD:

@@ -153,6 +153,17 @@ def test_chunks_follow_the_size_of_entries() -> None:
     assert sizer.entries == 1
 
 
+def test_a_small_closed_ledger_is_read_with_one_request() -> None:
+    world = World(3)
+    client = world.client(protocol=ProtocolVersion.V2)
+    writer = write(world, client, 100, size=500)
+    world.run(writer.close())
+    reader = world.run(client.open_ledger(writer.ledger_id))
+    assert len(world.run(collect(reader.read()))) == 100
+    reads = [one for b in world.bookies.values() for one in b.log if is_read(one)]
+    assert [type(one) for one in reads] == [BatchReadRequest]
+
+
 @pytest.mark.parametrize(("first", "last"), [(-1, 0), (2, 1), (-5, -1)])
 def test_what_is_no_range_is_refused(first: int, last: int) -> None:
     world = World(3)

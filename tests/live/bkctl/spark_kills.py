@@ -2,6 +2,7 @@
 
     python -m tests.live.bkctl.spark_kills --rounds 100 --seed 1
     python -m tests.live.bkctl.spark_kills --rounds 100 --seed 1 --executors 2
+    python -m tests.live.bkctl.spark_kills --rounds 10 --seed 1 --minutes 60
 
 Each round adds rows to one log, and kills one process of the query that copies them to another: a
 Python worker in a task or in a commit, their parent, or the driver with all of it. Some drivers
@@ -10,7 +11,12 @@ processes of their own, these are victims too: some are killed with their worker
 stopped until Spark has given their tasks to another, and go on then. The moments and the
 victims are drawn from the seed; what a victim is at then is up to the machine.
 
-Ends with status 1 unless the second log has every row once at the end.
+Time limits count the CPU time of the query, so a busy machine does not end a run. With
+``--minutes``, runs of so many rounds follow each other, each with the next seed, until the time
+is over.
+
+Ends with status 1 unless the second log has every row once at the end, and with status 2 if a run
+did not come to its end.
 """
 
 from __future__ import annotations
@@ -27,7 +33,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -37,16 +43,25 @@ from bkclient.blocking import BlockingClient
 from bkclient.client import Client
 from bkclient.log import EARLIEST, LogManager, LogOptions
 from bkctl.commands.local.java import pyspark_jars
+from tests.bench.loads.load import cpu_seconds
 from tests.bkctl.support.cluster import Cluster, local_cluster
 from tests.support.waiting import NotInTimeError, until
 
-START_S: Final = 120.0
-FINISH_S: Final = 300.0
+START_CPU_S: Final = 120.0
+"""CPU time that a query may take to its next batch. The first batch takes 20 to 30 s."""
+FINISH_CPU_S: Final = 300.0
+LIMIT_S: Final = 1800.0
+"""Time after which a query counts as stuck, whatever CPU time it takes."""
 STOPPED_MAX_S: Final = 15.0
 """How long an executor is stopped at most: Spark calls one lost after ``LOST_S`` of silence."""
 LOST_S: Final = 6
+WORKER_S: Final = 120
+"""How long a Python worker waits for its JVM. A busy machine needs more than Spark's 15 s."""
 COMMIT_S: Final = 5.0
 """How long a commit is waited for that is to be killed."""
+
+WRONG, UNKNOWN = 1, 2
+"""Exit statuses: rows were lost or repeated; a run ended early."""
 
 ROWS_MAX: Final = 60
 """Rows that a round adds at most."""
@@ -64,7 +79,8 @@ of_executors = {
     "spark.network.timeoutInterval": "1s",
     "spark.deploy.maxExecutorRetries": "-1",
 }
-options = QUICK | (of_executors if master.startswith("local-cluster") else {})
+patient = {"spark.python.authenticate.socketTimeout": "120s"}
+options = QUICK | patient | (of_executors if master.startswith("local-cluster") else {})
 with spark_session(master, options=options) as spark:
     while True:
         stream = spark.readStream.format("bookkeeper").options(
@@ -138,7 +154,11 @@ class Driver:
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-c", DRIVER, cluster.uri, self.checkpoint, master, str(LOST_S)],
-                env={**os.environ, "SPARK_HOME": str(spark_home(directory / "spark"))},
+                env={
+                    **os.environ,
+                    "SPARK_HOME": str(spark_home(directory / "spark")),
+                    "SPARK_AUTH_SOCKET_TIMEOUT": str(WORKER_S),
+                },
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
@@ -154,6 +174,27 @@ class Driver:
 
     def goes_on(self) -> None:
         assert self.status is None, self.tail()
+
+    def wait(self, condition: Callable[[], bool], limit_cpu_s: float, pause_s: float) -> None:
+        """Wait for a condition while the query takes at most so much CPU time.
+
+        Raises:
+            NotInTimeError: the limit or ``LIMIT_S`` is over; AssertionError: the driver has ended.
+        """
+        before_s = self._cpu_s()
+        used_s = 0.0
+
+        def check() -> None:
+            nonlocal used_s
+            self.goes_on()
+            used_s = max(used_s, self._cpu_s() - before_s)
+            if used_s > limit_cpu_s:
+                raise NotInTimeError(f"after {used_s:.0f} s of CPU time: {self.tail()}")
+
+        until(condition, self.tail, timeout_s=LIMIT_S, check=check, pause_s=pause_s)
+
+    def _cpu_s(self) -> float:
+        return sum(_cpu_s(one.pid) for one in self.family())
 
     def batches(self) -> int:
         """Return how many batches the checkpoint knows."""
@@ -248,13 +289,7 @@ class Rounds:
             driver = self._start()
             for _ in range(rounds):
                 driver = self._round(driver)
-            until(
-                lambda: len(self._found()) >= len(self._sent),
-                driver.tail,
-                timeout_s=FINISH_S,
-                check=driver.goes_on,
-                pause_s=0.5,
-            )
+            driver.wait(lambda: len(self._found()) >= len(self._sent), FINISH_CPU_S, 0.5)
         finally:
             for one in self._drivers:
                 one.kill()
@@ -279,12 +314,7 @@ class Rounds:
         """Wait for the query to work, and for a moment more; kill; return who works then."""
         before = driver.batches()
         self._add()
-        until(
-            lambda: driver.batches() > before,
-            driver.tail,
-            timeout_s=START_S,
-            check=driver.goes_on,
-        )
+        driver.wait(lambda: driver.batches() > before, START_CPU_S, 0.2)
         victim = self._chance.choices(list(self._weights), list(self._weights.values()))[0]
         self._pass(self._chance.uniform(0, 1.5))
         if victim is Victim.COMMIT:
@@ -329,12 +359,7 @@ class Rounds:
         following = self._start()
         before = following.batches()
         self._add()
-        until(
-            lambda: following.batches() > before,
-            following.tail,
-            timeout_s=START_S,
-            check=following.goes_on,
-        )
+        following.wait(lambda: following.batches() > before, START_CPU_S, 0.2)
         driver.send(signal.SIGCONT)
         self._pass(self._chance.uniform(0, 5))
         driver.kill()
@@ -343,6 +368,12 @@ class Rounds:
     def _pass(self, seconds: float) -> None:
         end_s = time.monotonic() + seconds
         until(lambda: time.monotonic() >= end_s, timeout_s=seconds + 1)
+
+
+def _cpu_s(pid: int) -> float:
+    with contextlib.suppress(OSError):
+        return cpu_seconds(pid)
+    return 0.0  # The process has ended.
 
 
 def _send(those: Sequence[Process], number: int) -> None:
@@ -402,17 +433,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--executors", type=int, default=0, help="processes beside the driver; 0: its own threads"
     )
+    parser.add_argument("--minutes", type=float, default=0, help="begin no run after this time")
     asked = parser.parse_args(arguments)
+    end_s = time.monotonic() + 60 * asked.minutes
+    status, seed = run(asked.rounds, asked.seed, asked.executors), asked.seed
+    while status != WRONG and time.monotonic() < end_s:
+        seed += 1
+        status = run(asked.rounds, seed, asked.executors) or status
+    return status
+
+
+def run(rounds: int, seed: int, executors: int) -> int:
+    """Run so many rounds and print what came of them; return the exit status."""
     scratch = Path(tempfile.mkdtemp(prefix="spark-kills-"))
-    outcome = kill(asked.rounds, asked.seed, scratch, asked.executors)
+    where = f"the cluster, the checkpoint and the drivers' log: {scratch}"
+    try:
+        outcome = kill(rounds, seed, scratch, executors)
+    except AssertionError as error:
+        print(f"seed {seed}: no verdict: {error}\n{where}", flush=True)
+        return UNKNOWN
     for victim, count in outcome.killed.items():
         print(f"killed, {victim.value}: {count}")
-    print(f"seed {asked.seed}: {outcome.killed.total()} kills, {outcome.failed} queries failed")
+    print(f"seed {seed}: {outcome.killed.total()} kills, {outcome.failed} queries failed")
     print(f"{outcome.batches} batches of {len(outcome.sent)} rows")
-    print(f"verdict: {outcome.lost} rows lost, {outcome.repeated} repeated")
+    print(f"verdict: {outcome.lost} rows lost, {outcome.repeated} repeated", flush=True)
     if outcome.lost or outcome.repeated:
-        print(f"the cluster, the checkpoint and the drivers' log: {scratch}")
-        return 1
+        print(where)
+        return WRONG
     shutil.rmtree(scratch, ignore_errors=True)
     return 0
 

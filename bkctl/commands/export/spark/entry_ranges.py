@@ -64,10 +64,18 @@ async def chosen_ledgers(client: Client, options: SourceOptions) -> list[LedgerE
 
 @attrs.frozen(order=True)
 class LogPosition:
-    """Where the next entry to read is: the index of a ledger in the log, and an entry id."""
+    """Where the next entry to read is: the index of a ledger in the log, and an entry id.
+
+    ``log_id`` is that of the log; empty if unknown.
+    """
 
     index: int
     entry: int
+    log_id: str = attrs.field(default="", eq=False)
+
+    def may_be_in(self, record: LogRecord) -> bool:
+        """Return whether this is not a position of a deleted log with the same name."""
+        return not (self.log_id and record.log_id) or self.log_id == record.log_id
 
     def __str__(self) -> str:
         return f"{self.index}:{self.entry}"
@@ -87,14 +95,14 @@ async def log_start(client: Client, options: SourceOptions, default: Where) -> L
     record = (await LedgerList(client, options.log).read_patiently()).record
     if options.starting_ms is not None:
         behind = await _first_made_since(client, record, options.starting_ms + 1)
-        return LogPosition(max(record.trimmed, behind - 1), 0)
+        return LogPosition(max(record.trimmed, behind - 1), 0, record.log_id)
     if where.word == "earliest":
-        return LogPosition(record.trimmed, 0)
+        return LogPosition(record.trimmed, 0, record.log_id)
     if where.word == "latest":
         tail = await _first_growing(client, record)
-        _, end = await log_extents(client, options, LogPosition(tail, 0))
+        _, end = await log_extents(client, options, LogPosition(tail, 0, record.log_id))
         return end
-    return LogPosition(where.index, where.entry)
+    return LogPosition(where.index, where.entry, record.log_id)
 
 
 async def _first_growing(client: Client, record: LogRecord) -> int:
@@ -175,10 +183,18 @@ async def log_extents(
 
     Raises:
         LogTrimmedError: entries from ``start`` on were trimmed.
-        LogDamagedError: a ledger was deleted, or ``start`` is behind the log's end.
+        LogDamagedError: a ledger was deleted, ``start`` is behind the log's end, or the log was
+            deleted and another one created under its name.
         NoSuchLogError: there is no such log.
     """
-    record = await _record_at(client, options, start)
+    is_of_another = end is not None and bool(end.log_id) and end.log_id != start.log_id
+    record = await _record_at(client, options, end if end and is_of_another else start)
+    if end is not None and not end.may_be_in(record):
+        return [], end
+    if not start.may_be_in(record):
+        if options.fail_on_data_loss:
+            raise _made_again(options, start)
+        start = LogPosition(record.trimmed, 0)
     start = _not_trimmed(options, record, start)
     walk = _Walk(start, end, entries_max, bytes_max)
     async with aclosing(_log_ledgers(client, options, record, start.index)) as ledgers:
@@ -189,7 +205,7 @@ async def log_extents(
                 _check_in_ledger(options, extent, start)
             if not walk.take(index, extent):
                 break
-    return walk.extents, walk.position
+    return walk.extents, attrs.evolve(walk.position, log_id=record.log_id)
 
 
 class _Walk:
@@ -272,22 +288,35 @@ def _not_trimmed(options: SourceOptions, record: LogRecord, start: LogPosition) 
     return LogPosition(record.trimmed, 0)
 
 
-async def _record_at(client: Client, options: SourceOptions, start: LogPosition) -> LogRecord:
+async def _record_at(client: Client, options: SourceOptions, at: LogPosition) -> LogRecord:
     """Return the log's record, in which a position can be.
 
+    Without ``failOnDataLoss`` it may be the record of another log, created later.
+
     Raises:
-        LogDamagedError: the position is behind the log's end, with ``failOnDataLoss``.
+        LogDamagedError: the position is behind the log's end, or that of another log, with
+            ``failOnDataLoss``.
     """
     assert options.log is not None
     ledgers = LedgerList(client, options.log)
     for _ in range(STALE_READS):
         record = (await ledgers.read_patiently()).record
         end = LogPosition(record.next_index, 0)
-        if start <= end or not options.fail_on_data_loss:
+        if at.may_be_in(record) and (at <= end or not options.fail_on_data_loss):
             return record
         # A server of the metadata service may lag behind the one that the position is from.
         await deferLater(client.cluster.clock, STALE_PAUSE_S)
-    raise _behind_end(options, start, end)
+    if not options.fail_on_data_loss:
+        return record
+    raise _behind_end(options, at, end) if at.may_be_in(record) else _made_again(options, at)
+
+
+def _made_again(options: SourceOptions, at: LogPosition) -> LogDamagedError:
+    return LogDamagedError(
+        f"log {options.log}: position {at} is in a log that was deleted; another log was created "
+        "under this name. Use a new checkpoint, or failOnDataLoss=false to read the new log from "
+        "its first entry"
+    )
 
 
 def _behind_end(options: SourceOptions, start: LogPosition, end: LogPosition) -> LogDamagedError:

@@ -1,7 +1,8 @@
 """A log as a stream: offsets are positions, and each is where the next entry to read is.
 
-An offset is ``{"index": ledger's index in the log, "entry": entry id}``. What lies between two
-offsets never changes, so a micro-batch that is tried again is the same.
+An offset is ``{"index": ledger's index in the log, "entry": entry id, "log_id": the log's id}``.
+Logs and checkpoints of earlier versions have no id. What lies between two offsets never changes,
+so a micro-batch that is tried again is the same.
 """
 
 from __future__ import annotations
@@ -135,15 +136,15 @@ class LogStreamReader(FollowingReader):
         self._start: LogPosition | None = None
         self._stop_at: LogPosition | None = None
 
-    def initialOffset(self) -> dict[str, int]:  # noqa: N802 -- Spark's name
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 -- Spark's name
         """Return where a new query begins: ``startingPosition``, by default the log's end."""
         start: LogPosition = self._call(log_start, self._query.options, LATEST)
         self._start = start
         return _to_offset(start)
 
     def latestOffset(  # noqa: N802 -- Spark's name
-        self, start: dict[str, int] | None = None, limit: Any = None
-    ) -> dict[str, int]:
+        self, start: dict[str, Any] | None = None, limit: Any = None
+    ) -> dict[str, Any]:
         """Return where the next micro-batch ends; ``start`` itself where there is nothing new.
 
         PySpark before 4.2 gives neither ``start`` nor ``limit``: then the end of the batch before
@@ -151,6 +152,7 @@ class LogStreamReader(FollowingReader):
 
         Raises:
             LogTrimmedError: entries that were not read yet were trimmed.
+            LogDamagedError: the log was deleted and another one created, with ``failOnDataLoss``.
         """
         self._note_start(start)
         begin = self._start if start is None else _to_position(start)
@@ -172,7 +174,7 @@ class LogStreamReader(FollowingReader):
         """Note the log's end: what is appended from now on is for another query."""
         self._stop_at = self._end()
 
-    def reportLatestOffset(self) -> dict[str, int] | None:  # noqa: N802 -- Spark's name
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 -- Spark's name
         """Return the log's end, for the query's progress."""
         return _to_offset(self._end())
 
@@ -180,7 +182,7 @@ class LogStreamReader(FollowingReader):
         end: LogPosition = self._call(log_start, _at_latest(self._query), LATEST)
         return end
 
-    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Return the partitions of the entries from ``start`` on and before ``end``.
 
         Raises:
@@ -188,7 +190,8 @@ class LogStreamReader(FollowingReader):
         """
         begin, stop = _to_position(start), _to_position(end)
         self._start = stop
-        if begin >= stop:
+        is_one_log = begin.log_id == stop.log_id or not (begin.log_id and stop.log_id)
+        if is_one_log and begin >= stop:
             return []
         extents, _ = self._call(log_extents, self._query.options, begin, stop)
         return self._query.partitions(extents)
@@ -205,9 +208,10 @@ def _at_latest(query: Query) -> Any:
     return attrs.evolve(query.options, starting=LATEST, starting_ms=None, fail_on_data_loss=False)
 
 
-def _to_offset(position: LogPosition) -> dict[str, int]:
-    return {"index": position.index, "entry": position.entry}
+def _to_offset(position: LogPosition) -> dict[str, Any]:
+    known = {"log_id": position.log_id} if position.log_id else {}
+    return {"index": position.index, "entry": position.entry, **known}
 
 
-def _to_position(offset: dict[str, int]) -> LogPosition:
-    return LogPosition(int(offset["index"]), int(offset["entry"]))
+def _to_position(offset: dict[str, Any]) -> LogPosition:
+    return LogPosition(int(offset["index"]), int(offset["entry"]), offset.get("log_id", ""))

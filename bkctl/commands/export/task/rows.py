@@ -7,22 +7,26 @@ import itertools
 import sys
 from array import array
 from collections import deque
-from collections.abc import AsyncGenerator, Collection, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Collection, Iterable, Sequence
+from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from twisted.internet.defer import Deferred
 
 from bkclient.client import Client
 from bkclient.errors import NoSuchLedgerError
+from bkclient.metadata.api import Versioned
 from bkctl.commands.export.task.plan import EntryRange
 from wire.codes import ENTRY_HEADER_BYTES
 from wire.entry_batch import EntryBatch
 from wire.errors import BookKeeperError
-from wire.ids import EntryId
+from wire.ids import EntryId, LedgerId
+from wire.ledger_metadata import LedgerMetadata
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from bkclient.ledger.reader import LedgerReader
 
 BATCH_BYTES: Final = 4 * 1024 * 1024
 BATCH_ENTRIES: Final = 8192
@@ -34,6 +38,9 @@ SMALL_ENTRIES: Final = 1000
 
 RANGES_AHEAD: Final = 16
 """Small ranges in flight: with ``SMALL_BYTES`` 8 MiB at most, unless metadata is wrong."""
+
+METADATA_AHEAD: Final = 100
+"""Small ranges whose metadata is read at a time."""
 
 COLUMNS: Final = ("ledger_id", "entry_id", "lac", "length", "ctime", "payload")
 LOG_COLUMNS: Final = ("log", "log_index", *COLUMNS)
@@ -91,13 +98,20 @@ async def read_ranges(
     """
     ahead: deque[tuple[EntryRange, Deferred[list[EntryBatch]]]] = deque()
     waiting = deque(ranges)
+    closed: dict[LedgerId, Versioned[LedgerMetadata]] = {}
+    looked_up = 0
     try:
         while ahead or waiting:
             while waiting and len(ahead) < RANGES_AHEAD and _is_small(waiting[0]):
+                if not looked_up:
+                    following = itertools.islice(waiting, METADATA_AHEAD)
+                    some = list(itertools.takewhile(_is_small, following))
+                    closed, looked_up = await _closed_ledgers(client, some), len(some)
                 small = waiting.popleft()
-                ahead.append(
-                    (small, Deferred.fromCoroutine(_read_small(client, small, skip_gone=skip_gone)))
-                )
+                looked_up -= 1
+                stored = closed.get(small.ledger_id)
+                read = _read_small(client, small, stored, skip_gone=skip_gone)
+                ahead.append((small, Deferred.fromCoroutine(read)))
             if ahead:
                 parts = await _next(ahead)
                 for _ in range(_ready(ahead)):
@@ -112,6 +126,20 @@ async def read_ranges(
         for _, reading in ahead:
             reading.addErrback(lambda _failure: None)
             reading.cancel()
+
+
+async def _closed_ledgers(
+    client: Client, ranges: Iterable[EntryRange]
+) -> dict[LedgerId, Versioned[LedgerMetadata]]:
+    """Return the metadata of those ledgers of ranges that are closed."""
+    ids = list(dict.fromkeys(one.ledger_id for one in ranges))
+    found: dict[LedgerId, Versioned[LedgerMetadata]] = {}
+    async with aclosing(client.store.read_ledgers(ids)) as ledgers:
+        async for stored in ledgers:
+            for one in stored:
+                if one.stored is not None and one.stored.value.is_closed:
+                    found[one.ledger_id] = one.stored
+    return found
 
 
 async def _next(ahead: deque[tuple[EntryRange, Deferred[list[EntryBatch]]]]) -> list[Part]:
@@ -132,10 +160,31 @@ def _is_small(entry_range: EntryRange) -> bool:
 
 
 async def _read_small(
-    client: Client, entry_range: EntryRange, *, skip_gone: bool
+    client: Client,
+    entry_range: EntryRange,
+    stored: Versioned[LedgerMetadata] | None,
+    *,
+    skip_gone: bool,
 ) -> list[EntryBatch]:
+    """Return a range in batches; ``stored`` is the metadata of a closed ledger, if known."""
+    if stored is not None:
+        # What fails is read once more below, which asks for the metadata again.
+        with suppress(BookKeeperError):
+            reader = await client.open_closed(entry_range.ledger_id, stored)
+            found = await _read_batches(reader, entry_range)
+            if sum(map(len, found)) == entry_range.entries:
+                return found
     async with aclosing(_read_large(client, entry_range, skip_gone=skip_gone)) as batches:
         return [batch async for batch in batches]
+
+
+async def _read_batches(reader: LedgerReader, entry_range: EntryRange) -> list[EntryBatch]:
+    try:
+        batches = reader.read_batches(entry_range.first, entry_range.last, unconfirmed=True)
+        async with aclosing(batches):
+            return [batch async for batch in batches]
+    finally:
+        reader.close()
 
 
 async def _read_large(

@@ -29,15 +29,27 @@ class Log:
         self.ids = self.world.run(self._written())
         self.world.metadata.delay_s = self._delay_s
 
-    async def _written(self) -> list[int]:
+    async def _written(self, entries: int = ENTRIES) -> list[int]:
         alone = {"ensemble_size": 1, "write_quorum": 1, "ack_quorum": 1}
         await self.manager.create("events", LogOptions(**alone, roll_entries=1))
         self.writer = await self.manager.open_writer("events")
-        for _ in range(ENTRIES):
+        for _ in range(entries):
             await self.writer.append(b"entry")
         found = [one.ledger_id for one in (await self.manager.info("events")).ledgers]
         assert len(found) > 20
         return found
+
+    def make_again(self) -> None:
+        """Delete the log; create a longer one under its name."""
+
+        async def again() -> None:
+            await self.writer.close()
+            await self.manager.delete("events", force=True)
+            await self._written(2 * ENTRIES)
+
+        self.world.metadata.delay_s = lambda _operation: 0.0
+        self.world.run(again())
+        self.world.metadata.delay_s = self._delay_s
 
     def _delay_s(self, operation: TreeOperation) -> float:
         self.asked.append(operation)
@@ -112,3 +124,38 @@ def test_a_record_that_lags_behind_a_position_is_read_again(log: Log) -> None:
     assert end >= behind
     assert all(one.ledger_id not in log.ids for one in extents)
     log.world.run(growing)
+
+
+def test_a_log_that_was_deleted_and_made_again_is_noticed(log: Log) -> None:
+    read_up_to = log.call(log_start, LATEST)[0]
+    log.make_again()
+    beginning = LogPosition(0, 0, log.call(log_start, EARLIEST)[0].log_id)
+    (_, end), *_ = log.call(log_extents, beginning)
+    assert beginning < read_up_to < end
+    with pytest.raises(LogDamagedError, match=r"events: position \d+:\d is in a log that .*new"):
+        log.call(log_extents, read_up_to)
+    with pytest.raises(LogDamagedError, match="log events"):
+        log.call(log_extents, read_up_to, end)
+    for found in (
+        log.call(log_extents, read_up_to, failOnDataLoss="false")[0],
+        log.call(log_extents, read_up_to, end, failOnDataLoss="false")[0],
+    ):
+        assert found == log.call(log_extents, beginning)[0]
+        assert found[1].log_id == beginning.log_id
+
+
+def test_a_micro_batch_of_a_log_that_was_deleted_fails_or_is_empty(log: Log) -> None:
+    start, end = log.call(log_start, EARLIEST)[0], log.call(log_start, LATEST)[0]
+    log.make_again()
+    with pytest.raises(LogDamagedError, match="log events"):
+        log.call(log_extents, start, end)
+    (extents, position), *_ = log.call(log_extents, start, end, failOnDataLoss="false")
+    assert (extents, position, position.log_id) == ([], end, end.log_id)
+
+
+def test_a_position_without_an_id_may_be_of_any_log(log: Log) -> None:
+    at = LogPosition(3, 0)
+    log.make_again()
+    (extents, end), *_ = log.call(log_extents, at)
+    assert extents
+    assert end.log_id

@@ -179,6 +179,35 @@ class TestStream:
         assert [payload for batch in seen for payload in batch] == expected
         assert max(map(len, seen)) <= 3
 
+    def test_a_log_that_was_deleted_and_made_again_fails_or_is_read_from_its_beginning(
+        self, spark, cluster, client, tmp_path
+    ) -> None:
+        seen: list[bytes] = []
+
+        def sink(frame, _batch: int) -> None:
+            seen.extend(payloads_of(frame, "log_index", "entry_id"))
+
+        def run(**options) -> None:
+            writer = self.start(spark, cluster, tmp_path, "again", sink, **options)
+            assert writer.trigger(availableNow=True).start().awaitTermination(60)
+
+        async def delete(connected) -> None:
+            await LogManager(connected).delete("again", force=True)
+
+        make_log(client, "again")
+        append(client, "again", [b"old"])
+        run()
+        client.call(delete)
+        make_log(client, "again")
+        append(client, "again", [b"new-0", b"new-1", b"new-2"])
+        append(client, "again", [b"new-3"])
+        with pytest.raises(Exception, match=r"log again: .* deleted; another log .* checkpoint"):
+            run()
+        assert seen == [b"old"]
+        run(failOnDataLoss="false")
+        assert seen == [b"old", b"new-0", b"new-1", b"new-2", b"new-3"]
+        run()
+
     def test_an_open_ledger_is_followed_to_what_is_confirmed(
         self, spark, cluster, client, tmp_path
     ) -> None:

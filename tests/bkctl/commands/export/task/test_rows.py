@@ -1,0 +1,92 @@
+"""What a task asks bookies and the metadata store for."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+
+pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'bkctl[spark]'")
+
+from bkctl.commands.export.task.extents import read_extents
+from bkctl.commands.export.task.plan import cut
+from bkctl.commands.export.task.rows import Part, RangeReadError, read_ranges
+from tests.bkclient.worlds import World
+from tests.bkctl.support.world import WorldClient
+from wire.codes import ProtocolVersion
+from wire.ids import EntryId, LedgerId
+from wire.ledger_metadata import Fragment
+from wire.messages import BatchReadRequest, ReadRequest
+
+LEDGERS = 250
+
+
+class Task:
+    """A task that reads small ledgers of 20 entries."""
+
+    def __init__(self) -> None:
+        self.world = World(4)
+        self.client = WorldClient(self.world, protocol=ProtocolVersion.V2)
+        self.ids = [self._write() for _ in range(LEDGERS)]
+        extents = self.client.call(read_extents, self.ids)
+        (self.ranges,) = cut(extents, 1)
+
+    def _write(self) -> LedgerId:
+        writer = self.world.run(self.client.client.create_ledger(write_quorum=3))
+        for number in range(20):
+            writer.add(b"%d" % number * 100)
+        self.world.run(writer.drain())
+        self.world.run(writer.close())
+        return writer.ledger_id
+
+    def read(self, **options: bool) -> list[Part]:
+        found = self.client.iterate(lambda client: read_ranges(client, self.ranges, **options))
+        return [part for parts in found for part in parts]
+
+    def reads(self) -> list[ReadRequest | BatchReadRequest]:
+        return [
+            request
+            for bookie in self.world.bookies.values()
+            for request in bookie.log
+            if isinstance(request, (ReadRequest, BatchReadRequest))
+        ]
+
+
+def test_a_small_closed_ledger_takes_one_request() -> None:
+    task = Task()
+    assert [(one.ledger_id, len(batch)) for one, batch in task.read()] == [
+        (ledger_id, 20) for ledger_id in task.ids
+    ]
+    assert [type(one) for one in task.reads()] == [BatchReadRequest] * LEDGERS
+
+
+def test_entries_are_found_that_moved_after_the_metadata_was_read() -> None:
+    task = Task()
+    moved = task.ids[70]
+    client, bookies = task.client.client, task.world.bookies
+
+    async def move() -> None:
+        stored = await client.store.read_ledger(moved)
+        (new,) = set(bookies) - set(stored.value.ensemble)
+        copies = [bookies[old].ledgers.pop(moved) for old in stored.value.ensemble]
+        bookies[new].ledgers[moved] = copies[0]
+        fragment = Fragment(EntryId(0), (new, *stored.value.ensemble[1:]))
+        changed = attrs.evolve(stored.value, fragments=(fragment,))
+        await client.store.write_ledger(moved, changed, stored.version)
+
+    async def read() -> list[Part]:
+        found: list[Part] = []
+        async for parts in read_ranges(client, task.ranges):
+            if not found:
+                await move()
+            found += parts
+        return found
+
+    assert sum(len(batch) for _, batch in task.world.run(read())) == 20 * LEDGERS
+
+
+def test_a_ledger_that_is_gone_is_named_or_skipped() -> None:
+    task = Task()
+    task.world.run(task.client.client.delete_ledger(task.ids[120]))
+    with pytest.raises(RangeReadError, match=f"ledger {task.ids[120]}: "):
+        task.read()
+    assert len(task.read(skip_gone=True)) == LEDGERS - 1
