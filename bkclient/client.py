@@ -301,24 +301,6 @@ class Client:
         keys = settle_keys(self.cluster, ledger_id, local.value, password, digest_type)
         return await open_reader(self.cluster, local, keys, recovers=recover, progress=progress)
 
-    async def open_closed(
-        self, ledger_id: LedgerId, stored: Versioned[LedgerMetadata]
-    ) -> LedgerReader:
-        """Open a closed ledger whose metadata was read just now.
-
-        The reader does not follow the metadata: open the ledger again if an entry cannot be read.
-
-        Raises:
-            ClientUnauthorizedError: the ledger's password is not the configured one.
-        """
-        assert stored.value.is_closed, ledger_id
-        from bkclient.ledger.reader import LedgerReader
-
-        await self.cluster.learn_near(stored.value)
-        return LedgerReader(
-            self.cluster, LocalMetadata(stored), self.keys_of(ledger_id, stored.value)
-        )
-
     async def local_metadata(self, ledger_id: LedgerId) -> LocalMetadata:
         """Read a ledger's metadata, to be changed or followed.
 

@@ -19,6 +19,7 @@ from bkclient.errors import (
 from bkclient.ledger.context import Cluster
 from bkclient.ledger.reader import LedgerReader
 from bkclient.ledger.recovery import ProgressReport, recover
+from bkclient.metadata.api import Versioned
 from bkclient.metadata.update import LocalMetadata
 from wire.codes import DigestType
 from wire.ids import LedgerId
@@ -47,6 +48,22 @@ async def open_reader(
         reader.close()
         raise
     return reader
+
+
+async def open_closed(
+    cluster: Cluster, ledger_id: LedgerId, stored: Versioned[LedgerMetadata]
+) -> LedgerReader:
+    """Return a reader of a closed ledger whose metadata was read just now.
+
+    The reader does not follow the metadata: open the ledger again if an entry cannot be read.
+
+    Raises:
+        ClientUnauthorizedError: the ledger's password is not the configured one.
+    """
+    assert stored.value.is_closed, ledger_id
+    keys = settle_keys(cluster, ledger_id, stored.value, None, None)
+    await cluster.learn_near(stored.value)
+    return LedgerReader(cluster, LocalMetadata(stored), keys)
 
 
 def settle_keys(

@@ -20,6 +20,9 @@ from wire.ledger_metadata import LedgerMetadata
 CHUNK_BYTES: Final = 512 * 1024
 """What one chunk should hold; with CHUNKS_AHEAD it bounds the memory of a range read."""
 
+STRIPES_MAX: Final = 4
+"""A chunk of a striped ledger is so many times larger at most."""
+
 CHUNKS_AHEAD: Final = 4
 CHUNK_ENTRIES_FIRST: Final = 8
 """Entries asked for while their size is not known: at most these many frames."""
@@ -67,7 +70,8 @@ async def read_range(
     try:
         while ahead or following <= last:
             while following <= last and len(ahead) < CHUNKS_AHEAD:
-                end = _chunk_end(local.value, following, last, sizer.entries)
+                wanted = sizer.entries * _requests_a_chunk(fetcher, local.value)
+                end = _chunk_end(local.value, following, last, wanted)
                 chunk = _fetch(cluster, fetcher, local, following, end)
                 ahead.append((range(following, end + 1), chunk))
                 following = end + 1
@@ -87,6 +91,12 @@ async def read_range(
         for _, chunk in ahead:
             chunk.addErrback(lambda _failure: None)
             chunk.cancel()
+
+
+def _requests_a_chunk(fetcher: EntryFetcher, metadata: LedgerMetadata) -> int:
+    """Return how many requests for ``CHUNK_BYTES`` make one chunk: one for each write set."""
+    is_striped = metadata.write_quorum < metadata.ensemble_size and fetcher.can_batch
+    return min(metadata.ensemble_size, STRIPES_MAX) if is_striped else 1
 
 
 def _chunk_end(metadata: LedgerMetadata, first: int, last: int, entries: int) -> int:

@@ -168,9 +168,11 @@ async def _read_small(
 ) -> list[EntryBatch]:
     """Return a range in batches; ``stored`` is the metadata of a closed ledger, if known."""
     if stored is not None:
+        from bkclient.ledger.opening import open_closed
+
         # What fails is read once more below, which asks for the metadata again.
         with suppress(BookKeeperError):
-            reader = await client.open_closed(entry_range.ledger_id, stored)
+            reader = await open_closed(client.cluster, entry_range.ledger_id, stored)
             found = await _read_batches(reader, entry_range)
             if sum(map(len, found)) == entry_range.entries:
                 return found
