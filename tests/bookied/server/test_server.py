@@ -563,7 +563,7 @@ def test_draining_an_idle_bookie_is_done_at_once(serving: Serving) -> None:
 
 def test_a_bug_leaves_nothing_in_flight(tmp_path: Path) -> None:
     class BrokenLedgers(StoredLedgers):
-        def lookup(self, ledger_id: int) -> Any:
+        def is_absent(self, ledger_id: int) -> bool:
             raise KeyError(ledger_id)
 
     class Broken(LedgerStorage):
@@ -581,4 +581,5 @@ def test_a_bug_met_by_one_client_does_not_stop_the_others(tmp_path: Path) -> Non
     client, other = failing.connect(V3), failing.connect(V3)
     client.request(BookieInfoRequest(BookieInfoFlag(3)))
     assert client.is_closed
+    assert failing.server.backpressure.in_flight_bytes == 0
     assert other.ask(ReadLacRequest(LedgerId(5))).rc is ReturnCode.ENOENTRY
