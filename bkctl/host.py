@@ -86,12 +86,12 @@ class Host:
             self._clients[uri, config] = self._connect(uri, config)
         return self._clients[uri, config]
 
-    def look(self, uri: str, config: ClientConfig) -> ZooKeeperReader | None:
-        """Return a look at a cluster's metadata, for one command; None where it takes a client."""
-        from bkclient.metadata.reader import open_look
+    def metadata_reader(self, uri: str, config: ClientConfig) -> ZooKeeperReader | None:
+        """Return a metadata reader for one command; None where it takes a client."""
+        from bkclient.metadata.reader import open_metadata_reader
         from bkclient.metadata.store_settings import store_options
 
-        return open_look(uri, **store_options(config, uri))
+        return open_metadata_reader(uri, **store_options(config, uri))
 
     def leave(self, status: int, words: str) -> None:
         """End a command that does not end: by default, the process with it."""

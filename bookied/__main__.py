@@ -186,7 +186,7 @@ class Process:
     # The bookie's life ---------------------------------------------------------------------------
 
     async def _live(self) -> None:
-        from bookied.runtime.dependencies import real_parts
+        from bookied.runtime.dependencies import real_dependencies
         from bookied.service.autorecovery import AutoRecoveryService
         from bookied.service.bookie import BookieService
 
@@ -194,7 +194,7 @@ class Process:
         kind = AutoRecoveryService if self._autorecovery_only else BookieService
         options = {} if self._client_config is None else {"client_config": self._client_config}
         try:
-            parts = real_parts(self._config, self._reactor, **options)
+            parts = real_dependencies(self._config, self._reactor, **options)
             self._service = kind(self._config, parts, failed=self._failed, progress=self._progress)
             self._start_extension.start(5.0)
             self._begin_admin()

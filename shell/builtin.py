@@ -147,7 +147,7 @@ def _go(shell: Shell, name: str) -> click.Command:
             )
         ):
             raise SystemExit(1)
-        shell.let_go()
+        shell.hand_back()
         shell.settings.drop(shell.program.go(name))
         shell.settings.set(place, name)
         shell.current.clear()  # It was of another place.

@@ -113,7 +113,7 @@ class Program(Protocol):
     def held(self) -> Sequence[str]:
         """What is kept open from one command to the next, in a few words each: ``ledger 42``."""
 
-    def let_go(self, tell: Callable[[str, bool], object]) -> bool:
+    def hand_back(self, tell: Callable[[str, bool], object]) -> bool:
         """Close in order what is held; return whether that has succeeded.
 
         ``tell`` hears what became of each, and whether that is a failure. Called before commands

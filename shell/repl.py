@@ -45,9 +45,9 @@ def run(
     before = [(number, signal.signal(number, _end)) for number in (signal.SIGTERM, signal.SIGHUP)]
     try:
         status = _run(shell, prefer, text=text, path=path, keep_going=keep_going)
-        return status if shell.let_go() else status or FAILED
+        return status if shell.hand_back() else status or FAILED
     finally:
-        program.let_go(shell.told)  # Nothing is left to do, unless something broke off.
+        program.hand_back(shell.report)  # Nothing is left to do, unless something broke off.
         program.close()
         for number, handler in before:
             signal.signal(number, handler)

@@ -117,11 +117,11 @@ class Shell:
         if self.bell_s is not None and seconds >= self.bell_s:
             click.echo("\a", nl=False, err=True)
 
-    def let_go(self) -> bool:
+    def hand_back(self) -> bool:
         """Have the program close in order what it holds; return whether that has succeeded."""
-        return self.program.let_go(self.told)
+        return self.program.hand_back(self.report)
 
-    def told(self, text: str, is_failure: bool) -> None:  # noqa: FBT001 -- called by programs
+    def report(self, text: str, is_failure: bool) -> None:  # noqa: FBT001 -- called by programs
         """Tell what became of something held; of a script's, only what went wrong."""
         if is_failure:
             self.complain(text)

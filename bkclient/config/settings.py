@@ -176,7 +176,7 @@ def load(
     """
     loading = _Loading(cls, properties)
     values = {one.argument: value for one in declared(cls) for value in loading.value_of(one)}
-    loading.look_atother_keys(tuple(also), strict=strict)
+    loading.check_other_keys(tuple(also), strict=strict)
     loading.stop_if_refused()
     config = cls(**values)
     cross_check: Callable[[], Iterable[SettingFinding]] | None = getattr(
@@ -261,7 +261,7 @@ class _Loading:
         self._weigh(one, prop, value)
         yield value
 
-    def look_atother_keys(self, also: tuple[type, ...], *, strict: bool) -> None:
+    def check_other_keys(self, also: tuple[type, ...], *, strict: bool) -> None:
         """Find keys that are not settings of the class: known without use, or unknown."""
         own = known_keys(self._cls)
         others = frozenset().union(*(known_keys(cls) for cls in also))

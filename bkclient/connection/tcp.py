@@ -84,14 +84,14 @@ class Silence:
         """Return how long nothing has come, although something was asked."""
         return now_s - self._since_s
 
-    def timed_out(self, now_s: float, waited_s: float, patience_s: float) -> None:
+    def timed_out(self, now_s: float, waited_s: float, grace_s: float) -> None:
         """Note that what was asked ``waited_s`` ago has no answer.
 
-        ``patience_s`` is how long it may go on.
+        ``grace_s`` is how long it may go on.
         """
         asked_s = now_s - waited_s
         if self.heard_s < asked_s and not self.is_doubted:
-            self._since_s, self._doubted_s, self._over_s = asked_s, now_s, now_s + patience_s
+            self._since_s, self._doubted_s, self._over_s = asked_s, now_s, now_s + grace_s
 
 
 def reason_of(error: BaseException | None) -> str:

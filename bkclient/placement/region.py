@@ -197,7 +197,7 @@ class RegionAwarePlacement:
             and self._durability.survives(regions, index, region, write_quorum, ack_quorum)
         ]
         if not fitting:
-            raise self._nobody(ensemble[index], regions[index], ack_quorum, free)
+            raise self._no_replacement(ensemble[index], regions[index], ack_quorum, free)
         fewest = min(map(regions.count, fitting))
         bookies = [one for region in fitting if regions.count(region) == fewest
                    for one in free[region]]  # fmt: skip
@@ -330,7 +330,7 @@ class RegionAwarePlacement:
             ),
         )
 
-    def _nobody(
+    def _no_replacement(
         self, bookie: BookieId, region: str, ack_quorum: int, free: Mapping[str, Sequence[BookieId]]
     ) -> NotEnoughBookiesError:
         why = f"region {region} has no other bookie"

@@ -207,7 +207,7 @@ def run_script(path: str, hosts: Sequence[str], *, timeout_s: float = SCRIPT_TIM
     except OSError as error:
         raise ScriptError(f"{path}: {error.strerror or error}") from error
     if done.returncode:
-        told = done.stderr.decode(errors="replace").strip().splitlines()
-        words = f": {told[-1]}" if told else ""
+        stderr_lines = done.stderr.decode(errors="replace").strip().splitlines()
+        words = f": {stderr_lines[-1]}" if stderr_lines else ""
         raise ScriptError(f"{path} ended with status {done.returncode}{words}")
     return done.stdout.decode(errors="replace")

@@ -214,7 +214,7 @@ async def count_marks(store: UnderreplicationQueue, at_most: int | None = None) 
     return count if at_most is None else min(count, at_most)
 
 
-def how_to_mend_mark(ledger_id: LedgerId) -> str:
+def how_to_repair_mark(ledger_id: LedgerId) -> str:
     """Return what becomes of a mark that cannot be read: a worker needs no more than its node."""
     return (
         "the worker that takes the ledger removes it; while none does, "

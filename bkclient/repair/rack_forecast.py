@@ -34,7 +34,7 @@ async def shortfall(client: Client) -> str:
 
 
 @attrs.frozen
-class RackOutlook:
+class RackForecast:
     """What the next move would make of some ledgers."""
 
     too_few: tuple[LedgerId, ...] = ()
@@ -45,20 +45,20 @@ class RackOutlook:
     """Why nobody can."""
 
 
-async def outlook(
+async def forecast(
     client: Client,
     leaving: Collection[BookieId],
     ledgers: Collection[BookieLedger],
     *,
     to: BookieId | None = None,
-) -> RackOutlook:
+) -> RackForecast:
     """Return what becomes of ledgers when bookies leave them; with ``to`` that one joins.
 
     Raises:
         ScriptError: racks are enforced and the script does not run.
     """
     if client.cluster.topology is None:
-        return RackOutlook()
+        return RackForecast()
     there = await client.store.writable_bookies() - set(leaving)
     joining = there if to is None else there & {to}
     await _learn(client, joining, ledgers)
@@ -75,7 +75,7 @@ async def outlook(
         else:
             if not _adhere(client, one.metadata, changed):
                 too_few.append(one.ledger_id)
-    return RackOutlook(tuple(too_few), tuple(nowhere), why)
+    return RackForecast(tuple(too_few), tuple(nowhere), why)
 
 
 async def on_too_few_racks(client: Client, ledgers: Collection[BookieLedger]) -> list[LedgerId]:

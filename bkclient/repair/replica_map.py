@@ -27,7 +27,7 @@ from bkclient.ledger.reads.fetch import EntryFetcher
 from bkclient.quorum.fragments import LedgerFragment, fragments_of
 from bkclient.quorum.read_rules import NEGATIVE
 from bkclient.repair.replica_check import OURS, ViewedLedger, view
-from bkclient.repair.verify import as_far_as_told
+from bkclient.repair.verify import with_handover_end
 from wire.codes import ReturnCode
 from wire.errors import FormatError
 from wire.ids import BookieId, EntryId, LedgerId
@@ -93,7 +93,7 @@ class MappedFragment:
 
 
 @attrs.frozen(kw_only=True)
-class Holdings:
+class ReplicaMap:
     """A ledger, and where its replicas are."""
 
     ledger_id: LedgerId
@@ -111,22 +111,22 @@ class Holdings:
         )
 
 
-_Told = Union[Sequence[Run], ClientError]
+_Listed = Union[Sequence[Run], ClientError]
 """What a bookie holds, ascending and apart; or why it does not tell."""
 
 
-async def look(client: Client, ledger_id: LedgerId) -> Holdings:
+async def map_replicas(client: Client, ledger_id: LedgerId) -> ReplicaMap:
     """Ask every bookie of a ledger what it holds. Nobody is fenced, nothing is written.
 
     Raises:
         NoSuchLedgerError: there is none.
         MetadataSerializationError: its metadata cannot be read.
     """
-    ledger = as_far_as_told(await view(client, ledger_id))
-    told: dict[BookieId, _Told] = {}
+    ledger = with_handover_end(await view(client, ledger_id))
+    listed: dict[BookieId, _Listed] = {}
 
     async def ask(bookie: BookieId) -> None:
-        told[bookie] = await _listed(client, ledger_id, bookie)
+        listed[bookie] = await _listed(client, ledger_id, bookie)
 
     await for_each(sorted(ledger.metadata.all_bookies()), ask, ASKED_AT_ONCE)
     reads = _Reads(client, ledger)
@@ -138,15 +138,15 @@ async def look(client: Client, ledger_id: LedgerId) -> Holdings:
             if fragment is None:
                 mapped.append(_unknown(stored.first_entry_id, stored.ensemble))
             else:
-                mapped.append(await _map(fragment, told, reads))
+                mapped.append(await _map(fragment, listed, reads))
     finally:
         reads.close()
-    return Holdings(
+    return ReplicaMap(
         ledger_id=ledger_id, metadata=ledger.metadata, lac=ledger.lac, fragments=tuple(mapped)
     )
 
 
-async def _listed(client: Client, ledger_id: LedgerId, bookie: BookieId) -> _Told:
+async def _listed(client: Client, ledger_id: LedgerId, bookie: BookieId) -> _Listed:
     try:
         response: Response = await client.cluster.pool.send(bookie, ListEntriesRequest(ledger_id))
         if response.rc in {ReturnCode.ENOLEDGER, ReturnCode.ENOENTRY}:
@@ -201,7 +201,7 @@ def count_at(fragment: LedgerFragment, index: int, first: int, last: int) -> int
     )
 
 
-def held_at(fragment: LedgerFragment, index: int, held: Sequence[Run]) -> int:
+def count_held(fragment: LedgerFragment, index: int, held: Sequence[Run]) -> int:
     """Return how many of the entries at a place are in runs that are ascending and apart."""
     begin = bisect.bisect_left(held, int(fragment.first), key=lambda run: run[1])
     count = 0
@@ -213,11 +213,11 @@ def held_at(fragment: LedgerFragment, index: int, held: Sequence[Run]) -> int:
 
 
 async def _map(
-    fragment: LedgerFragment, told: Mapping[BookieId, _Told], reads: _Reads
+    fragment: LedgerFragment, listed: Mapping[BookieId, _Listed], reads: _Reads
 ) -> MappedFragment:
     places = []
     for index, bookie in enumerate(fragment.ensemble):
-        held = told[bookie]
+        held = listed[bookie]
         if isinstance(held, ClientError):
             places.append(await reads.place(fragment, index, held))
         else:
@@ -236,7 +236,7 @@ def _counted(fragment: LedgerFragment, index: int, held: Sequence[Run]) -> Repli
     expected = (
         0 if fragment.may_be_empty else count_at(fragment, index, fragment.first, fragment.last)
     )
-    found = held_at(fragment, index, held)
+    found = count_held(fragment, index, held)
     if not expected:
         health = Health.EMPTY
     elif found >= expected:

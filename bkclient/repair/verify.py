@@ -131,7 +131,7 @@ async def verify(
         MetadataSerializationError: its metadata cannot be read.
     """
     for more in reversed(range(TRIES)):
-        ledger = as_far_as_told(await view(client, ledger_id))
+        ledger = with_handover_end(await view(client, ledger_id))
         run = _Run(client, ledger, bytes_per_s)
         try:
             async for step in run.read_all(share, rng):
@@ -144,12 +144,12 @@ async def verify(
             return
 
 
-def as_far_as_told(ledger: ViewedLedger) -> ViewedLedger:
+def with_handover_end(ledger: ViewedLedger) -> ViewedLedger:
     """Let a ledger that was handed over end where its last writer says, if bookies know of less."""
     if ledger.lac is None:
         return ledger
-    told = confirmed_by_handover(ledger.ledger_id, ledger.metadata)
-    return attrs.evolve(ledger, lac=max(ledger.lac, told))
+    handed_over_lac = confirmed_by_handover(ledger.ledger_id, ledger.metadata)
+    return attrs.evolve(ledger, lac=max(ledger.lac, handed_over_lac))
 
 
 async def _has_moved(client: Client, ledger: ViewedLedger) -> bool:

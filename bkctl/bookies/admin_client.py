@@ -104,8 +104,8 @@ class AdminClient:
         """
         headers = {"Authorization": f"Bearer {self._token}"} if self._token else {}
         sent = None if body is None else json.dumps(body)
-        told = None if body is None else json.dumps(_masked(body))
-        self._tell(as_curl(method, self._address, path, told, with_token=bool(self._token)))
+        shown_body = None if body is None else json.dumps(_masked(body))
+        self._tell(as_curl(method, self._address, path, shown_body, with_token=bool(self._token)))
         connection = self._connection()
         try:
             connection.request(method, path, body=sent, headers=headers)

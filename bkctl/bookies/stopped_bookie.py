@@ -220,7 +220,7 @@ def insist_current(found: Directories) -> None:
 
 
 @contextlib.contextmanager
-def held(found: Directories, *, port: int = 0) -> Iterator[None]:
+def lock_existing(found: Directories, *, port: int = 0) -> Iterator[None]:
     """Keep every bookie out of these roots meanwhile.
 
     Args:
@@ -237,13 +237,13 @@ def held(found: Directories, *, port: int = 0) -> Iterator[None]:
                 f"{root}: no such directory", next_step="is its disk mounted? Check the settings"
             )
     refuse_other_owner(found)
-    with locked(found, port=port):
+    with lock_or_make(found, port=port):
         yield
 
 
 @contextlib.contextmanager
-def locked(found: Directories, *, port: int = 0) -> Iterator[None]:
-    """Like ``held``, and make the roots that are not there.
+def lock_or_make(found: Directories, *, port: int = 0) -> Iterator[None]:
+    """Like ``lock_existing``, and make the roots that are not there.
 
     Raises:
         RefusedError: a bookie is at work there.

@@ -77,7 +77,7 @@ class BookieSummary:
 
 def bookies(session: Session, wanted: str | None) -> list[BookieSummary]:
     """Return the bookies in a state (``None``: all), by id."""
-    found = session.cluster.look.bookies()
+    found = session.cluster.view.bookies()
     return [summary(one) for one in found if wanted in {None, one.state.value}]
 
 

@@ -348,9 +348,9 @@ class SubGroup(Group):
 
                     from bkctl.errors import UsageError
 
-                    told = f"{args[0]!r} is a name of Java's tools"
+                    why = f"{args[0]!r} is a name of Java's tools"
                     use = f"use `{shlex.join(['bkctl', *line])}`"
-                    raise UsageError(told, next_step=use) from error
+                    raise UsageError(why, next_step=use) from error
             raise
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

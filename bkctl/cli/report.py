@@ -41,12 +41,12 @@ class Report:
 
     def line(self) -> str:
         """Return the line people read."""
-        return f"{self._told()} [{self.name}]" if self.shows_name else self._told()
+        return f"{self._message()} [{self.name}]" if self.shows_name else self._message()
 
-    def _told(self) -> str:
-        told = f"{self.message} {self.hint}"
+    def _message(self) -> str:
+        text = f"{self.message} {self.hint}"
         begins = self.message.startswith(f"{self.about.rpartition(' ')[2]} ")
-        named = self.about if self.about and self.about not in told and not begins else ""
+        named = self.about if self.about and self.about not in text and not begins else ""
         text = f"{named}: {self.message}" if named else self.message
         if not self.hint:
             return f"bkctl: {text}"
@@ -71,10 +71,10 @@ def report(error: BaseException, session: Session | None, args: Sequence[str]) -
     if isinstance(error, click.UsageError) and _is_plain_help(error):
         click.echo(error.format_message(), file=sys.stderr)
         return ExitStatus.USAGE
-    return tell(error, session, args)
+    return print_error(error, session, args)
 
 
-def tell(error: BaseException, session: Session | None, args: Sequence[str] = ()) -> int:
+def print_error(error: BaseException, session: Session | None, args: Sequence[str] = ()) -> int:
     """Print an error in the form that was asked for; return its exit status."""
     found = describe(error, session, args)
     stderr = session.host.stderr if session else sys.stderr

@@ -112,10 +112,10 @@ class RootGroup(Group):
             line: list[str] | None = late(JAVA_LINE)(args)
             if line is None:
                 raise
-            told = f"{args[0]!r} is a name of Java's tools"
+            why = f"{args[0]!r} is a name of Java's tools"
             use = f"use `{shlex.join([PROGRAM, *line])}`"
-            if not _is_wanted(ctx, f"{told}; {use}"):
-                raise UsageError(told, next_step=use) from error
+            if not _is_wanted(ctx, f"{why}; {use}"):
+                raise UsageError(why, next_step=use) from error
             return super().resolve_command(ctx, line)
 
     def offered(self, ctx: click.Context, kind: str, prefix: str) -> list[CompletionItem]:
@@ -153,7 +153,7 @@ class RootGroup(Group):
             formatter.write_dl([(str(int(status)), text) for status, text in MEANING.items()])
 
 
-def _is_wanted(ctx: click.Context, told: str) -> bool:
+def _is_wanted(ctx: click.Context, why: str) -> bool:
     """Ask on a terminal whether a line is to be run instead of what was typed."""
     from bkctl.host import Host
 
@@ -161,7 +161,7 @@ def _is_wanted(ctx: click.Context, told: str) -> bool:
     host = ctx.obj if isinstance(ctx.obj, Host) else Host()
     if options.no_input or not (host.stdin.isatty() and host.stderr.isatty()):
         return False
-    host.stderr.write(f"{PROGRAM}: {told}\nRun it? [y/N] ")
+    host.stderr.write(f"{PROGRAM}: {why}\nRun it? [y/N] ")
     host.stderr.flush()
     return options.yes or host.stdin.readline().strip().lower() in {"y", "yes"}
 

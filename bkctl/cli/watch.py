@@ -124,9 +124,9 @@ class Rounds:
             failed = error
         session.finish_round()
         if failed is not None:
-            from bkctl.cli.report import tell
+            from bkctl.cli.report import print_error
 
-            tell(failed, session)
+            print_error(failed, session)
         if isinstance(shown, Frame):
             self._paint(session, outer, shown, watch)
         else:

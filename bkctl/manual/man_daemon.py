@@ -69,8 +69,8 @@ def _bookied(edition: Edition) -> str:
     page.title("SIGNALS")
     for name, does in SIGNALS.items():
         page.item(bold(name), _sentence(does))
-    told = "; ".join(f"{name} {does}" for name, does in SIGNALS_OF_AUTORECOVERY.items())
-    page.paragraph(f"Autorecovery alone: {told}.")
+    signals = "; ".join(f"{name} {does}" for name, does in SIGNALS_OF_AUTORECOVERY.items())
+    page.paragraph(f"Autorecovery alone: {signals}.")
     page.title("EXIT STATUS")
     page.small_list(((str(int(status)), text) for status, text in MEANING.items()), width=6)
     ends = ", ".join(str(int(status)) for status in OF_AUTORECOVERY)

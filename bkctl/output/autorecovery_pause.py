@@ -12,10 +12,10 @@ from bkctl.output.units import human_duration
 def reminder(note: bytes) -> str:
     """Return what to say where autorecovery is off, by the note that was left then."""
     pause = autorecovery.decode_pause(note)
-    return f"bkctl: autorecovery is disabled{told(pause, time.time())}"
+    return f"bkctl: autorecovery is disabled{pause_text(pause, time.time())}"
 
 
-def told(pause: Pause, now_s: float) -> str:
+def pause_text(pause: Pause, now_s: float) -> str:
     """Return since when, for how long and why it is off, to go on with a sentence."""
     words = []
     if pause.since_ms is not None:

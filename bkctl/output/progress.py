@@ -168,7 +168,7 @@ class JsonLines(_MeasuredProgress):
         self._print(self._now_s(), ended=True)
 
     def _print(self, now_s: float, *, ended: bool) -> None:
-        told = {
+        report = {
             "progress": self._what,
             "done": self._done,
             "total": self._total,
@@ -178,7 +178,7 @@ class JsonLines(_MeasuredProgress):
             "elapsed_s": round(now_s - self._began_s, 3),
             "ended": ended,
         }
-        print(json.dumps(told), file=self._out, flush=True)
+        print(json.dumps(report), file=self._out, flush=True)
 
 
 class Bar(_MeasuredProgress):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from bkctl.host import Host
     from bkctl.options import Options
     from bkctl.session.messages import Messages
-    from bkctl.session.metadata_view import Caller, Look
+    from bkctl.session.metadata_view import Caller, MetadataView
 
 
 class SessionCluster:
@@ -25,7 +25,7 @@ class SessionCluster:
         self._host, self._options, self._messages = host, options, messages
         self._caller = caller
         self._settings: tuple[str, ClientConfig] | None = None
-        self._look: Look | None = None
+        self._view: MetadataView | None = None
         self._at_end = contextlib.ExitStack()
         self.was_asked = False
         """Whether the client was asked for."""
@@ -68,35 +68,35 @@ class SessionCluster:
             each = self._options.verbose > 2  # noqa: PLR2004 -- -vvv
             trace(client, self._messages.trace, each=each)
             self._at_end.callback(trace, client, None)
-        self._read_note(lambda: self._client_look().replication_note())
+        self._read_note(lambda: self._client_view().replication_note())
         return client
 
     @property
-    def look(self) -> Look:
+    def view(self) -> MetadataView:
         """The cluster's metadata for what only looks at it; spares the client where that can be.
 
         A client is not spared where its operations are to be told.
         """
-        if self._look is None:
+        if self._view is None:
             uri, config = self._where()
-            found = None if self._options.verbose > 1 else self._host.look(uri, config)
+            found = None if self._options.verbose > 1 else self._host.metadata_reader(uri, config)
             if found is not None:
                 found.warn = self._messages.warn_as_logs_do
-            self._look = found or self._client_look()
+            self._view = found or self._client_view()
         with _unanswered(self.uri):
-            self._look.begin()
-        self._read_note(self._look.replication_note)
-        return self._look
+            self._view.begin()
+        self._read_note(self._view.replication_note)
+        return self._view
 
     @property
-    def looked(self) -> Look:
-        """The look that the command had, else one through its client: no other connection."""
-        return self._look or self._client_look()
+    def view_in_use(self) -> MetadataView:
+        """The view that the command read, else one through its client: no other connection."""
+        return self._view or self._client_view()
 
     @property
     def was_reached(self) -> bool:
         """Whether its metadata was looked at, or the client asked for."""
-        return self._look is not None or self.was_asked
+        return self._view is not None or self.was_asked
 
     def _read_note(self, read: Callable[[], bytes | None]) -> None:
         if self._has_answered or self._options.quiet:
@@ -107,15 +107,15 @@ class SessionCluster:
         with contextlib.suppress(ClientError):
             self.replication_note = read()
 
-    def _client_look(self) -> Look:
-        from bkctl.session.metadata_view import ClientLook
+    def _client_view(self) -> MetadataView:
+        from bkctl.session.metadata_view import ClientMetadataView
 
-        return ClientLook(self._caller)
+        return ClientMetadataView(self._caller)
 
-    def close_look(self) -> None:
-        """End the look at the metadata; the next one begins anew."""
-        if self._look is not None:
-            self._look.close()
+    def close_view(self) -> None:
+        """Close the connection that reads metadata; the next read opens a new one."""
+        if self._view is not None:
+            self._view.close()
 
     def close(self) -> None:
         """Release what belongs to this command alone."""

@@ -29,8 +29,8 @@ class Messages:
         """Write one line, in any case."""
         # With its end of line in one piece: the reactor's thread says things too.
         erased = ERASE if self._waits else ""
-        told = fitted(text, self.host.stderr)
-        print(f"{erased}{told}\n", end="", file=self.host.stderr, flush=True)
+        line = fitted(text, self.host.stderr)
+        print(f"{erased}{line}\n", end="", file=self.host.stderr, flush=True)
 
     def note(self, text: str) -> None:
         """Say something that is not a result; nothing with ``--quiet``."""

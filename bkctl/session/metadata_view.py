@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from wire.ids import LedgerId
 
 
-class Look(Protocol):
+class MetadataView(Protocol):
     """What can be seen. Everything blocks, and raises ``ClientError`` where it cannot be seen."""
 
     def begin(self) -> None:
@@ -51,7 +51,7 @@ class Caller(Protocol):
         """Yield what ``function(client, *args)``, an async iterator, yields."""
 
 
-class ClientLook:
+class ClientMetadataView:
     """A look through a client."""
 
     def __init__(self, caller: Caller) -> None:

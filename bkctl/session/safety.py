@@ -28,7 +28,7 @@ class Objection:
     next_step: str
 
 
-def heed(
+def refuse_unless_forced(
     session: Session,
     objections: Iterable[Objection],
     force: Collection[str],

@@ -188,7 +188,7 @@ class Session:
 
     def finish_round(self) -> None:
         """Write out what the emitter holds back, and end the look at the metadata."""
-        self.cluster.close_look()
+        self.cluster.close_view()
         if self._emitter is not None:
             self._emitter.finish()
 
@@ -237,6 +237,6 @@ def _title(session: Session) -> str:
     # Where only its settings were wanted, the cluster may be what does not answer.
     if session.cluster.was_reached:
         with contextlib.suppress(BookKeeperError):
-            words.append(f"cluster {session.cluster.looked.instance_id()}")
+            words.append(f"cluster {session.cluster.view_in_use.instance_id()}")
     now_ms = int(session.host.clock_s() * 1000)
     return ", ".join([*words, human_time(now_ms, utc=session.options.utc)])

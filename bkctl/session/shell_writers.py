@@ -28,18 +28,18 @@ Tell = Callable[[str, bool], object]
 
 
 @attrs.frozen
-class Held:
+class WriterInUse:
     """A writer, and the connection that it writes on."""
 
     client: BlockingClient
     writer: LedgerWriter
 
 
-class HeldWriters:
+class ShellWriters:
     """The writers of a shell, by the service URI of the cluster and the id of the ledger."""
 
     def __init__(self) -> None:
-        self._held: dict[tuple[str, LedgerId], Held] = {}
+        self._held: dict[tuple[str, LedgerId], WriterInUse] = {}
 
     def get(self, uri: str, ledger_id: LedgerId) -> LedgerWriter | None:
         """Return the writer of a ledger, if it is here and can still write."""
@@ -48,23 +48,23 @@ class HeldWriters:
 
     def keep(self, uri: str, client: BlockingClient, writer: LedgerWriter) -> None:
         """Keep the writer of a ledger."""
-        self._held[uri, writer.ledger_id] = Held(client, writer)
+        self._held[uri, writer.ledger_id] = WriterInUse(client, writer)
 
     def __iter__(self) -> Iterator[LedgerId]:
         """Yield the ledgers whose writers can still write."""
         return (one.writer.ledger_id for one in self._held.values() if one.writer.is_writable)
 
-    def let_go(self, tell: Tell) -> bool:
+    def hand_back(self, tell: Tell) -> bool:
         """Hand all ledgers back; return whether that has succeeded."""
         done = True
         while self._held:
             _, held = self._held.popitem()
             if held.writer.is_writable:
-                done = _let_go(held, tell) and done
+                done = _hand_back(held, tell) and done
         return done
 
 
-def _let_go(held: Held, tell: Tell) -> bool:
+def _hand_back(held: WriterInUse, tell: Tell) -> bool:
     ledger = f"ledger {held.writer.ledger_id}"
     try:
         held.client.call(_release, held.writer)
@@ -92,7 +92,7 @@ async def _publish(_client: Client, writer: LedgerWriter) -> None:
     await writer.publish()
 
 
-def held_writer(session: Session, ledger_id: LedgerId) -> LedgerWriter | None:
+def writer_in_use(session: Session, ledger_id: LedgerId) -> LedgerWriter | None:
     """Return the writer that the shell has of a ledger; None without a shell."""
     writers = session.host.writers
     return None if writers is None else writers.get(session.uri, ledger_id)
@@ -106,7 +106,7 @@ def take(session: Session, ledger_id: LedgerId) -> LedgerWriter:
     """
     from bkclient.admin import handover
 
-    held = held_writer(session, ledger_id)
+    held = writer_in_use(session, ledger_id)
     if held is not None:
         return held
     writer: LedgerWriter = session.call(handover.claim, ledger_id)

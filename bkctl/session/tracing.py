@@ -46,7 +46,7 @@ class TracedStore:
             ended = f": {type(error).__name__}"
             raise
         finally:
-            self._told(f"{call} {_ms(began_s)}{ended}")
+            self._write(f"{call} {_ms(began_s)}{ended}")
 
     async def _walked(self, call: str, result: AsyncIterator[Any]) -> AsyncIterator[Any]:
         began_s, count = time.monotonic(), 0
@@ -55,9 +55,9 @@ class TracedStore:
                 count += 1
                 yield value
         finally:
-            self._told(f"{call} {_ms(began_s)}: {count} answers")
+            self._write(f"{call} {_ms(began_s)}: {count} answers")
 
-    def _told(self, text: str) -> None:
+    def _write(self, text: str) -> None:
         if self.tell is not None:
             self.tell(text)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from bkclient.admin.cookies import insist_gone
 from bkclient.client import Client
 from bkclient.errors import LedgerRecoveryError
-from bkclient.repair.autorecovery import how_to_mend_mark
+from bkclient.repair.autorecovery import how_to_repair_mark
 from bkclient.repair.decommission import DecommissionProgress, decommission
 from bkclient.repair.recover_bookies import (
     LedgerMove,
@@ -87,7 +87,7 @@ async def _decommission(
         done = step.ledgers - step.ledgers_left
         if step.stuck or done != job.done:
             waits = "; ".join(f"ledger {one.ledger_id}: {one.why}" for one in step.stuck)
-        unread = (f"{why}; {how_to_mend_mark(one)}" for one, why in step.damaged.items())
+        unread = (f"{why}; {how_to_repair_mark(one)}" for one, why in step.damaged.items())
         job.total, job.done = step.ledgers, done
         job.said = ": ".join((step.step, *filter(None, ("; ".join(unread), waits))))
 

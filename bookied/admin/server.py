@@ -160,14 +160,14 @@ class AdminServer:
         )
 
     def _names(self) -> frozenset[str]:
-        """Return the names of this host, as far as anybody has told us."""
+        """Return the names of this host, as far as anybody has names us."""
         config, identity = self._config, self._service.identity
-        told = {socket.gethostname(), config.http_host, *config.http_allowed_hosts}
+        names = {socket.gethostname(), config.http_host, *config.http_allowed_hosts}
         if config.advertised_address:
-            told.add(config.advertised_address.strip())
+            names.add(config.advertised_address.strip())
         if identity is not None:
-            told |= {identity.host, identity.bookie_id.rpartition(":")[0] or identity.bookie_id}
-        return frozenset(name.lower().rstrip(".") for name in told)
+            names |= {identity.host, identity.bookie_id.rpartition(":")[0] or identity.bookie_id}
+        return frozenset(name.lower().rstrip(".") for name in names)
 
     async def close(self) -> None:
         """Serve no more."""
@@ -207,7 +207,7 @@ class AdminServer:
             return None
         from bkclient.connection.security.tls import TlsContexts
 
-        told = attrs.evolve(
+        settings = attrs.evolve(
             settings,
             versions=config.tls_versions,
             suites=config.tls_suites,
@@ -215,7 +215,7 @@ class AdminServer:
             refresh_s=config.tls_refresh_s,
         )
         try:
-            return TlsContexts(told, self._clock, is_client=False)
+            return TlsContexts(settings, self._clock, is_client=False)
         except SecurityError as error:
             raise SecurityStartError(str(error)) from error
 

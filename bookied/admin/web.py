@@ -493,8 +493,8 @@ class _BoundedFactory(WrappingFactory):
         if len(mine) >= self._connections_max // SHARE_OF_ADDRESS:
             limit = None if self._make_room(mine) else HttpLimit.ADDRESS
         elif len(held) >= self._connections_max:
-            has_room = self._make_room(held) or _thin_out(held, len(mine))
-            limit = None if has_room else HttpLimit.CONNECTIONS
+            has_space = self._make_room(held) or _thin_out(held, len(mine))
+            limit = None if has_space else HttpLimit.CONNECTIONS
         if limit is not None:
             self._counts.hit(limit, host)
             return None

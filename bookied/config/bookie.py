@@ -120,8 +120,8 @@ class IdentityConfig:
             yield invalid("bookiePort", "is 0, which only allowEphemeralPorts=true permits")
         if self.permitted_users and user_name() not in self.permitted_users:
             allowed = ", ".join(self.permitted_users)
-            told = f"user {user_name()} may not start it ({allowed})"
-            yield invalid("permittedStartupUsers", told)
+            why = f"user {user_name()} may not start it ({allowed})"
+            yield invalid("permittedStartupUsers", why)
 
 
 @attrs.frozen(kw_only=True, slots=False)  # One of several bases.

@@ -166,13 +166,13 @@ class DiskWatch:
         self._sample, self.limits, self._run_blocking = sample, limits, run_blocking
         self._changed, self._failed = changed, failed
         self._is_awaited = is_awaited
-        self._loop: LoopingCall = LoopingCall(self._look)
+        self._loop: LoopingCall = LoopingCall(self._check)
         self._loop.clock = clock
         self.verdict = DiskVerdict((), (), was_read_only, high_priority_allowed=True)
         self.samples: tuple[DiskSample, ...] = ()
         """What the last look saw."""
 
-    async def look_once(self) -> DiskVerdict:
+    async def check_once(self) -> DiskVerdict:
         """Sample and judge now, without telling anybody.
 
         Raises:
@@ -191,12 +191,12 @@ class DiskWatch:
         if self._loop.running:
             self._loop.stop()
 
-    def _look(self) -> Deferred[None]:
-        return Deferred.fromCoroutine(self._look_and_tell())
+    def _check(self) -> Deferred[None]:
+        return Deferred.fromCoroutine(self._check_and_report())
 
-    async def _look_and_tell(self) -> None:
+    async def _check_and_report(self) -> None:
         before = self.verdict
-        after = await self.look_once()
+        after = await self.check_once()
         if not self._loop.running or (after == before and not self._is_awaited()):
             return
         for directory in after.full:

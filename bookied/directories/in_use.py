@@ -148,8 +148,8 @@ def _program(process: Path) -> str:
         return "Java bookie" if is_bookie else "java"
     for at, word in enumerate(words[:_NAME_WITHIN]):
         if Path(word).name == TOOL:
-            told = itertools.takewhile(lambda one: one[:1].isalpha(), words[at + 1 : at + 3])
-            return " ".join((TOOL, *told))
+            command = itertools.takewhile(lambda one: one[:1].isalpha(), words[at + 1 : at + 3])
+            return " ".join((TOOL, *command))
     if any(Path(word).name == "bookied" or word.startswith("bookied") for word in words):
         return "bookied"
     return name

@@ -159,7 +159,7 @@ def _read_journal(
     before: int,
 ) -> int:
     """Read one journal; return how many bytes that were."""
-    told = start = offset
+    reported = start = offset
     try:
         scan = journals.open_scan(bookie.files, path, offset)
     except CorruptError as error:
@@ -168,9 +168,9 @@ def _read_journal(
     try:
         for record in scan:
             tail.add(path, record)
-            if record.offset - told > TELL_BYTES:
-                told = record.offset
-                tell(before + told - start)
+            if record.offset - reported > TELL_BYTES:
+                reported = record.offset
+                tell(before + reported - start)
     except CorruptError as error:
         report(error)
     finally:

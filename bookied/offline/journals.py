@@ -115,13 +115,13 @@ def verify(files: Files, path: Path, tick: Tick = no_tick) -> JournalVerdict:
 
 
 def _read(scan: journals.JournalScan, counted: _JournalCounts, tick: Tick) -> CorruptError | None:
-    told = 0
+    reported = 0
     try:
         for record in scan:
             counted.add(record)
-            if record.offset - told > TELL_BYTES:
-                told = record.offset
-                tick(told, counted.records)
+            if record.offset - reported > TELL_BYTES:
+                reported = record.offset
+                tick(reported, counted.records)
     except CorruptError as error:
         return error
     return None

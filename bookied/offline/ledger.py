@@ -188,13 +188,13 @@ def _journal_places(
     places: dict[int, tuple[Path, int]] = {}
     done = 0
     for path, offset in bookie.to_replay(ledger_id % len(bookie.found.journals)):
-        told = offset
+        reported = offset
         for record in records_of(bookie, path, offset, report):
             if record.ledger_id == ledger_id and _is_between(record.entry_id, first, last):
                 places[record.entry_id] = path, record.offset
-            if record.offset - told > TELL_BYTES:
-                told = record.offset
-                tick(done + told - offset, len(places))
+            if record.offset - reported > TELL_BYTES:
+                reported = record.offset
+                tick(done + reported - offset, len(places))
         done += bookie.files.size(path) - offset
     return places
 

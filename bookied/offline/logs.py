@@ -120,16 +120,16 @@ def _map_of(
 def _count(scan: logs.LogScan, tick: Tick) -> tuple[CorruptError | None, tuple[LedgerShare, ...]]:
     sizes: dict[int, int] = {}
     entries: dict[int, int] = {}
-    damage, told, count = None, 0, 0
+    damage, reported, count = None, 0, 0
     try:
         for record in scan:
             ledger_id, count = record.ledger_id, count + 1
             size = layout.LENGTH.size + len(record.body)
             sizes[ledger_id] = sizes.get(ledger_id, 0) + size
             entries[ledger_id] = entries.get(ledger_id, 0) + 1
-            if scan.end - told > TELL_BYTES:
-                told = scan.end
-                tick(told, count)
+            if scan.end - reported > TELL_BYTES:
+                reported = scan.end
+                tick(reported, count)
     except CorruptError as error:
         damage = error
     shares = (LedgerShare(key, size, entries[key]) for key, size in sorted(sizes.items()))

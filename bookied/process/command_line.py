@@ -149,8 +149,8 @@ def autorecovery_parser() -> argparse.ArgumentParser:
 
 def _epilog(statuses: Iterable[BookieExitStatus], signals: Mapping[str, str], *more: str) -> str:
     ends = "; ".join(f"{int(status)} {MEANING[status]}" for status in statuses)
-    told = "; ".join(f"{name} {does}" for name, does in signals.items())
-    paragraphs = (f"Exit status: {ends}.", f"Signals: {told}.", *more)
+    signal_texts = "; ".join(f"{name} {does}" for name, does in signals.items())
+    paragraphs = (f"Exit status: {ends}.", f"Signals: {signal_texts}.", *more)
     return "\n".join(textwrap.fill(text, _EPILOG_WIDTH) for text in paragraphs)
 
 

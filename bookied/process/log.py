@@ -50,8 +50,8 @@ def text_line(event: LogEvent) -> str:
     """Return ``event`` as a line of text; a failure's traceback follows on lines of its own."""
     when = datetime.fromtimestamp(event["log_time"]).astimezone()
     stamp = f"{when:%Y-%m-%dT%H:%M:%S},{when.microsecond // 1000:03d}"
-    told = set(re.findall(r"\{(\w+)", str(event.get("log_format"))))
-    rest = {key: value for key, value in event.items() if key not in told}
+    in_message = set(re.findall(r"\{(\w+)", str(event.get("log_format"))))
+    rest = {key: value for key, value in event.items() if key not in in_message}
     pairs = (f"{key}={value}" for key, value in _attributes(rest).items())
     attributes = _on_one_line(_cut(", ".join(pairs)))
     line = f"{stamp} - {_level(event):<5} [{_thread()}:{_logger(event)}] - {_message(event)}"

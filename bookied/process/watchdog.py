@@ -80,14 +80,14 @@ class Watchdog:
         self._every_s = timeout_s / TELLS_IN_TIMEOUT
         self._progress = Progress(stuck_s=timeout_s)
         self._was_stuck = False
-        self._loop: LoopingCall = LoopingCall(self._look)
+        self._loop: LoopingCall = LoopingCall(self._check)
         self._loop.clock = clock
 
     def start(self) -> None:
         """Begin to tell, now that it serves."""
         self._loop.start(self._every_s)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         stuck = self._progress.stuck(self._journals, self._clock.seconds())
         if not stuck:
             self._alive()

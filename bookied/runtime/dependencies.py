@@ -180,7 +180,7 @@ class MetadataUriError(BookieStopError):
     exit_status = BookieExitStatus.INVALID_CONFIGURATION
 
 
-def real_parts(config: BookieConfig, reactor: Any, **changes: Any) -> Parts:
+def real_dependencies(config: BookieConfig, reactor: Any, **changes: Any) -> Parts:
     """Return this machine as the world, but for ``changes``; threads begin with their first work.
 
     Raises:

@@ -61,9 +61,9 @@ class ReadOnlyMode:
     @property
     def read_only(self) -> bool:
         """Whether there is any reason for it."""
-        is_told = self._config.force_read_only or self.is_read_only_by_hand
+        by_hand = self._config.force_read_only or self.is_read_only_by_hand
         is_unable = self._lacks_descriptors or self._lacks_journal_room
-        return is_told or is_unable or self._verdict.read_only or self._out_of_room
+        return by_hand or is_unable or self._verdict.read_only or self._out_of_room
 
     @property
     def is_read_only_by_hand(self) -> bool:

@@ -36,7 +36,7 @@ from bookied.storage.journal.writer import Journal
 from bookied.storage.ledger_storage.settings import StorageEvents, StorageLimits
 from bookied.storage.ledger_storage.storage import LedgerStorage
 from bookied.storage.replay import recover
-from bookied.storage.scrubber import Scrubber, tell
+from bookied.storage.scrubber import Scrubber, report_result
 from bookied.storage.storages import Storages
 from wire.errors import BookKeeperError
 
@@ -169,7 +169,7 @@ class Engine:
             OSError: a disk cannot be read.
         """
         result = await self._scrubber(interval_s=0, rate=0).scrub_once()
-        tell(result)
+        report_result(result)
         if result.count:
             first = result.found[0]
             raise DamagedError(
@@ -322,7 +322,7 @@ class Engine:
             events=JournalEvents(
                 on_synced=self._events.synced,
                 on_fatal=self._events.failed,
-                on_room=self._journal_room_changed,
+                on_space=self._journal_room_changed,
                 on_begun=partial(self._note_journal, directory.parent),
             ),
             now_ms=lambda: int(wall_s(parts.clock) * 1000),

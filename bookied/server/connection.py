@@ -22,7 +22,7 @@ from bookied.server.answer_buffer import AnswerBuffer
 from bookied.server.answer_order import Replies
 from bookied.server.context import ServerContext
 from bookied.server.disk_reads import BATCH_MAX
-from bookied.server.frame_dispatch import Intake
+from bookied.server.frame_dispatch import FrameDispatch
 from bookied.server.limits.backpressure import ConnectionLoad
 from bookied.server.limits.limit_hits import Limit
 from bookied.server.limits.request_turns import SLICE_REQUESTS
@@ -77,7 +77,7 @@ class BookieConnection(Protocol):
             finished=self._close_if_drained,
         )
         self._admission = Admission(shared, framing)
-        self._intake = Intake(
+        self._dispatch = FrameDispatch(
             shared,
             self,
             framing,
@@ -111,9 +111,9 @@ class BookieConnection(Protocol):
         """Obey the frames that are complete now."""
         if self._is_closing:
             return
-        self._intake.waiting.heard_s = self._shared.clock.seconds()
+        self._dispatch.waiting.heard_s = self._shared.clock.seconds()
         self._obey(data, self._shared.turns.slice_requests)
-        if not self._intake.is_waiting:
+        if not self._dispatch.is_waiting:
             self._shared.turns.others_ask()
 
     def handshakeCompleted(self) -> None:  # noqa: N802 - Twisted's.
@@ -129,7 +129,7 @@ class BookieConnection(Protocol):
         self._admission.lost(reason.value)
         if self._cut is not None and self._cut.active():
             self._cut.cancel()
-        self._intake.drop()
+        self._dispatch.drop()
         self._answers.drop()
         self._shared.half_frames.release(self)
         self._shared.unsent.taken(self)
@@ -141,13 +141,13 @@ class BookieConnection(Protocol):
     def pauseProducing(self) -> None:
         """Stop making answers: the client does not take them as fast as we do."""
         self._answers.is_stalled = True
-        self._intake.waiting.answer_s = self._shared.clock.seconds()
+        self._dispatch.waiting.answer_s = self._shared.clock.seconds()
         self.update_reading()
 
     def resumeProducing(self) -> None:
         """Go on with what had to wait."""
         self._answers.is_stalled = False
-        self._intake.waiting.answer_s = None
+        self._dispatch.waiting.answer_s = None
         self._shared.unsent.taken(self)
         self._go_on()
 
@@ -163,15 +163,15 @@ class BookieConnection(Protocol):
         self._transport().bufferSize = shared.backpressure.read_bytes_max
         is_paused = (
             self._answers.is_stalled
-            or self._intake.is_stopped
-            or self._intake.is_waiting
+            or self._dispatch.is_stopped
+            or self._dispatch.is_waiting
             or self._load.is_held
             or shared.half_frames.is_waiting(self)
         )
-        if self._intake.is_waiting and not self._load.is_held:
+        if self._dispatch.is_waiting and not self._load.is_held:
             shared.turns.wait(self)
         wanted = not (is_paused or self._is_closing or self._is_draining)
-        self._intake.waiting.is_read = wanted
+        self._dispatch.waiting.is_read = wanted
         if wanted != self._is_reading:
             self._is_reading = wanted
             transport = self._transport()
@@ -181,16 +181,16 @@ class BookieConnection(Protocol):
         """Take some of the requests that are here already; return how many were taken."""
         if self._is_closing or self._is_draining or self._load.is_held:
             return 0  # When reading goes on, ``update_reading`` has the connection wait again.
-        self._intake.is_waiting = False
+        self._dispatch.is_waiting = False
         self._go_on(requests_max)
-        return self._intake.requests_taken
+        return self._dispatch.requests_taken
 
     @property
     def waiting(self) -> WaitTimes:
         """For how long it keeps the bookie waiting."""
-        waiting = self._intake.waiting
-        waiting.is_idle = not (self._replies.count or self._intake.has_rest)
-        if not self._intake.has_rest:
+        waiting = self._dispatch.waiting
+        waiting.is_idle = not (self._replies.count or self._dispatch.has_rest)
+        if not self._dispatch.has_rest:
             waiting.frame_s = None
         if self._admission.gate is None:
             waiting.unauthenticated_s = None
@@ -223,7 +223,7 @@ class BookieConnection(Protocol):
         self._answers.is_corked = True
         unwritten = self._shared.backpressure.begin_read(self._load)
         try:
-            self._intake.take(data, requests_max=requests_max)
+            self._dispatch.take(data, requests_max=requests_max)
         except TlsOrderError as error:
             self._admission.refuse_tls(error)
             self._close()
@@ -243,7 +243,7 @@ class BookieConnection(Protocol):
 
     def _go_on(self, requests_max: int = SLICE_REQUESTS) -> None:
         """Take up what had to wait."""
-        intake = self._intake
+        intake = self._dispatch
         intake.is_stopped = False
         is_ending = self._is_closing or self._is_draining
         if intake.has_frames and not (intake.is_waiting or is_ending):
@@ -253,13 +253,13 @@ class BookieConnection(Protocol):
 
     def _start_fetches(self) -> None:
         """Read from the disk what came together; with more to come soon, a full batch at least."""
-        if not self._intake.is_waiting or self._replies.count >= BATCH_MAX:
+        if not self._dispatch.is_waiting or self._replies.count >= BATCH_MAX:
             self._replies.lanes.start()
 
     def _fetched(self) -> None:
         """Go on with the requests that were left for too many answers waited already."""
         is_full = self._replies.lanes.is_full or self._answers.is_stalled
-        if self._intake.is_stopped and not (is_full or self._is_lost):
+        if self._dispatch.is_stopped and not (is_full or self._is_lost):
             self._go_on()
 
     def _count_unsent(self, size_bytes: int) -> None:
@@ -279,7 +279,7 @@ class BookieConnection(Protocol):
             return
         self._answers.flush()
         self._is_closing = self._answers.is_closed = True
-        self._intake.drop()
+        self._dispatch.drop()
         self.update_reading()
         transport = self._transport()
         transport.unregisterProducer()

@@ -30,7 +30,7 @@ CHECKED_BYTES: Final = 64 * 1024
 """With so much of a frame here, it is refused if it will take too long to read."""
 
 
-class Intake:
+class FrameDispatch:
     """Takes frames off what a client sends, in order: adds and reads in bulk, the rest one by one.
 
     What is left is the begin of a frame, or whole frames while the client does not take its

@@ -40,10 +40,10 @@ from bookied.server.server import BookieServer
 from bookied.service.background import BackgroundWork
 from bookied.service.client_port import ClientPort
 from bookied.service.deleted_ledgers_file import KeptDeletions
-from bookied.service.disk_effects import DiskEffects, DiskMode, kept_status
+from bookied.service.disk_effects import DiskEffects, DiskMode, stored_status
 from bookied.service.fatal_errors import FatalErrors
 from bookied.service.metadata_at_stop import finish_with_metadata
-from bookied.service.sigquit_dump import of_parts
+from bookied.service.sigquit_dump import service_state
 from bookied.service.start_errors import StopRequestedError, start_error
 from bookied.storage.garbage.unneeded_ledgers import Membership
 from bookied.storage.storages import Storages
@@ -191,7 +191,7 @@ class BookieService:
             self.state,
             storages,
             effects,
-            kept=await kept_status(config, parts, found),
+            kept=await stored_status(config, parts, found),
             may_be_new=lambda: healing is not None and healing.is_stale,
         )
         await self.disk_mode.begin()
@@ -358,7 +358,7 @@ class BookieService:
         if self.registration is not None:
             found["registered"] = self.registration.is_registered
         disks = None if self.disk_mode is None else self.disk_mode.watch
-        found |= of_parts(self.server, self.engine, self.background.collectors, disks)
+        found |= service_state(self.server, self.engine, self.background.collectors, disks)
         return found
 
 

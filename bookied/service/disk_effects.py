@@ -63,7 +63,7 @@ class DiskMode:
             state: is moved between writable and read-only.
             storages: where new files go.
             effects: who obeys.
-            kept: the mode before the start, as ``kept_status`` returns it.
+            kept: the mode before the start, as ``stored_status`` returns it.
             may_be_new: whether directories may be missing, for cookies are to be written yet.
         """
         self._config, self._parts, self._found = config, parts, found
@@ -99,7 +99,7 @@ class DiskMode:
             NoSpaceError: they are full, and the bookie may not be read-only.
             OSError: a disk cannot be asked.
         """
-        verdict = await self.watch.look_once()
+        verdict = await self.watch.check_once()
         self._choose_directories(verdict)
         self.mode.begin(verdict)
 
@@ -138,7 +138,7 @@ class DiskMode:
             self._parts.run_blocking(keep).addErrback(self._effects.errors.part_crashed)
 
 
-async def kept_status(config: BookieConfig, parts: Parts, found: Directories) -> PersistedMode:
+async def stored_status(config: BookieConfig, parts: Parts, found: Directories) -> PersistedMode:
     """Return the mode that was in effect before the start, where it is to be kept."""
     if not config.persist_status:
         return PersistedMode()

@@ -10,7 +10,7 @@ from bookied.runtime.storage_engine import Engine
 from bookied.server.server import BookieServer
 
 
-def of_parts(
+def service_state(
     server: BookieServer | None,
     engine: Engine | None,
     collectors: Collectors | None,

@@ -48,7 +48,7 @@ class Checkpoints:
         self._clock, self._storages, self._journals = clock, storages, journals
         self._run_blocking, self._failed = run_blocking, failed
         self._lacks_descriptors = lacks_descriptors
-        self._loop: LoopingCall = LoopingCall(self._look)
+        self._loop: LoopingCall = LoopingCall(self._check)
         self._loop.clock = clock
         self._ended: Deferred[Any] | None = None
         self._running = DeferredLock()
@@ -90,7 +90,7 @@ class Checkpoints:
         if self._ended is not None:
             await self._ended
 
-    def _look(self) -> Deferred[None] | None:
+    def _check(self) -> Deferred[None] | None:
         self._storages.drop_idle()
         waited_s = self._clock.seconds() - self._last_s
         is_time = waited_s >= self._interval_s and self._storages.has_changes

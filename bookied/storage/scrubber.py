@@ -170,8 +170,8 @@ class Scrubber:
         """Let a thread look at some entries, and wait as the rate demands; say if it is through."""
         at_once = max(1, int(self._rate)) if self._rate else UNLIMITED_AT_ONCE
         began_s = self._clock.seconds()
-        looked = partial(_look, storage, places, at_once)
-        entries, found = await self._run_blocking(looked)
+        scrub = partial(_scrub_places, storage, places, at_once)
+        entries, found = await self._run_blocking(scrub)
         result.take(entries, found)
         self.counters.entries += entries
         self.counters.detected_errors += len(found)
@@ -195,7 +195,7 @@ class Scrubber:
             log.warn("the local check stopped because a disk cannot be read: {error}", error=error)
             return
         self.counters.passes += 1
-        tell(result)
+        report_result(result)
 
     async def _wait(self, seconds: float) -> None:
         if seconds <= 0 or self._is_stopping:
@@ -217,7 +217,7 @@ class _Place:
     error: CorruptError | None = None
 
 
-def tell(result: ScrubResult) -> None:
+def report_result(result: ScrubResult) -> None:
     """Log what a pass has found."""
     for one in result.found:
         log.error(
@@ -264,7 +264,7 @@ def _pages_of(storage: ScrubbedStorage, ledger_id: int) -> Iterator[tuple[int, a
             raise CorruptError(str(error.filename), None, "the index file is gone") from error
 
 
-def _look(
+def _scrub_places(
     storage: ScrubbedStorage, places: Iterator[_Place], at_once: int
 ) -> tuple[int, list[Inconsistency]]:
     """Look at some entries, in a thread; fewer than ``at_once`` only at the end."""

@@ -33,14 +33,14 @@ class AuditLog:
             OSError: it cannot be kept.
         """
         moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self._clock()))
-        fields = {"user": user_name(), "place": place, "line": told(line), "status": status}
+        fields = {"user": user_name(), "place": place, "line": as_typed(line), "status": status}
         if self._target == SYSLOG:
             _log(self._program, json.dumps(fields))
         else:
             _append(self._target, json.dumps({"time": moment, **fields}) + "\n")
 
 
-def told(line: Line) -> str:
+def as_typed(line: Line) -> str:
     """Return a line as it could be typed, with its secrets masked."""
     if line.system:
         return masked(f"!{line.system}")

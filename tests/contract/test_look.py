@@ -13,7 +13,7 @@ import pytest
 from bkclient.admin import operations
 from bkclient.concurrency import for_each
 from bkclient.metadata.api import NEW, MetadataAccessError, MetadataUnavailableError
-from bkclient.metadata.reader import open_look
+from bkclient.metadata.reader import open_metadata_reader
 from bkclient.metadata.reader.zookeeper import ZooKeeperReader
 from bkctl.commands.local.zookeeper_process import ZooKeeperProcess
 from tests.bkclient.metadata.values import B1, B2, B3, closed, info, metadata
@@ -29,7 +29,7 @@ LONG_IDS = (2**31 + 7, 2**40, 2**62)
 
 @contextmanager
 def looking(uri: str, **options: Any) -> Iterator[ZooKeeperReader]:
-    found = open_look(uri, **{"session_timeout_s": 6.0, **options})
+    found = open_metadata_reader(uri, **{"session_timeout_s": 6.0, **options})
     assert found is not None
     try:
         yield found

@@ -31,7 +31,7 @@ REVIEWED: Final = {
     "EntryBatch.entry_ids: range(self.first_entry_id, self.first_entry_id + len(self))": _ITEMS,
     "Packets.__iter__: range(self.count)": "Packets.split has counted them in the bytes",
     "EntryList.__iter__: range(first, last + 1, period or 1)": (
-        "lazy, and for tests: who counts uses bkclient.holdings.runs, who looks up EntrySet"
+        "lazy, and for tests: counting uses bkclient.repair.replica_map.runs, looking up EntrySet"
     ),
     "EntryList.__iter__: range(start, start + size)": "as above",
     "StoredEntryReads.iter_entries: range(first, first + size)": "a run lies in one index page",
@@ -143,7 +143,7 @@ REVIEWED: Final = {
     "_rows: ' ' * (room - 2 - names - 1 - _STATE_WIDTH - 1 - width)": _SCREEN,
     "Stock.lines: [f\"{counted(self.marks, 'mark')} of ledgers that lack replicas\"]"
     " * bool(self.marks)": "one or none",
-    "tell_sums: 's' * (len(found) != 1)": "one or none",
+    "note_sums: 's' * (len(found) != 1)": "one or none",
     "_read_next_v2: range(at, last_start + 1, _READ.size)": "inside what was received",
     "_repeated: pa.repeat(pa.scalar(value, kind), len(batch))": _ITEMS,
     "_extremes: range(footer.num_row_groups)": "the footer of a file that was just written",

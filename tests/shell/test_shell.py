@@ -265,7 +265,7 @@ def test_who_types_hears_what_became_of_it_and_a_script_only_of_failures(run: Pr
     for is_typed, told in ((True, "b2 put back\n"), (False, "")):
         run.program.held, run.program.torn = ["b1", "b2"], {"b1"}
         run.shell.is_typed = is_typed
-        assert not run.shell.let_go()
+        assert not run.shell.hand_back()
         assert run("")[2] == f"{told}shelf: b1 torn\n"
 
 

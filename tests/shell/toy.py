@@ -182,7 +182,7 @@ class ToyProgram:
     def may_fill(self, command: click.Command) -> bool:
         return command.name != "burn"
 
-    def let_go(self, tell: Any) -> bool:
+    def hand_back(self, tell: Any) -> bool:
         while self.held:
             book = self.held.pop()
             tell(f"{book} {'torn' if book in self.torn else 'put back'}", book in self.torn)

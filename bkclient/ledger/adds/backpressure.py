@@ -9,27 +9,27 @@ from twisted.internet.defer import Deferred
 from bkclient.connection.write_gate import WriteGate
 
 
-class WaitForRoom:
+class WaitForSpace:
     """Wakes those who wait when there is space for more adds.
 
     Args:
-        has_room: whether there is space, or no adds are taken any more.
-        full_gate: the gate of a connection that takes nothing now, if that is why there is none.
+        has_space: whether there is space, or no adds are taken any more.
+        full_write_gate: the gate of a connection that takes nothing, if that is the reason.
     """
 
     def __init__(
-        self, has_room: Callable[[], bool], full_gate: Callable[[], WriteGate | None]
+        self, has_space: Callable[[], bool], full_write_gate: Callable[[], WriteGate | None]
     ) -> None:
-        self._has_room, self._full_gate = has_room, full_gate
+        self._has_space, self._full_write_gate = has_space, full_write_gate
         self._waiting: list[Deferred[None]] = []
 
     async def wait(self) -> None:
         """Return when there is space."""
-        while not self._has_room():
+        while not self._has_space():
             waiter: Deferred[None] = Deferred()
             self._waiting.append(waiter)
             # Not for the connection alone: its bookie may be replaced, and it stay full for ever.
-            full = self._full_gate()
+            full = self._full_write_gate()
             if full is None:
                 await waiter
                 continue
@@ -42,7 +42,7 @@ class WaitForRoom:
 
     def wake(self) -> None:
         """Wake them if there is space now."""
-        if self._waiting and self._has_room():
+        if self._waiting and self._has_space():
             waiting, self._waiting = self._waiting, []
             for waiter in waiting:
                 _fire(waiter)

@@ -97,7 +97,7 @@ class Member:
         return (self._acked_to if broken else self._broken_at) > forced
 
     @property
-    def full_gate(self) -> WriteGate | None:
+    def full_write_gate(self) -> WriteGate | None:
         """The connection's, if its buffer is full and the bookie has failed nothing of late."""
         channel = self._channel
         if channel is None or channel.gate.is_open or channel.lost is not None or self._ailing:

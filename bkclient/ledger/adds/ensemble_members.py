@@ -82,9 +82,10 @@ class EnsembleMembers:
         return [member.bookie for member in self._members if member.has_lost(forced)]
 
     @property
-    def full_gate(self) -> WriteGate | None:
+    def full_write_gate(self) -> WriteGate | None:
         """The gate of a connection that takes nothing now, and should be waited for."""
-        return next((gate for one in self._members if (gate := one.full_gate) is not None), None)
+        gates = (one.full_write_gate for one in self._members)
+        return next((gate for gate in gates if gate is not None), None)
 
     @property
     def in_flight(self) -> int:

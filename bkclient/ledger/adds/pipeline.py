@@ -28,7 +28,7 @@ from bkclient.errors import (
     IncorrectParameterError,
     UnexpectedConditionError,
 )
-from bkclient.ledger.adds.backpressure import WaitForRoom
+from bkclient.ledger.adds.backpressure import WaitForSpace
 from bkclient.ledger.adds.change_pause import ChangePause
 from bkclient.ledger.adds.confirmations import Confirmations
 from bkclient.ledger.adds.ensemble_member import AddFraming, Member
@@ -143,7 +143,7 @@ class AddPipeline:
         self._packets: dict[int, bytes] = {}
         self._bytes_in_flight = 0
         self._confirmations = Confirmations()
-        self.room = WaitForRoom(self._has_room, lambda: self.members.full_gate)
+        self.room = WaitForSpace(self._has_space, lambda: self.members.full_write_gate)
         """Where to wait until more may be pushed; also over when the handle has ended."""
         self._flush_call: IDelayedCall | None = None
         self._commands: deque[Command] = deque()
@@ -233,12 +233,12 @@ class AddPipeline:
             return fail(self.quorum.ended_by)
         return self._confirmations.wait_for(entry_id)
 
-    def _has_room(self) -> bool:
+    def _has_space(self) -> bool:
         """Whether adding now stays within the limits of entries, bytes and connections."""
         return self.quorum.state is AddState.ENDED or (
             self.quorum.pending < self._in_flight_max
             and self._bytes_in_flight < BYTES_IN_FLIGHT_MAX
-            and self.members.full_gate is None
+            and self.members.full_write_gate is None
         )
 
     def end(self, error: ClientError) -> None:

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from bkclient.metadata.reader.zookeeper import ZooKeeperReader
 
-__all__ = ["open_look"]
+__all__ = ["open_metadata_reader"]
 
 
-def open_look(
+def open_metadata_reader(
     uri: str,
     *,
     session_timeout_s: float,

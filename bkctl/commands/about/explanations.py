@@ -307,7 +307,7 @@ _OWN: Final = MappingProxyType(
 _WIDTH: Final = 96
 
 
-def _told(error: ErrorExplanation) -> str:
+def _sentence_of(error: ErrorExplanation) -> str:
     """Return an explanation as people read it."""
     of = "" if error.program == "bkctl" else f" of {error.program}"
     status = f"Exit status{of} {error.status}" + (f": {error.meaning}." if error.meaning else ".")
@@ -328,7 +328,7 @@ def _told(error: ErrorExplanation) -> str:
     column("meaning", "What the exit status says.", lambda v: v.meaning or None),
     column("cause", "Why it happens.", lambda v: v.cause or None),
     column("steps", "What to do."),
-    sentence=_told,
+    sentence=_sentence_of,
 )
 @attrs.frozen(kw_only=True)
 class ErrorExplanation:

@@ -20,7 +20,7 @@ from bkctl.host import Host, leave
 from bkctl.ledger_ids import format_ledger_id
 from bkctl.options import Options, options_of
 from bkctl.output.units import counted, human_bytes
-from bkctl.session.shell_writers import HeldWriters
+from bkctl.session.shell_writers import ShellWriters
 from wire.errors import BookKeeperError
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class ShellHost(Host):
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
-        self.writers: HeldWriters = HeldWriters()
+        self.writers: ShellWriters = ShellWriters()
         self._connecting = threading.Lock()
 
     def client(self, uri: str, config: ClientConfig) -> BlockingClient:
@@ -171,8 +171,8 @@ class ShellProgram:
     def held(self) -> list[str]:
         return [f"ledger {ledger_id}" for ledger_id in self.obj.writers]
 
-    def let_go(self, tell: Callable[[str, bool], object]) -> bool:
-        return self.obj.writers.let_go(tell)
+    def hand_back(self, tell: Callable[[str, bool], object]) -> bool:
+        return self.obj.writers.hand_back(tell)
 
     def close(self) -> None:
         self.obj.close()

@@ -22,7 +22,7 @@ def preferences(environ: Mapping[str, str]) -> dict[str, Any]:
     """
     file = read_profiles(environ)
     try:
-        return dict(_said(name, value) for name, value in file.shell.items())
+        return dict(_preference(name, value) for name, value in file.shell.items())
     except ValueError as error:
         raise UsageError(f"{file.path}: shell.{error}") from error
 
@@ -41,7 +41,7 @@ def write_first(environ: Mapping[str, str]) -> Path | None:
     return path
 
 
-def _said(name: str, value: Any) -> tuple[str, Any]:
+def _preference(name: str, value: Any) -> tuple[str, Any]:
     """Return one line of the table as the shell takes it.
 
     Raises:

@@ -12,7 +12,7 @@ from bkclient.repair.autorecovery import Mark, Pause, RemovedMark, Status
 from bkclient.repair.repair_states import LedgerProspect
 from bkctl.commands.autorecovery.audit import delay_text
 from bkctl.commands.ledger.columns import STATE_WORDS
-from bkctl.output.autorecovery_pause import told
+from bkctl.output.autorecovery_pause import pause_text
 from bkctl.output.units import human_duration, rfc3339
 from bkctl.output.views import LEDGER, WIDE, Kind, column, show
 
@@ -24,7 +24,7 @@ def _ago(time_ms: int | None) -> str:
 def _pause(pause: Pause | None) -> str:
     if pause is None:
         return "-"
-    return told(pause, time.time()).lstrip(" ,") or "(unknown)"
+    return pause_text(pause, time.time()).lstrip(" ,") or "(unknown)"
 
 
 _CHECKED: Final = column(

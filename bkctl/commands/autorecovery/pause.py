@@ -38,7 +38,7 @@ def _user() -> str | None:
         return None
 
 
-def say_how_it_ends(session: Session, until_ms: int) -> None:
+def note_end_of_pause(session: Session, until_ms: int) -> None:
     """Say what switches autorecovery on again at the end of a pause.
 
     Java's auditors and workers ignore the end. Where the auditor is not known to be ours, the line

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from bkclient.repair import autorecovery
-from bkctl.commands.autorecovery.pause import pause, say_how_it_ends
+from bkctl.commands.autorecovery.pause import note_end_of_pause, pause
 from bkctl.output.views import column, shown
 
 if TYPE_CHECKING:
@@ -64,4 +64,4 @@ def _switch(
         )
     )
     if why is not None and why.until_ms is not None:
-        say_how_it_ends(session, why.until_ms)
+        note_end_of_pause(session, why.until_ms)

@@ -110,8 +110,8 @@ def _insist_changeable(given: Mapping[str, str], before: Mapping[str, str]) -> N
     )
 
     # What is not set is told as an empty text.
-    told = {key: text for key in changeable() if (text := before.get(key))}
+    known = {key: text for key in changeable() if (text := before.get(key))}
     try:
-        changed_settings(attrs.evolve(BookieConfig(), **read_settings(told)), given)
+        changed_settings(attrs.evolve(BookieConfig(), **read_settings(known)), given)
     except SettingsRefusedError as error:
         raise ConflictError(str(error)) from error

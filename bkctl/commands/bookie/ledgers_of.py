@@ -15,7 +15,7 @@ from bkctl.errors import PartlyDoneError, UsageError
 from bkctl.exit_status import Effect
 from bkctl.output.units import counted
 from bkctl.output.views import Kind, column, shown
-from bkctl.session.safety import NAMED_MAX, Objection, heed
+from bkctl.session.safety import NAMED_MAX, Objection, refuse_unless_forced
 from bkctl.session.safety_names import REGISTERED, UNVERIFIED
 from wire.ids import BookieId
 
@@ -76,7 +76,7 @@ def update_bookie(
     if old == new:
         raise UsageError("both ids are the same")
     session.about = f"bookie {old}"
-    heed(session, _objections(session, old, new), force)
+    refuse_unless_forced(session, _objections(session, old, new), force)
     found: list[StoredLedger] = session.call(bookie_ids.ledgers_listing, old)[:limit]
     if session.dry_run:
         session.plan([f"put {new} for {old} in {counted(len(found), 'ledger')}"] if found else [])

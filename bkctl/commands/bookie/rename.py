@@ -16,9 +16,9 @@ from bkclient.admin import bookie_ids
 from bkclient.metadata.api import NEW, CookieExistsError, CookieNotFoundError
 from bkctl.bookies.stopped_bookie import (
     StoppedBookie,
-    held,
     insist_current,
-    locked,
+    lock_existing,
+    lock_or_make,
     refuse_registered,
     repeatable,
     stamp,
@@ -158,7 +158,7 @@ def flip_id(session: Session, kind: str | None, *, rename: bool) -> None:
         session.plan(steps)
         return
     session.confirm([f"To make {flip.old} {flip.new}:", *(f"  {one}" for one in steps)], "Go on?")
-    with held(bookie.found, port=bookie.config.port), repeatable(session, "run it again"):
+    with lock_existing(bookie.found, port=bookie.config.port), repeatable(session, "run it again"):
         _flip(session, bookie, flip, cookie, ledgers)
     session.emit(
         IdFlipped(flip.new, flip.old, len(bookie.found.all_dirs), len(ledgers) if rename else None)
@@ -319,7 +319,7 @@ def expand_storage(session: Session) -> None:
     if session.dry_run:
         session.plan(f"add {name}" for name in added)
         return
-    with locked(bookie.found, port=bookie.config.port):
+    with lock_or_make(bookie.found, port=bookie.config.port):
         prepare(RealFiles(), bookie.found)
         stamp(session, bookie, expand=True)
     session.emit(StorageExpanded(bookie.bookie_id, added))

@@ -25,11 +25,11 @@ from bkclient.metadata import zk_paths
 from bkclient.metadata.api import NotFoundError, NotInitializedError, StoredNode
 from bkclient.metadata.store_settings import store_options
 from bkctl.commands.cluster.known_nodes import known
-from bkctl.commands.cluster.removal.metadata_contents import Stock, stock
+from bkctl.commands.cluster.removal.metadata_contents import MetadataContents, read_contents
 from bkctl.errors import CommandError, ConflictError, NothingFoundError, RefusedError
 from bkctl.output.units import counted, human_bytes, human_duration, rfc3339
 from bkctl.output.views import Column, Kind, column, shown
-from bkctl.session.safety import Objection, heed, named
+from bkctl.session.safety import Objection, named, refuse_unless_forced
 from bkctl.session.safety_names import ROOT
 from wire.ids import LedgerId
 
@@ -424,7 +424,7 @@ def restore(session: Session, file: Path, force: Sequence[str]) -> None:
     target: _Target = _with_store(session, _target)
     replaced = _empty_other(session, target, info)
     if replaced is None:
-        heed(session, _objections(session, target), force)
+        refuse_unless_forced(session, _objections(session, target), force)
     has = ", ".join(info.lines()) or "no ledger"
     gone = [] if replaced is None else [f"remove the empty cluster {replaced}"]
     if session.dry_run:
@@ -454,7 +454,7 @@ def _empty_other(session: Session, target: _Target, info: BackupInfo) -> str | N
     """
     if target.instance_id in {None, info.instance_id}:
         return None
-    found: Stock | None = _with_store(session, stock)
+    found: MetadataContents | None = _with_store(session, read_contents)
     if found is None or not found.is_empty:
         raise ConflictError(
             f"{session.uri} is the cluster {target.instance_id}, which is not empty; the backup is"
@@ -470,7 +470,7 @@ async def _remove_empty(store: MetadataStore, instance_id: str) -> None:
     Raises:
         ConflictError: it is another one now, or holds something.
     """
-    found = await stock(store)
+    found = await read_contents(store)
     if found is None or found.instance_id != instance_id or not found.is_empty:
         raise ConflictError("the cluster has changed a moment ago; nothing was changed here")
     await store.nuke()

@@ -90,7 +90,7 @@ class ClusterMap:
 
 def draw(session: Session, *, ask: bool) -> None:
     """Print the map."""
-    found: ClusterMap = session.call(look, ask=ask)
+    found: ClusterMap = session.call(read_map, ask=ask)
     session.emitter.draw(found, lambda canvas: drawing(found, canvas))
     if not any(rack.name for rack in found.racks):
         session.note(
@@ -98,14 +98,14 @@ def draw(session: Session, *, ask: bool) -> None:
         )
 
 
-async def look(client: Client, *, ask: bool) -> ClusterMap:
+async def read_map(client: Client, *, ask: bool) -> ClusterMap:
     """Return all bookies in their racks, asked for their space."""
     found = await ask_bookies.bookies(client, None, ask=ask)
     in_racks: dict[str, list[BookieSummary]] = defaultdict(list)
     for one in found:
         in_racks[one.rack or ""].append(one)
-    told = [one for one in found if one.total is not None]
-    free, total = space(told) if told else (None, None)
+    with_disks = [one for one in found if one.total is not None]
+    free, total = space(with_disks) if with_disks else (None, None)
     return ClusterMap(
         instance_id=await client.store.instance_id(),
         # Those of which nobody knows a rack come last.

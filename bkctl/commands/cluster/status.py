@@ -229,7 +229,7 @@ def _problems(found: ClusterStatus, bookies: Sequence[BookieSummary], domain: st
     # A region or a zone is the first part of a location.
     apart = {rack if domain == "rack" else rack.split("/")[1] for rack in found.racks}
     ensemble = f"ledgers of an ensemble of {found.ensemble_size}"
-    told = (
+    problems = (
         (lacking > 0, f"{counted(lacking, 'writable bookie')} too few for {ensemble}"),
         (repair.marked, f"{counted(repair.marked, 'ledger')} under-replicated"),
         (silent, f"{counted(silent, 'registered bookie')} unreachable"),
@@ -240,7 +240,7 @@ def _problems(found: ClusterStatus, bookies: Sequence[BookieSummary], domain: st
         (repair.enabled and repair.auditor is None, "no auditor is elected"),
         (len(apart) == 1, f"all bookies are in one {domain}"),
     )
-    return [words for holds, words in told if holds]
+    return [words for holds, words in problems if holds]
 
 
 # Ping -------------------------------------------------------------------------------------------

@@ -88,7 +88,7 @@ async def events(
             for word in wake.sessions():
                 yield ClusterEvent(time_ms=_ms(client), event="metadata", now=word)
             try:
-                now = await look(client)
+                now = await read_snapshot(client)
             except MetadataUnavailableError:
                 pass  # The session's events tell it.
             else:
@@ -142,7 +142,7 @@ class _Wake:
         self._heard = False
 
 
-async def look(client: Client) -> ClusterSnapshot:
+async def read_snapshot(client: Client) -> ClusterSnapshot:
     """Look once."""
     store = client.store
     states = dict.fromkeys(await store.known_bookies(), "down")

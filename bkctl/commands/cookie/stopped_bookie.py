@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from bkclient.metadata.api import NEW
-from bkctl.bookies.stopped_bookie import StoppedBookie, held, refuse_registered, stopped_bookie
+from bkctl.bookies.stopped_bookie import (
+    StoppedBookie,
+    lock_existing,
+    refuse_registered,
+    stopped_bookie,
+)
 from bkctl.errors import ConflictError, ProblemsError, RefusedError
 from bkctl.output.units import counted
 from bkctl.output.views import BOOKIE, column, shown
@@ -86,7 +91,7 @@ def verify(session: Session) -> None:
     Raises:
         ProblemsError: one does not fit.
     """
-    seen = _look(session)
+    seen = _read_cookies(session)
     found = [problem for one in seen.cookies for problem in problems(seen.master, one)]
     session.emit_all(found, CookieDifference)
     if found:
@@ -99,7 +104,7 @@ def verify(session: Session) -> None:
     session.note(f"{counted(len(seen.cookies), 'cookie')} of {seen.master.bookie_id}, all as set")
 
 
-def _look(session: Session) -> _BookieOnDisk:
+def _read_cookies(session: Session) -> _BookieOnDisk:
     bookie = stopped_bookie(session)
     master = master_cookie(bookie.config, bookie.bookie_id, session.call(_instance_id))
     stored = bookie.stored.read()
@@ -182,7 +187,7 @@ def repair(session: Session) -> None:
     Raises:
         RefusedError, ConflictError: as ``to_rewrite``; or it runs, or nobody confirmed.
     """
-    seen = _look(session)
+    seen = _read_cookies(session)
     bookie_id = seen.bookie.bookie_id
     refuse_registered(session, bookie_id)
     places = to_rewrite(seen.master, seen.cookies)
@@ -192,7 +197,7 @@ def repair(session: Session) -> None:
     if places:
         lines = [f"The cookie of {bookie_id} will be written to:", *(f"  {p}" for p in places)]
         session.confirm(lines, "Go on?")
-        with held(seen.bookie.found, port=seen.bookie.config.port):
+        with lock_existing(seen.bookie.found, port=seen.bookie.config.port):
             _write(seen, places)
     session.emit(CookiesRepaired(bookie_id, places))
 

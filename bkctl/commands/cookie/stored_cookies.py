@@ -17,7 +17,7 @@ from bkctl.exit_status import Effect
 from bkctl.output.atomic_file import write_whole
 from bkctl.output.units import counted
 from bkctl.output.views import BOOKIE, NEVER, column, shown
-from bkctl.session.safety import Objection, heed, named
+from bkctl.session.safety import Objection, named, refuse_unless_forced
 from bkctl.session.safety_names import CONTENT, ONLY_COPIES, OPEN_LEDGERS, REGISTERED
 from bkctl.suggest import did_you_mean
 from wire.errors import FormatError
@@ -255,7 +255,7 @@ def _delete_with_files(
         UsageError: another bookie is named.
         RefusedError: it runs, or something relies on it that must not be lost.
     """
-    from bkctl.bookies.stopped_bookie import held, stopped_bookie
+    from bkctl.bookies.stopped_bookie import lock_existing, stopped_bookie
     from bookied.directories.roots import VERSION
 
     bookie = stopped_bookie(session)
@@ -263,7 +263,7 @@ def _delete_with_files(
         raise UsageError(
             f"the settings are those of {bookie.bookie_id}", next_step="leave the id out"
         )
-    with held(bookie.found, port=bookie.config.port):
+    with lock_existing(bookie.found, port=bookie.config.port):
         files = [directory / VERSION for directory in bookie.found.all_dirs]
         _delete(session, bookie.bookie_id, force, files=[one for one in files if one.exists()])
 
@@ -282,7 +282,7 @@ def _delete(
     session.about = f"bookie {bookie_id}"
     found = _if_stored(session, bookie_id, needed=not files)
     reliance: Reliance = session.call(cookies.reliance_on, bookie_id)
-    heed(session, _objections(reliance), force)
+    refuse_unless_forced(session, _objections(reliance), force)
     if session.dry_run:
         for line in _remarks(reliance):
             session.note(line)

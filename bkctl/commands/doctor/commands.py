@@ -10,7 +10,7 @@ from bkctl.exit_status import Effect, ExitStatus
 
 doctor = Command(
     "doctor",
-    body="bkctl.commands.doctor.survey:look",
+    body="bkctl.commands.doctor.survey:examine",
     short_help="Report what is wrong with a cluster, the worst first.",
     params=(
         option(

@@ -57,9 +57,9 @@ def _local_cookie(seen: SeenLocal) -> Iterator[ClusterFinding]:
         )
         fix = f"bkctl cookie create {seen.bookie_id} --file {seen.version_file}"
         yield ClusterFinding(Severity.RISK, "local-cookie-not-stored", what, fix=fix)
-    told = {one.field for one in seen.differs}
+    fields = {one.field for one in seen.differs}
     for one in seen.stored_differs:
-        if one.field not in told:
+        if one.field not in fields:
             what = (
                 f"the stored cookie differs from settings and directories in its {one.field}: "
                 f"{one.found}, not {one.configured}"

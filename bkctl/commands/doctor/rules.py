@@ -19,7 +19,7 @@ from bkctl.commands.doctor.state import (
     SeenLocal,
     Some,
 )
-from bkctl.output.autorecovery_pause import told
+from bkctl.output.autorecovery_pause import pause_text
 from bkctl.output.units import counted, human_bytes, human_duration
 from wire.ids import LEDGER_ID_REFUSED, BookieId, LedgerId
 
@@ -366,7 +366,7 @@ def _cookies_of_others(seen: SeenCluster) -> Iterator[ClusterFinding]:
 def _disabled(seen: SeenCluster) -> Iterator[ClusterFinding]:
     if not seen.enabled:
         needed = _is_needed(seen)
-        why = "" if seen.pause is None else told(seen.pause, seen.now_ms / 1000)
+        why = "" if seen.pause is None else pause_text(seen.pause, seen.now_ms / 1000)
         yield ClusterFinding(
             Severity.RISK if needed else Severity.TROUBLE,
             "autorecovery-disabled",

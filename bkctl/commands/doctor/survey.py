@@ -63,7 +63,7 @@ TELL_EVERY: Final = 1000
 _BAD: Final = {Severity.LOSS, Severity.RISK}
 
 
-def look(session: Session, *, local: bool | None, stale_s: float, open_s: float) -> None:
+def examine(session: Session, *, local: bool | None, stale_s: float, open_s: float) -> None:
     """Run the rules over a cluster, and over the bookie of the settings if it is ``local``.
 
     Raises:
@@ -85,9 +85,9 @@ def run(session: Session, limits: Limits, *, local: bool) -> None:
     """
     with session.progress("looking at ledgers", unit="ledgers") as progress:
         now_ms = int(time.time() * 1000)
-        cluster = session.call(look_at_cluster, limits, now_ms, progress.update, RealHost())
+        cluster = session.call(examine_cluster, limits, now_ms, progress.update, RealHost())
     cluster = attrs.evolve(cluster, read_only_by_hand=read_only_by_hand(cluster.bookies))
-    seen_local = look_at_local(session, now_ms) if local else None
+    seen_local = examine_local(session, now_ms) if local else None
     found = diagnose(cluster, seen_local)
     session.emit_all(found, ClusterFinding)
     session.finish()
@@ -131,7 +131,7 @@ def read_only_by_hand(bookies: Iterable[BookieSummary]) -> frozenset[BookieId]:
     return frozenset(one.bookie_id for one, by_hand in zip(asked, found, strict=True) if by_hand)
 
 
-async def look_at_cluster(
+async def examine_cluster(
     client: Client, limits: Limits, now_ms: int, tell: Callable[[int], None], host: Host
 ) -> SeenCluster:
     """Return all there is to be seen of a cluster; walks over all ledgers."""
@@ -233,7 +233,7 @@ def addresses(bookies: Iterable[BookieSummary], host: Host) -> dict[str, str]:
 # The bookie on this machine ---------------------------------------------------------------------
 
 
-def look_at_local(session: Session, now_ms: int) -> SeenLocal:
+def examine_local(session: Session, now_ms: int) -> SeenLocal:
     """Return all there is to be seen of the bookie of the settings; changes nothing.
 
     Raises:

@@ -56,7 +56,7 @@ def close(session: Session, given: Sequence[Any]) -> None:
 
 def _close(session: Session, ledger_id: LedgerId) -> Any:
     session.about = f"ledger {ledger_id}"
-    writer = shell_writers.held_writer(session, ledger_id)
+    writer = shell_writers.writer_in_use(session, ledger_id)
     if writer is not None:
         if session.dry_run:
             return f"close ledger {ledger_id}, which this shell writes to"

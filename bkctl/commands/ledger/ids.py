@@ -52,7 +52,7 @@ def chosen(
 
 
 def _all(session: Session) -> Iterator[LedgerId]:
-    for ids in session.cluster.look.ledger_ranges(None):
+    for ids in session.cluster.view.ledger_ranges(None):
         yield from ids
 
 

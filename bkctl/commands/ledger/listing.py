@@ -118,13 +118,13 @@ def _ledgers(
     ids_only: bool,
 ) -> Iterator[list[LedgerSummary]]:
     everything = wanted.is_open
-    for ids in session.cluster.look.ledger_ranges(after):
+    for ids in session.cluster.view.ledger_ranges(after):
         if ids_only:
             yield [LedgerSummary(ledger_id, None) for ledger_id in ids]
             continue
         # Where each counts, none need be read that is not shown.
         for some in _pieces(ids, limit if everything else None):
-            for stored in session.cluster.look.ledgers(some):
+            for stored in session.cluster.view.ledgers(some):
                 found = [LedgerSummary(one.ledger_id, one.metadata) for one in stored]
                 for one in found:
                     if one.metadata is None:

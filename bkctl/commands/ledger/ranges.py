@@ -51,8 +51,8 @@ def confirmed_end(reader: LedgerReader) -> int:
     """Return the last entry that is confirmed, as far as anybody has told; -1 for none."""
     if not handover.is_handed_over(reader.metadata):
         return reader.last_add_confirmed
-    told = handover.handed_over(reader.ledger_id, reader.metadata).last
-    return max(reader.last_add_confirmed, told)
+    handed_over_last = handover.handed_over(reader.ledger_id, reader.metadata).last
+    return max(reader.last_add_confirmed, handed_over_last)
 
 
 def range_of(

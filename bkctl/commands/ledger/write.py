@@ -131,7 +131,7 @@ def _why_it_can(session: Session, ledger_id: LedgerId) -> str:
     """
     from bkctl.session import shell_writers
 
-    if shell_writers.held_writer(session, ledger_id) is not None:
+    if shell_writers.writer_in_use(session, ledger_id) is not None:
         return "this shell writes to"
     handover.handed_over(ledger_id, metadata_of(session, ledger_id))
     return "its last writer has handed over"

@@ -426,8 +426,8 @@ async def _chunks(
 ) -> AsyncIterator[int | _InOrder]:
     seconds = client.cluster.clock.seconds
     latencies_s = array("d")
-    done, told_s = 0, seconds()
-    counted_from_s = told_s if not warm_up else None
+    done, shown_s = 0, seconds()
+    counted_from_s = shown_s if not warm_up else None
     while done < warm_up + entries:
         end, began_s = min(last, warm_up + entries - done - 1), seconds()
         async for chunk in reader.read_chunks(0, end):
@@ -437,9 +437,9 @@ async def _chunks(
                 latencies_s.append(now_s - began_s)
             elif done >= warm_up:
                 counted_from_s = now_s
-            if now_s - told_s >= LOOK_S:
+            if now_s - shown_s >= LOOK_S:
                 yield done
-                told_s = seconds()
+                shown_s = seconds()
             began_s = seconds()
     counted_from_s = began_s if counted_from_s is None else counted_from_s
     yield _InOrder(latencies_s, began_s - counted_from_s)

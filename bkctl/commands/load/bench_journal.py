@@ -119,7 +119,7 @@ class _Run:
         Raises:
             CommandError: the disk failed.
         """
-        self._began_s = told_s = time.monotonic()
+        self._began_s = shown_s = time.monotonic()
         self._journal.start()
         try:
             for number in range(total):
@@ -128,9 +128,9 @@ class _Run:
                     break
                 now_s = time.monotonic()
                 self._journal.append(records[number % PAYLOADS], now_s)
-                if now_s - told_s >= LOOK_S:
+                if now_s - shown_s >= LOOK_S:
                     progress.update(self._done)
-                    told_s = now_s
+                    shown_s = now_s
         finally:
             self._journal.stop()
         if self._failure is not None:

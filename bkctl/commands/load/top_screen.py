@@ -176,8 +176,8 @@ def _with_spark(
         return figures
     with_scale = room - _SCALE_WIDTH >= _SPARK_MIN
     room -= _SCALE_WIDTH if with_scale else 0
-    told = [value for value in values[-room:] if value is not None]
-    highest = f" max {scale(max(told))}" if with_scale and told else ""
+    known = [value for value in values[-room:] if value is not None]
+    highest = f" max {scale(max(known))}" if with_scale and known else ""
     return f"{figures:{_FIGURES_WIDTH}}{title}{canvas.sparkline(values, room)}{highest}".rstrip()
 
 
@@ -293,8 +293,8 @@ class TopState:
         else:
             body = ["looking for the first time ..."]
         keys = f"q quit   s sort: {order.name}   p {'go on' if self.paused else 'pause'}"
-        told = self.error or ("paused" if self.paused else f"every {self.interval_s:g} s")
-        foot = canvas.fitted(f"{keys}   {told}", canvas.width).rstrip()
+        known = self.error or ("paused" if self.paused else f"every {self.interval_s:g} s")
+        foot = canvas.fitted(f"{keys}   {known}", canvas.width).rstrip()
         body = body[: height - 1]
         return [*body, *[""] * (height - 1 - len(body)), canvas.dim(foot)]
 

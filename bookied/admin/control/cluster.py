@@ -18,7 +18,7 @@ from bkclient.repair.autorecovery import (
     AutorecoveryDisabledError,
     NoAuditorError,
     count_marks,
-    how_to_mend_mark,
+    how_to_repair_mark,
     trigger_audit,
 )
 from bookied.admin.control.refusals import ChangeRefusedError, TooMuchError
@@ -126,7 +126,7 @@ class ClusterControl:
         found: dict[LedgerId, MarkReport] = {}
 
         def damaged(ledger_id: LedgerId, error: MetadataFormatError) -> None:
-            problem = f"{error}; {how_to_mend_mark(ledger_id)}"
+            problem = f"{error}; {how_to_repair_mark(ledger_id)}"
             log.warn("{problem}", problem=problem)
             found[ledger_id] = MarkReport((), problem)
 

@@ -216,9 +216,9 @@ def _switch(control: Control, asked: HttpRequest, word: str) -> HttpReply:
         major=suspended if major else None,
     )
     server = f"Bookie Server listening on {control.bookie_id} with id {control.bookie_id}"
-    told = word.capitalize()
-    output = f"{told} majorGC on BookieServer: {server}" if major else ""
-    output += f", {told} minorGC on BookieServer: {server}" if minor else ""
+    name = word.capitalize()
+    output = f"{name} majorGC on BookieServer: {server}" if major else ""
+    output += f", {name} minorGC on BookieServer: {server}" if minor else ""
     return in_json(output)
 
 

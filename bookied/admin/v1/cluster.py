@@ -236,8 +236,8 @@ async def list_underreplicated(control: Control, asked: HttpRequest) -> HttpRepl
         reply = in_json(list(found))
     problems = [mark.problem for mark in marked.values() if mark.problem is not None]
     if problems:  # Java's form of the body has no field for them.
-        told = {PROBLEM: "; ".join(problems[:PROBLEMS_TOLD])}
-        reply = attrs.evolve(reply, headers=told)
+        headers = {PROBLEM: "; ".join(problems[:PROBLEMS_TOLD])}
+        reply = attrs.evolve(reply, headers=headers)
     return reply
 
 

@@ -107,7 +107,7 @@ def _scan(
     before: int,
 ) -> Iterator[DiskFinding]:
     unindexed: dict[int, _UnindexedRecords] = {}
-    told = 0
+    reported = 0
     try:
         for record in scan:
             found.counts.log_entries += 1
@@ -123,9 +123,9 @@ def _scan(
                     max(one.last, record.entry_id),
                 )
                 one.count, one.size_bytes = one.count + 1, one.size_bytes + size
-            if at - told > TELL_BYTES:
-                told = at
-                tick(before + told, found.counts.log_entries)
+            if at - reported > TELL_BYTES:
+                reported = at
+                tick(before + reported, found.counts.log_entries)
     except (CorruptError, OSError) as error:
         yield from_error(error, fix=f"what lies before it: bkctl disk entrylog {scan.path}")
     if scan.is_torn:

@@ -210,15 +210,15 @@ def _check_journal(
     except (CorruptError, OSError) as error:
         yield from_error(error, fix=_SALVAGE_FIX)
         return
-    told = part.start
+    reported = part.start
     try:
         for record in scan:
             found.counts.records += 1
             if part.is_replayed(record.offset):
                 found.tail.add(part.path, record)
-            if record.offset - told > TELL_BYTES:
-                told = record.offset
-                tick(before + told - part.start, found.counts.records)
+            if record.offset - reported > TELL_BYTES:
+                reported = record.offset
+                tick(before + reported - part.start, found.counts.records)
         if part.replay_from is not None:
             check_end(scan, is_last=not part.has_later)
         yield from _after_the_end(scan)

@@ -101,7 +101,7 @@ def is_any_old(roots: Sequence[RootLayout]) -> bool:
     return any(root.has_old for root in roots)
 
 
-def look(files: Files, found: Directories) -> list[RootLayout]:
+def read_layouts(files: Files, found: Directories) -> list[RootLayout]:
     """Return the layout of every root, in the order journal, ledger, index.
 
     Raises:
@@ -109,10 +109,10 @@ def look(files: Files, found: Directories) -> list[RootLayout]:
         BadCookieError: a VERSION holds no cookie.
         OSError: a root cannot be read.
     """
-    return [_look(files, root) for root in found.roots]
+    return [_read_layout(files, root) for root in found.roots]
 
 
-def _look(files: Files, root: Path) -> RootLayout:
+def _read_layout(files: Files, root: Path) -> RootLayout:
     names = files.list(root) if files.exists(root) else []
     version = _root_version(files, root, names)
     has_current = CURRENT in names

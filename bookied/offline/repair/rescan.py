@@ -50,12 +50,12 @@ class Rescan:
 
     def log(self, log_id: int, path: Path) -> Iterator[EntryLogRecord]:
         """Give the entries of one log."""
-        told = 0
+        reported = 0
         for record in self._log(log_id, path):
             yield record
             at = record.location & _OFFSET
-            if at - told >= TOLD_EVERY_BYTES:
-                told = at
+            if at - reported >= TOLD_EVERY_BYTES:
+                reported = at
                 self.tell(self._done_bytes + at)
         self._add_done(path)
 
@@ -82,12 +82,12 @@ class Rescan:
         """Give the records of all journals in a directory, oldest first."""
         for journal_id in journals.journal_ids(self.files, directory):
             path = directory / journal_layout.file_name(journal_id)
-            told = 0
+            reported = 0
             for record in self._journal(path):
                 yield path, record
-                if record.offset - told >= TOLD_EVERY_BYTES:
-                    told = record.offset
-                    self.tell(self._done_bytes + told)
+                if record.offset - reported >= TOLD_EVERY_BYTES:
+                    reported = record.offset
+                    self.tell(self._done_bytes + reported)
             self._add_done(path)
 
     def _journal(self, path: Path) -> Iterator[JournalRecord]:

@@ -26,8 +26,8 @@ from bookied.offline.repair.old_layout import (
     RootLayout,
     RootState,
     is_any_old,
-    look,
     old_data,
+    read_layouts,
 )
 from bookied.storage.files.files import Files, copy_file, remove_tree
 from wire.errors import BookKeeperError, FormatError
@@ -67,7 +67,7 @@ class BookieRoots:
 
     def layouts(self) -> list[RootLayout]:
         """Return the layout of every root; see ``look``."""
-        return look(self.files, self.found)
+        return read_layouts(self.files, self.found)
 
     def all_files(self, directory: Path) -> tuple[Path, ...]:
         """Return the files of a bookie in a directory, whatever becomes of them."""

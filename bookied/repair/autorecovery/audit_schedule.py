@@ -9,7 +9,7 @@ from typing import Final
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
 from bookied.config.autorecovery import AutoRecoveryConfig
-from bookied.repair.autorecovery.wake_up import Bell
+from bookied.repair.autorecovery.wake_up import WakeUp
 
 
 class AuditJob(enum.Enum):
@@ -57,13 +57,13 @@ def first_run_s(last_ms: int | None, now_ms: int, interval_s: float) -> float:
     return max(0.0, interval_s - passed_s)
 
 
-class Agenda:
+class AuditSchedule:
     """Jobs that are due, the most urgent first, and timers of those to come."""
 
     def __init__(self, clock: IReactorTime, interval_s: Callable[[AuditJob], float]) -> None:
         """``interval_s``: after how long a job that is taken is due again; 0 for never."""
         self._clock, self._interval_s = clock, interval_s
-        self._bell = Bell(clock)
+        self._wake_up = WakeUp(clock)
         self._due: set[AuditJob] = set()
         self._timers: dict[AuditJob, IDelayedCall] = {}
 
@@ -78,7 +78,7 @@ class Agenda:
             self._timers[job] = self._clock.callLater(in_s, self._timer_fired, job)
             return
         self._due.add(job)
-        self._bell.ring()
+        self._wake_up.wake()
 
     def drop(self, job: AuditJob) -> None:
         """Let a job not be done, now or later."""
@@ -96,7 +96,7 @@ class Agenda:
 
     async def wait(self) -> None:
         """Return once a job was added since the last wait."""
-        await self._bell.wait()
+        await self._wake_up.wait()
 
     def close(self) -> None:
         """Stop the timers."""

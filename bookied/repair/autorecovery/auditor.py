@@ -27,8 +27,8 @@ from bookied.metrics.counters import AuditorStats
 from bookied.metrics.summary import Summary
 from bookied.repair.autorecovery.audit_schedule import (
     PATIENT,
-    Agenda,
     AuditJob,
+    AuditSchedule,
     check_intervals_s,
     first_run_s,
 )
@@ -95,7 +95,7 @@ class Auditor:
             reads_at_once=reads_max if reads_max > 0 else READS_AT_ONCE,
         )
         self._intervals_s = check_intervals_s(config)
-        self._agenda = Agenda(self._clock, lambda job: self._intervals_s.get(job, 0))
+        self._schedule = AuditSchedule(self._clock, lambda job: self._intervals_s.get(job, 0))
         self._watches: list[Watch] = []
         self._lost: LostBookies | None = None
         self._has_audited = False
@@ -133,11 +133,11 @@ class Auditor:
         log.info("{bookie_id} is the auditor", bookie_id=self._bookie_id)
         try:
             await self._begin()
-            await self._agenda.wait()
+            await self._schedule.wait()
             while await self._is_auditor():
-                while self._agenda:
+                while self._schedule:
                     await self._try(self._next_job())
-                await self._agenda.wait()
+                await self._schedule.wait()
             log.warn("{bookie_id} is not the auditor any more", bookie_id=self._bookie_id)
         finally:
             self._end()
@@ -147,18 +147,18 @@ class Auditor:
         delay = await self._published_delay()
         self._lost = LostBookies(await store.known_bookies(), delay)
         self._watches = [
-            await store.watch_bookies(lambda: self._agenda.add(AuditJob.LOOK_AT_BOOKIES)),
+            await store.watch_bookies(lambda: self._schedule.add(AuditJob.LOOK_AT_BOOKIES)),
             await store.watch_lost_bookie_recovery_delay(
-                lambda: self._agenda.add(AuditJob.LOOK_AT_DELAY)
+                lambda: self._schedule.add(AuditJob.LOOK_AT_DELAY)
             ),
         ]
-        self._agenda.add(AuditJob.CHECK_BOOKIES)
+        self._schedule.add(AuditJob.CHECK_BOOKIES)
         now_ms = self._now_ms()
         for job, stored_as in STORED_AS.items():
             interval_s = self._intervals_s[job]
             if interval_s > 0:
                 last_ms = await store.check_time(stored_as)
-                self._agenda.add(job, in_s=first_run_s(last_ms, now_ms, interval_s))
+                self._schedule.add(job, in_s=first_run_s(last_ms, now_ms, interval_s))
 
     async def _published_delay(self) -> Versioned[int]:
         """Return the delay in the store; where there is none, it is ours from now on."""
@@ -173,7 +173,7 @@ class Auditor:
     def _end(self) -> None:
         for watch in self._watches:
             watch.cancel()
-        self._agenda.close()
+        self._schedule.close()
 
     async def _is_auditor(self) -> bool:
         """Return whether the vote still stands: an operator can take it away."""
@@ -187,7 +187,7 @@ class Auditor:
 
     def _next_job(self) -> AuditJob:
         """Take the most urgent job; but the first audit comes before all, and without delay."""
-        return self._agenda.take(first=None if self._has_audited else AuditJob.CHECK_BOOKIES)
+        return self._schedule.take(first=None if self._has_audited else AuditJob.CHECK_BOOKIES)
 
     async def _try(self, job: AuditJob) -> None:
         """Do a job; try it again soon if it fails and nothing else would make up for it."""
@@ -202,14 +202,14 @@ class Auditor:
             self._stats.checks_skipped += 1
             log.info("stopped {job}: autorecovery is disabled", job=job.name)
             if job in PATIENT:
-                self._agenda.add(job)
+                self._schedule.add(job)
         except Exception as error:  # noqa: BLE001 - a bug must not end the audits for good.
             if isinstance(error, BookKeeperError):
                 log.warn("{job} failed: {error}", job=job.name, error=error)
             else:
                 log.failure("{job} failed", job=job.name)
             if job in PATIENT:
-                self._agenda.add(job, in_s=RETRY_S)
+                self._schedule.add(job, in_s=RETRY_S)
 
     async def _timed(self, job: AuditJob) -> None:
         took = self._took.get(job)
@@ -245,10 +245,10 @@ class Auditor:
     def _obey(self, commands: list[Command]) -> None:
         for command in commands:
             if command is Audit.NOW:
-                self._agenda.add(AuditJob.AUDIT)
+                self._schedule.add(AuditJob.AUDIT)
             elif command is Cancel.AUDIT:
                 self._stats.delayed_audits_cancelled += 1
-                self._agenda.drop(AuditJob.AUDIT_LATER)
+                self._schedule.drop(AuditJob.AUDIT_LATER)
             else:
                 assert isinstance(command, AuditLater)
                 self._stats.audits_delayed += 1
@@ -256,13 +256,13 @@ class Auditor:
                     "a bookie is lost; its ledgers are marked in {s} s unless it returns",
                     s=command.delay_s,
                 )
-                self._agenda.add(AuditJob.AUDIT_LATER, in_s=command.delay_s)
+                self._schedule.add(AuditJob.AUDIT_LATER, in_s=command.delay_s)
 
     async def _audit_twice(self) -> None:
         """Audit for a bookie that was lost just now; once more later, while one is missing."""
         await self._audit()
         if await self._store.known_bookies() - await available_bookies(self._store):
-            self._agenda.add(AuditJob.AUDIT_AGAIN, in_s=AGAIN_S)
+            self._schedule.add(AuditJob.AUDIT_AGAIN, in_s=AGAIN_S)
 
     async def _audit(self) -> None:
         assert self._lost is not None
@@ -280,7 +280,7 @@ class Auditor:
         audit = self._audit if self._has_audited else self._audit_twice
         self._has_audited = True
         await audit()
-        self._agenda.add(AuditJob.LOOK_AT_BOOKIES)
+        self._schedule.add(AuditJob.LOOK_AT_BOOKIES)
 
     async def _check_ledgers(self) -> None:
         at_once = self._config.ledgers_checked_at_once

@@ -63,7 +63,7 @@ async def available_bookies(store: MetadataStore) -> frozenset[BookieId]:
 
 async def each_ledger(
     store: MetadataStore,
-    look: Callable[[LedgerId], Coroutine[Deferred[Any], Any, object]],
+    check: Callable[[LedgerId], Coroutine[Deferred[Any], Any, object]],
     at_once: int = LEDGERS_AT_ONCE,
 ) -> int:
     """Look at every ledger; return how many could not be looked at.
@@ -79,7 +79,7 @@ async def each_ledger(
     async def look_at(ledger_id: LedgerId) -> None:
         nonlocal failed
         try:
-            await look(ledger_id)
+            await check(ledger_id)
         except NoSuchLedgerError:
             return
         except (MetadataStoreError, DisabledError):
@@ -190,7 +190,7 @@ async def check_all_ledgers(
     """
     store, marked = client.store, 0
 
-    async def look(ledger_id: LedgerId) -> None:
+    async def check(ledger_id: LedgerId) -> None:
         nonlocal marked
         await insist_enabled(store)
         ledger = await view(client, ledger_id)
@@ -201,7 +201,7 @@ async def check_all_ledgers(
             marked += 1
             await store.mark_underreplicated(ledger_id, tuple(missing))
 
-    failed = await each_ledger(store, look, at_once)
+    failed = await each_ledger(store, check, at_once)
     log.info(
         "checked all ledgers: {marked} marked, {failed} not checked",
         marked=marked,
@@ -221,7 +221,7 @@ async def check_placement(client: Client, *, repair: bool) -> tuple[LedgerId, ..
     store, cluster = client.store, client.cluster
     found: list[LedgerId] = []
 
-    async def look(ledger_id: LedgerId) -> None:
+    async def check(ledger_id: LedgerId) -> None:
         metadata = (await store.read_ledger(ledger_id)).value
         if not metadata.is_closed:
             return
@@ -234,7 +234,7 @@ async def check_placement(client: Client, *, repair: bool) -> tuple[LedgerId, ..
         if repair:
             await store.mark_underreplicated(ledger_id, ())
 
-    await each_ledger(store, look)
+    await each_ledger(store, check)
     if found:
         log.warn("{count} closed ledgers violate the placement policy", count=len(found))
     return tuple(sorted(found))
@@ -272,7 +272,7 @@ async def check_replicas(client: Client) -> dict[LedgerId, ReplicaCounts]:
     """
     found: dict[LedgerId, ReplicaCounts] = {}
 
-    async def look(ledger_id: LedgerId) -> None:
+    async def check(ledger_id: LedgerId) -> None:
         if await client.store.underreplicated(ledger_id) is not None:
             return
         metadata = (await client.store.read_ledger(ledger_id)).value
@@ -287,7 +287,7 @@ async def check_replicas(client: Client) -> dict[LedgerId, ReplicaCounts]:
             found[ledger_id] = counts
             log.warn("ledger {id} lacks replicas: {counts}", id=ledger_id, counts=counts)
 
-    await each_ledger(client.store, look, REPLICA_CHECKS_AT_ONCE)
+    await each_ledger(client.store, check, REPLICA_CHECKS_AT_ONCE)
     return found
 
 

@@ -13,7 +13,7 @@ from bkclient.metadata.api import UnderreplicationQueue
 from bkclient.repair.autorecovery import end_of_pause
 
 
-class Bell:
+class WakeUp:
     """Rings for one who waits; rung while nobody waits, it lets the next wait end at once."""
 
     def __init__(self, clock: IReactorTime) -> None:
@@ -21,7 +21,7 @@ class Bell:
         self._rung = False
         self._waiter: Deferred[None] | None = None
 
-    def ring(self) -> None:
+    def wake(self) -> None:
         """End the wait."""
         self._rung = True
         if self._waiter is not None and not self._waiter.called:
@@ -50,12 +50,12 @@ async def until_enabled(store: UnderreplicationQueue, clock: IReactorTime) -> No
     """Return once re-replication is enabled; enable it where the pause of an operator has ended."""
     if await store.replication_enabled():
         return
-    bell = Bell(clock)
-    watch = await store.watch_replication_enabled(bell.ring)
+    wake_up = WakeUp(clock)
+    watch = await store.watch_replication_enabled(wake_up.wake)
     try:
         while not await store.replication_enabled():
             left_s = await end_of_pause(store, wall_s(clock))
             if left_s != 0:
-                await bell.wait(left_s and min(left_s, PAUSE_LOOK_S_MAX))
+                await wake_up.wait(left_s and min(left_s, PAUSE_LOOK_S_MAX))
     finally:
         watch.cancel()

@@ -49,7 +49,7 @@ from bookied.config.autorecovery import AutoRecoveryConfig
 from bookied.metrics.counters import WorkerStats
 from bookied.repair.autorecovery.auditor_checks import available_bookies
 from bookied.repair.autorecovery.repair_retries import Failures
-from bookied.repair.autorecovery.wake_up import Bell, until_enabled
+from bookied.repair.autorecovery.wake_up import WakeUp, until_enabled
 from wire.errors import BookKeeperError
 from wire.ids import LedgerId
 
@@ -110,7 +110,7 @@ class Worker:
             report=lambda copied: self._stats.copied(copied.size_bytes, copied.copies),
         )
         self._failures = Failures(config.failed_ledger_grace_ms / 1000)
-        self._bell = Bell(self._clock)
+        self._wake_up = WakeUp(self._clock)
         self._held: dict[LedgerId, Deferred[None]] = {}
         self._watch: Watch | None = None
         self._limit = rate_limit(self._clock, config.repairs_per_s)
@@ -121,7 +121,7 @@ class Worker:
             while True:
                 try:
                     if self._watch is None:
-                        self._watch = await self._store.watch_underreplicated(self._bell.ring)
+                        self._watch = await self._store.watch_underreplicated(self._wake_up.wake)
                     await self._take_one()
                 except BookKeeperError as error:
                     log.warn("cannot lock an under-replicated ledger: {error}", error=error)
@@ -136,10 +136,10 @@ class Worker:
         if self._limit is not None:
             await self._limit.turn(1)
         while len(self._held) >= HELD_MAX:
-            await self._bell.wait()
+            await self._wake_up.wait()
         ledger_id = await self._store.poll_underreplicated()
         if ledger_id is None:
-            await self._bell.wait(LOOK_AGAIN_S)
+            await self._wake_up.wait(LOOK_AGAIN_S)
         elif await self.repair(ledger_id) not in {RepairOutcome.WHOLE, RepairOutcome.OPEN}:
             await self._rest()
 
@@ -315,7 +315,7 @@ class Worker:
             log.failure("ledger {id} while it waited", id=ledger_id)
         await self._release(ledger_id)
         self._held.pop(ledger_id, None)
-        self._bell.ring()
+        self._wake_up.wake()
 
     async def _release(self, ledger_id: LedgerId) -> None:
         """Release a lock, for sure: one that stays keeps every worker from the ledger."""

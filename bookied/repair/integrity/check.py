@@ -25,7 +25,7 @@ from twisted.logger import Logger
 
 from bkclient.errors import ClientError, MetadataSerializationError, NoSuchLedgerError
 from bkclient.metadata.api import Versioned
-from bookied.repair.integrity.plan import entries_owed, is_kept_here, may_have_forgotten
+from bookied.repair.integrity.plan import belongs_here, entries_owed, may_have_forgotten
 from wire.digest import master_key
 from wire.ids import BookieId, EntryId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
@@ -239,7 +239,7 @@ class IntegrityCheck:
                     healing.failed += 1
                     log.warn("ledger {id} is not healed yet: {error}", id=ledger_id, error=error)
                     continue
-                if is_kept_here(metadata, self._bookie_id):
+                if belongs_here(metadata, self._bookie_id):
                     yield ledger_id, metadata
 
 

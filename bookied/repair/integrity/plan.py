@@ -12,7 +12,7 @@ from wire.ids import BookieId, EntryId
 from wire.ledger_metadata import LedgerMetadata
 
 
-def is_kept_here(metadata: LedgerMetadata, bookie_id: BookieId) -> bool:
+def belongs_here(metadata: LedgerMetadata, bookie_id: BookieId) -> bool:
     """Return whether any fragment of the ledger names the bookie."""
     return bookie_id in metadata.all_bookies()
 

@@ -235,9 +235,9 @@ class Backpressure:
     def _set(self, crowd: Crowd) -> None:
         is_new, self.crowd = crowd is not self.crowd, crowd
         for load in list(self._loads):
-            self._judge(load, is_told=is_new)
+            self._judge(load, is_new=is_new)
 
-    def _judge(self, load: ConnectionLoad, *, is_told: bool = False) -> None:
+    def _judge(self, load: ConnectionLoad, *, is_new: bool = False) -> None:
         """Hold a connection or not, as things stand; tell it of a change, or also of none."""
         has_too_many_adds = not self._adds_wait and self._shared_adds.is_over_share(
             load, self.limits.shared_adds_bytes_max, self.limits.shared_add_bytes
@@ -245,7 +245,7 @@ class Backpressure:
         is_held = self.crowd is Crowd.FULL or (
             has_too_many_adds or (self.crowd is Crowd.SHARED and self._is_over_share(load))
         )
-        if is_held is not load.is_held or is_told:
+        if is_held is not load.is_held or is_new:
             load.is_held = is_held
             load.update()
 

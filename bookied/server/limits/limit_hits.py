@@ -61,23 +61,23 @@ class LimitHits(Generic[L]):
         """Begin at 0; ``meanings`` are the limits there are, ``what`` is put before "limit"."""
         self._clock, self._meanings, self._what = clock, meanings, what
         self.counts = dict.fromkeys(meanings, 0)
-        self._told: dict[L, tuple[int, float]] = {}
+        self._logged: dict[L, tuple[int, float]] = {}
 
     def hit(self, limit: L, who: str = "", why: object = "") -> None:
         """Count one; ``who`` and ``why`` are told of the one that gets its line."""
         self.counts[limit] += 1
         now_s = self._clock.seconds()
-        told, told_s = self._told.get(limit, (0, now_s - TELL_EVERY_S))
-        if now_s - told_s < TELL_EVERY_S:
+        logged, logged_s = self._logged.get(limit, (0, now_s - TELL_EVERY_S))
+        if now_s - logged_s < TELL_EVERY_S:
             return
-        self._told[limit] = self.counts[limit], now_s
+        self._logged[limit] = self.counts[limit], now_s
         log.emit(
             LogLevel.info if limit is Limit.IN_FLIGHT else LogLevel.warn,
             "{what}limit {limit}: {meaning}; {times} since the last word{who}{why}",
             limit=limit.value,
             what=self._what,
             meaning=self._meanings[limit],
-            times=self.counts[limit] - told,
+            times=self.counts[limit] - logged,
             who=f", now {plain(who)}" if who else "",
             why=f": {why}" if why else "",
         )

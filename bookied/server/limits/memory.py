@@ -64,7 +64,7 @@ class FrameRoom:
         """Begin with all room free; time in which ``is_reading`` says no is nobody's fault."""
         self._clock, self.bytes_max, self._is_reading = clock, bytes_max, is_reading
         self._halves: dict[Client, _Half] = {}
-        self._look: IDelayedCall | None = None
+        self._timer: IDelayedCall | None = None
         self.held_bytes = 0
 
     def note(self, client: Client, size_bytes: int) -> None:
@@ -77,7 +77,7 @@ class FrameRoom:
         if self._is_over and client is not self._first:
             half.is_waiting = True
             client.update_reading()
-            self._look_later()
+            self._check_later()
 
     def is_waiting(self, client: Client) -> bool:
         """Whether a client must not be read for now."""
@@ -102,19 +102,19 @@ class FrameRoom:
     def _first(self) -> Client:
         return next(iter(self._halves))
 
-    def _look_later(self) -> None:
-        if self._look is None:
-            self._look = self._clock.callLater(LOOK_S, self._cut_stuck)
+    def _check_later(self) -> None:
+        if self._timer is None:
+            self._timer = self._clock.callLater(LOOK_S, self._cut_stuck)
 
     def _cut_stuck(self) -> None:
-        self._look = None
+        self._timer = None
         if not any(half.is_waiting for half in self._halves.values()):
             return
         for client, half in list(self._halves.items()) if self._is_reading() else ():
             half.looks += 1
             if half.looks >= (WAITING_LOOKS_MAX if half.is_waiting else LOOKS_MAX):
                 client.time_is_up(Limit.HALF_FRAMES)
-        self._look_later()
+        self._check_later()
 
 
 @attrs.define
@@ -133,7 +133,7 @@ class UnsentAnswers:
     def __init__(self, clock: IReactorTime, *, bytes_max: int) -> None:
         self._clock, self.bytes_max = clock, bytes_max
         self._unsent: dict[Client, _Unsent] = {}  # The longest wait is first.
-        self._look: IDelayedCall | None = None
+        self._timer: IDelayedCall | None = None
         self.size_bytes = 0
 
     def add(self, client: Client, size_bytes: int) -> None:
@@ -144,7 +144,7 @@ class UnsentAnswers:
         # One alone is bounded by what a connection may hold.
         while self.size_bytes > self.bytes_max and len(self._unsent) > 1:
             self._cut(next(iter(self._unsent)))
-        self._look_later()
+        self._check_later()
 
     def taken(self, client: Client) -> None:
         """Count out a client that has taken all, or is gone."""
@@ -156,14 +156,14 @@ class UnsentAnswers:
         self.taken(client)
         client.time_is_up(Limit.UNSENT)
 
-    def _look_later(self) -> None:
-        if self._look is None and self.size_bytes > self.bytes_max // 2:
-            self._look = self._clock.callLater(STUCK_S, self._cut_stuck)
+    def _check_later(self) -> None:
+        if self._timer is None and self.size_bytes > self.bytes_max // 2:
+            self._timer = self._clock.callLater(STUCK_S, self._cut_stuck)
 
     def _cut_stuck(self) -> None:
-        self._look = None
+        self._timer = None
         if self.size_bytes > self.bytes_max // 2:
             until_s = self._clock.seconds() - STUCK_S
             for client in [one for one, its in self._unsent.items() if its.since_s <= until_s]:
                 self._cut(client)
-        self._look_later()
+        self._check_later()

@@ -31,7 +31,7 @@ class Timeouts:
     """For a client to show who it is, from when it was first seen not to have."""
 
     @property
-    def look_s(self) -> float | None:
+    def interval_s(self) -> float | None:
         """How often to look; None for never."""
         all_of_them = (self.frame_s, self.answer_s, self.idle_s, self.login_s)
         given = [one for one in all_of_them if one is not None]
@@ -100,19 +100,19 @@ class TimeoutWatch:
         connections: Callable[[], Collection[WatchedConnection]],
     ) -> None:
         self._clock, self._timeouts, self._connections = clock, timeouts, connections
-        self._look: IDelayedCall | None = None
+        self._timer: IDelayedCall | None = None
 
     def begin(self) -> None:
         """Go on looking, now that there is a connection."""
-        look_s = self._timeouts.look_s
-        if self._look is None and look_s is not None:
-            self._look = self._clock.callLater(look_s, self._look_at_all)
+        interval_s = self._timeouts.interval_s
+        if self._timer is None and interval_s is not None:
+            self._timer = self._clock.callLater(interval_s, self._check_all)
 
     def end(self) -> None:
         """Look no more, until ``begin``."""
-        if self._look is not None:
-            self._look.cancel()
-            self._look = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def take(self, timeouts: Timeouts) -> None:
         """Be as patient from now on."""
@@ -121,8 +121,8 @@ class TimeoutWatch:
         if self._connections():
             self.begin()
 
-    def _look_at_all(self) -> None:
-        self._look = None
+    def _check_all(self) -> None:
+        self._timer = None
         now_s = self._clock.seconds()
         connections = list(self._connections())
         for connection in connections:

@@ -13,7 +13,7 @@ from bookied.server.rules.entry_reads import packet_lac
 from bookied.server.rules.fencing import Fences
 from bookied.server.rules.ledger_writes import LedgerWrites
 from bookied.server.rules.long_poll import LongPolls
-from bookied.server.rules.lost_fences import LostFences, Standing
+from bookied.server.rules.lost_fences import FenceState, LostFences
 from bookied.server.rules.pending_request import PendingRequest
 from bookied.storage.index.format import has_place
 from bookied.storage.index.ledger_pages import CachedLedger
@@ -114,12 +114,12 @@ class Adds:
         )
         self.note_lac(state, packet_lac(packet))
 
-    def _add_if_open(self, asked: PendingRequest[AddRequest], standing: Standing) -> None:
+    def _add_if_open(self, asked: PendingRequest[AddRequest], standing: FenceState) -> None:
         """Go on with an add to a ledger in doubt, now that metadata was asked."""
         try:
-            if standing is Standing.UNKNOWN:
+            if standing is FenceState.UNKNOWN:
                 raise TooManyRequestsError(f"ledger {asked.ledger_id}: metadata does not answer")
-            if standing is Standing.CLOSED:
+            if standing is FenceState.CLOSED:
                 state = self._writes.ledger_to_write(asked.ledger_id, asked.request.master_key)
                 self._fences.fence(state, lambda: None)
             self.add(asked)

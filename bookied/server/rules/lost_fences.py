@@ -37,7 +37,7 @@ LEDGERS_MAX: Final = 200_000
 log = Logger()
 
 
-class Standing(enum.Enum):
+class FenceState(enum.Enum):
     """What metadata says of a ledger."""
 
     OPEN = enum.auto()
@@ -48,7 +48,7 @@ class Standing(enum.Enum):
     """The metadata service does not answer: guess nothing."""
 
 
-Known = Callable[[Standing], None]
+Known = Callable[[FenceState], None]
 
 
 class LostFences:
@@ -77,12 +77,12 @@ class LostFences:
         if waiting is not None:
             waiting.append(known)
         elif self._clock.seconds() < self._quiet_until_s:
-            known(Standing.UNKNOWN)
+            known(FenceState.UNKNOWN)
         else:
             self._asking[ledger_id] = [known]
             self._read(ledger_id).addCallback(self._answered, ledger_id)
 
-    def _read(self, ledger_id: LedgerId) -> Deferred[Standing]:
+    def _read(self, ledger_id: LedgerId) -> Deferred[FenceState]:
         due_s = self._clock.seconds() + ASK_S
         asking = Deferred.fromCoroutine(self._store.read_ledger(ledger_id))
         asking.addTimeout(ASK_S, self._clock)
@@ -94,9 +94,9 @@ class LostFences:
 
     def _not_found(
         self, failure: Failure, ledger_id: LedgerId, due_s: float
-    ) -> Standing | Deferred[Standing]:
+    ) -> FenceState | Deferred[FenceState]:
         if failure.check(NoSuchLedgerError):
-            return Standing.OPEN
+            return FenceState.OPEN
         if failure.check(TwistedTimeoutError) and self._clock.seconds() > due_s + LATE_S:
             return self._read(ledger_id)
         # Whatever else it is: those who wait have to hear of it, and it is no answer.
@@ -107,10 +107,10 @@ class LostFences:
         )
         if failure.check(MetadataUnavailableError, TwistedTimeoutError):
             self._quiet_until_s = self._clock.seconds() + PAUSE_S
-        return Standing.UNKNOWN
+        return FenceState.UNKNOWN
 
-    def _answered(self, standing: Standing, ledger_id: LedgerId) -> None:
-        if standing is Standing.OPEN:
+    def _answered(self, standing: FenceState, ledger_id: LedgerId) -> None:
+        if standing is FenceState.OPEN:
             self._open[ledger_id] = None
             if len(self._open) > LEDGERS_MAX:
                 del self._open[next(iter(self._open))]
@@ -121,5 +121,5 @@ class LostFences:
                 log.failure("an answer from metadata could not be used")
 
 
-def _standing(state: LedgerState) -> Standing:
-    return Standing.OPEN if state is LedgerState.OPEN else Standing.CLOSED
+def _standing(state: LedgerState) -> FenceState:
+    return FenceState.OPEN if state is LedgerState.OPEN else FenceState.CLOSED

@@ -117,6 +117,6 @@ class WriteFailures:
             self._reported = (directory, is_stuck)
             self._on_full(directory)
 
-    def note_room(self) -> None:
+    def note_space(self) -> None:
         """Note that something was written."""
         self.is_stuck, self._reported = False, None

@@ -301,7 +301,7 @@ class EntryLogWriter:
             file, until = self.file.open_file, self.file.readable_until
             if file is not None:
                 self._failures.guard(self.file.flush, self.file.path, self._give_up)
-                self._failures.note_room()
+                self._failures.note_space()
             if self.moves != moves:
                 raise _no_room("records have moved to another log")
         if file is not None:
@@ -329,7 +329,7 @@ class EntryLogWriter:
             guard(self.file.close, self.file.path, self._give_up)
         self._commands.popleft()
         self._written_bytes += command.size_bytes
-        self._failures.note_room()
+        self._failures.note_space()
         return True
 
     def _give_up(self, path: Path) -> bool:

@@ -115,12 +115,12 @@ class LogCompaction:
             if self._suspensions.all.of(kind):
                 log.info("{kind} compaction stopped: it is suspended", kind=kind.value)
                 return
-            if not await self._has_room(usage):
+            if not await self._has_space(usage):
                 log.warn("no space to compact entry log {id:x} into", id=usage.log_id)
                 continue
             await self._compact_one(usage, self._census.path(usage.log_id))
 
-    async def _has_room(self, usage: LogUsage) -> bool:
+    async def _has_space(self, usage: LogUsage) -> bool:
         """Whether copies of live entries fit, beside what new entries may need."""
         needed = self._collection.settings.room_bytes_min + usage.live_bytes
         directories = self._storage.directories.writable

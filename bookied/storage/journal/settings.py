@@ -64,7 +64,7 @@ class JournalEvents:
     """Gets what was given as ``done`` of each member of a group that is on disk."""
     on_fatal: Callable[[DiskWriteFailedError], object]
     """The journal is dead; the bookie has to stop."""
-    on_room: Callable[[DiskWriteFailedError | None], object] = lambda error: None  # noqa: ARG005
+    on_space: Callable[[DiskWriteFailedError | None], object] = lambda error: None  # noqa: ARG005
     """The disk is full, and nothing is written until there is space; None: it is written again."""
     on_begun: Callable[[int], object] = lambda journal_id: None  # noqa: ARG005
     """Gets the id of each file that was begun, before a record is in it. From any thread; it may

@@ -5,7 +5,7 @@ queued, writes it at once, syncs once and reports the group with one call to the
 A simulation calls ``step`` itself.
 
 A write that finds no space is tried again until there is some, at the same place; nothing that
-waits for it is acknowledged before. ``on_room`` is called at the begin and at the end of that.
+waits for it is acknowledged before. ``on_space`` is called at the begin and at the end of that.
 Any other failed write, and any failed sync, is the end: what the file holds is unknown then, so
 nothing is tried again and nothing more is ever acknowledged. ``on_fatal`` is called, once.
 """
@@ -233,7 +233,7 @@ class Journal:
             no_room = self.no_room or DiskWriteFailedError(self._file.path, error)
         if no_room is not self.no_room:
             self.no_room = no_room
-            self._call(self._events.on_room, no_room)
+            self._call(self._events.on_space, no_room)
         return no_room is None
 
     def _fail(self, error: BaseException) -> None:

@@ -12,7 +12,7 @@ from bookied.storage.entrylog.writer import EntryLogWriter
 from bookied.storage.index.ledger_pages import LedgerChange, LedgerPages
 from bookied.storage.index.store import IndexStore
 from bookied.storage.ledger_storage.adds import EntryAdds
-from bookied.storage.ledger_storage.index_lock import IndexTurn
+from bookied.storage.ledger_storage.index_lock import IndexLock
 from bookied.storage.ledger_storage.settings import RunBlocking
 from bookied.storage.ledger_storage.unflushed_changes import UnflushedChanges
 from bookied.storage.write_cache import WriteCache
@@ -28,7 +28,7 @@ class Flush:
         self,
         index: IndexStore,
         pages: LedgerPages,
-        turn: IndexTurn,
+        turn: IndexLock,
         changes: UnflushedChanges,
         *,
         adds: EntryAdds,

@@ -10,7 +10,7 @@ from twisted.internet.defer import DeferredLock
 from bookied.storage.index.store import IndexStore
 
 
-class IndexTurn:
+class IndexLock:
     """The turn of the one that writes to the index in a thread: ``async with turn``.
 
     A ledger that is deleted meanwhile keeps what the index has of it until the turn ends: its file

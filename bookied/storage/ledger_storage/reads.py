@@ -20,7 +20,7 @@ from bookied.storage.index import format as layout
 from bookied.storage.index.format import PAGE_SLOTS
 from bookied.storage.index.ledger_pages import CachedLedger, LedgerPages
 from bookied.storage.index.store import IndexStore
-from bookied.storage.ledger_storage.index_lock import IndexTurn
+from bookied.storage.ledger_storage.index_lock import IndexLock
 from bookied.storage.write_cache import WriteCache
 from wire.errors import NoSuchEntryError
 
@@ -55,7 +55,7 @@ class StoredEntryReads:
         self,
         index: IndexStore,
         pages: LedgerPages,
-        turn: IndexTurn,
+        turn: IndexLock,
         *,
         cache: WriteCache,
         logs: EntryLogReader,

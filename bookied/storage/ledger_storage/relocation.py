@@ -10,7 +10,7 @@ from bookied.storage.entrylog.reader import EntryLogReader
 from bookied.storage.entrylog.writer import EntryLogWriter, LedgerBytes
 from bookied.storage.index.ledger_pages import LedgerPages, Move
 from bookied.storage.index.store import IndexStore
-from bookied.storage.ledger_storage.index_lock import IndexTurn
+from bookied.storage.ledger_storage.index_lock import IndexLock
 from bookied.storage.ledger_storage.settings import RunBlocking
 
 
@@ -25,7 +25,7 @@ class Relocation:
         self,
         index: IndexStore,
         pages: LedgerPages,
-        turn: IndexTurn,
+        turn: IndexLock,
         *,
         log: EntryLogWriter,
         logs: EntryLogReader,

@@ -29,7 +29,7 @@ from bookied.storage.index.ledger_pages import CachedLedger, LedgerPages
 from bookied.storage.index.store import IndexStore
 from bookied.storage.ledger_storage.adds import EntryAdds
 from bookied.storage.ledger_storage.flush import Flush
-from bookied.storage.ledger_storage.index_lock import IndexTurn
+from bookied.storage.ledger_storage.index_lock import IndexLock
 from bookied.storage.ledger_storage.ledgers import StoredLedgers
 from bookied.storage.ledger_storage.logs import EntryLogs
 from bookied.storage.ledger_storage.reads import StoredEntryReads
@@ -115,7 +115,7 @@ class LedgerStorage:
             on_given_up=events.on_given_up,
             settings=log_settings,
         )
-        self._changes, turn = UnflushedChanges(), IndexTurn(index)
+        self._changes, turn = UnflushedChanges(), IndexLock(index)
         self._turn = turn
         self.reads = self.reads_class(
             index, pages, turn, cache=cache, logs=reader, stats=self.stats

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from bkclient.admin import handover
 from bkclient.quorum.fragments import LedgerFragment
 from bkclient.repair import replica_map
-from bkclient.repair.replica_map import Health, Holdings, count_at, held_at, runs
+from bkclient.repair.replica_map import Health, ReplicaMap, count_at, count_held, runs
 from tests.bkclient.worlds import Fate, World, when
 from wire.codes import ReturnCode
 from wire.errors import FormatError
@@ -51,7 +51,7 @@ def test_what_a_list_holds_of_a_place_is_counted_by_its_runs(
     one = fragment(first, first + length - 1, size, min(size, quorum))
     listed = runs(decode_entry_list(encode_entry_list(sorted(held))))
     for index in range(size):
-        assert held_at(one, index, listed) == len(held & set(one.entries_at(index)))
+        assert count_held(one, index, listed) == len(held & set(one.entries_at(index)))
 
 
 def test_runs_of_a_list_with_periods_are_merged() -> None:
@@ -81,17 +81,17 @@ def written(world: World, entries: int = 12, *, close: bool = True) -> LedgerId:
     return world.run(story())
 
 
-def healths(found: Holdings) -> dict[str, Health]:
+def healths(found: ReplicaMap) -> dict[str, Health]:
     return {p.bookie_id: p.health for fragment in found.fragments for p in fragment.places}
 
 
 class TestLook:
-    def look(self, world: World, ledger_id: LedgerId) -> Holdings:
-        return world.run(replica_map.look(world.client(), ledger_id))
+    def map_replicas(self, world: World, ledger_id: LedgerId) -> ReplicaMap:
+        return world.run(replica_map.map_replicas(world.client(), ledger_id))
 
     def test_a_whole_ledger_is_whole(self) -> None:
         world = World(3)
-        found = self.look(world, written(world))
+        found = self.map_replicas(world, written(world))
         assert found.is_whole
         (one,) = found.fragments
         assert [(p.expected, p.held) for p in one.places] == [(8, 8)] * 3
@@ -103,7 +103,7 @@ class TestLook:
         b1, b2 = (world[name].ledgers for name in ("b1", "b2"))
         b1[ledger_id].entries.popitem()
         del b2[ledger_id]
-        found = self.look(world, ledger_id)
+        found = self.map_replicas(world, ledger_id)
         assert healths(found) == {"b1": Health.PARTLY, "b2": Health.MISSING, "b3": Health.OK}
         assert found.fragments[0].copies == 0
         assert not found.is_whole
@@ -112,7 +112,7 @@ class TestLook:
         world = World(3)
         ledger_id = written(world)
         world.kill("b2")
-        found = self.look(world, ledger_id)
+        found = self.map_replicas(world, ledger_id)
         assert healths(found) == {"b1": Health.OK, "b2": Health.UNREACHABLE, "b3": Health.OK}
         assert found.fragments[0].copies == 1
         assert any("b2" in place.why for place in found.fragments[0].places)
@@ -126,18 +126,18 @@ class TestLook:
 
         world["b1"].policy = when(is_list, ErrorResponse(ReturnCode.EBADREQ))
         world["b2"].policy = when(is_list, Fate.LOSE)
-        found = self.look(world, ledger_id)
+        found = self.map_replicas(world, ledger_id)
         assert set(healths(found).values()) == {Health.OK}
         assert [p.held for p in found.fragments[0].places if p.bookie_id != "b3"] == [None, None]
         reads = [one for one in world["b1"].log if isinstance(one, ReadRequest)]
         assert len(reads) == 2
         del world["b1"].ledgers[ledger_id]
-        assert healths(self.look(world, ledger_id))["b1"] is Health.MISSING
+        assert healths(self.map_replicas(world, ledger_id))["b1"] is Health.MISSING
 
     def test_an_open_ledger_counts_up_to_what_is_confirmed_and_is_not_fenced(self) -> None:
         world = World(3)
         ledger_id = written(world, close=False)
-        found = self.look(world, ledger_id)
+        found = self.map_replicas(world, ledger_id)
         assert found.lac == 10
         assert found.is_whole
         assert not found.fragments[0].is_closed
@@ -154,14 +154,14 @@ class TestLook:
             await handover.release(writer)
             return ledger_id
 
-        found = self.look(world, world.run(story()))
+        found = self.map_replicas(world, world.run(story()))
         assert found.lac == 3
         assert sum(place.held or 0 for place in found.fragments[0].places) == 8
 
     def test_a_ledger_without_entries_has_nothing_to_hold(self) -> None:
         world = World(3)
         for close in (True, False):
-            found = self.look(world, written(world, 0, close=close))
+            found = self.map_replicas(world, written(world, 0, close=close))
             assert set(healths(found).values()) == {Health.EMPTY}
             assert found.is_whole
 
@@ -170,7 +170,7 @@ class TestLook:
         ledger_id = written(world, close=False)
         for name in ("b1", "b2"):
             world.kill(name, unregister=False)
-        found = self.look(world, ledger_id)
+        found = self.map_replicas(world, ledger_id)
         assert found.lac is None
         assert set(healths(found).values()) == {Health.UNKNOWN}
         assert found.fragments[0].last is None

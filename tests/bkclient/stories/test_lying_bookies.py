@@ -150,7 +150,7 @@ def test_no_lie_is_taken_for_an_entry_or_holds_the_client_up(
     for bookie_id in world.bookies:
         story.attempt(operations.bookie_info(client, bookie_id))
         story.attempt(operations.read_entry_from(client, bookie_id, ledger_id, 3))
-    story.attempt(replica_map.look(client, ledger_id))
+    story.attempt(replica_map.map_replicas(client, ledger_id))
     reader = story.attempt(client.open_ledger(ledger_id, password=b"secret"))
     if reader is not None:
         assert reader.last_add_confirmed <= 19

@@ -82,7 +82,7 @@ class ClientHost(FakeHost):
         super().__init__(environ={"PAGER": ""})
         self._client: Any = StoreClient(both)
 
-    def look(self, _uri: str, _config: object) -> None:
+    def metadata_reader(self, _uri: str, _config: object) -> None:
         return None
 
     def client(self, _uri: str, _config: object) -> Any:

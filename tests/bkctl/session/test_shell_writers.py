@@ -9,7 +9,7 @@ import pytest
 from bkclient.admin.handover import is_handed_over
 from bkctl.cli.root import cli
 from bkctl.commands.about.shell_program import ShellHost, ShellProgram
-from bkctl.session.shell_writers import HeldWriters
+from bkctl.session.shell_writers import ShellWriters
 from shell.repl import run
 from tests.bkclient.worlds import World
 from tests.bkctl.support.world import WorldClient
@@ -107,7 +107,7 @@ def test_a_ledger_that_cannot_be_handed_back_is_a_failure_at_the_end(script: Scr
 
 
 def test_commands_outside_a_shell_keep_nothing() -> None:
-    writers = HeldWriters()
+    writers = ShellWriters()
     assert writers.get(URI, LedgerId(0)) is None
     assert list(writers) == []
-    assert writers.let_go(lambda _text, _failed: pytest.fail("nothing is held"))
+    assert writers.hand_back(lambda _text, _failed: pytest.fail("nothing is held"))

@@ -27,7 +27,7 @@ class LookedHost(FakeHost):
         super().__init__(tty=tty, environ={"PAGER": ""})
         self.server = server
 
-    def look(self, uri: str, _config: object) -> ZooKeeperReader:
+    def metadata_reader(self, uri: str, _config: object) -> ZooKeeperReader:
         parsed = parse_uri(uri)
         session = ReadSession(parsed, timeout_s=10, connect=self.server.connect)
         return ZooKeeperReader(session, parsed)

@@ -33,7 +33,7 @@ from bookied.errors import (
     SecurityStartError,
     WrongIdentityError,
 )
-from bookied.runtime.dependencies import Parts, real_parts
+from bookied.runtime.dependencies import Parts, real_dependencies
 from bookied.runtime.state import State
 from bookied.server.limits.backpressure import SHARED_ADDS_BYTES, ConnectionLoad
 from bookied.service.bookie import BookieService
@@ -72,7 +72,7 @@ class Running:
     def make(self, *, parts: dict[str, Any] | None = None, **changes: Any) -> BookieService:
         self.config = attrs.evolve(self.config, **changes)
         given = {"store": self.new_store()} | (parts or {})
-        world = call(lambda: real_parts(self.config, the_reactor(), **given))
+        world = call(lambda: real_dependencies(self.config, the_reactor(), **given))
         service = BookieService(
             self.config, world, failed=self.failures.append, progress=self.phases.append
         )
@@ -347,7 +347,7 @@ def test_unusable_keys_stop_the_start_before_anything_is_locked(running, tmp_pat
 def own_clients(running: Running, **settings: Any) -> Parts:
     """Return the world of a bookie whose own clients are told ``settings``."""
     given = {"store": running.new_store(), "client_config": ClientConfig(**settings)}
-    made: Parts = call(lambda: real_parts(running.config, the_reactor(), **given))
+    made: Parts = call(lambda: real_dependencies(running.config, the_reactor(), **given))
     return made
 
 

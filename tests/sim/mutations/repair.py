@@ -260,7 +260,7 @@ def _blind_to_the_past(stack: Stack) -> None:
 
     async def check_bookies(self: Any) -> None:
         self._has_audited = True
-        self._agenda.add(AuditJob.LOOK_AT_BOOKIES)
+        self._schedule.add(AuditJob.LOOK_AT_BOOKIES)
 
     put(stack, auditor, LostBookies=only_seen)
     put(stack, Auditor, _check_bookies=check_bookies)

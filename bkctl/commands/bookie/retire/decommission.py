@@ -24,16 +24,16 @@ from bkclient.repair.recover_bookies import BookieLedger, RecoverOptions, ledger
 from bkclient.repair.repair_states import Lacking, LedgerProspect, prospects
 from bkctl.bookies.stopped_bookie import is_registered, refuse_registered
 from bkctl.commands.bookie.retire.recover import (
+    forecast_racks,
     insist_known,
-    left_behind,
-    look_at_racks,
     move,
-    tell_of_racks,
+    note_few_racks,
+    too_few_racks,
 )
 from bkctl.errors import PartlyDoneError, RefusedError, UsageError
 from bkctl.output.units import counted, human_bytes, human_duration
 from bkctl.output.views import BOOKIE, Kind, column, shown
-from bkctl.session.safety import Objection, heed, named
+from bkctl.session.safety import Objection, named, refuse_unless_forced
 from bkctl.session.safety_names import (
     ONLY_COPIES,
     OTHERS_LOST,
@@ -144,9 +144,9 @@ def _take_out(
     insist_known(session, [bookie_id], found)
     if not session.call(autorecovery.status).enabled:
         off = "autorecovery is disabled, so the ledgers of the bookie would not move"
-        heed(session, [Objection("", off, ENABLE)], force)
-    heed(session, session.call(_only_copies, bookie_id, found), force)
-    heed(session, _objections(session, bookie_id, found), force)
+        refuse_unless_forced(session, [Objection("", off, ENABLE)], force)
+    refuse_unless_forced(session, session.call(_only_copies, bookie_id, found), force)
+    refuse_unless_forced(session, _objections(session, bookie_id, found), force)
     _heed_racks(session, bookie_id, found, force)
     steps = [_moving(bookie_id, found)]
     if not keep_cookie:
@@ -165,7 +165,7 @@ def _take_out(
     )
     report = _wait(session, bookie_id, len(found), keep_cookie=keep_cookie)
     session.resume = ""
-    tell_of_racks(session, found)
+    note_few_racks(session, found)
     session.emit(report)
 
 
@@ -208,10 +208,10 @@ def _heed_racks(
     session: Session, bookie_id: BookieId, found: Sequence[BookieLedger], force: Collection[str]
 ) -> None:
     """Refuse where racks forbid every other bookie; warn of ledgers on too few racks."""
-    racks = look_at_racks(session, [bookie_id], found)
+    racks = forecast_racks(session, [bookie_id], found)
     if racks.nowhere:
         step = f"start a bookie in another {session.call(domain)}"
-        heed(session, [Objection(TOO_FEW_RACKS, left_behind(racks), step)], force)
+        refuse_unless_forced(session, [Objection(TOO_FEW_RACKS, too_few_racks(racks), step)], force)
 
 
 async def _only_copies(
@@ -309,7 +309,7 @@ def _damaged_marks(session: Session) -> Callable[[LedgerId, object], None]:
     def warn(ledger_id: LedgerId, why: object) -> None:
         if ledger_id not in told:
             told.add(ledger_id)
-            session.warn(f"{why}; {autorecovery.how_to_mend_mark(ledger_id)}")
+            session.warn(f"{why}; {autorecovery.how_to_repair_mark(ledger_id)}")
 
     return warn
 
@@ -331,7 +331,7 @@ def _drain(
         PartlyDoneError: something is left on it.
     """
     found: list[BookieLedger] = list(session.iterate(ledgers_on_bookies, [bookie_id]))
-    heed(session, _objections(session, bookie_id, found), force)
+    refuse_unless_forced(session, _objections(session, bookie_id, found), force)
     _heed_racks(session, bookie_id, found, force)
     steps = [f"make {bookie_id} read-only", _moving(bookie_id, found)]
     if session.dry_run:
@@ -350,7 +350,7 @@ def _drain(
     )
     report: RecoverReport = move(session, [bookie_id], options, found)
     session.resume = ""
-    tell_of_racks(session, found)
+    note_few_racks(session, found)
     session.emit(report)
     then = f"stop it, then: bkctl decommission {bookie_id}"
     if report.left:

@@ -11,7 +11,7 @@ from click.core import ParameterSource
 from bkclient.admin import operations
 from bkclient.errors import ClientError, LedgerRecoveryError
 from bkclient.repair.fragment_copy import CopiedEntry
-from bkclient.repair.rack_forecast import RackOutlook, on_too_few_racks, outlook, shortfall
+from bkclient.repair.rack_forecast import RackForecast, forecast, on_too_few_racks, shortfall
 from bkclient.repair.recover_bookies import (
     BookieLedger,
     LedgerMove,
@@ -92,9 +92,9 @@ def recover(
     if ledger_id is not None and not found:
         session.call(_insist_there, ledger_id)
     insist_known(session, bookies, found)
-    racks = look_at_racks(session, bookies, found, to)
+    racks = forecast_racks(session, bookies, found, to)
     if racks.nowhere:
-        session.warn(left_behind(racks))
+        session.warn(too_few_racks(racks))
     if session.dry_run:
         _plan(session, bookies, options)
         return
@@ -102,7 +102,7 @@ def recover(
     session.resume = f"what is moved stays so; to go on: {session.options.again()}"
     report = move(session, bookies, options, found)
     session.resume = ""
-    tell_of_racks(session, found)
+    note_few_racks(session, found)
     session.emit(report)
     if report.left:
         total = len(found) + len(unreadable)
@@ -207,14 +207,14 @@ def _insist_known(
             )
 
 
-def look_at_racks(
+def forecast_racks(
     session: Session,
     leaving: Sequence[BookieId],
     found: Collection[BookieLedger],
     to: BookieId | None = None,
-) -> RackOutlook:
+) -> RackForecast:
     """Return what the move makes of the racks, and warn of ledgers that will span too few."""
-    racks: RackOutlook = session.call(outlook, leaving, found, to=to)
+    racks: RackForecast = session.call(forecast, leaving, found, to=to)
     if racks.too_few:
         session.warn(
             f"{counted(len(racks.too_few), 'ledger')} will span {session.call(shortfall)}: "
@@ -223,13 +223,13 @@ def look_at_racks(
     return racks
 
 
-def left_behind(racks: RackOutlook) -> str:
+def too_few_racks(racks: RackForecast) -> str:
     """Return which ledgers nobody may take over, and why."""
     ledgers = counted(len(racks.nowhere), "ledger")
     return f"{ledgers} would be left behind ({named(racks.nowhere)}): {racks.why}"
 
 
-def tell_of_racks(session: Session, moved: Collection[BookieLedger]) -> None:
+def note_few_racks(session: Session, moved: Collection[BookieLedger]) -> None:
     """Warn of the ledgers that a move has left on too few racks, also another client's move."""
     thin: list[LedgerId] = session.call(on_too_few_racks, moved)
     if thin:

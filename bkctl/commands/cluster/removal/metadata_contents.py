@@ -24,7 +24,7 @@ _INIT_BEGINS_WITH: Final = {zk_paths.AVAILABLE, zk_paths.READ_ONLY, zk_paths.INS
 
 
 @attrs.frozen(kw_only=True)
-class Stock:
+class MetadataContents:
     """What a cluster's metadata holds, and who uses it."""
 
     instance_id: str | None
@@ -42,8 +42,8 @@ class Stock:
     @property
     def is_empty(self) -> bool:
         """Whether nothing would be lost: no ledger, mark, cookie or log, and no bookie runs."""
-        held = self.ledgers, self.marks, self.cookies, self.logs, self.registered
-        return not any(held)
+        contents = self.ledgers, self.marks, self.cookies, self.logs, self.registered
+        return not any(contents)
 
     def lines(self) -> list[str]:
         """Return what would be lost, for people."""
@@ -68,7 +68,7 @@ def _counted_names(names: Collection[str], what: str) -> list[str]:
     return [f"{counted(len(names), what)}: {named(names)}"] if names else []
 
 
-async def stock(store: MetadataStore) -> Stock | None:
+async def read_contents(store: MetadataStore) -> MetadataContents | None:
     """Return what the cluster holds; None where there is no cluster. Walks over all ledgers.
 
     Raises:
@@ -87,7 +87,7 @@ async def stock(store: MetadataStore) -> Stock | None:
             size_bytes += one.metadata.length
         else:
             not_closed += 1
-    return Stock(
+    return MetadataContents(
         instance_id=await store.instance_id(),
         ledgers=ledgers,
         not_closed=not_closed,
@@ -100,7 +100,7 @@ async def stock(store: MetadataStore) -> Stock | None:
     )
 
 
-async def _without_layout(store: MetadataStore) -> Stock | None:
+async def _without_layout(store: MetadataStore) -> MetadataContents | None:
     """Return the counts where no layout says how ledgers are kept: they cannot be counted."""
     try:
         nodes = set(await store.dump())
@@ -114,7 +114,7 @@ async def _without_layout(store: MetadataStore) -> Stock | None:
         )
     if not nodes:
         return None
-    return Stock(
+    return MetadataContents(
         instance_id=await store.instance_id(),
         ledgers=0,
         not_closed=0,

@@ -13,11 +13,11 @@ from bkclient.blocking import with_store
 from bkclient.metadata.api import NotInitializedError
 from bkclient.metadata.store_settings import store_options
 from bkctl.commands.cluster import backup
-from bkctl.commands.cluster.removal.metadata_contents import Stock, stock
+from bkctl.commands.cluster.removal.metadata_contents import MetadataContents, read_contents
 from bkctl.errors import ConflictError, UsageError
 from bkctl.output.units import counted
 from bkctl.output.views import Kind, column, shown
-from bkctl.session.safety import Objection, heed, named
+from bkctl.session.safety import Objection, named, refuse_unless_forced
 from bkctl.session.safety_names import LEDGERS, LIVE_BOOKIES
 
 if TYPE_CHECKING:
@@ -106,10 +106,10 @@ def format_cluster(
         ConflictError: it is another cluster than was shown.
         CommandError: the backup cannot be written; the cluster is as it was.
     """
-    found: Stock | None = _with_store(session, stock)
+    found: MetadataContents | None = _with_store(session, read_contents)
     if found is not None:
         objections = (*_registered(found, LIVE_BOOKIES), *_ledgers(found))
-        heed(session, objections, force, option=option)
+        refuse_unless_forced(session, objections, force, option=option)
     if session.dry_run:
         if found is None:
             session.plan([f"make a cluster at {session.uri}"])
@@ -132,7 +132,7 @@ def format_cluster(
     session.emit(ClusterFormatted(session.uri, made, was, lost_ledgers, file))
 
 
-def _kept(session: Session, found: Stock, backup_to: str | None) -> str | None:
+def _kept(session: Session, found: MetadataContents, backup_to: str | None) -> str | None:
     """Write all metadata to a file; return its path, None where no layout says how to read it."""
     if not found.has_layout:
         return None
@@ -189,7 +189,7 @@ def nuke(
         ClusterInUseError: there is what is not the cluster's.
     """
     _insist_root(session, root)
-    found: Stock | None = _with_store(session, stock)
+    found: MetadataContents | None = _with_store(session, read_contents)
     if found is None:
         session.emit(ClusterRemoved(session.uri, None, 0))
         return
@@ -198,7 +198,7 @@ def nuke(
             f"this is the cluster {found.instance_id}, not {instance_id}",
             next_step="is -u or BKCTL_SERVICE_URI another's?",
         )
-    heed(session, (*_registered(found, ""), *_ledgers(found)), force)
+    refuse_unless_forced(session, (*_registered(found, ""), *_ledgers(found)), force)
     if session.dry_run:
         lost = [f"remove {line}" for line in found.lines()]
         session.plan([*lost, f"remove the cluster {found.instance_id}"])
@@ -219,7 +219,7 @@ def _with_store(session: Session, work: Callable[[MetadataStore], Any]) -> Any:
     return with_store(session.uri, work, **store_options(session.config, session.uri))
 
 
-async def _insist_same(store: MetadataStore, shown: Stock | None) -> None:
+async def _insist_same(store: MetadataStore, shown: MetadataContents | None) -> None:
     """Make sure that nobody has made, formatted or removed the cluster since it was shown.
 
     Raises:
@@ -236,7 +236,7 @@ async def _insist_same(store: MetadataStore, shown: Stock | None) -> None:
         )
 
 
-def _registered(found: Stock, check: str) -> Iterator[Objection]:
+def _registered(found: MetadataContents, check: str) -> Iterator[Objection]:
     if found.registered:
         verb = "is" if len(found.registered) == 1 else "are"
         yield Objection(
@@ -247,7 +247,7 @@ def _registered(found: Stock, check: str) -> Iterator[Objection]:
         )
 
 
-def _ledgers(found: Stock) -> Iterator[Objection]:
+def _ledgers(found: MetadataContents) -> Iterator[Objection]:
     if found.ledgers:
         yield Objection(
             LEDGERS,
@@ -256,7 +256,7 @@ def _ledgers(found: Stock) -> Iterator[Objection]:
         )
 
 
-def _confirm(session: Session, found: Stock, what: str) -> None:
+def _confirm(session: Session, found: MetadataContents, what: str) -> None:
     session.confirm(
         [
             f"Of the metadata at {session.uri} this will be lost for good:",

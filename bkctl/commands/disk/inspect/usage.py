@@ -33,7 +33,7 @@ def usage(session: Session, /, *, directories: bool, **dirs: tuple[str, ...]) ->
     damage = DamagedRecords(session)
     found = logs(session, dirs, damage)
     session.emit_all(found, LogUse)
-    tell_sums(session, found)
+    note_sums(session, found)
     damage.finish()
 
 
@@ -75,7 +75,7 @@ def _alive(shard: Shard, damage: DamagedRecords) -> frozenset[int]:
         return frozenset()
 
 
-def tell_sums(session: Session, found: list[LogUse]) -> None:
+def note_sums(session: Session, found: list[LogUse]) -> None:
     """Say at the end what could be freed, and by what."""
     session.finish()  # The table comes first.
     live = sum(one.live_bytes for one in found)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from bkctl.bookies.directories import find_directories
-from bkctl.bookies.stopped_bookie import held, insist_current, insist_named, repeatable
+from bkctl.bookies.stopped_bookie import insist_current, insist_named, lock_existing, repeatable
 from bkctl.commands.disk.repair.rebuild import (
     keys,
     offline_settings,
@@ -91,7 +91,7 @@ def rebuild_db(
     done: list[RebuiltDb] = []
     damaged: dict[str, CorruptError] = {}
     with (
-        held(found, port=0 if config is None else config.port),
+        lock_existing(found, port=0 if config is None else config.port),
         repeatable(session, AGAIN),
         session.progress("scanning", total=total * (ledgers + locations)) as progress,
     ):
@@ -215,7 +215,7 @@ def convert(session: Session, /, *, to: str, **dirs: Any) -> None:
     insist_named(found, journals=True)
     insist_current(found)
     with (
-        held(found, port=0 if config is None else config.port),
+        lock_existing(found, port=0 if config is None else config.port),
         repeatable(session, "nothing is lost; run the same command again"),
         session.progress("ledgers", unit="ledgers") as progress,
     ):

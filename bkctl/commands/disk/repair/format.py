@@ -14,7 +14,7 @@ from bkctl.bookies.stopped_bookie import (
     REGISTERED,
     StoppedBookie,
     is_registered,
-    locked,
+    lock_or_make,
     refuse_other_owner,
     refuse_registered,
     repeatable,
@@ -167,7 +167,7 @@ def format_bookie(session: Session, *, delete_cookie: bool, force: Sequence[str]
             session.note(line)
         session.plan([f"remove {line}" for line in doomed.lost()] + _last(delete_cookie))
         return
-    with locked(bookie.found, port=bookie.config.port):
+    with lock_or_make(bookie.found, port=bookie.config.port):
         doomed = _doomed(session, bookie, also, ask=METADATA not in force)
         _confirm(session, bookie, doomed, delete_cookie=delete_cookie)
         stored = bookie.stored if delete_cookie else None
@@ -292,7 +292,7 @@ def init_bookie(session: Session, *, write: bool) -> None:
         session.plan([*(f"make {name}/{CURRENT}" for name in names), "write and store the cookie"])
         return
     if write:
-        with locked(bookie.found, port=bookie.config.port):
+        with lock_or_make(bookie.found, port=bookie.config.port):
             prepare(RealFiles(), bookie.found)
             stamp(session, bookie)
     session.emit(InitializedBookie(bookie.bookie_id, names, written=write))

@@ -10,7 +10,7 @@ import attrs
 
 from bkclient.errors import MetadataStoreError, NoSuchLedgerError
 from bkctl.bookies.directories import bookie_properties, find_directories
-from bkctl.bookies.stopped_bookie import held, insist_current, insist_named, repeatable
+from bkctl.bookies.stopped_bookie import insist_current, insist_named, lock_existing, repeatable
 from bkctl.cli.params import LEDGER_ID
 from bkctl.errors import ConflictError, NothingFoundError, PartlyDoneError, UsageError
 from bkctl.output.units import counted, human_bytes
@@ -95,7 +95,7 @@ def rebuild_index(
     version = 1 if config is None else config.file_info_format_version
     total = size_of(RealFiles(), found.journal_dirs, found.ledger_dirs)
     with (
-        held(found, port=0 if config is None else config.port),
+        lock_existing(found, port=0 if config is None else config.port),
         repeatable(session, AGAIN),
         session.progress("scanning", total=total) as progress,
     ):
@@ -283,7 +283,7 @@ def flush_journals(session: Session, /, **dirs: Any) -> None:
     insist_named(found, journals=True)
     insist_current(found)
     with (
-        held(found, port=0 if config is None else config.port),
+        lock_existing(found, port=0 if config is None else config.port),
         repeatable(session, "nothing is lost; run the same command again"),
         session.progress("replaying") as progress,
     ):

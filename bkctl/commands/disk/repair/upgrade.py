@@ -13,7 +13,7 @@ import click
 
 from bkctl.bookies.stopped_bookie import (
     StoppedBookie,
-    held,
+    lock_existing,
     refuse_registered,
     repeatable,
     stopped_bookie,
@@ -23,7 +23,7 @@ from bkctl.exit_status import Effect
 from bkctl.output.units import counted, human_bytes
 from bkctl.output.views import BOOKIE, Kind, column, shown
 from bookied.directories.cookie_check import master_cookie
-from bookied.offline.repair.old_layout import RootLayout, RootState, look
+from bookied.offline.repair.old_layout import RootLayout, RootState, read_layouts
 from bookied.offline.repair.rollback import Finalization, Rollback
 from bookied.offline.repair.upgrade import BookieRoots, LayoutUpgrade
 from bookied.storage.files.files import RealFiles
@@ -128,7 +128,7 @@ class LayoutChanged:
 def check(session: Session) -> None:
     """Show each root's layout; status 10 if something is to be done."""
     found = disk_found(session)
-    roots = [RootStatus(root) for root in look(RealFiles(), found)]
+    roots = [RootStatus(root) for root in read_layouts(RealFiles(), found)]
     session.emit_all(roots, RootStatus)
     states = {root.state for root in roots}
     if states & {"old", "old cookie"}:
@@ -150,7 +150,7 @@ def disk_found(session: Session) -> Any:
 def upgrade(session: Session, force: Sequence[str]) -> None:
     """Bring the directories to the current layout."""
     allow_empty = EMPTY_DIRECTORY in force
-    with _at_work(session) as (bookie, roots, told):
+    with _at_work(session) as (bookie, roots, paths):
         work = LayoutUpgrade(roots)
         plan = work.plan(allow_empty=allow_empty)
         if session.dry_run:
@@ -159,12 +159,12 @@ def upgrade(session: Session, force: Sequence[str]) -> None:
         for line in plan:
             session.verbose(line)
         changed = work.run(allow_empty=allow_empty)
-        _emit(session, bookie, "upgrade", told, changed=changed)
+        _emit(session, bookie, "upgrade", paths, changed=changed)
 
 
 def rollback(session: Session) -> None:
     """Go back to the old data, after asking."""
-    with _at_work(session) as (bookie, roots, told):
+    with _at_work(session) as (bookie, roots, paths):
         work = Rollback(roots)
         losses = work.losses()
         lines = [
@@ -182,12 +182,12 @@ def rollback(session: Session) -> None:
                 proof=bookie.bookie_id,
             )
         changed = work.run()
-        _emit(session, bookie, "rollback", told, changed=changed)
+        _emit(session, bookie, "rollback", paths, changed=changed)
 
 
 def finalize(session: Session) -> None:
     """Remove the old data, after asking."""
-    with _at_work(session) as (bookie, roots, told):
+    with _at_work(session) as (bookie, roots, paths):
         work = Finalization(roots)
         doomed = work.plan()
         if session.dry_run:
@@ -202,7 +202,7 @@ def finalize(session: Session) -> None:
                 effect=Effect.REVERSIBLE,
             )
         changed = work.run()
-        _emit(session, bookie, "finalize", told, changed=changed)
+        _emit(session, bookie, "finalize", paths, changed=changed)
 
 
 _NEXT: Final = {
@@ -214,17 +214,17 @@ _NEXT: Final = {
 
 
 def _emit(
-    session: Session, bookie: StoppedBookie, action: str, told: list[Path], *, changed: bool
+    session: Session, bookie: StoppedBookie, action: str, paths: list[Path], *, changed: bool
 ) -> None:
     next_step = _NEXT[action] if changed else ""
-    session.emit(LayoutChanged(bookie.bookie_id, action, changed, len(told), next_step))
+    session.emit(LayoutChanged(bookie.bookie_id, action, changed, len(paths), next_step))
 
 
 @contextmanager
 def _at_work(session: Session) -> Iterator[tuple[StoppedBookie, BookieRoots, list[Path]]]:
     bookie = stopped_bookie(session)
-    told: list[Path] = []
-    with held(bookie.found, port=bookie.config.port):
+    paths: list[Path] = []
+    with lock_existing(bookie.found, port=bookie.config.port):
         refuse_registered(session, bookie.bookie_id)
         master = master_cookie(bookie.config, bookie.bookie_id, session.call(_instance_id))
         with (
@@ -233,8 +233,8 @@ def _at_work(session: Session) -> Iterator[tuple[StoppedBookie, BookieRoots, lis
         ):
 
             def tell(path: Path) -> None:
-                told.append(path)
-                progress.update(len(told))
+                paths.append(path)
+                progress.update(len(paths))
 
             yield (
                 bookie,
@@ -246,7 +246,7 @@ def _at_work(session: Session) -> Iterator[tuple[StoppedBookie, BookieRoots, lis
                     lambda: secrets.token_hex(4),
                     tell,
                 ),
-                told,
+                paths,
             )
 
 

@@ -12,8 +12,8 @@ import attrs
 
 from bkclient.admin import operations
 from bkclient.quorum.distribution import write_set
-from bkclient.repair import replica_map as holdings
-from bkclient.repair.replica_map import Health, Holdings, MappedFragment, ReplicaPlace
+from bkclient.repair import replica_map
+from bkclient.repair.replica_map import Health, MappedFragment, ReplicaMap, ReplicaPlace
 from bkctl.bookies import ask_bookies
 from bkctl.commands.cluster.map import glyph
 from bkctl.commands.ledger.columns import STATE_WORDS
@@ -67,22 +67,22 @@ def _fragment(one: MappedFragment) -> dict[str, Any]:
 
 @shown(
     "ledgers",
-    column("ledger_id", "The ledger.", "holdings.ledger_id", Kind.LEDGER_ID, header="LEDGER"),
+    column("ledger_id", "The ledger.", "replicas.ledger_id", Kind.LEDGER_ID, header="LEDGER"),
     column(
         "state",
         "open, in-recovery or closed.",
-        lambda v: STATE_WORDS[v.holdings.metadata.state.name],
+        lambda v: STATE_WORDS[v.replicas.metadata.state.name],
         Kind.STATE,
     ),
-    column("last_confirmed", "Its last entry.", "holdings.lac", Kind.COUNT),
+    column("last_confirmed", "Its last entry.", "replicas.lac", Kind.COUNT),
     column(
         "write_quorum",
         "Copies that each entry should have.",
-        "holdings.metadata.write_quorum",
+        "replicas.metadata.write_quorum",
         Kind.COUNT,
     ),
-    column("whole", "Whether all are there.", "holdings.is_whole", Kind.FLAG),
-    column("verdict", "The same in words.", lambda v: verdict(v.holdings)),
+    column("whole", "Whether all are there.", "replicas.is_whole", Kind.FLAG),
+    column("verdict", "The same in words.", lambda v: verdict(v.replicas)),
     column(
         "bookies",
         "Its bookies, and what they are registered as.",
@@ -92,7 +92,7 @@ def _fragment(one: MappedFragment) -> dict[str, Any]:
     column(
         "fragments",
         "Its fragments, and the health of each replica.",
-        lambda v: [_fragment(one) for one in v.holdings.fragments],
+        lambda v: [_fragment(one) for one in v.replicas.fragments],
         Kind.NESTED,
     ),
 )
@@ -100,12 +100,12 @@ def _fragment(one: MappedFragment) -> dict[str, Any]:
 class LedgerMap:
     """A ledger's replicas, and the state of its bookies by their registrations."""
 
-    holdings: Holdings
+    replicas: ReplicaMap
     states: Mapping[BookieId, str]
 
     @property
     def bookies(self) -> list[BookieId]:
-        return sorted(self.holdings.metadata.all_bookies())
+        return sorted(self.replicas.metadata.all_bookies())
 
 
 def _place_range(v: LedgerPlace) -> str:
@@ -162,21 +162,21 @@ def show_map(
         return
     found: LedgerMap = session.call(_map, ledger_id)
     session.emitter.draw(found, lambda canvas: drawing(found, canvas))
-    if fail_if_any and not found.holdings.is_whole:
+    if fail_if_any and not found.replicas.is_whole:
         session.finish()
-        raise ProblemsError(verdict(found.holdings))
+        raise ProblemsError(verdict(found.replicas))
 
 
 async def _map(client: Client, ledger_id: LedgerId) -> LedgerMap:
-    found = await holdings.look(client, ledger_id)
+    found = await replica_map.map_replicas(client, ledger_id)
     states = {one.bookie_id: one.state.value for one in await operations.list_bookies(client)}
     return LedgerMap(
-        holdings=found,
+        replicas=found,
         states={bookie: states.get(bookie, "gone") for bookie in found.metadata.all_bookies()},
     )
 
 
-def verdict(found: Holdings) -> str:
+def verdict(found: ReplicaMap) -> str:
     """Return in a few words how intact a ledger is."""
     if found.is_whole:
         return "every replica is intact"
@@ -198,11 +198,11 @@ def verdict(found: Holdings) -> str:
 def drawing(found: LedgerMap, canvas: Canvas) -> Iterator[str]:
     """Yield the lines of the map: the ledger, its bookies, and a cell for each replica."""
     names = dict(zip(found.bookies, labels(), strict=False))
-    yield from _title(found.holdings, canvas)
+    yield from _title(found.replicas, canvas)
     yield from _legend_of_bookies(found, names, canvas)
     yield ""
     yield from _cells(found, names, canvas)
-    shown = {p.health for fragment in found.holdings.fragments for p in fragment.places}
+    shown = {p.health for fragment in found.replicas.fragments for p in fragment.places}
     signs = [
         f"{_sign(health, canvas)} {words}"
         for health, (*_, words) in _GLYPHS.items()
@@ -217,7 +217,7 @@ def labels() -> Iterator[str]:
         yield from map("".join, itertools.product(string.ascii_uppercase, repeat=size))
 
 
-def _title(found: Holdings, canvas: Canvas) -> Iterator[str]:
+def _title(found: ReplicaMap, canvas: Canvas) -> Iterator[str]:
     m = found.metadata
     entries = found.lac + 1 if found.lac is not None else None
     many = "entries not known" if entries is None else counted(entries, "entry")
@@ -232,7 +232,7 @@ def _legend_of_bookies(
     found: LedgerMap, names: Mapping[BookieId, str], canvas: Canvas
 ) -> Iterator[str]:
     held: dict[BookieId, list[ReplicaPlace]] = defaultdict(list)
-    for fragment in found.holdings.fragments:
+    for fragment in found.replicas.fragments:
         for place in fragment.places:
             held[place.bookie_id].append(place)
     widest = max(map(display_width, names), default=0)
@@ -257,7 +257,7 @@ def _told(places: Sequence[ReplicaPlace]) -> str:
 
 def _cells(found: LedgerMap, names: Mapping[BookieId, str], canvas: Canvas) -> Iterator[str]:
     """Yield fragments as rows and bookies as columns, in blocks where they are too many."""
-    ranges = {one.first: _range(one) for one in found.holdings.fragments}
+    ranges = {one.first: _range(one) for one in found.replicas.fragments}
     widest = max(*map(len, ranges.values()), len("ENTRIES"))
     cell = max(_CELL, *(len(name) + 2 for name in names.values()))
     at_once = max(1, (canvas.width - widest - _COPIES_WIDTH) // cell)
@@ -266,10 +266,10 @@ def _cells(found: LedgerMap, names: Mapping[BookieId, str], canvas: Canvas) -> I
         some = bookies[start : start + at_once]
         heads = "".join(f"{names[bookie]:>{cell}}" for bookie in some)
         yield canvas.bold(f"{'ENTRIES':{widest}}{heads}{'COPIES':>{_COPIES_WIDTH}}")
-        for fragment in found.holdings.fragments:
+        for fragment in found.replicas.fragments:
             places = {place.bookie_id: place.health for place in fragment.places}
             row = "".join(_cell(places.get(bookie), cell, canvas) for bookie in some)
-            copies = f"{_copies(fragment, found.holdings.metadata):>{_COPIES_WIDTH}}"
+            copies = f"{_copies(fragment, found.replicas.metadata):>{_COPIES_WIDTH}}"
             yield f"{ranges[fragment.first]:{widest}}{row}{copies}"
         yield ""
 

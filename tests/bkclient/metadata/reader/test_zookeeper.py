@@ -18,7 +18,7 @@ from bkclient.metadata.api import (
     MetadataAccessError,
     NotInitializedError,
 )
-from bkclient.metadata.reader import open_look
+from bkclient.metadata.reader import open_metadata_reader
 from bkclient.metadata.reader.session import ReadSession
 from bkclient.metadata.reader.zookeeper import ZooKeeperReader
 from bkclient.metadata.zk_uri import parse_uri
@@ -237,9 +237,9 @@ def test_an_error_of_the_server_is_never_a_shorter_list() -> None:
 
 def test_it_is_for_zookeeper_without_sasl_at_full_pace() -> None:
     uri, time_out = "zk+null://127.0.0.1:1/ledgers", {"session_timeout_s": 1.0}
-    assert open_look(uri, **time_out) is not None
-    assert open_look("sqlite:///x.db", **time_out) is None
-    assert open_look(uri, sasl_options={"mechanism": "DIGEST-MD5"}, **time_out) is None
-    assert open_look(uri, requests_per_s_max=10, **time_out) is None
+    assert open_metadata_reader(uri, **time_out) is not None
+    assert open_metadata_reader("sqlite:///x.db", **time_out) is None
+    assert open_metadata_reader(uri, sasl_options={"mechanism": "DIGEST-MD5"}, **time_out) is None
+    assert open_metadata_reader(uri, requests_per_s_max=10, **time_out) is None
     with pytest.raises(IncorrectParameterError):
-        open_look("zk://", **time_out)
+        open_metadata_reader("zk://", **time_out)

@@ -207,7 +207,7 @@ class TestTopology:
             return " ".join("/dc1/r1" if host == "host-b1" else "/dc1/r2" for host in hosts)
 
         client = world.client(topology_script=script)
-        found = world.run(cluster_map.look(client, ask=False))
+        found = world.run(cluster_map.read_map(client, ask=False))
         racks = {rack.name: tuple(one.bookie_id for one in rack.bookies) for rack in found.racks}
         assert racks == {"/dc1/r1": ("b1",), "/dc1/r2": ("b2", "b3")}
 

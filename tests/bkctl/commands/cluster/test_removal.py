@@ -12,7 +12,7 @@ import pytest
 from bkclient.blocking import with_store
 from bkclient.metadata.api import NEW
 from bkctl.cli.root import cli
-from bkctl.commands.cluster.removal.metadata_contents import stock
+from bkctl.commands.cluster.removal.metadata_contents import read_contents
 from bkctl.errors import ConflictError
 from tests.bkclient.metadata.values import B1, B2, closed, info, metadata
 from tests.bkclient.worlds import World
@@ -228,13 +228,13 @@ def test_a_root_that_lost_its_layout_is_not_taken_for_an_empty_one() -> None:
     world.run(store.create_ledger(LedgerId(1), metadata()))
     world.metadata.delete("/LAYOUT")
     with pytest.raises(ConflictError, match="has no LAYOUT, and is not empty: /00"):
-        world.run(stock(world.client().store))
+        world.run(read_contents(world.client().store))
 
 
 def test_an_init_that_was_cut_short_can_be_formatted() -> None:
     world = World(0)
     world.metadata.delete("/LAYOUT")
-    found = world.run(stock(world.client().store))
+    found = world.run(read_contents(world.client().store))
     assert found is not None
     assert (found.ledgers, found.registered) == (0, ())
     assert found.instance_id is not None

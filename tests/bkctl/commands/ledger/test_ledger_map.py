@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from bkclient.repair.replica_map import Health, Holdings, MappedFragment, ReplicaPlace
+from bkclient.repair.replica_map import Health, MappedFragment, ReplicaMap, ReplicaPlace
 from bkctl.commands.ledger.replicas import map as ledger_map_work
 from bkctl.commands.ledger.replicas.map import LedgerMap, drawing, verdict
 from bkctl.output.canvas import Canvas
@@ -50,12 +50,12 @@ def ledger_map(ensembles: Sequence[str], healths: Sequence[Sequence[Health]]) ->
         )
         for n, (ids, row) in enumerate(zip(names, healths, strict=True))
     )
-    found = Holdings(
+    found = ReplicaMap(
         ledger_id=LedgerId(42), metadata=metadata, lac=metadata.last_entry_id, fragments=fragments
     )
     states: dict[BookieId, str] = dict.fromkeys(metadata.all_bookies(), "writable")
     states[BookieId("bk-d.example.org:3181")] = "down"
-    return LedgerMap(holdings=found, states=states)
+    return LedgerMap(replicas=found, states=states)
 
 
 OK, PARTLY, GONE, AWAY = Health.OK, Health.PARTLY, Health.MISSING, Health.UNREACHABLE
@@ -86,12 +86,12 @@ class TestDrawing:
 
     def test_the_verdict_names_what_is_worst(self) -> None:
         whole = ledger_map(["abc"], [[OK, OK, OK]])
-        assert verdict(whole.holdings) == "every replica is intact"
-        assert verdict(SOME.holdings) == (
+        assert verdict(whole.replicas) == "every replica is intact"
+        assert verdict(SOME.replicas) == (
             "2 fragments with an entry of which no complete copy answers"
         )
         partly = ledger_map(["abc"], [[OK, OK, AWAY]])
-        assert verdict(partly.holdings) == "1 unreachable of 3 replicas of fragments"
+        assert verdict(partly.replicas) == "1 unreachable of 3 replicas of fragments"
 
 
 class TestMap:

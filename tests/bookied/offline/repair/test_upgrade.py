@@ -14,7 +14,7 @@ from bkclient.errors import MetadataStoreError
 from bkclient.metadata.api import ANY, NEW
 from bookied.directories.roots import CURRENT, VERSION, Directories, prepare
 from bookied.errors import BadCookieError, DirectoryError, LayoutTooNewError, LayoutTooOldError
-from bookied.offline.repair.old_layout import RootState, look
+from bookied.offline.repair.old_layout import RootState, read_layouts
 from bookied.offline.repair.upgrade import LayoutUpgrade, UpgradeRefusedError
 from bookied.storage.files.files import RealFiles, remove_tree
 from tests.bookied.worlds.old_layouts import (
@@ -37,7 +37,7 @@ def new_world(version: int = 1) -> OldBookie:
 
 
 def states(world: OldBookie) -> list[RootState]:
-    return [root.state for root in look(world.files, FOUND)]
+    return [root.state for root in read_layouts(world.files, FOUND)]
 
 
 def assert_old_is_whole(world: OldBookie) -> None:
@@ -104,7 +104,7 @@ def test_what_a_bookie_rewrites_in_place_does_not_change_the_old_data() -> None:
 def test_the_cookie_names_the_cluster_that_java_leaves_out() -> None:
     world = new_world()
     world.upgrade().run()
-    cookies = [root.cookie for root in look(world.files, FOUND)]
+    cookies = [root.cookie for root in read_layouts(world.files, FOUND)]
     assert cookies == [world.master] * 3
     assert world.master.instance_id is not None
 
@@ -115,7 +115,7 @@ def test_an_upgrade_that_loses_power_anywhere_is_finished_by_another(version: in
     for world, through in each_crash(lambda disk: OldBookie(disk, version), _upgrade):
         crashes += not through
         assert_old_is_whole(world)
-        for root in look(world.files, FOUND):
+        for root in read_layouts(world.files, FOUND):
             if root.state is RootState.UPGRADED:
                 assert_current_is_whole(world, root.root)
         world.upgrade().run()
@@ -204,7 +204,7 @@ class TestLayouts3And4:
     def test_only_the_cookies_are_written_anew(self, cookie: bytes) -> None:
         for world, _ in each_crash(lambda disk: self.make(disk, cookie), _upgrade, seeds=1):
             world.upgrade().run()
-            assert {root.cookie for root in look(world.files, FOUND)} == {world.master}
+            assert {root.cookie for root in read_layouts(world.files, FOUND)} == {world.master}
             held = world.stored.read()
             assert held is not None
             assert held.value == encode_cookie(world.master)

@@ -6,17 +6,17 @@ import pytest
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
-from bookied.repair.autorecovery.audit_schedule import Agenda, AuditJob, first_run_s
+from bookied.repair.autorecovery.audit_schedule import AuditJob, AuditSchedule, first_run_s
 
 DAY_MS = 86_400_000
 
 
-def _agenda(clock: Clock) -> Agenda:
-    return Agenda(clock, lambda job: 60 if job is AuditJob.CHECK_BOOKIES else 0)
+def _schedule(clock: Clock) -> AuditSchedule:
+    return AuditSchedule(clock, lambda job: 60 if job is AuditJob.CHECK_BOOKIES else 0)
 
 
 def test_the_most_urgent_job_is_taken_first_but_for_one_that_is_named() -> None:
-    agenda = _agenda(Clock())
+    agenda = _schedule(Clock())
     for job in (
         AuditJob.CHECK_REPLICAS,
         AuditJob.CHECK_LEDGERS,
@@ -32,7 +32,7 @@ def test_the_most_urgent_job_is_taken_first_but_for_one_that_is_named() -> None:
 
 def test_a_job_with_an_interval_comes_again() -> None:
     clock = Clock()
-    agenda = _agenda(clock)
+    agenda = _schedule(clock)
     agenda.add(AuditJob.CHECK_BOOKIES)
     assert agenda.take() is AuditJob.CHECK_BOOKIES
     clock.advance(59)
@@ -43,7 +43,7 @@ def test_a_job_with_an_interval_comes_again() -> None:
 
 def test_a_job_for_later_rings_when_it_is_due_and_not_once_it_is_dropped() -> None:
     clock = Clock()
-    agenda = _agenda(clock)
+    agenda = _schedule(clock)
     agenda.add(AuditJob.AUDIT_LATER, in_s=5)
     agenda.add(AuditJob.AUDIT, in_s=10)
     rung = Deferred.fromCoroutine(agenda.wait())
@@ -57,7 +57,7 @@ def test_a_job_for_later_rings_when_it_is_due_and_not_once_it_is_dropped() -> No
 
 def test_no_timer_is_left_of_one_that_is_closed() -> None:
     clock = Clock()
-    agenda = _agenda(clock)
+    agenda = _schedule(clock)
     agenda.add(AuditJob.AUDIT, in_s=10)
     agenda.close()
     assert clock.getDelayedCalls() == []

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bkclient.quorum.distribution import write_set
-from bookied.repair.integrity.plan import entries_owed, is_kept_here, may_have_forgotten
+from bookied.repair.integrity.plan import belongs_here, entries_owed, may_have_forgotten
 from wire.codes import LedgerState
 from wire.ids import BookieId, EntryId
 from wire.ledger_metadata import Fragment, LedgerMetadata
@@ -51,8 +51,8 @@ def test_an_empty_closed_ledger_owes_nothing() -> None:
 def test_only_the_fragments_with_the_bookie_count() -> None:
     ledger = metadata((0, "120"), (3, "123"), (5, "023"), last=7, quorum=3)
     assert list(entries_owed(ledger, HERE)) == [0, 1, 2, 5, 6, 7]
-    assert is_kept_here(ledger, HERE)
-    assert not is_kept_here(ledger, BOOKIES[6])
+    assert belongs_here(ledger, HERE)
+    assert not belongs_here(ledger, BOOKIES[6])
 
 
 @pytest.mark.parametrize("state", [LedgerState.OPEN, LedgerState.IN_RECOVERY])

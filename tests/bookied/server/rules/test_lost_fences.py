@@ -13,7 +13,7 @@ from twisted.internet.task import Clock
 from bkclient.errors import MetadataSerializationError, NoSuchLedgerError
 from bkclient.metadata.api import MetadataUnavailableError, Versioned
 from bookied.server.rules import lost_fences as module
-from bookied.server.rules.lost_fences import ASK_S, LATE_S, PAUSE_S, LostFences, Standing
+from bookied.server.rules.lost_fences import ASK_S, LATE_S, PAUSE_S, FenceState, LostFences
 from tests.bkclient.metadata.values import metadata
 from tests.bookied.worlds.serving import KEY, WRONG_KEY, Serving, packet
 from wire.codes import AddFlag, LedgerState, ProtocolVersion, ReadFlag, ReturnCode
@@ -21,7 +21,7 @@ from wire.ids import EntryId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
 from wire.messages import AddRequest, ReadRequest
 
-OPEN, CLOSED, UNKNOWN = Standing.OPEN, Standing.CLOSED, Standing.UNKNOWN
+OPEN, CLOSED, UNKNOWN = FenceState.OPEN, FenceState.CLOSED, FenceState.UNKNOWN
 L7, L8 = LedgerId(7), LedgerId(8)
 LAST = 1000
 
@@ -51,7 +51,7 @@ class Desk:
     def __init__(self) -> None:
         self.clock, self.store = Clock(), Store()
         self.check = LostFences(self.store, self.clock, last=LAST)  # type: ignore[arg-type]
-        self.known: list[tuple[int, Standing]] = []
+        self.known: list[tuple[int, FenceState]] = []
 
     def ask(self, ledger_id: LedgerId) -> None:
         self.check.ask(ledger_id, lambda standing: self.known.append((ledger_id, standing)))
@@ -130,7 +130,7 @@ def test_an_error_that_nobody_expects_is_no_answer_either() -> None:
 def test_one_who_fails_over_an_answer_keeps_nobody_else_from_it() -> None:
     desk = Desk()
 
-    def fail(_standing: Standing) -> None:
+    def fail(_standing: FenceState) -> None:
         raise RuntimeError("a bug")
 
     desk.check.ask(L7, fail)

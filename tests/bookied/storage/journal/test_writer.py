@@ -50,7 +50,7 @@ class Desk:
             events=JournalEvents(
                 on_synced=lambda dones: self.on_synced(dones),  # noqa: PLW0108 -- tests put others in
                 on_fatal=self.fatal.append,
-                on_room=self.rooms.append,
+                on_space=self.rooms.append,
             ),
             now_ms=lambda: 4095,
             seconds=lambda: self.now_s,
