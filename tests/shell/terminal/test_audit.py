@@ -11,7 +11,7 @@ import pytest
 from shell.builtin import commands
 from shell.command_line import parse
 from shell.shell import Shell
-from shell.terminal.audit import SYSLOG, AuditLog, told, user_name
+from shell.terminal.audit import SYSLOG, AuditLog, as_typed, user_name
 from shell.terminal.preferences import Preferences
 from tests.shell.toy import ToyProgram
 
@@ -47,7 +47,7 @@ def test_the_time_is_that_of_the_end_in_utc(tmp_path: Path) -> None:
 )
 def test_secrets_are_masked(typed: str, kept: str) -> None:
     (line,) = parse(typed)
-    assert told(line) == kept
+    assert as_typed(line) == kept
 
 
 def test_what_cannot_be_kept_is_run_and_told(
