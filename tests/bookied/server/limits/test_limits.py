@@ -430,9 +430,9 @@ def test_without_limits_or_connections_nobody_looks(tmp_path: Path) -> None:
 
 
 def test_it_is_looked_a_few_times_in_the_shortest_time() -> None:
-    assert Timeouts().look_s is None
-    assert Timeouts(frame_s=60.0, idle_s=2.0).look_s == 2.0 / LOOKS
-    assert Timeouts(answer_s=0.0).look_s == pytest.approx(0.05)
+    assert Timeouts().interval_s is None
+    assert Timeouts(frame_s=60.0, idle_s=2.0).interval_s == 2.0 / LOOKS
+    assert Timeouts(answer_s=0.0).interval_s == pytest.approx(0.05)
 
 
 def test_what_is_not_waited_for_is_never_overdue() -> None:
