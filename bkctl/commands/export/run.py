@@ -427,7 +427,8 @@ class _Run:
             away = () if self._is_delta else change.removed
             moves = moves_of(staged, ready, added, away)
             paths = tuple(file.path for file in written) if self._is_delta else ()
-            commit(self._files, Commit(staged, moves, record, paths))
+            with _not_busy(self._files):
+                commit(self._files, Commit(staged, moves, record, paths))
         tree.apply(record)
 
     def _report(

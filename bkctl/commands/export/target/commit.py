@@ -8,7 +8,8 @@
 5. ``commit.json`` and the staging directory are removed.
 
 Where a move fails, the moves made are undone and ``commit.json`` is removed: then the directory
-holds what it held before.
+holds what it held before. An export that was stopped for so long that its lock is lost undoes
+nothing and removes nothing: the next export finishes the run, or has finished it.
 """
 
 from __future__ import annotations
@@ -174,10 +175,12 @@ def commit(files: Files, change: Commit) -> None:
     """Put a run in place, all of it or nothing.
 
     Raises:
+        BlockingIOError: the lock was lost; the export that has it finishes the run.
         OSError: the file system refused a move; the moves before it were undone.
         ExportWriteError: the files are in place, but the Delta log cannot be written; the next run
             in the directory does it.
     """
+    files.check_locked()
     files.put(COMMIT_PATH, change.encode())
     begun = 0
     try:
@@ -185,6 +188,7 @@ def commit(files: Files, change: Commit) -> None:
             begun += 1
             files.move(source, target)
     except OSError:
+        files.check_locked()
         for source, target in reversed(change.moves[:begun]):
             # The move that failed may have been made: its answer was lost, or its directory's sync.
             if not files.exists(source):
@@ -202,11 +206,13 @@ def _carry_out(files: Files, change: Commit) -> None:
 
 
 def _record(files: Files, change: Commit) -> None:
+    files.check_locked()
     files.put(change.record.path, change.record.encode())
     if change.record.table_format == DELTA:
         publish(files.uri, change.record, change.added)
     # The staging directory goes first: without commit.json nobody knows that it may.
     files.remove(change.staging)
+    files.check_locked()  # Else it may be the next export's.
     files.remove(COMMIT_PATH)
     if change.record.is_full:
         for name in files.names(FOLDER):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable
 from pathlib import Path
 
 import attrs
@@ -213,6 +215,71 @@ def test_a_move_that_fails_brings_back_what_was_there(tmp_path, step) -> None:
         commit(FailingFiles(tmp_path, step, OSError("disk")), decided)
     assert shown(tmp_path) == BEFORE
     assert load_tree(files).run == 1
+    assert not (tmp_path / COMMIT_PATH).exists()
+
+
+class TakenOverFiles(LocalFiles):
+    """Local files of an export that stands still after its n-th change, until its lock is lost."""
+
+    def __init__(self, root: Path, stands_at: int, meanwhile: Callable[[], None]) -> None:
+        super().__init__(root)
+        self._left, self._meanwhile, self._is_lost = stands_at, meanwhile, False
+
+    def _stepped(self) -> None:
+        self._left -= 1
+        if self._left == 0:
+            self._is_lost = True
+            self._meanwhile()
+
+    def put(self, path: str, data: bytes) -> None:
+        super().put(path, data)
+        self._stepped()
+
+    def move(self, source: str, target: str) -> None:
+        super().move(source, target)
+        self._stepped()
+
+    def remove(self, path: str) -> None:
+        super().remove(path)
+        self._stepped()
+
+    def check_locked(self) -> None:
+        if self._is_lost:
+            raise BlockingIOError("the lock was lost")
+
+
+@pytest.mark.parametrize("dies_at", [2, 3, 99])
+@pytest.mark.parametrize("step", range(1, STEPS + 1))
+def test_an_export_that_lost_its_lock_leaves_the_next_one_alone(tmp_path, step, dies_at) -> None:
+    files, tree = seeded(tmp_path)
+    decided = change(files, tree)
+
+    def next_export() -> None:
+        other = load_tree(files)
+        sweep_staging(files)
+        staged = f"{STAGING_PREFIX}2"
+        with files.create(f"{staged}/ledger=4/part-a.parquet") as stream:
+            stream.write(b"four")
+        record = other.next_record(
+            cluster="c",
+            layout="ledger",
+            now_ms=1,
+            ledgers=[extent(4, 5)],
+            files=[written("ledger=4/part-a.parquet", 4, 0, 5, b"four")],
+            removed=[],
+        )
+        moves = moves_of(staged, staged, [("ledger=4", "ledger=4")], [])
+        with contextlib.suppress(Killed):
+            commit(FailingFiles(tmp_path, dies_at, Killed()), Commit(staged, moves, record))
+
+    with contextlib.suppress(OSError):
+        commit(TakenOverFiles(tmp_path, step, next_export), decided)
+    found = load_tree(files)
+    sweep_staging(files)
+    expected = AFTER | {"ledger=4/part-a.parquet": b"four"}
+    assert shown(tmp_path) == expected
+    assert found.run == 3
+    assert set(found.files) == {path for path in expected if path.endswith(".parquet")}
     assert not (tmp_path / COMMIT_PATH).exists()
 
 
