@@ -49,6 +49,7 @@ pytestmark = pytest.mark.processes
 
 AUTHORITY, OTHERS = Authority(), Authority("others")
 CLIENT, REVOKED = AUTHORITY.issue("client", unit="0:writers"), AUTHORITY.issue("revoked")
+OLD = AUTHORITY.issue("old", days=-1)
 PASSWORD, GUESS = "the-password", "a-guess"
 JAAS = jaas_of_both(PASSWORD)
 SASL_BOOKIE = {"bookieAuthProviderFactoryClass": "SASLBookieAuthProviderFactory"}
@@ -358,8 +359,9 @@ TLS_WAYS: dict[str, tuple[Way, object, str, str]] = {
         TLS, "it sent no certificate, and this bookie requires one",
     ),
     "an old certificate": (
-        no_tls(AUTHORITY.issue("old", days=-1)),
-        "no TLS: it reports that our certificate has expired", TLS, "(CN=old) has expired",
+        no_tls(OLD), "no TLS: it reports that our certificate has expired: it was valid until "
+        + OLD.certificate.not_valid_after_utc.isoformat(),
+        TLS, "(CN=old) has expired: it was valid until",
     ),
     "a revoked certificate": (
         no_tls(REVOKED), "no TLS: it reports that our certificate has been revoked",
