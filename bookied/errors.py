@@ -317,6 +317,10 @@ class RunTimeError(BookieStopError):
     exit_status = BookieExitStatus.FATAL
 
 
+class UnflushedStopError(BookieStopError):
+    """At its stop the bookie found no space for what only its journals hold."""
+
+
 class StopTimeoutError(BookieStopError):
     """The bookie did not come to its end in time: a disk hangs, or is very slow."""
 

@@ -25,7 +25,9 @@ from bookied.directories.identity import Identity, identify
 from bookied.directories.lost_fences import NO_LEDGER
 from bookied.directories.roots import Directories, directories, prepare
 from bookied.errors import (
+    NO_SPACE,
     NoSpaceError,
+    UnflushedStopError,
 )
 from bookied.repair.integrity.lifecycle import Integrity
 from bookied.runtime.dependencies import Parts
@@ -264,6 +266,13 @@ class BookieService:
         try:
             await self._stop_background()
             await self.engine.stop()
+        except OSError as error:
+            if error.errno not in NO_SPACE:
+                raise
+            raise UnflushedStopError(
+                f"stopped without space to flush ({error}); no acknowledged entry is lost: the "
+                "next start replays the journals"
+            ) from error
         finally:
             await finish_with_metadata(self.parts, self.registration.unregister())
             await _release(self.parts)

@@ -21,6 +21,9 @@ LOOK_S: Final = 0.5
 FAILURES_MAX: Final = 3
 """After so many in a row the bookie stops: journals that no checkpoint frees fill their disk."""
 
+SAY_AGAIN_S: Final = 60.0
+"""How long after a failure the same failure is logged again."""
+
 _PASSING: Final = NO_SPACE | NO_DESCRIPTOR
 """What has an end without a restart: room and descriptors."""
 
@@ -55,6 +58,7 @@ class Checkpoints:
         self._interval_s = 0.0
         self._last_s = clock.seconds()
         self._failures = 0
+        self._said, self._said_s = "", 0.0
 
     def start(self, interval_s: float) -> None:
         """Look from now on whether a checkpoint is due."""
@@ -110,10 +114,21 @@ class Checkpoints:
                 raise
             if isinstance(error, OSError) and error.errno in NO_DESCRIPTOR:
                 self._lacks_descriptors(True)
-            log.warn("a checkpoint failed and is retried: {error}", error=error)
+            self._say(error)
         else:
+            if self._said:
+                self._said = ""
+                log.info("a checkpoint has succeeded again")
             self._failures = 0
             self._lacks_descriptors(False)
+
+    def _say(self, error: Exception) -> None:
+        """Log a failure; the same again after ``SAY_AGAIN_S`` only, for a disk may stay full."""
+        text, now_s = str(error), self._clock.seconds()
+        if text == self._said and now_s < self._said_s + SAY_AGAIN_S:
+            return
+        self._said, self._said_s = text, now_s
+        log.warn("a checkpoint failed and is retried: {error}", error=error)
 
     def _crashed(self, failure: Failure) -> None:
         error = failure.value

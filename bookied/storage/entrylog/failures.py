@@ -93,6 +93,8 @@ class WriteFailures:
 
     def _weigh(self, path: Path, error: Exception, move: Callable[[Path], bool]) -> NoReturn:
         number = error.errno if isinstance(error, OSError) else None
+        if isinstance(error, OSError) and error.filename is None:
+            error.filename = str(path)  # A write to a descriptor does not name its file.
         if number in _NO_DESCRIPTOR:
             raise error
         if number in NO_SPACE and not self._syncs.is_failed:

@@ -300,6 +300,21 @@ def test_a_failed_checkpoint_is_tried_again() -> None:
     assert world.failures == []
 
 
+def test_a_disk_that_stays_full_is_logged_once_a_minute(logs: list[str]) -> None:
+    world = Checkpointing()
+    world.storage.ending = fail(OSError(errno.ENOSPC, "No space left", "/disk"))
+    for _ in range(240):  # Two minutes.
+        world.storage.needs_checkpoint = True
+        world.storage.ending = fail(OSError(errno.ENOSPC, "No space left", "/disk"))
+        world.wait(LOOK_S)
+    failed = [line for line in logs if "a checkpoint failed" in line]
+    assert 2 <= len(failed) <= 3
+    assert all("/disk" in line for line in failed)
+    world.storage.needs_checkpoint, world.storage.ending = True, succeed(None)
+    world.wait(LOOK_S)
+    assert len([line for line in logs if "a checkpoint has succeeded again" in line]) == 1
+
+
 @pytest.mark.parametrize(
     ("numbers", "is_fatal"),
     [

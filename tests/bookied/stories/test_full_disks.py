@@ -167,6 +167,33 @@ def test_a_full_disk_makes_it_read_only_and_room_makes_it_writable_again(
     assert again.stop() == 0
 
 
+@pytest.mark.parametrize("storage", ["SortedLedgerStorage", "ldb.DbLedgerStorage"])
+def test_a_bookie_that_stops_on_a_full_disk_says_what_the_next_start_does(
+    machine: Machine, disks: list[Path], storage: str
+) -> None:
+    settings = {
+        "ledgerDirectories": disks[0],
+        "ledgerStorageClass": f"org.apache.bookkeeper.bookie.{storage}",
+        # So late that the stop is what finds no space.
+        "flushInterval": 600_000,
+        "diskCheckInterval": 600_000,
+    }
+    bookie = machine.start(**settings).ready()
+    assert machine.add(bookie, 50) is ReturnCode.EOK
+    ballast = fill(disks[0])
+    bookie.process.terminate()
+    status, line = refusal(bookie)
+    assert status == 5
+    assert line.startswith("stopped without space to flush (")
+    assert str(disks[0]) in line
+    assert line.endswith("no acknowledged entry is lost: the next start replays the journals")
+    assert "Traceback" not in bookie.output.read_text()
+    ballast.unlink()
+    again = machine.start().ready()
+    machine.check(again)
+    assert again.stop() == 0
+
+
 def test_a_bookie_that_may_not_be_read_only_ends_with_5_on_a_full_disk(
     machine: Machine, disks: list[Path]
 ) -> None:
