@@ -109,60 +109,24 @@ __all__ = [
 ]
 
 _HOMES: Final = {
-    "AddQuorumTimeoutError": "bkclient.errors",
     "BlockingClient": "bkclient.blocking",
-    "BookieUnavailableError": "bkclient.errors",
     "Client": "bkclient.client",
-    "ClientClosedError": "bkclient.errors",
     "ClientConfig": "bkclient.config.client",
-    "ClientDigestMismatchError": "bkclient.errors",
-    "ClientError": "bkclient.errors",
-    "ClientLedgerFencedError": "bkclient.errors",
-    "ClientUnauthorizedError": "bkclient.errors",
-    "DataUnknownError": "bkclient.errors",
-    "DigestNotInitializedError": "bkclient.errors",
-    "DuplicateEntryIdError": "bkclient.errors",
     "EARLIEST": "bkclient.log.record",
-    "IllegalOperationError": "bkclient.errors",
-    "IncorrectParameterError": "bkclient.errors",
-    "InterruptedOperationError": "bkclient.errors",
     "LATEST": "bkclient.log.record",
-    "LedgerClosedError": "bkclient.errors",
-    "LedgerExistsError": "bkclient.errors",
-    "LedgerIdOverflowError": "bkclient.errors",
     "LedgerReader": "bkclient.ledger.reader",
-    "LedgerRecoveryError": "bkclient.errors",
     "LedgerWriter": "bkclient.ledger.writer",
     "LogManager": "bkclient.log.manager",
-    "MetaStoreListError": "bkclient.errors",
-    "MetadataSerializationError": "bkclient.errors",
-    "MetadataStoreError": "bkclient.errors",
     "MetadataUnavailableError": "bkclient.metadata.api",
-    "MetadataVersionError": "bkclient.errors",
-    "NoBookieAvailableError": "bkclient.errors",
-    "NoSuchEntryInLedgerError": "bkclient.errors",
-    "NoSuchLedgerError": "bkclient.errors",
-    "NoSuchLedgerOnBookieError": "bkclient.errors",
-    "NotEnoughBookiesError": "bkclient.errors",
     "Position": "bkclient.log.record",
-    "ProtocolVersionError": "bkclient.errors",
-    "QuorumError": "bkclient.errors",
-    "ReadFailedError": "bkclient.errors",
-    "ReadOnlyBookieClientError": "bkclient.errors",
-    "ReplicationError": "bkclient.errors",
-    "RequestTimeoutError": "bkclient.errors",
-    "SecurityError": "bkclient.errors",
-    "TooManyRequestsClientError": "bkclient.errors",
-    "UnclosedFragmentError": "bkclient.errors",
-    "UnexpectedConditionError": "bkclient.errors",
-    "WriteFailedError": "bkclient.errors",
 }
+"""The module of each name; the names that are not here are of ``bkclient.errors``."""
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(_HOMES[name]), name)
+    value = globals()[name] = getattr(import_module(_HOMES.get(name, "bkclient.errors")), name)
     return value
 
 

@@ -59,6 +59,7 @@ from bookied.admin.monitoring.http_metrics import HttpCounts
 from bookied.admin.monitoring.prometheus_text import CONTENT_TYPE
 from bookied.admin.open_paths import OPEN
 from bookied.admin.v2.endpoints import ENDPOINTS, PREFIX, V2Endpoint, openapi_text
+from bookied.admin.v2.handlers import body_of
 from bookied.admin.v2.values import ApiError, ErrorAnswer, Readiness, to_json
 from bookied.server.access.auth_gate import host_of
 from bookied.server.limits.address_groups import group_of
@@ -234,7 +235,8 @@ class Api:
             unknown = asked.query.keys() - {one.name for one in endpoint.parameters}
             if unknown:
                 raise BadHttpRequestError(f"unknown: {', '.join(sorted(unknown))}")
-            value = endpoint.call(self._control, asked)
+            body = () if endpoint.takes is None else (body_of(asked, endpoint.takes),)
+            value = endpoint.call(self._control, asked, *body)
             if inspect.isawaitable(value):
                 value = await value
         except BookKeeperError as error:

@@ -43,25 +43,39 @@ class Parameter:
     least: int = 0
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen
 class V2Endpoint:
-    """One method of one path. What ``call`` returns, or awaits, is of the type ``gives``."""
+    """One method of one path; ``call`` says in its docstring what it does, and returns a value.
+
+    A third parameter of ``call`` is the request's body, as a value of its type.
+    """
 
     method: str
     path: str
     call: Callable[..., Any]
-    doc: str
-    gives: Any
-    takes: Any = None
-    parameters: tuple[Parameter, ...] = ()
-    status: int = 200
-    errors: dict[int, str] = attrs.field(factory=dict)
-    may_be_unready: bool = False
+    parameters: tuple[Parameter, ...] = attrs.field(default=(), kw_only=True)
+    status: int = attrs.field(default=200, kw_only=True)
+    errors: dict[int, str] = attrs.field(factory=dict, kw_only=True)
+    may_be_unready: bool = attrs.field(default=False, kw_only=True)
     """Whether the answer comes with status 503 while the bookie does not serve."""
 
     @property
     def changes(self) -> bool:
         return self.method != "GET"
+
+    @property
+    def doc(self) -> str:
+        return self.call.__doc__ or ""
+
+    @property
+    def gives(self) -> Any:
+        """The type of what ``call`` returns, or awaits."""
+        return typing.get_type_hints(self.call)["return"]
+
+    @property
+    def takes(self) -> Any:
+        """The class of the request's body; None where a body says nothing."""
+        return typing.get_type_hints(self.call).get("wanted")
 
 
 _LIMIT: Final = Parameter(
@@ -73,249 +87,100 @@ _LIMIT: Final = Parameter(
 _JOB: Final = Parameter(name="job_id", doc="Which job.", in_path=True)
 
 ENDPOINTS: Final = (
+    V2Endpoint("GET", "/bookie", handlers.summary),
+    V2Endpoint("GET", "/bookie/ready", handlers.ready, may_be_unready=True),
+    V2Endpoint("GET", "/bookie/read-only", handlers.read_only),
     V2Endpoint(
-        method="GET",
-        path="/bookie",
-        call=handlers.summary,
-        doc="What the bookie is doing.",
-        gives=values.BookieReport,
-    ),
-    V2Endpoint(
-        method="GET",
-        path="/bookie/ready",
-        call=handlers.ready,
-        doc="Whether it is registered and serves: the probe to use.",
-        gives=values.Readiness,
-        may_be_unready=True,
-    ),
-    V2Endpoint(
-        method="GET",
-        path="/bookie/read-only",
-        call=handlers.read_only,
-        doc="Whether it is read-only.",
-        gives=values.ReadOnly,
-    ),
-    V2Endpoint(
-        method="PUT",
-        path="/bookie/read-only",
-        call=handlers.set_read_only,
-        doc="Make it read-only, or take that back. Full disks keep it so.",
-        takes=handlers.SetReadOnly,
-        gives=values.ReadOnly,
+        "PUT",
+        "/bookie/read-only",
+        handlers.set_read_only,
         errors={**_BAD, CONFLICT: "The settings forbid it.", **_NOT_SERVING},
     ),
+    V2Endpoint("GET", "/bookie/disks", handlers.disks),
+    V2Endpoint("GET", "/bookie/journals", handlers.marks, errors=_NOT_SERVING),
+    V2Endpoint("GET", "/bookie/gc", handlers.collections),
+    V2Endpoint("POST", "/bookie/gc", handlers.collect, status=202, errors={**_BAD, **_NOT_SERVING}),
+    V2Endpoint("GET", "/bookie/compaction", handlers.compaction),
     V2Endpoint(
-        method="GET",
-        path="/bookie/disks",
-        call=handlers.disks,
-        doc="How full its directories are, as the last look at them saw it.",
-        gives=tuple[values.Disk, ...],
+        "PUT", "/bookie/compaction", handlers.set_compaction, errors={**_BAD, **_NOT_SERVING}
     ),
+    V2Endpoint("GET", "/bookie/locations", handlers.locations),
     V2Endpoint(
-        method="GET",
-        path="/bookie/journals",
-        call=handlers.marks,
-        doc="Where a replay of each journal would begin, by the marks on disk.",
-        gives=tuple[values.JournalMark, ...],
-        errors=_NOT_SERVING,
-    ),
-    V2Endpoint(
-        method="GET",
-        path="/bookie/gc",
-        call=handlers.collections,
-        doc="What garbage collection does and has done: one for each storage.",
-        gives=tuple[values.Collection, ...],
-    ),
-    V2Endpoint(
-        method="POST",
-        path="/bookie/gc",
-        call=handlers.collect,
-        doc="Collect garbage now, with the compaction that is allowed.",
-        takes=handlers.Collect,
-        gives=values.AcceptedTask,
+        "POST",
+        "/bookie/locations",
+        handlers.compact_locations,
         status=202,
         errors={**_BAD, **_NOT_SERVING},
     ),
+    V2Endpoint("POST", "/bookie/sanity", handlers.test),
     V2Endpoint(
-        method="GET",
-        path="/bookie/compaction",
-        call=handlers.compaction,
-        doc="Which compactions an operator has suspended.",
-        gives=values.Compaction,
-    ),
-    V2Endpoint(
-        method="PUT",
-        path="/bookie/compaction",
-        call=handlers.set_compaction,
-        doc="Suspend compactions, or resume them; it holds until the next start.",
-        takes=handlers.SetCompaction,
-        gives=values.Compaction,
-        errors={**_BAD, **_NOT_SERVING},
-    ),
-    V2Endpoint(
-        method="GET",
-        path="/bookie/locations",
-        call=handlers.locations,
-        doc="The databases of DbLedgerStorage with the places of entries.",
-        gives=tuple[values.LocationDatabase, ...],
-    ),
-    V2Endpoint(
-        method="POST",
-        path="/bookie/locations",
-        call=handlers.compact_locations,
-        doc="Rewrite one of them, or all, without what was deleted.",
-        takes=handlers.CompactLocations,
-        gives=tuple[values.LocationDatabase, ...],
-        status=202,
-        errors={**_BAD, **_NOT_SERVING},
-    ),
-    V2Endpoint(
-        method="POST",
-        path="/bookie/sanity",
-        call=handlers.test,
-        doc="Write a ledger to this bookie alone, read it back and delete it.",
-        gives=values.SanityCheck,
-    ),
-    V2Endpoint(
-        method="POST",
-        path="/bookie/expand-storage",
-        call=handlers.expand_storage,
-        doc="Put the cookie into empty directories that the settings file names anew.",
-        gives=values.AddedDirectories,
+        "POST",
+        "/bookie/expand-storage",
+        handlers.expand_storage,
         errors={CONFLICT: "Cookies and settings do not fit.", **_NOT_SERVING},
     ),
+    V2Endpoint("GET", "/config", handlers.settings),
+    V2Endpoint("PUT", "/config", handlers.set_config, errors=_BAD),
     V2Endpoint(
-        method="GET",
-        path="/config",
-        call=handlers.settings,
-        doc="Every setting as text, by its key. Secrets are masked.",
-        gives=values.Settings,
-    ),
-    V2Endpoint(
-        method="PUT",
-        path="/config",
-        call=handlers.set_config,
-        doc="Change a setting that takes effect at once; it holds until they are read again.",
-        takes=handlers.SetConfig,
-        gives=values.Settings,
-        errors=_BAD,
-    ),
-    V2Endpoint(
-        method="GET",
-        path="/ledgers",
-        call=handlers.ledgers,
-        doc="The ledgers of the cluster, ascending.",
+        "GET",
+        "/ledgers",
+        handlers.ledgers,
         parameters=(Parameter(name="after", doc="Only ids above this one."), _LIMIT),
-        gives=values.LedgerPage,
         errors=_BAD,
     ),
     V2Endpoint(
-        method="GET",
-        path="/ledgers/{ledger_id}",
-        call=handlers.ledger,
-        doc="A ledger's metadata, without its password.",
+        "GET",
+        "/ledgers/{ledger_id}",
+        handlers.ledger,
         parameters=(Parameter(name="ledger_id", doc="Which ledger.", in_path=True),),
-        gives=values.Ledger,
         errors={**_BAD, NOT_FOUND: "There is no such ledger."},
     ),
+    V2Endpoint("GET", "/cluster", handlers.cluster),
+    V2Endpoint("GET", "/cluster/bookies", handlers.bookies),
+    V2Endpoint("GET", "/autorecovery", handlers.autorecovery),
+    V2Endpoint("PUT", "/autorecovery", handlers.set_autorecovery, errors=_BAD),
     V2Endpoint(
-        method="GET",
-        path="/cluster",
-        call=handlers.cluster,
-        doc="Number of bookies, and the auditor.",
-        gives=values.ClusterSummary,
-    ),
-    V2Endpoint(
-        method="GET",
-        path="/cluster/bookies",
-        call=handlers.bookies,
-        doc="Every bookie that is registered or has a cookie.",
-        gives=tuple[values.KnownBookie, ...],
-    ),
-    V2Endpoint(
-        method="GET",
-        path="/autorecovery",
-        call=handlers.autorecovery,
-        doc="What the cluster's metadata says about repair.",
-        gives=values.Autorecovery,
-    ),
-    V2Endpoint(
-        method="PUT",
-        path="/autorecovery",
-        call=handlers.set_autorecovery,
-        doc="Enable or disable repair in the whole cluster, or set its delay.",
-        takes=handlers.SetAutorecovery,
-        gives=values.Autorecovery,
-        errors=_BAD,
-    ),
-    V2Endpoint(
-        method="GET",
-        path="/autorecovery/underreplicated",
-        call=handlers.underreplicated,
-        doc="The ledgers that wait for repair.",
+        "GET",
+        "/autorecovery/underreplicated",
+        handlers.underreplicated,
         parameters=(_LIMIT,),
-        gives=tuple[values.UnderreplicatedLedger, ...],
         errors=_BAD,
     ),
+    V2Endpoint("GET", "/autorecovery/failures", handlers.failures),
     V2Endpoint(
-        method="GET",
-        path="/autorecovery/failures",
-        call=handlers.failures,
-        doc="The ledgers that the worker of this process could not repair, oldest first.",
-        gives=tuple[values.RepairFailure, ...],
-    ),
-    V2Endpoint(
-        method="POST",
-        path="/autorecovery/audit",
-        call=handlers.audit,
-        doc="Start an audit for lost bookies now.",
-        gives=values.AuditAsked,
+        "POST",
+        "/autorecovery/audit",
+        handlers.audit,
         status=202,
         errors={CONFLICT: "Repair is disabled, or there is no auditor."},
     ),
     V2Endpoint(
-        method="POST",
-        path="/autorecovery/recover",
-        call=handlers.recover,
-        doc="Move what is on a bookie to others, from here; a job.",
-        takes=handlers.Recover,
-        gives=values.Job,
+        "POST",
+        "/autorecovery/recover",
+        handlers.recover,
         status=202,
         errors={**_BAD, CONFLICT: "The same job runs already, or the bookie runs."},
     ),
     V2Endpoint(
-        method="POST",
-        path="/autorecovery/decommission",
-        call=handlers.decommission,
-        doc="Take a stopped bookie out, with the help of the cluster's workers; a job.",
-        takes=handlers.Decommission,
-        gives=values.Job,
+        "POST",
+        "/autorecovery/decommission",
+        handlers.decommission,
         status=202,
         errors={**_BAD, CONFLICT: "The same job runs already, or the bookie runs."},
     ),
+    V2Endpoint("GET", "/jobs", handlers.jobs),
     V2Endpoint(
-        method="GET",
-        path="/jobs",
-        call=handlers.jobs,
-        doc="Jobs of this process, running or ended; the newest first.",
-        gives=tuple[values.Job, ...],
-    ),
-    V2Endpoint(
-        method="GET",
-        path="/jobs/{job_id}",
-        call=handlers.job,
-        doc="How one job stands.",
+        "GET",
+        "/jobs/{job_id}",
+        handlers.job,
         parameters=(_JOB,),
-        gives=values.Job,
         errors={**_BAD, NOT_FOUND: "There is no such job."},
     ),
     V2Endpoint(
-        method="DELETE",
-        path="/jobs/{job_id}",
-        call=handlers.cancel_job,
-        doc="Stop a job where that is safe.",
+        "DELETE",
+        "/jobs/{job_id}",
+        handlers.cancel_job,
         parameters=(_JOB,),
-        gives=values.Job,
         errors={**_BAD, NOT_FOUND: "There is no such job."},
     ),
 )

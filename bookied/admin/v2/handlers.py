@@ -1,5 +1,4 @@
 """``/api/v2``: what each endpoint does. Values come back, errors are raised; see ``endpoints``."""
-# ruff: noqa: D103 -- the table in endpoints.py says what each is for
 
 from __future__ import annotations
 
@@ -118,29 +117,36 @@ def body_of(asked: HttpRequest, kind: Any) -> Any:
 
 
 def summary(control: Control, _asked: HttpRequest) -> values.BookieReport:
+    """What the bookie is doing."""
     return control.summary()
 
 
 def ready(control: Control, _asked: HttpRequest) -> values.Readiness:
+    """Whether it is registered and serves: the probe to use."""
     return values.Readiness(ready=control.is_ready, state=control.summary().state)
 
 
 def read_only(control: Control, _asked: HttpRequest) -> values.ReadOnly:
+    """Whether it is read-only."""
     found = control.summary()
     return values.ReadOnly(read_only=found.read_only, by_hand=found.read_only_by_hand)
 
 
-async def set_read_only(control: Control, asked: HttpRequest) -> values.ReadOnly:
-    await control.set_read_only(read_only=body_of(asked, SetReadOnly).read_only)
+async def set_read_only(
+    control: Control, asked: HttpRequest, wanted: SetReadOnly
+) -> values.ReadOnly:
+    """Make it read-only, or take that back. Full disks keep it so."""
+    await control.set_read_only(read_only=wanted.read_only)
     return read_only(control, asked)
 
 
 def settings(control: Control, _asked: HttpRequest) -> values.Settings:
+    """Every setting as text, by its key. Secrets are masked."""
     return control.settings()
 
 
-def set_config(control: Control, asked: HttpRequest) -> values.Settings:
-    wanted = body_of(asked, SetConfig)
+def set_config(control: Control, _asked: HttpRequest, wanted: SetConfig) -> values.Settings:
+    """Change a setting that takes effect at once; it holds until they are read again."""
     try:
         control.change_settings({wanted.key: wanted.value})
     except SettingsRefusedError as error:
@@ -149,6 +155,7 @@ def set_config(control: Control, asked: HttpRequest) -> values.Settings:
 
 
 def disks(control: Control, _asked: HttpRequest) -> tuple[values.Disk, ...]:
+    """How full its directories are, as the last look at them saw it."""
     full = control.disks.full()
     return tuple(
         values.Disk(
@@ -163,15 +170,18 @@ def disks(control: Control, _asked: HttpRequest) -> tuple[values.Disk, ...]:
 
 
 async def marks(control: Control, _asked: HttpRequest) -> tuple[values.JournalMark, ...]:
+    """Where a replay of each journal would begin, by the marks on disk."""
     found = await control.disks.last_marks()
     return tuple(values.JournalMark(journal_id=one[0], offset=one[1]) for one in found)
 
 
 async def test(control: Control, _asked: HttpRequest) -> values.SanityCheck:
+    """Write a ledger to this bookie alone, read it back and delete it."""
     return await control.test(TEST_ENTRIES)
 
 
 async def expand_storage(control: Control, _asked: HttpRequest) -> values.AddedDirectories:
+    """Put the cookie into empty directories that the settings file names anew."""
     return values.AddedDirectories(added=await control.expand_storage())
 
 
@@ -179,6 +189,7 @@ async def expand_storage(control: Control, _asked: HttpRequest) -> values.AddedD
 
 
 def collections(control: Control, _asked: HttpRequest) -> tuple[values.Collection, ...]:
+    """What garbage collection does and has done: one for each storage."""
     found = []
     for one in control.garbage.collections():
         same = {
@@ -191,32 +202,39 @@ def collections(control: Control, _asked: HttpRequest) -> tuple[values.Collectio
     return tuple(found)
 
 
-def collect(control: Control, asked: HttpRequest) -> values.AcceptedTask:
-    wanted = body_of(asked, Collect)
+def collect(control: Control, _asked: HttpRequest, wanted: Collect) -> values.AcceptedTask:
+    """Collect garbage now, with the compaction that is allowed."""
     control.garbage.collect(major=wanted.major, minor=wanted.minor)
     return values.AcceptedTask()
 
 
 def compaction(control: Control, _asked: HttpRequest) -> values.Compaction:
+    """Which compactions an operator has suspended."""
     now = control.garbage.suspended
     return values.Compaction(minor_suspended=now.minor, major_suspended=now.major)
 
 
-def set_compaction(control: Control, asked: HttpRequest) -> values.Compaction:
-    wanted = body_of(asked, SetCompaction)
+def set_compaction(
+    control: Control, asked: HttpRequest, wanted: SetCompaction
+) -> values.Compaction:
+    """Suspend compactions, or resume them; it holds until the next start."""
     control.garbage.suspend(minor=wanted.minor_suspended, major=wanted.major_suspended)
     return compaction(control, asked)
 
 
 def locations(control: Control, _asked: HttpRequest) -> tuple[values.LocationDatabase, ...]:
+    """The databases of DbLedgerStorage with the places of entries."""
     return tuple(
         values.LocationDatabase(path=path, compacting=compacting)
         for path, compacting in control.garbage.locations().items()
     )
 
 
-def compact_locations(control: Control, asked: HttpRequest) -> tuple[values.LocationDatabase, ...]:
-    path = body_of(asked, CompactLocations).path
+def compact_locations(
+    control: Control, asked: HttpRequest, wanted: CompactLocations
+) -> tuple[values.LocationDatabase, ...]:
+    """Rewrite one of them, or all, without what was deleted."""
+    path = wanted.path
     if path is not None and path not in control.garbage.locations():
         raise BadHttpRequestError(f"there is no database {path}")
     control.garbage.compact_locations(control.garbage.locations() if path is None else [path])
@@ -227,6 +245,7 @@ def compact_locations(control: Control, asked: HttpRequest) -> tuple[values.Loca
 
 
 async def ledgers(control: Control, asked: HttpRequest) -> values.LedgerPage:
+    """The ledgers of the cluster, ascending."""
     after = asked.query.get("after")
     limit = min(LIMIT_MAX, number(asked.query.get("limit", str(LIMIT)), "limit"))
     if not limit:
@@ -243,6 +262,7 @@ async def ledgers(control: Control, asked: HttpRequest) -> values.LedgerPage:
 
 
 async def ledger(control: Control, asked: HttpRequest) -> values.Ledger:
+    """A ledger's metadata, without its password."""
     ledger_id = LedgerId(number(asked.path["ledger_id"], "ledger_id"))
     return _ledger(ledger_id, await control.cluster.metadata(ledger_id))
 
@@ -270,10 +290,12 @@ def _ledger(ledger_id: LedgerId, metadata: LedgerMetadata) -> values.Ledger:
 
 
 async def cluster(control: Control, _asked: HttpRequest) -> values.ClusterSummary:
+    """Number of bookies, and the auditor."""
     return await control.cluster.summary()
 
 
 async def bookies(control: Control, _asked: HttpRequest) -> tuple[values.KnownBookie, ...]:
+    """Every bookie that is registered or has a cookie."""
     return tuple(
         values.KnownBookie(bookie_id=bookie_id, state=state, host=host)
         for bookie_id, state, host in await control.cluster.bookies()
@@ -281,6 +303,7 @@ async def bookies(control: Control, _asked: HttpRequest) -> tuple[values.KnownBo
 
 
 async def autorecovery(control: Control, _asked: HttpRequest) -> values.Autorecovery:
+    """What the cluster's metadata says about repair."""
     store = control.cluster.store
     return values.Autorecovery(
         enabled=await store.replication_enabled(),
@@ -289,8 +312,10 @@ async def autorecovery(control: Control, _asked: HttpRequest) -> values.Autoreco
     )
 
 
-async def set_autorecovery(control: Control, asked: HttpRequest) -> values.Autorecovery:
-    wanted = body_of(asked, SetAutorecovery)
+async def set_autorecovery(
+    control: Control, asked: HttpRequest, wanted: SetAutorecovery
+) -> values.Autorecovery:
+    """Enable or disable repair in the whole cluster, or set its delay."""
     delay_s = wanted.lost_bookie_recovery_delay_s
     if delay_s is not None:
         check_delay(delay_s, "lost_bookie_recovery_delay_s")
@@ -303,6 +328,7 @@ async def set_autorecovery(control: Control, asked: HttpRequest) -> values.Autor
 async def underreplicated(
     control: Control, asked: HttpRequest
 ) -> tuple[values.UnderreplicatedLedger, ...]:
+    """The ledgers that wait for repair."""
     limit = min(LIMIT_MAX, number(asked.query.get("limit", str(LIMIT)), "limit"))
     found = await control.cluster.underreplicated(limit=limit)
     return tuple(
@@ -314,6 +340,7 @@ async def underreplicated(
 
 
 def failures(control: Control, _asked: HttpRequest) -> tuple[values.RepairFailure, ...]:
+    """The ledgers that the worker of this process could not repair, oldest first."""
     return tuple(
         values.RepairFailure(ledger_id=ledger_id, at_ms=int(at_s * 1000), why=why)
         for ledger_id, (at_s, why) in control.cluster.repair_failures().items()
@@ -321,14 +348,15 @@ def failures(control: Control, _asked: HttpRequest) -> tuple[values.RepairFailur
 
 
 async def audit(control: Control, _asked: HttpRequest) -> values.AuditAsked:
+    """Start an audit for lost bookies now."""
     return values.AuditAsked(auditor=await control.cluster.trigger_audit())
 
 
 # Jobs ---------------------------------------------------------------------------------------------
 
 
-async def recover(control: Control, asked: HttpRequest) -> values.Job:
-    wanted = body_of(asked, Recover)
+async def recover(control: Control, _asked: HttpRequest, wanted: Recover) -> values.Job:
+    """Move what is on a bookie to others, from here; a job."""
     bookie_id = _bookie_id(wanted.bookie_id)
     if wanted.delete_cookie:
         await control.repairs.insist_gone(bookie_id)
@@ -339,8 +367,8 @@ async def recover(control: Control, asked: HttpRequest) -> values.Job:
     )
 
 
-async def decommission(control: Control, asked: HttpRequest) -> values.Job:
-    wanted = body_of(asked, Decommission)
+async def decommission(control: Control, _asked: HttpRequest, wanted: Decommission) -> values.Job:
+    """Take a stopped bookie out, with the help of the cluster's workers; a job."""
     bookie_id = _bookie_id(wanted.bookie_id)
     await control.repairs.insist_gone(bookie_id)
     return _job(control.repairs.decommission(bookie_id, keep_cookie=wanted.keep_cookie))
@@ -353,14 +381,17 @@ def _bookie_id(text: str) -> BookieId:
 
 
 def jobs(control: Control, _asked: HttpRequest) -> tuple[values.Job, ...]:
+    """Jobs of this process, running or ended; the newest first."""
     return tuple(map(_job, control.repairs.jobs.all()))
 
 
 def job(control: Control, asked: HttpRequest) -> values.Job:
+    """How one job stands."""
     return _job(control.repairs.jobs.get(number(asked.path["job_id"], "job_id")))
 
 
 def cancel_job(control: Control, asked: HttpRequest) -> values.Job:
+    """Stop a job where that is safe."""
     return _job(control.repairs.jobs.cancel(number(asked.path["job_id"], "job_id")))
 
 
