@@ -327,16 +327,8 @@ _DECLARED: Final = (
         type=click.Choice(ID_FORMATS),
         help="How ledger ids are read and shown.",
     ),
-    _option(
-        "--entry-format",
-        type=click.Choice(ENTRY_FORMATS),
-        help="How payloads are shown.",
-    ),
-    _option(
-        "--columns",
-        metavar="A,B",
-        help="Columns of tables and CSV, in order.",
-    ),
+    _option("--entry-format", type=click.Choice(ENTRY_FORMATS), help="How payloads are shown."),
+    _option("--columns", metavar="A,B", help="Columns of tables and CSV, in order."),
     _option(
         "--sort-by",
         metavar="A[:desc]",
@@ -364,11 +356,7 @@ _DECLARED: Final = (
         help="Watch until it is healthy, done, or FIELD=VALUE of all that is shown; "
         "6 when --timeout comes first.",
     ),
-    _option(
-        "--no-headers",
-        is_flag=True,
-        help="Print tables and CSV without their first line.",
-    ),
+    _option("--no-headers", is_flag=True, help="Print tables and CSV without their first line."),
     _option("--exact", is_flag=True, help="Print exact numbers in tables, too."),
     _option("--utc", is_flag=True, help="Print times in tables in UTC, too."),
     _option("--show-secrets", is_flag=True, help="Print ledger passwords."),
@@ -398,8 +386,6 @@ _DECLARED: Final = (
         "-v", "--verbose", count=True, help="Print more; -vv prints each request, -vvv each entry."
     ),
     _option(
-        "--log-level",
-        type=click.Choice(LOG_LEVELS),
-        help="Lowest level of log lines on stderr.",
+        "--log-level", type=click.Choice(LOG_LEVELS), help="Lowest level of log lines on stderr."
     ),
 )

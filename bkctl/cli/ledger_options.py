@@ -32,35 +32,21 @@ QUORUMS: Final = (
         "-E",
         "--ensemble-size",
         type=click.IntRange(1),
-        metavar="N",
         default=3,
-        show_default=True,
         help="Bookies that share the ledger.",
     ),
-    option(
-        "-W",
-        "--write-quorum",
-        type=click.IntRange(1),
-        metavar="N",
-        default=2,
-        show_default=True,
-        help="Copies of each entry.",
-    ),
+    option("-W", "--write-quorum", type=click.IntRange(1), default=2, help="Copies of each entry."),
     option(
         "-A",
         "--ack-quorum",
         type=click.IntRange(1),
-        metavar="N",
         default=2,
-        show_default=True,
         help="Copies that must be on disk before an add counts.",
     ),
 )
 
 PASSWORD_FILE: Final = option(
-    "--password-file",
-    metavar="FILE",
-    help="File with the ledger's password; - asks for it.",
+    "--password-file", metavar="FILE", help="File with the ledger's password; - asks for it."
 )
 
 COPIES: Final = (
@@ -69,7 +55,6 @@ COPIES: Final = (
         "--digest",
         type=click.Choice(_DIGESTS),
         default="crc32c",
-        show_default=True,
         help="How entries are protected against damage.",
     ),
     PASSWORD_FILE,
@@ -78,18 +63,11 @@ COPIES: Final = (
 
 NEW_LEDGER: Final = (
     *COPIES,
-    option(
-        "--meta",
-        type=KEY_VALUE,
-        multiple=True,
-        metavar="KEY=VALUE",
-        help="Custom metadata, any number of times.",
-    ),
+    option("--meta", type=KEY_VALUE, multiple=True, help="Custom metadata, any number of times."),
     option(
         "--ledger-id",
         "wanted_id",
         type=LEDGER_ID,
-        metavar="ID",
         help="Id of the ledger, instead of a new id; never an id that existed.",
     ),
 )
@@ -125,11 +103,7 @@ FRAMING: Final = (
     ),
     option("--whole", "framing", flag_value="whole", help="All of the input as one entry."),
     option(
-        "--chunks",
-        "chunk_bytes",
-        type=SIZE,
-        metavar="SIZE",
-        help="Entries of SIZE bytes (for binary input: 1MiB).",
+        "--chunks", "chunk_bytes", type=SIZE, help="Entries of SIZE bytes (for binary input: 1MiB)."
     ),
 )
 """How input is cut into entries."""

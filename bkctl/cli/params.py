@@ -24,8 +24,24 @@ if TYPE_CHECKING:
 
 
 def option(*names: str, **declared: Any) -> click.Option:
-    """Declare an option of a command, as click's decorator would."""
+    """Declare an option of a command, as click's decorator would.
+
+    The help shows a default that is not a switch. Types in ``_METAVARS`` name their values.
+    """
+    if not isinstance(declared.get("default"), (bool, type(None))):
+        declared.setdefault("show_default", True)
+    declared.setdefault("metavar", _METAVARS.get(getattr(declared.get("type"), "name", "")))
     return click.Option(names, **declared)
+
+
+_METAVARS: Final = {
+    "duration": "TIME",
+    "integer range": "N",
+    "key=value": "KEY=VALUE",
+    "ledger_id": "ID",
+    "rate": "SIZE",
+    "size": "SIZE",
+}
 
 
 def fail_if(example: str) -> click.Option:

@@ -243,9 +243,6 @@ options = Command(
     """,
     effect=Effect.READ,
     without=(Facility.WATCH, Facility.PROFILE),
-    examples=(
-        ("bkctl options", "all of them"),
-        ("bkctl options | less", "page by page"),
-    ),
+    examples=(("bkctl options", "all of them"), ("bkctl options | less", "page by page")),
     replaces="nothing in Java's tools; bookkeeper shell without a command",
 )

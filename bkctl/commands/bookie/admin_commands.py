@@ -40,10 +40,7 @@ ADMIN: Final = (
         "state",
         body="bkctl.commands.bookie.running_bookie:state",
         help="Show the state of a running bookie.",
-        params=(
-            argument("bookie_id", type=BOOKIE_ID),
-            *WHERE,
-        ),
+        params=(argument("bookie_id", type=BOOKIE_ID), *WHERE),
         effect=Effect.READ,
         examples=(
             ("bkctl bookie state 10.0.0.1:3181", "what it is doing"),
@@ -59,10 +56,7 @@ ADMIN: Final = (
 
     The exit status is 7 if it does not.
     """,
-        params=(
-            argument("bookie_id", type=BOOKIE_ID),
-            *WHERE,
-        ),
+        params=(argument("bookie_id", type=BOOKIE_ID), *WHERE),
         effect=Effect.READ,
         examples=(
             ("bkctl bookie ready 10.0.0.1:3181", "status 0 if it serves, 7 if not yet"),
@@ -91,10 +85,7 @@ ADMIN: Final = (
         effect=Effect.REVERSIBLE,
         examples=(
             ("bkctl bookie readonly 10.0.0.1:3181", "whether it is"),
-            (
-                "bkctl bookie readonly 10.0.0.1:3181 on",
-                "take no more adds, before a stop",
-            ),
+            ("bkctl bookie readonly 10.0.0.1:3181 on", "take no more adds, before a stop"),
             ("bkctl bookie readonly 10.0.0.1:3181 off", "take adds again"),
         ),
         exits=_EXITS,
@@ -133,10 +124,7 @@ ADMIN: Final = (
 
     Counts and times are since the bookie's start.
     """,
-        params=(
-            argument("bookie_id", type=BOOKIE_ID),
-            *WHERE,
-        ),
+        params=(argument("bookie_id", type=BOOKIE_ID), *WHERE),
         effect=Effect.READ,
         examples=(
             ("bkctl bookie gc-status 10.0.0.1:3181", "the present phase, and the freed space"),

@@ -48,7 +48,6 @@ bookie.command(
             "--state",
             type=_STATES,
             default="all",
-            show_default=True,
             help="writable (rw): takes adds; read-only (ro): serves reads; down: has a cookie, is "
             "away.",
         ),
@@ -90,12 +89,7 @@ bookie.command(
         ("bkctl bookie show 10.0.0.1:3181 --ledgers", "with the number of ledgers that list it"),
         ("bkctl bookie show", "free and total space of each bookie, and of all together"),
     ),
-    exits=(
-        ExitStatus.FAILED,
-        ExitStatus.NOT_FOUND,
-        ExitStatus.UNREACHABLE,
-        ExitStatus.TIME_LIMIT,
-    ),
+    exits=(ExitStatus.FAILED, ExitStatus.NOT_FOUND, ExitStatus.UNREACHABLE, ExitStatus.TIME_LIMIT),
     replaces="bookkeeper shell bookieinfo; bookkeeper shell endpointinfo -b ID",
 )
 
@@ -109,15 +103,7 @@ bookie.command(
     """,
     params=(
         argument("bookie_id", type=BOOKIE_ID, required=False),
-        option(
-            "-n",
-            "--entries",
-            type=click.IntRange(1),
-            metavar="N",
-            default=10,
-            show_default=True,
-            help="Number of entries.",
-        ),
+        option("-n", "--entries", type=click.IntRange(1), default=10, help="Number of entries."),
     ),
     effect=Effect.REVERSIBLE,
     examples=(
@@ -154,12 +140,11 @@ bookie.command(
             default=True,
             help="Rename the bookie of -c in its ledgers too.  [default: ledgers]",
         ),
-        option("--limit", type=click.IntRange(1), metavar="N", help="Stop after so many ledgers."),
+        option("--limit", type=click.IntRange(1), help="Stop after so many ledgers."),
         option(
             "--rate",
             type=Number(min=0, min_open=True),
             default=100.0,
-            show_default=True,
             metavar="N",
             help="Ledgers a second, at most.",
         ),

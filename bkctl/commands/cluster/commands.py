@@ -35,7 +35,7 @@ cluster = SubGroup(
 _BACKUP: Final = (
     option(
         "--backup", "backup_to", metavar="FILE", type=click.Path(dir_okay=False),
-        help="Where to write the backup.  [default: a new file in this directory]",
+        help="Where to write the backup.  [default: a new file in this directory]"
     ),
     option("--no-backup", is_flag=True, help="Write no backup first."),
 )  # fmt: skip
@@ -78,9 +78,7 @@ cluster.command(
             "-E",
             "--ensemble-size",
             type=click.IntRange(1),
-            metavar="N",
             default=3,
-            show_default=True,
             help="Ensemble size for the headroom.",
         ),
         option(
@@ -142,23 +140,8 @@ cluster.command(
     """,
     params=(
         *QUORUMS,
-        option(
-            "-n",
-            "--entries",
-            type=click.IntRange(1),
-            metavar="N",
-            default=100,
-            show_default=True,
-            help="How many entries.",
-        ),
-        option(
-            "--size",
-            type=SIZE,
-            default="100",
-            show_default=True,
-            metavar="SIZE",
-            help="Bytes of each.",
-        ),
+        option("-n", "--entries", type=click.IntRange(1), default=100, help="How many entries."),
+        option("--size", type=SIZE, default="100", help="Bytes of each."),
         option("--keep", is_flag=True, help="Do not delete the ledger afterwards."),
         fail_if("add>2s"),
     ),

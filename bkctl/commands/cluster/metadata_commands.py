@@ -25,22 +25,8 @@ METADATA: Final = (
     """,
         params=(
             argument("path", default="/"),
-            option(
-                "--depth",
-                type=click.IntRange(0),
-                default=4,
-                show_default=True,
-                metavar="N",
-                help="Levels below PATH.",
-            ),
-            option(
-                "--limit",
-                type=click.IntRange(1),
-                default=1000,
-                show_default=True,
-                metavar="N",
-                help="Nodes at most.",
-            ),
+            option("--depth", type=click.IntRange(0), default=4, help="Levels below PATH."),
+            option("--limit", type=click.IntRange(1), default=1000, help="Nodes at most."),
         ),
         effect=Effect.READ,
         examples=(
@@ -132,14 +118,12 @@ METADATA: Final = (
     autorecovery's switch, the number of under-replicated ledgers, and the metadata service.
     """,
         params=(
-            option("--for", "for_s", type=DURATION, metavar="TIME", help="Stop after so long."),
+            option("--for", "for_s", type=DURATION, help="Stop after so long."),
             option(
                 "-i",
                 "--interval",
                 type=DURATION,
                 default="10s",
-                show_default=True,
-                metavar="TIME",
                 help="Read the state at least this often.",
             ),
         ),

@@ -117,11 +117,7 @@ ledger.command(
 
     `bkctl ledger read` then returns the same bytes.
     """,
-    params=(
-        argument("path", metavar="[FILE | -]", default="-"),
-        *NEW_LEDGER,
-        *FRAMING,
-    ),
+    params=(argument("path", metavar="[FILE | -]", default="-"), *NEW_LEDGER, *FRAMING),
     effect=Effect.REVERSIBLE,
     examples=(
         ("bkctl ledger write README.md", "one entry a line; prints the new ledger's id"),
@@ -432,10 +428,7 @@ metadata.command(
 
     The file contains the ledger's password.
     """,
-    params=(
-        argument("ledger_id", type=LEDGER_ID),
-        argument("path", metavar="FILE"),
-    ),
+    params=(argument("ledger_id", type=LEDGER_ID), argument("path", metavar="FILE")),
     effect=Effect.READ,
     without=(Facility.WATCH,),
     examples=(

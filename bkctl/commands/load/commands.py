@@ -14,12 +14,12 @@ from bkctl.options import Number
 
 _FAILURES: Final = (ExitStatus.FAILED, ExitStatus.UNREACHABLE, ExitStatus.TIME_LIMIT)
 _INTERVAL: Final = option(
-    "-i", "--interval", type=DURATION, default="2s", show_default=True, metavar="TIME",
-    help="Time between two readings.",
+    "-i", "--interval", type=DURATION, default="2s",
+    help="Time between two readings."
 )  # fmt: skip
 _STATS_PORT: Final = option(
     "--stats-port", type=click.IntRange(1, 65535), metavar="PORT",
-    help="Metrics port of bookies without a published HTTP server (Java's: 8000).",
+    help="Metrics port of bookies without a published HTTP server (Java's: 8000)."
 )  # fmt: skip
 
 
@@ -63,7 +63,6 @@ OF_BOOKIES: Final = (
                 "--factor",
                 type=Number(1, min_open=True),
                 default=2.0,
-                show_default=True,
                 metavar="N",
                 help="A bookie is slow from FACTOR times the median on.",
             ),
@@ -90,23 +89,9 @@ OF_BOOKIES: Final = (
             argument("bookie_id", type=BOOKIE_ID),
             argument("metric"),
             option(
-                "-i",
-                "--interval",
-                type=DURATION,
-                default="1s",
-                show_default=True,
-                metavar="TIME",
-                help="Time between two readings.",
+                "-i", "--interval", type=DURATION, default="1s", help="Time between two readings."
             ),
-            option(
-                "--for",
-                "for_s",
-                type=DURATION,
-                default="1m",
-                show_default=True,
-                metavar="TIME",
-                help="Length of the curve.",
-            ),
+            option("--for", "for_s", type=DURATION, default="1m", help="Length of the curve."),
             _STATS_PORT,
         ),
         effect=Effect.READ,
@@ -144,32 +129,19 @@ _LOAD: Final = (
         "--entries",
         type=click.IntRange(1),
         default=10_000,
-        show_default=True,
-        metavar="N",
         help="Number of measured entries.",
     ),
     option(
         "--warm-up",
         type=click.IntRange(0),
         default=1_000,
-        show_default=True,
-        metavar="N",
         help="Number of entries before the measured ones.",
     ),
-    option(
-        "--size",
-        type=SIZE,
-        default="1KiB",
-        show_default=True,
-        metavar="SIZE",
-        help="Bytes of an entry.",
-    ),
+    option("--size", type=SIZE, default="1KiB", help="Bytes of an entry."),
     option(
         "--window",
         type=click.IntRange(1),
         default=400,
-        show_default=True,
-        metavar="N",
         help="Number of adds in flight; 1 measures latency.",
     ),
     fail_if("p99>50ms"),
@@ -250,7 +222,6 @@ bench.command(
             "--group-wait",
             type=Number(min=0),
             default=0.0,
-            show_default=True,
             metavar="MS",
             help="As journalMaxGroupWaitMSec.",
         ),
@@ -261,11 +232,6 @@ bench.command(
         ("bkctl bench journal --dir /mnt/journal --window 1", "the latency of one sync"),
         ("bkctl bench journal --dir /tmp --no-sync", "written and not synced: for comparison"),
     ),
-    exits=(
-        ExitStatus.FAILED,
-        ExitStatus.NOT_FOUND,
-        ExitStatus.INTERRUPTED,
-        ExitStatus.PROBLEMS,
-    ),
+    exits=(ExitStatus.FAILED, ExitStatus.NOT_FOUND, ExitStatus.INTERRUPTED, ExitStatus.PROBLEMS),
     replaces="bkperf journal append -j DIR",
 )

@@ -59,7 +59,6 @@ _CLUSTER: Final = (
         "settings",
         type=KEY_VALUE,
         multiple=True,
-        metavar="KEY=VALUE",
         help="A setting for every bookie, as in bk_server.conf; DIR keeps it. "
         "KEY=@FILE takes a secret from a file: others see what is typed here.",
     ),

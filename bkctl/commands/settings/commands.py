@@ -33,7 +33,6 @@ config.command(
             "side",
             type=click.Choice(["bookie", "client"]),
             default="bookie",
-            show_default=True,
             help="The program that reads the file.",
         ),
         option("--strict", is_flag=True, help="An unknown key is an error."),
@@ -74,7 +73,6 @@ config.command(
             "side",
             type=click.Choice(["client", "bookie"]),
             default="client",
-            show_default=True,
             help="Settings of the client or of the bookie.",
         ),
     ),
@@ -136,9 +134,7 @@ _VALUES: Final = (
         "--production/--no-production", default=None, help="Mark it: the shell's prompt is red."
     ),
     option(
-        "--admin-token-file",
-        metavar="FILE",
-        help="File with the token for the bookies' HTTP API.",
+        "--admin-token-file", metavar="FILE", help="File with the token for the bookies' HTTP API."
     ),
     option("--ca-file", metavar="FILE", help="PEM file of the authorities to trust in TLS."),
     option("--cert-file", metavar="FILE", help="PEM file with our certificate for TLS."),
@@ -180,10 +176,7 @@ profile.command(
     "create",
     body="bkctl.commands.settings.profile_edits:create",
     help="Save the cluster of -u or -c, and the keys of -X, as profile NAME.",
-    params=(
-        argument("name", type=PROFILE),
-        *_VALUES,
-    ),
+    params=(argument("name", type=PROFILE), *_VALUES),
     effect=Effect.REVERSIBLE,
     examples=(
         ("bkctl profile create staging -u zk+hierarchical://zk1:2181/ledgers --use", "by its URI"),

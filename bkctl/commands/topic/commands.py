@@ -92,12 +92,7 @@ topic.command(
         argument("name", metavar="TOPIC"),
         option("--from", "start", metavar="ID", help="Begin with this message id."),
         option(
-            "-n",
-            "--count",
-            type=click.IntRange(1),
-            default=10,
-            show_default=True,
-            help="Number of messages to print.",
+            "-n", "--count", type=click.IntRange(1), default=10, help="Number of messages to print."
         ),
         option("--decode", type=click.Choice(_KINDS), help="Decode the values."),
     ),

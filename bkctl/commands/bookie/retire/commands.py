@@ -28,7 +28,7 @@ _FAILURES: Final = (
 
 
 _RECOVERY: Final = (
-    option("--ledger", "ledger_id", type=LEDGER_ID, metavar="ID", help="Only this ledger."),
+    option("--ledger", "ledger_id", type=LEDGER_ID, help="Only this ledger."),
     option(
         "--query", is_flag=True, help="Show the ledgers that list the bookies, and change nothing."
     ),
@@ -51,8 +51,6 @@ _RECOVERY: Final = (
         "at_once",
         type=click.IntRange(1),
         default=AT_ONCE,
-        show_default=True,
-        metavar="N",
         help="Number of ledgers in progress at a time.",
     ),
     option("--plan", is_flag=True, help="The same as --dry-run."),
@@ -60,7 +58,6 @@ _RECOVERY: Final = (
         "--rate",
         "bytes_per_s",
         type=RATE,
-        metavar="SIZE",
         help="Bytes copied a second, at most.  [default: as configured]",
     ),
 )
@@ -149,7 +146,6 @@ decommission = Command(
             "--rate",
             "bytes_per_s",
             type=RATE,
-            metavar="SIZE",
             help="With --drain: bytes copied a second, at most.  [default: as configured]",
         ),
         option(

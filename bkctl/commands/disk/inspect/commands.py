@@ -134,15 +134,14 @@ LOOKS: Final = (
         params=(
             argument("journal", type=JOURNAL, required=False, metavar="[FILE|ID]"),
             option("--dir", "directory", metavar="DIR", help="Only this journal directory."),
-            option(
-                "--ledger", "ledger_id", type=LEDGER_ID, metavar="ID", help="Only of this ledger."
-            ),
+            option("--ledger", "ledger_id", type=LEDGER_ID, help="Only of this ledger."),
             option(
                 "--from",
                 "offset",
                 type=click.IntRange(0),
                 metavar="POS",
                 default=0,
+                show_default=False,
                 help="Offset of a record in the first journal, to begin with.",
             ),
             option("--payload", is_flag=True, help="Check digests and show payloads."),
@@ -174,9 +173,7 @@ LOOKS: Final = (
     """,
         params=(
             argument("log", type=ENTRY_LOG),
-            option(
-                "--ledger", "ledger_id", type=LEDGER_ID, metavar="ID", help="Only of this ledger."
-            ),
+            option("--ledger", "ledger_id", type=LEDGER_ID, help="Only of this ledger."),
             option(
                 "--entry",
                 "entries",
@@ -189,6 +186,7 @@ LOOKS: Final = (
                 type=click.IntRange(0),
                 metavar="POS",
                 default=0,
+                show_default=False,
                 help="Only from here on.",
             ),
             option("--end", type=click.IntRange(0), metavar="POS", help="Only up to here."),
@@ -252,10 +250,7 @@ LOOKS: Final = (
         effect=Effect.READ,
         examples=(
             ("bkctl disk ledgers -c bk_server.conf", "id, fence, last entry of each"),
-            (
-                "bkctl disk ledgers --bytes -c bk_server.conf",
-                "and their bytes in the entry logs",
-            ),
+            ("bkctl disk ledgers --bytes -c bk_server.conf", "and their bytes in the entry logs"),
             (
                 "bkctl disk ledgers -o id -c bk_server.conf",
                 "ids, to compare with `bkctl ledger list`",
