@@ -31,6 +31,7 @@ FIXED = {
     "handover": 35,
     "moments": 35,
     "remade": 35,
+    "outlived": 35,
     "wiped": 35,
     "retire": 35,
     "lagging": 35,

@@ -56,6 +56,7 @@ TALES: Final = {
     "moments": Tale(moments_plan.THEMES, Story, " moments"),
     "long": Tale(long_plan.THEMES, Story, " long"),
     "remade": Tale(remade_plan.THEMES, RemadeStory, " remade"),
+    "outlived": Tale(remade_plan.OUTLIVED, RemadeStory, " outlived"),
     "wiped": Tale(wiped_plan.THEMES, Story, " wiped"),
     "retire": Tale(retire_plan.THEMES, RetireStory, " retire"),
     "lagging": Tale(variant_plans.LAGGING, Story, " lagging"),

@@ -29,7 +29,21 @@ def made_again(seed: int, rng: Random) -> Plan:
     return attrs.evolve(found, tale="remade", items=(*found.items, *items))
 
 
+def outlived(seed: int, rng: Random) -> Plan:
+    """A writer that rolls stands still with a ledger not listed yet; the next log catches up."""
+    found = log_plan.rolling(seed, rng)
+    begin_s = rng.uniform(0.2, 2)
+    items = [
+        Item("paused", "w", at_message(rng, ("created",), 5), rng.uniform(2, 14)),
+        Item("make again", "d0", Moment(begin_s + rng.uniform(0, 2))),
+        *(Item("lead", f"w{n}", Moment(begin_s + rng.uniform(1, 6))) for n in (5, 6)),
+    ]
+    plan = attrs.evolve(found, tale="outlived", items=(*found.items, *items), haste=0.0)
+    return attrs.evolve(plan, log={"roll_entries": 1}, hostility=0.0, slowness=0.0)
+
+
 THEMES: Final = (made_again,)
+OUTLIVED: Final = (outlived,)
 
 
 def _some_time(rng: Random) -> Moment:
