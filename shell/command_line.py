@@ -24,7 +24,7 @@ class UnfinishedError(LineError):
     """What was typed ends within quotes or with a backslash: more is to come."""
 
 
-class Mark(enum.Enum):
+class TokenKind(enum.Enum):
     """What a piece of the text is."""
 
     WORD = "word"
@@ -38,7 +38,7 @@ class Mark(enum.Enum):
 class Token:
     """A piece of the text that is not white space; ``end`` is the offset behind it."""
 
-    mark: Mark
+    mark: TokenKind
     text: str
     start: int
     line_number: int
@@ -86,35 +86,35 @@ def tokens(text: str) -> Iterator[Token]:
         piece = text[at:end]
         if mark is not None:
             yield Token(mark, piece, at, number)
-            begins = mark is Mark.OPERATOR and piece in {";", "\n"}
-            if mark is Mark.OPERATOR and piece == "|":
+            begins = mark is TokenKind.OPERATOR and piece in {";", "\n"}
+            if mark is TokenKind.OPERATOR and piece == "|":
                 tail = _SYSTEM_PART.match(text, end)
                 assert tail is not None, "it matches nothing at all too"
                 if tail[0]:
-                    yield Token(Mark.SYSTEM, tail[0], end, number)
+                    yield Token(TokenKind.SYSTEM, tail[0], end, number)
                 piece, end = text[at : tail.end()], tail.end()
         number += piece.count("\n")
         at = end
 
 
-def _next(text: str, at: int, *, begins: bool) -> tuple[Mark | None, int]:
+def _next(text: str, at: int, *, begins: bool) -> tuple[TokenKind | None, int]:
     if space := _SPACE.match(text, at):
         goes_on = space.end() == len(text) and space[0].endswith("\\\n")
-        return Mark.OPEN if goes_on else None, space.end()
+        return TokenKind.OPEN if goes_on else None, space.end()
     if begins and text[at] == "!":
         line = _SYSTEM_LINE.match(text, at + 1)
         assert line is not None, "it matches nothing at all too"
-        return Mark.SYSTEM, line.end()
+        return TokenKind.SYSTEM, line.end()
     if operator := _OPERATOR.match(text, at):
-        return Mark.OPERATOR, operator.end()
+        return TokenKind.OPERATOR, operator.end()
     if comment := _COMMENT.match(text, at):
-        return Mark.COMMENT, comment.end()
+        return TokenKind.COMMENT, comment.end()
     end = at
     while piece := _PIECE.match(text, end):
         end = piece.end()
     if end < len(text) and text[end] in "'\"\\":
-        return Mark.OPEN, len(text)
-    return Mark.WORD, end
+        return TokenKind.OPEN, len(text)
+    return TokenKind.WORD, end
 
 
 def unquoted(word: str) -> str:
@@ -156,12 +156,12 @@ def parse(text: str) -> list[Line]:
     lines: list[Line] = []
     pieces: list[Token] = []
     for token in tokens(text):
-        if token.mark is Mark.OPEN:
+        if token.mark is TokenKind.OPEN:
             raise UnfinishedError("quotes that are not closed, or a backslash at the end")
-        if token.mark is Mark.OPERATOR and token.text in {";", "\n"}:
+        if token.mark is TokenKind.OPERATOR and token.text in {";", "\n"}:
             lines += _lines(pieces)
             pieces = []
-        elif token.mark is not Mark.COMMENT:
+        elif token.mark is not TokenKind.COMMENT:
             pieces.append(token)
     return lines + _lines(pieces)
 
@@ -171,7 +171,7 @@ def _lines(pieces: list[Token]) -> list[Line]:
     if not pieces:
         return []
     number = pieces[0].line_number
-    if pieces[0].mark is Mark.SYSTEM:
+    if pieces[0].mark is TokenKind.SYSTEM:
         command = pieces[0].text.removeprefix("!").strip()
         if not command:
             raise LineError("! takes a command of the system: !ls")
@@ -189,7 +189,7 @@ def _lines(pieces: list[Token]) -> list[Line]:
 
 def _with(line: Line, token: Token, rest: list[Token]) -> Line:
     """Return ``line`` with one more piece; take from ``rest`` what belongs to it."""
-    if token.mark is Mark.WORD:
+    if token.mark is TokenKind.WORD:
         return attrs.evolve(line, words=(*line.words, unquoted(token.text)))
     if token.text == "|":
         command = rest.pop(0).text.strip() if rest else ""
@@ -198,7 +198,7 @@ def _with(line: Line, token: Token, rest: list[Token]) -> Line:
         return attrs.evolve(line, pipe=command)
     if token.text not in {"<", ">", ">>"}:
         raise LineError(f"there is no {token.text} here; put it in quotes if it is meant as text")
-    if not rest or rest[0].mark is not Mark.WORD:
+    if not rest or rest[0].mark is not TokenKind.WORD:
         raise LineError(f"a file is missing behind {token.text}")
     file = unquoted(rest.pop(0).text)
     if token.text == "<":

@@ -15,7 +15,7 @@ from typing import Any, Final, Generic, TypeVar
 
 import attrs
 
-from shell.program import Candidate, Program, Status
+from shell.program import Candidate, PlaceStatus, Program
 
 T = TypeVar("T")
 
@@ -164,7 +164,7 @@ class Live:
         """Return the last known state; ask for the present one."""
         words = tuple(given)
         key = (None, "", words)
-        answer: LiveAnswer[Status] | None = self.questions.known(key)
+        answer: LiveAnswer[PlaceStatus] | None = self.questions.known(key)
         if not self.questions.is_fresh(answer):
             self.questions.ask(key, lambda: self._program.status(words))
         if answer is None:

@@ -15,7 +15,7 @@ Candidate = tuple[str, str]
 """A value that could be typed, and a few words about it."""
 
 
-class Status(Protocol):
+class PlaceStatus(Protocol):
     """How what the program works on is now."""
 
     @property
@@ -96,7 +96,7 @@ class Program(Protocol):
     def live(self) -> frozenset[str]:
         """The names of the types that ``candidates`` knows."""
 
-    def status(self, given: Sequence[str]) -> Status:
+    def status(self, given: Sequence[str]) -> PlaceStatus:
         """Return how things are."""
 
     def may_fill(self, command: click.Command) -> bool:

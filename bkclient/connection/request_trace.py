@@ -102,14 +102,14 @@ class TracedStream(AddStream):
     def __init__(self, trace: RequestTrace, *args: Any) -> None:
         super().__init__(*args)
         self._trace = trace
-        self._batches: dict[int, _Batch] = {}
+        self._batches: dict[int, _TracedBatch] = {}
         """By the entries that are out."""
         self._tell_acked, self.acked = self.acked, self._heard_acked
         self._tell_failed, self.failed = self.failed, self._heard_failed
 
     def send(self, frames: bytes, keys: Sequence[Key], entries: Sequence[int]) -> None:
         """See ``AddStream``."""
-        batch = _Batch(self._clock.seconds(), len(entries))
+        batch = _TracedBatch(self._clock.seconds(), len(entries))
         self._batches.update(dict.fromkeys(entries, batch))
         super().send(frames, keys, entries)
 
@@ -134,7 +134,7 @@ class TracedStream(AddStream):
 
 
 @attrs.define
-class _Batch:
+class _TracedBatch:
     """Adds that went out together, and what was answered so far."""
 
     began_s: float

@@ -217,7 +217,7 @@ class _FragmentCopy:
         self._fragment = lack.fragment
         self._fetcher = repairer.cluster.fetcher(ledger.keys)
         pool, keys = repairer.cluster.pool, ledger.keys
-        self._targets = {i: _Target(pool, keys, i, bookie) for i, bookie in swap.new.items()}
+        self._targets = {i: _NewReplica(pool, keys, i, bookie) for i, bookie in swap.new.items()}
 
     async def run(self) -> None:
         """Return once every entry of a place is synced on the bookie that takes it."""
@@ -272,7 +272,7 @@ class _FragmentCopy:
             self._repairer.report(CopiedEntry(EntryId(entry_id), len(packet), copies))
 
 
-class _Write:
+class _EntryWrite:
     """Entries on their way to one bookie."""
 
     def __init__(self, entries: list[int]) -> None:
@@ -292,13 +292,13 @@ class _Write:
             self.done.errback(error)
 
 
-class _Target:
+class _NewReplica:
     """A bookie that takes a place, and gets what is striped to it."""
 
     def __init__(self, pool: BookiePool, keys: LedgerKeys, index: int, bookie: BookieId) -> None:
         # The flag lets the copies in where the ledger is fenced already.
         self._frames = FrameMaker(keys, AddFlag.RECOVERY, pool.txn_ids)
-        self._writes: dict[int, _Write] = {}
+        self._writes: dict[int, _EntryWrite] = {}
         self._member = Member(
             pool,
             AddFraming(keys, self._frames, ProtocolVersion.V3),
@@ -315,7 +315,7 @@ class _Target:
             ClientError: one is refused, or not confirmed in time.
         """
         if packed:
-            write = _Write([entry_id for entry_id, _ in packed])
+            write = _EntryWrite([entry_id for entry_id, _ in packed])
             self._writes.update(dict.fromkeys(write.entries, write))
             self._member.send(AddBatch(packed, self._frames))
             await write.done

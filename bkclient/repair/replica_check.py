@@ -132,7 +132,7 @@ class LedgerChecker:
         Raises:
             ClientClosedError: the client was closed meanwhile.
         """
-        run = _Check(self.client.cluster, ledger)
+        run = _ReplicaCheck(self.client.cluster, ledger)
         fragments = [
             fragment
             for fragment in fragments_of(ledger.metadata, ledger.lac)
@@ -195,7 +195,7 @@ async def places_that_answer(
     Raises:
         ClientClosedError: the client was closed meanwhile.
     """
-    run = _Check(cluster, ledger)
+    run = _ReplicaCheck(cluster, ledger)
     asked = [index for index in lack.unanswered if index in places]
     silent: set[int] = set()
 
@@ -212,7 +212,7 @@ async def places_that_answer(
     return frozenset(asked) - silent
 
 
-class _Check:
+class _ReplicaCheck:
     """The reads of one check."""
 
     def __init__(self, cluster: Cluster, ledger: ViewedLedger) -> None:

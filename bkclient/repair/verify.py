@@ -132,7 +132,7 @@ async def verify(
     """
     for more in reversed(range(TRIES)):
         ledger = with_handover_end(await view(client, ledger_id))
-        run = _Run(client, ledger, bytes_per_s)
+        run = _Verification(client, ledger, bytes_per_s)
         try:
             async for step in run.read_all(share, rng):
                 yield step
@@ -244,7 +244,7 @@ class CopyReader:
         return packet
 
 
-class _Run:
+class _Verification:
     """The reads of one ledger, and what they showed."""
 
     def __init__(self, client: Client, ledger: ViewedLedger, bytes_per_s: int) -> None:

@@ -13,7 +13,7 @@ from bkclient.config.properties import Properties
 from bkctl.errors import NothingFoundError, UsageError
 from bkctl.output.views import Kind, column, shown
 from bkctl.session.settings import DEFAULT_CONF, overrides, read_conf
-from bookied.directories.in_use import Use, uses
+from bookied.directories.in_use import DirectoryUser, uses
 from bookied.directories.roots import CURRENT, OLD_DATA
 from bookied.offline import directories
 from bookied.offline.bookie import OfflineBookie
@@ -107,7 +107,7 @@ def _elsewhere(root: Path) -> str:
     return "a bookie keeps all its data there: is this the right place?"
 
 
-def note_use(session: Session, found: list[Use]) -> None:
+def note_use(session: Session, found: list[DirectoryUser]) -> None:
     """Say on stderr that what is shown may change under one's eyes."""
     workers = dict.fromkeys(str(worker) for use in found for worker in use.workers)
     if workers:
@@ -140,7 +140,7 @@ class DirectoryState:
     An idle Java bookie has no file of a ledger directory open: all are in use if one is.
     """
 
-    use: Use
+    use: DirectoryUser
     holds: tuple[str, ...]
     is_bookie_at_work: bool
 

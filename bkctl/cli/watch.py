@@ -19,7 +19,7 @@ from bkctl.host import Host
 from bkctl.options import WATCH_EVERY_S
 from bkctl.output.conditions import Comparison, parse_comparison
 from bkctl.output.units import human_duration, human_time
-from bkctl.output.watch_rounds import Watch
+from bkctl.output.watch_rounds import WatchRounds
 from wire.errors import BookKeeperError
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class Rounds:
             UsageError: the condition cannot be applied to what the command shows.
         """
         host = session.host
-        watch = Watch(host.clock_s)
+        watch = WatchRounds(host.clock_s)
         paint = self._is_painted(session)
         try:
             while not self._round(session, watch, run, host if not paint else Frame(host)):
@@ -110,7 +110,9 @@ class Rounds:
         finally:
             session.in_round(host, None)
 
-    def _round(self, session: Session, watch: Watch, run: Callable[[], Any], shown: Host) -> bool:
+    def _round(
+        self, session: Session, watch: WatchRounds, run: Callable[[], Any], shown: Host
+    ) -> bool:
         """Run the command once and show it; tell whether the condition holds."""
         outer = session.host if not isinstance(shown, Frame) else shown.outer
         watch.begin()
@@ -141,7 +143,7 @@ class Rounds:
             and host.environ.get("TERM") != "dumb"
         )
 
-    def _paint(self, session: Session, outer: Host, frame: Frame, watch: Watch) -> None:
+    def _paint(self, session: Session, outer: Host, frame: Frame, watch: WatchRounds) -> None:
         """Put a round over the one before; what is below the screen's end is counted."""
         until = f", until {_name(self.until)}" if self.until is not None else ""
         moment = human_time(watch.now_ms, utc=session.options.utc)
@@ -160,7 +162,7 @@ class Rounds:
         outer.stdout.write(f"\x1b[?7l{clear}\x1b[H{text}\x1b[J\x1b[?7h")
         outer.stdout.flush()
 
-    def _holds(self, until: Condition, watch: Watch, failed: BookKeeperError | None) -> bool:
+    def _holds(self, until: Condition, watch: WatchRounds, failed: BookKeeperError | None) -> bool:
         if until == "healthy":
             return self._are(until, watch, lambda view: view.healthy) and failed is None
         if failed is not None:
@@ -170,7 +172,7 @@ class Rounds:
         return bool(watch.seen) and all(until.holds(record) for _, _, record in watch.seen)
 
     def _are(
-        self, word: str, watch: Watch, rule_of: Callable[[View], Callable[[Any], bool] | None]
+        self, word: str, watch: WatchRounds, rule_of: Callable[[View], Callable[[Any], bool] | None]
     ) -> bool:
         rules = [(rule_of(view), value) for view, value, _ in watch.seen]
         if word == "healthy" and self.tells_health:
@@ -205,7 +207,7 @@ def _name(until: Condition) -> str:
     return until if isinstance(until, str) else str(until)
 
 
-__all__ = ["Frame", "Rounds", "Watch", "rounds_of"]
+__all__ = ["Frame", "Rounds", "WatchRounds", "rounds_of"]
 
 
 def _shortened(text: str, room: int) -> str:

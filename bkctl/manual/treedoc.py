@@ -19,7 +19,7 @@ from bkctl.commands.about.compat_table import (
     LAUNCHER,
     SHELL,
     SHELL_GLOBALS,
-    Option,
+    JavaOption,
     Row,
 )
 
@@ -139,7 +139,7 @@ def _row(row: Row) -> tuple[str, str, str]:
     return f"`{row.java}`", "<br>".join(forms), "<br>".join([*mapped, *note])
 
 
-def _form(row: Row, asked: str, form: str, options: dict[str, Option]) -> str:
+def _form(row: Row, asked: str, form: str, options: dict[str, JavaOption]) -> str:
     def filled(match: re.Match[str]) -> str:
         name, may_lack = match[2], match[3]
         option = options.get(name)
@@ -157,14 +157,14 @@ def _argument(row: Row, name: str) -> str:
     return word.strip("[]").replace("[,ID...", " ...")
 
 
-def _option(option: Option) -> str:
+def _option(option: JavaOption) -> str:
     java = f"`-{option.name}`"
     if option.why:
         return f"{java}: {_text(option.why)}"
     return f"{java} → `{option.to.replace('{}', _value(option))}`"
 
 
-def _value(option: Option) -> str:
+def _value(option: JavaOption) -> str:
     """Return what stands for the value of an option in our command line."""
     if option.fixed:
         return "".join(option.how(option.fixed))

@@ -24,7 +24,7 @@ from bkctl.output.views import View, view_of
 if TYPE_CHECKING:
     from bkctl.host import Host
     from bkctl.options import Options
-    from bkctl.output.watch_rounds import Watch
+    from bkctl.output.watch_rounds import WatchRounds
 
 _DIM: Final = "\x1b[2m"
 _RESET: Final = "\x1b[0m"
@@ -40,7 +40,7 @@ class Emitter:
         self,
         options: Options,
         host: Host,
-        watch: Watch | None = None,
+        watch: WatchRounds | None = None,
         *,
         title: Callable[[], str] = lambda: "",
     ) -> None:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from bkctl.output.views import View
 
 
-class Watch:
+class WatchRounds:
     """One command's rounds, as its emitters see them."""
 
     def __init__(self, clock_s: Callable[[], float]) -> None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from bkclient.config.client import ClientConfig
     from bkctl.output.emit import Emitter
     from bkctl.output.progress import Progress
-    from bkctl.output.watch_rounds import Watch
+    from bkctl.output.watch_rounds import WatchRounds
 
 SESSION_META: Final = "bkctl.session"
 
@@ -144,7 +144,7 @@ class Session:
             self._emitter = Emitter(self.options, self.host, title=lambda: _title(self))
         return self._emitter
 
-    def in_round(self, host: Host, watch: Watch | None) -> None:
+    def in_round(self, host: Host, watch: WatchRounds | None) -> None:
         """Begin a round of a command that is watched, or go on without that."""
         self.host = self.messages.host = host
         self._emitter, self.input.is_read_again = None, watch is not None

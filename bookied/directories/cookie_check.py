@@ -76,7 +76,7 @@ async def check_cookies(
         BadCookieError: a VERSION file cannot be read.
         MetadataStoreError: the store failed.
     """
-    check = _Check(
+    check = _CookieCheck(
         master=master_cookie(config, identity.bookie_id, instance_id),
         # DbLedgerStorage finds a ledger by the number and the order of its directories: by another
         # list, what it holds is not found any more. Java goes on all the same.
@@ -97,7 +97,7 @@ async def check_cookies(
 
 
 @attrs.frozen(kw_only=True)
-class _Check:
+class _CookieCheck:
     master: Cookie
     superset: bool
     is_fixed: bool

@@ -22,7 +22,7 @@ from wire.ids import BookieId, is_valid_bookie_id
 _SIOCGIFADDR: Final = 0x8915
 
 
-class Host(Protocol):
+class HostNames(Protocol):
     """What must be known of the machine. Every method blocks, and raises ``OSError``."""
 
     def address(self, interface: str | None) -> str:
@@ -73,7 +73,7 @@ class Identity:
     possible_ids: tuple[BookieId, ...]
 
 
-def identify(config: BookieConfig, port: int, host: Host) -> Identity:
+def identify(config: BookieConfig, port: int, host: HostNames) -> Identity:
     """Return who a bookie with this configuration is; ``port`` is the one it has bound.
 
     Raises:
@@ -92,7 +92,7 @@ def identify(config: BookieConfig, port: int, host: Host) -> Identity:
     )
 
 
-def listen_host(config: BookieConfig, host: Host) -> str:
+def listen_host(config: BookieConfig, host: HostNames) -> str:
     """Return the address to listen on; empty for all.
 
     Raises:
@@ -103,7 +103,7 @@ def listen_host(config: BookieConfig, host: Host) -> str:
     return _interface_address(config.listening_interface, host)
 
 
-def _advertised(config: BookieConfig, host: Host) -> str:
+def _advertised(config: BookieConfig, host: HostNames) -> str:
     if config.advertised_address is not None:
         name = config.advertised_address.strip()
         key = "advertisedAddress"
@@ -122,7 +122,7 @@ def _advertised(config: BookieConfig, host: Host) -> str:
     return name
 
 
-def _own_name(config: BookieConfig, host: Host, *, as_host_name: bool) -> str:
+def _own_name(config: BookieConfig, host: HostNames, *, as_host_name: bool) -> str:
     address = _interface_address(config.listening_interface, host)
     if not as_host_name:
         return address
@@ -135,7 +135,7 @@ def _own_name(config: BookieConfig, host: Host, *, as_host_name: bool) -> str:
     return name.partition(".")[0] if config.use_short_host_name else name
 
 
-def _interface_address(interface: str | None, host: Host) -> str:
+def _interface_address(interface: str | None, host: HostNames) -> str:
     try:
         return host.address(interface)
     except OSError as error:
@@ -146,7 +146,7 @@ def _interface_address(interface: str | None, host: Host) -> str:
 
 
 def _possible_ids(
-    config: BookieConfig, bookie_id: BookieId, port: int, host: Host
+    config: BookieConfig, bookie_id: BookieId, port: int, host: HostNames
 ) -> tuple[BookieId, ...]:
     found = [bookie_id]
     if config.bookie_id is None:

@@ -28,7 +28,7 @@ _NAME_WITHIN: Final = 3
 
 
 @attrs.frozen
-class Worker:
+class WritingProcess:
     """A process that writes below a root, and what it is: ``bookied``, ``Java bookie``, a name.
 
     A command of ours is named with its group: ``bkctl disk convert``.
@@ -42,7 +42,7 @@ class Worker:
 
 
 @attrs.frozen
-class Use:
+class DirectoryUser:
     """How one root is used."""
 
     root: Path
@@ -51,7 +51,7 @@ class Use:
     """By a running bookie (or a repairing command) of ours."""
     is_dirty: bool
     """``DIRTY`` is there: a bookie runs, or did not stop cleanly."""
-    workers: tuple[Worker, ...]
+    workers: tuple[WritingProcess, ...]
 
     @property
     def is_used(self) -> bool:
@@ -59,20 +59,20 @@ class Use:
         return self.is_locked or bool(self.workers)
 
 
-def uses(roots: Iterable[Path], proc: Path = PROC) -> list[Use]:
+def uses(roots: Iterable[Path], proc: Path = PROC) -> list[DirectoryUser]:
     """Return how each root is used."""
     wanted = tuple(roots)
     workers = _workers(wanted, proc)
     return [_use(root, workers.get(root, []), proc) for root in wanted]
 
 
-def _use(root: Path, workers: Sequence[Worker], proc: Path) -> Use:
+def _use(root: Path, workers: Sequence[WritingProcess], proc: Path) -> DirectoryUser:
     locked = _is_locked(root)
     found = {worker.pid: worker for worker in workers}
     owner = lock_owner(root) if locked else None
     if owner is not None and owner not in found:
-        found[owner] = Worker(owner, _program(proc / str(owner)))
-    return Use(
+        found[owner] = WritingProcess(owner, _program(proc / str(owner)))
+    return DirectoryUser(
         root=root,
         exists=root.is_dir(),
         is_locked=locked,
@@ -88,10 +88,10 @@ def _is_locked(root: Path) -> bool:
         return False
 
 
-def _workers(roots: Sequence[Path], proc: Path) -> dict[Path, list[Worker]]:
+def _workers(roots: Sequence[Path], proc: Path) -> dict[Path, list[WritingProcess]]:
     """Return who has files open for writing, by root."""
     places = {f"{os.path.realpath(root)}/": root for root in roots}
-    found: dict[Path, list[Worker]] = {}
+    found: dict[Path, list[WritingProcess]] = {}
     for process in _processes(proc):
         used = {
             root
@@ -100,7 +100,7 @@ def _workers(roots: Sequence[Path], proc: Path) -> dict[Path, list[Worker]]:
             if path.startswith(place) and not path.endswith(f"/{LOCK}")
         }
         for root in used:
-            worker = Worker(int(process.name), _program(process))
+            worker = WritingProcess(int(process.name), _program(process))
             found.setdefault(root, []).append(worker)
     return found
 

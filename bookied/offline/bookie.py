@@ -27,7 +27,7 @@ from bookied.storage.index.ledger_pages import LedgerOnDisk
 from bookied.storage.journal import format as journal_layout
 from bookied.storage.journal import reader as journals
 from bookied.storage.journal.damage import trusted_mark
-from bookied.storage.journal.mark import START, Mark, decode_mark, file_name
+from bookied.storage.journal.mark import START, LastMark, decode_mark, file_name
 from wire.errors import FormatError
 from wire.ids import EntryId, LedgerId
 from wire.records.cookie import Cookie, decode_cookie
@@ -125,7 +125,7 @@ class StoredMark:
 
     path: Path
     journal: int
-    mark: Mark
+    mark: LastMark
 
 
 @attrs.frozen
@@ -169,7 +169,7 @@ class OfflineBookie:
                         raise
                     report(error)
 
-    def highest_mark(self, journal: int) -> Mark:
+    def highest_mark(self, journal: int) -> LastMark:
         """Return where replay would start in the ``journal``-th journal directory."""
         found = self.marks(report=lambda _damage: None)
         return max((one.mark for one in found if one.journal == journal), default=START)

@@ -95,7 +95,7 @@ def bookie_parser() -> argparse.ArgumentParser:
             "`bookied autorecovery` runs an auditor and a replication worker alone; it has a "
             "--help of its own.",
         ),
-        formatter_class=_Formatter,
+        formatter_class=_OptionFormatter,
         allow_abbrev=False,
     )
     parser.set_defaults(autorecovery_only=False)
@@ -132,7 +132,7 @@ def autorecovery_parser() -> argparse.ArgumentParser:
         description="Repair a cluster's ledgers: one auditor, if elected, and one replication "
         "worker, in the foreground, without a bookie.",
         epilog=_epilog(OF_AUTORECOVERY, SIGNALS_OF_AUTORECOVERY),
-        formatter_class=_Formatter,
+        formatter_class=_OptionFormatter,
         allow_abbrev=False,
     )
     of_a_bookie = ("bookieport", "httpport", "journal", "ledgerdirs", "indexdirs")
@@ -233,7 +233,7 @@ def log_path(options: DaemonOptions, environ: Mapping[str, str]) -> Path | None:
     return Path(directory or ".") / (name or "bookkeeper-server.log")
 
 
-class _Formatter(argparse.RawDescriptionHelpFormatter):
+class _OptionFormatter(argparse.RawDescriptionHelpFormatter):
     """Writes help as ``bkctl`` does: sections and sentences begin with a capital."""
 
     def add_usage(self, usage: Any, actions: Any, groups: Any, prefix: str | None = None) -> None:

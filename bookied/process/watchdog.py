@@ -45,7 +45,7 @@ class _JournalProgress:
     since_s: float
 
 
-class Progress:
+class WatchedProgress:
     """Whether each journal that has something to write wrote some of it within ``stuck_s``."""
 
     def __init__(self, *, stuck_s: float) -> None:
@@ -78,7 +78,7 @@ class Watchdog:
     ) -> None:
         self._clock, self._journals, self._alive = clock, journals, alive
         self._every_s = timeout_s / TELLS_IN_TIMEOUT
-        self._progress = Progress(stuck_s=timeout_s)
+        self._progress = WatchedProgress(stuck_s=timeout_s)
         self._was_stuck = False
         self._loop: LoopingCall = LoopingCall(self._check)
         self._loop.clock = clock

@@ -32,7 +32,7 @@ from bkclient.metadata.store_settings import store_options
 from bkclient.placement.from_config import reads_near, real_script
 from bkclient.placement.topology import RackScript
 from bookied.config.bookie import BookieConfig
-from bookied.directories.identity import Host, RealHost
+from bookied.directories.identity import HostNames, RealHost
 from bookied.directories.lock import DirectoryLocks
 from bookied.errors import BookieExitStatus, BookieStopError, SecurityStartError
 from bookied.metrics.counters import MetadataStats
@@ -109,7 +109,7 @@ class Parts:
     call_from_thread: Callable[..., object]
     store: MetadataStore
     files: Files
-    host: Host
+    host: HostNames
     listener: Listener
     locks: Locks
     run_blocking: RunBlocking
@@ -159,7 +159,7 @@ def make_client(parts: Parts, store: MetadataStore) -> Client:
     )
 
 
-def host_to_read_near(config: ClientConfig, host: Host) -> str | None:
+def host_to_read_near(config: ClientConfig, host: HostNames) -> str | None:
     """Return this host as the topology script knows it, if repairs read from near bookies first.
 
     Blocks, as all that is asked of the machine does.

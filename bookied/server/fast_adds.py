@@ -105,14 +105,14 @@ class FastAdds:
         stats = self._stats
         began_ns = stats.now_ns()
         # Frames are longer than the records made of them, so this is enough.
-        batch = _Batch(self._bookie, len(data) - at)
+        batch = _BatchShape(self._bookie, len(data) - at)
         end = take(data, at, batch)
         if batch.adds:
             size_bytes = batch.store(end - at, acknowledge, began_ns)
             stats.adds_stored(batch.adds, size_bytes, began_ns, is_recovery=batch.is_recovery)
         return end, batch.adds
 
-    def _take_v2(self, data: bytes, at: int, batch: _Batch) -> int:
+    def _take_v2(self, data: bytes, at: int, batch: _BatchShape) -> int:
         """Return where the plain adds end."""
         unpack, end = _V2_ADD.unpack_from, len(data)
         last_start = end - _FRAME_BYTES_MIN
@@ -197,7 +197,7 @@ class FastAdds:
             self._shapes[kind] = shape
         return shape
 
-    def _take_v3(self, data: bytes, at: int, batch: _Batch) -> int:
+    def _take_v3(self, data: bytes, at: int, batch: _BatchShape) -> int:
         """Return where the plain adds end, as ``_take_v2`` does.
 
         What Java's client sends differs from one add to the next only in transaction id, entry id
@@ -277,7 +277,7 @@ class FastAdds:
         return at
 
 
-class _Batch:
+class _BatchShape:
     """The adds of one read, for one storage and one journal: a run after the other.
 
     A run is of one ledger. Room is reserved when the first begins: its ledger says where.

@@ -12,7 +12,7 @@ from bookied.server.answer_buffer import WRITE_BYTES, AnswerBuffer
 from bookied.server.answer_order import Replies, Reply
 from bookied.server.context import ServerContext
 from bookied.server.fast_reads import AnswersMax
-from bookied.server.limits.memory import Client
+from bookied.server.limits.memory import ClientMemory
 from bookied.server.limits.request_turns import SLICE_REQUESTS
 from bookied.server.limits.timeouts import WaitTimes
 from bookied.server.rules.long_poll import Cancel
@@ -41,7 +41,7 @@ class FrameDispatch:
     def __init__(
         self,
         shared: ServerContext,
-        client: Client,
+        client: ClientMemory,
         framing: ServerConnection,
         *,
         admission: Admission,

@@ -17,7 +17,7 @@ from bookied.server.context import AccessRules, ServerContext
 from bookied.server.disk_reads import RunBlocking
 from bookied.server.fast_adds import FastAdds
 from bookied.server.fast_reads import FastReads
-from bookied.server.limits.backpressure import Backpressure, Crowd, Limits
+from bookied.server.limits.backpressure import Backpressure, Crowd, ServerLimits
 from bookied.server.limits.connections import ConnectionCounts, ConnectionSettings
 from bookied.server.limits.limit_hits import MEANINGS, Limit, LimitHits
 from bookied.server.limits.memory import FrameRoom, UnsentAnswers
@@ -43,7 +43,7 @@ class BookieServer(Factory):
         clock: IReactorTime,
         run_blocking: RunBlocking,
         *,
-        limits: Limits | None = None,
+        limits: ServerLimits | None = None,
         settings: ConnectionSettings | None = None,
         access: AccessRules | None = None,
         crowded: Callable[[bool], object] = lambda _: None,
@@ -63,7 +63,7 @@ class BookieServer(Factory):
                 have to wait for their turn and when one comes or goes.
         """
         self.bookie, self.clock, self.stats = bookie, clock, bookie.stats
-        self.limits = limits or Limits(
+        self.limits = limits or ServerLimits(
             unwritten_bytes_max=bookie.storages.limits.unwritten_bytes_max
         )
         self.settings = settings = settings or ConnectionSettings()
@@ -122,7 +122,7 @@ class BookieServer(Factory):
             return None
         return BookieConnection(self.shared, self)
 
-    def take(self, limits: Limits, settings: ConnectionSettings) -> None:
+    def take(self, limits: ServerLimits, settings: ConnectionSettings) -> None:
         """Obey other limits from now on; connections that are there stay."""
         self.limits = self.backpressure.limits = limits
         self.half_frames.bytes_max = limits.half_frames_bytes_max

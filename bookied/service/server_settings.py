@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from bookied.config.bookie import BookieConfig
-from bookied.server.limits.backpressure import SHARED_ADDS_BYTES, Limits
+from bookied.server.limits.backpressure import SHARED_ADDS_BYTES, ServerLimits
 from bookied.server.limits.connections import ConnectionSettings
 from bookied.server.limits.timeouts import Timeouts
 from bookied.storage.ledger_storage.settings import StorageLimits
@@ -63,9 +63,9 @@ def _timeouts(config: BookieConfig) -> Timeouts:
     )
 
 
-def server_limits(config: BookieConfig, storage: StorageLimits) -> Limits:
+def server_limits(config: BookieConfig, storage: StorageLimits) -> ServerLimits:
     """Return how much of the requests of all connections may be in memory."""
-    return Limits(
+    return ServerLimits(
         in_flight_bytes_max=config.journal_queue_bytes_max,
         unwritten_bytes_max=storage.unwritten_bytes_max,
         adds_max=config.adds_in_progress_max or None,

@@ -32,7 +32,7 @@ from bookied.storage.files.files import Files
 from bookied.storage.index.ledger_pages import CachedLedger
 from bookied.storage.journal import format as layout
 from bookied.storage.journal.damage import check_end, journals_to_replay, trusted_mark
-from bookied.storage.journal.mark import START, Mark
+from bookied.storage.journal.mark import START, LastMark
 from bookied.storage.journal.reader import (
     EntryHead,
     EntryRun,
@@ -58,7 +58,7 @@ BATCH_PAGES: Final = 512
 class ReplayReport:
     """What a replay found."""
 
-    marks: list[Mark] = attrs.field(factory=list)
+    marks: list[LastMark] = attrs.field(factory=list)
     """Where each directory's journals end: everything before is in files now."""
 
     journals: int = 0
@@ -123,7 +123,7 @@ def recover(
     return replay.found
 
 
-def _write_marks(storages: Storages, marks: list[Mark], *, may_be_missing: bool) -> None:
+def _write_marks(storages: Storages, marks: list[LastMark], *, may_be_missing: bool) -> None:
     """Move the marks; a bookie starts on full disks too, read-only, to replay the same again.
 
     No journal goes here: Java keeps them too, and the operator may want to look.
@@ -161,7 +161,7 @@ class _Replay:
         self._places: list[tuple[Path, int]] = []
         """Where to read in the directory that is being replayed: journals, and from which byte."""
 
-    def directory(self, directory: Path, mark: Mark) -> Mark:
+    def directory(self, directory: Path, mark: LastMark) -> LastMark:
         """Replay the journals of one directory; return where they end."""
         # A process may have died before it made a name durable that the mark is going to mention.
         self._files.sync_dir(directory)
@@ -185,7 +185,7 @@ class _Replay:
                 scan.close()
             # What is left of a torn group is behind the mark: Java, without checksums, could take
             # it for records, or fail on it.
-            mark = max(mark, Mark(number, scan.size if scan.is_torn else scan.end))
+            mark = max(mark, LastMark(number, scan.size if scan.is_torn else scan.end))
             if number == ids[-1]:
                 self._make_durable(scan.path, mark.offset)
         return mark

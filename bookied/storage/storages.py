@@ -18,7 +18,7 @@ from typing import Protocol
 from bookied.errors import LedgerPlaceError, StorageError
 from bookied.storage.files.files import Files
 from bookied.storage.index.rocks.format import NEEDS_INTEGRITY_CHECK
-from bookied.storage.journal.mark import Mark, file_name, lower_mark, read_mark, write_mark
+from bookied.storage.journal.mark import LastMark, file_name, lower_mark, read_mark, write_mark
 from bookied.storage.ledger_storage.settings import RunBlocking, StorageLimits
 from bookied.storage.ledger_storage.storage import LedgerStorage
 
@@ -27,10 +27,10 @@ class JournalPosition(Protocol):
     """What a checkpoint needs of a journal."""
 
     @property
-    def synced(self) -> Mark:
+    def synced(self) -> LastMark:
         """The end of the last group on disk."""
 
-    def remove_old(self, mark: Mark) -> None:
+    def remove_old(self, mark: LastMark) -> None:
         """Delete what a durable mark has made superfluous; any thread."""
 
 
@@ -93,14 +93,14 @@ class JournalMarks:
     def _directories(self) -> tuple[Path, ...]:
         return tuple(one for shard in self._shards for one in shard.directories.all)
 
-    def read(self, journals: int) -> list[Mark]:
+    def read(self, journals: int) -> list[LastMark]:
         """Return where replay starts, for each of so many journal directories."""
         return [
             read_mark(self._files, self._directories, file_name(number, journals))
             for number in range(journals)
         ]
 
-    def lower(self, marks: Sequence[Mark]) -> None:
+    def lower(self, marks: Sequence[LastMark]) -> None:
         """Take back, durably, marks that are above these: their journals are gone. Blocks.
 
         Raises:
@@ -109,7 +109,7 @@ class JournalMarks:
         for number, mark in enumerate(marks):
             lower_mark(self._files, self._directories, file_name(number, len(marks)), mark)
 
-    def write(self, marks: Sequence[Mark]) -> None:
+    def write(self, marks: Sequence[LastMark]) -> None:
         """Put down, durably, where replay starts in each journal directory. Blocks.
 
         Raises:

@@ -9,10 +9,10 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.lexers import Lexer
 
-from shell.command_line import Mark, Token, tokens, unquoted
+from shell.command_line import Token, TokenKind, tokens, unquoted
 from shell.shell import Shell
 
-_CLASS = {Mark.OPERATOR: "operator", Mark.SYSTEM: "system", Mark.COMMENT: "comment"}
+_CLASS = {TokenKind.OPERATOR: "operator", TokenKind.SYSTEM: "system", TokenKind.COMMENT: "comment"}
 
 
 class TreeLexer(Lexer):
@@ -31,8 +31,8 @@ class TreeLexer(Lexer):
         begins, value = True, False
         for token in tokens(text):
             if token.mark in _CLASS:
-                begins = token.mark is Mark.OPERATOR and token.text in {";", "\n"}
-                value = token.mark is Mark.OPERATOR and not begins
+                begins = token.mark is TokenKind.OPERATOR and token.text in {";", "\n"}
+                value = token.mark is TokenKind.OPERATOR and not begins
                 yield f"class:{_CLASS[token.mark]}", token
                 continue
             place = self._shell.program.tree if begins else place

@@ -13,7 +13,7 @@ import click
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion, PathCompleter
 from prompt_toolkit.document import Document
 
-from shell.command_line import Mark, Token, quoted, tokens, unquoted
+from shell.command_line import Token, TokenKind, quoted, tokens, unquoted
 from shell.shell import Shell
 from shell.tree import CommandPlace, awaited, named, options, resolve
 
@@ -42,21 +42,21 @@ def asked_at(text: str) -> CursorWords | None:
     """Return what stands before the cursor; None where the shell has nothing to say."""
     pieces: list[Token] = []
     for token in tokens(text):
-        if token.mark in {Mark.SYSTEM, Mark.COMMENT}:
+        if token.mark in {TokenKind.SYSTEM, TokenKind.COMMENT}:
             if token.end == len(text):
                 return None
-        elif token.mark is Mark.OPERATOR and token.text in {";", "\n"}:
+        elif token.mark is TokenKind.OPERATOR and token.text in {";", "\n"}:
             pieces = []
         else:
             pieces.append(token)
     last = pieces.pop() if pieces and pieces[-1].end == len(text) else None
-    if last is not None and last.mark is Mark.OPERATOR:
+    if last is not None and last.mark is TokenKind.OPERATOR:
         pieces.append(last)
         last = None
     if pieces and pieces[-1].text == "|":
         return None
-    files = {n for n, one in enumerate(pieces, start=1) if one.mark is Mark.OPERATOR}
-    words = (one for n, one in enumerate(pieces) if one.mark is Mark.WORD and n not in files)
+    files = {n for n, one in enumerate(pieces, start=1) if one.mark is TokenKind.OPERATOR}
+    words = (one for n, one in enumerate(pieces) if one.mark is TokenKind.WORD and n not in files)
     return CursorWords(
         tuple(unquoted(one.text) for one in words),
         "" if last is None else unquoted(last.text),

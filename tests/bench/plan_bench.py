@@ -25,7 +25,7 @@ from bkclient.metadata import zk_paths
 from bkclient.metadata.tree.nodes import NodeExistsError
 from bkctl.commands.export.spark.entry_ranges import chosen_ledgers
 from bkctl.commands.export.spark.source_options import parse_options
-from bkctl.commands.export.target.manifest import Tree
+from bkctl.commands.export.target.manifest import TargetTree
 from bkctl.commands.export.target.new_since_last import find_changes, in_order
 from bkctl.commands.export.task.plan import LedgerExtent, cut
 from tests.bench.audit_bench import STORES, closed_metadata, make_ledgers
@@ -94,7 +94,7 @@ def _plan(client: BlockingClient | WorldClient) -> None:
     step.say(f"{len(tasks):,} tasks cut")
     size = sum(len(pickle.dumps(task)) for task in tasks)
     step.say(f"{size / 2**20:.1f} MB pickled")
-    change = find_changes(Tree(), extents, {}, again=False)
+    change = find_changes(TargetTree(), extents, {}, again=False)
     in_order("none", change.todo)
     step.say(f"{len(change.todo):,} ledgers to copy")
     print(

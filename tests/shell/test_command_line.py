@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from shell.command_line import (
     Line,
     LineError,
-    Mark,
+    TokenKind,
     UnfinishedError,
     parse,
     quoted,
@@ -134,12 +134,12 @@ def test_what_cannot_be_run_is_refused_with_the_reason(text: str, said: str) -> 
 
 def test_pieces_of_a_text_have_their_marks() -> None:
     assert [(one.mark, one.text) for one in tokens("a 'b' | x # y\n# z\n'q")] == [
-        (Mark.WORD, "a"),
-        (Mark.WORD, "'b'"),
-        (Mark.OPERATOR, "|"),
-        (Mark.SYSTEM, " x # y"),
-        (Mark.OPERATOR, "\n"),
-        (Mark.COMMENT, "# z"),
-        (Mark.OPERATOR, "\n"),
-        (Mark.OPEN, "'q"),
+        (TokenKind.WORD, "a"),
+        (TokenKind.WORD, "'b'"),
+        (TokenKind.OPERATOR, "|"),
+        (TokenKind.SYSTEM, " x # y"),
+        (TokenKind.OPERATOR, "\n"),
+        (TokenKind.COMMENT, "# z"),
+        (TokenKind.OPERATOR, "\n"),
+        (TokenKind.OPEN, "'q"),
     ]

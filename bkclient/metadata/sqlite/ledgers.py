@@ -9,7 +9,7 @@ from typing import Final
 from bkclient.errors import LedgerExistsError, NoSuchLedgerError
 from bkclient.metadata.api import ANY, StoredLedger, Version, Versioned, Watch
 from bkclient.metadata.sqlite.base import LEDGER, SqlitePart
-from bkclient.metadata.sqlite.rows import Key, Row, Rows
+from bkclient.metadata.sqlite.rows import Key, NodeRow, Rows
 from bkclient.metadata.stored_values import IDS_AT_ONCE, as_stored, decode_stored
 from bkclient.metadata.tree.ledgers import (
     changed_meanwhile,
@@ -124,7 +124,7 @@ class SqliteLedgers(SqlitePart):
         return LedgerId(await self._write(lambda rows, _: rows.sequences.take(LEDGER)))
 
 
-def _rows_of(ids: Sequence[LedgerId], rows: Rows, _session_id: int) -> list[Row | None]:
+def _rows_of(ids: Sequence[LedgerId], rows: Rows, _session_id: int) -> list[NodeRow | None]:
     return [rows.get(LEDGER, ledger_id) for ledger_id in ids]
 
 

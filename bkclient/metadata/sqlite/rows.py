@@ -24,7 +24,7 @@ CHANGES_KEPT: Final = 10_000
 
 
 @attrs.frozen
-class Row:
+class NodeRow:
     """One stored value."""
 
     value: bytes
@@ -153,7 +153,7 @@ class Rows:
         self.sequences = Sequences(connection)
         self.changes = RowChanges(connection)
 
-    def get(self, kind: str, key: Key) -> Row | None:
+    def get(self, kind: str, key: Key) -> NodeRow | None:
         """Return a row, or ``None``."""
         found = self._connection.execute(
             "SELECT value, version, ctime_ms, owner FROM node WHERE kind = ? AND key = ?",
@@ -161,16 +161,16 @@ class Rows:
         ).fetchone()
         if found is None or found[3] in self.sessions.expired:
             return None
-        return Row(found[0], found[1], found[2], found[3] or 0)
+        return NodeRow(found[0], found[1], found[2], found[3] or 0)
 
-    def all(self, kind: str) -> dict[Key, Row]:
+    def all(self, kind: str) -> dict[Key, NodeRow]:
         """Return all rows of a kind, by ascending key."""
         found = self._connection.execute(
             "SELECT key, value, version, ctime_ms, owner FROM node WHERE kind = ? ORDER BY key",
             (kind,),
         )
         return {
-            row[0]: Row(row[1], row[2], row[3], row[4] or 0)
+            row[0]: NodeRow(row[1], row[2], row[3], row[4] or 0)
             for row in found
             if row[4] not in self.sessions.expired
         }
@@ -183,7 +183,7 @@ class Rows:
         )
         return [row[0] for row in found]
 
-    def unlocked_mark(self, fraction: float) -> tuple[int, Row] | None:
+    def unlocked_mark(self, fraction: float) -> tuple[int, NodeRow] | None:
         """Return a mark without a lock: the next one after ``fraction`` of the range of keys."""
         first, last = self._connection.execute(
             "SELECT min(key), max(key) FROM node WHERE kind = 'mark'"
@@ -239,7 +239,7 @@ class Rows:
         self._skip_versions(kind, row.version)
         self.changes.note(kind, key)
 
-    def _checked(self, kind: str, key: Key, version: Version, *, done: bool) -> Row:
+    def _checked(self, kind: str, key: Key, version: Version, *, done: bool) -> NodeRow:
         row = self.get(kind, key)
         if row is None:
             raise NoNodeError(f"no {kind} {key}")

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import click
 from click.core import ParameterSource, augment_usage_errors
 
-from bkctl.commands.about.compat_table import BARE, ELSEWHERE, ROWS, SHELL_GLOBALS, Option, Row
+from bkctl.commands.about.compat_table import (
+    BARE,
+    ELSEWHERE,
+    ROWS,
+    SHELL_GLOBALS,
+    JavaOption,
+    Row,
+)
 from bkctl.options import as_words, global_options, is_global, options_of
 from bkctl.suggest import nearest
 
@@ -190,7 +197,7 @@ def _verb(row: Row) -> list[str]:
     return plain[:2]
 
 
-def _names(row: Row) -> dict[str, Option]:
+def _names(row: Row) -> dict[str, JavaOption]:
     return {name: option for option in row.options for name in option.names}
 
 
@@ -226,7 +233,7 @@ def _given(row: Row, words: Sequence[str]) -> _JavaCommand:
     return given
 
 
-def _option_values(option: Option, inline: str | None, waiting: list[str]) -> list[str]:
+def _option_values(option: JavaOption, inline: str | None, waiting: list[str]) -> list[str]:
     """Return the value of an option, taken from what follows; ``[""]`` for a flag."""
     if not option.value:
         return option.how("")
@@ -289,7 +296,7 @@ def _filled(
 
 
 def _of_option(
-    option: Option, values: list[str] | None, tell: Callable[[str], object]
+    option: JavaOption, values: list[str] | None, tell: Callable[[str], object]
 ) -> Iterator[str]:
     """Yield our words for one option that was given, or for its absence."""
     if values is None:

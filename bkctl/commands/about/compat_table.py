@@ -47,7 +47,7 @@ def _if_true(text: str) -> list[str]:
     return [""] if text.lower() == "true" else []
 
 
-class Option(NamedTuple):
+class JavaOption(NamedTuple):
     """One option of a Java command, known by each of ``names``; Java takes one dash or two."""
 
     names: tuple[str, ...]
@@ -74,7 +74,7 @@ class Row(NamedTuple):
     java: str
     forms: tuple[tuple[str, str], ...]
     """Command lines here, each behind the option that asks for it; the last one is for none."""
-    options: tuple[Option, ...] = ()
+    options: tuple[JavaOption, ...] = ()
     arguments: str = ""
     """What stands behind the options, for people."""
     of_arguments: Callable[[str], list[str]] = _as_is
@@ -88,8 +88,8 @@ class Elsewhere(NamedTuple):
     instead: str
 
 
-def _flag(names: str, to: str = "", *, default: str = "", why: str = "") -> Option:
-    return Option(tuple(names.split()), to=to, default=default, why=why)
+def _flag(names: str, to: str = "", *, default: str = "", why: str = "") -> JavaOption:
+    return JavaOption(tuple(names.split()), to=to, default=default, why=why)
 
 
 def _value(
@@ -100,8 +100,8 @@ def _value(
     how: Callable[[str], list[str]] = _as_is,
     default: str = "",
     why: str = "",
-) -> Option:
-    return Option(tuple(names.split()), value, to, how, default, why)
+) -> JavaOption:
+    return JavaOption(tuple(names.split()), value, to, how, default, why)
 
 
 _ID_FORMAT: Final = "--ledger-id-format {}"
@@ -153,7 +153,7 @@ _METADATA: Final = (
     _LEDGER,
     _value("dumptofile", "FILE"),
     _value("restorefromfile", "FILE"),
-    Option(("update",), how=_replace, fixed="-"),
+    JavaOption(("update",), how=_replace, fixed="-"),
 )
 _METADATA_FORMS: Final = (
     ("dumptofile", "ledger metadata dump {l} {dumptofile}"),
@@ -197,7 +197,7 @@ _FLIP_PACE: Final = (
     _value("l limit", "N", why="a bookie is renamed in all of its ledgers, or in none"),
     _value("p printprogress", "SECONDS", why=_PROGRESS),
 )
-_TRUE_VERBOSE: Final = Option(
+_TRUE_VERBOSE: Final = JavaOption(
     ("v", "verbose"), "true|false", "--verbose{}", how=_if_true, fixed="true"
 )
 _DELETE: Final = (_LEDGER, _YES)
@@ -220,7 +220,7 @@ _FLIP_NOTE: Final = "does cookie, files and ledgers in one go"
 _FENCED: Final = "every ledger that is rebuilt counts as fenced, as with Java's"
 
 
-def _quorums(entries: str) -> tuple[Option, ...]:
+def _quorums(entries: str) -> tuple[JavaOption, ...]:
     return (
         _value("e ensemble ensemble-size", "N", "-E {}"),
         _value("w writeQuorum write-quorum-size", "N", "-W {}"),
@@ -292,7 +292,7 @@ SHELL: Final = (
         (("b", "bookie rename {b}"), ("e", "disk expand"), ("l", "cookie list"),
          ("d", "cookie delete --local")),
         (_value("b bookieId", "hostname|ip"), _flag("e expandstorage"), _flag("l list"),
-         Option(("d", "delete"), "[force]", "{}", how=lambda _: ["--yes"], fixed="force")),
+         JavaOption(("d", "delete"), "[force]", "{}", how=lambda _: ["--yes"], fixed="force")),
         note=f"-b {_FLIP_NOTE}"),
     Row("updateledgers", _only("bookie rename {b}"),
         (_value("b bookieId", "hostname|ip"), *_FLIP_PACE, _TRUE_VERBOSE), note=_FLIP_NOTE),
@@ -373,7 +373,7 @@ BKCTL: Final = (
         (("d", "ledger metadata dump {l} {d}"), ("r", "ledger metadata restore {l} {r} {u?}"),
          ("", "ledger show {l}")),
         (_LEDGER, _value("d dumptofile", "FILE"), _value("r restorefromfile", "FILE"),
-         Option(("u", "update"), how=_replace, fixed="-"), _LF)),
+         JavaOption(("u", "update"), how=_replace, fixed="-"), _LF)),
     Row("bookieid searchreplace", _only("bookie rename {f} {t}"),
         (_value("f from", "ID"), _value("t to", "ID"), _value("m max", "N", "--limit {}"),
          _value("r rate", "N", "--rate {}"), _flag("dry-run", "--dry-run"), _VERBOSE)),

@@ -138,7 +138,7 @@ class BackupDamagedError(CommandError):
 
 
 @attrs.define
-class _Tally:
+class _BackupCounts:
     """What the nodes of a backup come to."""
 
     info: BackupInfo
@@ -273,7 +273,7 @@ def _write_nodes(
     tell: Callable[[int], object] = lambda _: None,
 ) -> BackupInfo:
     """Write a backup; return what was written. ``tell`` is called with the number of nodes."""
-    digest, tally = hashlib.sha256(), _Tally(info)
+    digest, tally = hashlib.sha256(), _BackupCounts(info)
 
     def put(line: Mapping[str, Any]) -> None:
         data = json.dumps(line).encode() + b"\n"
@@ -357,7 +357,7 @@ def read(file: Path) -> BackupInfo:
     digest = hashlib.sha256()
     with file.open("rb") as stream:
         line = stream.readline()
-        tally = _Tally(_head(line))
+        tally = _BackupCounts(_head(line))
         for number, following in enumerate(stream, 2):
             digest.update(line)
             line = following
@@ -403,7 +403,7 @@ def stored_nodes(file: Path) -> Iterator[list[StoredNode]]:
 
 
 @attrs.frozen
-class _Target:
+class _RestoreTarget:
     """What is where a backup is to go: whether there is anything, and of which cluster."""
 
     nodes: int
@@ -421,7 +421,7 @@ def restore(session: Session, file: Path, force: Sequence[str]) -> None:
     session.about = str(file)
     info = read(file)
     session.about = ""
-    target: _Target = _with_store(session, _target)
+    target: _RestoreTarget = _with_store(session, _target)
     replaced = _empty_other(session, target, info)
     if replaced is None:
         refuse_unless_forced(session, _objections(session, target), force)
@@ -446,7 +446,7 @@ def restore(session: Session, file: Path, force: Sequence[str]) -> None:
         session.warn(f"{counted(len(kept), 'node')} differ and stay as they are: {named(kept)}")
 
 
-def _empty_other(session: Session, target: _Target, info: BackupInfo) -> str | None:
+def _empty_other(session: Session, target: _RestoreTarget, info: BackupInfo) -> str | None:
     """Return the id of another cluster that is empty, as one just formatted is; None without one.
 
     Raises:
@@ -476,7 +476,7 @@ async def _remove_empty(store: MetadataStore, instance_id: str) -> None:
     await store.nuke()
 
 
-def _objections(session: Session, target: _Target) -> Iterator[Objection]:
+def _objections(session: Session, target: _RestoreTarget) -> Iterator[Objection]:
     if target.nodes:
         yield Objection(
             ROOT,
@@ -489,18 +489,18 @@ def _with_store(session: Session, work: Any) -> Any:
     return with_store(session.uri, work, **store_options(session.config, session.uri))
 
 
-async def _target(store: MetadataStore) -> _Target:
+async def _target(store: MetadataStore) -> _RestoreTarget:
     try:
         (root,) = [
             node async for some in store.nodes("", depth=0) for node in some if not node.path
         ]
     except NotFoundError:
-        return _Target(0, None)
+        return _RestoreTarget(0, None)
     try:
         instance_id = await store.instance_id()
     except NotInitializedError:
         instance_id = None
-    return _Target(root.children, instance_id)
+    return _RestoreTarget(root.children, instance_id)
 
 
 async def _put(store: MetadataStore, file: Path, info: BackupInfo, progress: Progress) -> list[str]:

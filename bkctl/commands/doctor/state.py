@@ -91,7 +91,7 @@ class ClusterFinding(Finding):
 
 
 @attrs.frozen(kw_only=True)
-class Limits:
+class DoctorLimits:
     """What counts as old, long or full."""
 
     stale_s: float = 3600.0
@@ -135,7 +135,7 @@ class LedgerCensus:
     now_ms: int
     in_service: frozenset[BookieId]
     marks: Mapping[LedgerId, Mark]
-    limits: Limits
+    limits: DoctorLimits
 
     total: int = 0
     unreadable: Some = attrs.field(factory=Some)
@@ -238,7 +238,7 @@ class SeenCluster:
     """Everything the doctor has seen of a cluster."""
 
     now_ms: int
-    limits: Limits
+    limits: DoctorLimits
     instance_id: str | None
     bookies: tuple[BookieSummary, ...]
     read_only_by_hand: frozenset[BookieId] = frozenset()

@@ -24,8 +24,8 @@ from bkctl.bookies.stopped_bookie import is_registered, stopped_bookie
 from bkctl.commands.doctor.rules import CLUSTER_RULES, diagnose
 from bkctl.commands.doctor.state import (
     ClusterFinding,
+    DoctorLimits,
     LedgerCensus,
-    Limits,
     SeenCluster,
     SeenLocal,
 )
@@ -34,7 +34,7 @@ from bkctl.output.units import counted
 from bookied.config.bookie import BookieConfig
 from bookied.directories.cookie_check import master_cookie
 from bookied.directories.disk_fullness import DiskLimits
-from bookied.directories.identity import Host, RealHost
+from bookied.directories.identity import HostNames, RealHost
 from bookied.directories.in_use import uses
 from bookied.directories.lock import LOCK
 from bookied.directories.roots import CURRENT, VERSION
@@ -73,10 +73,10 @@ def examine(session: Session, *, local: bool | None, stale_s: float, open_s: flo
     # The file of a profile says where the cluster is, and not that a bookie runs here.
     named = session.options.conf and not session.options.is_of_profile("conf")
     wanted = bool(named) if local is None else local
-    run(session, Limits(stale_s=stale_s, open_s=open_s), local=wanted)
+    run(session, DoctorLimits(stale_s=stale_s, open_s=open_s), local=wanted)
 
 
-def run(session: Session, limits: Limits, *, local: bool) -> None:
+def run(session: Session, limits: DoctorLimits, *, local: bool) -> None:
     """Print what is wrong.
 
     Raises:
@@ -132,7 +132,7 @@ def read_only_by_hand(bookies: Iterable[BookieSummary]) -> frozenset[BookieId]:
 
 
 async def examine_cluster(
-    client: Client, limits: Limits, now_ms: int, tell: Callable[[int], None], host: Host
+    client: Client, limits: DoctorLimits, now_ms: int, tell: Callable[[int], None], host: HostNames
 ) -> SeenCluster:
     """Return all there is to be seen of a cluster; walks over all ledgers."""
     store = client.store
@@ -215,7 +215,7 @@ async def _stuck(client: Client, recovering: dict[LedgerId, Version]) -> list[Le
     return stuck
 
 
-def addresses(bookies: Iterable[BookieSummary], host: Host) -> dict[str, str]:
+def addresses(bookies: Iterable[BookieSummary], host: HostNames) -> dict[str, str]:
     """Return what names resolve to, where a bookie that is down may have another's address."""
     seen = tuple(bookies)
     down = [one.bookie_id.rpartition(":")[0] for one in seen if not one.is_registered]

@@ -41,8 +41,8 @@ from bkctl.commands.export.target.commit import (
     sweep_staging,
 )
 from bkctl.commands.export.target.delta_table import check_library, check_table
-from bkctl.commands.export.target.file_systems import Files, open_files
-from bkctl.commands.export.target.manifest import DELTA, PARQUET, Tree
+from bkctl.commands.export.target.file_systems import TargetFiles, open_files
+from bkctl.commands.export.target.manifest import DELTA, PARQUET, TargetTree
 from bkctl.commands.export.target.new_since_last import (
     Change,
     added_paths,
@@ -143,11 +143,13 @@ def export_ledgers(
         with _opened(target) as (files, tree):
             if not named:
                 planned = client.call(_plan, choice, options, _done(choice, options, tree))
-            run = _Run(uri, config, cluster, files, tree, options)
+            run = _ExportRun(uri, config, cluster, files, tree, options)
             return run.export(planned, progress or (lambda *_: None), spark)
 
 
-def _done(choice: LedgerChoice, options: ExportOptions, tree: Tree) -> Mapping[int, LedgerExtent]:
+def _done(
+    choice: LedgerChoice, options: ExportOptions, tree: TargetTree
+) -> Mapping[int, LedgerExtent]:
     """Return the ledgers that need no look where they are closed; those that are named do."""
     return {} if options.again or _are_named(choice, options) else tree.ledgers
 
@@ -186,7 +188,7 @@ def plan_export(
         with BlockingClient(uri, config=config) as client:
             cluster = client.call(_instance_id)
             planned = client.call(_plan, choice, options, _done(choice, options, tree))
-        run = _Run(uri, config, cluster, files, tree, options)
+        run = _ExportRun(uri, config, cluster, files, tree, options)
         return run.change(planned.extents), planned.unreadable
     except OSError as error:
         raise ExportReadError(f"{target} cannot be read: {error}") from error
@@ -241,7 +243,7 @@ async def _instance_id(client: Client) -> str:
 
 
 @contextlib.contextmanager
-def _opened(target: str) -> Iterator[tuple[Files, Tree]]:
+def _opened(target: str) -> Iterator[tuple[TargetFiles, TargetTree]]:
     """Give the target and what it holds, under its lock, without what killed runs left."""
     try:
         files = open_files(target)
@@ -257,27 +259,27 @@ def _opened(target: str) -> Iterator[tuple[Files, Tree]]:
 
 
 @contextlib.contextmanager
-def _alone(files: Files) -> Iterator[None]:
+def _alone(files: TargetFiles) -> Iterator[None]:
     with contextlib.ExitStack() as held:
         with _not_busy(files):
             held.enter_context(files.locked())
         yield
 
 
-def _check_alone(files: Files) -> None:
+def _check_alone(files: TargetFiles) -> None:
     with _not_busy(files):
         files.check_locked()
 
 
 @contextlib.contextmanager
-def _not_busy(files: Files) -> Iterator[None]:
+def _not_busy(files: TargetFiles) -> Iterator[None]:
     try:
         yield
     except BlockingIOError as error:
         raise ExportBusyError(f"another export writes to {files.uri}: {error}") from error
 
 
-class _Run:
+class _ExportRun:
     """One export to a directory that is locked."""
 
     def __init__(
@@ -285,8 +287,8 @@ class _Run:
         uri: str,
         config: ClientConfig,
         cluster: str,
-        files: Files,
-        tree: Tree,
+        files: TargetFiles,
+        tree: TargetTree,
         options: ExportOptions,
     ) -> None:
         self._uri, self._config, self._cluster = uri, config, cluster

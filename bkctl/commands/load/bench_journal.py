@@ -61,7 +61,9 @@ def journal(
     except OSError as error:
         raise NothingFoundError(f"{directory}: {error.strerror or error}") from error
     try:
-        run = _Run(place, window=window, warm_up=warm_up, sync=sync, wait_s=group_wait / 1000)
+        run = _JournalBench(
+            place, window=window, warm_up=warm_up, sync=sync, wait_s=group_wait / 1000
+        )
         with session.progress("writing", total=entries + warm_up, unit="entries") as progress:
             run.write(records(size), entries + warm_up, progress)
     finally:
@@ -86,7 +88,7 @@ def records(size: int) -> list[bytes]:
     ]
 
 
-class _Run:
+class _JournalBench:
     """One journal and the writes in flight to it.
 
     The main thread appends; the journal's thread reports what is on disk, and lets as much more in.

@@ -27,7 +27,7 @@ READS_AT_ONCE: Final = 64
 
 
 @attrs.frozen
-class _Part:
+class _PartCursors:
     """One ledger of a log or topic: its index there, and its entries; None if unknown."""
 
     index: int
@@ -99,7 +99,7 @@ async def _delete(client: Client, name: str, cursor: str) -> CursorDeleted:
 
 async def _parts(
     client: Client, source: str, cursors: Sequence[Cursor], *, must_exist: bool
-) -> list[_Part] | None:
+) -> list[_PartCursors] | None:
     """Return the ledgers from the first cursor on; None where the log or topic is gone."""
     first = min(cursor.position.index for cursor in cursors)
     try:
@@ -112,19 +112,19 @@ async def _parts(
         return None
 
 
-async def _of_topic(client: Client, source: str, first: int) -> list[_Part]:
+async def _of_topic(client: Client, source: str, first: int) -> list[_PartCursors]:
     ledgers = (await topic_ledgers(client, parse_topic(source))).ledgers
-    parts: list[_Part] = []
+    parts: list[_PartCursors] = []
     for ledger in ledgers:
         is_open = ledger is ledgers[-1] or not ledger.entries
         entries: int | None = ledger.entries
         if is_open and ledger.ledger_id >= first:
             entries = await _confirmed(client, ledger.ledger_id)
-        parts.append(_Part(ledger.ledger_id, entries))
+        parts.append(_PartCursors(ledger.ledger_id, entries))
     return parts
 
 
-async def _of_log(client: Client, source: str, first: int) -> list[_Part]:
+async def _of_log(client: Client, source: str, first: int) -> list[_PartCursors]:
     record = (await LedgerList(client, source).read()).record
     ledgers = dict(enumerate(record.ledgers, record.trimmed))
     found: dict[int, int | None] = dict.fromkeys(ledgers)
@@ -133,7 +133,7 @@ async def _of_log(client: Client, source: str, first: int) -> list[_Part]:
         found[index] = await _entries(client, ledgers[index].ledger_id)
 
     await for_each([index for index in ledgers if index >= first], measure, READS_AT_ONCE)
-    return [_Part(index, entries) for index, entries in found.items()]
+    return [_PartCursors(index, entries) for index, entries in found.items()]
 
 
 async def _entries(client: Client, ledger_id: LedgerId) -> int | None:
@@ -155,7 +155,7 @@ async def _confirmed(client: Client, ledger_id: LedgerId) -> int | None:
     return last + 1
 
 
-def _row(source: str, cursor: Cursor, parts: Sequence[_Part] | None) -> CursorRow:
+def _row(source: str, cursor: Cursor, parts: Sequence[_PartCursors] | None) -> CursorRow:
     at = cursor.position
     row = CursorRow(source=source, name=cursor.name, position=str(at), updated_ms=cursor.updated_ms)
     if parts is None:
@@ -172,7 +172,7 @@ def _row(source: str, cursor: Cursor, parts: Sequence[_Part] | None) -> CursorRo
     )
 
 
-def _left_of(part: _Part, index: int, entry_id: int) -> int | None:
+def _left_of(part: _PartCursors, index: int, entry_id: int) -> int | None:
     """Return how many entries of a ledger are behind a position; None if that is unknown."""
     if part.entries is None:
         return None

@@ -19,7 +19,7 @@ from bkctl.output.views import Field, Kind, View, chosen_fields
 
 if TYPE_CHECKING:
     from bkctl.options import Options
-    from bkctl.output.watch_rounds import Watch
+    from bkctl.output.watch_rounds import WatchRounds
 
 WATCHED_AT: Final = "watched_at"
 """The field that JSON lines have besides their own when a command is watched."""
@@ -28,7 +28,7 @@ WATCHED_AT: Final = "watched_at"
 class MachineForms:
     """Makes the texts of one command's values."""
 
-    def __init__(self, form: str, options: Options, watch: Watch | None) -> None:
+    def __init__(self, form: str, options: Options, watch: WatchRounds | None) -> None:
         """``form`` is json, jsonl, yaml, csv or id."""
         self.form, self._options, self._watch = form, options, watch
 

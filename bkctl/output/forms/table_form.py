@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from bkctl.host import Host
     from bkctl.options import Options
     from bkctl.output.forms.machine import MachineForms
-    from bkctl.output.watch_rounds import Watch
+    from bkctl.output.watch_rounds import WatchRounds
 
 _RIGHT: Final = frozenset({Kind.COUNT, Kind.NUMBER, Kind.BYTES, Kind.SECONDS})
 
@@ -29,7 +29,12 @@ class TableForm:
     """Makes the rows and lines of one command's values."""
 
     def __init__(
-        self, form: str, options: Options, host: Host, watch: Watch | None, machine: MachineForms
+        self,
+        form: str,
+        options: Options,
+        host: Host,
+        watch: WatchRounds | None,
+        machine: MachineForms,
     ) -> None:
         """``form`` is table or wide; ``machine`` says what fields hold without a form of theirs."""
         self._form, self._options, self._host, self._watch = form, options, host, watch

@@ -9,7 +9,7 @@ from typing import Final
 from bookied.admin.control.refusals import NotServingError
 from bookied.directories.disk_fullness import DiskSample, total_and_free
 from bookied.service.bookie import BookieService
-from bookied.storage.journal.mark import Mark
+from bookied.storage.journal.mark import LastMark
 
 LOGS: Final = "log"
 JOURNALS: Final = "txn"
@@ -38,13 +38,13 @@ class DiskControl:
         disks = self._service.disk_mode
         return frozenset(() if disks is None else disks.watch.verdict.full)
 
-    async def last_marks(self) -> list[Mark]:
+    async def last_marks(self) -> list[LastMark]:
         """Return where a replay of each journal would begin."""
         engine = self._service.engine
         if engine is None:
             raise NotServingError("the storage is not open yet")
         read = partial(engine.storages.marks.read, len(engine.journals))
-        marks: list[Mark] = await self._parts.run_blocking(read)
+        marks: list[LastMark] = await self._parts.run_blocking(read)
         return marks
 
     async def files(self, kind: str) -> list[str]:

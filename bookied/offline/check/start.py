@@ -18,7 +18,7 @@ from bookied.offline.journal_tail import TELL_BYTES, Tick, bytes_to_replay
 from bookied.storage.journal import format as layout
 from bookied.storage.journal import reader as journals
 from bookied.storage.journal.damage import check_end, is_boundary, journals_to_replay, trusted_mark
-from bookied.storage.journal.mark import START, Mark
+from bookied.storage.journal.mark import START, LastMark
 from wire.errors import FormatError
 from wire.records.cookie import Cookie, decode_cookie
 
@@ -123,7 +123,7 @@ def _check_marks(bookie: OfflineBookie) -> Iterator[DiskFinding]:
         yield from check_mark(bookie, number, bookie.highest_mark(number))
 
 
-def check_mark(bookie: OfflineBookie, number: int, mark: Mark) -> Iterator[DiskFinding]:
+def check_mark(bookie: OfflineBookie, number: int, mark: LastMark) -> Iterator[DiskFinding]:
     """Look whether replay can start at a mark of the ``number``-th journal directory."""
     if mark <= START or not mark.journal_id:
         return
@@ -172,14 +172,14 @@ def check_journals(
             if deep or path in to_replay:
                 start = 0 if deep else to_replay[path]
                 follows = has_mark and path in to_replay and path != last
-                part = _Part(path, start, to_replay.get(path), has_later=follows)
+                part = _JournalPart(path, start, to_replay.get(path), has_later=follows)
                 yield from _check_journal(bookie, found, part, tick, done)
                 done += bookie.files.size(path) - start
                 found.counts.journals += 1
 
 
 @attrs.frozen
-class _Part:
+class _JournalPart:
     """What is to be read of one journal, and from where on a start replays it, if at all."""
 
     path: Path
@@ -203,7 +203,7 @@ def _check_gaps(bookie: OfflineBookie, number: int) -> Iterator[DiskFinding]:
 
 
 def _check_journal(
-    bookie: OfflineBookie, found: Findings, part: _Part, tick: Tick, before: int
+    bookie: OfflineBookie, found: Findings, part: _JournalPart, tick: Tick, before: int
 ) -> Iterator[DiskFinding]:
     try:
         scan = journals.open_scan(bookie.files, part.path, part.start)

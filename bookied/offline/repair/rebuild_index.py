@@ -32,7 +32,7 @@ from bookied.storage.index import format as layout
 from bookied.storage.index.file_places import index_files
 from bookied.storage.index.file_reads import read_pages
 from bookied.storage.journal import format as journal_layout
-from bookied.storage.journal.mark import Mark
+from bookied.storage.journal.mark import LastMark
 
 PAGES_MAX: Final = 32 * 1024
 """Index pages in memory, 256 MiB; beyond, they go to the new files and come back when needed."""
@@ -179,7 +179,7 @@ class _Rebuild:
             message = f"entry {entry_id} of ledger {ledger_id}; index files end at entry 2**40"
             self.rescan.damaged.append(EntryLogRecordError(path, offset, message))
 
-    def _scan_journals(self, directory: Path, mark: Mark) -> None:
+    def _scan_journals(self, directory: Path, mark: LastMark) -> None:
         for path, record in self.rescan.journal_records(directory):
             if not self._is_wanted(record.ledger_id):
                 continue
@@ -188,7 +188,7 @@ class _Rebuild:
                 ledger = self._journalled.setdefault(record.ledger_id, JournalledLedger())
                 ledger.take(record)
                 continue
-            at = Mark(journal_layout.journal_id(path.name) or 0, record.offset)
+            at = LastMark(journal_layout.journal_id(path.name) or 0, record.offset)
             if (
                 at < mark
                 and layout.has_place(record.entry_id)

@@ -19,7 +19,7 @@ from bookied.storage.entrylog.reader import EntryLogRecord
 from bookied.storage.files.files import Files
 from bookied.storage.journal import format as journal_layout
 from bookied.storage.journal import reader as journals
-from bookied.storage.journal.mark import Mark, file_name, read_mark
+from bookied.storage.journal.mark import LastMark, file_name, read_mark
 from bookied.storage.journal.reader import JournalRecord
 
 TOLD_EVERY_BYTES: Final = 4 * 1024 * 1024
@@ -127,7 +127,7 @@ class JournalledLedger:
             self.explicit_lac = journal_layout.inner_bytes(record.body)
 
 
-def marks(files: Files, ledger_directories: Sequence[Path], journals_count: int) -> list[Mark]:
+def marks(files: Files, ledger_directories: Sequence[Path], journals_count: int) -> list[LastMark]:
     """Return the mark of each journal directory: what is before it is in logs and indexes."""
     return [
         read_mark(files, ledger_directories, file_name(number, journals_count))

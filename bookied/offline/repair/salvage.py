@@ -110,7 +110,7 @@ def salvage(
     Raises:
         OSError: something cannot be read, or there is no space in ``out``.
     """
-    search = _Search(files, found, ledger_id, Rescan(files, tell))
+    search = _RecordSearch(files, found, ledger_id, Rescan(files, tell))
     search.run()
     try:
         return _write(search, ledger_id, out, password, digest)
@@ -118,7 +118,7 @@ def salvage(
         search.close()
 
 
-class _Search:
+class _RecordSearch:
     """Where the entries of a ledger are: 16 bytes of memory for each."""
 
     def __init__(self, files: Files, found: Directories, ledger_id: int, rescan: Rescan) -> None:
@@ -191,7 +191,7 @@ def _read_packet(file: ReadFile, offset: int) -> bytes:
 # The kind of digest -------------------------------------------------------------------------------
 
 
-def _find_digest(search: _Search) -> DigestType | None:
+def _find_digest(search: _RecordSearch) -> DigestType | None:
     """Return the kind of digest that most of the first entries have; None if nothing tells.
 
     Each entry says how many bytes of payload the ledger has with it. What two neighbours differ in
@@ -213,7 +213,7 @@ def _find_digest(search: _Search) -> DigestType | None:
     return _by_trying(search)
 
 
-def _by_trying(search: _Search) -> DigestType | None:
+def _by_trying(search: _RecordSearch) -> DigestType | None:
     """Return which checksum is right for an entry without neighbours; None for neither."""
     for entry_id in itertools.islice(search.entry_ids(), SAMPLES_MAX):
         for copy in search.copies(entry_id):
@@ -228,7 +228,7 @@ def _by_trying(search: _Search) -> DigestType | None:
 
 
 @attrs.define
-class _Tally:
+class _SalvageCounts:
     entries: int = 0
     refused: int = 0
     unverified: int = 0
@@ -246,10 +246,14 @@ class _NothingRightError(Exception):
 
 
 def _write(
-    search: _Search, ledger_id: int, out: Path, password: bytes | None, digest: DigestType | None
+    search: _RecordSearch,
+    ledger_id: int,
+    out: Path,
+    password: bytes | None,
+    digest: DigestType | None,
 ) -> SalvagedLedger:
     kind = digest or _find_digest(search)
-    tally = _Tally()
+    tally = _SalvageCounts()
     paths: tuple[Path | None, Path | None] = (None, None)
     if next(search.entry_ids(), None) is not None:
         checker = _Checker(ledger_id, kind, password)
@@ -274,7 +278,7 @@ def _write(
 
 
 def _write_files(
-    search: _Search, ledger_id: int, out: Path, checker: _Checker, tally: _Tally
+    search: _RecordSearch, ledger_id: int, out: Path, checker: _Checker, tally: _SalvageCounts
 ) -> tuple[Path, Path]:
     files = search.files
     files.mkdirs(out)
@@ -296,7 +300,7 @@ def _write_entry(
     is_right: bool | None,  # noqa: FBT001  # one of three answers
     checker: _Checker,
     outputs: tuple[_BufferedWriter, _BufferedWriter],
-    tally: _Tally,
+    tally: _SalvageCounts,
 ) -> None:
     payload = None if is_right is False else checker.payload(copy.packet)
     line: dict[str, Any] = {

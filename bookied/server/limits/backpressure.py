@@ -23,7 +23,7 @@ SHARED_ADD_BYTES: Final = 512
 
 
 @attrs.frozen(kw_only=True)
-class Limits:
+class ServerLimits:
     """What a bookie takes on before it lets clients wait, and what it refuses outright.
 
     At ``in_flight_bytes_max`` of requests without an answer, at ``unwritten_bytes_max`` of entries
@@ -117,7 +117,7 @@ class Backpressure:
 
     def __init__(
         self,
-        limits: Limits,
+        limits: ServerLimits,
         clock: IReactorTime,
         unwritten_bytes: Callable[[], int],
         *,

@@ -28,7 +28,7 @@ STUCK_S: Final = 2.0
 """How long a client may leave its answers while they all are more than half of what may be."""
 
 
-class Client(Protocol):
+class ClientMemory(Protocol):
     """What a connection is here."""
 
     def update_reading(self) -> None:
@@ -63,11 +63,11 @@ class FrameRoom:
     ) -> None:
         """Begin with all room free; time in which ``is_reading`` says no is nobody's fault."""
         self._clock, self.bytes_max, self._is_reading = clock, bytes_max, is_reading
-        self._halves: dict[Client, _Half] = {}
+        self._halves: dict[ClientMemory, _Half] = {}
         self._timer: IDelayedCall | None = None
         self.held_bytes = 0
 
-    def note(self, client: Client, size_bytes: int) -> None:
+    def note(self, client: ClientMemory, size_bytes: int) -> None:
         """Note how much is here by now of a client's half frame; see ``is_waiting``."""
         if size_bytes <= FREE_BYTES:
             return
@@ -79,11 +79,11 @@ class FrameRoom:
             client.update_reading()
             self._check_later()
 
-    def is_waiting(self, client: Client) -> bool:
+    def is_waiting(self, client: ClientMemory) -> bool:
         """Whether a client must not be read for now."""
         return client in self._halves and self._halves[client].is_waiting
 
-    def release(self, client: Client) -> None:
+    def release(self, client: ClientMemory) -> None:
         """Give memory back, if any was taken: the frame is complete, or the client gone."""
         half = self._halves.pop(client, None)
         if half is None:
@@ -99,7 +99,7 @@ class FrameRoom:
         return self.held_bytes > self.bytes_max
 
     @property
-    def _first(self) -> Client:
+    def _first(self) -> ClientMemory:
         return next(iter(self._halves))
 
     def _check_later(self) -> None:
@@ -132,11 +132,11 @@ class UnsentAnswers:
 
     def __init__(self, clock: IReactorTime, *, bytes_max: int) -> None:
         self._clock, self.bytes_max = clock, bytes_max
-        self._unsent: dict[Client, _Unsent] = {}  # The longest wait is first.
+        self._unsent: dict[ClientMemory, _Unsent] = {}  # The longest wait is first.
         self._timer: IDelayedCall | None = None
         self.size_bytes = 0
 
-    def add(self, client: Client, size_bytes: int) -> None:
+    def add(self, client: ClientMemory, size_bytes: int) -> None:
         """Count what is held for a client whose buffer is full."""
         unsent = self._unsent.setdefault(client, _Unsent(0, self._clock.seconds()))
         unsent.size_bytes += size_bytes
@@ -146,13 +146,13 @@ class UnsentAnswers:
             self._cut(next(iter(self._unsent)))
         self._check_later()
 
-    def taken(self, client: Client) -> None:
+    def taken(self, client: ClientMemory) -> None:
         """Count out a client that has taken all, or is gone."""
         unsent = self._unsent.pop(client, None)
         if unsent is not None:
             self.size_bytes -= unsent.size_bytes
 
-    def _cut(self, client: Client) -> None:
+    def _cut(self, client: ClientMemory) -> None:
         self.taken(client)
         client.time_is_up(Limit.UNSENT)
 

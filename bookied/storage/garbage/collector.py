@@ -22,7 +22,7 @@ from bookied.errors import NoWritableDirError
 from bookied.metrics.counters import CollectorStats
 from bookied.storage.files.files import Files
 from bookied.storage.garbage import compaction_rules
-from bookied.storage.garbage.collector_state import Collection, CollectorEffects
+from bookied.storage.garbage.collector_state import CollectionRound, CollectorEffects
 from bookied.storage.garbage.compaction import CompactionWish, LogCompaction, Suspensions
 from bookied.storage.garbage.compaction_in_place import InPlace, Rewriter
 from bookied.storage.garbage.compaction_rules import Rate, Throttle
@@ -79,7 +79,7 @@ class Collector:
         self._storage, self._clock = storage, clock
         self._first_wait_s = settings.wait_s * (1 + (number + 1) / count)
         self._pace = Pace(clock, effects.run_blocking, _throttle(settings), self._is_busy)
-        self._collection = collection = Collection(
+        self._collection = collection = CollectionRound(
             files=files,
             storage=storage,
             clock=clock,

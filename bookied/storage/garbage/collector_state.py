@@ -51,7 +51,7 @@ class CollectorEffects:
 
 
 @attrs.define(eq=False, kw_only=True)
-class Collection:
+class CollectionRound:
     """One storage's garbage, and what was done about it so far. The reactor's thread."""
 
     files: Files

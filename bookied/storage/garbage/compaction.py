@@ -14,7 +14,7 @@ from bookied.errors import CorruptError, StorageError
 from bookied.storage.entrylog.usage import LogUsage
 from bookied.storage.files.files import Files
 from bookied.storage.garbage import compaction_rules
-from bookied.storage.garbage.collector_state import Collection
+from bookied.storage.garbage.collector_state import CollectionRound
 from bookied.storage.garbage.compaction_in_place import Rewriter
 from bookied.storage.garbage.compaction_rules import CompactionKind, LastRuns, SuspendedCompactions
 from bookied.storage.garbage.log_usage import LogCensus
@@ -64,7 +64,7 @@ class LogCompaction:
 
     def __init__(
         self,
-        collection: Collection,
+        collection: CollectionRound,
         census: LogCensus,
         suspensions: Suspensions,
         rewriter: Rewriter,

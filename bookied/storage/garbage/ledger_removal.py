@@ -8,7 +8,7 @@ from typing import Final
 
 from twisted.logger import Logger
 
-from bookied.storage.garbage.collector_state import Collection
+from bookied.storage.garbage.collector_state import CollectionRound
 from wire.ids import LedgerId
 
 log = Logger()
@@ -24,7 +24,7 @@ class DroppedLedgers:
     one such look to the next.
     """
 
-    def __init__(self, collection: Collection) -> None:
+    def __init__(self, collection: CollectionRound) -> None:
         self._collection, self._effects = collection, collection.effects
         self._storage, self._pace = collection.storage, collection.pace
         self._clock = collection.clock

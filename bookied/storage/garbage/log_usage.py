@@ -11,7 +11,7 @@ from twisted.logger import Logger
 from bookied.errors import CorruptError
 from bookied.storage.entrylog.usage import LogUsage, Usages, read_usage
 from bookied.storage.garbage import compaction_rules
-from bookied.storage.garbage.collector_state import Collection
+from bookied.storage.garbage.collector_state import CollectionRound
 from bookied.storage.garbage.status import FreedSpace
 from bookied.storage.ledger_storage.logs import BegunLogs
 
@@ -24,7 +24,7 @@ class LogCensus:
     A log that is damaged is never removed and never asked again: nobody can tell what it holds.
     """
 
-    def __init__(self, collection: Collection) -> None:
+    def __init__(self, collection: CollectionRound) -> None:
         self._collection = collection
         self._files, self._storage, self._pace = (
             collection.files,

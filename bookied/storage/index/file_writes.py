@@ -87,13 +87,13 @@ class IndexWrites:
 
     def _write_some(
         self, waiting: deque[LedgerChange], created: list[_NewIndexFile]
-    ) -> list[_Write]:
+    ) -> list[_PageWrite]:
         """Write and sync the first changes; return those for which there was no space.
 
         As many as there may be files open: where descriptors run out, those at least that are open.
         """
-        opened: list[tuple[_Write, UpdateFile]] = []
-        homeless: list[_Write] = []
+        opened: list[tuple[_PageWrite, UpdateFile]] = []
+        homeless: list[_PageWrite] = []
         try:
             while waiting and len(opened) < self._open_to_write_max:
                 write = self._place(waiting[0])
@@ -120,16 +120,16 @@ class IndexWrites:
         """Whether a file can be opened once others are closed: written ones, or readers'."""
         return error.errno in NO_DESCRIPTOR and (is_any_open or self._open.close_idle())
 
-    def _place(self, change: LedgerChange) -> _Write:
+    def _place(self, change: LedgerChange) -> _PageWrite:
         ledger_id = change.ledger_id
         directory = self._places.directory(ledger_id)
         if directory is not None:
-            return _Write(change, directory, None)
+            return _PageWrite(change, directory, None)
         assert change.header is not None, ledger_id
         directory = self._places.blank_directory(ledger_id) or self._rng.choice(self._writable)
-        return _Write(change, directory, _created(ledger_id, directory))
+        return _PageWrite(change, directory, _created(ledger_id, directory))
 
-    def _open_and_write(self, write: _Write) -> UpdateFile:
+    def _open_and_write(self, write: _PageWrite) -> UpdateFile:
         if write.new is None:
             path = write.directory / layout.relative_path(write.change.ledger_id)
             file = self._files.open_update(path)
@@ -145,7 +145,9 @@ class IndexWrites:
             raise
         return file
 
-    def _sync(self, opened: Sequence[tuple[_Write, UpdateFile]], homeless: list[_Write]) -> None:
+    def _sync(
+        self, opened: Sequence[tuple[_PageWrite, UpdateFile]], homeless: list[_PageWrite]
+    ) -> None:
         try:
             self._files.sync_all([file for _, file in opened])
         except OSError as error:
@@ -157,7 +159,7 @@ class IndexWrites:
                     write_change(file, write.change)
                     file.sync()
 
-    def _rehome(self, write: _Write, created: list[_NewIndexFile]) -> bool:
+    def _rehome(self, write: _PageWrite, created: list[_NewIndexFile]) -> bool:
         """Write a change to another directory that has space for it; say whether there is one."""
         others = [one for one in self._writable if one != write.directory]
         self._rng.shuffle(others)
@@ -176,7 +178,7 @@ class IndexWrites:
 
     def _create_in(self, directory: Path, change: LedgerChange) -> _NewIndexFile:
         new = _created(change.ledger_id, directory)
-        file = self._open_and_write(_Write(change, directory, new))
+        file = self._open_and_write(_PageWrite(change, directory, new))
         try:
             file.sync()
         finally:
@@ -298,7 +300,7 @@ def _created(ledger_id: int, directory: Path) -> _NewIndexFile:
     return _NewIndexFile(ledger_id, directory, directory / layout.relative_path(ledger_id))
 
 
-class _Write(NamedTuple):
+class _PageWrite(NamedTuple):
     """A change on its way into a directory: to the ledger's file there, or to a new one."""
 
     change: LedgerChange
@@ -307,7 +309,7 @@ class _Write(NamedTuple):
 
 
 @contextlib.contextmanager
-def _noting_no_room(write: _Write, homeless: list[_Write]) -> Iterator[None]:
+def _noting_no_room(write: _PageWrite, homeless: list[_PageWrite]) -> Iterator[None]:
     try:
         yield
     except OSError as error:

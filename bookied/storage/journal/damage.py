@@ -19,7 +19,7 @@ from twisted.logger import Logger
 from bookied.errors import CorruptError, JournalMissingError, JournalRecordError
 from bookied.storage.files.files import Files
 from bookied.storage.journal import format as layout
-from bookied.storage.journal.mark import START, Mark
+from bookied.storage.journal.mark import START, LastMark
 from bookied.storage.journal.reader import CHUNK_BYTES, JournalScan, journal_ids, open_scan
 
 log = Logger()
@@ -32,7 +32,7 @@ _RECORD: Final = struct.Struct(">iqq")
 
 
 def journals_to_replay(
-    files: Files, directory: Path, mark: Mark, *, may_be_missing: bool = False
+    files: Files, directory: Path, mark: LastMark, *, may_be_missing: bool = False
 ) -> list[int]:
     """Return the journals from the mark's on, ascending; with ``may_be_missing`` those there are.
 
@@ -55,7 +55,7 @@ def journals_to_replay(
     return ids
 
 
-def trusted_mark(files: Files, directory: Path, mark: Mark) -> Mark:
+def trusted_mark(files: Files, directory: Path, mark: LastMark) -> LastMark:
     """Return where replay has to start: at the mark, or before all if that cannot be one.
 
     What was replayed before does no harm; what a mark too high passes over is lost.

@@ -13,7 +13,7 @@ from bookied.storage.files.files import AppendFile, Buffer, Files
 from bookied.storage.journal import format as layout
 from bookied.storage.journal import groups
 from bookied.storage.journal.counts import note_seconds
-from bookied.storage.journal.mark import Mark
+from bookied.storage.journal.mark import LastMark
 from bookied.storage.journal.settings import JournalSettings
 
 
@@ -43,7 +43,7 @@ class JournalFile:
         self._file: AppendFile | None = None
         self._id = -1
         self._synced_s = 0.0
-        self.synced = Mark(0, 0)
+        self.synced = LastMark(0, 0)
         """The end of the last group on disk."""
 
     @property
@@ -151,7 +151,7 @@ class JournalFile:
         self._note_synced(file)
 
     def _note_synced(self, file: AppendFile) -> None:
-        self.synced = Mark(self._id, file.tell())
+        self.synced = LastMark(self._id, file.tell())
         if not self._settings.sync_data:
             self._synced_s = self._seconds()
 

@@ -29,14 +29,14 @@ _MARK: Final = struct.Struct(">qq")
 _CRC: Final = struct.Struct(">I")
 
 
-class Mark(NamedTuple):
+class LastMark(NamedTuple):
     """A position in the journals of one directory; ordered by id, then offset."""
 
     journal_id: int
     offset: int
 
 
-START: Final = Mark(0, 0)
+START: Final = LastMark(0, 0)
 """Before every journal: nothing is known to be durable."""
 
 
@@ -49,14 +49,14 @@ def file_name(journal: int, journals: int) -> str:
     return "lastMark" if journals == 1 else f"lastMark.{journal}"
 
 
-def encode_mark(mark: Mark) -> bytes:
+def encode_mark(mark: LastMark) -> bytes:
     """Return the bytes of a mark file."""
     assert mark >= START, mark
     data = _MARK.pack(*mark)
     return data + _CRC.pack(crc32c(data))
 
 
-def decode_mark(data: bytes, path: Path) -> Mark:
+def decode_mark(data: bytes, path: Path) -> LastMark:
     """Return the mark in a file's bytes.
 
     Raises:
@@ -67,13 +67,13 @@ def decode_mark(data: bytes, path: Path) -> Mark:
     crc = data[_MARK.size : _MARK.size + _CRC.size]
     if len(crc) == _CRC.size and _CRC.unpack(crc)[0] != crc32c(data[: _MARK.size]):
         raise LastMarkError(path, _MARK.size, "the checksum is another one")
-    mark = Mark(*_MARK.unpack_from(data))
+    mark = LastMark(*_MARK.unpack_from(data))
     if mark.journal_id < 0 or mark.offset < 0:
         raise LastMarkError(path, 0, f"negative number in {tuple(mark)}")
     return mark
 
 
-def read_mark(files: Files, directories: Iterable[Path], name: str) -> Mark:
+def read_mark(files: Files, directories: Iterable[Path], name: str) -> LastMark:
     """Return the highest mark of the ledger directories; bad copies are logged and ignored.
 
     Args:
@@ -93,7 +93,7 @@ def read_mark(files: Files, directories: Iterable[Path], name: str) -> Mark:
     return highest
 
 
-def write_mark(files: Files, directories: Iterable[Path], name: str, mark: Mark) -> None:
+def write_mark(files: Files, directories: Iterable[Path], name: str, mark: LastMark) -> None:
     """Put a mark durably into each directory, never a lower one over a higher one.
 
     A full directory does without, as long as another has the mark: the highest counts.
@@ -117,7 +117,7 @@ def write_mark(files: Files, directories: Iterable[Path], name: str, mark: Mark)
         raise refused
 
 
-def lower_mark(files: Files, directories: Iterable[Path], name: str, mark: Mark) -> None:
+def lower_mark(files: Files, directories: Iterable[Path], name: str, mark: LastMark) -> None:
     """Put a mark durably over each higher one, which would pass over what comes after it.
 
     Raises:
@@ -128,7 +128,7 @@ def lower_mark(files: Files, directories: Iterable[Path], name: str, mark: Mark)
             files.write_atomic(directory / name, encode_mark(mark))
 
 
-def _write_mark(files: Files, directory: Path, name: str, mark: Mark) -> None:
+def _write_mark(files: Files, directory: Path, name: str, mark: LastMark) -> None:
     found = read_mark(files, [directory], name)
     if found < mark:
         files.write_atomic(directory / name, encode_mark(mark))

@@ -27,7 +27,7 @@ from bookied.storage.files.files import Buffer, Files
 from bookied.storage.journal import format as layout
 from bookied.storage.journal.counts import count_group
 from bookied.storage.journal.file import JournalFile
-from bookied.storage.journal.mark import Mark
+from bookied.storage.journal.mark import LastMark
 from bookied.storage.journal.queue import GroupQueue, QueuedRecords
 from bookied.storage.journal.reader import journal_ids
 from bookied.storage.journal.settings import JournalEvents, JournalSettings
@@ -94,7 +94,7 @@ class Journal:
         self._stopping = threading.Event()
 
     @property
-    def synced(self) -> Mark:
+    def synced(self) -> LastMark:
         """The end of the last group on disk, for checkpoints; moved by the journal's thread."""
         return self._file.synced
 
@@ -244,7 +244,7 @@ class Journal:
 
     # In a checkpoint's thread ---------------------------------------------------------------------
 
-    def remove_old(self, mark: Mark) -> None:
+    def remove_old(self, mark: LastMark) -> None:
         """Delete journals that a durable mark has made superfluous."""
         old = [number for number in journal_ids(self._files, self.directory) if number < mark[0]]
         for number in old[: max(0, len(old) - self._settings.backups_max)]:

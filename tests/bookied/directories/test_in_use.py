@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bookied.directories.in_use import Worker, uses
+from bookied.directories.in_use import WritingProcess, uses
 from bookied.directories.lock import DirectoryLocks
 
 HOLDER = """
@@ -41,7 +41,7 @@ def test_a_java_bookie_is_known_by_the_files_it_writes(tmp_path: Path) -> None:
     (use,) = uses([root], proc)
     assert use.is_used
     assert not use.is_locked
-    assert use.workers == (Worker(77, "Java bookie"),)
+    assert use.workers == (WritingProcess(77, "Java bookie"),)
 
 
 def test_a_process_with_a_file_open_for_writing_is_found_in_the_real_proc(tmp_path: Path) -> None:

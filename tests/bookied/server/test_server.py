@@ -14,7 +14,7 @@ from twisted.internet.testing import StringTransport
 
 from bookied.server.connection import CLOSE_S
 from bookied.server.disk_reads import HELD_BYTES_MAX
-from bookied.server.limits.backpressure import RECHECK_S, Limits
+from bookied.server.limits.backpressure import RECHECK_S, ServerLimits
 from bookied.server.limits.connections import ConnectionSettings
 from bookied.server.limits.limit_hits import Limit
 from bookied.server.limits.pending_reads import READS_FREE
@@ -284,7 +284,7 @@ def test_reads_beyond_the_limit_are_refused_to_who_has_many(tmp_path: Path, cold
         tmp_path,
         storage_limits=StorageLimits(cache_bytes=0),
         fetches=False,
-        limits=Limits(reads_pending_max=6),
+        limits=ServerLimits(reads_pending_max=6),
     )
     greedy, modest = again.connect(), again.connect()
     greedy.send(frames(*(read(5, entry_id) for entry_id in range(8))))
@@ -444,7 +444,7 @@ def states(clients: list[Client]) -> list[str]:
 
 
 def test_all_clients_wait_while_too_much_is_in_flight(tmp_path: Path) -> None:
-    limits = Limits(in_flight_bytes_max=10_000)
+    limits = ServerLimits(in_flight_bytes_max=10_000)
     serving = Serving(tmp_path, limits=limits, syncs=False)
     clients = [serving.connect() for _ in range(2)]
     clients[0].request(add(5, 0, bytes(4000)))
@@ -459,7 +459,9 @@ def test_all_clients_wait_while_too_much_is_in_flight(tmp_path: Path) -> None:
 
 
 def test_reading_goes_on_at_half_the_limit(tmp_path: Path) -> None:
-    serving = Serving(tmp_path, limits=Limits(in_flight_bytes_max=10_000), journals=3, syncs=False)
+    serving = Serving(
+        tmp_path, limits=ServerLimits(in_flight_bytes_max=10_000), journals=3, syncs=False
+    )
     client = serving.connect()
     for ledger_id, size in ((3, 2000), (4, 4500), (5, 4500)):
         client.request(add(ledger_id, 0, bytes(size)))
@@ -470,7 +472,7 @@ def test_reading_goes_on_at_half_the_limit(tmp_path: Path) -> None:
 
 
 def test_adds_in_progress_may_be_limited(tmp_path: Path) -> None:
-    serving = Serving(tmp_path, limits=Limits(adds_max=6), syncs=False)
+    serving = Serving(tmp_path, limits=ServerLimits(adds_max=6), syncs=False)
     client = serving.connect()
     for entry_id in range(4):
         client.request(add(5, entry_id))
@@ -483,7 +485,7 @@ def test_adds_in_progress_may_be_limited(tmp_path: Path) -> None:
 
 
 def test_clients_wait_for_the_entry_log(tmp_path: Path) -> None:
-    serving = Serving(tmp_path, limits=Limits(unwritten_bytes_max=10_000))
+    serving = Serving(tmp_path, limits=ServerLimits(unwritten_bytes_max=10_000))
     client = serving.connect()
     client.ask(add(5, 0, bytes(11_000)))
     client.request(add(5, 1))
@@ -497,7 +499,7 @@ def test_clients_wait_for_the_entry_log(tmp_path: Path) -> None:
 
 
 def test_clients_do_not_wait_for_entries_that_wait_to_be_many(tmp_path: Path) -> None:
-    serving = Serving(tmp_path, storages=2, limits=Limits(unwritten_bytes_max=10_000))
+    serving = Serving(tmp_path, storages=2, limits=ServerLimits(unwritten_bytes_max=10_000))
     client = serving.connect()
     client.ask(add(4, 0, bytes(6000)))
     client.ask(add(5, 0, bytes(6000)))

@@ -25,7 +25,7 @@ from bookied.storage.index.files import IndexFiles
 from bookied.storage.index.format import PAGE_SLOTS, relative_path
 from bookied.storage.index.ledger_pages import CachedLedger, Move
 from bookied.storage.journal.format import ledger_key_record
-from bookied.storage.journal.mark import Mark
+from bookied.storage.journal.mark import LastMark
 from bookied.storage.ledger_storage.reads import NeedsDisk
 from bookied.storage.ledger_storage.settings import StorageEvents, StorageLimits
 from bookied.storage.ledger_storage.storage import LedgerStorage
@@ -388,23 +388,23 @@ def test_a_checkpoint_is_asked_for_by_bytes() -> None:
 class Position:
     """A journal as a checkpoint sees it."""
 
-    def __init__(self, synced: Mark) -> None:
+    def __init__(self, synced: LastMark) -> None:
         self.synced = synced
-        self.removed: list[Mark] = []
+        self.removed: list[LastMark] = []
 
-    def remove_old(self, mark: Mark) -> None:
+    def remove_old(self, mark: LastMark) -> None:
         self.removed.append(mark)
 
 
 def test_the_mark_that_is_written_was_taken_before_the_flush_began() -> None:
     desk = Desk()
     desk.add(1, 0)
-    first, second = Position(Mark(5, 512)), Position(Mark(8, 1024))
+    first, second = Position(LastMark(5, 512)), Position(LastMark(8, 1024))
     checkpoint = Turns(desk.storages.checkpoint([first, second], Blocking))
-    first.synced = Mark(5, 9999)
+    first.synced = LastMark(5, 9999)
     checkpoint.finish()
-    assert desk.storages.marks.read(2) == [Mark(5, 512), Mark(8, 1024)]
-    assert (first.removed, second.removed) == ([Mark(5, 512)], [Mark(8, 1024)])
+    assert desk.storages.marks.read(2) == [LastMark(5, 512), LastMark(8, 1024)]
+    assert (first.removed, second.removed) == ([LastMark(5, 512)], [LastMark(8, 1024)])
     for directory in (L0, L1):
         assert {"lastMark.0", "lastMark.1"} <= set(desk.files.list(directory))
 
@@ -459,10 +459,10 @@ def test_marks_and_new_logs_go_to_writable_directories() -> None:
     desk = Desk()
     desk.storage.avoid([L0])
     desk.add(1, 0)
-    run_now(desk.storages.checkpoint([Position(Mark(5, 512))], do_now))
+    run_now(desk.storages.checkpoint([Position(LastMark(5, 512))], do_now))
     assert "lastMark" not in desk.files.list(L0)
     assert "0.log" in desk.files.list(L1)
-    assert desk.storages.marks.read(1) == [Mark(5, 512)]
+    assert desk.storages.marks.read(1) == [LastMark(5, 512)]
 
 
 def test_a_deleted_ledger_is_gone_for_good() -> None:

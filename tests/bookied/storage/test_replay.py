@@ -14,7 +14,7 @@ from bookied.storage.index.format import relative_path
 from bookied.storage.index.ledger_pages import LedgerChange
 from bookied.storage.journal import format as layout
 from bookied.storage.journal import groups
-from bookied.storage.journal.mark import Mark, encode_mark
+from bookied.storage.journal.mark import LastMark, encode_mark
 from bookied.storage.ledger_storage.settings import StorageEvents, StorageLimits
 from bookied.storage.ledger_storage.storage import LedgerStorage
 from bookied.storage.replay import ReplayReport, do_now, recover, run_now
@@ -83,7 +83,7 @@ def test_what_was_not_synced_when_the_process_died_stays_under_the_mark(
     file.close()
     desk.files.kill()
     end = desk.files.size(path)
-    assert desk.replay().marks == [Mark(5, end)]
+    assert desk.replay().marks == [LastMark(5, end)]
     desk.files.crash()
     assert desk.files.size(path) == end
     assert desk.replay().entries == 0
@@ -105,7 +105,7 @@ def test_everything_in_a_journal_comes_back_and_is_durable_then() -> None:
     assert (found.entries, found.journals, found.dropped, found.torn) == (2, 1, 0, [])
     desk.files.crash()
     for replayed in (desk.replay(), desk.restart()):
-        assert (replayed.entries, replayed.marks) == (0, [Mark(5, 1024)])
+        assert (replayed.entries, replayed.marks) == (0, [LastMark(5, 1024)])
         one, two, three = (desk.storage.ledgers.lookup(number) for number in (1, 2, 3))
         assert one is not None
         assert two is not None
@@ -188,13 +188,13 @@ def test_replay_begins_at_the_mark() -> None:
     desk.journal(5, layout.ledger_key_record(1, KEY), entry(1, 0), entry(1, 1))
     desk.journal(6, entry(1, 2))
     second = 512 + len(layout.ledger_key_record(1, KEY))
-    desk.files.write_atomic(L / "lastMark", encode_mark(Mark(5, second)))
+    desk.files.write_atomic(L / "lastMark", encode_mark(LastMark(5, second)))
     # The key is behind the mark, so its ledger is taken for a deleted one.
     assert desk.replay().dropped == 3
-    desk.files.write_atomic(L / "lastMark", encode_mark(Mark(5, 512)))
+    desk.files.write_atomic(L / "lastMark", encode_mark(LastMark(5, 512)))
     found = desk.replay()
     assert (found.entries, found.journals) == (3, 2)
-    assert found.marks == [Mark(6, 1024)]
+    assert found.marks == [LastMark(6, 1024)]
 
 
 def test_a_mark_in_the_middle_of_a_file_skips_what_is_before_it() -> None:
@@ -203,13 +203,15 @@ def test_a_mark_in_the_middle_of_a_file_skips_what_is_before_it() -> None:
     desk.journal(5, key, entry(1, 0), entry(1, 1))
     desk.replay()
     run_now(desk.storages.stop([], do_now))
-    desk.files.write_atomic(L / "lastMark", encode_mark(Mark(5, 512 + len(key) + len(entry(1, 0)))))
+    desk.files.write_atomic(
+        L / "lastMark", encode_mark(LastMark(5, 512 + len(key) + len(entry(1, 0))))
+    )
     assert desk.replay().entries == 1
 
 
 def test_the_journal_that_the_mark_names_must_be_there() -> None:
     desk = Desk()
-    desk.files.write_atomic(L / "lastMark", encode_mark(Mark(5, 512)))
+    desk.files.write_atomic(L / "lastMark", encode_mark(LastMark(5, 512)))
     with pytest.raises(JournalMissingError, match=r"5\.txn"):
         desk.replay()
     desk.journal(6, entry(1, 0))
@@ -244,7 +246,7 @@ def test_damage_in_a_journal_stops_the_start_unless_told_otherwise() -> None:
     with pytest.raises(JournalRecordError, match="negative") as caught:
         desk.replay()
     assert "skipReplayJournalInvalidRecord" in caught.value.hint
-    assert desk.storages.marks.read(1) == [Mark(0, 0)]
+    assert desk.storages.marks.read(1) == [LastMark(0, 0)]
     found = desk.replay(skip_invalid=True)
     assert found.entries == 2
     assert desk.storage.reads.entries(1) == [0, 2]
@@ -258,7 +260,7 @@ def test_a_torn_tail_is_where_writing_stopped() -> None:
     found = desk.replay()
     assert (found.entries, found.torn) == (1, [J / "5.txn"])
     # Behind what is torn, for Java would read on in it.
-    assert found.marks == [Mark(5, len(data))]
+    assert found.marks == [LastMark(5, len(data))]
     assert desk.restart().entries == 0
 
 
@@ -277,9 +279,9 @@ def test_a_mark_where_no_record_begins_is_not_believed(offset: int) -> None:
     desk = Desk()
     desk.journal(5, layout.ledger_key_record(1, KEY), entry(1, 0))
     desk.journal(6, layout.ledger_key_record(1, KEY), entry(1, 1))
-    desk.files.write_atomic(L / "lastMark", encode_mark(Mark(5, offset)))
+    desk.files.write_atomic(L / "lastMark", encode_mark(LastMark(5, offset)))
     found = desk.replay()
-    assert (found.entries, found.marks) == (2, [Mark(6, 1024)])
+    assert (found.entries, found.marks) == (2, [LastMark(6, 1024)])
 
 
 @pytest.mark.parametrize("offset", [1024, 1028])
@@ -289,7 +291,7 @@ def test_a_mark_at_the_end_of_its_journal_is_believed(offset: int) -> None:
     desk.journal(5, layout.ledger_key_record(1, KEY), entry(1, 0))
     desk.journal(6, layout.ledger_key_record(1, KEY), entry(1, 1))
     desk.files.write_atomic(J / "5.txn", desk.files.read(J / "5.txn") + bytes(4096))
-    desk.files.write_atomic(L / "lastMark", encode_mark(Mark(5, offset)))
+    desk.files.write_atomic(L / "lastMark", encode_mark(LastMark(5, offset)))
     assert desk.replay().entries == 1
 
 
@@ -306,18 +308,18 @@ def test_a_tear_in_a_journal_that_another_followed_is_damage() -> None:
     desk = Desk()
     key = layout.ledger_key_record(1, KEY)
     desk.journal(5, key, entry(1, 0), entry(1, 1))
-    desk.files.write_atomic(L / "lastMark", encode_mark(Mark(5, 512)))
+    desk.files.write_atomic(L / "lastMark", encode_mark(LastMark(5, 512)))
     desk.files.write_atomic(J / "5.txn", desk.files.read(J / "5.txn")[: 512 + len(key) + 20])
     assert desk.replay().torn == [J / "5.txn"]
     desk.journal(6, entry(1, 2))
     torn_at = 512 + len(key)
     desk.files.remove(L / "lastMark")
-    desk.files.write_atomic(L / "lastMark", encode_mark(Mark(5, 512)))
+    desk.files.write_atomic(L / "lastMark", encode_mark(LastMark(5, 512)))
     with pytest.raises(JournalRecordError, match=rf"5\.txn at offset {torn_at}: ends here"):
         desk.replay()
     assert desk.replay(skip_invalid=True).entries == 1
     desk.files.remove(L / "lastMark")
-    desk.files.write_atomic(L / "lastMark", encode_mark(Mark(5, torn_at)))
+    desk.files.write_atomic(L / "lastMark", encode_mark(LastMark(5, torn_at)))
     assert desk.replay().entries == 1, "an earlier start has met the tear, and gone on"
 
 
@@ -387,7 +389,7 @@ def test_bytes_without_an_index_are_durable_before_the_mark_passes_them() -> Non
     desk.files.open_update(L / relative_path(1)).write_at(0, b"XXXX")
     desk.journal(6, entry(1, 0))
     found = desk.replay()
-    assert desk.storages.marks.read(1) == found.marks == [Mark(6, 1024)]
+    assert desk.storages.marks.read(1) == found.marks == [LastMark(6, 1024)]
     desk.files.crash()
     assert entry(1, 0) in desk.files.read(L / "0.log")
 
@@ -409,7 +411,7 @@ def test_a_mark_whose_journal_is_gone_means_nothing_once_that_was_made_up_for(
     desk = Desk()
     records = layout.ledger_key_record(8, KEY), entry(8, 0)
     place = len(layout.header(6)) + sum(map(len, records))
-    desk.files.write_atomic(L / "lastMark", encode_mark(Mark(5, place)))
+    desk.files.write_atomic(L / "lastMark", encode_mark(LastMark(5, place)))
     with pytest.raises(JournalMissingError):
         desk.replay()
     desk.replay(may_be_missing=True)

@@ -15,7 +15,7 @@ from bookied.storage.index.files import IndexFiles
 from bookied.storage.index.rocks.database import locations_options, open_database
 from bookied.storage.index.rocks.index import RocksIndex
 from bookied.storage.index.store import IndexStore
-from bookied.storage.journal.mark import Mark
+from bookied.storage.journal.mark import LastMark
 from bookied.storage.ledger_storage.reads import NeedsDisk
 from bookied.storage.ledger_storage.settings import StorageEvents
 from bookied.storage.ledger_storage.storage import LedgerStorage
@@ -122,7 +122,9 @@ def test_a_bookie_that_java_was_killed_in_loses_nothing(tmp_path: Path, kind: st
 def test_the_marks_of_several_journals_are_kept_apart(tmp_path: Path) -> None:
     bookie = open_copy(tmp_path, "sorted/multi-dirs")
     wanted = golden.expected("sorted/multi-dirs")["journals"]
-    ends = [Mark(0x1A1FC8702AB, wanted[f"j{n}/1a1fc8702ab.txn"]["endOfRecords"]) for n in (0, 1)]
+    ends = [
+        LastMark(0x1A1FC8702AB, wanted[f"j{n}/1a1fc8702ab.txn"]["endOfRecords"]) for n in (0, 1)
+    ]
     assert bookie.replayed.marks == ends
     assert bookie.storages.marks.read(2) == ends
     for file, journal in wanted.items():
@@ -137,5 +139,5 @@ def test_the_marks_of_several_journals_are_kept_apart(tmp_path: Path) -> None:
 def test_what_lies_behind_the_mark_is_not_replayed(tmp_path: Path) -> None:
     bookie = open_copy(tmp_path, "interleaved/clean")
     assert bookie.replayed.entries == 0
-    assert bookie.replayed.marks == [Mark(0x1A1FC678C88, 512)]
+    assert bookie.replayed.marks == [LastMark(0x1A1FC678C88, 512)]
     bookie.stop()

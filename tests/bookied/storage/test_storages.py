@@ -8,7 +8,7 @@ import pytest
 
 from bookied.errors import DiskWriteFailedError, LedgerPlaceError, StorageError
 from bookied.storage.index.files import IndexFiles
-from bookied.storage.journal.mark import Mark
+from bookied.storage.journal.mark import LastMark
 from bookied.storage.ledger_storage.settings import StorageEvents, StorageLimits
 from bookied.storage.ledger_storage.storage import LedgerStorage
 from bookied.storage.replay import do_now, run_now
@@ -26,11 +26,11 @@ def packet(ledger: int, entry: int) -> bytes:
 class Position:
     """A journal as a checkpoint sees it."""
 
-    def __init__(self, synced: Mark) -> None:
+    def __init__(self, synced: LastMark) -> None:
         self.synced = synced
-        self.removed: list[Mark] = []
+        self.removed: list[LastMark] = []
 
-    def remove_old(self, mark: Mark) -> None:
+    def remove_old(self, mark: LastMark) -> None:
         self.removed.append(mark)
 
 
@@ -88,15 +88,15 @@ def test_the_marks_move_only_when_all_storages_are_on_disk() -> None:
     desk = Desk()
     desk.add(0, 0)
     desk.add(1, 0)
-    position = Position(Mark(5, 512))
+    position = Position(LastMark(5, 512))
     checkpoint = Turns(desk.storages.checkpoint([position], Blocking))
-    position.synced = Mark(5, 9999)
+    position.synced = LastMark(5, 9999)
     while not checkpoint.is_done:
         if not desk.files.exists(L1 / "0/1/1.idx"):
-            assert desk.storages.marks.read(1) == [Mark(0, 0)]
+            assert desk.storages.marks.read(1) == [LastMark(0, 0)]
         checkpoint.step()
-    assert desk.storages.marks.read(1) == [Mark(5, 512)]
-    assert position.removed == [Mark(5, 512)]
+    assert desk.storages.marks.read(1) == [LastMark(5, 512)]
+    assert position.removed == [LastMark(5, 512)]
     assert [desk.files.exists(one / "lastMark") for one in (L0, L1)] == [True, True]
     desk.files.crash()
     desk.start()
@@ -111,9 +111,9 @@ def test_a_storage_that_cannot_be_flushed_keeps_the_marks_where_they_are() -> No
         OSError(5, "EIO") if L1 in path.parents and operation == "sync" else None
     )
     with pytest.raises((StorageError, OSError)):
-        run_now(desk.storages.checkpoint([Position(Mark(5, 512))], do_now))
+        run_now(desk.storages.checkpoint([Position(LastMark(5, 512))], do_now))
     desk.files.fault = None
-    assert desk.storages.marks.read(1) == [Mark(0, 0)]
+    assert desk.storages.marks.read(1) == [LastMark(0, 0)]
     assert desk.storages.has_changes
 
 

@@ -15,7 +15,7 @@ from bookied.directories.stored_cookie import CookieInStore
 from bookied.offline.repair.rollback import Finalization, Rollback
 from bookied.offline.repair.upgrade import BookieRoots, LayoutUpgrade
 from bookied.storage.files.files import Files
-from bookied.storage.journal.mark import Mark, encode_mark
+from bookied.storage.journal.mark import LastMark, encode_mark
 from tests.bookied.worlds.fakes import done
 from tests.sim.world.disk import PowerCut, SimFiles
 from tests.support.memory_cluster import MemoryCluster
@@ -30,12 +30,12 @@ OLD_FILES = {
     "/j/6.txn": b"journal six" * 1000,
     "/l0/0.log": b"BKLO entries" * 500,
     "/l0/lastId": b"1\n",
-    "/l0/lastMark": encode_mark(Mark(6, 8)),
+    "/l0/lastMark": encode_mark(LastMark(6, 8)),
     "/l0/0/7/7.idx": b"index of seven",
     "/l0/1/ff/1ff.idx": b"index of 511",
     "/l1/1.log": b"BKLO more entries",
     "/l1/lastId": b"1\n",
-    "/l1/lastMark": encode_mark(Mark(6, 8)),
+    "/l1/lastMark": encode_mark(LastMark(6, 8)),
     "/l1/0/8/8.idx": b"index of eight",
 }
 FOREIGN = {"/l0/notes.txt": b"not a bookie's", "/l0/lost+found/x": b"nor this"}

@@ -15,7 +15,7 @@ from twisted.python.failure import Failure
 
 from bookied.server.connection import BookieConnection
 from bookied.server.context import AccessRules
-from bookied.server.limits.backpressure import Limits
+from bookied.server.limits.backpressure import ServerLimits
 from bookied.server.limits.connections import ConnectionSettings
 from bookied.server.rules.bookie import Bookie, ReadLimits
 from bookied.server.server import BookieServer
@@ -68,7 +68,7 @@ class Serving:
         *,
         journals: int = 1,
         storages: int = 1,
-        limits: Limits | None = None,
+        limits: ServerLimits | None = None,
         syncs: bool = True,
         fetches: bool = True,
         storage_limits: StorageLimits | None = None,

@@ -94,14 +94,14 @@ def _swap_first(stack: Stack) -> None:
 
 def _copies_not_awaited(stack: Stack) -> None:
     """A copy counts when it is sent."""
-    usual = fragment_copy._Target.write
+    usual = fragment_copy._NewReplica.write
 
     async def write(self: Any, packed: list[Any]) -> None:
         if packed:
             self._member.send(fragment_copy.AddBatch(packed, self._frames))
 
     assert usual is not write
-    put(stack, fragment_copy._Target, write=write)
+    put(stack, fragment_copy._NewReplica, write=write)
 
 
 def _one_place_for_all(stack: Stack) -> None:
@@ -139,13 +139,13 @@ def _lac_decides(stack: Stack) -> None:
 
 def _trusts_status(stack: Stack) -> None:
     """A check does not look at what it reads, as Java's."""
-    usual = replica_check._Check.__init__
+    usual = replica_check._ReplicaCheck.__init__
 
     def init(self: Any, client: Any, ledger: ViewedLedger) -> None:
         usual(self, client, ledger)
         self._can_verify = False
 
-    put(stack, replica_check._Check, __init__=init)
+    put(stack, replica_check._ReplicaCheck, __init__=init)
 
 
 def _silent_once(stack: Stack) -> None:

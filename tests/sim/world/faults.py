@@ -16,7 +16,7 @@ from bookied.directories.roots import clear_dirty
 from bookied.runtime.storage_engine import Engine
 from bookied.service.bookie import BookieService
 from bookied.storage.index.ledger_pages import CachedLedger
-from bookied.storage.journal.mark import Mark
+from bookied.storage.journal.mark import LastMark
 from bookied.storage.journal.writer import Journal
 from bookied.storage.ledger_storage.ledgers import StoredLedgers
 from bookied.storage.ledger_storage.storage import LedgerStorage
@@ -59,9 +59,9 @@ class _AcksEarly(Journal):
 class _RemovesOneMore(Journal):
     """Removes the journal that the mark is in."""
 
-    def remove_old(self, mark: Mark) -> None:
+    def remove_old(self, mark: LastMark) -> None:
         if mark.journal_id < self.synced.journal_id:
-            mark = Mark(mark.journal_id + 1, 0)
+            mark = LastMark(mark.journal_id + 1, 0)
         self._settings = attrs.evolve(self._settings, backups_max=0)
         super().remove_old(mark)
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from bkclient.client import Client
     from bkctl.commands.export.spark.log_stream import FollowingReader
-    from bkctl.commands.export.spark.sink import LogStreamWriter, LogWriter
+    from bkctl.commands.export.spark.sink import SinkStreamWriter, SinkWriter
     from bkctl.commands.export.task.plan import LedgerExtent
 
 
@@ -75,22 +75,22 @@ class LedgerSource(DataSource):
 
         return LogStreamReader(query, cursor)
 
-    def writer(self, schema: StructType, overwrite: bool) -> LogWriter:  # noqa: FBT001
+    def writer(self, schema: StructType, overwrite: bool) -> SinkWriter:  # noqa: FBT001
         """Return what appends rows to a log."""
-        from bkctl.commands.export.spark.sink import LogWriter, Sink
+        from bkctl.commands.export.spark.sink import Sink, SinkWriter
 
         sink = Sink.of(self._asked, schema, overwrite=overwrite)
         sink.check()
-        return LogWriter(sink)
+        return SinkWriter(sink)
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> LogStreamWriter:  # noqa: FBT001, N802
+    def streamWriter(self, schema: StructType, overwrite: bool) -> SinkStreamWriter:  # noqa: FBT001, N802
         """Return what appends micro-batches to a log, each once."""
-        from bkctl.commands.export.spark.sink import LogStreamWriter, Sink
+        from bkctl.commands.export.spark.sink import Sink, SinkStreamWriter
 
         sink = Sink.of(self._asked, schema, overwrite=overwrite)
         writer_id = sink.writer_id(dict(self.options))
         sink.check()
-        return LogStreamWriter(sink, writer_id)
+        return SinkStreamWriter(sink, writer_id)
 
 
 class LedgerSourceReader(DataSourceReader):

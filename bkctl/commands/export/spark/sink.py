@@ -191,7 +191,7 @@ def _chunks(payloads: Iterable[bytes]) -> Iterator[list[bytes]]:
         yield chunk
 
 
-class LogWriter(DataSourceWriter):
+class SinkWriter(DataSourceWriter):
     """Appends the rows of a DataFrame to a log: all of them, or none."""
 
     def __init__(self, sink: Sink) -> None:
@@ -210,7 +210,7 @@ class LogWriter(DataSourceWriter):
         self._sink.abort(messages)
 
 
-class LogStreamWriter(DataSourceStreamWriter):
+class SinkStreamWriter(DataSourceStreamWriter):
     """Appends micro-batches to a log, each once."""
 
     def __init__(self, sink: Sink, stream: str) -> None:

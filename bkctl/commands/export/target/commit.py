@@ -24,13 +24,13 @@ import attrs
 
 from bkctl.commands.export.target.arrow_file_systems import DRAFT_SUFFIX
 from bkctl.commands.export.target.delta_table import publish
-from bkctl.commands.export.target.file_systems import Files
+from bkctl.commands.export.target.file_systems import TargetFiles
 from bkctl.commands.export.target.manifest import (
     DELTA,
     FOLDER,
     ManifestError,
     RunRecord,
-    Tree,
+    TargetTree,
     decode_run,
     run_from_json,
     run_number,
@@ -78,7 +78,7 @@ def decode_commit(stored: bytes) -> Commit:
         raise ManifestError(f"{COMMIT_PATH} cannot be read: {error!r}") from error
 
 
-def load_tree(files: Files, *, finish: bool = True) -> Tree:
+def load_tree(files: TargetFiles, *, finish: bool = True) -> TargetTree:
     """Return what the committed runs add up to; finish a commit that was interrupted first.
 
     Only under the directory's lock, or without ``finish``, which changes nothing.
@@ -102,19 +102,19 @@ def load_tree(files: Files, *, finish: bool = True) -> Tree:
             break
     if records and not records[-1].is_full and records[-1].run != 1:
         raise ManifestError(f"{files.uri}/{FOLDER}/run-{records[-1].run - 1:06d}.json is missing")
-    tree = Tree()
+    tree = TargetTree()
     for record in reversed(records):
         tree.apply(record)
     return tree
 
 
-def _finish_interrupted(files: Files) -> None:
+def _finish_interrupted(files: TargetFiles) -> None:
     stored = files.read(COMMIT_PATH)
     if stored is not None:
         _carry_out(files, decode_commit(stored))
 
 
-def sweep_staging(files: Files) -> None:
+def sweep_staging(files: TargetFiles) -> None:
     """Remove what killed runs left. Only under the directory's lock, after ``load_tree``."""
     for name in files.names():
         if name.startswith(STAGING_PREFIX):
@@ -125,7 +125,7 @@ def sweep_staging(files: Files) -> None:
 
 
 @contextlib.contextmanager
-def staging(files: Files) -> Iterator[str]:
+def staging(files: TargetFiles) -> Iterator[str]:
     """Give the name of a staging directory; afterwards it is removed, whatever happens."""
     name = STAGING_PREFIX + uuid.uuid4().hex
     try:
@@ -141,7 +141,7 @@ READY: Final = "_ready"
 """In the staging directory: the files that a run is made of, and no others."""
 
 
-def gather(files: Files, staged: str, paths: Iterable[str]) -> str:
+def gather(files: TargetFiles, staged: str, paths: Iterable[str]) -> str:
     """Move the files that tasks reported to a directory of their own; return its path.
 
     An attempt that failed, or runs on where Spark believes it lost, leaves files beside those that
@@ -171,7 +171,7 @@ def moves_of(
     return (*away, *((f"{ready}/{source}", target) for source, target in added))
 
 
-def commit(files: Files, change: Commit) -> None:
+def commit(files: TargetFiles, change: Commit) -> None:
     """Put a run in place, all of it or nothing.
 
     Raises:
@@ -198,14 +198,14 @@ def commit(files: Files, change: Commit) -> None:
     _record(files, change)
 
 
-def _carry_out(files: Files, change: Commit) -> None:
+def _carry_out(files: TargetFiles, change: Commit) -> None:
     """Finish a commit from wherever it was interrupted: each move is made once."""
     for source, target in change.moves:
         files.finish_move(source, target)
     _record(files, change)
 
 
-def _record(files: Files, change: Commit) -> None:
+def _record(files: TargetFiles, change: Commit) -> None:
     files.check_locked()
     files.put(change.record.path, change.record.encode())
     if change.record.table_format == DELTA:

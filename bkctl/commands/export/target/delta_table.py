@@ -23,7 +23,7 @@ from bkctl.commands.export.errors import (
     ForeignFilesError,
     TableChangedError,
 )
-from bkctl.commands.export.target.manifest import DELTA, RunRecord, Tree
+from bkctl.commands.export.target.manifest import DELTA, RunRecord, TargetTree
 from bkctl.commands.export.target.new_since_last import NULL_FOLDER
 from bkctl.commands.export.task.parquet_file import WrittenFile
 from bkctl.commands.export.task.rows import arrow_schema
@@ -31,7 +31,7 @@ from bkctl.commands.export.task.rows import arrow_schema
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from bkctl.commands.export.target.file_systems import Files
+    from bkctl.commands.export.target.file_systems import TargetFiles
 
 LOG_FOLDER: Final = "_delta_log"
 PARTITION_COLUMNS: Final = {"day": "day", "log": "log"}
@@ -50,7 +50,7 @@ def check_library() -> None:
         raise DeltaMissingError("--format delta needs deltalake, which is not installed") from error
 
 
-def check_table(files: Files, tree: Tree, removed: Collection[str]) -> None:
+def check_table(files: TargetFiles, tree: TargetTree, removed: Collection[str]) -> None:
     """Check that the table is the one of this export, and lists the files that a run replaces.
 
     Raises:

@@ -16,7 +16,7 @@ from urllib.parse import unquote, urlsplit
 from bkctl.commands.export.target.arrow_file_systems import DRAFT_SUFFIX, ArrowFiles
 
 
-class Files(Protocol):
+class TargetFiles(Protocol):
     """A directory tree; whatever fails raises ``OSError``."""
 
     @property
@@ -27,7 +27,7 @@ class Files(Protocol):
     def is_object_store(self) -> bool:
         """Whether a move copies a file and then deletes it, and directories never move."""
 
-    def child(self, path: str) -> Files:
+    def child(self, path: str) -> TargetFiles:
         """Return the tree below a directory of this one."""
 
     def sizes(self, path: str = "") -> dict[str, int]:
@@ -86,7 +86,7 @@ class Files(Protocol):
         """
 
 
-def open_files(target: str) -> Files:
+def open_files(target: str) -> TargetFiles:
     """Return the tree below ``target``: a path, or a URI.
 
     Raises:

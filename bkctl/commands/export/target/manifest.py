@@ -134,7 +134,7 @@ def _ledger_from_json(value: list[Any]) -> LedgerExtent:
 
 
 @attrs.define(kw_only=True)
-class Tree:
+class TargetTree:
     """What all committed runs add up to. ``run`` is the last; 0 in a directory without exports."""
 
     cluster: str | None = None
@@ -188,7 +188,7 @@ class Tree:
         )
         if record.run % FULL_EVERY:
             return record
-        after = Tree(ledgers=dict(self.ledgers), files=dict(self.files))
+        after = TargetTree(ledgers=dict(self.ledgers), files=dict(self.files))
         after.apply(record)
         return attrs.evolve(
             record,

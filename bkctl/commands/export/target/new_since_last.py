@@ -10,7 +10,7 @@ from urllib.parse import quote
 import attrs
 
 from bkctl.commands.export.errors import ExportVerifyError, ForeignFilesError
-from bkctl.commands.export.target.manifest import Tree
+from bkctl.commands.export.target.manifest import TargetTree
 from bkctl.commands.export.task.parquet_file import WrittenFile
 from bkctl.commands.export.task.plan import LedgerExtent
 from wire.ids import EntryId
@@ -59,7 +59,7 @@ def in_order(layout: str, extents: Iterable[LedgerExtent]) -> list[LedgerExtent]
     return sorted(extents, key=key)
 
 
-def check_ours(tree: Tree, cluster: str, layout: str, table_format: str, target: str) -> None:
+def check_ours(tree: TargetTree, cluster: str, layout: str, table_format: str, target: str) -> None:
     """Refuse a directory of another cluster's export, of another layout or another format.
 
     Raises:
@@ -81,7 +81,7 @@ def check_ours(tree: Tree, cluster: str, layout: str, table_format: str, target:
         )
 
 
-def check_strangers(tree: Tree, sizes: Mapping[str, int], target: str) -> None:
+def check_strangers(tree: TargetTree, sizes: Mapping[str, int], target: str) -> None:
     """Refuse a directory with files that no run of this cluster's wrote, where Spark reads them.
 
     Files below a name that begins with ``_`` or ``.`` do not matter: Spark ignores them.
@@ -96,7 +96,7 @@ def check_strangers(tree: Tree, sizes: Mapping[str, int], target: str) -> None:
 
 
 def find_changes(
-    tree: Tree, extents: Sequence[LedgerExtent], sizes: Mapping[str, int], *, again: bool
+    tree: TargetTree, extents: Sequence[LedgerExtent], sizes: Mapping[str, int], *, again: bool
 ) -> Change:
     """Return what is to be done for ``extents``; ``sizes`` are the files that are there.
 
@@ -149,7 +149,7 @@ def _no_shorter(known: LedgerExtent, extent: LedgerExtent) -> LedgerExtent:
 
 
 def _check_replaceable(
-    tree: Tree, extent: LedgerExtent, mine: Sequence[WrittenFile], sizes: Mapping[str, int]
+    tree: TargetTree, extent: LedgerExtent, mine: Sequence[WrittenFile], sizes: Mapping[str, int]
 ) -> None:
     """Refuse to replace files that hold other ledgers too."""
     if tree.layout == "ledger" or not mine:
@@ -161,7 +161,7 @@ def _check_replaceable(
     )
 
 
-def whole(tree: Tree, part: LedgerExtent) -> LedgerExtent:
+def whole(tree: TargetTree, part: LedgerExtent) -> LedgerExtent:
     """Return the extent to record once ``part``, new entries of a ledger, is exported."""
     if part.first_entry_id == 0:
         return part

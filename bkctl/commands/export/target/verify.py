@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from bkctl.commands.export.errors import ExportVerifyError
-from bkctl.commands.export.target.file_systems import Files
+from bkctl.commands.export.target.file_systems import TargetFiles
 from bkctl.commands.export.task.parquet_file import RowDigest, WrittenFile
 from bkctl.commands.export.task.plan import LedgerExtent
 
@@ -48,7 +48,7 @@ def _joined(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     return joined
 
 
-def check_footers(files: Files, written: Sequence[WrittenFile]) -> None:
+def check_footers(files: TargetFiles, written: Sequence[WrittenFile]) -> None:
     """Compare each file's size and footer with what its task reported; reads no rows.
 
     Raises:
@@ -73,7 +73,7 @@ def _expected_footer(file: WrittenFile) -> tuple[Any, ...]:
     return file.rows, (min(ledgers), max(ledgers)), (min(firsts), max(lasts))
 
 
-def _footer_of(files: Files, file: WrittenFile) -> tuple[Any, ...]:
+def _footer_of(files: TargetFiles, file: WrittenFile) -> tuple[Any, ...]:
     from pyarrow import ArrowInvalid, parquet
 
     try:
@@ -89,7 +89,7 @@ def _extremes(footer: Any, column: int) -> tuple[int, int]:
     return min(one.min for one in groups), max(one.max for one in groups)
 
 
-def verify_files(files: Files, written: Sequence[WrittenFile]) -> None:
+def verify_files(files: TargetFiles, written: Sequence[WrittenFile]) -> None:
     """Read all rows back; compare ids, counts and digests with what was read from the ledgers.
 
     Raises:
@@ -99,7 +99,7 @@ def verify_files(files: Files, written: Sequence[WrittenFile]) -> None:
         _verify_file(files, file)
 
 
-def _verify_file(files: Files, file: WrittenFile) -> None:
+def _verify_file(files: TargetFiles, file: WrittenFile) -> None:
     from pyarrow import parquet
 
     digest, rows = RowDigest(), 0

@@ -53,7 +53,7 @@ def verify(
         ProblemsError: a copy is bad, or could not be read.
     """
     ids = chosen(session, given, from_file, everything=everything)
-    found = _Tally()
+    found = _VerifyCounts()
     how = {"share": share, "bytes_per_s": bytes_per_s or 0}
     with session.progress("verifying", unit="entries") as progress:
         session.emit_all(
@@ -70,7 +70,7 @@ def verify(
 
 
 @attrs.define
-class _Tally:
+class _VerifyCounts:
     ledgers: int = 0
     bad: int = 0
     entries: int = 0
@@ -88,7 +88,7 @@ def _verified(
     session: Session,
     ids: Iterable[LedgerId],
     progress: Progress,
-    tally: _Tally,
+    tally: _VerifyCounts,
     *,
     tolerant: bool,
     **how: Any,

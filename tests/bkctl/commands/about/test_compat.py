@@ -12,7 +12,15 @@ import pytest
 
 from bkctl.cli.root import cli
 from bkctl.commands.about.compat import shell_globals, translate
-from bkctl.commands.about.compat_table import BKCTL, ELSEWHERE, LAUNCHER, ROWS, SHELL, Option, Row
+from bkctl.commands.about.compat_table import (
+    BKCTL,
+    ELSEWHERE,
+    LAUNCHER,
+    ROWS,
+    SHELL,
+    JavaOption,
+    Row,
+)
 from bkctl.exit_status import ExitStatus
 from tests.bkctl.support.terminal import FakeHost
 
@@ -28,7 +36,7 @@ JAVA_REQUIRES = {"cf"}
 OF_BOOKIES = {"bookie", "bookieid", "mr", "emr", "sb", "db", "bs", "f", "t", "b"}
 
 
-def sample(row: Row, option: Option) -> str:
+def sample(row: Row, option: JavaOption) -> str:
     if option.value == "ID" and OF_BOOKIES & set(option.names):
         return "127.0.0.1:3181"
     if option.value == "FORMAT":

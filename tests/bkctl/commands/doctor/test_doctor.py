@@ -19,8 +19,8 @@ from bkctl.commands.doctor.rules import diagnose
 from bkctl.commands.doctor.state import (
     REMEMBERED_MAX,
     ClusterFinding,
+    DoctorLimits,
     LedgerCensus,
-    Limits,
     SeenCluster,
 )
 from bkctl.output.views import view_of
@@ -345,7 +345,7 @@ def test_25_no_room_for_one_more_copy_is_told(patient: Patient) -> None:
 
 
 def test_26_a_million_ledgers_take_no_more_memory_than_a_few() -> None:
-    seen = LedgerCensus(now_ms=0, in_service=frozenset(), marks={}, limits=Limits())
+    seen = LedgerCensus(now_ms=0, in_service=frozenset(), marks={}, limits=DoctorLimits())
     held = metadata()
     for number in range(10_000):
         seen.add(StoredLedger(LedgerId(number), None))
@@ -413,10 +413,10 @@ def test_a_delay_that_was_forgotten_is_told(patient: Patient) -> None:
 
 def test_a_lock_that_is_held_for_hours_is_told() -> None:
     def seen(age_s: int) -> list[ClusterFinding]:
-        ledgers = LedgerCensus(now_ms=0, in_service=frozenset(), marks={}, limits=Limits())
+        ledgers = LedgerCensus(now_ms=0, in_service=frozenset(), marks={}, limits=DoctorLimits())
         lock = HeldLock(LedgerId(7), "host-1", -age_s * 1000)
         cluster = SeenCluster(
-            now_ms=0, limits=Limits(), instance_id=CLUSTER, bookies=(), ledgers=ledgers,
+            now_ms=0, limits=DoctorLimits(), instance_id=CLUSTER, bookies=(), ledgers=ledgers,
             locks=(lock,),
         )  # fmt: skip
         return [one for one in diagnose(cluster, None) if one.kind == "locks-stale"]

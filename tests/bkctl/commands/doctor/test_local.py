@@ -20,7 +20,7 @@ from bkctl.commands.doctor.local_rules import local_findings
 from bkctl.commands.doctor.state import SeenLocal
 from bookied.directories.lock import DirectoryLocks
 from bookied.directories.roots import CURRENT
-from bookied.storage.journal.mark import Mark, encode_mark
+from bookied.storage.journal.mark import LastMark, encode_mark
 from tests.bkclient.metadata.values import info
 from tests.bkctl.support.disk import snapshot
 from tests.bkctl.support.stopped import Bookie, new_bookie
@@ -103,7 +103,7 @@ def test_15_a_stored_cookie_that_is_not_the_directories_can_be_mended(bookie: Bo
 
 def test_16_a_journal_that_the_mark_names_and_is_gone_is_told(bookie: Bookie) -> None:
     mark = bookie.base / "ledgers" / CURRENT / "lastMark"
-    mark.write_bytes(encode_mark(Mark(0x123, 512)))
+    mark.write_bytes(encode_mark(LastMark(0x123, 512)))
     found = findings(bookie)["local-journal-missing"]
     assert "123.txn" in found["what"]
     assert "the bookie will not start" in found["what"]

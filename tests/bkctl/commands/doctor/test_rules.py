@@ -19,8 +19,8 @@ from bkctl.cli.root import cli
 from bkctl.commands.doctor.rules import diagnose
 from bkctl.commands.doctor.state import (
     ClusterFinding,
+    DoctorLimits,
     LedgerCensus,
-    Limits,
     SeenCluster,
     SeenLocal,
     Some,
@@ -47,7 +47,7 @@ def everything_wrong() -> SeenCluster:
         now_ms=NOW_MS,
         in_service=frozenset(),
         marks={mark.ledger_id: mark for mark in marks[:1]},
-        limits=Limits(),
+        limits=DoctorLimits(),
         ensemble_max=9,
         **{
             name: some()
@@ -63,7 +63,7 @@ def everything_wrong() -> SeenCluster:
     up = BookieState.WRITABLE.value
     return SeenCluster(
         now_ms=NOW_MS,
-        limits=Limits(),
+        limits=DoctorLimits(),
         instance_id="i",
         bookies=(
             BookieSummary(bookie_id=BookieId("full:1"), state=up, address="h:1", free=1, total=99),
@@ -180,9 +180,9 @@ def test_a_cluster_on_one_machine_may_do_without_an_auditor_until_it_needs_one()
         for n, host in enumerate(["127.0.0.1", "::1", "localhost"])
     ]
     seen = SeenCluster(
-        now_ms=0, limits=Limits(), instance_id="i", bookies=tuple(here),
+        now_ms=0, limits=DoctorLimits(), instance_id="i", bookies=tuple(here),
         addresses={"localhost": "127.0.0.1"},
-        ledgers=LedgerCensus(now_ms=0, in_service=frozenset(), marks={}, limits=Limits()),
+        ledgers=LedgerCensus(now_ms=0, in_service=frozenset(), marks={}, limits=DoctorLimits()),
     )  # fmt: skip
 
     def danger(seen: SeenCluster) -> Severity:

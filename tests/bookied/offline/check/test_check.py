@@ -18,7 +18,7 @@ from bookied.offline.bookie import OfflineBookie
 from bookied.offline.check.check import stages
 from bookied.offline.check.findings import DiskFinding, Findings
 from bookied.storage.files.files import RealFiles
-from bookied.storage.journal.mark import Mark, encode_mark
+from bookied.storage.journal.mark import LastMark, encode_mark
 from tests.bookied.worlds.golden import CRASHED, DIRECTORY, WITH_LEDGERS, expected
 from wire.records.cookie import Cookie, encode_cookie
 
@@ -130,15 +130,15 @@ def test_directories_in_another_order_than_the_cookies_are_a_warning(place: Plac
 @pytest.mark.parametrize(
     ("mark", "kind", "severity"),
     [
-        (Mark(0x1A1FC678C2B, 560), "mark-inside-record", Severity.WARNING),
-        (Mark(0x1A1FC678C2A, 512), "journal-missing", Severity.PROBLEM),
-        (Mark(0x1A1FC678C2C, 1 << 30), "mark-beyond-end", Severity.WARNING),
-        (Mark(0x1A1FC678C2B, 556), None, None),
-        (Mark(0x1A1FC678C2C, 512), None, None),
+        (LastMark(0x1A1FC678C2B, 560), "mark-inside-record", Severity.WARNING),
+        (LastMark(0x1A1FC678C2A, 512), "journal-missing", Severity.PROBLEM),
+        (LastMark(0x1A1FC678C2C, 1 << 30), "mark-beyond-end", Severity.WARNING),
+        (LastMark(0x1A1FC678C2B, 556), None, None),
+        (LastMark(0x1A1FC678C2C, 512), None, None),
     ],
 )
 def test_a_mark_is_a_place_to_begin_at_or_a_finding(
-    place: Place, mark: Mark, kind: str | None, severity: Severity | None
+    place: Place, mark: LastMark, kind: str | None, severity: Severity | None
 ) -> None:
     (place.ledgers / "lastMark").write_bytes(encode_mark(mark))
     found = {one.kind: one.severity for one in place.check()}
@@ -158,7 +158,7 @@ def test_damage_in_a_journal_counts_where_it_is_replayed(place: Place) -> None:
     assert place.check() == []  # The mark lies behind it, and nobody reads it.
     found = the_one(place.check(deep=True))
     assert (found.kind, found.severity) == ("journal-record", Severity.WARNING)
-    (place.ledgers / "lastMark").write_bytes(encode_mark(Mark(0x1A1FC678C2B, 512)))
+    (place.ledgers / "lastMark").write_bytes(encode_mark(LastMark(0x1A1FC678C2B, 512)))
     found = the_one(place.check())
     assert (found.path, found.offset, found.severity) == (path, 1024, Severity.PROBLEM)
     assert "skipReplayJournalInvalidRecord" in found.fix
@@ -185,7 +185,7 @@ def test_an_emptied_directory_is_the_same_problem_as_at_a_start(place: Place) ->
 
 
 def test_a_tear_in_a_journal_that_another_followed_is_a_problem(place: Place) -> None:
-    (place.ledgers / "lastMark").write_bytes(encode_mark(Mark(0x1A1FC678C2B, 512)))
+    (place.ledgers / "lastMark").write_bytes(encode_mark(LastMark(0x1A1FC678C2B, 512)))
     path = place.journal / "1a1fc678c2b.txn"
     path.write_bytes(path.read_bytes()[:1030])
     found = the_one(place.check())
@@ -244,7 +244,7 @@ def test_a_location_that_leads_elsewhere_is_a_problem(
 
 def test_what_the_journal_holds_is_no_problem(place: Place) -> None:
     (place.ledgers / "0.log").unlink()
-    (place.ledgers / "lastMark").write_bytes(encode_mark(Mark(0x1A1FC678C2B, 512)))
+    (place.ledgers / "lastMark").write_bytes(encode_mark(LastMark(0x1A1FC678C2B, 512)))
     found = [one for one in place.check() if one.kind == "missing-log"]
     assert {one.severity for one in found} == {Severity.NOTE}
     assert all("the next start brings it back" in one.fix for one in found)

@@ -22,7 +22,7 @@ from bookied.storage.index import format as layout
 from bookied.storage.index.file_reads import read_index
 from bookied.storage.index.files import IndexFiles
 from bookied.storage.journal import format as journal_layout
-from bookied.storage.journal.mark import Mark, encode_mark
+from bookied.storage.journal.mark import LastMark, encode_mark
 from bookied.storage.ledger_storage.settings import StorageEvents
 from bookied.storage.ledger_storage.storage import LedgerStorage
 from bookied.storage.replay import recover
@@ -261,7 +261,7 @@ def test_entries_that_only_a_journal_has_are_counted_or_come_with_the_next_start
         journal_layout.entry_record(packet(7, 0)),
         journal_layout.entry_record(packet(7, 1)),
     ]
-    mark = Mark(1, 512 + len(records[0]) + len(records[1]))
+    mark = LastMark(1, 512 + len(records[0]) + len(records[1]))
     files = world(
         {
             "/j/current/1.txn": journal(*records),
@@ -366,7 +366,7 @@ def test_an_index_directory_that_was_emptied_may_stay_so_once_all_is_elsewhere()
         {
             "/j/current/1.txn": journal(journal_layout.ledger_key_record(7, KEY)),
             "/l0/current/0.log": old,
-            "/l1/current/lastMark": encode_mark(Mark(1, 0)),
+            "/l1/current/lastMark": encode_mark(LastMark(1, 0)),
             str(INDEX_7): index(places=(location(0, len(LogHeader().encode()) + 4),)),
         }
     )

@@ -17,7 +17,7 @@ from bookied.server.limits.backpressure import (
     Backpressure,
     ConnectionLoad,
     Crowd,
-    Limits,
+    ServerLimits,
 )
 from bookied.server.rules.add_requests import Writes
 from tests.bookied.worlds.serving import KEY, Client, Serving, packet
@@ -37,7 +37,7 @@ class World:
         self.clock = Clock()
         self.unwritten_bytes = 0
         self.said: list[str] = []
-        limits = Limits(
+        limits = ServerLimits(
             in_flight_bytes_max=1000,
             unwritten_bytes_max=1000,
             adds_max=100,
@@ -374,10 +374,12 @@ def adds(ledger_id: int, number: int, size_bytes: int = 0) -> bytes:
 
 
 @pytest.mark.parametrize(
-    "limits", [Limits(adds_max=20), Limits(in_flight_bytes_max=22_000)], ids=["adds", "bytes"]
+    "limits",
+    [ServerLimits(adds_max=20), ServerLimits(in_flight_bytes_max=22_000)],
+    ids=["adds", "bytes"],
 )
 def test_a_client_that_fills_a_limit_does_not_keep_another_waiting(
-    tmp_path: Path, limits: Limits
+    tmp_path: Path, limits: ServerLimits
 ) -> None:
     serving = Serving(tmp_path, limits=limits, syncs=False)
     greedy, modest = serving.connect(), serving.connect()
@@ -396,7 +398,7 @@ def test_a_client_that_fills_a_limit_does_not_keep_another_waiting(
 
 
 def test_a_connection_is_read_in_short_pieces_while_clients_share(tmp_path: Path) -> None:
-    serving = Serving(tmp_path, limits=Limits(adds_max=20), syncs=False)
+    serving = Serving(tmp_path, limits=ServerLimits(adds_max=20), syncs=False)
     greedy, modest = serving.connect(), serving.connect()
     assert [one.transport.bufferSize for one in (greedy, modest)] == [READ_BYTES] * 2
     greedy.send(adds(5, 18))
@@ -406,7 +408,7 @@ def test_a_connection_is_read_in_short_pieces_while_clients_share(tmp_path: Path
 
 
 def test_entries_are_read_on_connections_whose_own_adds_wait_for_space(tmp_path: Path) -> None:
-    serving = Serving(tmp_path, limits=Limits(shared_adds_bytes_max=5000), syncs=False)
+    serving = Serving(tmp_path, limits=ServerLimits(shared_adds_bytes_max=5000), syncs=False)
     clients = [serving.connect() for _ in range(2)]
     for client in clients:
         client.send(adds(5, 1))
@@ -432,7 +434,7 @@ def test_entries_are_read_on_connections_whose_own_adds_wait_for_space(tmp_path:
 
 
 def test_requests_that_wait_count_for_the_memory_they_take(tmp_path: Path) -> None:
-    serving = Serving(tmp_path, limits=Limits(in_flight_bytes_max=200_000), syncs=False)
+    serving = Serving(tmp_path, limits=ServerLimits(in_flight_bytes_max=200_000), syncs=False)
     client = serving.connect(ProtocolVersion.V3)
     force = v3.encode_request(ForceLedgerRequest(LedgerId(5)), 1)
     for _ in range(1000):
@@ -448,7 +450,7 @@ def test_before_an_add_of_one_client_waits_no_more_than_a_queue_shared_with_all_
 ) -> None:
     """However much the others send, all that the journal has to sync before it is bounded."""
     shared, sent = 20_000, 10_000
-    serving = Serving(tmp_path, limits=Limits(shared_adds_bytes_max=shared), syncs=False)
+    serving = Serving(tmp_path, limits=ServerLimits(shared_adds_bytes_max=shared), syncs=False)
     modest, *greedy = (serving.connect() for _ in range(5))
     for turn in range(5):
         modest.send(adds(1, 1))

@@ -16,7 +16,7 @@ from twisted.python.failure import Failure
 from bookied.server.access.auth_gate import Proof
 from bookied.server.connection import BookieConnection
 from bookied.server.context import AccessRules
-from bookied.server.limits.backpressure import Limits
+from bookied.server.limits.backpressure import ServerLimits
 from bookied.server.limits.connections import SILENT_S, ConnectionSettings
 from bookied.server.limits.limit_hits import MEANINGS, TELL_EVERY_S, Limit
 from bookied.server.limits.memory import FREE_BYTES, LOOK_S, LOOKS_MAX, STUCK_S, WAITING_LOOKS_MAX
@@ -156,7 +156,7 @@ FRAME = v2.encode_request(add(7, 0, b"x" * 1_000_000))
 
 
 def test_frames_half_received_have_one_bound_for_all_connections(tmp_path: Path) -> None:
-    serving = Serving(tmp_path, limits=Limits(half_frames_bytes_max=150_000))
+    serving = Serving(tmp_path, limits=ServerLimits(half_frames_bytes_max=150_000))
     clients = [serving.connect() for _ in range(4)]
     for client in clients:
         client.send(FRAME[:70_000])
@@ -184,7 +184,7 @@ def test_frames_half_received_have_one_bound_for_all_connections(tmp_path: Path)
 def test_a_client_that_never_ends_its_frame_does_not_keep_others_from_theirs(
     tmp_path: Path,
 ) -> None:
-    serving = Serving(tmp_path, limits=Limits(half_frames_bytes_max=100_000))
+    serving = Serving(tmp_path, limits=ServerLimits(half_frames_bytes_max=100_000))
     slow, other = serving.connect(), serving.connect()
     slow.send(FRAME[:70_000])
     serving.clock.advance(60.0)
@@ -199,7 +199,7 @@ def test_a_client_that_never_ends_its_frame_does_not_keep_others_from_theirs(
 
 
 def test_many_that_never_end_their_frames_are_cut_together(tmp_path: Path) -> None:
-    serving = Serving(tmp_path, limits=Limits(half_frames_bytes_max=100_000))
+    serving = Serving(tmp_path, limits=ServerLimits(half_frames_bytes_max=100_000))
     clients = [serving.connect() for _ in range(20)]
     for client in clients:
         client.send(FRAME[:70_000])
@@ -214,7 +214,7 @@ def test_many_that_never_end_their_frames_are_cut_together(tmp_path: Path) -> No
 
 
 def test_nobody_is_cut_for_time_in_which_nobody_is_read(tmp_path: Path) -> None:
-    limits = Limits(half_frames_bytes_max=100_000, adds_max=0)
+    limits = ServerLimits(half_frames_bytes_max=100_000, adds_max=0)
     serving = Serving(tmp_path, limits=limits, syncs=False)
     slow, other, writer = (serving.connect() for _ in range(3))
     slow.send(FRAME[:70_000])
@@ -238,7 +238,7 @@ def slow_readers(serving: Serving, count: int) -> list[Client]:
 
 
 def test_answers_that_nobody_takes_have_one_bound_for_all_connections(tmp_path: Path) -> None:
-    serving = Serving(tmp_path, limits=Limits(unsent_bytes_max=350_000))
+    serving = Serving(tmp_path, limits=ServerLimits(unsent_bytes_max=350_000))
     clients = slow_readers(serving, 5)
     # The ones that have stood longest make room for the others, and nobody waits for them.
     assert [client.transport.is_cut for client in clients] == [True, True, False, False, False]
@@ -253,7 +253,7 @@ def test_answers_that_nobody_takes_have_one_bound_for_all_connections(tmp_path: 
 
 
 def test_who_takes_nothing_while_many_do_not_is_cut(tmp_path: Path) -> None:
-    serving = Serving(tmp_path, limits=Limits(unsent_bytes_max=450_000))
+    serving = Serving(tmp_path, limits=ServerLimits(unsent_bytes_max=450_000))
     clients = slow_readers(serving, 3)
     clients[0].connection.resumeProducing()
     clients[0].request(read(7, 0))
@@ -313,7 +313,7 @@ def test_each_frame_has_its_own_time(tmp_path: Path) -> None:
 def test_a_frame_has_more_time_while_it_is_not_read(tmp_path: Path) -> None:
     serving = Serving(
         tmp_path,
-        limits=Limits(adds_max=0),
+        limits=ServerLimits(adds_max=0),
         syncs=False,
         server_settings=ConnectionSettings(timeouts=Timeouts(frame_s=8.0)),
     )
@@ -407,7 +407,7 @@ def test_a_stranger_gets_no_more_time_for_refusals_that_it_does_not_take(tmp_pat
 
 
 def test_a_stranger_has_more_time_while_nobody_is_read(tmp_path: Path) -> None:
-    serving = guarded(tmp_path, limits=Limits(adds_max=0), syncs=False)
+    serving = guarded(tmp_path, limits=ServerLimits(adds_max=0), syncs=False)
     friend, stranger = (serving.connect(ProtocolVersion.V3) for _ in range(2))
     friend.request(AuthRequest("words", b"friend"))
     friend.request(add(8, 0))

@@ -11,7 +11,7 @@ import pytest
 from twisted.internet.task import Clock
 
 from bookied.server.frame_dispatch import READS_IN_ONE
-from bookied.server.limits.backpressure import Crowd, Limits
+from bookied.server.limits.backpressure import Crowd, ServerLimits
 from bookied.server.limits.request_turns import (
     CROWDED_SLICE_REQUESTS,
     SLICE_REQUESTS,
@@ -51,7 +51,7 @@ class World:
     def __init__(
         self,
         directory: Path,
-        limits: Limits | None = None,
+        limits: ServerLimits | None = None,
         give_way: Callable[[], object] = lambda: None,
     ) -> None:
         self.serving = Serving(directory, limits=limits, give_way=give_way)
@@ -207,7 +207,7 @@ def test_a_client_that_is_closed_for_its_framing_has_no_further_turn(world: Worl
 
 
 def test_nobody_has_a_turn_while_too_much_is_in_flight(tmp_path: Path) -> None:
-    world = World(tmp_path, Limits(adds_max=1))
+    world = World(tmp_path, ServerLimits(adds_max=1))
     world.serving.syncs = False
     lacs = [v3.encode_request(ReadLacRequest(LedgerId(7)), txn_id) for txn_id in range(FLOOD)]
     client = world.flooded(b"".join(lacs), V3)

@@ -9,7 +9,7 @@ import pytest
 from bookied.errors import JournalFormatError, JournalMissingError, JournalRecordError
 from bookied.storage.files.files import RealFiles
 from bookied.storage.journal import format as layout
-from bookied.storage.journal.mark import Mark, decode_mark, read_mark
+from bookied.storage.journal.mark import LastMark, decode_mark, read_mark
 from bookied.storage.journal.reader import JournalRecord, journal_ids, open_scan
 from tests.bookied.worlds import golden
 
@@ -113,7 +113,7 @@ def test_the_highest_mark_of_several_directories_counts() -> None:
     for number in range(2):
         name = f"lastMark.{number}"
         highest = max(
-            Mark(
+            LastMark(
                 wanted[f"{directory}/{name}"]["logFileId"], wanted[f"{directory}/{name}"]["offset"]
             )
             for directory in ("l0", "l1")

@@ -11,7 +11,7 @@ import pytest
 from bookied.errors import LastMarkError
 from bookied.storage.journal.mark import (
     START,
-    Mark,
+    LastMark,
     decode_mark,
     encode_mark,
     lower_mark,
@@ -33,7 +33,7 @@ def files() -> SimFiles:
 
 
 def test_a_mark_is_sixteen_bytes() -> None:
-    data = encode_mark(Mark(0x1A1FC678C2B, 17412))
+    data = encode_mark(LastMark(0x1A1FC678C2B, 17412))
     assert data[:16].hex() == "000001a1fc678c2b0000000000004404"
     assert len(data) == 20, "a checksum, which Java does not read"
     assert decode_mark(data[:16], A) == decode_mark(data, A), "as Java writes it"
@@ -45,13 +45,13 @@ def test_a_bad_mark_is_ignored(files: SimFiles, data: bytes) -> None:
         decode_mark(data, A)
     files.write_atomic(A / "lastMark", data)
     assert read_mark(files, [A, B], "lastMark") == START
-    files.write_atomic(B / "lastMark", encode_mark(Mark(3, 4)))
-    assert read_mark(files, [A, B], "lastMark") == Mark(3, 4)
+    files.write_atomic(B / "lastMark", encode_mark(LastMark(3, 4)))
+    assert read_mark(files, [A, B], "lastMark") == LastMark(3, 4)
 
 
 def test_without_a_mark_replay_starts_before_every_journal(files: SimFiles) -> None:
     assert read_mark(files, [A, B], "lastMark") == (0, 0)
-    assert decode_mark(encode_mark(Mark(0, 0)), A) == (0, 0)
+    assert decode_mark(encode_mark(LastMark(0, 0)), A) == (0, 0)
 
 
 @pytest.mark.parametrize("mark", [(-1, 0), (0, -1)])
@@ -63,24 +63,24 @@ def test_a_mark_before_every_journal_is_damage(mark: tuple[int, int]) -> None:
 
 @pytest.mark.parametrize("position", range(20))
 def test_a_flipped_byte_is_damage(position: int) -> None:
-    data = bytearray(encode_mark(Mark(3, 4)))
+    data = bytearray(encode_mark(LastMark(3, 4)))
     data[position] ^= 1
     with pytest.raises(LastMarkError, match="checksum"):
         decode_mark(bytes(data), A)
 
 
 def test_a_mark_is_lowered_where_it_is_higher(files: SimFiles) -> None:
-    write_mark(files, [A], "lastMark", Mark(5, 100))
-    write_mark(files, [B], "lastMark", Mark(4, 100))
-    lower_mark(files, [A, B], "lastMark", Mark(5, 50))
-    assert read_mark(files, [A], "lastMark") == Mark(5, 50)
-    assert read_mark(files, [B], "lastMark") == Mark(4, 100)
+    write_mark(files, [A], "lastMark", LastMark(5, 100))
+    write_mark(files, [B], "lastMark", LastMark(4, 100))
+    lower_mark(files, [A, B], "lastMark", LastMark(5, 50))
+    assert read_mark(files, [A], "lastMark") == LastMark(5, 50)
+    assert read_mark(files, [B], "lastMark") == LastMark(4, 100)
 
 
 def test_a_mark_that_is_already_there_becomes_durable_and_a_higher_one_stays(
     files: SimFiles,
 ) -> None:
-    write_mark(files, [A, B], "lastMark", Mark(5, 100))
+    write_mark(files, [A, B], "lastMark", LastMark(5, 100))
     seen: list[tuple[str, Path]] = []
 
     def record(operation: str, path: Path) -> None:
@@ -88,26 +88,26 @@ def test_a_mark_that_is_already_there_becomes_durable_and_a_higher_one_stays(
             seen.append((operation, path))
 
     files.fault = record
-    write_mark(files, [A], "lastMark", Mark(5, 100))
+    write_mark(files, [A], "lastMark", LastMark(5, 100))
     assert seen == [("sync_dir", A)]
-    write_mark(files, [B], "lastMark", Mark(5, 99))
-    lower_mark(files, [B], "lastMark", Mark(5, 100))
+    write_mark(files, [B], "lastMark", LastMark(5, 99))
+    lower_mark(files, [B], "lastMark", LastMark(5, 100))
     assert seen == [("sync_dir", A)]
 
 
 def test_a_mark_never_moves_backwards(files: SimFiles) -> None:
-    write_mark(files, [A], "lastMark", Mark(5, 100))
-    write_mark(files, [A, B], "lastMark", Mark(4, 900))
-    assert read_mark(files, [A], "lastMark") == Mark(5, 100)
-    assert read_mark(files, [B], "lastMark") == Mark(4, 900)
-    write_mark(files, [A, B], "lastMark", Mark(5, 101))
-    assert read_mark(files, [B], "lastMark") == Mark(5, 101)
+    write_mark(files, [A], "lastMark", LastMark(5, 100))
+    write_mark(files, [A, B], "lastMark", LastMark(4, 900))
+    assert read_mark(files, [A], "lastMark") == LastMark(5, 100)
+    assert read_mark(files, [B], "lastMark") == LastMark(4, 900)
+    write_mark(files, [A, B], "lastMark", LastMark(5, 101))
+    assert read_mark(files, [B], "lastMark") == LastMark(5, 101)
 
 
 def test_a_mark_over_a_bad_one_counts(files: SimFiles) -> None:
     files.write_atomic(A / "lastMark", b"bad")
-    write_mark(files, [A], "lastMark", Mark(5, 100))
-    assert read_mark(files, [A], "lastMark") == Mark(5, 100)
+    write_mark(files, [A], "lastMark", LastMark(5, 100))
+    assert read_mark(files, [A], "lastMark") == LastMark(5, 100)
 
 
 def test_a_full_directory_does_without_a_mark_while_another_has_it(files: SimFiles) -> None:
@@ -119,11 +119,11 @@ def test_a_full_directory_does_without_a_mark_while_another_has_it(files: SimFil
         return None
 
     files.fault = fault
-    write_mark(files, [A, B], "lastMark", Mark(5, 512))
-    assert read_mark(files, [A, B], "lastMark") == Mark(5, 512)
+    write_mark(files, [A, B], "lastMark", LastMark(5, 512))
+    assert read_mark(files, [A, B], "lastMark") == LastMark(5, 512)
     full.add(B)
     with pytest.raises(OSError, match="No space"):
-        write_mark(files, [A, B], "lastMark", Mark(6, 512))
+        write_mark(files, [A, B], "lastMark", LastMark(6, 512))
 
 
 def test_several_journals_have_marks_of_their_own() -> None:

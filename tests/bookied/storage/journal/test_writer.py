@@ -17,7 +17,7 @@ from bookied.errors import DiskWriteFailedError
 from bookied.storage.files.files import RealFiles
 from bookied.storage.journal import format as layout
 from bookied.storage.journal.group_commit import GroupCommit
-from bookied.storage.journal.mark import Mark
+from bookied.storage.journal.mark import LastMark
 from bookied.storage.journal.queue import GROUP_BYTES_MAX
 from bookied.storage.journal.reader import journal_ids, open_scan
 from bookied.storage.journal.settings import JournalEvents, JournalSettings
@@ -94,7 +94,7 @@ def test_the_first_journal_is_named_by_the_clock_and_the_next_by_the_last() -> N
     again = desk.new()
     again.open()
     assert journal_ids(desk.files, BASE) == [0x1000, 0x1001]
-    assert again.synced == Mark(0x1001, 4096)
+    assert again.synced == LastMark(0x1001, 4096)
 
 
 @pytest.mark.parametrize(
@@ -141,8 +141,8 @@ def test_an_early_record_is_reported_before_the_sync_the_others_after() -> None:
     desk.journal.append(record(2), "early", early=True)
     desk.journal.step()
     assert synced_then == [
-        (["early"], Mark(0x1000, 4096)),
-        (["late"], Mark(0x1000, 8192)),
+        (["early"], LastMark(0x1000, 4096)),
+        (["late"], LastMark(0x1000, 8192)),
     ]
 
 
@@ -395,9 +395,9 @@ def test_old_journals_go_behind_the_mark_but_for_the_backups() -> None:
         desk.journal.append(record(number), number)
         desk.journal.step()
     assert journal_ids(desk.files, BASE) == list(range(0x1000, 0x1007))
-    desk.journal.remove_old(Mark(0x1004, 512))
+    desk.journal.remove_old(LastMark(0x1004, 512))
     assert journal_ids(desk.files, BASE) == [0x1002, 0x1003, 0x1004, 0x1005, 0x1006]
-    desk.journal.remove_old(Mark(0x1001, 4096))
+    desk.journal.remove_old(LastMark(0x1001, 4096))
     assert journal_ids(desk.files, BASE) == [0x1002, 0x1003, 0x1004, 0x1005, 0x1006]
 
 

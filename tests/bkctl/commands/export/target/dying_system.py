@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from bkctl.commands.export.target.arrow_file_systems import ArrowFiles
 from bkctl.commands.export.target.commit import STAGING_PREFIX, commit, load_tree, sweep_staging
-from bkctl.commands.export.target.file_systems import Files
+from bkctl.commands.export.target.file_systems import TargetFiles
 from tests.bkctl.commands.export.target.test_commit import AFTER, BEFORE, Killed, change, seed
 
 CHANGES: Final = ("copy_file", "delete_file", "delete_dir", "move", "open_output_stream")
@@ -44,7 +44,7 @@ class DyingSystem:
         return counted
 
 
-def shown(files: Files) -> dict[str, bytes | None]:
+def shown(files: TargetFiles) -> dict[str, bytes | None]:
     """Return what a reader sees."""
     return {path: files.read(path) for path in files.sizes() if not path.startswith("_")}
 

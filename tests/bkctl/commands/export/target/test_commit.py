@@ -21,8 +21,8 @@ from bkctl.commands.export.target.commit import (
     moves_of,
     sweep_staging,
 )
-from bkctl.commands.export.target.file_systems import Files, LocalFiles
-from bkctl.commands.export.target.manifest import FULL_EVERY, ManifestError, Tree
+from bkctl.commands.export.target.file_systems import LocalFiles, TargetFiles
+from bkctl.commands.export.target.manifest import FULL_EVERY, ManifestError, TargetTree
 from bkctl.commands.export.target.new_since_last import (
     added_paths,
     check_ours,
@@ -76,12 +76,12 @@ def written(path: str, ledger_id: int, first: int, last: int, data: bytes) -> Wr
     return WrittenFile(path, len(data), last - first + 1, 10, "00", ranges)
 
 
-def stage(files: Files, path: str, data: bytes) -> None:
+def stage(files: TargetFiles, path: str, data: bytes) -> None:
     with files.create(f"{STAGED}/{path}") as stream:
         stream.write(data)
 
 
-def change(files: Files, tree: Tree) -> Commit:
+def change(files: TargetFiles, tree: TargetTree) -> Commit:
     """Replace ledger 1's file, add a file to ledger 2, add ledger 3."""
     stage(files, "ledger=1/part-b.parquet", b"one, again")
     stage(files, "ledger=2/part-b.parquet", b"two, more")
@@ -106,7 +106,7 @@ def change(files: Files, tree: Tree) -> Commit:
     return Commit(STAGED, moves_of(STAGED, ready, added, removed), record)
 
 
-def seeded(root: Path) -> tuple[LocalFiles, Tree]:
+def seeded(root: Path) -> tuple[LocalFiles, TargetTree]:
     """Make a directory with ledgers 1 and 2, and a note of the user's."""
     files = LocalFiles(root)
     seed(files)
@@ -114,9 +114,9 @@ def seeded(root: Path) -> tuple[LocalFiles, Tree]:
     return files, load_tree(files)
 
 
-def seed(files: Files) -> None:
+def seed(files: TargetFiles) -> None:
     """Make a run with ledgers 1 and 2."""
-    tree = Tree()
+    tree = TargetTree()
     first = [
         written("ledger=1/part-a.parquet", 1, 0, 5, b"one"),
         written("ledger=2/part-a.parquet", 2, 0, 3, b"two"),
@@ -336,7 +336,7 @@ class TestChanges:
     SIZES = {"ledger=1/part-a.parquet": 3, "ledger=2/part-a.parquet": 3}  # noqa: RUF012
 
     @pytest.fixture
-    def tree(self, tmp_path) -> Tree:
+    def tree(self, tmp_path) -> TargetTree:
         return seeded(tmp_path)[1]
 
     def test_a_closed_ledger_that_is_there_is_left_alone(self, tree) -> None:
@@ -377,6 +377,6 @@ class TestChanges:
             find_changes(tree, [extent(1, 5)], self.SIZES, again=True)
 
     def test_many_ledgers_without_any_change_are_no_work(self) -> None:
-        tree = Tree(ledgers={n: extent(n, 0) for n in range(100_000)})
+        tree = TargetTree(ledgers={n: extent(n, 0) for n in range(100_000)})
         found = find_changes(tree, list(tree.ledgers.values()), {}, again=False)
         assert len(found.unchanged) == 100_000

@@ -25,7 +25,7 @@ from bkctl.commands.export.target.commit import (
 )
 from bkctl.commands.export.target.delta_table import check_table
 from bkctl.commands.export.target.file_systems import LocalFiles
-from bkctl.commands.export.target.manifest import DELTA, FULL_EVERY, Tree
+from bkctl.commands.export.target.manifest import DELTA, FULL_EVERY, TargetTree
 from bkctl.commands.export.task.parquet_file import WrittenFile, WrittenRange
 from tests.bkctl.commands.export.target.test_commit import FailingFiles, Killed
 from wire.ids import EntryId, LedgerId
@@ -46,7 +46,11 @@ def actions(root: Path) -> list[dict[str, Any]]:
 
 
 def run_of(
-    files: LocalFiles, tree: Tree, *paths: str, removed: tuple[str, ...] = (), layout: str = "none"
+    files: LocalFiles,
+    tree: TargetTree,
+    *paths: str,
+    removed: tuple[str, ...] = (),
+    layout: str = "none",
 ) -> Commit:
     """Stage files, and return the commit that puts them in place."""
     ranges = (WrittenRange(LedgerId(7), EntryId(3), EntryId(5)),)
@@ -73,7 +77,7 @@ def files(tmp_path) -> LocalFiles:
     root = tmp_path / "a b+c"
     root.mkdir()
     made = LocalFiles(root)
-    commit(made, run_of(made, Tree(), "run=1/a.parquet"))
+    commit(made, run_of(made, TargetTree(), "run=1/a.parquet"))
     return made
 
 
@@ -137,7 +141,7 @@ def test_a_full_record_adds_no_file_a_second_time(files) -> None:
 def test_readers_skip_files_by_what_the_table_says_of_them(tmp_path, layout, folder, value) -> None:
     files = LocalFiles(tmp_path)
     path = f"run=1/{folder}a.parquet"
-    commit(files, run_of(files, Tree(), path, layout=layout))
+    commit(files, run_of(files, TargetTree(), path, layout=layout))
     assert listed(tmp_path) == {path}
     (row,) = actions(tmp_path)
     assert (row["num_records"], row["size_bytes"]) == (3, 4)
@@ -148,12 +152,12 @@ def test_readers_skip_files_by_what_the_table_says_of_them(tmp_path, layout, fol
 
 def test_a_table_that_no_export_made_is_refused(files) -> None:
     with pytest.raises(ForeignFilesError, match="that no export made"):
-        check_table(files, Tree(), ())
+        check_table(files, TargetTree(), ())
 
 
 def test_a_directory_that_the_library_cannot_open_is_refused(tmp_path) -> None:
     with pytest.raises(ForeignFilesError, match="has a % in its name"):
-        check_table(LocalFiles(tmp_path / "a%20b"), Tree(), ())
+        check_table(LocalFiles(tmp_path / "a%20b"), TargetTree(), ())
 
 
 def test_a_table_that_lacks_runs_is_an_error(files) -> None:
