@@ -111,13 +111,10 @@ class MetadataConfig(JaasConfig):
         default_text="",
         refuse=_unknown_factory,
     )
-    zk_timeout_ms: int = setting(
-        10_000, key="zkTimeout", unit="ms", minimum=1, doc="Session time-out."
-    )
+    zk_timeout_ms: int = setting(10_000, key="zkTimeout", minimum=1, doc="Session time-out.")
     zk_retry_backoff_start_ms: int | None = setting(
         None,
         key="zkRetryBackoffStartMs",
-        unit="ms",
         minimum=0,
         doc="First pause before a failed metadata request is tried again.",
         default_text="10000",
@@ -126,7 +123,6 @@ class MetadataConfig(JaasConfig):
     zk_retry_backoff_max_ms: int | None = setting(
         None,
         key="zkRetryBackoffMaxMs",
-        unit="ms",
         minimum=0,
         doc="Longest pause between tries.",
         default_text="10000",
@@ -175,7 +171,6 @@ class MetadataConfig(JaasConfig):
     frame_bytes_max: int = setting(
         5_242_880,
         key="nettyMaxFrameSizeBytes",
-        unit="bytes",
         group="Limits",
         minimum=1024,
         maximum=_INT32_MAX,
@@ -251,7 +246,6 @@ class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
     _add_timeout_s: int | None = setting(
         None,
         key="addEntryTimeoutSec",
-        unit="s",
         group="Requests",
         minimum=1,
         doc="Time limit of an add request, in seconds.",
@@ -260,25 +254,22 @@ class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
     _read_timeout_s: int | None = setting(
         None,
         key="readEntryTimeoutSec",
-        unit="s",
         minimum=1,
         doc="Time limit of all other requests, in seconds.",
         default_text="5",
     )
     timeout_s: int = setting(
-        5, key="readTimeout", unit="s", minimum=1, doc="Both time-outs where they are not set."
+        5, key="readTimeout", minimum=1, doc="Both time-outs where they are not set."
     )
     add_quorum_timeout_s: int = setting(
         -1,
         key="addEntryQuorumTimeoutSec",
-        unit="s",
         doc="How long a writer's add may wait for its ack quorum; not above 0 is for ever. Up to "
         "addEntryTimeoutSec a bookie that falls silent ends the writer before it is replaced.",
     )
     connect_timeout_ms: int = setting(
         10_000,
         key="clientConnectTimeoutMillis",
-        unit="ms",
         minimum=1,
         doc="How long connecting to a bookie may take.",
     )
@@ -298,7 +289,6 @@ class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
     backpressure_wait_ms: int = setting(
         -1,
         key="waitTimeoutOnBackpressureMs",
-        unit="ms",
         doc="How long adds wait for a connection that takes no more, before its bookie counts as "
         "failed; below 0 they are kept until the time-out of adds.",
     )
@@ -314,10 +304,10 @@ class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
     tcp_no_delay: bool = setting(True, key="clientTcpNoDelay", doc="Disable Nagle's algorithm.")
     tcp_keepalive: bool = setting(True, key="clientSockKeepalive", doc="TCP keep-alive.")
     tcp_keepalive_idle_s: int = setting(
-        -1, key="tcpKeepIdle", unit="s", doc="Idle time before a probe; -1 is the system's."
+        -1, key="tcpKeepIdle", doc="Idle time before a probe; -1 is the system's."
     )
     tcp_keepalive_interval_s: int = setting(
-        -1, key="tcpKeepIntvl", unit="s", doc="Pause between probes; -1 is the system's."
+        -1, key="tcpKeepIntvl", doc="Pause between probes; -1 is the system's."
     )
     tcp_keepalive_count: int = setting(
         -1, key="tcpKeepCnt", doc="Probes without answer; -1 is the system's."
@@ -325,7 +315,6 @@ class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
     tcp_user_timeout_ms: int = setting(
         0,
         key="clientTcpUserTimeoutMillis",
-        unit="ms",
         minimum=0,
         maximum=_INT32_MAX,
         doc="How long a bookie may leave what was sent unconfirmed before the system drops the "
@@ -334,21 +323,18 @@ class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
     speculative_read_timeout_ms: int = setting(
         2000,
         key="speculativeReadTimeout",
-        unit="ms",
         group="Reads",
         doc="Base of the two next ones; 0 or less turns speculation off.",
     )
     _speculative_first_ms: int | None = setting(
         None,
         key="firstSpeculativeReadTimeout",
-        unit="ms",
         doc="When to ask a second bookie for an entry.",
         default_text="speculativeReadTimeout",
     )
     _speculative_max_ms: int | None = setting(
         None,
         key="maxSpeculativeReadTimeout",
-        unit="ms",
         doc="Longest pause before another bookie is asked.",
         default_text="speculativeReadTimeout",
     )
@@ -361,13 +347,11 @@ class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
     speculative_lac_first_timeout_ms: int = setting(
         1500,
         key="firstSpeculativeReadLACTimeout",
-        unit="ms",
         doc="When to ask a second bookie in a long poll.",
     )
     speculative_lac_timeout_max_ms: int = setting(
         5000,
         key="maxSpeculativeReadLACTimeout",
-        unit="ms",
         doc="Longest pause before another bookie is asked in a long poll.",
     )
     speculative_lac_backoff: float = setting(
@@ -440,7 +424,6 @@ class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
     topology_stabilize_s: int = setting(
         0,
         key="networkTopologyStabilizePeriodSeconds",
-        unit="s",
         minimum=0,
         doc="How long the rack of a bookie that is gone is remembered.",
     )
@@ -507,28 +490,21 @@ class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
     bookie_info_interval_s: int = setting(
         86_400,
         key="getBookieInfoIntervalSeconds",
-        unit="s",
         minimum=1,
         doc="How often a bookie is asked for its free space.",
     )
     bookie_info_retry_s: int = setting(
         60,
         key="getBookieInfoRetryIntervalSeconds",
-        unit="s",
         minimum=1,
         doc="When to ask again after no answer.",
     )
     bookie_info_timeout_s: int = setting(
-        5,
-        key="getBookieInfoTimeoutSecs",
-        unit="s",
-        minimum=1,
-        doc="How long a bookie may take to say it.",
+        5, key="getBookieInfoTimeoutSecs", minimum=1, doc="How long a bookie may take to say it."
     )
     log_retry_s: int = setting(
         60,
         key="logWriterPatienceSec",
-        unit="s",
         group="Logs",
         minimum=0,
         doc="How long a log's writer that gets nothing done, mostly for want of bookies, tries on "
@@ -543,7 +519,6 @@ class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
     failure_memory_ms: int = setting(
         60_000,
         key="bookieFailureHistoryExpirationMSec",
-        unit="ms",
         minimum=0,
         doc="How long a failure is remembered.",
     )
@@ -551,13 +526,13 @@ class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
         False, key="bookieHealthCheckEnabled", doc="Quarantine bookies that keep failing."
     )
     health_check_interval_s: int = setting(
-        60, key="bookieHealthCheckIntervalSeconds", unit="s", minimum=1, doc="Counting interval."
+        60, key="bookieHealthCheckIntervalSeconds", minimum=1, doc="Counting interval."
     )
     health_check_errors_max: int = setting(
         100, key="bookieErrorThresholdPerInterval", minimum=1, doc="Errors that quarantine."
     )
     quarantine_s: int = setting(
-        1800, key="bookieQuarantineTimeSeconds", unit="s", minimum=0, doc="Length of quarantine."
+        1800, key="bookieQuarantineTimeSeconds", minimum=0, doc="Length of quarantine."
     )
     quarantine_ratio: float = setting(
         1.0, key="bookieQuarantineRatio", minimum=0, maximum=1, doc="Chance that it happens."
@@ -579,7 +554,6 @@ class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
     explicit_lac_interval_ms: int = setting(
         0,
         key="explicitLacInterval",
-        unit="ms",
         group="Ledgers",
         minimum=0,
         doc="How often an idle writer tells bookies its LAC; 0 is never.",

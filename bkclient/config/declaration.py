@@ -25,6 +25,7 @@ MASKED: Final = "********"
 
 _SECRET_WORDS: Final = re.compile(r"passw(or)?d|secret|token|credential", re.IGNORECASE)
 _METADATA: Final = "bkclient.setting"
+_UNIT_IN_NAME: Final = re.compile(r"_(ms|s|bytes)(?:_max|_min)?$")
 _TRUE: Final = frozenset({"true", "yes", "on", "t", "y"})
 _FALSE: Final = frozenset({"false", "no", "off", "f", "n"})
 _INT64_MAX: Final = 2**63 - 1
@@ -105,7 +106,8 @@ def setting(
             these or ``None``.
         key: the name in a file.
         doc: one or two sentences for the operator.
-        unit: as printed: ``ms``, ``bytes``, ``entries/s``.
+        unit: as printed: ``entries/s``; by default what the attribute's name ends with (``ms``,
+            ``s``, ``bytes``, also before ``_max`` or ``_min``).
         group: the heading it is listed under; the last one given goes on when empty.
         aliases: older names, used where ``key`` is not set.
         minimum: the least number allowed.
@@ -244,6 +246,9 @@ def _read_declarations(cls: type) -> tuple[DeclaredSetting, ...]:
         if spec is None:
             continue
         hint, optional = _without_none(hints[field.name])
+        named = _UNIT_IN_NAME.search(field.name)
+        if named and not spec.unit and hint is not bool:
+            spec = attrs.evolve(spec, unit=named[1])
         found.append(DeclaredSetting(field.name, field.alias, spec, hint, optional, field.default))
     return tuple(found)
 

@@ -136,7 +136,6 @@ class TlsConfig:
     tls_refresh_s: int = setting(
         0,
         key="tlsCertFilesRefreshDurationSeconds",
-        unit="s",
         minimum=0,
         doc="How often new connections look whether the files have changed; 0 is never.",
     )
@@ -191,11 +190,7 @@ class ClientTlsConfig(TlsConfig):
         "is false, for clusters whose certificates name no host.",
     )
     start_tls_timeout_s: int = setting(
-        10,
-        key="startTLSTimeoutSecs",
-        unit="s",
-        minimum=1,
-        doc="How long the change to TLS may take.",
+        10, key="startTLSTimeoutSecs", minimum=1, doc="How long the change to TLS may take."
     )
 
     @property

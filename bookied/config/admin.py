@@ -129,7 +129,6 @@ class AdminConfig:
     stats_window_s: int = setting(
         60,
         key="prometheusStatsLatencyRolloverSeconds",
-        unit="s",
         minimum=1,
         doc="Length of each window of quantiles.",
     )

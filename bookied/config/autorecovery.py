@@ -24,7 +24,6 @@ class AutoRecoveryConfig:
     lost_bookie_recovery_delay_s: int = setting(
         0,
         key="lostBookieRecoveryDelay",
-        unit="s",
         minimum=0,
         doc="How long one lost bookie may take to come back before its ledgers are marked; "
         "what is stored in the metadata wins.",
@@ -32,26 +31,22 @@ class AutoRecoveryConfig:
     bookie_check_interval_s: int = setting(
         86_400,
         key="auditorPeriodicBookieCheckInterval",
-        unit="s",
         minimum=0,
         doc="How often the auditor looks for lost bookies unasked; 0 is at its start only.",
     )
     ledger_check_interval_s: int = setting(
         604_800,
         key="auditorPeriodicCheckInterval",
-        unit="s",
         doc="How often the auditor reads from all ledgers; not above 0 is never.",
     )
     placement_check_interval_s: int = setting(
         0,
         key="auditorPeriodicPlacementPolicyCheckInterval",
-        unit="s",
         doc="How often it looks whether closed ledgers are spread well; not above 0 is never.",
     )
     replicas_check_interval_s: int = setting(
         0,
         key="auditorReplicasCheckInterval",
-        unit="s",
         doc="How often it asks bookies which entries they have; not above 0 is never.",
     )
     verified_percentage: int = setting(
@@ -76,21 +71,18 @@ class AutoRecoveryConfig:
     open_ledger_grace_ms: int = setting(
         30_000,
         key="openLedgerRereplicationGracePeriod",
-        unit="ms",
         minimum=0,
         doc="How long the writer of a ledger has to replace a lost bookie before it is fenced.",
     )
     failed_ledger_grace_ms: int = setting(
         300_000,
         key="lockReleaseOfFailedLedgerGracePeriod",
-        unit="ms",
         minimum=0,
         doc="Longest pause before a ledger that cannot be repaired is tried again.",
     )
     repair_backoff_ms: int = setting(
         5_000,
         key="rwRereplicateBackoffMs",
-        unit="ms",
         minimum=0,
         doc="How long a worker rests after a repair that failed.",
     )
@@ -104,7 +96,6 @@ class AutoRecoveryConfig:
     overdue_marks_s: int = setting(
         0,
         key="underreplicatedLedgerRecoveryGracePeriod",
-        unit="s",
         minimum=0,
         doc="Age from which the placement check reports marks; 0 reports none.",
     )

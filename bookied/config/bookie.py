@@ -81,10 +81,10 @@ class IdentityConfig:
     tcp_no_delay: bool = setting(True, key="serverTcpNoDelay", doc="Disable Nagle's algorithm.")
     tcp_keepalive: bool = setting(True, key="serverSockKeepalive", doc="TCP keep-alive.")
     tcp_keepalive_idle_s: int = setting(
-        -1, key="serverTcpKeepIdle", unit="s", doc="Idle time before a probe; -1 is the system's."
+        -1, key="serverTcpKeepIdle", doc="Idle time before a probe; -1 is the system's."
     )
     tcp_keepalive_interval_s: int = setting(
-        -1, key="serverTcpKeepIntvl", unit="s", doc="Pause between probes; -1 is the system's."
+        -1, key="serverTcpKeepIntvl", doc="Pause between probes; -1 is the system's."
     )
     tcp_keepalive_count: int = setting(
         -1, key="serverTcpKeepCnt", doc="Probes without answer; -1 is the system's."
@@ -92,7 +92,6 @@ class IdentityConfig:
     tcp_user_timeout_ms: int = setting(
         0,
         key="serverTcpUserTimeoutMs",
-        unit="ms",
         minimum=0,
         doc="How long a peer may leave what was sent unconfirmed before the system drops the "
         "connection; 0 is the system's.",

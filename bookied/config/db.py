@@ -46,7 +46,6 @@ class DbStorageConfig:
     rocks_block_cache_bytes: int | None = setting(
         None,
         key="dbStorage_rocksDB_blockCacheSize",
-        unit="bytes",
         minimum=_MB,
         doc="RocksDB's cache of locations, for each ledger directory; if not set 32 MiB for all of "
         "them.",
@@ -55,7 +54,6 @@ class DbStorageConfig:
     rocks_block_bytes: int = setting(
         65_536,
         key="dbStorage_rocksDB_blockSize",
-        unit="bytes",
         minimum=1024,
         doc="Block of a table of locations.",
     )

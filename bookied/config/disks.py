@@ -22,12 +22,7 @@ class DiskConfig:
     """When a disk counts as full, and what happens then."""
 
     disk_check_interval_ms: int = setting(
-        10_000,
-        key="diskCheckInterval",
-        unit="ms",
-        group="Disks",
-        minimum=1,
-        doc="Pause between disk checks.",
+        10_000, key="diskCheckInterval", group="Disks", minimum=1, doc="Pause between disk checks."
     )
     disk_full_at: float = setting(
         0.95,
@@ -69,7 +64,6 @@ class DiskConfig:
     index_file_bytes_min: int = setting(
         100 * _MB,
         key="minUsableSizeForIndexFileCreation",
-        unit="bytes",
         minimum=0,
         doc="Space needed for new index files on a full disk: without it no recovery adds are "
         "taken. What is acknowledged is written to any directory with space.",
@@ -77,7 +71,6 @@ class DiskConfig:
     _entry_log_bytes_min: int | None = setting(
         None,
         key="minUsableSizeForEntryLogCreation",
-        unit="bytes",
         minimum=0,
         doc="Space needed for a new entry log on a full disk.",
         default_text="logSizeLimit",
@@ -86,7 +79,6 @@ class DiskConfig:
         None,
         key="minUsableSizeForHighPriorityWrites",
         reloads=True,
-        unit="bytes",
         minimum=0,
         doc="Space needed for recovery adds while read-only.",
         default_text="minUsableSizeForEntryLogCreation",

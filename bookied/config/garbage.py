@@ -22,7 +22,6 @@ class CollectorConfig:
         600_000,
         key="gcWaitTime",
         reloads=True,
-        unit="ms",
         group="Garbage collection",
         minimum=1,
         doc="Pause between collections.",
@@ -31,7 +30,6 @@ class CollectorConfig:
         3600,
         key="minorCompactionInterval",
         reloads=True,
-        unit="s",
         doc="Pause between minor compactions; not above 0 is off.",
     )
     minor_threshold: float = setting(
@@ -44,14 +42,12 @@ class CollectorConfig:
         -1,
         key="minorCompactionMaxTimeMillis",
         reloads=True,
-        unit="ms",
         doc="Longest minor compaction; below 0 is no limit.",
     )
     major_interval_s: int = setting(
         86_400,
         key="majorCompactionInterval",
         reloads=True,
-        unit="s",
         doc="Pause between major compactions; not above 0 is off.",
     )
     major_threshold: float = setting(
@@ -65,7 +61,6 @@ class CollectorConfig:
         -1,
         key="majorCompactionMaxTimeMillis",
         reloads=True,
-        unit="ms",
         doc="Longest major compaction; below 0 is no limit.",
     )
     compaction_outstanding_max: int = setting(
@@ -128,7 +123,6 @@ class CollectorConfig:
     over_replicated_wait_ms: int = setting(
         86_400_000,
         key="gcOverreplicatedLedgerWaitTime",
-        unit="ms",
         doc="Pause between searches for ledgers kept in excess.",
     )
     over_replicated_requests_max: int = setting(
@@ -147,7 +141,6 @@ class CollectorConfig:
     scrub_interval_s: int = setting(
         0,
         key="localScrubInterval",
-        unit="s",
         minimum=0,
         doc="Pause between checks of the index against the entry logs; 0 is off.",
     )

@@ -72,17 +72,12 @@ class JournalConfig:
     journal_group_wait_ms: int | None = setting(
         None,
         key="journalMaxGroupWaitMSec",
-        unit="ms",
         minimum=0,
         doc="Longest wait to share an fsync. Not set: none, and what arrives in one fsync shares "
         "the next.",
     )
     journal_group_bytes_max: int = setting(
-        524_288,
-        key="journalBufferedWritesThreshold",
-        unit="bytes",
-        minimum=0,
-        doc="Bytes that end a group.",
+        524_288, key="journalBufferedWritesThreshold", minimum=0, doc="Bytes that end a group."
     )
     journal_group_entries_max: int = setting(
         0, key="journalBufferedEntriesThreshold", minimum=0, doc="Adds that end a group; 0 is off."
@@ -120,7 +115,6 @@ class JournalConfig:
     journal_alignment_bytes: int = setting(
         512,
         key="journalAlignmentSize",
-        unit="bytes",
         minimum=512,
         doc="Groups are padded to a multiple of it, and of 4096.",
     )
@@ -142,7 +136,6 @@ class JournalConfig:
     journal_page_cache_flush_ms: int = setting(
         1000,
         key="journalPageCacheFlushIntervalMSec",
-        unit="ms",
         minimum=1,
         doc="How old unsynced bytes get where journalSyncData is false.",
     )

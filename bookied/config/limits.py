@@ -41,19 +41,17 @@ class LimitsConfig:
         doc="Threads for reads from disk; 0 reads on the reactor thread.",
     )
     batch_read_bytes_max: int = setting(
-        5_242_880, key="maxBatchReadSize", unit="bytes", minimum=1, doc="Largest batch-read answer."
+        5_242_880, key="maxBatchReadSize", minimum=1, doc="Largest batch-read answer."
     )
     write_low_water_bytes: int = setting(
         393_216,
         key="serverWriteBufferLowWaterMark",
-        unit="bytes",
         minimum=1,
         doc="Unsent bytes below which a connection is read again.",
     )
     write_high_water_bytes: int = setting(
         524_288,
         key="serverWriteBufferHighWaterMark",
-        unit="bytes",
         minimum=1,
         doc="Unsent bytes above which a connection is not read.",
     )
@@ -69,7 +67,6 @@ class LimitsConfig:
         -1,
         key="waitTimeoutOnResponseBackpressureMs",
         reloads=True,
-        unit="ms",
         doc="How long a connection may not take its answers; below 0 is no limit.",
     )
     connections_max: int = setting(
@@ -90,7 +87,6 @@ class LimitsConfig:
         60_000,
         key="serverFrameTimeoutMs",
         reloads=True,
-        unit="ms",
         minimum=0,
         doc="Time for a request to arrive completely; 0 is no limit.",
     )
@@ -98,7 +94,6 @@ class LimitsConfig:
         0,
         key="serverIdleTimeoutMs",
         reloads=True,
-        unit="ms",
         minimum=0,
         doc="How long a client may send nothing and wait for nothing; 0 is no limit.",
     )
@@ -106,7 +101,6 @@ class LimitsConfig:
         30_000,
         key="serverAuthTimeoutMs",
         reloads=True,
-        unit="ms",
         minimum=0,
         doc="Time limit for a client's login, if one is required; 0 is no limit.",
     )
@@ -114,7 +108,6 @@ class LimitsConfig:
         67_108_864,
         key="serverHalfFramesMaxBytes",
         reloads=True,
-        unit="bytes",
         minimum=1,
         doc="Bytes of requests that are not whole, over all connections.",
     )
@@ -122,7 +115,6 @@ class LimitsConfig:
         67_108_864,
         key="serverUnsentResponsesMaxBytes",
         reloads=True,
-        unit="bytes",
         minimum=1,
         doc="Bytes of answers that are not taken, over all connections.",
     )
@@ -130,7 +122,6 @@ class LimitsConfig:
         90_000,
         key="serverStopTimeoutMs",
         reloads=True,
-        unit="ms",
         minimum=0,
         doc="How long a stop may take before the process ends without it, and the next start "
         "replays; 0 is no limit.",

@@ -67,19 +67,17 @@ class LedgerConfig:
         doc="false: InterleavedLedgerStorage, where ledgerStorageClass is not set.",
     )
     flush_interval_ms: int = setting(
-        10_000, key="flushInterval", unit="ms", minimum=1, doc="Pause between checkpoints."
+        10_000, key="flushInterval", minimum=1, doc="Pause between checkpoints."
     )
     write_cache_bytes_max: int = setting(
         67_108_864,
         key="skipListSizeLimit",
-        unit="bytes",
         minimum=_MB,
         doc="Entries kept in memory before they are flushed.",
     )
     log_bytes_max: int = setting(
         _LOG_BYTES_MAX,
         key="logSizeLimit",
-        unit="bytes",
         minimum=2048,
         maximum=_LOG_BYTES_MAX,
         doc="Size at which an entry log rolls.",
@@ -93,7 +91,6 @@ class LedgerConfig:
     log_flush_bytes: int = setting(
         0,
         key="flushEntrylogBytes",
-        unit="bytes",
         minimum=0,
         doc="Sync the entry log after so many bytes; 0 leaves it to the checkpoints.",
         without_effect="entry logs are synced every 32 MiB",
@@ -101,7 +98,6 @@ class LedgerConfig:
     read_buffer_bytes: int = setting(
         512,
         key="readBufferSizeBytes",
-        unit="bytes",
         minimum=1,
         doc="Read buffer of entry logs.",
         without_effect="entries are read 4 KiB at a time",
@@ -109,7 +105,6 @@ class LedgerConfig:
     write_buffer_bytes: int = setting(
         65_536,
         key="writeBufferSizeBytes",
-        unit="bytes",
         minimum=1,
         doc="Their write buffer.",
         without_effect="entry logs are written 1 MiB at a time",
@@ -123,7 +118,6 @@ class LedgerConfig:
     index_page_bytes: int = setting(
         8192,
         key="pageSize",
-        unit="bytes",
         minimum=8,
         doc="Size of an index page.",
         without_effect="index pages are 8192 bytes",
@@ -141,7 +135,6 @@ class LedgerConfig:
     file_info_idle_s: int = setting(
         0,
         key="fileInfoMaxIdleTime",
-        unit="s",
         minimum=0,
         doc="Close index files idle for so long; 0 is never.",
         without_effect="the least used index files are closed",

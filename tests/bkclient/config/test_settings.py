@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bkclient.config.declaration import declared
 from bkclient.config.findings import Severity
 from bkclient.config.settings import (
     ConfigError,
@@ -414,3 +415,16 @@ def test_the_sample_file_with_its_comments_taken_off_gives_the_defaults() -> Non
         if line != "#level="
     ]
     assert loaded("\n".join(lines)) == (Sample(), ())
+
+
+@attrs.frozen(kw_only=True)
+class Measured:
+    wait_ms: int = setting(1, key="wait", doc="A wait.")
+    size_bytes_max: int = setting(1, key="size", doc="A size.")
+    copies_per_s: int = setting(1, key="speed", unit="copies/s", doc="A speed.")
+    by_bytes: bool = setting(False, key="how", doc="A choice.")
+    items: int = setting(1, key="items", doc="A count.")
+
+
+def test_a_unit_is_read_from_the_name_where_none_is_declared() -> None:
+    assert [one.spec.unit for one in declared(Measured)] == ["ms", "bytes", "copies/s", "", ""]
