@@ -27,7 +27,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from itertools import product
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Final
 
 import attrs
@@ -127,9 +126,12 @@ def bookies(
     kinds: list[str],
     directory: Path,
     zookeeper: ZooKeeperProcess,
-    conf: Mapping[str, Any] = MappingProxyType({}),
+    conf_of: Callable[[Path], Mapping[str, Any]] = lambda _directory: {},
 ) -> Iterator[Any]:
-    """Start fresh bookies, a cluster each; their data goes with them."""
+    """Start fresh bookies, a cluster each; their data goes with them.
+
+    ``conf_of`` returns settings of a bookie in some directory.
+    """
     with ExitStack() as stack:
         stack.callback(shutil.rmtree, directory, ignore_errors=True)
         started = {}
@@ -138,7 +140,7 @@ def bookies(
             with zookeeper_client(uri) as zk:
                 zk.create(f"/{directory.name}-{kind}")
             init_cluster(uri, directory / f"{kind}-init")
-            started[kind] = KINDS[kind](uri, directory / kind, **conf)
+            started[kind] = KINDS[kind](uri, directory / kind, **conf_of(directory / kind))
             stack.callback(started[kind].kill)
             started[kind].spawn()
         yield {kind: bookie.wait_ready() for kind, bookie in started.items()}
@@ -166,7 +168,7 @@ def main(argv: list[str] | None = None) -> int:
         conf = {} if pem is None else bookie_keys(pem)
         zookeeper.start()
         for size in _numbers(args.sizes):
-            with bookies(kinds, root / f"size{size}", zookeeper, conf) as started:
+            with bookies(kinds, root / f"size{size}", zookeeper, lambda _: conf) as started:
                 _measure_size(size, started, args, pem.trust if pem else None)
     finally:
         zookeeper.stop()

@@ -40,6 +40,9 @@ READ_NOW_BYTES_MAX: Final = 256 * 1024
 
 CHUNK_BYTES: Final = 1024 * 1024
 
+_ROWS_MAX: Final = 4096
+"""Records of a piece that is iterated over: some 800 KB of Python's numbers."""
+
 _HEX: Final = re.compile(r"[0-9a-f]+")
 
 
@@ -52,9 +55,25 @@ class EntryLogRecord(NamedTuple):
     body: bytes
 
 
+LogRow = tuple[int, int, int, int, int]
+"""Ledger id, entry id, location of the body, and where in a piece the record begins and ends."""
+
+
+class LogPiece(NamedTuple):
+    """A piece of a log and the records in it, in the order of the log."""
+
+    data: bytes
+    rows: list[LogRow]
+
+    @property
+    def size_bytes(self) -> int:
+        """How much of the log the records take."""
+        return self.rows[-1][4] - self.rows[0][3]
+
+
 @attrs.define
 class LogScan:
-    """The entries of one log, in order: iterate once.
+    """The entries of one log, in order: iterate once, or ``read`` until it returns None.
 
     Then ``end`` is where entries ended; ``is_torn`` whether a record was cut short there.
     """
@@ -67,6 +86,11 @@ class LogScan:
     _file: ReadFile
     end: int = attrs.field(init=False, default=0)
     is_torn: bool = attrs.field(init=False, default=False)
+    _is_over: bool = attrs.field(init=False, default=False)
+    _at: int = attrs.field(init=False, default=layout.HEADER_BYTES)
+    # What was read last, and where in the log it begins.
+    _data: bytes = attrs.field(init=False, default=b"", repr=False)
+    _base: int = attrs.field(init=False, default=0)
 
     def __iter__(self) -> Iterator[EntryLogRecord]:
         """Give the entries.
@@ -74,28 +98,90 @@ class LogScan:
         Raises:
             EntryLogRecordError: damage; what follows it cannot be read.
         """
+        length_bytes = layout.LENGTH.size
+        while (piece := self.read(records_max=_ROWS_MAX, bytes_max=CHUNK_BYTES)) is not None:
+            data, base, end = piece.data, self._base, self.end
+            for ledger_id, entry_id, place, begin, stop in piece.rows:
+                self.end = base + begin
+                body = data[begin + length_bytes : stop]
+                yield EntryLogRecord(place, ledger_id, entry_id, body)
+            self.end = end
+
+    def read(self, *, records_max: int, bytes_max: int) -> LogPiece | None:
+        """Return the next records, at least one; None at the end.
+
+        Args:
+            records_max: no more than so many.
+            bytes_max: no more after so many bytes.
+
+        Raises:
+            EntryLogRecordError: damage; what follows it cannot be read.
+        """
         if self.header is None:
-            return
-        base, data = 0, b""
-        self.end = at = layout.HEADER_BYTES
-        while at + 4 <= self.size:
-            if not base <= at <= base + len(data) - 4:
-                base, data = at, self._file.read_at(at, CHUNK_BYTES)
-            length = layout.LENGTH.unpack_from(data, at - base)[0]
-            if length == 0:
-                return
-            if length < 0:
-                at += -at % layout.DIRECT_BLOCK or layout.DIRECT_BLOCK
-                continue
+            return None
+        self.end = max(self.end, layout.HEADER_BYTES)
+        while not self._is_over:
+            if rows := self._next_rows(records_max, bytes_max):
+                return LogPiece(self._data, rows)
+            self._pass_by()
+        return None
+
+    def _next_rows(self, records_max: int, bytes_max: int) -> list[LogRow]:
+        """Return the next records, up to anything but a complete record of a ledger."""
+        data, base = self._data, self._base
+        at = self._at - base
+        size, place = len(data), layout.location(self.log_id, base + layout.LENGTH.size)
+        last, stop_at = size - layout.RECORD.size, min(size, at + bytes_max)
+        rows: list[LogRow] = []
+        append, unpack = rows.append, layout.RECORD.unpack_from
+        while at < stop_at and at <= last and len(rows) < records_max:
+            length, ledger_id, entry_id = unpack(data, at)
             stop = at + 4 + length
-            if stop > self.size:
-                self.is_torn = True
-                return
-            if stop > base + len(data):
-                base, data = at, self._file.read_at(at, max(CHUNK_BYTES, 4 + length))
-            yield from self._record(at, data[at + 4 - base : stop - base])
-            self.end = at = stop
-        self.is_torn = at < self.size
+            if length < layout.BODY_BYTES_MIN or stop > size or ledger_id <= layout.NO_LEDGER:
+                break
+            append((ledger_id, entry_id, place + at, at, stop))
+            at = stop
+        if rows:
+            self.end = self._at = base + at
+        return rows
+
+    def _pass_by(self) -> None:
+        """Go on where something else than a complete record is: to it, behind it, or to the end."""
+        at, size = self._at, self.size
+        head_bytes = min(layout.RECORD.size, size - at)
+        if head_bytes < layout.LENGTH.size:
+            self.is_torn, self._is_over = at < size, True
+            return
+        if not self._has(at, head_bytes):
+            self._load(at, head_bytes)
+            return
+        length = layout.LENGTH.unpack_from(self._data, at - self._base)[0]
+        stop = at + layout.LENGTH.size + length
+        if length < 0:
+            self._at += -at % layout.DIRECT_BLOCK or layout.DIRECT_BLOCK
+        elif length == 0 or stop > size:
+            self.is_torn, self._is_over = length > 0, True
+        elif not self._has(at, stop - at):
+            self._load(at, stop - at)
+        else:
+            self._pass_record(at, length)
+            self.end = self._at = stop
+
+    def _has(self, at: int, size: int) -> bool:
+        return self._base <= at and at + size <= self._base + len(self._data)
+
+    def _load(self, at: int, size: int) -> None:
+        self._base, self._data = at, self._file.read_at(at, max(CHUNK_BYTES, size))
+        if len(self._data) < size:
+            raise EntryLogRecordError(self.path, at, "the log has become shorter")
+
+    def _pass_record(self, at: int, length: int) -> None:
+        """Make sure that a record is of no ledger, as the ledgers map is."""
+        if length < layout.BODY_BYTES_MIN:
+            raise EntryLogRecordError(self.path, at, f"record of {length} bytes; 16 at least")
+        _, ledger_id, _ = layout.RECORD.unpack_from(self._data, at - self._base)
+        if ledger_id != layout.NO_LEDGER:
+            raise EntryLogRecordError(self.path, at, f"ledger id {ledger_id}")
 
     def insist_complete(self) -> None:
         """Make sure, after the last entry, that nothing behind it could be an entry.
@@ -121,15 +207,6 @@ class LogScan:
                 )
                 raise EntryLogRecordError(self.path, at, message)
             at = at + len(data) if data else None
-
-    def _record(self, at: int, body: bytes) -> Iterator[EntryLogRecord]:
-        if len(body) < layout.BODY_BYTES_MIN:
-            raise EntryLogRecordError(self.path, at, f"record of {len(body)} bytes; 16 at least")
-        ledger_id, entry_id = layout.IDS.unpack_from(body)
-        if ledger_id < layout.NO_LEDGER:
-            raise EntryLogRecordError(self.path, at, f"ledger id {ledger_id}")
-        if ledger_id != layout.NO_LEDGER:
-            yield EntryLogRecord(layout.location(self.log_id, at + 4), ledger_id, entry_id, body)
 
     def close(self) -> None:
         """Give up the file."""

@@ -10,6 +10,7 @@ index elsewhere or not; here only what the index points at moves.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
@@ -26,9 +27,10 @@ from bookied.storage.ledger_storage.storage import LedgerStorage
 SLICE_S: Final = 0.1
 """How much of the rate is copied at once."""
 
-SLICE_RECORDS_MAX: Final = 1000
-SLICE_BYTES_MAX: Final = 512 * 1024
-"""Looked at in one turn of a thread, so that the reactor does not wait long for the interpreter."""
+SLICE_RECORDS_MAX: Final = 4000
+SLICE_BYTES_MAX: Final = 4 * 1024 * 1024
+"""How much one turn of a thread reads: each turn waits for the reactor, so they are few, and rows
+are made under the interpreter's lock, so there are not too many in one turn."""
 
 
 Sample = tuple[int, int, int]
@@ -107,8 +109,14 @@ class InPlace:
             await self._storage.relocation.switch(moves, self._run_blocking)
 
 
-async def read_slice(pace: Pace, records: LiveRecords) -> RecordBatch | None:
-    """Read as much as may be handled in one go."""
+async def read_slice(
+    pace: Pace, records: LiveRecords, before: Callable[[], None] = lambda: None
+) -> RecordBatch | None:
+    """Read as much as may be handled in one go; in the same turn of a thread, do ``before`` first.
+
+    Raises:
+        As ``LiveRecords.read`` and ``before``.
+    """
     rate = pace.throttle.rate.slice_of(SLICE_S)
     by_bytes = pace.throttle.by_bytes
     read = partial(
@@ -116,7 +124,12 @@ async def read_slice(pace: Pace, records: LiveRecords) -> RecordBatch | None:
         records_max=SLICE_RECORDS_MAX if by_bytes else min(rate, SLICE_RECORDS_MAX),
         bytes_max=min(rate, SLICE_BYTES_MAX) if by_bytes else SLICE_BYTES_MAX,
     )
-    return await pace.blocking(read)
+
+    def step() -> RecordBatch | None:
+        before()
+        return read()
+
+    return await pace.blocking(step)
 
 
 def count(copied: CopyTotals, batch: RecordBatch) -> None:

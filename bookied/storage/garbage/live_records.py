@@ -5,15 +5,14 @@ A record is alive if the index on disk has its entry at this very place. Blockin
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import islice
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
 import attrs
 
 from bookied.storage.entrylog.format import LENGTH
-from bookied.storage.entrylog.reader import EntryLogRecord, open_scan
+from bookied.storage.entrylog.reader import LogPiece, open_scan
 from bookied.storage.files.files import Files
 from bookied.storage.index.ledger_pages import Move
 
@@ -21,7 +20,7 @@ from bookied.storage.index.ledger_pages import Move
 class Index(Protocol):
     """What says where entries are; see ``Relocation``."""
 
-    def still_at(self, places: Sequence[tuple[int, int, int]]) -> list[bool]: ...
+    def still_at(self, places: Sequence[tuple[int, int, int]], sure: set[int]) -> list[bool]: ...
 
 
 @attrs.frozen
@@ -51,7 +50,7 @@ class LiveRecords:
         """
         self._index = index
         self._scan = open_scan(files, path)
-        self._records = iter(self._scan)
+        self._sure: set[int] = set()
 
     def read(self, *, records_max: int, bytes_max: int) -> RecordBatch | None:
         """Return what is alive of the next records, perhaps nothing; None at the end.
@@ -64,12 +63,18 @@ class LiveRecords:
             CorruptError: the log or an index is damaged.
             OSError: one of them cannot be read.
         """
-        records = list(_until(islice(self._records, records_max), bytes_max))
-        if not records:
-            return None
-        places = [(one.ledger_id, one.entry_id, one.location) for one in records]
-        alive = self._index.still_at(places)
-        return _joined([one for one, is_alive in zip(records, alive, strict=True) if is_alive])
+        parts = _Parts()
+        records = size_bytes = 0
+        while records < records_max and size_bytes < bytes_max:
+            piece = self._scan.read(
+                records_max=records_max - records, bytes_max=bytes_max - size_bytes
+            )
+            if piece is None:
+                break
+            parts.add(piece, self._index.still_at([row[:3] for row in piece.rows], self._sure))
+            records += len(piece.rows)
+            size_bytes += piece.size_bytes
+        return parts.join() if records else None
 
     def insist_complete(self) -> None:
         """Make sure that all of the log was read.
@@ -84,24 +89,35 @@ class LiveRecords:
         self._scan.close()
 
 
-def _until(records: Iterator[EntryLogRecord], bytes_max: int) -> Iterator[EntryLogRecord]:
-    size_bytes = 0
-    for record in records:
-        yield record
-        size_bytes += len(record.body)
-        if size_bytes >= bytes_max:
-            return
+class _Parts:
+    """What is copied of some pieces, before it is joined."""
 
+    def __init__(self) -> None:
+        self._spans: list[memoryview] = []
+        self._size_bytes = 0
+        self._counted: dict[int, int] = {}
+        self._places: list[tuple[int, int, int, int]] = []
 
-def _joined(records: Sequence[EntryLogRecord]) -> RecordBatch:
-    parts: list[bytes] = []
-    counted: dict[int, int] = {}
-    places = []
-    at = 0
-    for location, ledger_id, entry_id, body in records:
-        parts += LENGTH.pack(len(body)), body
-        places.append((ledger_id, entry_id, location, at + LENGTH.size))
-        size = LENGTH.size + len(body)
-        counted[ledger_id] = counted.get(ledger_id, 0) + size
-        at += size
-    return RecordBatch(b"".join(parts), counted, places)
+    def add(self, piece: LogPiece, alive: Sequence[bool]) -> None:
+        """Add the live records of a piece; neighbours are one span of it."""
+        view, counted, places = memoryview(piece.data), self._counted, self._places
+        begun = ended = 0
+        shift = self._size_bytes + LENGTH.size
+        for (ledger_id, entry_id, place, begin, end), is_alive in zip(
+            piece.rows, alive, strict=True
+        ):
+            if not is_alive:
+                continue
+            if begin != ended:
+                self._spans.append(view[begun:ended])
+                shift += ended - begun
+                begun = begin
+            places.append((ledger_id, entry_id, place, shift + begin - begun))
+            counted[ledger_id] = counted.get(ledger_id, 0) + end - begin
+            ended = end
+        self._spans.append(view[begun:ended])
+        self._size_bytes = shift + ended - begun - LENGTH.size
+
+    def join(self) -> RecordBatch:
+        """Return all of it."""
+        return RecordBatch(b"".join(self._spans), self._counted, self._places)

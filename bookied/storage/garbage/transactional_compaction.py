@@ -20,9 +20,8 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -31,9 +30,10 @@ from twisted.logger import Logger
 
 from bookied.errors import CorruptError, EntryLogFormatError, EntryLogRecordError
 from bookied.storage.entrylog import format as layout
-from bookied.storage.entrylog.reader import EntryLogRecord, open_scan
+from bookied.storage.entrylog.reader import LogRow, LogScan, open_scan
 from bookied.storage.files.files import AppendFile, Files
 from bookied.storage.garbage.compaction_in_place import (
+    SLICE_BYTES_MAX,
     SLICE_RECORDS_MAX,
     CopyTotals,
     count,
@@ -126,10 +126,11 @@ class Transactional:
             partial(LiveRecords, self._files, path, self._storage.relocation)
         )
         try:
-            while (batch := await read_slice(pace, records)) is not None:
+            batch: RecordBatch | None = RecordBatch(b"", {}, [])
+            while batch is not None:
                 if batch.places:
                     await pace.copying(len(batch.places), len(batch.blob))
-                    await pace.blocking(partial(writer.append, batch))
+                batch = await read_slice(pace, records, partial(writer.append, batch))
             await pace.blocking(records.insist_complete)
         finally:
             records.close()
@@ -142,11 +143,11 @@ class Transactional:
         """Steps 4 to 7, with the locations that a scan of the target gives."""
         pace = self._pace
         await pace.blocking(partial(_make_available, self._files, todo))
-        scan, moves = _Scan(self._files, todo.final), list[Move]()
+        scan, moves = open_scan(self._files, todo.final), list[Move]()
         try:
-            while (some := await pace.blocking(scan.read)) is not None:
-                find = partial(self._moves, todo, some, is_ours=is_ours or source is None)
-                moves += await pace.blocking(find)
+            find = partial(self._moves, todo, scan, is_ours=is_ours or source is None)
+            while (some := await pace.blocking(find)) is not None:
+                moves += some
                 if len(moves) >= self._outstanding_max:
                     await self._storage.relocation.switch(moves, self._run_blocking)
                     moves = []
@@ -163,25 +164,29 @@ class Transactional:
             await pace.blocking(partial(self._storage.logs.remove, source))
 
     def _moves(
-        self, todo: UnfinishedCompaction, records: Sequence[EntryLogRecord], *, is_ours: bool
-    ) -> list[Move]:
-        """Return the moves of what still is in the source, by the index; blocking.
+        self, todo: UnfinishedCompaction, scan: LogScan, *, is_ours: bool
+    ) -> list[Move] | None:
+        """Return the next moves of what still is in the source, by the index; None at the end.
+
+        Blocking.
 
         A Java bookie copies what its index does not point at, too: an entry that was added twice
         is in the target twice, and the copy that counts is the one of what the index points at.
         """
+        piece = scan.read(records_max=SLICE_RECORDS_MAX, bytes_max=SLICE_BYTES_MAX)
+        if piece is None:
+            return None
         moves = []
-        entries = [(record.ledger_id, record.entry_id) for record in records]
-        found = self._storage.relocation.locations(entries)
-        for record, old in zip(records, found, strict=True):
-            if old >> 32 != todo.source:
-                continue
-            if is_ours or record.body == self._packet(old, record):
-                moves.append(Move(record.ledger_id, record.entry_id, old, record.location))
+        found = self._storage.relocation.locations([row[:2] for row in piece.rows])
+        for row, old in zip(piece.rows, found, strict=True):
+            if old >> 32 == todo.source and (is_ours or self._is_copy(old, row, piece.data)):
+                moves.append(Move(row[0], row[1], old, row[2]))
         return moves
 
-    def _packet(self, location: int, record: EntryLogRecord) -> bytes:
-        return self._storage.reads.read_disk(location, record.ledger_id, record.entry_id)
+    def _is_copy(self, old: int, row: LogRow, data: bytes) -> bool:
+        ledger_id, entry_id, _, begin, end = row
+        packet = self._storage.reads.read_disk(old, ledger_id, entry_id)
+        return packet == data[begin + layout.LENGTH.size : end]
 
     # What was left --------------------------------------------------------------------------------
 
@@ -242,7 +247,9 @@ class _TargetWriter:
         self.copied = CopyTotals()
 
     def append(self, batch: RecordBatch) -> None:
-        """Append a batch; the file is made with the first."""
+        """Append a batch; the file is made with the first that holds anything."""
+        if not batch.places:
+            return
         if self._file is None:
             self._file = self._files.open_append(self._path, direct=self._direct)
             self._file.write([layout.LogHeader().encode()])
@@ -280,26 +287,6 @@ class _TargetWriter:
         with contextlib.suppress(OSError):
             if self._files.exists(self._path):
                 self._files.remove(self._path)
-
-
-class _Scan:
-    """All records of the target, in slices; blocking."""
-
-    def __init__(self, files: Files, path: Path) -> None:
-        self._scan = open_scan(files, path)
-        self._records = iter(self._scan)
-
-    def read(self) -> list[EntryLogRecord] | None:
-        """Return the next records; None at the end."""
-        return list(islice(self._records, SLICE_RECORDS_MAX)) or None
-
-    def insist_complete(self) -> None:
-        """See ``LogScan``."""
-        self._scan.insist_complete()
-
-    def close(self) -> None:
-        """Release the file."""
-        self._scan.close()
 
 
 def _publish(files: Files, todo: UnfinishedCompaction) -> None:

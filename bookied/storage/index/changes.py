@@ -40,22 +40,24 @@ def switch_slots(file: UpdateFile, moves: Sequence[Move]) -> None:
 
     Slots that have neither the old nor the new location stay; neighbours are written together.
     """
-    run, run_at = b"", 0
     for page_no, group in groupby(moves, key=lambda move: move.entry_id // layout.PAGE_SLOTS):
-        base = layout.page_offset(page_no)
-        page = file.read_at(base, layout.PAGE_BYTES)
-        for move in group:
-            at = layout.SLOT_BYTES * (move.entry_id % layout.PAGE_SLOTS)
-            old, new = layout.SLOT.pack(move.old), layout.SLOT.pack(move.new)
-            if page[at : at + layout.SLOT_BYTES] not in (old, new):
+        page = layout.decode_page(file.read_at(layout.page_offset(page_no), layout.PAGE_BYTES))
+        run, run_slot = array("q"), 0
+        for _, entry_id, old, new in group:
+            slot = entry_id % layout.PAGE_SLOTS
+            if page[slot] != old and page[slot] != new:
                 continue
-            if base + at != run_at + len(run):
-                if run:
-                    file.write_at(run_at, run)
-                run, run_at = b"", base + at
-            run += new
+            if slot != run_slot + len(run):
+                _write_slots(file, page_no, run_slot, run)
+                run, run_slot = array("q"), slot
+            run.append(new)
+        _write_slots(file, page_no, run_slot, run)
+
+
+def _write_slots(file: UpdateFile, page_no: int, slot: int, run: array[int]) -> None:
     if run:
-        file.write_at(run_at, run)
+        at = layout.page_offset(page_no) + layout.SLOT_BYTES * slot
+        file.write_at(at, layout.encode_page(run.tobytes()))
 
 
 def copy_index(

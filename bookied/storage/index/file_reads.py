@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from array import array
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
@@ -132,24 +131,23 @@ class IndexReads:
         Raises:
             IndexEntryError: a location is not valid.
         """
-        counts = Counter((ledger_id, entry_id >> 10) for ledger_id, entry_id in entries)
-        pages: dict[tuple[int, int], array[int]] = {}
-        found = []
-        for ledger_id, entry_id in entries:
+        found = [0] * len(entries)
+        by_page: dict[tuple[int, int], list[int]] = {}
+        for at, (ledger_id, entry_id) in enumerate(entries):
             key = ledger_id, entry_id >> 10
-            if counts[key] < PAGE_WORTH_READING:
-                found.append(self.location(ledger_id, entry_id))
+            if key in by_page:
+                by_page[key].append(at)
             else:
-                if key not in pages:
-                    pages[key] = self.load_page(*key)
-                found.append(self._checked(pages[key], ledger_id, entry_id))
+                by_page[key] = [at]
+        for key, places in by_page.items():
+            page = self.load_page(*key) if len(places) >= PAGE_WORTH_READING else None
+            for at in places:
+                ledger_id, entry_id = entries[at]
+                location = 0 if page is None else page[entry_id & (layout.PAGE_SLOTS - 1)]
+                if page is None or (location and not is_possible(location)):
+                    location = self.location(ledger_id, entry_id)  # It says what is wrong.
+                found[at] = location
         return found
-
-    def _checked(self, page: array[int], ledger_id: int, entry_id: int) -> int:
-        location = page[entry_id & (layout.PAGE_SLOTS - 1)]
-        if location and not is_possible(location):
-            return self.location(ledger_id, entry_id)  # It says what is wrong.
-        return location
 
     def pages(self, ledger_id: int) -> Iterator[tuple[int, array[int]]]:
         """Give the pages of a ledger's file that may hold something, with their numbers."""

@@ -331,15 +331,18 @@ class LedgerPages:
         The disk has been told already; the page is dirty nevertheless, so that the two agree even
         if that has failed half-way.
         """
-        for move in moves:
-            state = self.hot.get(move.ledger_id)
-            page_no, slot = move.entry_id >> 10, move.entry_id & (layout.PAGE_SLOTS - 1)
-            page = None if state is None else state.pages.get(page_no)
-            self.read_pages.drop(move.ledger_id, page_no)
-            if state is not None:
-                state.changes += 1  # What is being read now may be old.
-            if state is not None and page is not None and page[slot] == move.old:
-                state.page_for_write(page_no)[slot] = move.new
+        page_key = state = page = None
+        for ledger_id, entry_id, old, new in moves:
+            page_no, slot = entry_id >> 10, entry_id & (layout.PAGE_SLOTS - 1)
+            if page_key != (ledger_id, page_no):
+                page_key = ledger_id, page_no
+                self.read_pages.drop(ledger_id, page_no)
+                state = self.hot.get(ledger_id)
+                page = None if state is None else state.pages.get(page_no)
+                if state is not None:
+                    state.changes += 1  # What is being read now may be old.
+            if state is not None and page is not None and page[slot] == old:
+                state.page_for_write(page_no)[slot] = new
 
     # Who is written to ----------------------------------------------------------------------------
 

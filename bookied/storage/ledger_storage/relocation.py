@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from itertools import compress
 
 from bookied.errors import CorruptError, StorageError
 from bookied.storage.entrylog.reader import EntryLogReader
@@ -35,21 +36,35 @@ class Relocation:
         self._unsure: list[Move] = []  # What may be switched on the disk, or not.
         self._copying_since: int | None = None  # How often logs had been given up by then.
 
-    def still_at(self, places: Sequence[tuple[int, int, int]]) -> list[bool]:
+    def still_at(
+        self, places: Sequence[tuple[int, int, int]], sure: set[int] | None = None
+    ) -> list[bool]:
         """Say of each (ledger id, entry id, location) whether the index on disk has it there.
 
         Blocks; any thread.
+
+        Args:
+            places: of records in one log that is finished.
+            sure: ledgers whose index was not in doubt a moment ago; those of ``places`` are added.
 
         Raises:
             CorruptError: an index is damaged.
             OSError: it cannot be read.
         """
-        for ledger_id in {ledger_id for ledger_id, _, _ in places}:
+        sure = set() if sure is None else sure
+        ledger_ids = {place[0] for place in places}
+        for ledger_id in ledger_ids - sure:
             self._insist_sure(ledger_id)
-        stored = [place for place in places if place[0] in self._index]
-        found = iter(self._index.locations([place[:2] for place in stored]))
-        alive = {place for place in stored if next(found) == place[2]}
-        return [place in alive for place in places]
+            sure.add(ledger_id)
+        stored = {ledger_id for ledger_id in ledger_ids if ledger_id in self._index}
+        if not stored:
+            return [False] * len(places)
+        are_stored = [place[0] in stored for place in places]
+        found = iter(self._index.locations([place[:2] for place in compress(places, are_stored)]))
+        return [
+            is_stored and next(found) == place[2]
+            for is_stored, place in zip(are_stored, places, strict=True)
+        ]
 
     def _insist_sure(self, ledger_id: int) -> None:
         """Make sure that what a ledger's index does not have may go: it may be the last copy."""

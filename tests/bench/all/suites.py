@@ -97,6 +97,40 @@ def _adds(name: str, full: str, quick: str, what: str) -> Suite:
     )
 
 
+def _ledgers(name: str, full: str, quick: str) -> Suite:
+    """Return a suite of adds to many ledgers, alone and beside readers."""
+    about = "{ledgers} ledgers{shape}"
+    return Suite(
+        name=name,
+        module="ledgers_bench",
+        full=full,
+        quick=f"--adds 60000 --megabytes 30 --rounds 1 {quick}",
+        context=r"^(?P<ledgers>\d+) ledgers, (?P<size>\d+) B(?P<shape>.*)$",
+        patterns=(
+            Pattern(
+                rf"^(?P<kind>java|ours) (?P<how>[a-z ]+): {_NUMBER} adds/s",
+                f"{about}, adds of {{size}} B {{how}}",
+                "/s",
+                True,
+            ),
+            Pattern(
+                rf"^(?P<kind>java|ours) (?P<how>[a-z ]+): .* p99 {_NUMBER} ms",
+                f"the same, p99 {{how}} ({about})",
+                "ms",
+                False,
+            ),
+            Pattern(
+                rf"^(?P<kind>java|ours) .* {_NUMBER} reads/s catching up",
+                f"the same, the reader that catches up ({about})",
+                "/s",
+                True,
+            ),
+        ),
+    )
+
+
+_PULSAR: Final = "--db --size 100"
+
 SUITES: Final = (
     _adds(
         "adds",
@@ -122,6 +156,10 @@ SUITES: Final = (
         "--sizes 1024 --windows 1000 --connections 200 --protocols v2,v3",
         "{size}, {c} connections, window {window}, {protocol}",
     ),
+    _ledgers("beside", "", ""),
+    _ledgers("pulsar", f"{_PULSAR} --ledgers 1000", f"{_PULSAR} --ledgers 1000"),
+    _ledgers("pulsar-many", f"{_PULSAR} --ledgers 10000", f"{_PULSAR} --ledgers 10000"),
+    _ledgers("disks", "--journals 2 --directories 4", "--journals 2 --directories 4"),
     Suite(
         name="cluster",
         module="cluster_bench",

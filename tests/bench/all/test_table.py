@@ -28,6 +28,30 @@ idle RSS: java 191 MB, ours 42 MB
   java           20,000/s   1.00x  p50   10.00  p99   90.00  p99.9  100.00 ms    9.20 us/add
   ours           15,000/s   0.75x  p50    4.00  p99   90.00  p99.9   40.00 ms    2.40 us/add
 """,
+    "beside": """\
+16 ledgers, 1024 B
+java alone: 10,000 adds/s, p50 9.00 p99 40.00 ms, 20.1 us of CPU each
+ours alone: 20,000 adds/s, p50 4.00 p99 20.00 ms, 7.3 us of CPU each
+java beside readers: 5,000 adds/s, p50 19.00 p99 90.00 ms, 40.1 us of CPU each; 100,000 reads/s \
+catching up, 2,000 reads/s tailing
+ours beside readers: 15,000 adds/s, p50 6.00 p99 30.00 ms, 9.3 us of CPU each; 150,000 reads/s \
+catching up, 2,000 reads/s tailing
+""",
+    "pulsar": """\
+1000 ledgers, 100 B, DbLedgerStorage
+java alone: 30,000 adds/s, p50 9.00 p99 40.00 ms, 20.1 us of CPU each
+ours alone: 60,000 adds/s, p50 4.00 p99 20.00 ms, 7.3 us of CPU each
+""",
+    "pulsar-many": """\
+10000 ledgers, 100 B, DbLedgerStorage
+java alone: 10,000 adds/s, p50 9.00 p99 40.00 ms, 20.1 us of CPU each
+ours alone: 40,000 adds/s, p50 4.00 p99 20.00 ms, 7.3 us of CPU each
+""",
+    "disks": """\
+16 ledgers, 1024 B, 2 journals, 4 directories
+java alone: 10,000 adds/s, p50 9.00 p99 40.00 ms, 20.1 us of CPU each
+ours alone: 50,000 adds/s, p50 4.00 p99 8.00 ms, 7.3 us of CPU each
+""",
     "cluster": """\
 1024 B, window 400, 20000 adds, 3 rounds
   java client v2  on java bookies    35,300 adds/s  1.00x  p50   8.90 p99  82.00 ms   15.5 us/add\
@@ -84,6 +108,17 @@ def test_every_bench_is_read() -> None:
         "the same, p99 (65536 B, window 16, v2)": [2.0],
         "one bookie, adds of 1024 B, 200 connections, window 1000, v3": [0.75],
         "the same, p99 (1024 B, 200 connections, window 1000, v3)": [1.0],
+        "16 ledgers, adds of 1024 B alone": [2.0],
+        "the same, p99 alone (16 ledgers)": [2.0],
+        "16 ledgers, adds of 1024 B beside readers": [3.0],
+        "the same, p99 beside readers (16 ledgers)": [3.0],
+        "the same, the reader that catches up (16 ledgers)": [1.5],
+        "1000 ledgers, DbLedgerStorage, adds of 100 B alone": [2.0],
+        "the same, p99 alone (1000 ledgers, DbLedgerStorage)": [2.0],
+        "10000 ledgers, DbLedgerStorage, adds of 100 B alone": [4.0],
+        "the same, p99 alone (10000 ledgers, DbLedgerStorage)": [2.0],
+        "16 ledgers, 2 journals, 4 directories, adds of 1024 B alone": [5.0],
+        "the same, p99 alone (16 ledgers, 2 journals, 4 directories)": [5.0],
         "the client, adds on bookied, v2": [0.8],
         "the client, reads on bookied, v2": [1.25],
         "one bookie, scattered reads, cold": [0.26],

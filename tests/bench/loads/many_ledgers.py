@@ -10,6 +10,7 @@ import select
 import socket
 import struct
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import Final
 
@@ -35,6 +36,8 @@ class ManyLedgers:
     first: int = 1
     window: int = 2000
     rounds: int = attrs.field(init=False, default=0)
+    waits_s: list[float] = attrs.field(init=False, factory=list, repr=False)
+    """How long each run of adds that was sent at once took to its last answer."""
 
     def run(self, rounds: int, watch: Callable[[], object] = lambda: None) -> float:
         """Add an entry to each ledger ``rounds`` times; return the seconds until all are answered.
@@ -49,7 +52,7 @@ class ManyLedgers:
         with socket.create_connection(("127.0.0.1", self.port)) as sock:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             sock.setblocking(False)
-            flow = _Flow(sock, stride, self.window)
+            flow = _Flow(sock, stride, self.window, self.waits_s)
             for _ in range(rounds):
                 for byte in range(4):
                     value = bytes([self.rounds >> 8 * byte & 0xFF]) * self.ledgers
@@ -73,8 +76,10 @@ class ManyLedgers:
 class _Flow:
     """Sends frames of one size and counts answers, at most ``window`` adds apart."""
 
-    def __init__(self, sock: socket.socket, stride: int, window: int) -> None:
+    def __init__(self, sock: socket.socket, stride: int, window: int, waits_s: list[float]) -> None:
         self._sock, self._stride, self._window = sock, stride, window
+        self._waits_s = waits_s
+        self._sent: deque[tuple[int, float]] = deque()  # Up to which byte, and when.
         self._sent_bytes = self._received_bytes = 0
 
     def send(self, frames: memoryview) -> None:
@@ -86,6 +91,7 @@ class _Flow:
             if can_send:
                 count = self._sock.send(frames[at : at + wanted])
                 at, self._sent_bytes = at + count, self._sent_bytes + count
+                self._sent.append((self._sent_bytes, time.perf_counter()))
 
     def finish(self) -> None:
         while self._acked < self._sent_bytes // self._stride:
@@ -109,4 +115,10 @@ class _Flow:
             if any(data[first::ANSWER_BYTES]):
                 raise BookieRefusedError(f"an add was refused after {self._acked} answers")
             self._received_bytes += len(data)
+            self._note_waits()
         return bool(writable)
+
+    def _note_waits(self) -> None:
+        answered_bytes, now_s = self._acked * self._stride, time.perf_counter()
+        while self._sent and self._sent[0][0] <= answered_bytes:
+            self._waits_s.append(now_s - self._sent.popleft()[1])

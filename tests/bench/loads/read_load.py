@@ -52,9 +52,9 @@ def read(port: int, wanted: Sequence[tuple[int, int]], *, window: int = 100) -> 
 
 
 def read_batches(
-    port: int, ledger_id: int, entries: int, *, batch: int = 1000, window: int = 4
+    port: int, ledger_id: int, entries: int, *, first: int = 0, batch: int = 1000, window: int = 4
 ) -> Reads:
-    """Read a ledger from its first entry on, ``batch`` entries a request.
+    """Read a ledger from entry ``first`` on, ``batch`` entries a request.
 
     What comes is counted and thrown away.
 
@@ -62,16 +62,18 @@ def read_batches(
         BookieRefusedError: a batch could not be read, or was shorter than asked.
     """
     began_s = time.perf_counter()
-    wanted = [(first, min(batch, entries - first)) for first in range(0, entries, batch)]
+    wanted = [(first + at, min(batch, entries - at)) for at in range(0, entries, batch)]
     with socket.create_connection(("127.0.0.1", port)) as sock:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.settimeout(STALLED_S)
         size_bytes, buffer = 0, memoryview(bytearray(RECV_BYTES))
         for number in range(-window, len(wanted)):
             if number + window < len(wanted):
-                first, count = wanted[number + window]
+                entry_id, count = wanted[number + window]
                 sock.sendall(
-                    _BATCH_READ.pack(40, _BATCH_HEADER, ledger_id, first, first, count, 1 << 30)
+                    _BATCH_READ.pack(
+                        40, _BATCH_HEADER, ledger_id, entry_id, entry_id, count, 1 << 30
+                    )
                 )
             if number >= 0:
                 size_bytes += _take_batch(sock, buffer, number)

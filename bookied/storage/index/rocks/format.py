@@ -15,11 +15,12 @@ is none of 8.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 from bookied.errors import DbRecordError
+from bookied.storage.entrylog.format import is_possible
 from bookied.storage.index.format import (
     FENCED,
     LAC_BYTES_MIN,
@@ -49,6 +50,8 @@ location_key: Final = _PAIR.pack
 """The key of ledger id and entry id in ``locations``."""
 
 encode_location: Final = _ID.pack
+
+_NOWHERE: Final = encode_location(0)
 
 LEDGER_KEYS_END: Final = b"\x80"
 """Behind all keys of ledgers, before those of flags."""
@@ -98,6 +101,15 @@ def decode_number(value: bytes, key: bytes, path: Path) -> int:
     if len(value) != _ID.size:
         raise DbRecordError(path, None, f"{len(value)} bytes at key {key.hex()}; expected 8")
     return int(_ID.unpack(value)[0])
+
+
+def decode_locations(values: Sequence[bytes | None]) -> Sequence[int] | None:
+    """Return the locations of values, 0 for None; None where a value is not a location."""
+    rows = [_NOWHERE if value is None else value for value in values]
+    if any(len(row) != _ID.size for row in rows):
+        return None
+    found = struct.unpack(f">{len(rows)}q", b"".join(rows))
+    return found if all(place == 0 or is_possible(place) for place in found) else None
 
 
 def encode_ledger(header: IndexHeader) -> bytes:

@@ -85,8 +85,12 @@ class RocksLocations:
         found: list[int] = []
         for begin in range(0, len(entries), READ_AT_ONCE):
             keys = list(starmap(layout.location_key, entries[begin : begin + READ_AT_ONCE]))
-            found += map(self._decode, keys, self._rows.get_many(keys))
+            found += self._decode_all(keys, self._rows.get_many(keys))
         return found
+
+    def _decode_all(self, keys: Sequence[bytes], values: Sequence[bytes | None]) -> Sequence[int]:
+        found = layout.decode_locations(values)
+        return list(map(self._decode, keys, values)) if found is None else found
 
     def _decode(self, key: bytes, value: bytes | None) -> int:
         if value is None:
