@@ -21,6 +21,7 @@ from bkclient.metadata.tree.logs import TOMBSTONE, TreeLogs
 from bkclient.metadata.tree.nodes import NoNodeError
 from bookied.repair.autorecovery.worker import RepairOutcome, Worker
 from bookied.repair.integrity import check as integrity
+from bookied.runtime.registration import Registration
 from bookied.storage.entrylog import entry_rows
 from bookied.storage.garbage.transactional_compaction import Transactional
 from bookied.storage.index import file_reads as index_files
@@ -73,6 +74,14 @@ def _releases_anything(stack: Stack) -> None:
         )
 
     put(stack, handover, release=release)
+
+
+def _cookie_not_looked_for(stack: Stack) -> None:
+    """A bookie that was taken out while it had no session serves on."""
+
+    async def insist_cookie(_self: Registration) -> None: ...
+
+    put(stack, Registration, _insist_cookie=insist_cookie)
 
 
 def _listing_not_fresh(stack: Stack) -> None:
@@ -212,6 +221,14 @@ SCENARIO_MUTATIONS: Final[dict[str, Mutation]] = {
         "I1 I9 I17",
         _releases_anything,
         "relay",
+        60,
+    ),
+    "cookie-not-looked-for": switch(
+        "a bookie that registers again does not look for its cookie",
+        "14, S10",
+        "S10",
+        _cookie_not_looked_for,
+        "absent",
         60,
     ),
     "listing-not-fresh": switch(
