@@ -68,12 +68,43 @@ LINES: Final[Mapping[str, tuple[str, ...]]] = {
     "root set": ("bookie config-set BOOKIE_ID KEY=VALUE",),
     "root start": ("local N --dir DIR --background",),
     "root stop": ("local stop DIR",),
+    "ledger health": ("ledger verify LEDGER_ID",),
+    "ledger status": ("ledger show LEDGER_ID",),
+    "log status": ("log show NAME",),
+    "root format": ("cluster format", "disk format"),
+    "root info": ("cluster status", "bookie show", "ledger show LEDGER_ID"),
+    "root quarantine": ("bookie readonly BOOKIE_ID on",),
+    "root status": ("doctor", "cluster status"),
+    "root show": ("ledger show LEDGER_ID", "bookie show BOOKIE_ID"),
+    "root read": ("ledger read LEDGER_ID",),
+    "root write": ("ledger write FILE",),
+    "root ping": ("cluster ping",),
+    "root health": ("doctor",),
+    "root drain": ("bookie decommission BOOKIE_ID",),
     "root support": ("debug bundle",),
     "root under-replicated": ("autorecovery list",),
     "root underreplicated": ("autorecovery list",),
     "root verify": ("ledger verify --all",),
     "autorecovery progress": ("autorecovery active", "autorecovery list --watch"),
     "autorecovery watch": ("autorecovery active --watch", "autorecovery list --watch"),
+    "bookie ban": ("bookie readonly BOOKIE_ID on",),
+    "bookie check": ("bookie test BOOKIE_ID", "doctor"),
+    "bookie disable": ("bookie readonly BOOKIE_ID on",),
+    "bookie enable": ("bookie readonly BOOKIE_ID off",),
+    "bookie evict": ("bookie decommission BOOKIE_ID",),
+    "bookie health": ("bookie state BOOKIE_ID", "doctor"),
+    "bookie isolate": ("bookie readonly BOOKIE_ID on",),
+    "bookie kick": ("bookie decommission BOOKIE_ID",),
+    "bookie kill": ("local stop DIR BOOKIE_ID",),
+    "bookie log": ("local status DIR",),
+    "bookie logs": ("local status DIR",),
+    "bookie maintenance": ("bookie readonly BOOKIE_ID on",),
+    "bookie ping": ("cluster ping", "bookie test BOOKIE_ID"),
+    "bookie quarantine": ("bookie readonly BOOKIE_ID on",),
+    "bookie restart": ("local stop DIR BOOKIE_ID", "local start DIR BOOKIE_ID"),
+    "bookie status": ("bookie state BOOKIE_ID", "bookie show BOOKIE_ID"),
+    "bookie stop": ("local stop DIR BOOKIE_ID",),
+    "bookie version": ("version --all",),
     "bookie add": ("disk init", "disk expand"),
     "bookie add-disk": ("disk expand",),
     "bookie disk": ("bookie show BOOKIE_ID", "cluster map", "disk usage -c FILE"),
@@ -86,7 +117,7 @@ LINES: Final[Mapping[str, tuple[str, ...]]] = {
     "bookie set-readonly": ("bookie readonly BOOKIE_ID on",),
     "bookie writable": ("bookie readonly BOOKIE_ID off",),
     "bookie retire": ("bookie decommission BOOKIE_ID",),
-    "bookie start": ("local N --dir DIR --background",),
+    "bookie start": ("local start DIR BOOKIE_ID",),
     "bookie uncordon": ("bookie readonly BOOKIE_ID off",),
     "cluster check": ("doctor", "cluster ping"),
     "cluster events": ("cluster watch",),
@@ -116,6 +147,14 @@ LINES: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Commands that people look for, and the lines that do it. ``root`` is before any group."""
 
+_OF_OBJECTS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
+    "bookie": (r".+:\d+", ("bookie show {}",)),
+    "ledger": (r"\d+|0x[0-9a-fA-F]+", ("ledger show {}", "ledger read {}")),
+    "log": (r".+", ("log tail {}", "log show {}")),
+    "topic": (r".+", ("topic peek {}", "topic show {}")),
+}
+"""Groups that people follow with an object: what the object looks like, and the likely lines."""
+
 _SECURITY: Final = (
     "TLS and passwords are settings of the client: -c FILE or -X KEY=VALUE; see docs/security.md"
 )
@@ -143,7 +182,12 @@ OPTIONS: Final[Mapping[str, str]] = {
     "ledger list --created-after": "use --filter 'created>=2026-01-31'",
     "ledger list --created-before": "use --older-than 30d, or --filter 'created<2026-01-31'",
     "ledger list --slow": "`bkctl bookie slow` names slow bookies",
+    "ledger list --state under-replicated": "`bkctl autorecovery list` lists them",
+    "ledger list --state underreplicated": "`bkctl autorecovery list` lists them",
+    "ledger list --state recovering": "use --state in-recovery",
     "ledger list --under-replicated": "`bkctl autorecovery list` lists them",
+    "bookie list --state up": "use --state writable",
+    "bookie list --state lost": "use --state down",
     "bookie config --set": "`bkctl bookie config-set BOOKIE_ID KEY=VALUE` changes settings",
     "bookie readonly --off": "`off` is an argument: `bkctl bookie readonly BOOKIE_ID off`",
     "bookie readonly --on": "`on` is an argument: `bkctl bookie readonly BOOKIE_ID on`",
@@ -164,6 +208,16 @@ def instead_of(option: str, path: str) -> str:
     return next((OPTIONS[scope] for scope in scopes if scope in OPTIONS), "")
 
 
+def lines_for_object(group: str, word: str) -> list[str]:
+    """Return command lines for an object that stands where a group expects a command."""
+    import re
+    import shlex
+
+    pattern, lines = _OF_OBJECTS.get(group, ("", ()))
+    found = lines if re.fullmatch(pattern, word) else ()
+    return [line.format(shlex.quote(word)) for line in found]
+
+
 def nearest(word: str, known: Iterable[str], *, count: int = 1, least: float = 0.6) -> list[str]:
     """Return the known words that are most like ``word``, whatever their case; the best first."""
     import difflib
@@ -171,6 +225,20 @@ def nearest(word: str, known: Iterable[str], *, count: int = 1, least: float = 0
     by_lower: Mapping[str, str] = {one.lower(): one for one in known}
     near = difflib.get_close_matches(word.lower(), by_lower, n=count, cutoff=least)
     return [by_lower[one] for one in near]
+
+
+def keys_like(word: str, known: Iterable[str]) -> list[str]:
+    """Return the known keys that a pattern with ``*`` matches or that contain ``word``.
+
+    A key of exactly this name is the only one. The comparison ignores case.
+    """
+    import fnmatch
+
+    keys = list(known)
+    if word in keys:
+        return [word]
+    pattern = word.lower() if "*" in word else f"*{word.lower()}*"
+    return [key for key in keys if fnmatch.fnmatchcase(key.lower(), pattern)]
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -16,7 +16,7 @@ from bkctl.bookies.admin_client import TIMEOUT_S, AdminClient, HttpAddress
 from bkctl.errors import CommandError, NothingFoundError, UsageError
 from bkctl.output.views import BOOKIE, WIDE, Column, Kind, column, shown
 from bkctl.session.profiles import of_user
-from bkctl.suggest import did_you_mean
+from bkctl.suggest import did_you_mean, keys_like
 
 if TYPE_CHECKING:
     from bkclient.client import Client
@@ -453,17 +453,20 @@ def _switch(admin: AdminClient, *, suspend: bool, major: bool, minor: bool) -> N
 
 
 def settings(admin: AdminClient, keys: tuple[str, ...]) -> list[BookieSetting]:
-    """Return its settings, all or those named.
+    """Return its settings: all, or those of ``keys``: names, parts of names, patterns with ``*``.
 
     Raises:
         NothingFoundError: it has no setting of a name.
     """
     found = all_settings(admin)
-    missing = [key for key in keys if key not in found]
+    matches = {key: keys_like(key, sorted(found)) for key in keys}
+    missing = [key for key, matched in matches.items() if not matched]
     if missing:
         meant = did_you_mean(missing[0], found) if len(missing) == 1 else ""
         raise NothingFoundError(f"no such setting, or it is not set: {', '.join(missing)}{meant}")
-    return [BookieSetting(key, masked(key, found[key])) for key in keys or sorted(found)]
+    named = dict.fromkeys(key for matched in matches.values() for key in matched)
+    chosen = named if keys else sorted(found)
+    return [BookieSetting(key, masked(key, found[key])) for key in chosen]
 
 
 def all_settings(admin: AdminClient) -> dict[str, str]:

@@ -46,6 +46,16 @@ def find_directories(
     return directories.directories_of(bookie_properties(session, directories.KEYS))
 
 
+def roots_in(directory: str) -> dict[str, tuple[str, ...]]:
+    """Return a directory as the options of a ``disk`` command: itself, or the roots inside."""
+    path = Path(directory)
+    inner = sorted(path.iterdir()) if path.is_dir() and not (path / CURRENT).is_dir() else []
+    roots = [one for one in inner if (one / CURRENT).is_dir()]
+    journals = tuple(str(one) for one in roots if any((one / CURRENT).glob("*.txn")))
+    ledgers = tuple(str(one) for one in roots if str(one) not in journals) or (directory,)
+    return {"journal_dirs": journals, "ledger_dirs": ledgers, "index_dirs": ()}
+
+
 def bookie_properties(session: Session, keys: Collection[str]) -> Properties:
     """Return a bookie's settings as its file, the environment (``keys`` only) and ``-X`` have them.
 

@@ -308,7 +308,7 @@ class Group(click.Group):
 
     def similar(self, ctx: click.Context, word: str) -> list[str]:
         """Return command lines that were perhaps meant by ``word``, nearest first."""
-        from bkctl.suggest import LINES, meant_elsewhere, nearest
+        from bkctl.suggest import LINES, lines_for_object, meant_elsewhere, nearest
 
         path, known = ctx.command_path, self.list_commands(ctx)
         if lines := LINES.get(f"{self.name if ctx.parent else 'root'} {word}"):
@@ -319,6 +319,9 @@ class Group(click.Group):
             for name in known
             if isinstance(inner := self.get_command(ctx, name), click.Group)
             and word in inner.list_commands(ctx)
+        ] + [
+            f"`{ctx.find_root().command_path} {line}`"
+            for line in lines_for_object(self.name or "", word)
         ]
 
 

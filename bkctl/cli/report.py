@@ -99,6 +99,7 @@ _WORDS: Final = {
 """What click says of numbers, and what people say."""
 
 _MEANT: Final = re.compile(r"\.? \(?Did you mean (?:one of: )?(.*?)\?\)?$")
+_REFUSED: Final = re.compile(r"'([^']*)' is not one of ")
 _EXTRA: Final = re.compile(r"Got unexpected extra argument(s?) \((.*)\)")
 
 
@@ -114,7 +115,7 @@ def describe(error: BaseException, session: Session | None, args: Sequence[str] 
     if isinstance(error, click.UsageError):
         path = error.ctx.command_path if error.ctx else "bkctl"
         message = _usage_message(error)
-        hint = "" if message.endswith("?") else _usage_hint(message, path, args)
+        hint = "" if message.endswith("?") else _usage_hint(error, message, path, args)
         if isinstance(error, click.NoSuchOption) and (use := instead_of(error.option_name, path)):
             message, hint = _unknown(error), use
         return Report("BK-USAGE", message, ExitStatus.USAGE, "", hint)
@@ -162,12 +163,27 @@ def _meant(found: re.Match[str]) -> str:
     return f"; did you mean {' or '.join(found[1].replace(chr(39), '').split(', '))}?"
 
 
-def _usage_hint(message: str, path: str, args: Sequence[str]) -> str:
-    """Return what to do about a wrong command line; most of all, to read the command's help."""
+def _usage_hint(error: click.UsageError, message: str, path: str, args: Sequence[str]) -> str:
+    """Return what to do about a wrong command line: the likely line, an example, or the help."""
     for option, value in itertools.pairwise(args):
         if option == "--watch" and message == f"unexpected argument: {value}":
             return f"write --watch={value}"
+    if isinstance(error, click.MissingParameter) and (example := _example(error)):
+        return f"for example: `{example}`"
+    if isinstance(error, click.BadParameter) and (refused := _REFUSED.search(message)):
+        option = max(error.param.opts, key=len) if error.param else ""
+        if use := instead_of(f"{option} {refused[1]}", path):
+            return use
+    if path.startswith("bkctl disk ") and message.startswith("unexpected argument: "):
+        return "name the directories by --ledger-dir and --journal-dir, or by -c FILE"
     return f"`{path} --help` shows how"
+
+
+def _example(error: click.MissingParameter) -> str:
+    """Return the first example of a command that gives what is missing; "" without one."""
+    options = [one for one in (error.param.opts if error.param else ()) if one.startswith("-")]
+    lines = [line for line, _ in getattr(error.ctx and error.ctx.command, "examples", ())]
+    return next((line for line in lines if not options or any(o in line for o in options)), "")
 
 
 def _os_error(error: OSError, about: str) -> Report:

@@ -38,8 +38,8 @@ _EQUAL: Final = frozenset({"=", "=="})
 class Comparison:
     """``FIELD=VALUE``, or with ``!=``, ``<``, ``<=``, ``>``, ``>=``, or ``~`` for a part of it.
 
-    Numbers may have a unit (``free<10GiB``). A list equals whatever is in it. What is not there
-    equals ``none`` and nothing else.
+    Numbers may have a unit (``free<10GiB``). Texts are compared without regard to case. A list
+    equals each of its members. A value that is absent equals ``none`` and nothing else.
     """
 
     field: str
@@ -79,10 +79,10 @@ class Comparison:
             return _ORDER[self.sign](found, self._number())
         if self.text.isdecimal() and str(found).isdecimal():  # Ids are texts in machine forms.
             return _ORDER[self.sign](int(found), int(self.text))
-        return _ORDER[self.sign](str(found), self.text)
+        return _ORDER[self.sign](str(found).lower(), self.text.lower())
 
     def _is_in(self, found: Any) -> bool:
-        among = self.text in map(str, found)
+        among = self.text.lower() in (str(one).lower() for one in found)
         if self.sign in _EQUAL:
             return among or (not found and self.text.lower() in _NOTHING)
         if self.sign == "!=":

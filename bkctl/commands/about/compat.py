@@ -131,15 +131,28 @@ def translate(java: Sequence[str], tell: Callable[[str], object] = lambda _: Non
 def line_for(java: Sequence[str], counts: Sequence[int] = (1, 2)) -> list[str] | None:
     """Return our command line for one of Java's; None where Java has no command of that name.
 
-    ``counts`` are how many words the name may have. Of a line that is not complete it is the help
-    of the command.
+    ``counts`` are how many words the name may have. Values without Java's options, as in
+    ``readledger 7``, fill the gaps of our line in order. If a value is missing, the line shows the
+    help of the command.
     """
     if not any(" ".join(java[:count]) in ROWS for count in counts):
         return None
     try:
         return translate(java)
     except click.UsageError:
-        return translate([*java[: counts[-1]], "-help"])
+        return _by_position(java) or translate([*java[: counts[-1]], "-help"])
+
+
+def _by_position(java: Sequence[str]) -> list[str] | None:
+    """Return our line for values without Java's options; None if they do not fit."""
+    row, values = _row(java)
+    form = [word for word in row.forms[-1][1].split() if not word.endswith("?}")]
+    gaps = [at for at, word in enumerate(form) if re.fullmatch(r"\{[^}]+\}", word)]
+    if not gaps or len(gaps) != len(values) or any(value.startswith("-") for value in values):
+        return None
+    for at, value in zip(gaps, values, strict=True):
+        form[at] = value
+    return [*form, *(word for option in row.options for word in option.default.split())]
 
 
 def names_by_group() -> dict[str, list[str]]:

@@ -164,7 +164,8 @@ ADMIN: Final = (
         body="bkctl.commands.bookie.running_bookie:config",
         help="""Show the settings that a bookie runs with.
 
-    A Java bookie reports only the settings of its file. `config-set` changes some settings.
+    KEY is a name, a part of a name, or a pattern with `*`. A Java bookie reports only the settings
+    of its file. `config-set` changes some settings.
     """,
         params=(
             argument("bookie_id", type=BOOKIE_ID),
@@ -175,6 +176,7 @@ ADMIN: Final = (
         examples=(
             ("bkctl bookie config 10.0.0.1:3181", "all of its settings"),
             ("bkctl bookie config 10.0.0.1:3181 pageLimit openFileLimit", "two of them"),
+            ("bkctl bookie config 10.0.0.1:3181 'journal*'", "settings that begin with a word"),
         ),
         exits=_EXITS,
         replaces="curl http://BOOKIE:8080/api/v1/config/server_config",

@@ -21,6 +21,8 @@ from bkctl.exit_status import ExitStatus
 _REASON: Final = "bookied: "
 """How the line begins with which bookied says why it ends."""
 
+_LOG_BYTES_MAX: Final = 1 << 20
+
 BOOKIE_SETTINGS: Final[Mapping[str, str]] = {
     "allowLoopback": "true",
     # A machine people try things on is often rather full.
@@ -148,6 +150,18 @@ class BookieProcess:
             directory=str(self.directory),
             log=str(self.log),
         )
+
+
+def printed_reason(log: Path, offset: int) -> str | None:
+    """Return why a bookie ended, as it printed to its log behind ``offset``; None if it did not."""
+    try:
+        with log.open("rb") as file:
+            file.seek(offset)
+            lines = file.read(_LOG_BYTES_MAX).decode("utf-8", "replace").splitlines()
+    except FileNotFoundError:
+        return None
+    reasons = (line.removeprefix(_REASON) for line in lines if line.startswith(_REASON))
+    return next(reasons, None)
 
 
 def _loopback(host: str) -> dict[str, str]:

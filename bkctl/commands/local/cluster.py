@@ -12,6 +12,7 @@ from bkclient.config.settings import value_text
 from bkctl.commands.local.bookie import BookieProcess, LocalStartError
 from bkctl.commands.local.columns import LocalBookie
 from bkctl.commands.local.directory import (
+    START_REQUEST,
     ClusterRecord,
     LocalDirectory,
     is_decommissioned,
@@ -257,6 +258,19 @@ class LocalCluster:
         for bookie in self._bookies:
             if (status := bookie.take_end()) is not None:
                 yield bookie.bookie_id, status, bookie.log
+
+    def start_requested(self, warn: Callable[[str], None]) -> None:
+        """Start the bookies for which ``bkctl local start`` has left a request."""
+        for bookie in self._bookies:
+            request = bookie.directory / START_REQUEST
+            if not request.exists():
+                continue
+            if bookie.state().state != "up":
+                try:
+                    bookie.start(self._bookie_settings())
+                except LocalStartError as error:
+                    warn(f"bookie {bookie.bookie_id} was not started: {error}")
+            request.unlink(missing_ok=True)
 
     @property
     def running(self) -> int:

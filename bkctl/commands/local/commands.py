@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from bkctl.cli.command import Command
-from bkctl.cli.params import KEY_VALUE, argument, option
+from bkctl.cli.params import BOOKIE_ID, KEY_VALUE, argument, option
 from bkctl.exit_status import Effect, ExitStatus, Facility
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ _EXITS: Final = (
 )  # fmt: skip
 
 
-_WORDS: Final = ("zookeeper", "status", "stop")
+_WORDS: Final = ("zookeeper", "status", "start", "stop")
 
 
 class _Size(_ParamType):
@@ -33,8 +33,8 @@ class _Size(_ParamType):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if value in _WORDS or isinstance(value, int):
             return value
-        if value == "start":
-            self.fail("`bkctl local N --dir DIR` starts a cluster of N bookies again", param, ctx)
+        if value in {"log", "logs"}:
+            self.fail("`bkctl local status DIR` names the log of each bookie", param, ctx)
         if not value.isdigit() or not 1 <= int(value) <= _BOOKIES_MAX:
             words = ", ".join(f"`{word}`" for word in _WORDS[:-1])
             self.fail(
@@ -77,17 +77,18 @@ local = Command(
     `. DIR/bkctl.env` first: it selects this cluster, and the token that commands such as
     `bookie config-set` need.
 
-    Without --dir the bookies live in a temporary directory that is removed at the end; a directory
-    that was not made here is never removed. `bkctl local` names each bookie that ends, with the
-    line that starts it again; the other bookies keep running. If the ZooKeeper ends, all of it
-    ends with status 5.
+    Without --dir the bookies use a temporary directory, which is removed at the end. A directory
+    that the command did not create is never removed. If a bookie ends, the command prints the line
+    that starts it again; the other bookies keep running. If the ZooKeeper ends, the cluster ends
+    with status 5.
 
     `local status DIR` shows the bookies of a cluster that was started with --dir. `local stop DIR`
-    stops the cluster.
+    stops the cluster. With BOOKIE_ID, `local stop` and `local start` stop and start one bookie.
     """,
     params=(
-        argument("bookies", metavar="N|zookeeper|status|stop", type=_Size()),
+        argument("bookies", metavar="N|zookeeper|status|start|stop", type=_Size()),
         argument("where", metavar="[DIR]", required=False),
+        argument("bookie_id", metavar="[BOOKIE_ID]", type=BOOKIE_ID, required=False),
         option(
             "--zookeeper",
             is_flag=True,
@@ -112,6 +113,7 @@ local = Command(
     examples=(
         ("bkctl local 3 --dir /tmp/bk --background", "runs on; then `. /tmp/bk/bkctl.env`"),
         ("bkctl local stop /tmp/bk", "stop that cluster"),
+        ("bkctl local stop /tmp/bk 127.0.0.1:3181", "stop one bookie; `local start` starts it"),
         ("bkctl local 3 --zookeeper", "with a real ZooKeeper, until Ctrl-C; then all is removed"),
     ),
     exits=_EXITS,

@@ -7,7 +7,8 @@
     admin-token     the token that bookies ask for before they change something on request over HTTP
     bookied.lock    locked by the process that runs the cluster
     metadata.db     the embedded metadata, or zookeeper/ with --zookeeper
-    bookie-N/       bookie.conf, bookie.log, journal/ and ledgers/ of one bookie
+    bookie-N/       bookie.conf, bookie.log, journal/ and ledgers/ of one bookie; start.request asks
+                    the process that runs the cluster to start the bookie again
 
 Only a directory that was made here, and is temporary, is ever removed.
 """
@@ -36,6 +37,7 @@ from bookied.errors import DirectoryInUseError
 STATE_FILE: Final = "cluster.json"
 ENV_FILE: Final = "bkctl.env"
 CONF_FILE: Final = "bookie.conf"
+START_REQUEST: Final = "start.request"
 BACKGROUND_LOG: Final = "local.log"
 PROFILE_FILE: Final = "config.toml"
 TOKEN_FILE: Final = "admin-token"  # noqa: S105 -- its name

@@ -46,6 +46,7 @@ def local(
     *,
     bookies: int | str,
     where: str | None,
+    bookie_id: str | None,
     zookeeper: bool,
     zookeeper_at: str | None,
     everything: bool,
@@ -56,15 +57,22 @@ def local(
 ) -> None:
     """Run a cluster of N bookies on this machine until Ctrl-C, or one ZooKeeper server."""
     directory = directory or where
-    if bookies in {"status", "stop"}:
-        from bkctl.commands.local import running_cluster
+    if isinstance(bookies, str) and bookies != "zookeeper":
+        from bkctl.commands.local import running_bookie, running_cluster
 
         if directory is None:
             raise click.UsageError(f"`local {bookies}` needs DIR, as --dir named it")
-        (running_cluster.stop if bookies == "stop" else running_cluster.status)(
-            session, Path(directory)
-        )
+        if bookies == "start":
+            running_bookie.start(session, Path(directory), bookie_id)
+        elif bookie_id is not None and bookies == "stop":
+            running_bookie.stop(session, Path(directory), bookie_id)
+        else:
+            _refuse_bookie_id(bookies, bookie_id)
+            (running_cluster.stop if bookies == "stop" else running_cluster.status)(
+                session, Path(directory)
+            )
         return
+    _refuse_bookie_id(str(bookies), bookie_id)
     if not isinstance(bookies, int):
         from bkctl.commands.local import zookeeper_command as local_zookeeper
 
@@ -82,6 +90,11 @@ def local(
         keep=keep,
         **more,
     )
+
+
+def _refuse_bookie_id(word: str, bookie_id: str | None) -> None:
+    if bookie_id is not None:
+        raise click.UsageError(f"`local {word}` takes no BOOKIE_ID")
 
 
 def _local(
@@ -214,12 +227,11 @@ def _show(session: Session, cluster: LocalCluster) -> None:
 
 
 def _watch(session: Session, cluster: LocalCluster) -> NoReturn:
-    """Tell of bookies that end, for ever: the last one takes neither metadata nor data along.
+    """Report bookies that end and start requested ones, until the process is stopped.
 
     Raises:
         ZooKeeperEndedError: without it nothing goes on.
     """
-    from bkctl.commands.local.directory import CONF_FILE
     from bkctl.commands.local.metadata import ZooKeeperEndedError
 
     while True:
@@ -229,10 +241,11 @@ def _watch(session: Session, cluster: LocalCluster) -> NoReturn:
         except ZooKeeperEndedError as error:
             session.warn(f"{error}; stopping the bookies")  # At once: that may take a while.
             raise
+        cluster.start_requested(session.warn)
         for bookie_id, status, log in cluster.newly_ended():
-            conf = shlex.quote(str(log.with_name(CONF_FILE)))
+            start = shlex.join(["bkctl", "local", "start", str(cluster.directory.path), bookie_id])
             session.warn(f"bookie {bookie_id} ended with {status}; its log is {log}")
-            session.note(f"to start it again: bookied --conf {conf}")
+            session.note(f"to start it again: {start}")
             if not cluster.running:
                 session.warn("no bookie is left; the metadata stays until Ctrl-C")
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 from bkctl.commands.local.columns import LocalBookie, LocalSummary, show
 from bkctl.commands.local.connected_metadata import ClusterMetadata
 from bkctl.commands.local.directory import (
-    CONF_FILE,
     ClusterRecord,
     bookie_directory,
     is_decommissioned,
@@ -48,13 +47,13 @@ def status(session: Session, directory: Path) -> None:
         by_hand = [one for one in found.bookies if one.state == "up"]
         first = f"first kill {' '.join(str(one.pid) for one in by_hand)}, " if by_hand else ""
         runs = f"; {counted(len(by_hand), 'bookie')} started by hand still up" if by_hand else ""
-        start = f"to start it: {first}{'then ' if first else ''}{_start_line(directory)}"
+        start = f"to start it: {first}{'then ' if first else ''}{start_line(directory)}"
         session.note(f"the cluster is stopped{runs}; {start}")
         return
     for one in found.bookies:
         if one.state == "down":
-            conf = shlex.quote(str(Path(one.log).with_name(CONF_FILE)))
-            session.note(f"to start {one.bookie_id} again: bookied --conf {conf}")
+            line = shlex.join(["bkctl", "local", "start", str(directory), one.bookie_id])
+            session.note(f"to start {one.bookie_id} again: {line}")
 
 
 def stop(session: Session, directory: Path) -> None:
@@ -154,7 +153,8 @@ def _refuse_started_by_hand(found: LocalSummary) -> None:
     refuse_started_by_hand(Path(found.directory), homes)
 
 
-def _start_line(directory: Path) -> str:
+def start_line(directory: Path) -> str:
+    """Return the command line that starts the cluster in a directory again."""
     known = _record(directory)
     words = ["bkctl", "local", str(len(known.ports)), "--dir", str(directory)]
     if known.elsewhere:

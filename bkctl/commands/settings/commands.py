@@ -54,9 +54,10 @@ config.command(
 
     The first source counts: flag, environment, profile, settings file, default.
 
-    With KEY it explains keys of settings files, Java's and older names, `*` for any text: what a
-    key does, its value in effect, its default and what is allowed. Each is honoured, has no effect
-    here, is warned about, or is refused where going on without it would lose safety.
+    With KEY the command explains keys of settings files: what a key does, its value in effect, its
+    default and the allowed values. KEY is a name (also one of Java's or an older one), a part of a
+    name, or a pattern with `*`. A key is honoured, has no effect, is warned about, or is refused.
+    bookied refuses keys that it cannot ignore safely.
     """,
     params=(
         argument("keys", metavar="[KEY]...", nargs=-1),

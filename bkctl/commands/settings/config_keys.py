@@ -25,6 +25,7 @@ from bkclient.config.declaration import (
 from bkclient.config.properties import Properties, Property
 from bkclient.config.settings import describe
 from bkctl.output.views import WIDE, column, shown
+from bkctl.suggest import keys_like
 from bookied.config.bookie import BookieConfig
 
 CLASSES: Final = MappingProxyType({"bookie": BookieConfig, "client": ClientConfig})
@@ -118,22 +119,20 @@ def all_keys() -> dict[str, KeyInfo]:
 
 
 def matching(pattern: str, keys: dict[str, KeyInfo]) -> list[KeyInfo]:
-    """Return the keys of a name, an older name or a pattern, or the pattern that has a name.
+    """Return the keys that ``pattern`` names.
 
-    A pattern ignores case.
+    The pattern is a name, an older name, a part of a name or a pattern with ``*``. The last two
+    ignore case. A name that only a pattern of the table matches stands for that pattern.
     """
-    if "*" in pattern:
-        wanted = pattern.lower()
-        return [info for key, info in keys.items() if fnmatch.fnmatchcase(key.lower(), wanted)]
-    if pattern in keys:
-        return [keys[pattern]]
-    by_alias = [info for info in keys.values() if pattern in info.aliases]
-    return (
-        by_alias
-        or [info for key, info in keys.items() if "*" in key and fnmatch.fnmatchcase(pattern, key)][
-            :1
-        ]
-    )
+    if "*" not in pattern:
+        if pattern in keys:
+            return [keys[pattern]]
+        if by_alias := [info for info in keys.values() if pattern in info.aliases]:
+            return by_alias
+        of_pattern = [key for key in keys if "*" in key and fnmatch.fnmatchcase(pattern, key)]
+        if of_pattern:
+            return [keys[of_pattern[0]]]
+    return [keys[key] for key in keys_like(pattern, keys)]
 
 
 def names(keys: dict[str, KeyInfo]) -> list[str]:

@@ -120,7 +120,7 @@ topic.command(
     """,
     params=(
         argument("name", metavar="TOPIC"),
-        argument("path", metavar="FILE"),
+        argument("path", metavar="FILE", required=False),
         option("--from", "start", metavar="ID", help="Begin with this message id."),
         option("--to", "end", metavar="ID", help="End before this message id."),
     ),

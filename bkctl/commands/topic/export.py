@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -21,14 +22,20 @@ BYTES_AT_ONCE: Final = 64 << 20
 """A row group is written when it has so many rows, or so many bytes of values."""
 
 
-def export(session: Session, *, name: str, path: str, start: str | None, end: str | None) -> None:
+def export(
+    session: Session, *, name: str, path: str | None, start: str | None, end: str | None
+) -> None:
     """Write the messages of TOPIC to FILE, one row each, in Parquet.
 
     Raises:
         ConflictError: the file exists.
         NothingFoundError: it cannot be written.
-        UsageError: the library that writes Parquet is not installed.
+        UsageError: FILE is missing, or the library that writes Parquet is not installed.
     """
+    if path is None:
+        line = shlex.join(["bkctl", "topic", "export", name, end or f"{name}.parquet"])
+        given = "; --to takes the message id where the export ends" if end else ""
+        raise UsageError(f"missing argument 'FILE'{given}", next_step=f"for example: `{line}`")
     try:
         import pyarrow.parquet
     except ImportError as error:

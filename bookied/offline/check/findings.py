@@ -15,7 +15,8 @@ from bookied.offline.journal_tail import JournalTail
 class DiskFinding(Finding):
     """A finding about the files of a bookie.
 
-    ``last_entry`` ends a run of entries that all have the same trouble.
+    ``last_entry`` ends a run of ``entries`` entries that all have the same trouble. The run may
+    have gaps: a bookie of a striped ledger stores only some of the entries.
     """
 
     path: Path | None = None
@@ -23,13 +24,13 @@ class DiskFinding(Finding):
     ledger_id: int | None = None
     entry_id: int | None = None
     last_entry: int | None = None
+    more_entries: int = 0
+    """Entries of the run behind the first."""
 
     @property
     def entries(self) -> int:
-        """How many entries it is about."""
-        if self.entry_id is None:
-            return 0
-        return (self.entry_id if self.last_entry is None else self.last_entry) - self.entry_id + 1
+        """Number of damaged entries; 0 for a finding about something else."""
+        return 0 if self.entry_id is None else 1 + self.more_entries
 
 
 @attrs.define

@@ -75,7 +75,8 @@ class _LedgerCheck:
     _doubtful: list[tuple[int, int]] = attrs.field(factory=list)
     """Entries without a digest that we can check, and their locations: the first of them."""
 
-    def run(self) -> Iterator[DiskFinding]:
+    def run(self) -> Iterator[DiskFinding | None]:
+        """Yield what is wrong; None for each entry that is intact."""
         index, ledger_id = self._shard.index, self._ledger_id
         fix = f"bkctl disk rebuild-index {ledger_id}"
         try:
@@ -123,7 +124,7 @@ class _LedgerCheck:
                 fix=fix,
             )  # fmt: skip
 
-    def _check_entry(self, entry_id: int, location: int, fix: str) -> Iterator[DiskFinding]:
+    def _check_entry(self, entry_id: int, location: int, fix: str) -> Iterator[DiskFinding | None]:
         ledger_id, reader = self._ledger_id, self._shard.reader
         self._found.counts.entries += 1
         try:
@@ -134,6 +135,7 @@ class _LedgerCheck:
                 yield from self._look_at(entry_id, location, packet)
             else:
                 reader.check(location, ledger_id, entry_id)
+                yield None
         except _DAMAGE as error:
             if isinstance(error, MissingLogError):
                 self._missing_logs.add(split_location(location)[0])
@@ -156,11 +158,12 @@ class _LedgerCheck:
                 self._shard.log_path(log_id), None, f"no such log; entry {entry_id}"
             )
 
-    def _look_at(self, entry_id: int, location: int, packet: bytes) -> Iterator[DiskFinding]:
+    def _look_at(self, entry_id: int, location: int, packet: bytes) -> Iterator[DiskFinding | None]:
         digest = find_digest(packet)
         if digest is not None:
             self._found.counts.verified += 1
             self._digest = digest
+            yield None
         elif self._digest is not None:
             yield from self._wrong_digest(entry_id, location)
         else:
@@ -187,12 +190,13 @@ class _LedgerCheck:
         )  # fmt: skip
 
 
-def joined(problems: Iterator[DiskFinding]) -> Iterator[DiskFinding]:
-    """Make one problem of a run of entries that all have the same trouble in the same file."""
+def joined(problems: Iterator[DiskFinding | None]) -> Iterator[DiskFinding]:
+    """Join findings of entries that have the same trouble in the same file; None ends a run."""
     last: DiskFinding | None = None
     for problem in problems:
-        if last is not None and _continues(last, problem):
-            last = attrs.evolve(last, last_entry=problem.entry_id)
+        if last is not None and problem is not None and _continues(last, problem):
+            more = last.more_entries + 1
+            last = attrs.evolve(last, last_entry=problem.entry_id, more_entries=more)
             continue
         if last is not None:
             yield last
@@ -202,10 +206,9 @@ def joined(problems: Iterator[DiskFinding]) -> Iterator[DiskFinding]:
 
 
 def _continues(last: DiskFinding, problem: DiskFinding) -> bool:
-    if last.entry_id is None or problem.entry_id is None:
-        return False
-    end = last.entry_id if last.last_entry is None else last.last_entry
-    return problem.entry_id == end + 1 and (
-        (last.kind, last.path, last.severity, last.ledger_id)
+    return (
+        last.entry_id is not None
+        and problem.entry_id is not None
+        and (last.kind, last.path, last.severity, last.ledger_id)
         == (problem.kind, problem.path, problem.severity, problem.ledger_id)
     )

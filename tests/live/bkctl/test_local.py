@@ -81,7 +81,7 @@ def test_a_cluster_has_one_to_a_hundred_bookies(
     size: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.run(["local", "--dry-run", "--", size]) == ExitStatus.USAGE
-    assert "is not 1 to 100, `zookeeper`, `status` or `stop`" in capsys.readouterr().err
+    assert "is not 1 to 100, `zookeeper`, `status`, `start` or `stop`" in capsys.readouterr().err
 
 
 def test_a_directory_without_a_cluster_has_no_status(
@@ -198,7 +198,7 @@ def test_in_the_background_it_returns_once_all_are_up(tmp_path: Path) -> None:
         ids = _run("local", "status", directory, "-o", "id").stdout
         assert ids == listed.stdout
         os.kill(pid, signal.SIGKILL)
-        again = f"to start {ids.strip()} again: bookied --conf {directory}/bookie-1/bookie.conf\n"
+        again = f"to start {ids.strip()} again: bkctl local start {directory} {ids.strip()}\n"
         # What was killed may hold its lock for a moment longer than it is seen to run.
         until(lambda: again in _run("local", "status", directory).stderr, "the bookie is still up")
         assert f"bkctl local stop {directory}" in started.stderr
@@ -298,6 +298,49 @@ def test_a_bookie_that_cannot_start_stops_all_and_says_why(tmp_path: Path) -> No
 
 
 @pytest.mark.processes
+def test_one_bookie_is_stopped_and_started_by_its_id(tmp_path: Path) -> None:
+    directory = tmp_path / "bk"
+    with local_cluster(directory, 2) as cluster:
+        ids = _run("local", "status", directory, "-o", "id").stdout.split()
+        stopped = _run("local", "stop", directory, ids[1])
+        start = f"bkctl local start {directory} {ids[1]}"
+        assert (stopped.returncode, stopped.stderr) == (
+            0,
+            f"stopped bookie {ids[1]}; to start it: {start}\n",
+        )
+        assert len(_processes(directory)) == 1
+        again = _run("local", "stop", directory, ids[1])
+        assert (again.returncode, again.stderr) == (0, f"bookie {ids[1]} does not run\n")
+        unnamed = _run("local", "start", directory)
+        assert (unnamed.returncode, f"down: {ids[1]}" in unnamed.stderr) == (2, True)
+        started = _run("local", "start", directory, ids[1])
+        assert started.returncode == 0, started.stderr
+        listed = _run("-u", cluster.uri, "bookie", "list", "--state", "writable", "-o", "id")
+        assert sorted(listed.stdout.split()) == sorted(ids)
+        assert "runs already" in _run("local", "start", directory, ids[1]).stderr
+        for word in ("start", "stop"):
+            unknown = _run("local", word, directory, "127.0.0.1:1")
+            assert unknown.returncode == ExitStatus.NOT_FOUND
+            assert f"its bookies are {ids[0]}, {ids[1]}" in unknown.stderr
+    gone = _run("local", "start", directory, ids[0])
+    assert gone.returncode == ExitStatus.CONFLICT
+    assert f"to start it: bkctl local 2 --dir {directory}" in gone.stderr
+
+
+@pytest.mark.processes
+def test_a_bookie_that_does_not_start_again_says_why(tmp_path: Path) -> None:
+    directory = tmp_path / "bk"
+    with local_cluster(directory, 2):
+        ids = _run("local", "status", directory, "-o", "id").stdout.split()
+        assert _run("local", "stop", directory, ids[1]).returncode == 0
+        (directory / "bookie-2/ledgers/current/VERSION").unlink()
+        refused = _run("local", "start", directory, ids[1])
+        assert refused.returncode == ExitStatus.UNREACHABLE
+        assert f"bookie {ids[1]} did not start: " in refused.stderr
+        assert f"its log is {directory}/bookie-2/bookie.log" in refused.stderr
+
+
+@pytest.mark.processes
 def test_a_bookie_that_dies_is_told_and_the_others_go_on(tmp_path: Path) -> None:
     directory = tmp_path / "bk"
     with local_cluster(directory, 2):
@@ -319,7 +362,7 @@ def test_the_last_bookie_takes_nothing_along_and_settings_are_kept(tmp_path: Pat
             os.kill(victim, signal.SIGKILL)
             log = directory.with_suffix(".log")
             until(lambda log=log: "no bookie is left" in log.read_text(), "not told")
-            assert f"bookied --conf {conf}" in log.read_text()
+            assert f"bkctl local start {directory} 127.0.0.1:" in log.read_text()
             assert _run("-u", cluster.uri, "cluster", "info").returncode == 0
             again = subprocess.Popen([*BOOKIED, "--conf", str(conf)], stderr=subprocess.DEVNULL)
             try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import attrs
 
 from bkctl.commands.disk.inspect.entry_logs import LOG_COLUMNS
+from bkctl.output.units import counted
 from bkctl.output.views import ENTRY, LEDGER, OLDER_IDS, WIDE, Kind, column, show
 from bookied.offline.check.findings import DiskFinding
 from bookied.offline.files import BookieFile, DirectoryUse
@@ -34,8 +35,9 @@ def _problem_sentence(problem: DiskFinding) -> str:
     about = "" if problem.ledger_id is None else f"ledger {problem.ledger_id}"
     if problem.entry_id is not None:
         last = problem.last_entry
-        many = f"entries {problem.entry_id} to {last}"
-        about = f"{about} {f'entry {problem.entry_id}' if last is None else many}".strip()
+        many = f"{counted(problem.entries, 'entry')}, {problem.entry_id} to {last}"
+        one = f"entry {problem.entry_id}"
+        about = f"{about} {one if last is None else f'({many})'}".strip()
     lines = [f"{problem.severity.value}: {about and about + ': '}{problem.message}"]
     if problem.path is not None:
         at = "" if problem.offset is None else f" at {problem.offset}"
@@ -135,6 +137,7 @@ show(
     LEDGER,
     attrs.evolve(ENTRY, doc="The entry, the first of several."),
     column("last_entry", "The last of several.", rank=4),
+    column("entries", "Number of damaged entries.", rank=WIDE),
     column("message", "What is wrong.", rank=5),
     column("fix", "What to do.", lambda v: v.fix or None, rank=6),
     *OLDER_IDS,

@@ -73,8 +73,11 @@ LOOKS: Final = (
 
     The next collection deletes a log without live bytes. A compaction rewrites a log below its
     threshold. The last lines say how much each would free.
+
+    DIR is a ledger directory, or a directory with the ledger and journal directories of one bookie.
     """,
         params=(
+            argument("directory", metavar="[DIR]", required=False),
             option(
                 "--directories",
                 is_flag=True,
@@ -85,6 +88,7 @@ LOOKS: Final = (
         effect=Effect.READ,
         examples=(
             ("bkctl disk usage -c bk_server.conf", "entry logs, those with most to free first"),
+            ("bkctl disk usage /data/bookie/ledgers", "the entry logs of this ledger directory"),
             (
                 "bkctl disk usage --directories -c bk_server.conf",
                 "free and used space of each directory",

@@ -222,6 +222,30 @@ def test_a_missing_log_is_one_problem_for_each_run_of_entries(place: Place) -> N
     assert all(f"bkctl disk rebuild-index {one.ledger_id}" in one.fix for one in found)
 
 
+def test_the_end_of_a_cut_log_is_one_problem_though_a_bookie_has_only_some_entries(
+    place: Place,
+) -> None:
+    facts = expected("sorted/clean")["ledgers"]
+    ledger_id, entries = next(
+        (int(key), [one["entryId"] for one in found["entries"]])
+        for key, found in facts.items()
+        if len(found["entries"]) >= 5
+    )
+    place.set_location(ledger_id, entries[2], 0)  # As in a striped ledger.
+    for entry_id in (entries[1], *entries[3:]):
+        place.set_location(ledger_id, entry_id, 1 << 20)
+    found = the_one([one for one in place.check() if one.ledger_id == ledger_id])
+    assert (found.entry_id, found.last_entry) == (entries[1], entries[-1])
+    assert found.entries == len(entries) - 2
+
+
+def test_an_intact_entry_ends_a_run_of_damaged_ones(place: Place) -> None:
+    for entry_id in (0, 1, 3):
+        place.set_location(0, entry_id, 1 << 20)
+    found = [(one.entry_id, one.last_entry) for one in place.check() if one.ledger_id == 0]
+    assert found == [(0, 1), (3, None)]
+
+
 @pytest.mark.parametrize(
     ("location", "kind"),
     [

@@ -36,7 +36,7 @@ def test_problems_are_named_with_place_and_next_command_and_status_10(tmp_path: 
         "problem: ledger 1: b'XXXX'; expected b'BKLE'\n"
         f"    in {index} at 0\n    -> bkctl disk rebuild-index 1\n"
     ) in found.out
-    assert "ledger 0 entries 0 to 4: no such log" in found.out
+    assert "ledger 0 (5 entries, 0 to 4): no such log" in found.out
     assert "problems found; --repair-plan says what to do" in found.err
     assert snapshot(tmp_path) == before
 
@@ -47,6 +47,7 @@ def test_programs_get_one_object_a_finding(tmp_path: Path) -> None:
     assert found["index-format", "1"]["offset"] == 0
     assert found["missing-log", "0"]["entry"] == 0
     assert found["missing-log", "0"]["last_entry"] == 4
+    assert found["missing-log", "0"]["entries"] == 5
     listed = run("check", *damaged(tmp_path / "again"), "--json", ok=False).json
     assert len(listed["problems"]) == len(rows)
 

@@ -1,0 +1,133 @@
+"""``bkctl local start`` and ``stop`` with a BOOKIE_ID: one bookie of a cluster that runs.
+
+The process that runs the cluster stays the parent of its bookies. A stop sends SIGTERM to the
+bookie. A start leaves a request in the bookie's directory, which that process polls.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import signal
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from bkctl.commands.local.bookie import LocalStartError, printed_reason
+from bkctl.commands.local.connected_metadata import ClusterMetadata
+from bkctl.commands.local.directory import START_REQUEST, write_private
+from bkctl.commands.local.running_cluster import read, runner, start_line
+from bkctl.errors import ConflictError, NothingFoundError, UsageError
+from bkctl.exit_status import ExitStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bkctl.commands.local.columns import LocalBookie
+    from bkctl.session.session import Session
+
+_WAIT_S_MAX: Final = 60.0
+_POLL_S: Final = 0.05
+
+
+def start(session: Session, directory: Path, bookie_id: str | None) -> None:
+    """Start a bookie that is down; return when it is registered.
+
+    Raises:
+        NothingFoundError: the directory holds no cluster, or the cluster has no such bookie.
+        UsageError: no bookie is named.
+        ConflictError: the cluster is stopped, or the bookie is not registered in time.
+        LocalStartError: the bookie did not start; the message has its reason.
+    """
+    found = read(directory)
+    if runner(directory) is None:
+        raise ConflictError(
+            f"the cluster in {directory} is stopped",
+            next_step=f"to start it: {start_line(directory)}",
+        )
+    if bookie_id is None:
+        down = [one.bookie_id for one in found.bookies if one.state == "down"]
+        raise UsageError(
+            "which bookie?", next_step=f"down: {', '.join(down)}" if down else "none is down"
+        )
+    one = _bookie(directory, found.bookies, bookie_id)
+    if one.state == "up":
+        session.note(f"bookie {bookie_id} runs already, as process {one.pid}")
+        return
+    if session.dry_run:
+        session.plan([f"start bookie {bookie_id}"])
+        return
+    log = Path(one.log)
+    written = log.stat().st_size if log.exists() else 0
+
+    def is_registered() -> bool:
+        if (reason := printed_reason(log, written)) is not None:
+            raise LocalStartError(
+                f"bookie {bookie_id} did not start: {reason}", next_step=f"its log is {log}"
+            )
+        return bookie_id in metadata.writable()
+
+    request = Path(one.directory) / START_REQUEST
+    write_private(request, "")
+    try:
+        with (
+            ClusterMetadata(lambda: found.uri) as metadata,
+            session.messages.waiting(f"waiting for bookie {bookie_id} to register"),
+        ):
+            _wait(is_registered, f"{bookie_id} is not registered", one)
+    finally:
+        request.unlink(missing_ok=True)
+    session.note(f"started bookie {bookie_id}; its log is {one.log}")
+
+
+def stop(session: Session, directory: Path, bookie_id: str) -> None:
+    """Stop one bookie; return when its process has ended.
+
+    Raises:
+        NothingFoundError: the directory holds no cluster, or the cluster has no such bookie.
+        ConflictError: the bookie goes on.
+    """
+    one = _bookie(directory, read(directory).bookies, bookie_id)
+    if one.state != "up" or one.pid is None:
+        session.note(f"bookie {bookie_id} does not run")
+        return
+    if session.dry_run:
+        session.plan([f"stop process {one.pid}, bookie {bookie_id}"])
+        return
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(one.pid, signal.SIGTERM)
+    pid = one.pid
+    _wait(lambda: not _runs(pid), f"process {pid} still runs", one)
+    line = shlex.join(["bkctl", "local", "start", str(directory), bookie_id])
+    session.note(f"stopped bookie {bookie_id}; to start it: {line}")
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def _bookie(directory: Path, bookies: tuple[LocalBookie, ...], bookie_id: str) -> LocalBookie:
+    for one in bookies:
+        if one.bookie_id == bookie_id:
+            return one
+    raise NothingFoundError(
+        f"the cluster in {directory} has no bookie {bookie_id}",
+        next_step=f"its bookies are {', '.join(one.bookie_id for one in bookies)}",
+    )
+
+
+def _wait(is_done: Callable[[], bool], otherwise: str, one: LocalBookie) -> None:
+    deadline_s = time.monotonic() + _WAIT_S_MAX
+    while not is_done():
+        if time.monotonic() > deadline_s:
+            raise ConflictError(
+                f"{otherwise} after {_WAIT_S_MAX:.0f} s",
+                next_step=f"its log is {one.log}",
+                status=ExitStatus.TIME_LIMIT,
+            )
+        time.sleep(_POLL_S)
