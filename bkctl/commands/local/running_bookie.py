@@ -49,7 +49,7 @@ def start(session: Session, directory: Path, bookie_id: str | None) -> None:
     if bookie_id is None:
         down = [one.bookie_id for one in found.bookies if one.state == "down"]
         raise UsageError(
-            "which bookie?", next_step=f"down: {', '.join(down)}" if down else "none is down"
+            "which bookie?", next_step=f"down: {', '.join(down)}" if down else "all of them run"
         )
     one = _bookie(directory, found.bookies, bookie_id)
     if one.state == "up":
