@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from weakref import WeakKeyDictionary
@@ -14,44 +13,28 @@ import click
 
 from bkctl.cli.completion.order import ordered
 from bkctl.cli.params import BOOKIE_ID, LEDGER_ID, LOG_NAME
+from bkctl.commands.about import completion_ids
+from bkctl.commands.about.completion_ids import Candidates
 from bkctl.errors import CommandError, Interrupted, error_message
 from bkctl.exit_status import Effect, ExitStatus
 from bkctl.host import Host, leave
-from bkctl.ledger_ids import format_ledger_id
 from bkctl.options import Options, options_of
-from bkctl.output.units import counted, human_bytes
+from bkctl.output.units import counted
 from bkctl.session.shell_writers import ShellWriters
 from wire.errors import BookKeeperError
 
 if TYPE_CHECKING:
     from twisted.internet.defer import Deferred
 
-    from bkclient.admin.operations import BookieStatus
     from bkclient.blocking import BlockingClient
     from bkclient.client import Client
     from bkclient.config.client import ClientConfig
     from bkclient.metadata.api import MetadataStore, SessionEvent
-    from bkctl.commands.ledger.columns import LedgerSummary
-    from wire.ids import LedgerId
 
 T = TypeVar("T")
 
-Candidates = tuple[list[tuple[str, str]], bool]
-
-LEDGERS_MAX: Final = 500
-"""Ids that are offered, the newest."""
-
-WALK_MAX: Final = 500_000
-"""Ids that are looked at for that."""
-
-DESCRIBED_MAX: Final = 50
-"""Ledgers whose metadata is read to say what they are."""
-
 MARKS_MAX: Final = 100
 """Under-replicated ledgers that are counted one by one."""
-
-SPACE_WAIT_S: Final = 1.0
-"""How long a bookie is waited for that is to say how much space it has."""
 
 LABEL_CHARS: Final = 8
 
@@ -183,11 +166,13 @@ class ShellProgram:
         options = self._options(given)
         client = self._client(options)
         if kind == LEDGER_ID.name:
-            found: Candidates = client.call(_ledgers, prefix, options.ledger_id_format)
+            found: Candidates = client.call(
+                completion_ids.ledgers, prefix, options.ledger_id_format
+            )
         elif kind == BOOKIE_ID.name:
-            found = client.call(_bookies)
+            found = client.call(completion_ids.bookies)
         else:
-            found = client.call(_logs)
+            found = client.call(completion_ids.logs)
         return found
 
     def ordered(
@@ -279,64 +264,3 @@ async def cluster_state(store: MetadataStore) -> ClusterState:
         await count_marks(store, MARKS_MAX),
         await store.replication_enabled(),
     )
-
-
-async def _ledgers(client: Client, prefix: str, form: str) -> Candidates:
-    from bkctl.commands.ledger.listing import summaries
-
-    newest: deque[LedgerId] = deque(maxlen=LEDGERS_MAX)
-    looked = matching = 0
-    async for ids in client.store.ledger_ranges():
-        found = [i for i in ids if not prefix or format_ledger_id(i, form).startswith(prefix)]
-        newest.extend(found)
-        looked, matching = looked + len(ids), matching + len(found)
-        if looked >= WALK_MAX:
-            break
-    order = list(reversed(newest))
-    about = {one.ledger_id: _about(one) for one in await summaries(client, order[:DESCRIBED_MAX])}
-    whole = matching == len(newest) and looked < WALK_MAX
-    return [(format_ledger_id(i, form), about.get(i, "")) for i in order], whole
-
-
-def _about(ledger: LedgerSummary) -> str:
-    from bkctl.output.units import human_time
-
-    metadata = ledger.metadata
-    if metadata is None:
-        return "metadata cannot be read"
-    state = metadata.state.name.lower().replace("_", "-")
-    size = f", {human_bytes(metadata.length)}" if metadata.is_closed else ""
-    made = f", made {human_time(metadata.ctime_ms, utc=False)}" if metadata.ctime_ms else ""
-    return f"{state}{size}{made}"
-
-
-async def _bookies(client: Client) -> Candidates:
-    from bkclient.admin import operations
-    from bkclient.metadata.tree.nodes import together
-
-    found = await operations.list_bookies(client)
-    spaces = await together(_space(client, one) for one in found)
-    return [
-        (one.bookie_id, f"{one.state.value}{space}")
-        for one, space in zip(found, spaces, strict=True)
-    ], True
-
-
-async def _space(client: Client, one: BookieStatus) -> str:
-    """Return what a bookie says of its disks; nothing where it does not answer soon."""
-    from twisted.internet import defer
-
-    from bkclient.admin import operations
-
-    if one.state is operations.BookieState.DOWN:
-        return ""
-    asked = defer.Deferred.fromCoroutine(operations.bookie_info(client, one.bookie_id))
-    try:
-        disks = await asked.addTimeout(SPACE_WAIT_S, client.cluster.clock)
-    except (BookKeeperError, defer.TimeoutError):
-        return ", does not answer"
-    return f", {human_bytes(disks.free_bytes)} free"
-
-
-async def _logs(client: Client) -> Candidates:
-    return [(name, "") for name in sorted(await client.store.list_logs())], True

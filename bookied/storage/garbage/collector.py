@@ -25,12 +25,11 @@ from bookied.storage.garbage import compaction_rules
 from bookied.storage.garbage.collector_state import CollectionRound, CollectorEffects
 from bookied.storage.garbage.compaction import CompactionWish, LogCompaction, Suspensions
 from bookied.storage.garbage.compaction_in_place import InPlace, Rewriter
-from bookied.storage.garbage.compaction_rules import Rate, Throttle
 from bookied.storage.garbage.ledger_removal import DroppedLedgers
 from bookied.storage.garbage.log_usage import LogCensus
 from bookied.storage.garbage.settings import CollectorSettings
 from bookied.storage.garbage.status import CollectorStatus
-from bookied.storage.garbage.throttle import CollectionStoppedError, Pace
+from bookied.storage.garbage.throttle import CollectionStoppedError, Pace, Rate, Throttle
 from bookied.storage.garbage.transactional_compaction import Transactional
 from bookied.storage.ledger_storage.storage import LedgerStorage
 from wire.errors import BookKeeperError

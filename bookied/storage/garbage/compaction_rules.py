@@ -1,7 +1,6 @@
-"""Which entry logs are worth rewriting, when, in what order and how fast: rules, no files.
+"""Which entry logs are worth rewriting, when and in what order: rules, no files.
 
-Agrees with BookKeeper 4.18.0, GarbageCollectorThread (``runWithFlags``, ``doCompactEntryLogs``) and
-AbstractLogCompactor.Throttler.
+Agrees with BookKeeper 4.18.0, GarbageCollectorThread (``runWithFlags``, ``doCompactEntryLogs``).
 """
 
 from __future__ import annotations
@@ -167,38 +166,3 @@ def tenths(usages: Iterable[LogUsage], target_bytes: int | None) -> tuple[int, .
     for usage in usages:
         counts[tenth(share(usage, target_bytes))] += 1
     return tuple(counts)
-
-
-class Rate:
-    """So much a second, and up to a second's worth at once after a pause.
-
-    What is taken is owed: it is the next to come who waits, as in Guava's RateLimiter, which Java's
-    throttler is.
-    """
-
-    def __init__(self, per_s: float) -> None:
-        self._per_s = per_s
-        self._free_s = -1.0
-        """From when on nothing is owed."""
-
-    def take(self, amount: float, now_s: float) -> float:
-        """Take; return for how many seconds to wait before using it."""
-        free_s = max(self._free_s, now_s - 1.0)
-        self._free_s = free_s + amount / self._per_s
-        return max(0.0, free_s - now_s)
-
-    def slice_of(self, part_s: float) -> int:
-        """Return how much goes into so many seconds, at least 1."""
-        return max(1, int(self._per_s * part_s))
-
-
-@attrs.frozen
-class Throttle:
-    """How fast a compaction reads and rewrites: by entries or by bytes."""
-
-    rate: Rate
-    by_bytes: bool
-
-    def take(self, entries: int, size_bytes: int, now_s: float) -> float:
-        """Return how long to wait before so much may be used."""
-        return self.rate.take(size_bytes if self.by_bytes else entries, now_s)

@@ -1,15 +1,17 @@
-"""How a collection makes way: for its rate limit, for clients' adds, and when it has to stop."""
+"""How fast a collection may copy: its rate limit, clients' adds before it, and when it stops.
+
+Agrees with BookKeeper 4.18.0, AbstractLogCompactor.Throttler.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
+import attrs
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.interfaces import IReactorTime
 
-from bookied.storage.garbage.compaction_rules import Throttle
-from bookied.storage.garbage.unneeded_ledgers import pause
 from bookied.storage.ledger_storage.settings import RunBlocking
 from wire.errors import BookKeeperError
 
@@ -20,6 +22,49 @@ MAKE_WAY_S: Final = 0.05
 
 MAKE_WAY_TIMES_MAX: Final = 20
 """How often at a time: a collection that clients never let through ends in a full disk."""
+
+
+class Rate:
+    """So much a second, and up to a second's worth at once after a pause.
+
+    What is taken is owed: it is the next to come who waits, as in Guava's RateLimiter, which Java's
+    throttler is.
+    """
+
+    def __init__(self, per_s: float) -> None:
+        self._per_s = per_s
+        self._free_s = -1.0
+        """From when on nothing is owed."""
+
+    def take(self, amount: float, now_s: float) -> float:
+        """Take; return for how many seconds to wait before using it."""
+        free_s = max(self._free_s, now_s - 1.0)
+        self._free_s = free_s + amount / self._per_s
+        return max(0.0, free_s - now_s)
+
+    def slice_of(self, part_s: float) -> int:
+        """Return how much goes into so many seconds, at least 1."""
+        return max(1, int(self._per_s * part_s))
+
+
+@attrs.frozen
+class Throttle:
+    """How fast a compaction reads and rewrites: by entries or by bytes."""
+
+    rate: Rate
+    by_bytes: bool
+
+    def take(self, entries: int, size_bytes: int, now_s: float) -> float:
+        """Return how long to wait before so much may be used."""
+        return self.rate.take(size_bytes if self.by_bytes else entries, now_s)
+
+
+def pause(clock: IReactorTime, seconds: float) -> Deferred[None]:
+    """Return what fires after so long; cancelling it ends the wait."""
+    call: Any = None
+    done: Deferred[None] = Deferred(lambda _: call.cancel())
+    call = clock.callLater(seconds, done.callback, None)
+    return done
 
 
 class CollectionStoppedError(BookKeeperError):

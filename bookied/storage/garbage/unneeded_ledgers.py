@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Protocol
 
 import attrs
 from twisted.internet.defer import CancelledError, Deferred, DeferredList
@@ -18,7 +18,7 @@ from twisted.logger import Logger
 
 from bkclient.errors import MetadataSerializationError, NoSuchLedgerError
 from bkclient.metadata.api import CookieNotFoundError, LayoutInfo, Versioned
-from bookied.storage.garbage.compaction_rules import Rate
+from bookied.storage.garbage.throttle import Rate, pause
 from wire.codes import LedgerState
 from wire.errors import BookKeeperError
 from wire.ids import BookieId, LedgerId
@@ -306,11 +306,3 @@ def is_in_excess(metadata: LedgerMetadata, bookie_id: BookieId) -> bool:
     One that is not closed may come to name it: an ensemble changes.
     """
     return metadata.state is LedgerState.CLOSED and bookie_id not in metadata.all_bookies()
-
-
-def pause(clock: IReactorTime, seconds: float) -> Deferred[None]:
-    """Return what fires after so long; cancelling it ends the wait."""
-    call: Any = None
-    done: Deferred[None] = Deferred(lambda _: call.cancel())
-    call = clock.callLater(seconds, done.callback, None)
-    return done

@@ -1,4 +1,4 @@
-"""What is in memory is put into files, in an order that survives a crash anywhere in between."""
+"""When the write cache and the index pages are flushed, and in which order."""
 
 from __future__ import annotations
 
@@ -13,12 +13,23 @@ from bookied.storage.index.ledger_pages import LedgerChange, LedgerPages
 from bookied.storage.index.store import IndexStore
 from bookied.storage.ledger_storage.adds import EntryAdds
 from bookied.storage.ledger_storage.index_lock import IndexLock
-from bookied.storage.ledger_storage.settings import RunBlocking
+from bookied.storage.ledger_storage.settings import RunBlocking, StorageLimits
 from bookied.storage.ledger_storage.unflushed_changes import UnflushedChanges
 from bookied.storage.write_cache import WriteCache
 
 CHECKPOINT_PAGES: Final = 1024
 """Pages copied in one turn of the reactor: 8 MiB, a few milliseconds."""
+
+
+def is_due(limits: StorageLimits, changes: UnflushedChanges, pages: LedgerPages) -> bool:
+    """Return whether memory holds so much that it is flushed before the checkpoint's time.
+
+    ``bookied.storage.checkpoints`` asks this, and flushes at each interval besides.
+    """
+    return (
+        changes.entry_bytes >= limits.checkpoint_bytes
+        or pages.dirty_page_count >= limits.dirty_pages_max // 2
+    )
 
 
 class Flush:

@@ -28,7 +28,7 @@ from bookied.storage.index.format import PAGE_BYTES
 from bookied.storage.index.ledger_pages import CachedLedger, LedgerPages
 from bookied.storage.index.store import IndexStore
 from bookied.storage.ledger_storage.adds import EntryAdds
-from bookied.storage.ledger_storage.flush import Flush
+from bookied.storage.ledger_storage.flush import Flush, is_due
 from bookied.storage.ledger_storage.index_lock import IndexLock
 from bookied.storage.ledger_storage.ledgers import StoredLedgers
 from bookied.storage.ledger_storage.logs import EntryLogs
@@ -240,10 +240,7 @@ class LedgerStorage:
     @property
     def needs_checkpoint(self) -> bool:
         """Whether one is due now, before its time."""
-        return (
-            self._changes.entry_bytes >= self.limits.checkpoint_bytes
-            or self._pages.dirty_page_count >= self.limits.dirty_pages_max // 2
-        )
+        return is_due(self.limits, self._changes, self._pages)
 
     async def flush(self, run_blocking: RunBlocking) -> None:
         """Make durable in files all that is in memory at the call; see ``Flush``.

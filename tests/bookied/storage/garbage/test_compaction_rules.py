@@ -6,17 +6,16 @@ from bookied.storage.entrylog.usage import LogUsage
 from bookied.storage.garbage.compaction_rules import (
     CompactionKind,
     LastRuns,
-    Rate,
     Schedule,
     Schedules,
     SuspendedCompactions,
-    Throttle,
     due,
     share,
     suspended_by_disks,
     tenths,
     worth_rewriting,
 )
+from bookied.storage.garbage.throttle import Rate, Throttle
 
 
 def schedules(*, minor_s=3600, major_s=86_400, minor=0.2, major=0.8, force=False) -> Schedules:

@@ -1,0 +1,95 @@
+"""The ledger, bookie and log ids that completion offers, each with a word about it."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from bkctl.ledger_ids import format_ledger_id
+from bkctl.output.units import human_bytes
+from wire.errors import BookKeeperError
+
+if TYPE_CHECKING:
+    from bkclient.admin.operations import BookieStatus
+    from bkclient.client import Client
+    from bkctl.commands.ledger.columns import LedgerSummary
+    from wire.ids import LedgerId
+
+Candidates = tuple[list[tuple[str, str]], bool]
+"""Ids with what is said of each; and whether there are no others."""
+
+LEDGERS_MAX: Final = 500
+"""Ids that are offered, the newest."""
+
+WALK_MAX: Final = 500_000
+"""Ids that are looked at for that."""
+
+DESCRIBED_MAX: Final = 50
+"""Ledgers whose metadata is read to say what they are."""
+
+SPACE_WAIT_S: Final = 1.0
+"""How long a bookie is waited for that is to say how much space it has."""
+
+
+async def ledgers(client: Client, prefix: str, form: str) -> Candidates:
+    """Return the newest ledgers whose ids begin with ``prefix``, and whether these are all."""
+    from bkctl.commands.ledger.listing import summaries
+
+    newest: deque[LedgerId] = deque(maxlen=LEDGERS_MAX)
+    seen = matching = 0
+    async for ids in client.store.ledger_ranges():
+        found = [i for i in ids if not prefix or format_ledger_id(i, form).startswith(prefix)]
+        newest.extend(found)
+        seen, matching = seen + len(ids), matching + len(found)
+        if seen >= WALK_MAX:
+            break
+    order = list(reversed(newest))
+    about = {one.ledger_id: _about(one) for one in await summaries(client, order[:DESCRIBED_MAX])}
+    whole = matching == len(newest) and seen < WALK_MAX
+    return [(format_ledger_id(i, form), about.get(i, "")) for i in order], whole
+
+
+def _about(ledger: LedgerSummary) -> str:
+    from bkctl.output.units import human_time
+
+    metadata = ledger.metadata
+    if metadata is None:
+        return "metadata cannot be read"
+    state = metadata.state.name.lower().replace("_", "-")
+    size = f", {human_bytes(metadata.length)}" if metadata.is_closed else ""
+    made = f", made {human_time(metadata.ctime_ms, utc=False)}" if metadata.ctime_ms else ""
+    return f"{state}{size}{made}"
+
+
+async def bookies(client: Client) -> Candidates:
+    """Return all bookies, with their state and free space."""
+    from bkclient.admin import operations
+    from bkclient.metadata.tree.nodes import together
+
+    found = await operations.list_bookies(client)
+    spaces = await together(_space(client, one) for one in found)
+    return [
+        (one.bookie_id, f"{one.state.value}{space}")
+        for one, space in zip(found, spaces, strict=True)
+    ], True
+
+
+async def _space(client: Client, one: BookieStatus) -> str:
+    """Return what a bookie says of its disks; nothing where it does not answer soon."""
+    from twisted.internet import defer
+
+    from bkclient.admin import operations
+
+    if one.state is operations.BookieState.DOWN:
+        return ""
+    asked = defer.Deferred.fromCoroutine(operations.bookie_info(client, one.bookie_id))
+    try:
+        disks = await asked.addTimeout(SPACE_WAIT_S, client.cluster.clock)
+    except (BookKeeperError, defer.TimeoutError):
+        return ", does not answer"
+    return f", {human_bytes(disks.free_bytes)} free"
+
+
+async def logs(client: Client) -> Candidates:
+    """Return the names of all logs."""
+    return [(name, "") for name in sorted(await client.store.list_logs())], True
