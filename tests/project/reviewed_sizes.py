@@ -117,7 +117,7 @@ REVIEWED: Final = {
     "marks: range(journals_count)": _SETTING,
     "JournalMarks.read: range(journals)": _SETTING,
     # bkctl and shell
-    "_Run.write: range(total)": _SETTING,
+    "_JournalBench.write: range(total)": _SETTING,
     "payloads: os.urandom(size)": _SETTING,
     "Canvas.fitted: ' ' * (width - display_width(text))": _SCREEN,
     "Canvas.fitted: ' ' * (width - 1 - display_width(text))": _SCREEN,
@@ -141,7 +141,7 @@ REVIEWED: Final = {
     "_resampled: [None] * count": _SCREEN,
     "_resampled: range(count)": _SCREEN,
     "_rows: ' ' * (room - 2 - names - 1 - _STATE_WIDTH - 1 - width)": _SCREEN,
-    "Stock.lines: [f\"{counted(self.marks, 'mark')} of ledgers that lack replicas\"]"
+    "MetadataContents.lines: [f\"{counted(self.marks, 'mark')} of ledgers that lack replicas\"]"
     " * bool(self.marks)": "one or none",
     "note_sums: 's' * (len(found) != 1)": "one or none",
     "_read_next_v2: range(at, last_start + 1, _READ.size)": "inside what was received",
