@@ -40,7 +40,7 @@ class NothingFoundError(CommandError):
 
 
 class RefusedError(CommandError):
-    """Not done, because nobody confirmed it or a safety check said no."""
+    """Not done, because the user did not confirm it or a safety check said no."""
 
     exit_status: ClassVar[int] = ExitStatus.REFUSED
 

@@ -23,7 +23,7 @@ from bkclient.placement.policy import (
 from wire.ids import BookieId
 
 DEFAULT_RACK: Final = "/default-rack"
-"""Where bookies are of which nobody says where they are."""
+"""The rack that bookies of unknown location get."""
 
 RackOf = Callable[[BookieId], str]
 """The rack of a bookie by now; ``DEFAULT_RACK`` if it is not known."""

@@ -28,7 +28,7 @@ from bkclient.placement.rack import DEFAULT_RACK, RackAwarePlacement, RackOf
 from wire.ids import BookieId
 
 DEFAULT_REGION: Final = "/default-region"
-"""The region of bookies of which nobody says where they are."""
+"""The region that bookies of unknown location get."""
 
 NEAR_BEFORE_FAR: Final = 2
 """Local bookies that are read from before the first of another region."""
@@ -342,7 +342,7 @@ class RegionAwarePlacement:
 
 
 def region_of(location: str) -> str | None:
-    """Return the region of a location such as ``/region/rack``; None where nobody knows it."""
+    """Return the region of a location such as ``/region/rack``; None if it is unknown."""
     region = "/" + location.split("/")[1]
     return None if location == DEFAULT_RACK or region == DEFAULT_REGION else region
 

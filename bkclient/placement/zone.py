@@ -24,7 +24,7 @@ from bkclient.placement.rack import RackOf
 from wire.ids import BookieId
 
 DEFAULT_LOCATION: Final = "/default-zone/default-upgradedomain"
-"""Where bookies are of which nobody says zone and upgrade domain."""
+"""The location that bookies of unknown zone and upgrade domain get."""
 
 
 class ZoneAwarePlacement:

@@ -347,7 +347,7 @@ async def auditor(client: Client) -> BookieId:
     """Return who is the auditor.
 
     Raises:
-        NoAuditorError: nobody.
+        NoAuditorError: no auditor is elected.
     """
     found = await client.store.current_auditor()
     if found is None:
@@ -362,7 +362,7 @@ async def trigger_audit(client: Client) -> BookieId:
 
     Raises:
         AutorecoveryDisabledError: it would not look.
-        NoAuditorError: there is nobody to look, or it has only just been elected.
+        NoAuditorError: no auditor is elected, or it has only just been elected.
     """
     if not await client.store.replication_enabled():
         raise AutorecoveryDisabledError("autorecovery is disabled, and no auditor looks")

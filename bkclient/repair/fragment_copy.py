@@ -112,7 +112,7 @@ class FragmentRepairer:
             only: who alone may take one.
 
         Raises:
-            NotEnoughBookiesError: there is nobody for any of the places.
+            NotEnoughBookiesError: no bookie can take any of the places.
         """
         fragment = lack.fragment
         leaving = zip(lack.indexes, lack.bookies, strict=True)
@@ -137,7 +137,7 @@ class FragmentRepairer:
 
         Raises:
             UnclosedFragmentError: the fragment may still grow.
-            NotEnoughBookiesError: there is nobody to copy to.
+            NotEnoughBookiesError: no bookie can take the copies.
             UnreadableEntryError: an entry is nowhere to be had.
             FragmentChangedError: another client changed the fragment in a way that does not go with
                 this; it has to be checked again.
@@ -197,7 +197,7 @@ async def read(fetcher: EntryFetcher, ledger: ViewedLedger, entry_id: EntryId) -
     """Return an entry from a bookie that has it.
 
     Raises:
-        UnreadableEntryError: nobody gives it.
+        UnreadableEntryError: no bookie returns the entry.
     """
     try:
         return await fetcher.entry(ledger.metadata, entry_id)

@@ -92,7 +92,7 @@ class FragmentMove:
 class LedgerMove:
     """One ledger of the bookies, and what became of it. ``fenced``: its writer was, or would be.
 
-    ``size_bytes``: what the copies come to, by the average entry; ``None`` where nobody knows, as
+    ``size_bytes``: what the copies come to, by the average entry; ``None`` if unknown, as
     of a ledger that is not closed.
     """
 
@@ -134,7 +134,7 @@ class BookieLedger:
 
 @attrs.frozen
 class MoveLoad:
-    """How many copies of entries there are, and their bytes; ``None`` where nobody knows yet."""
+    """How many copies of entries there are, and their bytes; ``None`` if they are unknown yet."""
 
     copies: int
     size_bytes: int | None

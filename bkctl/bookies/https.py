@@ -44,7 +44,7 @@ class HttpsConnection(http.client.HTTPConnection):
         """Connect, and finish the handshake.
 
         Raises:
-            OSError: nobody answers.
+            OSError: no server answers.
             SecurityError: TLS did not come about; it says why.
         """
         super().connect()

@@ -148,7 +148,7 @@ def ask(address: HttpAddress, timeout_s: float) -> LoadFigures:
 def ask_all(
     addresses: Sequence[HttpAddress | None], timeout_s: float
 ) -> list[LoadFigures | BookKeeperError | None]:
-    """Return what each of many bookies says, or why not; None where there is nobody to ask."""
+    """Return what each of many bookies says, or why not; None without a bookie to ask."""
 
     def one(address: HttpAddress | None) -> LoadFigures | BookKeeperError | None:
         if address is None:
@@ -171,7 +171,7 @@ def side_by_side(work: Callable[[T], R], values: Sequence[T]) -> list[R]:
 
 @attrs.frozen(kw_only=True)
 class Rates:
-    """What happened each second between two looks; None where nobody can tell."""
+    """What happened each second between two looks; None if unknown."""
 
     adds_s: float | None = None
     reads_s: float | None = None

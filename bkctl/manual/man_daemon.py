@@ -34,7 +34,7 @@ where one value is wanted the first counts. `include = other.conf` reads another
 
 What is set as `BK_key` in the environment wins over the file, and `-X key=value` over both.
 
-`bookied --conf FILE --check-config` says what is odd about a file. A key that nobody knows is
+`bookied --conf FILE --check-config` says what is odd about a file. An unknown key is
 named with the nearest one, and refused with `--strict-config`; so is a key that cannot be honoured
 without losing safety, always.
 """

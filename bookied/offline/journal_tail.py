@@ -30,7 +30,7 @@ Tick = Callable[[int, int], object]
 
 
 def no_tick(_done: int, _items: int) -> None:
-    """Tell nobody."""
+    """Report nothing."""
 
 
 @attrs.define

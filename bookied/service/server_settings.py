@@ -36,7 +36,7 @@ def connection_settings(
 
     Args:
         config: the bookie's settings.
-        open_files_max: how many descriptors the process may have; None where nobody knows.
+        open_files_max: how many descriptors the process may have; None if unknown.
         storage: what storage takes of them.
     """
     count_max = _connections_max(config, open_files_max, storage)

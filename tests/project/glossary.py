@@ -34,6 +34,9 @@ GLOSSARY: Final = (
     ),
     Term(rf"\bwhole (?:{_STORED})\b", "complete, intact", _TERM),
     Term(r"\bwho(?:so)?ever\b", "the client, the caller, each process that", _NAME),
+    Term(
+        r"\bnobody confirmed\b|\bwhere nobody knows\b", "the user did not confirm; unknown", _NAME
+    ),
     Term(r"\b(?:is|are|was|be) let in\b|\blets? \w+ in\b", "authenticated, allowed", _METAPHOR),
     Term(r"\b(?:gives?|gave|given|giving) up (?:a|the|its|that) connection", "close", _PLAIN),
     Term(r"\bsomebody(?: else)?(?:'s)?\b", "another client's, another bookie's, a process", _NAME),

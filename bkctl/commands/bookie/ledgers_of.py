@@ -70,7 +70,7 @@ def update_bookie(
 
     Raises:
         UsageError: the ids are equal.
-        RefusedError: a safety check says no, or nobody confirmed.
+        RefusedError: a safety check says no, or the user did not confirm.
         PartlyDoneError: some were left as they are.
     """
     if old == new:

@@ -415,7 +415,7 @@ def restore(session: Session, file: Path, force: Sequence[str]) -> None:
 
     Raises:
         BackupDamagedError: the file is not a whole backup.
-        RefusedError: the root is not empty, or nobody confirmed.
+        RefusedError: the root is not empty, or the user did not confirm.
         ConflictError: there is another cluster, which is not empty.
     """
     session.about = str(file)

@@ -28,7 +28,7 @@ _STATE_WIDTH: Final = 10
 
 @attrs.frozen
 class Rack:
-    """Bookies at one location; the name is empty where nobody knows it."""
+    """Bookies at one location; the name is empty if unknown."""
 
     name: str
     bookies: tuple[BookieSummary, ...]

@@ -98,7 +98,7 @@ class ClusterStatus:
     total: int
     """Bytes; disks that bookies share count once."""
     racks: Mapping[str, int]
-    """How many registered bookies are in each; empty where nobody knows racks."""
+    """How many registered bookies are in each; empty if racks are unknown."""
     ensemble_size: int
     headroom: int
     """How many writable bookies may go before there are fewer than ``ensemble_size``."""

@@ -185,7 +185,7 @@ def repair(session: Session) -> None:
     """Show where a bookie's cookie would be written anew, ask, and write it.
 
     Raises:
-        RefusedError, ConflictError: as ``to_rewrite``; or it runs, or nobody confirmed.
+        RefusedError, ConflictError: as ``to_rewrite``; or it runs, or the user did not confirm.
     """
     seen = _read_cookies(session)
     bookie_id = seen.bookie.bookie_id

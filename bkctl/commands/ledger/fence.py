@@ -1,4 +1,4 @@
-"""Ledgers are fenced, so that nobody can add to them: `ledger fence`."""
+"""Ledgers are fenced, so that no client can add to them: `ledger fence`."""
 
 from __future__ import annotations
 

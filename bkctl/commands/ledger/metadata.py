@@ -90,7 +90,7 @@ def restore(
 
     Raises:
         NothingFoundError: the file is not there.
-        RefusedError: it holds no metadata, or nobody confirmed.
+        RefusedError: it holds no metadata, or the user did not confirm.
         ConflictError: the ledger exists, or it changed meanwhile.
     """
     session.about = f"ledger {ledger_id}"

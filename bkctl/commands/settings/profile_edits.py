@@ -164,7 +164,7 @@ def edit(session: Session, /, name: str | None, *, unset: Sequence[str], **value
     Raises:
         NothingFoundError: there is no such profile, or it does not say what is to be taken out.
         UsageError: it is not said which.
-        RefusedError: there is nobody to edit by hand.
+        RefusedError: no terminal, so no user who could edit.
     """
     if name is None and not unset and not _is_given(session, values):
         edit_by_hand(session)
@@ -200,7 +200,7 @@ def delete(session: Session, name: str) -> None:
 
     Raises:
         NothingFoundError: there is no such profile.
-        RefusedError: nobody confirmed it.
+        RefusedError: the user did not confirm.
     """
     file = _file(session)
     where = file[name].service_uri or file[name].conf or "no cluster"
@@ -243,7 +243,7 @@ def edit_by_hand(session: Session) -> None:
     """Open a copy of the file in an editor; what was saved takes its place if it can be used.
 
     Raises:
-        RefusedError: there is nobody to edit.
+        RefusedError: no terminal, so no user who could edit.
         UsageError: what was saved cannot be used; it is kept beside the file.
     """
     path = _path(session)

@@ -359,7 +359,7 @@ class _Checker:
             self._digester = digester(kind, password or b"")
 
     def best(self, copies: Iterator[_Copy], entry_id: int) -> tuple[_Copy, bool | None]:
-        """Return a copy that is right, else the first; and whether it is, None if nobody knows."""
+        """Return a right copy, else the first; and whether it is right, None if unknown."""
         first, *rest = copies
         for copy in (first, *rest) if self._can_check else ():
             if self._is_right(copy, entry_id):

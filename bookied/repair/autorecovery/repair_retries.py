@@ -39,13 +39,13 @@ class Failures:
         return is_news
 
     def unreadable(self, ledger_id: LedgerId, entry_id: EntryId) -> None:
-        """Note that nobody gave an entry."""
+        """Note that no bookie returned an entry."""
         entries = self._unreadable.pop(ledger_id, set())
         entries.add(entry_id)
         _keep(self._unreadable, ledger_id, entries)
 
     def to_read_first(self, ledger_id: LedgerId, first: int, last: int) -> list[EntryId]:
-        """Return the entries of a range that nobody gave, ascending."""
+        """Return the entries of a range that no bookie returned, ascending."""
         entries = self._unreadable.get(ledger_id, set())
         return sorted(entry_id for entry_id in entries if first <= entry_id <= last)
 

@@ -101,7 +101,7 @@ def run(
     Raises:
         UsageError: options that do not go together.
         NothingFoundError: nothing in the cluster has that id.
-        RefusedError: it runs, there are too few others, or nobody confirmed.
+        RefusedError: it runs, there are too few others, or the user did not confirm.
     """
     if cancel and (drain or keep_cookie):
         raise UsageError("--cancel goes with neither --drain nor --keep-cookie")

@@ -55,7 +55,7 @@ def recover(
 
     Raises:
         NothingFoundError: there is no such bookie or ledger, or ``to`` takes no adds.
-        RefusedError: nobody confirmed, or cookies are to go and a bookie runs.
+        RefusedError: the user did not confirm, or cookies are to go and a bookie runs.
         PartlyDoneError: some ledgers were not moved.
     """
     bookies = tuple(dict.fromkeys(bookies))

@@ -102,7 +102,7 @@ def format_cluster(
     ``keep`` there is no backup.
 
     Raises:
-        RefusedError: a safety check says no, or nobody confirmed.
+        RefusedError: a safety check says no, or the user did not confirm.
         ConflictError: it is another cluster than was shown.
         CommandError: the backup cannot be written; the cluster is as it was.
     """
@@ -184,7 +184,7 @@ def nuke(
     """Show what would be lost, ask unless the cluster's id is given, and remove the cluster.
 
     Raises:
-        RefusedError: a safety check says no, or nobody confirmed.
+        RefusedError: a safety check says no, or the user did not confirm.
         ConflictError: it is another cluster than was named or shown.
         ClusterInUseError: there is what is not the cluster's.
     """

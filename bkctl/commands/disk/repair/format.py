@@ -150,7 +150,7 @@ def format_bookie(session: Session, *, delete_cookie: bool, force: Sequence[str]
     """Show what would be deleted, ask, and empty the bookie's directories.
 
     Raises:
-        RefusedError: it runs, is of another cluster than is asked, or nobody confirmed.
+        RefusedError: it runs, is of another cluster than is asked, or the user did not confirm.
     """
     bookie = stopped_bookie(session)
     if METADATA not in force:

@@ -150,7 +150,7 @@ async def _first_made_since(client: Client, record: LogRecord, time_ms: int) -> 
 
 
 async def _made_ms(client: Client, record: LogRecord, index: int) -> int:
-    """Return when a ledger of a log was created; 0 where nobody knows."""
+    """Return when a ledger of a log was created; 0 if unknown."""
     try:
         metadata = (await client.read_metadata(record.ledger(index).ledger_id)).value
     except NoSuchLedgerError:
