@@ -8,7 +8,8 @@ After a fatal failure nothing is flushed: the next start replays.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -264,15 +265,9 @@ class BookieService:
         await self._port.drain(DRAIN_S)
         self._note("flushing")
         try:
-            await self._stop_background()
-            await self.engine.stop()
-        except OSError as error:
-            if error.errno not in NO_SPACE:
-                raise
-            raise UnflushedStopError(
-                f"stopped without space to flush ({error}); no acknowledged entry is lost: the "
-                "next start replays the journals"
-            ) from error
+            with _naming_unflushed_stop():
+                await self._stop_background()
+                await self.engine.stop()
         finally:
             await finish_with_metadata(self.parts, self.registration.unregister())
             await _release(self.parts)
@@ -369,6 +364,20 @@ class BookieService:
         disks = None if self.disk_mode is None else self.disk_mode.watch
         found |= service_state(self.server, self.engine, self.background.collectors, disks)
         return found
+
+
+@contextlib.contextmanager
+def _naming_unflushed_stop() -> Iterator[None]:
+    """Raise a disk without space as the end of a bookie that could not flush."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in NO_SPACE:
+            raise
+        raise UnflushedStopError(
+            f"stopped without space to flush ({error}); no acknowledged entry is lost: the "
+            "next start replays the journals"
+        ) from error
 
 
 def _log_identity(config: BookieConfig, identity: Identity, uri: str) -> None:
