@@ -22,7 +22,7 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.python.failure import Failure
 
 from bkclient.client import Client
-from bkclient.clocks import make_steady
+from bkclient.concurrency import make_steady
 from bkclient.config.client import ClientConfig
 from bkclient.errors import IllegalOperationError
 from bkclient.metadata import open_metadata

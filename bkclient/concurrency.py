@@ -1,8 +1,9 @@
-"""Many things at a time: a few in flight, one run for many callers, a rate, many timers in one."""
+"""Many things at a time: a few in flight, one run for many callers, a rate, timers."""
 
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Callable, Coroutine, Hashable, Iterable
 from itertools import islice
 from typing import Any, Final, Generic, TypeVar
@@ -193,3 +194,24 @@ class SharedRun(Generic[T]):
         else:
             self._waiting.append(waiter)
         return await waiter
+
+
+def make_steady(reactor: Any) -> None:
+    """Have a reactor's timers go by a clock that goes on evenly; call it before there is a timer.
+
+    Twisted's timers go by the wall clock: were that set back by an hour, no time-out would fire for
+    an hour, and no checkpoint would begin. From the call on ``reactor.seconds`` is the time of day
+    as the wall clock had it at the call, plus the seconds since then.
+    """
+    begin_s = time.time() - time.monotonic()
+    reactor.seconds = lambda: begin_s + time.monotonic()
+    reactor.wall_s = time.time
+
+
+def wall_s(clock: IReactorTime) -> float:
+    """Return the time of day in seconds since 1970: what is stored, compared with others, shown.
+
+    A clock that is not a steady reactor has one time only.
+    """
+    seconds: float = getattr(clock, "wall_s", clock.seconds)()
+    return seconds

@@ -105,7 +105,7 @@ def _run(
 
     from twisted.internet import reactor
 
-    from bkclient.clocks import make_steady
+    from bkclient.concurrency import make_steady
 
     make_steady(reactor)
     process = Process(

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import attrs
 
-from bkclient.clocks import wall_s
+from bkclient.concurrency import wall_s
 from bkclient.errors import IncorrectParameterError, LedgerExistsError, NotEnoughBookiesError
 from bkclient.ledger.context import Cluster
 from bkclient.metadata.api import Versioned

@@ -15,7 +15,7 @@ from typing import Any, Final
 import attrs
 
 from bkclient.client import Client
-from bkclient.clocks import wall_s
+from bkclient.concurrency import wall_s
 from bkclient.errors import IncorrectParameterError, MetadataVersionError
 from bkclient.log.errors import LogDamagedError, NoSuchCursorError
 from bkclient.log.ledger_list import LedgerList

@@ -10,7 +10,7 @@ from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
 from bkclient.client import Client
-from bkclient.clocks import wall_s
+from bkclient.concurrency import wall_s
 from bkclient.errors import ClientError, MetadataVersionError
 from bkclient.ledger.writer import LedgerWriter
 from bkclient.log.errors import NotLeaderError

@@ -11,7 +11,7 @@ from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
 from bkclient.client import Client
-from bkclient.clocks import wall_s
+from bkclient.concurrency import wall_s
 from bkclient.errors import (
     MetadataVersionError,
     NoSuchLedgerError,

@@ -8,7 +8,7 @@ from typing import Final
 from twisted.logger import Logger
 
 from bkclient.client import Client
-from bkclient.clocks import wall_s
+from bkclient.concurrency import wall_s
 from bkclient.errors import (
     ClientError,
     IncorrectParameterError,

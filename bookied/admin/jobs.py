@@ -17,7 +17,7 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from bkclient.clocks import wall_s
+from bkclient.concurrency import wall_s
 from wire.errors import BookKeeperError
 
 KEPT: Final = 100

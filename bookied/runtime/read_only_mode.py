@@ -13,7 +13,7 @@ import attrs
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
-from bkclient.clocks import wall_s
+from bkclient.concurrency import wall_s
 from bookied.config.bookie import BookieConfig
 from bookied.directories.disk_fullness import DiskVerdict
 from bookied.directories.status_file import PersistedMode

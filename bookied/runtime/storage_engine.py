@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import attrs
 from twisted.logger import Logger
 
-from bkclient.clocks import wall_s
+from bkclient.concurrency import wall_s
 from bookied.config.bookie import BookieConfig, StorageClass
 from bookied.directories.emptied_directories import ContentsNotes, check_losses
 from bookied.directories.lost_fences import NO_LEDGER, ServedNote, fences_in_doubt_to, note_journal

@@ -9,7 +9,7 @@ import sys
 import pytest
 from twisted.internet.task import Clock
 
-from bkclient.clocks import wall_s
+from bkclient.concurrency import wall_s
 
 SET_CLOCK = """
 import json, sys, threading, time
@@ -18,7 +18,7 @@ ahead_s, real = [0.0], time.time
 time.time = lambda: real() + ahead_s[0]
 
 from bkclient.blocking import reactor_in_thread
-from bkclient.clocks import wall_s
+from bkclient.concurrency import wall_s
 
 reactor = reactor_in_thread()
 begun, fired = threading.Event(), []

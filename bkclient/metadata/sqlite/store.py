@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bkclient.clocks import wall_s
+from bkclient.concurrency import wall_s
 from bkclient.errors import IncorrectParameterError
 from bkclient.metadata.api import AlreadyInitializedError, NotInitializedError
 from bkclient.metadata.sqlite.admin import SqliteAdmin

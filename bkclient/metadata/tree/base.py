@@ -9,7 +9,7 @@ from typing import Final
 
 from twisted.internet.interfaces import IReactorTime
 
-from bkclient.clocks import wall_s
+from bkclient.concurrency import wall_s
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import LayoutInfo
 from bkclient.metadata.stored_values import known_layout, layout_in_force

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 import attrs
 
 from bkclient.blocking import with_store
-from bkclient.clocks import wall_s
+from bkclient.concurrency import wall_s
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import NotFoundError, NotInitializedError, StoredNode
 from bkclient.metadata.store_settings import store_options

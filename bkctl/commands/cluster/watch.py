@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 from twisted.internet.defer import Deferred
 
-from bkclient.clocks import wall_s
+from bkclient.concurrency import wall_s
 from bkclient.metadata.api import MetadataUnavailableError, SessionEvent
 from bkclient.repair.autorecovery import count_marks
 from bkctl.commands.load.bookie_loads import MARKS_MAX, flushed

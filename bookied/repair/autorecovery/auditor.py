@@ -19,7 +19,7 @@ from twisted.internet.defer import CancelledError
 from twisted.logger import Logger
 
 from bkclient.client import Client
-from bkclient.clocks import wall_s
+from bkclient.concurrency import wall_s
 from bkclient.metadata.api import Versioned, Watch
 from bkclient.repair.replica_check import READS_AT_ONCE, LedgerChecker
 from bookied.config.autorecovery import AutoRecoveryConfig

@@ -8,7 +8,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.defer import TimeoutError as TwistedTimeoutError
 from twisted.internet.interfaces import IReactorTime
 
-from bkclient.clocks import wall_s
+from bkclient.concurrency import wall_s
 from bkclient.metadata.api import UnderreplicationQueue
 from bkclient.repair.autorecovery import end_of_pause
 

@@ -24,8 +24,7 @@ from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
 from bkclient.client import Client
-from bkclient.clocks import wall_s
-from bkclient.concurrency import rate_limit
+from bkclient.concurrency import rate_limit, wall_s
 from bkclient.errors import (
     ClientClosedError,
     ClientError,

@@ -31,7 +31,7 @@ from typing import Final
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
-from bkclient.clocks import wall_s
+from bkclient.concurrency import wall_s
 from bookied.storage.files.files import Files
 from wire.ids import LedgerId
 

@@ -9,7 +9,7 @@ from typing import Final
 import attrs
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
-from bkclient.clocks import wall_s
+from bkclient.concurrency import wall_s
 from wire.errors import TooManyRequestsError
 from wire.ids import LedgerId
 

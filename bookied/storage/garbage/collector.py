@@ -17,7 +17,7 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from bkclient.clocks import wall_s
+from bkclient.concurrency import wall_s
 from bookied.errors import NoWritableDirError
 from bookied.metrics.counters import CollectorStats
 from bookied.storage.files.files import Files

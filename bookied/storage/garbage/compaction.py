@@ -9,7 +9,7 @@ from pathlib import Path
 import attrs
 from twisted.logger import Logger
 
-from bkclient.clocks import wall_s
+from bkclient.concurrency import wall_s
 from bookied.errors import CorruptError, StorageError
 from bookied.storage.entrylog.usage import LogUsage
 from bookied.storage.files.files import Files
