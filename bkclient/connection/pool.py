@@ -322,12 +322,12 @@ class BookiePool:
         waiting, slot.connecting, slot.attempt = slot.connecting or [], None, None
         if channel.lost is None:
             slot.channel = channel
-            self.without_stripes.discard(channel.bookie_id)  # Perhaps it is a newer one now.
             channel.on_lost = lambda lost: self._lost(slot, lost)
         for deferred in waiting:
             deferred.callback(channel)
 
     def _lost(self, slot: _Slot, channel: BookieChannel) -> None:
+        self.without_stripes.discard(channel.bookie_id)  # It may come back as a newer one.
         if slot.channel is channel:
             slot.channel = None
 
