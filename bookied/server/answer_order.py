@@ -105,9 +105,9 @@ class Replies:
         self._backpressure.received(self._load, size_bytes, reply.adds)
         return reply
 
-    def begin_adds(self, size_bytes: int, adds: int) -> None:
-        """Take a batch of adds in; ``adds_synced`` answers it."""
-        self.count += 1
+    def begin_adds(self, size_bytes: int, adds: int, batches: int) -> None:
+        """Count adds as in flight; ``adds_synced`` answers each batch of them."""
+        self.count += batches
         self._backpressure.received(self._load, size_bytes, adds)
 
     def keep_poll(self, reply: Reply, cancel: Cancel) -> None:

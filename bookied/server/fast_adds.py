@@ -5,19 +5,19 @@ fenced, no flags, on a bookie that takes all writes; over V3 also an add of a re
 Any other frame is left to the plain path (``wire.connection`` and ``bookie``), which is the
 authority on the rules; a test feeds the same frames to both and compares.
 
-Per read there is one blob, the joined ``[i32 length][entry packet]`` records. It is what the
-journal appends, what the entry log appends, and what serves reads until it is flushed. Per add
-there is one ``unpack``, a few comparisons and two slices; less where many that are alike come in a
-row (``uniform_adds``).
+Per read there is one blob for each storage (``add_batch``): the joined records, each
+``[i32 length][entry packet]``. It is what the journal appends, what the entry log appends, and what
+serves reads until it is flushed. Per add there is one ``unpack``, a few comparisons and two slices;
+less where many that are alike come in a row (``uniform_adds``).
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, MutableSequence
-from functools import partial
+from collections.abc import MutableSequence
 from typing import Final
 
+from bookied.server.add_batch import Acknowledge, AddBatch, AnswerShape
 from bookied.server.rules.add_requests import Writes
 from bookied.server.rules.bookie import Bookie
 from bookied.server.uniform_adds import (
@@ -29,22 +29,13 @@ from bookied.server.uniform_adds import (
     V3Rows,
     is_worth_a_try,
 )
-from bookied.storage.index.format import ENTRY_ID_MAX
-from bookied.storage.index.ledger_pages import CachedLedger
 from bookied.storage.journal.format import ENTRY_BYTES_MIN
-from bookied.storage.journal.writer import Journal
-from bookied.storage.ledger_storage.storage import LedgerStorage
 from wire.codes import FRAME_BYTES_MAX, MASTER_KEY_BYTES, Operation
-from wire.errors import BookKeeperError
 from wire.frames import v3
 from wire.frames.v2 import ADD_HEADER, ADD_RESPONSE_LENGTH
 from wire.frames.varint import encode_varint
 
-Acknowledge = Callable[[bytes, int, int, int], None]
-"""Takes response frames, the size of the frames they answer, how many they are, when it began."""
-
 _LENGTH: Final = struct.Struct(">i")
-_PAGE_MAX: Final = (ENTRY_ID_MAX >> 10) - 1
 
 _V2_HEADER: Final = struct.pack(">i", ADD_HEADER)
 _V2_ADD: Final = struct.Struct(">i32sqq")
@@ -75,6 +66,9 @@ _FRAME_BYTES_MIN: Final = _V2_BODY + ENTRY_BYTES_MIN
 _V2_ANSWER: Final = struct.pack(">iii", ADD_RESPONSE_LENGTH, ADD_HEADER, 0)
 """A V2 add response up to the ids, which are the first 16 bytes of the entry packet."""
 
+_V2_ANSWERS: Final = AnswerShape(_V2_ANSWER, 1)
+_V3_ANSWERS: Final = AnswerShape(b"", 4)
+
 
 class FastAdds:
     """Takes plain adds off the front of what a connection received."""
@@ -86,37 +80,38 @@ class FastAdds:
         self._shapes: dict[bytes, _V3Shape] = {}
         self._rows: V2Rows | None = None
 
-    def take(self, data: bytes, at: int, acknowledge: Acknowledge) -> tuple[int, int]:
-        """Store and journal the whole plain adds that begin at ``at``.
+    def take(self, data: bytes, at: int, acknowledge: Acknowledge) -> tuple[int, int, int]:
+        """Store and journal the complete plain adds that begin at ``at``.
 
-        ``acknowledge`` is called once, when the journal has all of them on disk.
+        ``acknowledge`` is called once for each batch, when its journal has the batch on disk.
 
         Returns:
-            Where they end, and how many they are.
+            Where the adds end, how many adds there are, and in how many batches.
         """
         if len(data) - at < _FRAME_BYTES_MIN or self._bookie.adds.allowed is not Writes.ALL:
-            return at, 0
+            return at, 0, 0
         if data[at + 4 : at + 8] == _V2_HEADER:
-            take = self._take_v2
+            take, shape = self._take_v2, _V2_ANSWERS
         elif data[at + 4] == v3.FIRST_BYTE and data[at + _V3_OPERATION_AT] == Operation.ADD_ENTRY:
-            take = self._take_v3
+            take, shape = self._take_v3, _V3_ANSWERS
         else:
-            return at, 0
+            return at, 0, 0
         stats = self._stats
         began_ns = stats.now_ns()
         # Frames are longer than the records made of them, so this is enough.
-        batch = _BatchShape(self._bookie, len(data) - at)
+        batch = AddBatch(self._bookie, len(data) - at, shape)
         end = take(data, at, batch)
-        if batch.adds:
-            size_bytes = batch.store(end - at, acknowledge, began_ns)
-            stats.adds_stored(batch.adds, size_bytes, began_ns, is_recovery=batch.is_recovery)
-        return end, batch.adds
+        if end == at:
+            return at, 0, 0
+        adds, size_bytes, batches = batch.store(acknowledge, began_ns)
+        stats.adds_stored(adds, size_bytes, began_ns, is_recovery=batch.is_recovery)
+        return end, adds, batches
 
-    def _take_v2(self, data: bytes, at: int, batch: _BatchShape) -> int:
+    def _take_v2(self, data: bytes, at: int, batch: AddBatch) -> int:
         """Return where the plain adds end."""
         unpack, end = _V2_ADD.unpack_from, len(data)
         last_start = end - _FRAME_BYTES_MIN
-        records = batch.records
+        records: list[bytes] = []
         answers: list[bytes] = []
         page: MutableSequence[int] = []
         # What the add before had. No add has these.
@@ -130,14 +125,14 @@ class FastAdds:
             if stop > end:
                 break
             if frame_head != head:
-                batch.end_run(location, last_entry, max_lac)
+                batch.end_run(at, location, last_entry, max_lac)
                 header, key, ledger_id = _V2_HEAD.unpack(frame_head)
                 if header != ADD_HEADER:
                     break
-                state = batch.begin_run(ledger_id, key, location)
+                state = batch.begin_run(ledger_id, key, at)
                 if state is None:
                     break
-                location = batch.begin
+                location, records, answers = batch.location, batch.records, batch.answers
                 head, page_no = frame_head, _NONE
                 last_entry, max_lac = state.last_entry, state.lac
             if frame_length != length:
@@ -168,9 +163,7 @@ class FastAdds:
             if lac > max_lac:  # noqa: PLR1730
                 max_lac = lac
             at = stop
-        batch.end_run(location, last_entry, max_lac)
-        batch.adds = len(answers)
-        batch.answers = _V2_ANSWER + _V2_ANSWER.join(answers)
+        batch.end_run(at, location, last_entry, max_lac)
         return at
 
     def _v2_rows(self, data: bytes, at: int, frame_bytes: int) -> V2Rows | None:
@@ -197,7 +190,7 @@ class FastAdds:
             self._shapes[kind] = shape
         return shape
 
-    def _take_v3(self, data: bytes, at: int, batch: _BatchShape) -> int:
+    def _take_v3(self, data: bytes, at: int, batch: AddBatch) -> int:
         """Return where the plain adds end, as ``_take_v2`` does.
 
         What Java's client sends differs from one add to the next only in transaction id, entry id
@@ -210,13 +203,13 @@ class FastAdds:
             return at
         self._shape = shape
         unpack, frame_bytes, tail = shape.unpack_from, shape.frame_bytes, shape.tail
-        records = batch.records
+        records: list[bytes] = []
         answers: list[bytes] = []
         page: MutableSequence[int] = []
         ledger = page_no = last_entry = max_lac = _NONE
         location = 0
         is_run = False
-        rows_from = at
+        rows_from = begin_at = at
         while True:
             stop = at + frame_bytes
             if stop <= end:
@@ -238,14 +231,14 @@ class FastAdds:
                 is_run = False
                 continue
             if ledger_id != ledger or not is_run:
-                batch.end_run(location, last_entry, max_lac)
-                if answers and bool(tail) is not batch.is_recovery:
+                batch.end_run(at, location, last_entry, max_lac)
+                if at > begin_at and bool(tail) is not batch.is_recovery:
                     break  # The caller comes back with the rest.
                 batch.is_recovery = bool(tail)
-                state = batch.begin_run(ledger_id, shape.master_key, location)
+                state = batch.begin_run(ledger_id, shape.master_key, at)
                 if state is None:
                     break
-                location = batch.begin
+                location, records, answers = batch.location, batch.records, batch.answers
                 ledger, page_no, is_run = ledger_id, _NONE, True
                 last_entry, max_lac = state.last_entry, state.lac
             if entry_id >> 10 != page_no:
@@ -271,110 +264,8 @@ class FastAdds:
             if lac > max_lac:  # noqa: PLR1730
                 max_lac = lac
             at = stop
-        batch.end_run(location, last_entry, max_lac)
-        batch.adds = len(answers) // 4
-        batch.answers = b"".join(answers)
+        batch.end_run(at, location, last_entry, max_lac)
         return at
-
-
-class _BatchShape:
-    """The adds of one read, for one storage and one journal: a run after the other.
-
-    A run is of one ledger. Room is reserved when the first begins: its ledger says where.
-    """
-
-    __slots__ = (
-        "_advanced",
-        "_bookie",
-        "_journal",
-        "_size_bytes_max",
-        "_sizes",
-        "_state",
-        "_storage",
-        "adds",
-        "answers",
-        "begin",
-        "is_recovery",
-        "records",
-    )
-
-    def __init__(self, bookie: Bookie, size_bytes_max: int) -> None:
-        self._bookie, self._size_bytes_max = bookie, size_bytes_max
-        self._storage: LedgerStorage | None = None
-        self._journal: Journal | None = None
-        self._state: CachedLedger | None = None
-        self._advanced: list[tuple[CachedLedger, int]] = []
-        self._sizes: list[tuple[int, int]] = []
-        self.begin = 0
-        """The location of the first entry packet of the run."""
-        self.records: list[bytes] = []
-        self.answers = b""
-        self.adds = 0
-        self.is_recovery = False
-        """Whether the adds are those of a recovery; all are of one kind."""
-
-    def begin_run(self, ledger_id: int, master_key: bytes, location: int) -> CachedLedger | None:
-        """Return the ledger if plain adds with this key are what it takes, else None.
-
-        ``location`` is where the run before ended. Where this one begins is in ``begin``.
-        """
-        bookie = self._bookie
-        storage = bookie.storages.of(ledger_id)
-        state = storage.hot.get(ledger_id)
-        if state is None or state.master_key != master_key or not state.key_logged:
-            return None
-        if state.lac_is_unread:
-            return None
-        if not bookie.adds.takes(state, is_recovery=self.is_recovery):
-            return None
-        journal = bookie.journals[ledger_id % len(bookie.journals)]
-        if self._storage is None:
-            try:
-                location = storage.adds.reserve(self._size_bytes_max) + _LENGTH.size
-            except (BookKeeperError, OSError):
-                return None  # The plain path meets the same trouble and answers for it.
-            self._storage, self._journal = storage, journal
-        elif self._storage is not storage or self._journal is not journal:
-            return None  # The caller comes back with the rest.
-        self._state, self.begin = state, location
-        return state
-
-    def end_run(self, location: int, last_entry: int, max_lac: int) -> None:
-        """Keep what the run's adds say of their ledger; ``location`` is where the next would be."""
-        state = self._state
-        if state is None:
-            return
-        self._sizes.append((state.ledger_id, location - self.begin))
-        state.last_entry = last_entry
-        if max_lac > state.lac:
-            # Readers who wait for it are woken when the entries can be read.
-            self._advanced.append((state, max_lac))
-        self._state = None
-
-    def page(self, page_no: int) -> MutableSequence[int] | None:
-        """Return the page of the index to note locations in, None where the plain path refuses."""
-        if self._state is None or not 0 <= page_no <= _PAGE_MAX:
-            return None
-        try:
-            return self._state.page_for_write(page_no)
-        except (BookKeeperError, OSError):
-            return None
-
-    def store(self, size_bytes: int, acknowledge: Acknowledge, began_ns: int) -> int:
-        """Hand all to storage, then to the journal, as everywhere; then note LACs.
-
-        Returns:
-            How many bytes the entry packets are.
-        """
-        assert self._journal is not None
-        assert self._storage is not None
-        blob = b"".join(self.records)
-        self._storage.adds.append(blob, self._sizes)
-        done = partial(acknowledge, self.answers, size_bytes, self.adds, began_ns)
-        self._journal.append(blob, done, entries=self.adds)
-        for state, max_lac in self._advanced:
-            self._bookie.adds.note_lac(state, max_lac)
-        return len(blob) - self.adds * _LENGTH.size
 
 
 class _V3Shape:

@@ -169,9 +169,9 @@ class FrameDispatch:
             waiting.frame_s = waiting.heard_s
 
     def _take_adds(self, data: bytes, at: int) -> int:
-        after, adds = self._fast_adds.take(data, at, self._replies.adds_synced)
+        after, adds, batches = self._fast_adds.take(data, at, self._replies.adds_synced)
         if adds:
-            self._replies.begin_adds(after - at, adds)
+            self._replies.begin_adds(after - at, adds, batches)
         return after
 
     def _take_reads(self, data: bytes, at: int, requests_max: int) -> int:

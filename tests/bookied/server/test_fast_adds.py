@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -31,8 +32,8 @@ ENTRIES = [0, 1, 2, 3, 127, 128, 1023, 1024, 16384, 2**40, 2**40 + 1, -1, -0x200
 class PlainAdds(FastAdds):
     """Takes nothing, so that the plain path takes all."""
 
-    def take(self, data: bytes, at: int, acknowledge: Any) -> tuple[int, int]:
-        return at, 0
+    def take(self, data: bytes, at: int, acknowledge: Any) -> tuple[int, int, int]:
+        return at, 0, 0
 
 
 class PlainReads(FastReads):
@@ -47,12 +48,14 @@ class CountingAdds(FastAdds):
 
     def __init__(self, bookie: Bookie) -> None:
         super().__init__(bookie)
-        self.adds = 0
+        self.adds = self.takes = self.batches = 0
 
-    def take(self, data: bytes, at: int, acknowledge: Any) -> tuple[int, int]:
-        end, adds = super().take(data, at, acknowledge)
+    def take(self, data: bytes, at: int, acknowledge: Any) -> tuple[int, int, int]:
+        end, adds, batches = super().take(data, at, acknowledge)
         self.adds += adds
-        return end, adds
+        self.takes += bool(adds)
+        self.batches += batches
+        return end, adds, batches
 
 
 def serve(directory: Path, kind: type[FastAdds], journals: int, storages: int = 1) -> Serving:
@@ -216,6 +219,66 @@ def test_plain_adds_are_taken_in_one_go(client: Client) -> None:
     client.send(b"".join(frames))
     assert taken(client) == 2999
     assert [answer.entry_id for answer in client.answers()] == list(range(1, 3000))
+
+
+# Adds to many ledgers in turn, over several journals and directories -----------------------------
+
+
+@pytest.fixture(params=list(ProtocolVersion), ids=lambda protocol: protocol.name)
+def wide(tmp_path: Path, request: pytest.FixtureRequest) -> Client:
+    """A client of a bookie with two journals and three directories; ledgers 0 to 11 exist."""
+    client = serve(tmp_path, CountingAdds, 2, 3).connect(request.param)
+    client.send(in_turn(client, [0]))
+    client.receive()
+    adds = client._serving.server.shared.fast_adds
+    assert isinstance(adds, CountingAdds)
+    adds.adds = adds.takes = adds.batches = 0
+    return client
+
+
+def in_turn(client: Client, entries: Iterable[int]) -> bytes:
+    ids = [(e, ledger_id) for e in entries for ledger_id in range(12)]
+    return b"".join(frame_of(client._protocol, *each, txn_id=n) for n, each in enumerate(ids))
+
+
+def test_adds_to_many_ledgers_in_turn_are_one_batch_for_each_journal_and_directory(
+    wide: Client,
+) -> None:
+    adds = wide._serving.server.shared.fast_adds
+    wide.send(in_turn(wide, range(1, 50)))
+    assert (adds.adds, adds.takes, adds.batches) == (49 * 12, 1, 6)
+    answers = wide.answers()
+    for ledger_id in range(12):
+        of_ledger = [answer.entry_id for answer in answers if answer.ledger_id == ledger_id]
+        assert of_ledger == list(range(1, 50))
+        for entry_id in (1, 49):
+            read = wide.ask(ReadRequest(LedgerId(ledger_id), EntryId(entry_id)))
+            assert read.entry == packet(ledger_id, entry_id, payload=b"x" * 90)
+    assert not wide._serving.server.backpressure.in_flight_bytes
+
+
+def test_only_the_adds_of_a_journal_that_hangs_wait(wide: Client) -> None:
+    serving = wide._serving
+    serving.syncs = False
+    wide.send(in_turn(wide, [1, 2]))
+    assert wide.answers() == []
+    serving.sync(1)
+    assert {answer.ledger_id % 2 for answer in wide.answers()} == {1}
+    serving.sync(0)
+    assert {answer.ledger_id % 2 for answer in wide.answers()} == {0}
+    assert not serving.server.backpressure.in_flight_bytes
+
+
+def test_a_fenced_ledger_among_many_refuses_its_own_adds_alone(wide: Client) -> None:
+    wide.request(ReadRequest(LedgerId(5), EntryId(-1), ReadFlag.FENCE, KEY))
+    wide.answers()
+    wide.send(in_turn(wide, [1, 2]))
+    codes = {(answer.ledger_id, answer.entry_id): answer.rc for answer in wide.answers()}
+    assert codes == {
+        (ledger_id, entry_id): ReturnCode.EFENCED if ledger_id == 5 else ReturnCode.EOK
+        for ledger_id in range(12)
+        for entry_id in (1, 2)
+    }
 
 
 def test_adds_that_are_all_alike_are_taken_by_columns(client: Client) -> None:

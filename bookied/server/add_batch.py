@@ -1,0 +1,210 @@
+"""The plain adds of one read from a socket, kept apart by storage and journal.
+
+A writer of many ledgers sends an add to each ledger in turn, and ledgers that follow one another
+belong to different directories. So a batch keeps one list of records for each storage, and one list
+of answers for each pair of storage and journal.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, MutableSequence
+from functools import partial
+from typing import Final, NamedTuple
+
+from bookied.server.rules.bookie import Bookie
+from bookied.storage.index.format import ENTRY_ID_MAX
+from bookied.storage.index.ledger_pages import CachedLedger
+from bookied.storage.journal.writer import Journal
+from bookied.storage.ledger_storage.storage import LedgerStorage
+from wire.errors import BookKeeperError
+
+Acknowledge = Callable[[bytes, int, int, int], None]
+"""Takes response frames, the size of the frames they answer, how many they are, when it began."""
+
+_LENGTH: Final = struct.Struct(">i")
+_PAGE_MAX: Final = (ENTRY_ID_MAX >> 10) - 1
+
+
+class AnswerShape(NamedTuple):
+    """How the answers to adds are joined."""
+
+    start: bytes
+    """The bytes before the parts of each answer."""
+
+    parts: int
+    """How many list elements one answer has."""
+
+
+class AddBatch:
+    """The adds of one read: one run after the other.
+
+    A run is of one ledger. Space is reserved in a storage when the first run of it begins.
+    """
+
+    __slots__ = (
+        "_advanced",
+        "_begin",
+        "_begin_at",
+        "_bookie",
+        "_part",
+        "_parts",
+        "_shape",
+        "_size_bytes_max",
+        "_state",
+        "_stored",
+        "answers",
+        "is_recovery",
+        "location",
+        "records",
+    )
+
+    def __init__(self, bookie: Bookie, size_bytes_max: int, shape: AnswerShape) -> None:
+        """Begin without adds.
+
+        Args:
+            bookie: its storages and journals get the adds.
+            size_bytes_max: no more than this is reserved in each storage.
+            shape: how to join the answers.
+        """
+        self._bookie, self._size_bytes_max, self._shape = bookie, size_bytes_max, shape
+        self._stored: dict[LedgerStorage, _Stored] = {}
+        self._parts: dict[tuple[LedgerStorage, Journal], _Part] = {}
+        self._state: CachedLedger | None = None
+        self._advanced: list[tuple[CachedLedger, int]] = []
+        self._begin = self._begin_at = 0
+        self.location = 0
+        """The location of the run's first entry packet."""
+        self.is_recovery = False
+        """Whether the adds are those of a recovery; all are of one kind."""
+
+    def begin_run(self, ledger_id: int, master_key: bytes, at: int) -> CachedLedger | None:
+        """Return the ledger if plain adds with this key are what it takes, else None.
+
+        The run's records and answers go to ``records`` and ``answers``, from ``location`` on.
+
+        Args:
+            ledger_id: the ledger of all adds of the run.
+            master_key: what the adds have as their key.
+            at: where the run's first frame begins.
+        """
+        bookie = self._bookie
+        storage = bookie.storages.of(ledger_id)
+        state = storage.hot.get(ledger_id)
+        if state is None or state.master_key != master_key or not state.key_logged:
+            return None
+        if state.lac_is_unread:
+            return None
+        if not bookie.adds.takes(state, is_recovery=self.is_recovery):
+            return None
+        journal = bookie.journals[ledger_id % len(bookie.journals)]
+        part = self._parts.get((storage, journal)) or self._begin_part(storage, journal)
+        if part is None:
+            return None
+        stored = part.stored
+        self._state, self._part, self._begin_at = state, part, at
+        self.location, self.records, self.answers = stored.location, stored.records, part.answers
+        self._begin = len(stored.records)
+        return state
+
+    def _begin_part(self, storage: LedgerStorage, journal: Journal) -> _Part | None:
+        stored = self._stored.get(storage)
+        if stored is None:
+            try:
+                location = storage.adds.reserve(self._size_bytes_max) + _LENGTH.size
+            except (BookKeeperError, OSError):
+                return None  # The plain path meets the same trouble and answers for it.
+            stored = self._stored[storage] = _Stored(location)
+        part = self._parts[storage, journal] = _Part(stored)
+        return part
+
+    def end_run(self, at: int, location: int, last_entry: int, max_lac: int) -> None:
+        """Keep what the run's adds say of their ledger.
+
+        Args:
+            at: where the run's last frame ends.
+            location: where the next entry packet of the storage would be.
+            last_entry: the ledger's last entry.
+            max_lac: the highest LAC of the ledger.
+        """
+        state = self._state
+        if state is None:
+            return
+        part, stored = self._part, self._part.stored
+        stored.sizes.append((state.ledger_id, location - stored.location))
+        stored.location = location
+        part.runs.append((self._begin, len(stored.records)))
+        part.frame_bytes += at - self._begin_at
+        state.last_entry = last_entry
+        if max_lac > state.lac:
+            # Readers who wait for it are woken when the entries can be read.
+            self._advanced.append((state, max_lac))
+        self._state = None
+
+    def page(self, page_no: int) -> MutableSequence[int] | None:
+        """Return the page of the index to note locations in, None where the plain path refuses."""
+        if self._state is None or not 0 <= page_no <= _PAGE_MAX:
+            return None
+        try:
+            return self._state.page_for_write(page_no)
+        except (BookKeeperError, OSError):
+            return None
+
+    def store(self, acknowledge: Acknowledge, began_ns: int) -> tuple[int, int, int]:
+        """Hand all to the storages, then to the journals, as everywhere; then note LACs.
+
+        Returns:
+            How many adds there are, how many bytes their entry packets have, and how many batches
+            will be acknowledged.
+        """
+        blobs = {}
+        for storage, stored in self._stored.items():
+            if stored.records:
+                blobs[storage] = blob = b"".join(stored.records)
+                storage.adds.append(blob, stored.sizes)
+        all_adds = batches = 0
+        for (storage, journal), part in self._parts.items():
+            adds = len(part.answers) // self._shape.parts
+            if not adds:
+                continue
+            answers = self._shape.start + self._shape.start.join(part.answers)
+            done = partial(acknowledge, answers, part.frame_bytes, adds, began_ns)
+            journal.append(part.records(blobs[storage]), done, entries=adds)
+            all_adds += adds
+            batches += 1
+        for state, max_lac in self._advanced:
+            self._bookie.adds.note_lac(state, max_lac)
+        size_bytes = sum(map(len, blobs.values()))
+        return all_adds, size_bytes - all_adds * _LENGTH.size, batches
+
+
+class _Stored:
+    """What one storage gets."""
+
+    __slots__ = ("location", "records", "sizes")
+
+    def __init__(self, location: int) -> None:
+        self.location = location
+        """Where the next entry packet will be."""
+        self.records: list[bytes] = []
+        self.sizes: list[tuple[int, int]] = []
+
+
+class _Part:
+    """The adds of one storage that one journal gets."""
+
+    __slots__ = ("answers", "frame_bytes", "runs", "stored")
+
+    def __init__(self, stored: _Stored) -> None:
+        self.stored = stored
+        self.answers: list[bytes] = []
+        self.frame_bytes = 0
+        self.runs: list[tuple[int, int]] = []
+        """Which of the storage's records belong to the part: begin and end of each run."""
+
+    def records(self, blob: bytes) -> bytes:
+        """Return the part's records of ``blob``, which has all records of the storage."""
+        if len(self.runs) == len(self.stored.sizes):
+            return blob
+        records = self.stored.records
+        return b"".join(b"".join(records[begin:end]) for begin, end in self.runs)
