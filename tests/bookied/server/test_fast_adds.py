@@ -19,6 +19,8 @@ from bookied.server.fast_reads import AnswersMax, FastReads, Taken
 from bookied.server.rules.add_requests import Writes
 from bookied.server.rules.bookie import Bookie
 from bookied.server.uniform_adds import ROWS
+from bookied.storage.files.files import RealFiles
+from bookied.storage.journal.reader import open_scan
 from tests.bookied.worlds.serving import KEY, WRONG_KEY, Client, Serving, packet
 from wire.codes import AddFlag, ProtocolVersion, ReadFlag, ReturnCode
 from wire.frames import v2, v3
@@ -245,6 +247,7 @@ def test_adds_to_many_ledgers_in_turn_are_one_batch_for_each_journal_and_directo
     wide: Client,
 ) -> None:
     adds = wide._serving.server.shared.fast_adds
+    assert isinstance(adds, CountingAdds)
     wide.send(in_turn(wide, range(1, 50)))
     assert (adds.adds, adds.takes, adds.batches) == (49 * 12, 1, 6)
     answers = wide.answers()
@@ -255,6 +258,21 @@ def test_adds_to_many_ledgers_in_turn_are_one_batch_for_each_journal_and_directo
             read = wide.ask(ReadRequest(LedgerId(ledger_id), EntryId(entry_id)))
             assert read.entry == packet(ledger_id, entry_id, payload=b"x" * 90)
     assert not wide._serving.server.backpressure.in_flight_bytes
+
+
+def test_each_journal_gets_the_entries_of_its_own_ledgers(wide: Client) -> None:
+    serving = wide._serving
+    wide.send(in_turn(wide, [1, 2]))
+    assert {answer.rc for answer in wide.answers()} == {ReturnCode.EOK}
+    for number, journal in enumerate(serving.journals):
+        (path,) = journal.directory.glob("*.txn")
+        scan = open_scan(RealFiles(), path)
+        ids = [(record.ledger_id, record.entry_id) for record in scan]
+        scan.close()
+        own = range(number, 12, 2)
+        assert sorted(each for each in ids if each[1] > 0) == [
+            (ledger_id, entry_id) for ledger_id in own for entry_id in (1, 2)
+        ]
 
 
 def test_only_the_adds_of_a_journal_that_hangs_wait(wide: Client) -> None:
