@@ -17,7 +17,7 @@ from bookied.server.context import AccessRules, ServerContext
 from bookied.server.disk_reads import RunBlocking
 from bookied.server.fast_adds import FastAdds
 from bookied.server.fast_reads import FastReads
-from bookied.server.limits.backpressure import Backpressure, Crowd, ServerLimits
+from bookied.server.limits.backpressure import Backpressure, PressureLevel, ServerLimits
 from bookied.server.limits.connections import ConnectionCounts, ConnectionSettings
 from bookied.server.limits.limit_hits import MEANINGS, Limit, LimitHits
 from bookied.server.limits.memory import FrameRoom, UnsentAnswers
@@ -46,7 +46,7 @@ class BookieServer(Factory):
         limits: ServerLimits | None = None,
         settings: ConnectionSettings | None = None,
         access: AccessRules | None = None,
-        crowded: Callable[[bool], object] = lambda _: None,
+        clients_wait: Callable[[bool], object] = lambda _: None,
         give_way: Callable[[], object] = lambda: None,
     ) -> None:
         """Serve ``bookie``.
@@ -58,7 +58,7 @@ class BookieServer(Factory):
             limits: when to let clients wait; the default takes the storage's own limits.
             settings: what holds for every connection.
             access: what clients have to do before they may ask for anything.
-            crowded: gets True when clients have to wait for their turn, False when none does.
+            clients_wait: gets True when clients have to wait for their turn, False when none does.
             give_way: lets the journals' threads run; called while adds wait for them, when clients
                 have to wait for their turn and when one comes or goes.
         """
@@ -81,7 +81,7 @@ class BookieServer(Factory):
         self.half_frames = FrameRoom(
             clock,
             bytes_max=self.limits.half_frames_bytes_max,
-            is_reading=lambda: self.backpressure.crowd is Crowd.NONE,
+            is_reading=lambda: self.backpressure.level is PressureLevel.NONE,
         )
         self.unsent = UnsentAnswers(clock, bytes_max=self.limits.unsent_bytes_max)
         self.pending_reads = PendingReads(self.hits, lambda: self.limits.reads_pending_max)
@@ -99,7 +99,7 @@ class BookieServer(Factory):
             half_frames=self.half_frames,
             unsent=self.unsent,
             pending_reads=self.pending_reads,
-            turns=Turns(clock, crowded, self._let_journals_run),
+            turns=Turns(clock, clients_wait, self._let_journals_run),
             hits=self.hits,
             refusals=Refusals(clock),
             login_delays=LoginDelays(clock),

@@ -68,7 +68,7 @@ class ClientPort:
             limits=server_limits(config, storage),
             settings=connection_settings(config, parts.open_files_max, storage),
             access=AccessRules(tls=self._tls, tls_required=config.tls_required, auth=self._auth),
-            crowded=parts.switch_threads_soon,
+            clients_wait=parts.switch_threads_soon,
             give_way=parts.give_way,
         )
         self._bound.listen(self.server)

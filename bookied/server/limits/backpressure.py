@@ -51,7 +51,7 @@ class ServerLimits:
     unsent_bytes_max: int = 64 * 1024 * 1024
 
 
-class Crowd(Enum):
+class PressureLevel(Enum):
     """How near a bookie is to its limits, and so who is read."""
 
     NONE = "all are read"
@@ -59,8 +59,8 @@ class Crowd(Enum):
     FULL = "all wait"
 
 
-_OVER: Final = {Crowd.NONE: 0.5, Crowd.SHARED: 0.75, Crowd.FULL: 1.0}
-"""Over so much of a limit a crowd begins, or, for ``NONE``, goes on."""
+_OVER: Final = {PressureLevel.NONE: 0.5, PressureLevel.SHARED: 0.75, PressureLevel.FULL: 1.0}
+"""Above this part of a limit a level begins, or, for ``NONE``, some clients still wait."""
 
 FULL_ENDS: Final = 0.9
 """Below so much of a limit those within their share are read again."""
@@ -135,12 +135,12 @@ class Backpressure:
         self._last_unwritten_bytes = 0
         self.in_flight_bytes = 0
         self.adds_in_flight = 0
-        self.crowd = Crowd.NONE
+        self.level = PressureLevel.NONE
 
     @property
     def read_bytes_max(self) -> int:
         """How much to read from a connection at once; each is told when this changes."""
-        return SHARED_READ_BYTES if self.crowd is Crowd.SHARED else READ_BYTES
+        return SHARED_READ_BYTES if self.level is PressureLevel.SHARED else READ_BYTES
 
     @property
     def held(self) -> int:
@@ -150,7 +150,7 @@ class Backpressure:
     def begin(self, load: ConnectionLoad) -> None:
         """Take in a new connection."""
         self._loads.add(load)
-        load.is_held = self.crowd is Crowd.FULL
+        load.is_held = self.level is PressureLevel.FULL
 
     def end(self, load: ConnectionLoad) -> None:
         """Forget a connection; what it has in flight still counts."""
@@ -165,9 +165,12 @@ class Backpressure:
         load.new_bytes += size_bytes
         if adds:
             self._shared_adds.received(load, size_bytes, adds)
-        if self._is_over(_OVER[Crowd.FULL if self.crowd is Crowd.SHARED else Crowd.SHARED]):
+        next_level = (
+            PressureLevel.FULL if self.level is PressureLevel.SHARED else PressureLevel.SHARED
+        )
+        if self._is_over(_OVER[next_level]):
             self._grow()
-        if adds or self.crowd is Crowd.SHARED:
+        if adds or self.level is PressureLevel.SHARED:
             self._judge(load)
 
     def answered(self, load: ConnectionLoad, size_bytes: int, adds: int = 0) -> None:
@@ -179,14 +182,15 @@ class Backpressure:
         assert self.in_flight_bytes >= 0 <= self.adds_in_flight
         if adds:
             self._shared_adds.answered(load, size_bytes, adds)
-        if self.crowd is not Crowd.NONE:
+        if self.level is not PressureLevel.NONE:
             self._shrink()
-        if (load.is_held or self.crowd is Crowd.SHARED) and load in self._loads:
+        if (load.is_held or self.level is PressureLevel.SHARED) and load in self._loads:
             self._judge(load)
 
     def begin_read(self, load: ConnectionLoad) -> int | None:
         """Note what is not written before a connection is read, for ``end_read``."""
-        return self._unwritten_bytes() - load.new_bytes if self.crowd is Crowd.SHARED else None
+        is_sharing = self.level is PressureLevel.SHARED
+        return self._unwritten_bytes() - load.new_bytes if is_sharing else None
 
     def end_read(self, load: ConnectionLoad, before: int | None) -> None:
         """Count what a read has left in memory against its connection.
@@ -194,7 +198,7 @@ class Backpressure:
         That can be much more than the requests: an entry of a few bytes may need a page of an
         index for itself.
         """
-        if before is not None and self.crowd is Crowd.SHARED and load in self._loads:
+        if before is not None and self.level is PressureLevel.SHARED and load in self._loads:
             load.new_bytes = max(load.new_bytes, self._unwritten_bytes() - before)
             self._judge(load)
 
@@ -204,36 +208,37 @@ class Backpressure:
         Their number cannot grow, and their clients may ask for entries on the same connections.
         """
         self._adds_wait = wait
-        if self._is_over(_OVER[Crowd.SHARED]):
+        if self._is_over(_OVER[PressureLevel.SHARED]):
             self._grow()
-        elif self.crowd is not Crowd.NONE:
+        elif self.level is not PressureLevel.NONE:
             self._shrink()
         for load in list(self._loads):
             self._judge(load)
 
     def _grow(self) -> None:
         """Have clients wait: all at the limit, those with more than their share before it."""
-        if self.crowd is Crowd.FULL:
+        if self.level is PressureLevel.FULL:
             return
-        if self.crowd is Crowd.NONE:
+        if self.level is PressureLevel.NONE:
             self._limited()
             self._sharers = max(1, sum(load.size_bytes > 0 for load in self._loads))
             for load in self._loads:
                 load.new_bytes = 0
             self._last_unwritten_bytes = self._unwritten_bytes()
             self._recheck_later()
-        self._set(Crowd.FULL if self._is_over(_OVER[Crowd.FULL]) else Crowd.SHARED)
+        is_full = self._is_over(_OVER[PressureLevel.FULL])
+        self._set(PressureLevel.FULL if is_full else PressureLevel.SHARED)
 
     def _shrink(self) -> None:
         """Read from clients again: all at half of the limits, those within their share before."""
-        if not self._is_over(_OVER[Crowd.NONE]):
-            self._set(Crowd.NONE)
+        if not self._is_over(_OVER[PressureLevel.NONE]):
+            self._set(PressureLevel.NONE)
             self._freed()
-        elif self.crowd is Crowd.FULL and not self._is_over(FULL_ENDS):
-            self._set(Crowd.SHARED)
+        elif self.level is PressureLevel.FULL and not self._is_over(FULL_ENDS):
+            self._set(PressureLevel.SHARED)
 
-    def _set(self, crowd: Crowd) -> None:
-        is_new, self.crowd = crowd is not self.crowd, crowd
+    def _set(self, level: PressureLevel) -> None:
+        is_new, self.level = level is not self.level, level
         for load in list(self._loads):
             self._judge(load, is_new=is_new)
 
@@ -242,15 +247,15 @@ class Backpressure:
         has_too_many_adds = not self._adds_wait and self._shared_adds.is_over_share(
             load, self.limits.shared_adds_bytes_max, self.limits.shared_add_bytes
         )
-        is_held = self.crowd is Crowd.FULL or (
-            has_too_many_adds or (self.crowd is Crowd.SHARED and self._is_over_share(load))
+        is_held = self.level is PressureLevel.FULL or (
+            has_too_many_adds or (self.level is PressureLevel.SHARED and self._is_over_share(load))
         )
         if is_held is not load.is_held or is_new:
             load.is_held = is_held
             load.update()
 
     def _is_over_share(self, load: ConnectionLoad) -> bool:
-        limits, part = self.limits, _OVER[Crowd.SHARED] / self._sharers
+        limits, part = self.limits, _OVER[PressureLevel.SHARED] / self._sharers
         unwritten_max = limits.unwritten_bytes_max
         waiting = self._adds_wait
         return (
@@ -259,7 +264,7 @@ class Backpressure:
             or (
                 unwritten_max is not None
                 and load.new_bytes > unwritten_max * NEW_PART / self._sharers
-                and self._unwritten_bytes() > unwritten_max * _OVER[Crowd.NONE]
+                and self._unwritten_bytes() > unwritten_max * _OVER[PressureLevel.NONE]
             )
         )
 
@@ -283,11 +288,11 @@ class Backpressure:
 
     def _recheck(self) -> None:
         self._rechecking = False
-        if self.crowd is not Crowd.NONE:
+        if self.level is not PressureLevel.NONE:
             self._write_soon()
             self._refill()
             self._shrink()
-        if self.crowd is not Crowd.NONE:
+        if self.level is not PressureLevel.NONE:
             self._recheck_later()
 
     def _refill(self) -> None:

@@ -37,17 +37,17 @@ class Turns:
     request of those that wait, after which others are read. Each turn in which no other client
     asks takes one more, up to ``TURN_REQUESTS_MAX``. Each connection is in here at most once.
 
-    ``crowded`` gets True when the first has to wait, and False when none does any more. Each turn
-    ends with ``give_way``.
+    ``clients_wait`` gets True when the first has to wait, and False when none does any more. Each
+    turn ends with ``give_way``.
     """
 
     def __init__(
         self,
         clock: IReactorTime,
-        crowded: Callable[[bool], object],
+        clients_wait: Callable[[bool], object],
         give_way: Callable[[], object] = lambda: None,
     ) -> None:
-        self._clock, self._crowded, self._give_way = clock, crowded, give_way
+        self._clock, self._clients_wait, self._give_way = clock, clients_wait, give_way
         self._waiting: dict[TurnTaker, None] = {}
         self._turn: IDelayedCall | None = None
         self._requests_max = 1
@@ -64,7 +64,7 @@ class Turns:
         """Call a connection's ``take_turn`` once, after those that wait already."""
         self._waiting.setdefault(client)
         if self._turn is None:
-            self._crowded(True)
+            self._clients_wait(True)
             self._turn = self._clock.callLater(0, self._take_turn)
 
     def leave(self, client: TurnTaker) -> None:
@@ -88,5 +88,5 @@ class Turns:
             if self._waiting:
                 self._turn = self._clock.callLater(0, self._take_turn)
             else:
-                self._crowded(False)
+                self._clients_wait(False)
         self._give_way()

@@ -23,7 +23,7 @@ from bookied.errors import DiskWriteFailedError
 from bookied.runtime.dependencies import Parts
 from bookied.runtime.state import SERVING
 from bookied.runtime.storage_engine import Engine
-from bookied.server.limits.backpressure import Crowd
+from bookied.server.limits.backpressure import PressureLevel
 from bookied.service.bookie import BookieService
 from tests.sim.world.bookie_parts import Jobs, NoLocks, SmallFiles, held_packet
 from tests.sim.world.disk import SimFiles
@@ -263,7 +263,7 @@ class SimBookie:
         server = None if self.service is None else self.service.server
         return (
             server is not None
-            and server.backpressure.crowd is not Crowd.NONE
+            and server.backpressure.level is not PressureLevel.NONE
             and self.engine is not None
             and self.engine.storages.unwritten_bytes > 0
         )

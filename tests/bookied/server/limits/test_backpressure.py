@@ -16,7 +16,7 @@ from bookied.server.limits.backpressure import (
     SHARED_READ_BYTES,
     Backpressure,
     ConnectionLoad,
-    Crowd,
+    PressureLevel,
     ServerLimits,
 )
 from bookied.server.rules.add_requests import Writes
@@ -91,7 +91,7 @@ def test_whose_adds_wait_for_space_on_a_disk_is_read_nevertheless() -> None:
     assert held(first, second) == [True, True]
     world.pressure.adds_wait(wait=True)
     assert held(first, second) == [False, False]
-    assert world.pressure.crowd is Crowd.NONE
+    assert world.pressure.level is PressureLevel.NONE
     world.pressure.received(first, 900)
     assert held(first, second) == [True, False]
     world.pressure.answered(first, 900)
@@ -160,7 +160,7 @@ def test_what_is_left_in_memory_counts_only_while_clients_share() -> None:
     world.pressure.end(alone)
     world.unwritten_bytes = 900
     world.pressure.received(world.load(), 10)
-    assert world.pressure.crowd is Crowd.SHARED
+    assert world.pressure.level is PressureLevel.SHARED
     before = world.pressure.begin_read(alone)
     world.unwritten_bytes = 1000
     world.pressure.end_read(alone, before)
@@ -245,7 +245,7 @@ def test_at_the_limit_all_wait_and_those_within_their_share_are_read_first() -> 
     world.pressure.received(modest, 10)
     world.pressure.received(greedy, 1000)
     assert held(greedy, modest, world.load()) == [True, True, True]
-    assert world.pressure.crowd is Crowd.FULL
+    assert world.pressure.level is PressureLevel.FULL
     world.pressure.answered(greedy, 300)
     assert held(greedy, modest) == [True, False]
 
@@ -273,7 +273,7 @@ def test_of_several_that_add_those_wait_that_have_more_than_their_share_of_a_que
     assert held(greedy, modest) == [True, False]
     world.pressure.answered(greedy, 80, 8)
     assert held(greedy, modest) == [False, False]
-    assert world.pressure.crowd is Crowd.NONE
+    assert world.pressure.level is PressureLevel.NONE
     assert not world.said
 
 
@@ -345,14 +345,14 @@ def test_nobody_waits_for_ever_and_nobody_within_its_share_waits_before_the_limi
         elif not loads[who].is_held:
             asked.append((loads[who], size_bytes, adds))
             world.pressure.received(*asked[-1])
-        if world.pressure.crowd is Crowd.NONE:
+        if world.pressure.level is PressureLevel.NONE:
             share = shared_adds_bytes_max / 4
             assert not [one for one in loads if one.is_held and one.adds_bytes <= share]
-        if world.pressure.crowd is Crowd.SHARED:
+        if world.pressure.level is PressureLevel.SHARED:
             assert not [one for one in loads if one.is_held and not one.size_bytes | one.adds]
     for one in asked:
         world.pressure.answered(*one)
-    assert world.pressure.crowd is Crowd.NONE
+    assert world.pressure.level is PressureLevel.NONE
     assert not any(held(*loads))
 
 

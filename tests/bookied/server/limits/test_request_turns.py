@@ -11,7 +11,7 @@ import pytest
 from twisted.internet.task import Clock
 
 from bookied.server.frame_dispatch import READS_IN_ONE
-from bookied.server.limits.backpressure import Crowd, ServerLimits
+from bookied.server.limits.backpressure import PressureLevel, ServerLimits
 from bookied.server.limits.request_turns import (
     CROWDED_SLICE_REQUESTS,
     SLICE_REQUESTS,
@@ -215,7 +215,7 @@ def test_nobody_has_a_turn_while_too_much_is_in_flight(tmp_path: Path) -> None:
     world.honest.connection.dataReceived(
         v2.encode_request(add(7, 1)) + v2.encode_request(add(7, 2))
     )
-    assert world.serving.server.backpressure.crowd is Crowd.FULL
+    assert world.serving.server.backpressure.level is PressureLevel.FULL
     world.turn()
     assert client.answers() == []
     assert len(world.turns) == 0
