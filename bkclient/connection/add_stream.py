@@ -8,7 +8,7 @@ from typing import Protocol
 
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
-from bkclient.connection.write_gate import WriteGate
+from bkclient.connection.writability import Writability
 from bkclient.errors import ClientError, RequestTimeoutError
 from wire.codes import ProtocolVersion
 from wire.frames.bulk_adds import Key
@@ -21,7 +21,7 @@ class StreamChannel(Protocol):
     bookie_id: BookieId
     protocol: ProtocolVersion
     lost: ClientError | None
-    gate: WriteGate
+    writability: Writability
 
     def write(self, data: bytes) -> None: ...
 

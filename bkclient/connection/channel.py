@@ -27,7 +27,7 @@ from bkclient.connection.add_streams import AddStreams
 from bkclient.connection.bulk_read import BulkAnswer
 from bkclient.connection.requests import RequestsInFlight, SentRequest
 from bkclient.connection.tcp import Silence, reason_of
-from bkclient.connection.write_gate import WriteGate
+from bkclient.connection.writability import Writability
 from bkclient.errors import (
     BookieUnavailableError,
     ClientError,
@@ -101,7 +101,7 @@ class BookieChannel(Protocol):
         self.bookie_id, self.protocol, self.settings = bookie_id, protocol, settings
         self.lost: ClientError | None = None
         """Why the connection is of no use any more."""
-        self.gate = WriteGate()
+        self.writability = Writability()
         """Whether the transport takes more."""
         self._clock = clock
         self._connection = ClientConnection(protocol, settings.frame_bytes_max)
@@ -129,7 +129,7 @@ class BookieChannel(Protocol):
             transport.setTcpNoDelay(settings.no_delay)
             transport.setTcpKeepAlive(settings.keepalive)
             settings.keepalive_times.apply(transport.getHandle())
-        self.gate.connect(transport)
+        self.writability.connect(transport)
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         """Fail everything in flight: what was asked may have been done."""
@@ -149,7 +149,7 @@ class BookieChannel(Protocol):
     def close(self, error: ClientError) -> None:
         """Close the connection; everything in flight fails with ``error``."""
         if self.lost is None:
-            idle = self.gate.is_open and not self.in_flight
+            idle = self.writability.is_writable and not self.in_flight
             self._fail_all(error)
             self._drop_connection(gently=idle)
 
@@ -317,7 +317,7 @@ class BookieChannel(Protocol):
         self.lost = error
         fail, streams = self._requests.end(), self.streams.end()
         self.on_lost(self)
-        self.gate.end()
+        self.writability.end()
         handshake, self._handshake = self._handshake, None
         if handshake is not None:
             handshake.errback(error)

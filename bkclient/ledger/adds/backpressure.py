@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from twisted.internet.defer import Deferred
 
-from bkclient.connection.write_gate import WriteGate
+from bkclient.connection.writability import Writability
 
 
 class WaitForSpace:
@@ -14,13 +14,13 @@ class WaitForSpace:
 
     Args:
         has_space: whether there is space, or no adds are taken any more.
-        full_write_gate: the gate of a connection that takes nothing, if that is the reason.
+        full_connection: returns the writability of a full connection, if that is the reason.
     """
 
     def __init__(
-        self, has_space: Callable[[], bool], full_write_gate: Callable[[], WriteGate | None]
+        self, has_space: Callable[[], bool], full_connection: Callable[[], Writability | None]
     ) -> None:
-        self._has_space, self._full_write_gate = has_space, full_write_gate
+        self._has_space, self._full_connection = has_space, full_connection
         self._waiting: list[Deferred[None]] = []
 
     async def wait(self) -> None:
@@ -29,11 +29,11 @@ class WaitForSpace:
             waiter: Deferred[None] = Deferred()
             self._waiting.append(waiter)
             # Not for the connection alone: its bookie may be replaced, and it stay full for ever.
-            full = self._full_write_gate()
+            full = self._full_connection()
             if full is None:
                 await waiter
                 continue
-            drained = full.when_open()
+            drained = full.when_writable()
             drained.addCallbacks(lambda _, waiter=waiter: _fire(waiter), lambda _: None)
             try:
                 await waiter

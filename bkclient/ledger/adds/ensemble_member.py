@@ -14,7 +14,7 @@ from bkclient.connection.add_stream import AddStream
 from bkclient.connection.channel import BookieChannel
 from bkclient.connection.ledger_keys import AddBatch, FrameMaker, LedgerKeys
 from bkclient.connection.pool import BookiePool
-from bkclient.connection.write_gate import WriteGate
+from bkclient.connection.writability import Writability
 from bkclient.errors import ClientError, TooManyRequestsClientError
 from wire.codes import ProtocolVersion
 from wire.frames.bulk_adds import Packed
@@ -97,12 +97,17 @@ class Member:
         return (self._acked_to if broken else self._broken_at) > forced
 
     @property
-    def full_write_gate(self) -> WriteGate | None:
-        """The connection's, if its buffer is full and the bookie has failed nothing of late."""
+    def full_connection(self) -> Writability | None:
+        """The connection's writability, if it is full and the bookie has failed nothing of late."""
         channel = self._channel
-        if channel is None or channel.gate.is_open or channel.lost is not None or self._ailing:
+        if (
+            channel is None
+            or channel.writability.is_writable
+            or channel.lost is not None
+            or self._ailing
+        ):
             return None
-        return channel.gate
+        return channel.writability
 
     def send(self, batch: AddBatch) -> None:
         """Send a batch; nothing is called back before this returns.
@@ -116,12 +121,12 @@ class Member:
         elif stream is None or not stream.channel.is_usable():
             self._backlog += batch.packed
             self._connect(self._protocol)
-        elif self._ailing and not stream.channel.gate.is_open:
+        elif self._ailing and not stream.channel.writability.is_writable:
             self._pool.clock.callLater(0, self._failed, batch.entries, self._full())
-        elif self._wait_s >= 0 and not stream.channel.gate.is_open:
+        elif self._wait_s >= 0 and not stream.channel.writability.is_writable:
             self._backlog += batch.packed
             overdue = self._pool.clock.callLater(self._wait_s, self._overdue)
-            self._hold = _Hold(stream.channel.gate.when_open(), overdue)
+            self._hold = _Hold(stream.channel.writability.when_writable(), overdue)
             self._hold.drained.addCallbacks(lambda _: self._drained(), lambda _: None)
         else:
             is_v2 = stream.channel.protocol is ProtocolVersion.V2

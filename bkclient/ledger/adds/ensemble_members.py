@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from bkclient.connection.ledger_keys import AddBatch
 from bkclient.connection.pool import BookiePool
-from bkclient.connection.write_gate import WriteGate
+from bkclient.connection.writability import Writability
 from bkclient.errors import ClientError
 from bkclient.ledger.adds.ensemble_member import AddFraming, Member
 from bkclient.quorum.distribution import is_striped_to
@@ -82,10 +82,10 @@ class EnsembleMembers:
         return [member.bookie for member in self._members if member.has_lost(forced)]
 
     @property
-    def full_write_gate(self) -> WriteGate | None:
-        """The gate of a connection that takes nothing now, and should be waited for."""
-        gates = (one.full_write_gate for one in self._members)
-        return next((gate for gate in gates if gate is not None), None)
+    def full_connection(self) -> Writability | None:
+        """The writability of a full connection that adds should wait for."""
+        full = (one.full_connection for one in self._members)
+        return next((one for one in full if one is not None), None)
 
     @property
     def in_flight(self) -> int:

@@ -143,7 +143,7 @@ class AddPipeline:
         self._packets: dict[int, bytes] = {}
         self._bytes_in_flight = 0
         self._confirmations = Confirmations()
-        self.room = WaitForSpace(self._has_space, lambda: self.members.full_write_gate)
+        self.room = WaitForSpace(self._has_space, lambda: self.members.full_connection)
         """Where to wait until more may be pushed; also over when the handle has ended."""
         self._flush_call: IDelayedCall | None = None
         self._commands: deque[Command] = deque()
@@ -238,7 +238,7 @@ class AddPipeline:
         return self.quorum.state is AddState.ENDED or (
             self.quorum.pending < self._in_flight_max
             and self._bytes_in_flight < BYTES_IN_FLIGHT_MAX
-            and self.members.full_write_gate is None
+            and self.members.full_connection is None
         )
 
     def end(self, error: ClientError) -> None:

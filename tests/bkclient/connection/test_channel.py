@@ -268,9 +268,9 @@ class V3Tests(Stage):
 
     def test_a_full_transport_can_be_waited_for(self) -> None:
         self.transport.producer.pauseProducing()
-        self.assertFalse(self.channel.gate.is_open)
-        waiting = self.channel.gate.when_open()
-        given_up = self.channel.gate.when_open()
+        self.assertFalse(self.channel.writability.is_writable)
+        waiting = self.channel.writability.when_writable()
+        given_up = self.channel.writability.when_writable()
         given_up.addErrback(lambda _failure: None)
         given_up.cancel()
         self.assertNoResult(waiting)

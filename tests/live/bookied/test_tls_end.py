@@ -150,7 +150,7 @@ def test_a_client_lets_go_of_a_bookie_that_ends_tls_and_then_takes_its_requests(
             connecting.result(10)
             call(channel.write, bytes(MUCH))
             time.sleep(0.5)
-            assert not channel.gate.is_open
+            assert not channel.writability.is_writable
             peer.end_tls()
             time.sleep(0.5)
             assert peer.is_left_by(time.monotonic() + ENDS_S)

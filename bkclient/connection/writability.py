@@ -10,12 +10,15 @@ from zope.interface import implementer
 
 
 @implementer(IPushProducer)
-class WriteGate:
-    """Told by the transport, as its producer; open before there is one, and after it has gone."""
+class Writability:
+    """Whether one connection takes more bytes: its transport reports that to its producer.
+
+    A connection is writable before it has a transport, and after the transport has gone.
+    """
 
     def __init__(self) -> None:
-        """Begin open."""
-        self.is_open = True
+        """Begin writable."""
+        self.is_writable = True
         """Whether the transport takes more without piling it up."""
         self._transport: Any = None
         self._waiting: list[Deferred[None]] = []
@@ -26,14 +29,14 @@ class WriteGate:
         transport.registerProducer(self, True)
 
     def end(self) -> None:
-        """Open for good: the connection is of no use any more."""
+        """Stay writable: the connection is of no use any more."""
         self._transport = None
         self.resumeProducing()
 
-    def when_open(self) -> Deferred[None]:
+    def when_writable(self) -> Deferred[None]:
         """Return a Deferred that fires when the transport takes more, or has gone."""
         waiter: Deferred[None] = Deferred(self._forget)
-        if self.is_open:
+        if self.is_writable:
             waiter.callback(None)
         else:
             self._waiting.append(waiter)
@@ -47,7 +50,7 @@ class WriteGate:
 
     def pauseProducing(self) -> None:
         """The transport's buffer is full."""
-        self.is_open = self._transport is None
+        self.is_writable = self._transport is None
 
     def resumeProducing(self) -> None:
         """There is space again.
@@ -58,7 +61,7 @@ class WriteGate:
         transport = self._transport
         if transport is not None and getattr(transport, "disconnecting", False):
             transport.unregisterProducer()
-        self.is_open = True
+        self.is_writable = True
         waiting, self._waiting = self._waiting, []
         for waiter in waiting:
             waiter.callback(None)
