@@ -1,20 +1,16 @@
-"""How fast ledgers become Parquet, on Spark and without, next to reading and to writing alone.
-
-    python -m tests.bench.spark_bench [--mib 1024] [--small 10000] [--tiny 1000000] [--plan 100000]
+"""Ledgers to Parquet, on Spark and without, next to reading and to writing alone.
 
 Three bookies of ours in processes, SQLite for the metadata, ledgers of E3 Qw3 Qa2 and of Qw2 as the
 defaults have it. Everyone has a turn in each round; the best of all rounds is printed, for the
-machine is rarely quiet. Rates are payload MB/s; CPU is user and system time of this process and its
-children, and of the bookies, in seconds a GB. "writer alone" is pyarrow writing the same rows from
-memory. "task in this process" is what each process of an engine does, and the difference is what
-processes cost to start. Spark's session is started once, and the time to its first row is a row of
-its own. Asserts nothing.
+machine is rarely quiet. Rates are payload MB/s; CPU is user and system time in seconds a GB, of
+this process with all others below it but the bookies (Spark's JVM and Python workers too), and of
+the bookies. "writer alone" is pyarrow writing the same rows from memory. "task in this process" is
+what each process of an engine does, and the difference is what processes cost to start. Spark's
+session is started once, and the time to its first row is a row of its own.
 """
 
 from __future__ import annotations
 
-import argparse
-import resource
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -24,7 +20,6 @@ from typing import Any, Final
 import attrs
 
 from bkclient.blocking import BlockingClient
-from bkclient.client import Client
 from bkctl.commands.export.engines import LocalEngine, SparkEngine
 from bkctl.commands.export.run import spark_session
 from bkctl.commands.export.task.copy import copy_task
@@ -33,8 +28,8 @@ from bkctl.commands.export.task.parquet_file import ROW_GROUP_BYTES, CopyJob
 from bkctl.commands.export.task.plan import LedgerExtent, cut
 from bkctl.commands.export.task.rows import COLUMNS, RowBuffer, read_ranges
 from tests.bench.loads.load import cpu_seconds
+from tests.bench.spark_bench.family import cpu_by_kind
 from tests.bkctl.support.cluster import Cluster, local_cluster
-from wire.ids import NO_ENTRY, LedgerId
 
 MB: Final = 1_000_000
 ROUNDS: Final = 2
@@ -49,38 +44,31 @@ class Measured:
     bookies_cpu_s: float
 
 
-def main() -> None:
+def ledger_rows(mib: int, small_ledgers: int, tiny_entries: int) -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--mib", type=int, default=1024)
-    parser.add_argument("--small", type=int, default=10_000)
-    parser.add_argument("--tiny", type=int, default=1_000_000)
-    parser.add_argument("--plan", type=int, default=100_000)
-    args = parser.parse_args()
     with (
         tempfile.TemporaryDirectory(prefix="spark-bench-") as scratch,
         local_cluster(Path(scratch) / "bk", 3) as cluster,
         BlockingClient(cluster.uri) as client,
     ):
         bench = Bench(cluster, client, Path(scratch))
-        entries = args.mib * 1024
+        entries = mib * 1024
         large = bench.write([bytes(1024)] * entries, 1, write_quorum=3)
         striped = bench.write([bytes(1024)] * entries, 1, write_quorum=2)
-        small = bench.write([bytes(1024)] * 100, args.small, write_quorum=3)
-        tiny = bench.write([bytes(100)] * args.tiny, 1, write_quorum=3)
+        small = bench.write([bytes(1024)] * 100, small_ledgers, write_quorum=3)
+        tiny = bench.write([bytes(100)] * tiny_entries, 1, write_quorum=3)
         began_s = time.perf_counter()
         with spark_session("local[2]") as spark:
             source = spark.read.format("bookkeeper").options(uri=cluster.uri, ledgers=large[0])
             source.load().limit(1).collect()
             print(f"session start to first row {time.perf_counter() - began_s:.1f} s", flush=True)
             for name, ids in (
-                (f"{args.mib} MiB, 1 KiB entries, Qw 3", large),
-                (f"{args.mib} MiB, 1 KiB entries, Qw 2", striped),
-                (f"{args.small:,} ledgers of 100 KiB", small),
-                (f"{args.tiny:,} entries of 100 B", tiny),
+                (f"{mib} MiB, 1 KiB entries, Qw 3", large),
+                (f"{mib} MiB, 1 KiB entries, Qw 2", striped),
+                (f"{small_ledgers:,} ledgers of 100 KiB", small),
+                (f"{tiny_entries:,} entries of 100 B", tiny),
             ):
                 bench.compare(name, ids, spark)
-        bench.plan(args.plan)
 
 
 class Bench:
@@ -180,34 +168,6 @@ class Bench:
         for number, task in enumerate(cut(extents, 1)):
             copy_task(job, number, task)
 
-    def plan(self, count: int) -> None:
-        """Read the metadata of as many ledgers; print the rate and this process's memory."""
-
-        async def create(client: Client) -> list[LedgerId]:
-            found = []
-            for _ in range(count):
-                ledger_id, _stored = await client.create_metadata(
-                    ensemble_size=1, write_quorum=1, ack_quorum=1
-                )
-                await client.store.write_ledger(
-                    ledger_id,
-                    attrs.evolve(
-                        _stored.value,
-                        state=type(_stored.value.state).CLOSED,
-                        last_entry_id=NO_ENTRY,
-                    ),
-                    _stored.version,
-                )
-                found.append(ledger_id)
-            return found
-
-        ids = self._client.call(create)
-        began_s = time.perf_counter()
-        cut(self._client.call(read_extents, ids), 2)
-        rate = count / (time.perf_counter() - began_s)
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-        print(f"planning {count:,} ledgers (SQLite): {rate:,.0f} ledgers/s, {peak} MiB at most")
-
 
 def _text(path: Path) -> str:
     try:
@@ -217,10 +177,5 @@ def _text(path: Path) -> str:
 
 
 def _own_cpu_s() -> float:
-    """Return the CPU time of this process and of children that have ended."""
-    found = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return sum(one.ru_utime + one.ru_stime for one in found)
-
-
-if __name__ == "__main__":
-    main()
+    """Return the CPU time of this process and of all below it but the bookies."""
+    return sum(seconds for kind, seconds in cpu_by_kind().items() if kind != "bookie")

@@ -1,0 +1,1 @@
+"""How fast Spark reads ledgers and streams, beside what it replaces."""
