@@ -1,1 +1,1 @@
-"""How fast Spark reads ledgers and streams, beside what it replaces."""
+"""How fast Spark reads ledgers, topics and streams, beside what it replaces."""

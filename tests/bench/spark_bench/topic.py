@@ -1,0 +1,141 @@
+"""A topic of a Pulsar broker: read from the bookie, beside a reader that the broker serves.
+
+Messages of 100 B in batches of 100, LZ4, one bookie of ours. Both readers count messages. CPU is
+that of all processes that work for the reader: its own, Spark's JVM and Python workers, the
+broker's, and the bookie's. The broker keeps no cache of entries, so it asks the bookie as we do.
+The requests for data that reach the broker are its own count of messages sent out.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import pulsar  # type: ignore[import-untyped]
+
+from bkclient.blocking import BlockingClient
+from bkclient.topic.read import read_topic
+from bkctl.commands.export.run import spark_session
+from bkctl.commands.local.zookeeper_process import ZooKeeperProcess
+from tests.bench.spark_bench.family import SPARK, cpu_by_kind
+from tests.interop.peers.jvm import JavaVM
+from tests.interop.peers.ours import our_bookie
+from tests.interop.peers.peers import Peers
+from tests.interop.peers.pulsar import PulsarBroker
+
+TOPIC: Final = "bench"
+PATH: Final = f"/persistent/public/default/{TOPIC}"
+BATCH: Final = 100
+VALUE_BYTES: Final = 100
+ROUNDS: Final = 2
+KINDS: Final = (*SPARK, "broker", "bookie")
+
+
+def topic_rows(messages: int) -> None:
+    """Fill a topic, read it in each way, and print a line for each."""
+    with tempfile.TemporaryDirectory(prefix="spark-bench-") as scratch:
+        zookeeper = ZooKeeperProcess(Path(scratch) / "zookeeper", fsync=False)
+        zookeeper.directory.mkdir()
+        vm = JavaVM(Path(scratch) / "vm")
+        peers = Peers(zookeeper, vm, Path(scratch))
+        try:
+            zookeeper.start()
+            _rows(peers, messages)
+        finally:
+            peers.close()
+            vm.kill()
+            zookeeper.stop()
+
+
+def _rows(peers: Peers, messages: int) -> None:
+    uri = peers.metadata_uri()
+    chroot = uri.removesuffix("/ledgers").rpartition("/")[2]
+    broker = PulsarBroker(
+        peers.zookeeper.address,
+        f"/{chroot}",
+        peers.new_directory("broker"),
+        managedLedgerCacheSizeMB=0,
+        dispatchThrottlingRatePerTopicInMsg=0,
+    )
+    broker.initialise()
+    our_bookie(peers, uri)
+    peers.on_close(broker.stop)
+    broker.start()
+    forever = {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
+    broker.admin("POST", "/namespaces/public/default/retention", forever)
+    client = pulsar.Client(broker.service_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Warn))
+    peers.on_close(client.close)
+    _send(client, messages)
+    broker.admin("PUT", f"{PATH}/unload")
+
+    def received() -> int:
+        reader = client.create_reader(TOPIC, pulsar.MessageId.earliest, receiver_queue_size=10_000)
+        count = 0
+        while count < messages:
+            reader.read_next(30_000)
+            count += 1
+        reader.close()
+        return count
+
+    best = _measure("reader of the broker", messages, received, None)
+    with BlockingClient(uri) as ours:
+        _measure(
+            "our reader, no Spark", messages, lambda: sum(1 for _ in read_topic(ours, TOPIC)), best
+        )
+    with spark_session("local[2]") as spark:
+        source = spark.read.format("bookkeeper").options(uri=uri, topic=TOPIC, columns="value")
+
+        def read() -> int:
+            frame = source.load().selectExpr("count(*) n", "sum(length(value)) size")
+            return int(frame.collect()[0]["n"])
+
+        before = _sent_by(broker)
+        _measure("spark, local[2]", messages, read, best)
+        print(
+            f"topic: messages sent by the broker meanwhile: {_sent_by(broker) - before:,},"
+            f" {before:,} before"
+        )
+
+
+def _send(client: pulsar.Client, messages: int) -> None:
+    producer = client.create_producer(
+        TOPIC,
+        compression_type=pulsar.CompressionType.LZ4,
+        batching_enabled=True,
+        batching_max_messages=BATCH,
+        batching_max_publish_delay_ms=1000,
+        block_if_queue_full=True,
+    )
+    for number in range(messages):
+        producer.send_async(b"%0*d" % (VALUE_BYTES, number), lambda *_answer: None)
+    producer.flush()
+    producer.close()
+
+
+def _sent_by(broker: PulsarBroker) -> int:
+    """Return how many messages the broker has sent to readers; it has forgotten idle topics."""
+    stats: dict[str, Any] = broker.admin("GET", f"{PATH}/stats")
+    return int(stats["msgOutCounter"])
+
+
+def _measure(name: str, messages: int, work: Callable[[], int], against: float | None) -> float:
+    """Print the best of the rounds; return its messages a CPU second."""
+    best = 0.0
+    for _ in range(ROUNDS):
+        before, began_s = cpu_by_kind(), time.perf_counter()
+        count = work()
+        wall_s, used = time.perf_counter() - began_s, cpu_by_kind() - before
+        cpu_s = sum(used[kind] for kind in KINDS)
+        rate = count / cpu_s
+        best = max(best, rate)
+        parts = ", ".join(f"{kind} {used[kind]:.1f}" for kind in KINDS if used[kind])
+        ratio = "" if against is None else f", {rate / against:.2f}x"
+        print(
+            f"topic, {name}: {count:,} of {messages:,} messages, {count / wall_s:,.0f}/s,"
+            f" {rate:,.0f} a CPU second{ratio}; CPU s: {parts}",
+            flush=True,
+        )
+    return best
