@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
@@ -16,6 +17,9 @@ LOCK_MODE: Final = 0o600
 LOCK_BYTES_MAX: Final = 20
 """A lock file holds the number of a process."""
 _LOCKS: Final = Path("/proc/locks")
+_PROC: Final = Path("/proc")
+_TRIES: Final = 20
+_TRY_EVERY_S: Final = 0.01
 
 
 class DirectoryLocks:
@@ -54,7 +58,7 @@ def _lock(root: Path) -> int:
         raise DirectoryError(f"{root} cannot be used: {error.strerror or error}") from error
     _keep_others_out(fd, path)
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _take_exclusive(fd)
     except OSError as error:
         owner = os.pread(fd, LOCK_BYTES_MAX, 0).decode("ascii", "replace").strip()
         os.close(fd)
@@ -63,6 +67,22 @@ def _lock(root: Path) -> int:
     os.ftruncate(fd, 0)
     os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
     return fd
+
+
+def _take_exclusive(fd: int) -> None:
+    """Lock a file, also while ``is_locked`` of another process has its shared lock for a moment.
+
+    Raises:
+        OSError: another process has the exclusive lock.
+    """
+    for _ in range(_TRIES):
+        try:
+            return fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)  # Fails at once where it is exclusive.
+            fcntl.flock(fd, fcntl.LOCK_UN)
+            time.sleep(_TRY_EVERY_S)
+    return fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def _keep_others_out(fd: int, path: Path) -> None:
@@ -93,12 +113,34 @@ def is_locked(root: Path) -> bool:
 
 
 def lock_owner(root: Path) -> int | None:
-    """Return the process that locked a root last; None if the lock file does not say."""
+    """Return the process that has locked a root; None if that cannot be determined.
+
+    The number in the lock file alone is not enough: another process may have it by now.
+    """
     try:
         text = read_regular(root / LOCK, LOCK_BYTES_MAX).decode("ascii", "replace").strip()
     except OSError:
         return None
-    return int(text) if text.isdecimal() else None
+    if not text.isdecimal() or (_PROC.is_dir() and not _holds(_PROC / text, root / LOCK)):
+        return None
+    return int(text)
+
+
+def _holds(process: Path, path: Path) -> bool:
+    """Whether a process has an exclusive lock on a file, by its open files (proc(5))."""
+    try:
+        wanted = path.stat()
+        return any(
+            os.path.samestat(number.stat(), wanted)
+            and " FLOCK  ADVISORY  WRITE " in (process / "fdinfo" / number.name).read_text("ascii")
+            for number in _open_files(process)
+        )
+    except OSError:
+        return False
+
+
+def _open_files(process: Path) -> list[Path]:
+    return [number for number in (process / "fd").iterdir() if number.exists()]
 
 
 def _has_lock(inode: int, locks: str) -> bool:

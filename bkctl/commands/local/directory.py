@@ -61,18 +61,25 @@ class ClusterRecord:
 
 
 def read_record(directory: Path) -> ClusterRecord | None:
-    """Return how the cluster in a directory was made; None where the directory holds none."""
+    """Return how the cluster in a directory was made; None where the directory holds none.
+
+    Raises:
+        RefusedError: the record cannot be read.
+    """
+    path = directory / STATE_FILE
     try:
-        known = json.loads((directory / STATE_FILE).read_text(encoding="utf-8"))
+        known = json.loads(path.read_text(encoding="utf-8"))
+        return ClusterRecord(
+            uri=known.get("uri", ""),
+            ports=tuple(known["ports"]),
+            zookeeper_port=known.get("zookeeper_port", 0),
+            elsewhere=known.get("elsewhere", ""),
+            settings=known.get("settings", {}),
+        )
     except (FileNotFoundError, NotADirectoryError):
         return None
-    return ClusterRecord(
-        uri=known.get("uri", ""),
-        ports=tuple(known["ports"]),
-        zookeeper_port=known.get("zookeeper_port", 0),
-        elsewhere=known.get("elsewhere", ""),
-        settings=known.get("settings", {}),
-    )
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise RefusedError(f"{path} is not the record of a local cluster") from error
 
 
 class LocalDirectory:

@@ -67,6 +67,8 @@ def stop(session: Session, directory: Path) -> None:
     found = read(directory)
     pid = runner(directory)
     if pid is None:
+        if is_locked(directory):
+            raise ConflictError(f"{directory} is locked, and the process cannot be determined")
         _refuse_started_by_hand(found)
         session.note(f"no cluster runs in {directory}")
         return
@@ -75,7 +77,8 @@ def stop(session: Session, directory: Path) -> None:
         session.plan([f"stop process {pid} with {number}"])
         return
     session.note(f"stopping {number} in {directory}")
-    os.kill(pid, signal.SIGTERM)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGTERM)
     deadline_s = time.monotonic() + STOP_S_MAX
     while runner(directory) == pid:
         if time.monotonic() > deadline_s:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
-from bookied.directories.lock import DirectoryLocks, is_locked
+from bookied.directories.lock import LOCK, DirectoryLocks, is_locked, lock_owner
 from bookied.directories.roots import (
     Directories,
 )
@@ -62,3 +65,32 @@ def test_a_lock_that_cannot_be_made_is_a_bad_directory(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(DirectoryError, match="cannot be used: Not a directory"):
         DirectoryLocks().take([tmp_path / "file" / "below"])
+
+
+def test_the_number_of_another_process_in_a_lock_file_is_not_its_owner(tmp_path: Path) -> None:
+    locks = DirectoryLocks()
+    locks.take([tmp_path])
+    assert lock_owner(tmp_path) == os.getpid()
+    other = subprocess.Popen(["sleep", "60"])
+    try:
+        (tmp_path / LOCK).write_text(f"{other.pid}\n")
+        assert is_locked(tmp_path)
+        assert lock_owner(tmp_path) is None
+    finally:
+        other.kill()
+        other.wait()
+        locks.release()
+    (tmp_path / LOCK).write_text(f"{os.getpid()}\n")
+    assert lock_owner(tmp_path) is None
+
+
+def test_a_look_at_a_lock_does_not_stop_a_start(tmp_path: Path) -> None:
+    (tmp_path / LOCK).touch(0o600)
+    fd = os.open(tmp_path / LOCK, os.O_RDONLY)
+    fcntl.flock(fd, fcntl.LOCK_SH)
+    looks = threading.Timer(0.02, os.close, [fd])
+    looks.start()
+    locks = DirectoryLocks()
+    locks.take([tmp_path])
+    looks.join()
+    locks.release()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 from contextlib import closing
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from bkctl.commands.local.cluster import LocalCluster
 from bkctl.commands.local.directory import CONF_FILE, STATE_FILE
 from bkctl.errors import ConflictError, RefusedError
 from bkctl.session.profiles import read_profiles
-from bookied.directories.lock import DirectoryLocks
+from bookied.directories.lock import LOCK, DirectoryLocks
 from tests.bkctl.support.terminal import FakeHost
 
 
@@ -161,3 +162,28 @@ def test_a_directory_that_every_user_can_change_is_refused(tmp_path: Path) -> No
     path.chmod(0o777)
     with pytest.raises(RefusedError, match="every user can change what is in"):
         LocalCluster(path, 1)
+
+
+def test_a_stop_does_not_end_a_process_that_has_only_the_number(tmp_path: Path) -> None:
+    LocalCluster(tmp_path, 1).save()
+    held = DirectoryLocks()
+    held.take([tmp_path])
+    other = subprocess.Popen(["sleep", "60"])
+    try:
+        (tmp_path / LOCK).write_text(f"{other.pid}\n")
+        with closing(FakeHost()) as host:
+            cli.run(["local", "stop", str(tmp_path), "--dry-run"], host)
+            assert "the process cannot be determined" in host.err.text
+            cli.run(["local", "stop", str(tmp_path)], host)
+        assert other.poll() is None
+    finally:
+        other.kill()
+        other.wait()
+        held.release()
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"ports": 3}', "{}"])
+def test_a_record_that_cannot_be_read_is_named(tmp_path: Path, text: str) -> None:
+    (tmp_path / STATE_FILE).write_text(text)
+    with pytest.raises(RefusedError, match=r"cluster\.json is not the record of a local cluster"):
+        LocalCluster(tmp_path, 1)
