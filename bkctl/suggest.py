@@ -140,6 +140,7 @@ LINES: Final[Mapping[str, tuple[str, ...]]] = {
     "ledger prune": ("ledger list --older-than 30d -o id | bkctl ledger delete -",),
     "ledger replicas": ("ledger map LEDGER_ID", "ledger verify LEDGER_ID"),
     "ledger under-replicated": ("autorecovery list",),
+    "ledger underreplicated": ("autorecovery list",),
     "log export": ("export --log NAME --to DIR",),
     "topic consume": ("topic peek TOPIC",),
     "topic read": ("topic peek TOPIC",),

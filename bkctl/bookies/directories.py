@@ -100,7 +100,8 @@ def _insist(root: Path) -> None:
     """Make sure that a root holds what a bookie of layout 3 to 5 keeps there."""
     if not root.is_dir():
         raise NothingFoundError(
-            f"{root}: no such directory", next_step="-v shows where that name comes from"
+            f"{root}: no such directory",
+            next_step="correct --ledger-dir, --journal-dir or --index-dir, or the file of -c",
         )
     if not (root / CURRENT).is_dir():
         raise NothingFoundError(f"{root} has no directory {CURRENT}", next_step=_elsewhere(root))

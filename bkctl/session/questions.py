@@ -93,7 +93,10 @@ class Questions:
             with open(path, "rb") as file:  # noqa: PTH123 -- pathlib costs start time
                 data = file.read()
         except OSError as error:
-            raise NothingFoundError(f"password file {path}: {error.strerror}") from error
+            raise NothingFoundError(
+                f"password file {path}: {error.strerror}",
+                next_step="--password-file takes the name of a file; `-` asks for the password",
+            ) from error
         return data.removesuffix(b"\n").removesuffix(b"\r")
 
     def _password_typed(self) -> bytes:

@@ -113,7 +113,10 @@ def read_conf(path: Path, environ: Mapping[str, str] | None = None) -> Propertie
         PropertiesError: it cannot be read, or breaks the syntax.
     """
     if not path.exists():
-        raise NothingFoundError(f"{path}: no such file")
+        raise NothingFoundError(
+            f"settings file {path}: no such file",
+            next_step="give the bookie's or client's settings file, as in -c bk_server.conf",
+        )
     return read_properties(path, environ=environ or {})
 
 

@@ -213,7 +213,9 @@ def write(session: Session, file: Path) -> BackupWritten:
 
 def _insist_replaceable(file: Path) -> None:
     if not file.parent.is_dir():
-        raise NothingFoundError(f"{file.parent}: no such directory")
+        raise NothingFoundError(
+            f"{file.parent}: no such directory", next_step="create it, or give another file"
+        )
     if not file.exists():
         return
     try:

@@ -91,10 +91,17 @@ def new_ledger(
     Raises:
         UsageError: the quorums do not fit, or the password file cannot be read.
     """
-    if not ensemble_size >= write_quorum >= ack_quorum:
+    if ensemble_size < write_quorum:
         raise UsageError(
-            f"-E {ensemble_size} -W {write_quorum} -A {ack_quorum}: these do not fit",
-            next_step="ensemble size >= write quorum >= ack quorum",
+            f"-W {write_quorum} is more than -E {ensemble_size}: an entry cannot have more "
+            "replicas than the ensemble has bookies",
+            next_step=f"give -E {write_quorum} or more, or -W {ensemble_size} or less",
+        )
+    if write_quorum < ack_quorum:
+        raise UsageError(
+            f"-A {ack_quorum} is more than -W {write_quorum}: only the bookies of the write quorum "
+            "confirm an entry",
+            next_step=f"give -A {write_quorum} or less",
         )
     return NewLedger(
         ensemble_size=ensemble_size,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
@@ -20,11 +20,18 @@ from bkctl.output.views import LEDGER, Kind, column, shown
 from wire.errors import BookKeeperError
 from wire.ids import LedgerId
 from wire.ledger_metadata import LedgerMetadata
+from wire.printable import printable
 
 if TYPE_CHECKING:
     from bkclient.client import Client
     from bkclient.metadata.api import Versioned
     from bkctl.session.session import Session
+
+CUSTOM_KEYS_SHOWN: Final = 3
+"""Keys of custom metadata in the question about one ledger."""
+
+CUSTOM_CHARS_MAX: Final = 40
+"""Characters shown of a key, and of a value."""
 
 
 def _deleted_sentence(deleted: LedgerDeleted) -> str:
@@ -147,16 +154,27 @@ def loss(one: DeletionCandidate) -> str:
         return f"ledger {one.ledger_id}: unreadable metadata, entries and size unknown"
     metadata = one.stored.value
     age = "" if metadata.ctime_ms is None else f", {human_duration(_age_s(metadata))} old"
-    custom = "".join(
-        f", {key}={value.decode(errors='backslashreplace')}"
-        for key, value in metadata.custom.items()
-    )
     holds = (
         f"{counted(metadata.last_entry_id + 1, 'entry')}, {human_bytes(metadata.length)}"
         if metadata.last_entry_id is not None
         else f"{metadata.state.name.lower().replace('_', '-')}, length not known"
     )
-    return f"ledger {one.ledger_id}: {holds}{age}{custom}"
+    return f"ledger {one.ledger_id}: {holds}{age}{_custom(metadata.custom)}"
+
+
+def _custom(custom: Mapping[str, bytes]) -> str:
+    """Return the first keys of custom metadata with their values, printable and cut."""
+    shown = list(custom.items())[:CUSTOM_KEYS_SHOWN]
+    more = len(custom) - len(shown)
+    pairs = [f"{_cut(key)}={_cut(value)}" for key, value in shown]
+    return "".join(f", {pair}" for pair in pairs) + (f", and {more} more" if more else "")
+
+
+def _cut(value: str | bytes) -> str:
+    start = value[: CUSTOM_CHARS_MAX + 1]
+    text = start.decode(errors="backslashreplace") if isinstance(start, bytes) else start
+    text = printable(text)
+    return text if len(text) <= CUSTOM_CHARS_MAX else f"{text[: CUSTOM_CHARS_MAX - 3]}..."
 
 
 def _age_s(metadata: LedgerMetadata) -> float:

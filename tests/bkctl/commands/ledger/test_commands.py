@@ -94,7 +94,12 @@ def test_an_id_that_may_have_existed_is_warned_of(run: Run) -> None:
 def test_quorums_that_do_not_fit_are_wrong_usage(run: Run) -> None:
     refused = run("ledger", "create", "-E", 2, "-W", 3, ok=False)
     assert refused.status == ExitStatus.USAGE
-    assert "ensemble size >= write quorum >= ack quorum" in refused.err
+    assert "-W 3 is more than -E 2" in refused.err
+    assert "give -E 3 or more, or -W 2 or less" in refused.err
+    refused = run("ledger", "create", "-E", 3, "-W", 2, "-A", 3, ok=False)
+    assert refused.status == ExitStatus.USAGE
+    assert "-A 3 is more than -W 2" in refused.err
+    assert "give -A 2 or less" in refused.err
 
 
 def test_too_few_bookies_are_unreachable_with_a_way_out(run: Run) -> None:

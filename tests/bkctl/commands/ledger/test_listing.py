@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
 import pytest
 
 from bkclient.metadata.api import Versioned
@@ -38,3 +39,15 @@ def test_a_loss_is_told_with_entries_bytes_age_and_owner() -> None:
     assert line.startswith("ledger 7: 10 entries, 4.9 KiB, ")
     assert "owner=me" in line
     assert METADATA.state is LedgerState.CLOSED
+
+
+def test_a_loss_shows_a_few_custom_keys_cut_and_printable() -> None:
+    custom = {"\x1b[2Jkey": b"\x1b]0;title\n\x07", "long": b"v" * 1_000_000, "k" * 500: b"\xff"}
+    custom |= {f"key-{number}": b"value" for number in range(1000)}
+    metadata = attrs.evolve(METADATA, custom=custom)
+    line = loss(DeletionCandidate(LedgerId(7), Versioned(metadata, 0)))
+    assert line.isprintable()
+    assert r"\x1b[2Jkey=\x1b]0;title\x0a\x07, long=vvv" in line
+    assert line.endswith(r"...=\xff, and 1000 more")
+    assert "key-0" not in line
+    assert len(line) < 250
