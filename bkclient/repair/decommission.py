@@ -21,7 +21,7 @@ from bkclient.concurrency import for_each
 from bkclient.errors import IllegalOperationError, NoSuchLedgerError
 from bkclient.quorum.fragments import may_hold_entries, needs_recovery
 from bkclient.repair.recover_bookies import BookieLedger, MoveLoad, ledgers_on_bookies
-from bkclient.repair.repair_states import Lacking, LedgerProspect, prospects
+from bkclient.repair.repair_states import LedgerRepairState, MissingReplicas, repair_states
 from bkclient.repair.replica_check import LedgerChecker, view
 from wire.errors import MetadataFormatError
 from wire.ids import BookieId, LedgerId
@@ -62,7 +62,7 @@ class DecommissionProgress:
     size_bytes: int = 0
     size_bytes_left: int = 0
     auditor: BookieId | None = None
-    stuck: tuple[LedgerProspect, ...] = ()
+    stuck: tuple[LedgerRepairState, ...] = ()
     damaged: Mapping[LedgerId, str] = attrs.field(factory=dict)
     """Marks that could not be read just now, and why; they may name the bookie."""
 
@@ -287,7 +287,7 @@ class _Decommission:
         await deferLater(self._client.cluster.clock, seconds)
         await self._insist()
 
-    async def _stuck(self, left: list[LedgerId]) -> tuple[LedgerProspect, ...]:
+    async def _stuck(self, left: list[LedgerId]) -> tuple[LedgerRepairState, ...]:
         """Return some of those that are left if for a while they have not become fewer."""
         now_s = self._client.cluster.clock.seconds()
         if len(left) != self._left_last:
@@ -295,8 +295,8 @@ class _Decommission:
         if now_s - self._stuck_since_s < STUCK_S:
             return ()
         self._stuck_since_s = now_s
-        some = [Lacking(ledger_id, (self._bookie_id,)) for ledger_id in left[:STUCK_SHOWN]]
-        return tuple([one async for one in prospects(self._client, some)])
+        some = [MissingReplicas(ledger_id, (self._bookie_id,)) for ledger_id in left[:STUCK_SHOWN]]
+        return tuple([one async for one in repair_states(self._client, some)])
 
     async def _still_holding(self, ledgers: list[LedgerId]) -> list[LedgerId]:
         """Return those of some ledgers that need the bookie, or its cookie; mark them anew.
@@ -334,7 +334,7 @@ class _Decommission:
         return [*marked, *unclear]
 
     async def _report(
-        self, step: str, left: Collection[LedgerId] = (), stuck: tuple[LedgerProspect, ...] = ()
+        self, step: str, left: Collection[LedgerId] = (), stuck: tuple[LedgerRepairState, ...] = ()
     ) -> None:
         damaged, self._damaged = self._damaged, {}
         loads_left = [self._loads[one] for one in left if one in self._loads]

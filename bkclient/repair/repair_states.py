@@ -1,4 +1,4 @@
-"""What a ledger that lacks replicas waits for: rules about metadata, and a walk that asks them."""
+"""Why the repair of a ledger has not ended: rules about metadata, and a walk that asks them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from wire.ids import BookieId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
 
 
-class Prospect(enum.Enum):
+class RepairState(enum.Enum):
     """What a repair waits for, the worst first."""
 
     GONE = "deleted"
@@ -25,30 +25,30 @@ class Prospect(enum.Enum):
     LOST = "lost"
     TOO_FEW = "too few bookies"
     OPEN = "open"
-    MENDING = "being repaired"
+    REPAIRING = "being repaired"
     WAITING = "waiting"
 
 
 _WHY = {
-    Prospect.GONE: "the ledger is deleted: a worker drops its mark, as does `forget`",
-    Prospect.UNREADABLE: "its metadata cannot be read",
-    Prospect.LOST: "no bookie that is there has some of its entries",
-    Prospect.TOO_FEW: "no bookie that takes adds is outside of its ensemble",
-    Prospect.OPEN: "its last fragment is open there: after openLedgerRereplicationGracePeriod "
+    RepairState.GONE: "the ledger is deleted: a worker drops its mark, as does `forget`",
+    RepairState.UNREADABLE: "its metadata cannot be read",
+    RepairState.LOST: "no bookie that is there has some of its entries",
+    RepairState.TOO_FEW: "no bookie that takes adds is outside of its ensemble",
+    RepairState.OPEN: "its last fragment is open there: after openLedgerRereplicationGracePeriod "
     "(30s by default) a worker fences the writer and recovers the ledger",
-    Prospect.MENDING: "a worker holds its lock; after a failed repair a worker tries again within "
-    "lockReleaseOfFailedLedgerGracePeriod (5m by default)",
-    Prospect.WAITING: "it waits for a worker",
+    RepairState.REPAIRING: "a worker holds its lock; after a failed repair a worker tries again "
+    "within lockReleaseOfFailedLedgerGracePeriod (5m by default)",
+    RepairState.WAITING: "it waits for a worker",
 }
 
 
 @attrs.frozen(kw_only=True)
-class LedgerProspect:
+class LedgerRepairState:
     """One ledger that is to be repaired. ``state`` and ``size_bytes`` are ``None`` if not known."""
 
     ledger_id: LedgerId
     missing: tuple[BookieId, ...]
-    prospect: Prospect
+    repair_state: RepairState
     state: LedgerState | None
     size_bytes: int | None
     since_ms: int | None = None
@@ -58,26 +58,26 @@ class LedgerProspect:
     @property
     def why(self) -> str:
         """What it waits for, as a sentence."""
-        return _WHY[self.prospect]
+        return _WHY[self.repair_state]
 
 
 @attrs.frozen
-class Lacking:
-    """A ledger, whose replicas it lacks or is to lose, and since when it is marked."""
+class MissingReplicas:
+    """A ledger, the bookies whose replicas are missing or will be, and since when it is marked."""
 
     ledger_id: LedgerId
     missing: tuple[BookieId, ...]
     since_ms: int | None = None
 
 
-def prospect_of(
+def repair_state_of(
     metadata: LedgerMetadata,
     missing: Collection[BookieId],
     *,
     available: Collection[BookieId],
     writable: Collection[BookieId],
     is_locked: bool,
-) -> Prospect:
+) -> RepairState:
     """Return what the repair of a ledger waits for.
 
     Args:
@@ -89,17 +89,19 @@ def prospect_of(
     """
     leaving = set(missing) | (set(metadata.all_bookies()) - set(available))
     if any(is_lost(fragment, available) for fragment in fragments_of(metadata, None)):
-        return Prospect.LOST
+        return RepairState.LOST
     for fragment in metadata.fragments:
         members = set(fragment.ensemble)
         if members & leaving and not set(writable) - members - leaving:
-            return Prospect.TOO_FEW
+            return RepairState.TOO_FEW
     if not metadata.is_closed and set(metadata.ensemble) & leaving:
-        return Prospect.OPEN
-    return Prospect.MENDING if is_locked else Prospect.WAITING
+        return RepairState.OPEN
+    return RepairState.REPAIRING if is_locked else RepairState.WAITING
 
 
-async def prospects(client: Client, lacking: Iterable[Lacking]) -> AsyncIterator[LedgerProspect]:
+async def repair_states(
+    client: Client, ledgers: Iterable[MissingReplicas]
+) -> AsyncIterator[LedgerRepairState]:
     """Yield what each of these ledgers waits for, in their order.
 
     Raises:
@@ -109,12 +111,12 @@ async def prospects(client: Client, lacking: Iterable[Lacking]) -> AsyncIterator
     writable = await store.writable_bookies()
     available = writable | await store.read_only_bookies()
     locks = {lock.ledger_id: lock for lock in await store.repair_locks()}
-    rest = iter(lacking)
+    rest = iter(ledgers)
     while some := list(islice(rest, IDS_AT_ONCE)):
         read = await read_ledgers(store, [one.ledger_id for one in some])
         stored = {one.ledger_id: one for one in read}
         for one in some:
-            yield _prospect(
+            yield _ledger_repair_state(
                 one,
                 stored.get(one.ledger_id),
                 locks.get(one.ledger_id),
@@ -123,17 +125,17 @@ async def prospects(client: Client, lacking: Iterable[Lacking]) -> AsyncIterator
             )
 
 
-def _prospect(
-    one: Lacking,
+def _ledger_repair_state(
+    one: MissingReplicas,
     stored: StoredLedger | None,
     lock: HeldLock | None,
     *,
     available: Collection[BookieId],
     writable: Collection[BookieId],
-) -> LedgerProspect:
+) -> LedgerRepairState:
     metadata = None if stored is None else stored.metadata
     if metadata is not None:
-        prospect = prospect_of(
+        repair_state = repair_state_of(
             metadata,
             one.missing,
             available=available,
@@ -141,11 +143,11 @@ def _prospect(
             is_locked=lock is not None,
         )
     else:
-        prospect = Prospect.GONE if stored is None else Prospect.UNREADABLE
-    return LedgerProspect(
+        repair_state = RepairState.GONE if stored is None else RepairState.UNREADABLE
+    return LedgerRepairState(
         ledger_id=one.ledger_id,
         missing=one.missing,
-        prospect=prospect,
+        repair_state=repair_state,
         state=None if metadata is None else metadata.state,
         size_bytes=metadata.length if metadata is not None and metadata.is_closed else None,
         since_ms=one.since_ms,

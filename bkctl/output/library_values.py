@@ -23,7 +23,7 @@ LIBRARY_VALUES: Final[Mapping[str, str]] = MappingProxyType(
         "bkclient.repair.autorecovery.Status": "bkctl.commands.autorecovery.columns",
         "bkclient.repair.decommission.DecommissionReport": "bkctl.commands.bookie.retire.columns",
         "bkclient.repair.decommission.DecommissionStatus": "bkctl.commands.bookie.retire.columns",
-        "bkclient.repair.repair_states.LedgerProspect": "bkctl.commands.autorecovery.columns",
+        "bkclient.repair.repair_states.LedgerRepairState": "bkctl.commands.autorecovery.columns",
         "bkclient.repair.recover_bookies.BookieLedger": "bkctl.commands.bookie.retire.columns",
         "bkclient.repair.recover_bookies.LedgerMove": "bkctl.commands.bookie.retire.columns",
         "bkclient.repair.recover_bookies.RecoverReport": "bkctl.commands.bookie.retire.columns",

@@ -9,7 +9,7 @@ import attrs
 
 from bkclient.metadata.api import HeldLock
 from bkclient.repair.autorecovery import Mark, Pause, RemovedMark, Status
-from bkclient.repair.repair_states import LedgerProspect
+from bkclient.repair.repair_states import LedgerRepairState
 from bkctl.commands.autorecovery.audit import delay_text
 from bkctl.commands.ledger.columns import STATE_WORDS
 from bkctl.output.autorecovery_pause import pause_text
@@ -118,10 +118,10 @@ def _forgotten(v: RemovedMark) -> str:
 
 
 show(
-    LedgerProspect,
+    LedgerRepairState,
     "ledgers",
     LEDGER,
-    column("prospect", "What its repair waits for.", "prospect.value", Kind.STATE),
+    column("prospect", "What its repair waits for.", "repair_state.value", Kind.STATE),
     column(
         "state",
         "open, in-recovery or closed.",

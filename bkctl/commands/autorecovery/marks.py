@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from bkclient.metadata.api import HeldLock
 from bkclient.repair import autorecovery
 from bkclient.repair.autorecovery import Mark
-from bkclient.repair.repair_states import Lacking, LedgerProspect, prospects
+from bkclient.repair.repair_states import LedgerRepairState, MissingReplicas, repair_states
 from bkctl.commands.ledger.columns import LedgerCount
 from bkctl.errors import PartlyDoneError
 from bkctl.output.units import counted
@@ -37,7 +37,7 @@ def list_marked(
     if count:
         session.emit(LedgerCount(sum(1 for _ in found)))
     elif detail:
-        session.emit_all(_detailed(session, found), LedgerProspect)
+        session.emit_all(_detailed(session, found), LedgerRepairState)
     else:
         session.emit_all(found, Mark)
     _insist_readable(damaged)
@@ -66,10 +66,10 @@ def _marks(
             yield mark
 
 
-def _detailed(session: Session, marks: Iterator[Mark]) -> Iterator[LedgerProspect]:
+def _detailed(session: Session, marks: Iterator[Mark]) -> Iterator[LedgerRepairState]:
     """Yield what each marked ledger waits for."""
-    lacking = [Lacking(one.ledger_id, one.missing, one.since_ms) for one in marks]
-    found: Iterator[LedgerProspect] = session.iterate(prospects, lacking)
+    lacking = [MissingReplicas(one.ledger_id, one.missing, one.since_ms) for one in marks]
+    found: Iterator[LedgerRepairState] = session.iterate(repair_states, lacking)
     return found
 
 

@@ -21,7 +21,7 @@ from bkclient.repair.decommission import (
 from bkclient.repair.decommission import decommission as decommission_bookie
 from bkclient.repair.rack_forecast import domain
 from bkclient.repair.recover_bookies import BookieLedger, RecoverOptions, ledgers_on_bookies
-from bkclient.repair.repair_states import Lacking, LedgerProspect, prospects
+from bkclient.repair.repair_states import LedgerRepairState, MissingReplicas, repair_states
 from bkctl.bookies.stopped_bookie import is_registered, refuse_registered
 from bkctl.commands.bookie.retire.recover import (
     forecast_racks,
@@ -294,7 +294,7 @@ def _wait(
     return done
 
 
-def _why(session: Session, one: LedgerProspect) -> str:
+def _why(session: Session, one: LedgerRepairState) -> str:
     """Return what a ledger waits for, and since when a worker has it."""
     if one.worker_since_ms is None:
         return one.why
@@ -419,8 +419,8 @@ def status(session: Session, bookie_id: BookieId, *, detail: bool) -> None:
     session.about = f"bookie {bookie_id}"
     left: list[BookieLedger] = session.call(ledgers_left, bookie_id)
     if detail:
-        lacking = [Lacking(one.ledger_id, (bookie_id,)) for one in left]
-        session.emit_all(session.iterate(prospects, lacking), LedgerProspect)
+        lacking = [MissingReplicas(one.ledger_id, (bookie_id,)) for one in left]
+        session.emit_all(session.iterate(repair_states, lacking), LedgerRepairState)
     else:
         found: DecommissionStatus = session.call(
             decommission_status, bookie_id, left, _damaged_marks(session)

@@ -13,7 +13,7 @@ from bkclient.metadata import zk_paths
 from bkclient.metadata.api import NEW, CookieNotFoundError
 from bkclient.repair.decommission import DecommissionProgress, decommission
 from bkclient.repair.recover_bookies import recover_bookies
-from bkclient.repair.repair_states import Prospect
+from bkclient.repair.repair_states import RepairState
 from tests.bkclient.repairs import (
     STRIPED,
     check_whole,
@@ -378,7 +378,9 @@ class TestDecommission:
         world.settle(200)
         assert not running.done
         stuck = [one for step in progress for one in step.stuck]
-        assert {(one.ledger_id, one.prospect) for one in stuck} == {(ledger_id, Prospect.TOO_FEW)}
+        assert {(one.ledger_id, one.repair_state) for one in stuck} == {
+            (ledger_id, RepairState.TOO_FEW)
+        }
         assert len(stuck) >= 2
 
     def test_what_a_worker_failed_to_repair_is_told_with_when_it_is_tried_again(self) -> None:
