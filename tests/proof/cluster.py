@@ -24,6 +24,8 @@ from tests.support.tcp_proxy import TcpProxy
 
 DISK_BYTES: Final = 1 << 30
 STARTED_S: Final = 180.0
+ZOOKEEPER_S: Final = 600.0
+"""A bound for a loaded machine, no measure: ZooKeeper begins in seconds elsewhere."""
 
 
 class ClockedBookie(OurBookie):
@@ -65,7 +67,7 @@ class ProofCluster:
         )
         self._stack.callback(self.zookeeper.stop)
         try:
-            self.zookeeper.start(60)
+            self.zookeeper.start(ZOOKEEPER_S)
             self.root = f"/proof{secrets.token_hex(3)}"
             self.uri = self._uri(self.zookeeper.port)
             self._initialise()

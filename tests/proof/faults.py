@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from bkctl.commands.local.zookeeper_process import ZooKeeperStartError
 from tests.interop.peers.peers import JavaBookie, PeerFailed
-from tests.proof.cluster import ProofCluster
+from tests.proof.cluster import ZOOKEEPER_S, ProofCluster
 from tests.proof.damage import flip, truncate
 from tests.proof.load import Load
 from tests.proof.schedule import OF_CLIENTS, Fault, Step
@@ -165,10 +165,10 @@ class Faults:
         os.kill(self._cluster.zookeeper.pid, signal.SIGKILL)
         self._cluster.zookeeper.stop()
         try:
-            self._cluster.zookeeper.start(60)
+            self._cluster.zookeeper.start(ZOOKEEPER_S)
         except ZooKeeperStartError:
             # The port may still be in the hands of a connection that is being closed.
-            self._cluster.zookeeper.start(60)
+            self._cluster.zookeeper.start(ZOOKEEPER_S)
 
 
 def refuse(proxy: TcpProxy) -> None:
