@@ -219,9 +219,9 @@ class LedgerWriter:
         pipeline, remaining = self._pipeline, iter(payloads)
         await self._taking.acquire()
         try:
-            await pipeline.room.wait()
+            await pipeline.space.wait()
             while pipeline.push_some(remaining):
-                await pipeline.room.wait()
+                await pipeline.space.wait()
             last = self._quorum.last_pushed
         finally:
             self._taking.release()
@@ -229,7 +229,7 @@ class LedgerWriter:
 
     async def room(self) -> None:
         """Wait until adding one more stays within limits of entries, bytes and connections."""
-        await self._pipeline.room.wait()
+        await self._pipeline.space.wait()
 
     async def drain(self) -> EntryId:
         """Wait until everything added so far is confirmed; return the LAC.

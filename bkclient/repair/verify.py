@@ -267,7 +267,7 @@ class _Verification:
         done = 0
         for fragment in fragments:
             entries = chosen(fragment, share, rng)
-            while batch := list(islice(entries, self._room())):
+            while batch := list(islice(entries, self._batch_entries())):
                 before = self._size
                 await self._read(fragment, batch)
                 await self._rest(self._size - before)
@@ -280,7 +280,7 @@ class _Verification:
             self._rate.take(size)
             await self._rate.turn(0)
 
-    def _room(self) -> int:
+    def _batch_entries(self) -> int:
         """Return how many entries to read now, going by the mean size of those before."""
         if not self._copies_read:
             return BATCH_FIRST

@@ -55,15 +55,15 @@ class ReadOnlyMode:
         self._clock, self._effects = clock, effects
         self._status = kept or PersistedMode()
         self._verdict = DiskVerdict((), (), read_only=False, high_priority_allowed=True)
-        self._out_of_room = False
-        self._lacks_descriptors = self._lacks_journal_room = False
+        self._out_of_space = False
+        self._lacks_descriptors = self._lacks_journal_space = False
 
     @property
     def read_only(self) -> bool:
         """Whether there is any reason for it."""
         by_hand = self._config.force_read_only or self.is_read_only_by_hand
-        is_unable = self._lacks_descriptors or self._lacks_journal_room
-        return by_hand or is_unable or self._verdict.read_only or self._out_of_room
+        is_unable = self._lacks_descriptors or self._lacks_journal_space
+        return by_hand or is_unable or self._verdict.read_only or self._out_of_space
 
     @property
     def is_read_only_by_hand(self) -> bool:
@@ -71,16 +71,16 @@ class ReadOnlyMode:
         return self._status.by_hand and self._status.read_only
 
     @property
-    def is_out_of_room(self) -> bool:
+    def is_out_of_space(self) -> bool:
         """Whether the next look at the disks is awaited, for a write has found no space."""
-        return self._out_of_room
+        return self._out_of_space
 
     @property
     def writes(self) -> Writes:
         """Which adds may be taken."""
         if not self.read_only:
             return Writes.ALL
-        if self._lacks_descriptors or self._lacks_journal_room or self._out_of_room:
+        if self._lacks_descriptors or self._lacks_journal_space or self._out_of_space:
             return Writes.NONE
         return Writes.HIGH_PRIORITY if self._verdict.high_priority_allowed else Writes.NONE
 
@@ -101,22 +101,22 @@ class ReadOnlyMode:
         if self.read_only != self._status.read_only and not self._config.force_read_only:
             self._keep(read_only=self.read_only)
 
-    def disks_changed(self, verdict: DiskVerdict, *, out_of_room: bool = False) -> None:
+    def disks_changed(self, verdict: DiskVerdict, *, out_of_space: bool = False) -> None:
         """Obey what a look at the disks has found.
 
         Args:
             verdict: about all of them.
-            out_of_room: a write that found no space still finds none.
+            out_of_space: a write that found no space still finds none.
         """
-        self._verdict, self._out_of_room = verdict, out_of_room
+        self._verdict, self._out_of_space = verdict, out_of_space
         if verdict.read_only and not self._config.read_only_mode:
             self._effects.failed(NoSpaceError(_full_message(verdict.full)))
         else:
             self._put_into_effect()
 
-    def out_of_room(self, directory: Path) -> None:
+    def out_of_space(self, directory: Path) -> None:
         """Obey a write that found no space, until the next look at the disks says otherwise."""
-        self._out_of_room = True
+        self._out_of_space = True
         if not self._config.read_only_mode and self._state.now in SERVING:
             self._effects.failed(NoSpaceError(_full_message((directory,))))
         else:
@@ -135,9 +135,9 @@ class ReadOnlyMode:
                 )
             self._put_into_effect()
 
-    def journal_room(self, error: BookKeeperError | None) -> None:
+    def journal_space(self, error: BookKeeperError | None) -> None:
         """Take no adds while a journal has no space: ``error`` says which; None: all have some."""
-        self._lacks_journal_room = error is not None
+        self._lacks_journal_space = error is not None
         if error is not None:
             log.warn("adds are refused until the journal has space: {error}", error=error)
         if error is not None and not self._config.read_only_mode and self._state.now in SERVING:

@@ -49,13 +49,13 @@ class EngineEvents:
 
     synced: Callable[[list[Any]], None]
     """What the members of a journal group that is on disk were queued with."""
-    no_room: Callable[[Path], None]
+    no_space: Callable[[Path], None]
     """A ledger directory has no space left."""
     failed: Callable[[Exception], None]
     """A journal, the entry log or a checkpoint is dead."""
     lacks_descriptors: Callable[[bool], object] = lambda lacks: None  # noqa: ARG005
     """Whether the last checkpoint could not open its files."""
-    journal_room: Callable[[DiskWriteFailedError | None], object] = lambda error: None  # noqa: ARG005
+    journal_space: Callable[[DiskWriteFailedError | None], object] = lambda error: None  # noqa: ARG005
     """A journal has no space and waits for it; None: no journal waits any more."""
 
 
@@ -300,7 +300,7 @@ class Engine:
             index,
             events=StorageEvents(
                 on_fatal=partial(parts.call_from_thread, self._events.failed),
-                on_full=partial(parts.call_from_thread, self._events.no_room),
+                on_full=partial(parts.call_from_thread, self._events.no_space),
                 on_given_up=partial(parts.call_from_thread, self._take_back),
             ),
             rng=parts.rng,
@@ -322,7 +322,7 @@ class Engine:
             events=JournalEvents(
                 on_synced=self._events.synced,
                 on_fatal=self._events.failed,
-                on_space=self._journal_room_changed,
+                on_space=self._journal_space_changed,
                 on_begun=partial(self._note_journal, directory.parent),
             ),
             now_ms=lambda: int(wall_s(parts.clock) * 1000),
@@ -354,8 +354,8 @@ class Engine:
         if self.has_begun:
             self.storages.take_back()
 
-    def _journal_room_changed(self, _error: DiskWriteFailedError | None) -> None:
-        self._events.journal_room(next(filter(None, (one.no_room for one in self.journals)), None))
+    def _journal_space_changed(self, _error: DiskWriteFailedError | None) -> None:
+        self._events.journal_space(next(filter(None, (one.no_room for one in self.journals)), None))
 
     async def _blocking(self, function: Callable[[], Any]) -> Any:
         return await self._parts.run_blocking(function)

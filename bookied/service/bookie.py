@@ -156,10 +156,10 @@ class BookieService:
         self._begin_phase("opening storage")
         events = EngineEvents(
             synced=self._port.synced,
-            no_room=lambda full: self._disks(lambda it: it.directory_full(full)),
+            no_space=lambda full: self._disks(lambda it: it.directory_full(full)),
             failed=self._errors.part_failed,
             lacks_descriptors=lambda yes: self._disks(lambda it: it.mode.lacks_descriptors(yes)),
-            journal_room=lambda error: self._disks(lambda it: it.mode.journal_room(error)),
+            journal_space=lambda error: self._disks(lambda it: it.mode.journal_space(error)),
         )
         self.engine = self.engine_class(self.config, self.parts, self.directories, events)
         healing = self.integrity
@@ -168,7 +168,7 @@ class BookieService:
         await self._look_at_disks(self.engine.storages)
         self._begin_phase("replaying journals")
         await self.engine.replay(may_be_missing=may_be_missing)
-        if self.engine.storages.is_out_of_room and not self.config.read_only_mode:
+        if self.engine.storages.is_out_of_space and not self.config.read_only_mode:
             raise NoSpaceError("there is no space for the entries of the journals")
         if healing is not None:
             self._begin_phase("comparing with the metadata")

@@ -89,7 +89,7 @@ class DiskMode:
             was_read_only=kept.read_only,
             changed=self._judged,
             failed=errors.disk_failed,
-            is_awaited=lambda: self.mode.is_out_of_room or storages.lacks_room,
+            is_awaited=lambda: self.mode.is_out_of_space or storages.lacks_space,
         )
 
     async def begin(self) -> None:
@@ -120,12 +120,12 @@ class DiskMode:
     def directory_full(self, directory: Path) -> None:
         """Obey a write that found no space, rather than wait for the next look at the disks."""
         log.warn("no space left in {directory}", directory=directory)
-        if self._config.read_only_on_any_full or self._storages.is_out_of_room:
-            self.mode.out_of_room(directory)
+        if self._config.read_only_on_any_full or self._storages.is_out_of_space:
+            self.mode.out_of_space(directory)
 
     def _judged(self, verdict: DiskVerdict) -> None:
         self._choose_directories(verdict)
-        self.mode.disks_changed(verdict, out_of_room=self._storages.is_out_of_room)
+        self.mode.disks_changed(verdict, out_of_space=self._storages.is_out_of_space)
         self._effects.judged(verdict)
 
     def _choose_directories(self, verdict: DiskVerdict) -> None:

@@ -252,14 +252,14 @@ class Storages:
         return unwritten_bytes
 
     @property
-    def is_out_of_room(self) -> bool:
-        """Whether anything waits for room on a disk, and there is no other with any."""
-        return any(shard.is_out_of_room for shard in self._shards)
+    def is_out_of_space(self) -> bool:
+        """Whether anything waits for space on a disk, and no other directory has any."""
+        return any(shard.is_out_of_space for shard in self._shards)
 
     @property
-    def lacks_room(self) -> bool:
+    def lacks_space(self) -> bool:
         """Whether any directory had no space since the last look at the disks."""
-        return any(shard.lacks_room for shard in self._shards)
+        return any(shard.lacks_space for shard in self._shards)
 
     def drop_idle(self) -> None:
         """Forget ledgers beyond the limit that were only read."""

@@ -143,7 +143,7 @@ class AddPipeline:
         self._packets: dict[int, bytes] = {}
         self._bytes_in_flight = 0
         self._confirmations = Confirmations()
-        self.room = WaitForSpace(self._has_space, lambda: self.members.full_connection)
+        self.space = WaitForSpace(self._has_space, lambda: self.members.full_connection)
         """Where to wait until more may be pushed; also over when the handle has ended."""
         self._flush_call: IDelayedCall | None = None
         self._commands: deque[Command] = deque()
@@ -197,11 +197,11 @@ class AddPipeline:
         Raises:
             ClientError: as for ``push``; entries before a bad one have been taken.
         """
-        room = self._in_flight_max - self.quorum.pending
+        adds_max = self._in_flight_max - self.quorum.pending
         bytes_left = BYTES_IN_FLIGHT_MAX - self._bytes_in_flight
         size_max, taken = self._payload_bytes_max, list[bytes]()
         try:
-            for payload in itertools.islice(payloads, max(1, room)):
+            for payload in itertools.islice(payloads, max(1, adds_max)):
                 if type(payload) is not bytes or len(payload) > size_max:
                     _check_size(payload, size_max)
                 taken.append(payload)
@@ -329,7 +329,7 @@ class AddPipeline:
                 self._DOERS[type(command)](self, command)
         finally:
             self._running = False
-        self.room.wake()
+        self.space.wake()
 
     def _confirm(self, command: ConfirmAdds) -> None:
         packets, head, last = self._packets, self._keys.digester.size + 32, command.last

@@ -33,7 +33,7 @@ class LogDirectories:
         self.writable: Sequence[Path] = self.all
         """Those that are not full; the watch of the disks says what to ``avoid``."""
         self._best: Sequence[Path] = self.all
-        self._without_room: frozenset[Path] = frozenset()
+        self._without_space: frozenset[Path] = frozenset()
         self._rng = rng or random.Random()
         self._on_full = on_full
 
@@ -50,7 +50,7 @@ class LogDirectories:
             nearly_full: take new entry logs only while no other is left.
             tight: those of the full ones that should not even take an entry log then.
         """
-        self._without_room = frozenset()
+        self._without_space = frozenset()
         best: Sequence[Path] = self.all
         for worse in (tight, full, nearly_full):
             best = _without(best, worse)
@@ -60,25 +60,25 @@ class LogDirectories:
 
     def choose(self) -> Path:
         """Return the directory of the next entry log."""
-        return self._rng.choice(_without(self._best, self._without_room))
+        return self._rng.choice(_without(self._best, self._without_space))
 
     def other_than(self, full: Path) -> Path | None:
         """Return one that is not known to be full, in place of one found full. Any thread."""
         for group in (self._best, self.all):
-            others = [one for one in group if one != full and one not in self._without_room]
+            others = [one for one in group if one != full and one not in self._without_space]
             if others:
                 return self._rng.choice(others)
         return None
 
     def note_full(self, directory: Path) -> None:
         """Remember that a write found no space there. Any thread."""
-        self._without_room |= {directory}
+        self._without_space |= {directory}
         self._on_full(directory)
 
     @property
-    def any_without_room(self) -> bool:
+    def any_without_space(self) -> bool:
         """Whether a write has found any of them full since the last look at the disks."""
-        return bool(self._without_room)
+        return bool(self._without_space)
 
 
 def _without(directories: Sequence[Path], full: Collection[Path]) -> Sequence[Path]:

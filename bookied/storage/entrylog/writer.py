@@ -130,7 +130,7 @@ class EntryLogWriter:
         return self._failures.failure
 
     @property
-    def is_out_of_room(self) -> bool:
+    def is_out_of_space(self) -> bool:
         """Whether the last attempt to write found a full disk, and no other; it is repeated."""
         return self._failures.is_stuck
 

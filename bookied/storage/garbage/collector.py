@@ -199,7 +199,7 @@ class Collector:
 
     def _is_busy(self) -> bool:
         storage = self._storage
-        if storage.is_out_of_room:
+        if storage.is_out_of_space:
             raise NoWritableDirError("a ledger directory has no space left")
         return storage.unwritten_bytes > storage.limits.unwritten_bytes_max // BUSY_SHARE
 

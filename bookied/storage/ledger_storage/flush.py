@@ -50,7 +50,7 @@ class Flush:
         self._index, self._pages, self._turn, self._changes = index, pages, turn, changes
         self._adds, self._log, self._cache = adds, log, cache
         self._on_full = on_full
-        self.index_has_no_room = False
+        self.index_has_no_space = False
         """Whether the last one found no space for some ledger's index."""
 
     async def run(self, run_blocking: RunBlocking) -> None:
@@ -89,7 +89,7 @@ class Flush:
                 homeless: IndexFullError | None = None
                 for changes in self._pages.take(ledgers, pages_max=CHECKPOINT_PAGES):
                     homeless = await self._write_changes(changes, run_blocking) or homeless
-                self._note_index_room(homeless)
+                self._note_index_space(homeless)
                 self._pages.drop_idle_ledgers()
                 self._cache.trim(self._log.file.readable_until)
             except BaseException:
@@ -118,9 +118,9 @@ class Flush:
         self._pages.written(changes)
         return None
 
-    def _note_index_room(self, homeless: IndexFullError | None) -> None:
+    def _note_index_space(self, homeless: IndexFullError | None) -> None:
         """Fail the checkpoint if some ledgers' index had nowhere to go."""
-        self.index_has_no_room = homeless is not None
+        self.index_has_no_space = homeless is not None
         if homeless is not None:
             self._on_full(homeless.directory)
             raise homeless

@@ -183,14 +183,14 @@ class LedgerStorage:
         self._log.leave(left)
 
     @property
-    def lacks_room(self) -> bool:
+    def lacks_space(self) -> bool:
         """Whether any directory had no space since the last look at the disks."""
-        return self.directories.any_without_room or self.is_out_of_room
+        return self.directories.any_without_space or self.is_out_of_space
 
     @property
-    def is_out_of_room(self) -> bool:
-        """Whether something waits for room on a disk, and there is no other directory with any."""
-        return self._log.is_out_of_room or self._flush.index_has_no_room
+    def is_out_of_space(self) -> bool:
+        """Whether something waits for space on a disk, and no other directory has any."""
+        return self._log.is_out_of_space or self._flush.index_has_no_space
 
     # Memory ---------------------------------------------------------------------------------------
 

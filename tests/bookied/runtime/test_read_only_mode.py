@@ -83,14 +83,14 @@ def test_full_disks_make_it_read_only_and_space_makes_it_writable_again() -> Non
 def test_a_write_without_room_counts_until_the_next_look_at_the_disks() -> None:
     world = World()
     mode = world.serve()
-    mode.out_of_room(Path("/d"))
-    mode.out_of_room(Path("/d"))
+    mode.out_of_space(Path("/d"))
+    mode.out_of_space(Path("/d"))
     assert (world.state.now, world.allowed[-1]) == (State.READ_ONLY, Writes.NONE)
-    mode.disks_changed(ROOMY, out_of_room=True)
-    assert mode.is_out_of_room
+    mode.disks_changed(ROOMY, out_of_space=True)
+    assert mode.is_out_of_space
     assert (world.state.now, world.allowed[-1]) == (State.READ_ONLY, Writes.NONE)
     mode.disks_changed(ROOMY)
-    assert not mode.is_out_of_room
+    assert not mode.is_out_of_space
     assert (world.state.now, world.allowed[-1]) == (State.WRITABLE, Writes.ALL)
 
 
@@ -150,7 +150,7 @@ def test_a_bookie_that_may_not_be_read_only_fails_when_its_disks_fill() -> None:
 
 def test_a_bookie_that_may_not_be_read_only_fails_when_a_write_finds_no_room() -> None:
     world = World(read_only_mode=False)
-    world.serve().out_of_room(Path("/d"))
+    world.serve().out_of_space(Path("/d"))
     (failure,) = world.failures
     assert str(failure) == "/d is full, and readOnlyModeEnabled=false forbids to go read-only"
 
@@ -168,7 +168,7 @@ def test_nothing_changes_before_the_bookie_serves_or_after() -> None:
     world = World()
     world.mode.begin(ROOMY)
     world.mode.disks_changed(FULL)
-    world.mode.out_of_room(Path("/d"))
+    world.mode.out_of_space(Path("/d"))
     assert (world.allowed, world.registered) == ([], [])
 
 
@@ -232,7 +232,7 @@ def test_without_space_in_a_journal_no_adds_are_taken_until_there_is_some(
     mode = world.serve()
     full = NoSpaceError("j/1.txn: no space")
     for error in (full, full, None, None):
-        mode.journal_room(error)
+        mode.journal_space(error)
     if may_be_read_only:
         assert world.allowed[0] is world.allowed[-1] is Writes.ALL
         assert set(world.allowed[1:-2]) == {Writes.NONE}

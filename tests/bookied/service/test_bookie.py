@@ -501,9 +501,9 @@ def test_clients_are_read_while_their_adds_wait_for_space_of_a_journal(running: 
 
     call(add)
     assert all(load.is_held for load in loads)
-    call(partial(mode.journal_room, NoSpaceError("a full journal")))
+    call(partial(mode.journal_space, NoSpaceError("a full journal")))
     assert not any(load.is_held for load in loads)
-    call(partial(mode.journal_room, None))
+    call(partial(mode.journal_space, None))
     assert all(load.is_held for load in loads)
 
 
