@@ -6,13 +6,10 @@ Every way to end is one line on stderr and an exit status of its own (``BookieEx
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import time
-import traceback
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any, Final
 
 from bkclient.config.client import ClientConfig
@@ -143,6 +140,7 @@ class Process:
         from twisted.internet.task import LoopingCall
         from twisted.logger import Logger
 
+        from bookied.process.signals import ProcessSignals, SignalActions
         from bookied.process.systemd import Notifier
 
         self._log = Logger("bookied")
@@ -156,8 +154,12 @@ class Process:
         self._admin: Any = None
         self._began_s, self._phase = time.monotonic(), ""
         self._collects_at_start = False
-        self._stopping = False
-        self._reactor_stopped = False
+        self._signals = ProcessSignals(
+            reactor,
+            SignalActions(
+                stop=self._stop_signal, reopen=self._reopen, collect=self._collect, dump=self._dump
+            ),
+        )
         self._error: BaseException | None = None
         self._status: int = BookieExitStatus.OK
 
@@ -166,12 +168,10 @@ class Process:
         from bookied.runtime.dependencies import raise_open_files_limit
 
         raise_open_files_limit()
-        self._handle_signals()
+        self._signals.begin()
         self._reactor.callWhenRunning(self._spawn, self._live)
         self._reactor.run(installSignalHandlers=False)
-        # The interpreter's end restores the system's handlers, but for signals that are ignored.
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, signal.SIG_IGN)
+        self._signals.end()
         if self._error is not None:
             self._say_goodbye(self._error)
         return self._status
@@ -256,7 +256,7 @@ class Process:
         self._spawn(self._abandon, error)
 
     async def _abandon(self, error: BookKeeperError) -> None:
-        self._stopping = True
+        self._signals.is_stopping = True
         self._notifier.notify("STOPPING=1", f"STATUS={error}")
         # What failed may also hang: a disk that does not answer must not keep the process.
         self._reactor.callLater(ABANDON_S, self._end_at_once, error)
@@ -289,8 +289,8 @@ class Process:
         self._stop_reactor()
 
     def _stop_reactor(self) -> None:
-        if not self._reactor_stopped:
-            self._reactor_stopped = True
+        if not self._signals.is_over:
+            self._signals.is_over = True
             self._reactor.stop()
 
     def _end_at_once(self, error: BaseException) -> None:
@@ -315,26 +315,6 @@ class Process:
         self._notifier.notify(f"STATUS={phase}")
 
     # Signals -------------------------------------------------------------------------------------
-
-    def _handle_signals(self) -> None:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._stop_now_or_soon)
-        handlers = {
-            signal.SIGHUP: self._reopen,
-            signal.SIGUSR1: self._collect,
-            signal.SIGQUIT: self._dump,
-        }
-        for number, handler in handlers.items():
-            # Python's handlers run between two instructions of whatever runs: get out of there.
-            signal.signal(number, lambda *_, then=handler: self._reactor.callFromThread(then))
-
-    def _stop_now_or_soon(self, *_: object) -> None:
-        if self._reactor_stopped:
-            return  # All is done, and the exit status is known.
-        if self._stopping:
-            os._exit(BookieExitStatus.FATAL)
-        self._stopping = True
-        self._reactor.callFromThread(self._stop_signal)
 
     def _stop_signal(self) -> None:
         self._log.info("asked to stop")
@@ -391,14 +371,12 @@ class Process:
             collecting.addErrback(self._crashed)
 
     def _dump(self) -> None:
+        from bookied.process.signals import thread_stacks
+
         if self._service is not None:
             for what, value in self._service.dump().items():
                 self._log.info("{what}: {value}", what=what, value=value)
-        for number, frame in sys._current_frames().items():  # noqa: SLF001  # there is no other way
-            stack = " < ".join(
-                f"{entry.name} ({Path(entry.filename).name}:{entry.lineno})"
-                for entry in reversed(traceback.extract_stack(frame))
-            )
+        for number, stack in thread_stacks():
             self._log.info("thread {number}: {stack}", number=number, stack=stack)
 
 

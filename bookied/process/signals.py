@@ -1,0 +1,89 @@
+"""The signals of a bookie's process, and the stacks of its threads for SIGQUIT."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+import attrs
+from twisted.internet.interfaces import IReactorFromThreads
+
+from bookied.errors import BookieExitStatus
+
+STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+
+
+@attrs.frozen(kw_only=True)
+class SignalActions:
+    """What each signal starts; all are called on the reactor."""
+
+    stop: Callable[[], object]
+    """The first SIGTERM or SIGINT; the second ends the process at once."""
+    reopen: Callable[[], object]
+    """SIGHUP: open the log file again, and read the settings."""
+    collect: Callable[[], object]
+    """SIGUSR1: collect garbage."""
+    dump: Callable[[], object]
+    """SIGQUIT: log the state."""
+
+
+class ProcessSignals:
+    """The signal handlers of one process.
+
+    Args:
+        reactor: where the actions are called.
+        actions: what each signal starts.
+    """
+
+    def __init__(self, reactor: IReactorFromThreads, actions: SignalActions) -> None:
+        self._reactor, self._actions = reactor, actions
+        self.is_stopping = False
+        """Whether the next stop signal ends the process at once."""
+        self.is_over = False
+        """Whether the exit status is known, so that a stop signal changes nothing any more."""
+
+    def begin(self) -> None:
+        """Install the handlers."""
+        for number in STOP_SIGNALS:
+            signal.signal(number, self._stop)
+        handlers = {
+            signal.SIGHUP: self._actions.reopen,
+            signal.SIGUSR1: self._actions.collect,
+            signal.SIGQUIT: self._actions.dump,
+        }
+        for number, action in handlers.items():
+            # Python's handlers run between two instructions of whatever runs: get out of there.
+            signal.signal(number, lambda *_, then=action: self._reactor.callFromThread(then))
+
+    def end(self) -> None:
+        """Ignore stop signals.
+
+        The interpreter's end restores the system's handlers, except those of ignored signals.
+        """
+        for number in STOP_SIGNALS:
+            signal.signal(number, signal.SIG_IGN)
+
+    def _stop(self, *_: object) -> None:
+        if self.is_over:
+            return
+        if self.is_stopping:
+            os._exit(BookieExitStatus.FATAL)
+        self.is_stopping = True
+        self._reactor.callFromThread(self._actions.stop)
+
+
+def thread_stacks() -> Iterator[tuple[int, str]]:
+    """Yield the id of each thread with its stack in one line, the innermost function first."""
+    for number, frame in sys._current_frames().items():  # noqa: SLF001  # there is no other way
+        yield (
+            number,
+            " < ".join(
+                f"{entry.name} ({Path(entry.filename).name}:{entry.lineno})"
+                for entry in reversed(traceback.extract_stack(frame))
+            ),
+        )
