@@ -1,4 +1,7 @@
-"""EnsembleChanges: how a writer replaces bookies that failed."""
+"""EnsembleChanges: how a writer replaces bookies that failed.
+
+``bkclient.quorum.add_rules`` decides when: its ``AddQuorum`` returns the ``ChangeEnsemble``.
+"""
 
 from __future__ import annotations
 
