@@ -2,7 +2,9 @@
 
 Events go in, commands come out; the caller carries them out in order and hands back what came of
 them. These rules decide when an ensemble changes; ``bkclient.ledger.adds.ensemble_changes`` chooses
-the new bookies and stores the ensemble. Agrees with BookKeeper 4.18.0, LedgerHandle and PendingAddOp, with these stricter rules:
+the new bookies and stores the ensemble.
+
+Agrees with BookKeeper 4.18.0, LedgerHandle and PendingAddOp, with these stricter rules:
 
 * After an ensemble change every pending add first loses the acks of the replaced bookies, then is
   sent again, and only then is anything confirmed. Java interleaves the three and can confirm adds
