@@ -49,9 +49,13 @@ class Desk:
             data += layout.padding(len(data), 512)
         self.files.write_atomic(J / layout.file_name(number), data)
 
-    def replay(self, **options: Any) -> ReplayReport:
+    def replay(self, limits: StorageLimits | None = None, **options: Any) -> ReplayReport:
         self.storage = LedgerStorage(
-            self.files, [L], IndexFiles(self.files, [L]), events=StorageEvents(on_fatal=print)
+            self.files,
+            [L],
+            IndexFiles(self.files, [L]),
+            events=StorageEvents(on_fatal=print),
+            limits=limits or StorageLimits(),
         )
         self.storages = Storages(self.files, [self.storage])
         self.storages.open()
@@ -401,6 +405,18 @@ def test_a_journal_much_larger_than_memory_is_replayed_in_parts() -> None:
     found = desk.replay(drain_bytes=2000)
     assert found.entries == 3000
     assert desk.storage.reads.entries(1) == list(range(3000))
+
+
+def test_a_checkpoint_during_a_replay_does_not_lose_the_entries_behind_it() -> None:
+    """The checkpoint falls in the middle of an index page, which later entries go into again."""
+    desk = Desk()
+    large = [layout.entry_record(entry(1, number)[4:] + bytes(8000)) for number in range(200)]
+    desk.journal(5, layout.ledger_key_record(1, KEY), *large)
+    desk.replay(StorageLimits(dirty_pages_max=2))
+    assert desk.restart().entries == 0
+    assert desk.storage.reads.entries(1) == [*range(200)]
+    for number, record in enumerate(large):
+        assert desk.storage.reads.read_disk(0, 1, number) == record[4:]
 
 
 @pytest.mark.parametrize("following", [5, 100])

@@ -312,10 +312,10 @@ def test_a_full_disk_is_waited_for_and_nothing_is_acknowledged_before_it_is_ther
     desk.journal.append(record(2), "early", early=True)
     for _ in range(3):
         assert not desk.journal.step()
+        assert not desk.journal.is_idle
         desk.journal.append(record(3), 3)
     assert desk.groups == [[0]]
     assert desk.fatal == []
-    assert not desk.journal.is_idle
     (error,) = desk.rooms
     assert error is desk.journal.no_room is not None
     assert error.path == BASE / "1000.txn"
