@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import struct
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from bookied.errors import StorageError
 from bookied.storage.entrylog.format import file_name
 from bookied.storage.garbage.compaction_rules import CompactionKind, Schedule, Schedules
 from bookied.storage.garbage.throttle import CollectionStoppedError
+from bookied.storage.index.format import HEADER_BYTES, relative_path
 from bookied.storage.ledger_storage.reads import NeedsDisk
 from tests.bookied.worlds.gc_world import NEVER_S, GcWorld
 
@@ -41,8 +43,9 @@ def journal(world: GcWorld) -> None:
             pass
 
 
-def restart(world: GcWorld) -> None:
+def restart(world: GcWorld, meanwhile: Callable[[], None] = lambda: None) -> None:
     world.stop()
+    meanwhile()
     world.start()
 
 
@@ -233,6 +236,51 @@ def test_a_log_that_turns_out_damaged_when_it_is_rewritten_stays() -> None:
     world.collect()
     assert name in world.log_names()
     assert status(world).unreadable_logs == 1
+
+
+@pytest.mark.parametrize("transactional", [False, True])
+def test_live_records_behind_a_damaged_length_keep_their_log(*, transactional: bool) -> None:
+    """The log still has its map, and the scan takes the damage for the end of the log."""
+    world = make_world(transactional=transactional)
+    fill(world, ledgers=2, size=500)
+    world.delete(0)
+    path = LOGS / min(world.log_names())
+    repair = damage_second_length(world, path)
+    world.collect()
+    assert path.name in world.log_names()
+    assert status(world).unreadable_logs == 1
+    repair()
+    world.check()
+
+
+def damage_second_length(world: GcWorld, path: Path) -> Callable[[], None]:
+    """Write zeros over the length of a log's second record; return what undoes that."""
+    file = world.files.open_update(path)
+    (length,) = struct.unpack(">i", file.read_at(1024, 4))
+    sound = file.read_at(1028 + length, 4)
+    file.write_at(1028 + length, bytes(4))
+
+    def repair() -> None:
+        file.write_at(1028 + length, sound)
+        file.close()
+
+    return repair
+
+
+def test_a_ledger_whose_index_is_in_doubt_keeps_its_logs() -> None:
+    """Nothing in its logs counts as dead: the index may have lost the places of live entries."""
+    world = make_world()
+    fill(world, ledgers=2)
+    world.delete(0)
+    before = world.log_names()
+    path = LOGS / relative_path(1)
+    sound = world.files.read(path)
+    restart(world, lambda: world.files.write_atomic(path, sound[: HEADER_BYTES + 4]))
+    world.collect()
+    assert world.log_names() == before
+    assert status(world).unreadable_logs > 0
+    restart(world, lambda: world.files.write_atomic(path, sound))
+    world.check()
 
 
 def test_two_files_of_one_log_id_are_left_alone() -> None:

@@ -9,8 +9,15 @@ import pytest
 
 from bookied.storage.entrylog import format as layout
 from bookied.storage.entrylog.reader import list_logs, open_scan
-from bookied.storage.garbage.transactional_compaction import UnfinishedCompaction
-from tests.bookied.storage.garbage.test_collector import fill, make_world, restart, status
+from bookied.storage.garbage.transactional_compaction import COMPACTED, UnfinishedCompaction
+from tests.bookied.storage.garbage.test_collector import (
+    damage_second_length,
+    fill,
+    make_world,
+    restart,
+    run_until,
+    status,
+)
 from tests.bookied.worlds.gc_world import GcWorld
 
 LOGS = Path("/l0/current")
@@ -143,4 +150,22 @@ def test_a_source_that_is_gone_already_is_no_matter(world: GcWorld) -> None:
     world.files.link(todo.final, todo.compacted)
     world.collect()
     assert todo.compacted.name not in world.log_names()
+    world.check()
+
+
+def test_a_target_that_is_damaged_after_it_was_written_leaves_its_source() -> None:
+    """The scan takes the damage for the end of the target; the index points at the source."""
+    world = make_world(transactional=True)
+    fill(world, size=500)
+    world.delete(0)
+    world.begin_collection()
+    run_until(world, "_make_available")
+    (compacted,) = (name for name in world.log_names() if name.endswith(COMPACTED))
+    target, _, source, _ = compacted.split(".")
+    repair = damage_second_length(world, LOGS / f"{target}.log")
+    world.run_jobs()
+    assert {compacted, f"{source}.log"} <= world.log_names()
+    world.check()
+    repair()
+    world.collect()
     world.check()
