@@ -22,6 +22,8 @@ ARGUMENTS: dict[str, Any] = {
     "protocol": ProtocolVersion.V3,
     "how_soon_s": 0.0,
     "is_in_memory": False,
+    "transactional": False,
+    "entries": 2,
 }
 """What scenarios are played with, where they are played with several."""
 ROWS = re.findall(

@@ -445,9 +445,11 @@ def test_a_full_disk_ends_a_compaction_without_loss() -> None:
     world.check()
 
 
-def test_a_failed_switch_is_made_again_before_anything_relies_on_it() -> None:
+@pytest.mark.parametrize("entries", [2, 12])
+def test_a_failed_switch_is_made_again_before_anything_relies_on_it(entries: int) -> None:
+    """A single log has no later switch that makes the failed one again on the way."""
     world = make_world(seed=3)
-    fill(world, ledgers=2)
+    fill(world, ledgers=2, entries=entries)
     world.delete(0)
     world.begin_collection()
     run_until(world, "IndexFiles.switch")
@@ -458,7 +460,9 @@ def test_a_failed_switch_is_made_again_before_anything_relies_on_it() -> None:
         world.run_job()
     world.files.fault = None
     world.run_jobs()
+    assert world.storages.of(1).relocation.is_unsure
     world.collect()
+    assert not world.storages.of(1).relocation.is_unsure
     world.files.crash()
     world.start()
     world.check()
