@@ -32,28 +32,34 @@ def find_directories(
     journal_dirs: tuple[str, ...],
     ledger_dirs: tuple[str, ...],
     index_dirs: tuple[str, ...],
+    bookie_dirs: tuple[str, ...] = (),
 ) -> Directories:
-    """Return the directories that options, settings file or ``-X`` name.
+    """Return the directories that arguments, options, settings file or ``-X`` name.
 
     Directories that are named leave the settings file aside: what is not named then is not there.
+    ``bookie_dirs`` are ledger directories, or directories with the roots of a bookie inside.
 
     Raises:
-        UsageError: nothing says which.
+        UsageError: nothing says which, or they are named twice.
         PropertiesError, ConfigError: the settings file cannot be read.
     """
+    if bookie_dirs and (journal_dirs or ledger_dirs or index_dirs):
+        raise UsageError("give either DIR, or --ledger-dir and --journal-dir")
+    for directory in bookie_dirs:
+        journals, ledgers = _roots_in(directory)
+        journal_dirs, ledger_dirs = (*journal_dirs, *journals), (*ledger_dirs, *ledgers)
     if journal_dirs or ledger_dirs or index_dirs:
         return directories.named(journal_dirs, ledger_dirs, index_dirs)
     return directories.directories_of(bookie_properties(session, directories.KEYS))
 
 
-def roots_in(directory: str) -> dict[str, tuple[str, ...]]:
-    """Return a directory as the options of a ``disk`` command: itself, or the roots inside."""
+def _roots_in(directory: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the journal and the ledger directories in a directory, or itself as the latter."""
     path = Path(directory)
     inner = sorted(path.iterdir()) if path.is_dir() and not (path / CURRENT).is_dir() else []
     roots = [one for one in inner if (one / CURRENT).is_dir()]
     journals = tuple(str(one) for one in roots if any((one / CURRENT).glob("*.txn")))
-    ledgers = tuple(str(one) for one in roots if str(one) not in journals) or (directory,)
-    return {"journal_dirs": journals, "ledger_dirs": ledgers, "index_dirs": ()}
+    return journals, tuple(str(one) for one in roots if str(one) not in journals) or (directory,)
 
 
 def bookie_properties(session: Session, keys: Collection[str]) -> Properties:
@@ -67,8 +73,7 @@ def bookie_properties(session: Session, keys: Collection[str]) -> Properties:
     if path is None:
         raise UsageError(
             "whose directories?",
-            next_step="give the bookie's settings with -c FILE, or name them with --ledger-dir "
-            "and --journal-dir",
+            next_step="give the bookie's settings with -c FILE, or name its directories",
         )
     session.verbose(f"directories: from {path}")
     properties = read_conf(Path(path), session.host.environ)

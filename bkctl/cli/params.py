@@ -302,3 +302,6 @@ DIRECTORIES: Final = (
     ),
 )
 """The options that name directories instead of the settings."""
+
+BOOKIE_DIRECTORIES: Final = (argument("bookie_dirs", metavar="[DIR...]", nargs=-1), *DIRECTORIES)
+"""The same, and DIR: a ledger directory, or one with the ledger and journal directories inside."""

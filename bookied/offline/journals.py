@@ -21,7 +21,7 @@ WRONG_MAX: Final = 100
 class JournalState(enum.Enum):
     """What reading a journal to its end has shown."""
 
-    WHOLE = "whole"
+    INTACT = "intact"
     TORN = "torn tail"
     """The last record was being written when the bookie died: nothing acknowledged is lost."""
     RESIDUE = "residue"
@@ -135,7 +135,7 @@ def _verdict(
 ) -> JournalVerdict:
     suspects = [seen for seen in counted.ledgers.values() if seen.has_digest]
     wrong = sorted((one for seen in suspects for one in seen.without), key=lambda one: one.offset)
-    state = JournalState.WHOLE
+    state = JournalState.INTACT
     if damage is not None:
         state = JournalState.DAMAGED
     elif wrong:

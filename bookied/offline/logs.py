@@ -23,7 +23,7 @@ from bookied.storage.files.files import Files
 class MapState(enum.Enum):
     """What a log's ledgers map is worth."""
 
-    WHOLE = "whole"
+    INTACT = "intact"
     NONE = "none"
     """As in every log that was not rotated."""
     DAMAGED = "damaged"
@@ -114,7 +114,7 @@ def _map_of(
         stated = logs.read_ledgers_map(files, path)
     except LedgersMapError:
         return MapState.DAMAGED, None
-    return MapState.WHOLE, tuple(LedgerShare(*row, None) for row in sorted(stated.items()))
+    return MapState.INTACT, tuple(LedgerShare(*row, None) for row in sorted(stated.items()))
 
 
 def _count(scan: logs.LogScan, tick: Tick) -> tuple[CorruptError | None, tuple[LedgerShare, ...]]:

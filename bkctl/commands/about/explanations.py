@@ -7,7 +7,6 @@ cannot say in a line.
 from __future__ import annotations
 
 import importlib
-import textwrap
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
@@ -16,6 +15,7 @@ import attrs
 
 from bkctl.errors import error_message, error_name
 from bkctl.exit_status import MEANING, ExitStatus
+from bkctl.output.forms.table import wrapped
 from bkctl.output.views import Kind, column, shown
 from wire.errors import BookKeeperError
 
@@ -304,19 +304,26 @@ _OWN: Final = MappingProxyType(
 """Names that no class of ours stands for."""
 
 
-_WIDTH: Final = 96
+_WIDTH_MAX: Final = 96
+_BULLET: Final = "  - "
 
 
-def _sentence_of(error: ErrorExplanation) -> str:
-    """Return an explanation as people read it."""
+def _lines_of(error: ErrorExplanation, width: int | None, _color: object) -> Iterator[str]:
+    """Yield the lines of an explanation, wrapped at words."""
+    width = min(width or _WIDTH_MAX, _WIDTH_MAX)
     of = "" if error.program == "bkctl" else f" of {error.program}"
     status = f"Exit status{of} {error.status}" + (f": {error.meaning}." if error.meaning else ".")
-    parts = [f"{error.name}: {error.what}", status]
-    if error.cause:
-        parts.append(textwrap.fill(error.cause, _WIDTH))
+    yield from wrapped(f"{error.name}: {error.what}", width)
+    for part in (status, error.cause):
+        if part:
+            yield ""
+            yield from wrapped(part, width)
     if error.steps:
-        parts.append("\n".join(["What to do:", *(f"  - {step}" for step in error.steps)]))
-    return "\n\n".join(parts)
+        yield from ("", "What to do:")
+    for step in error.steps:
+        first, *rest = wrapped(step, width - len(_BULLET))
+        yield f"{_BULLET}{first}"
+        yield from (f"{'':{len(_BULLET)}}{line}" for line in rest)
 
 
 @shown(
@@ -328,7 +335,7 @@ def _sentence_of(error: ErrorExplanation) -> str:
     column("meaning", "What the exit status says.", lambda v: v.meaning or None),
     column("cause", "Why it happens.", lambda v: v.cause or None),
     column("steps", "What to do."),
-    sentence=_sentence_of,
+    lines=_lines_of,
 )
 @attrs.frozen(kw_only=True)
 class ErrorExplanation:

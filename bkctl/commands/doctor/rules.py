@@ -213,10 +213,10 @@ def _down(seen: SeenCluster) -> Iterator[ClusterFinding]:
             yield ClusterFinding(Severity.RISK, "bookie-down", what, fix=fix, examples=(bookie_id,))
         else:
             what = f"{bookie_id} is down, and no ledger lists it"
+            fix = f"start it again, or take it out for good: bkctl decommission {bookie_id}"
             yield ClusterFinding(
-                Severity.NOTE, "bookie-retired", what, fix=f"bkctl cookie delete {bookie_id}",
-                examples=(bookie_id,),
-            )  # fmt: skip
+                Severity.NOTE, "bookie-retired", what, fix=fix, examples=(bookie_id,)
+            )
 
 
 def _can_do_without(seen: SeenCluster) -> bool:

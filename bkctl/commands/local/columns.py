@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from bkctl.output.views import BOOKIE, Kind, column, shown
+from bkctl.output.views import BOOKIE, WIDE, Kind, column, shown
 
 if TYPE_CHECKING:
     from bkctl.session.session import Session
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     column("state", "Its state.", kind=Kind.STATE),
     column("pid", "Its process."),
     column("directory", "Its journal and ledgers.", rank=1),
-    column("log", "Its log.", rank=2),
+    column("log", "Its log.", rank=WIDE),
 )
 @attrs.frozen
 class LocalBookie:
@@ -35,7 +35,7 @@ class LocalBookie:
     "zookeepers",
     column("address", "Where it listens."),
     column("uri", "For `bkctl -u URI cluster init`."),
-    column("directory", "Where everything lies."),
+    column("directory", "The directory of the cluster."),
     column("pid", "Its process."),
 )
 @attrs.frozen
@@ -52,7 +52,7 @@ class LocalZooKeeper:
 @shown(
     "clusters",
     column("uri", "The metadata service."),
-    column("directory", "Where everything lies."),
+    column("directory", "The directory of the cluster."),
     column(
         "bookies",
         "Its bookies.",

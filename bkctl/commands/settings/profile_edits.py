@@ -318,24 +318,36 @@ def _is_given(session: Session, values: Mapping[str, Any]) -> bool:
 
 
 def _changed(session: Session, before: Profile, values: Mapping[str, Any]) -> Profile:
-    """Return a profile with what was given in place of what it said."""
+    """Return a profile with what was given in place of what it said.
+
+    Raises:
+        NothingFoundError: there is no such settings file.
+    """
     files = {
-        name.replace("_", "-"): str(Path(values[name]).absolute())
-        for name in _FILE_OPTIONS
-        if values[name]
+        name.replace("_", "-"): _absolute(values[name]) for name in _FILE_OPTIONS if values[name]
     }
     conf = _flag(session, "conf")
+    if conf and not Path(conf).is_file():
+        raise NothingFoundError(
+            f"{conf}: no such file", next_step="give the settings file of a bookie or a client"
+        )
     token_file = values["admin_token_file"]
     given = {
         "service_uri": _flag(session, "service_uri"),
-        "conf": conf and str(Path(conf).absolute()),
+        "conf": conf and _absolute(conf),
         "output": values["default_output"],
         "production": values["production"],
-        "admin_token_file": token_file and str(Path(token_file).absolute()),
+        "admin_token_file": token_file and _absolute(token_file),
         "tls": {**before.tls, **files},
         "client": {**before.client, **_client_keys(session)},
     }
     return attrs.evolve(before, **{k: v for k, v in given.items() if v is not None})
+
+
+def _absolute(path: str) -> str:
+    """Return a path without ``..``; a file that is a symbolic link keeps its name."""
+    given = Path(path)
+    return str(given.parent.resolve() / given.name)
 
 
 def _client_keys(session: Session) -> dict[str, str]:

@@ -17,7 +17,7 @@ from tests.bkctl.support.world import run_in
 
 INPUTS: Final = frozenset(
     {"address", "conf", "from_file", "keep_file", "password_file", "token_file"}
-    | {"journal_dirs", "ledger_dirs", "index_dirs"}
+    | {"journal_dirs", "ledger_dirs", "index_dirs", "bookie_dirs"}
 )
 """Parameters that name files and directories to read."""
 

@@ -203,7 +203,7 @@ def test_watch_takes_no_word_that_follows() -> None:
 
 def test_lists_are_filtered_and_sorted(watch: Watch) -> None:
     watch("create", "b", "-u", "z")
-    watch("create", "c", "-c", "/a.conf", "--production")
+    watch("create", "c", "-X", "readTimeout=3", "--production")
     watch("create", "a", "-u", "y", "--production")
 
     def shown(*args: str) -> list[str]:

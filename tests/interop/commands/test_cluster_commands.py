@@ -162,7 +162,7 @@ def even(look: Callable[[], Any]) -> Any:
 
 def test_the_map_shows_what_java_has_written_everywhere(mixed: Mixed) -> None:
     shown = mixed.bkctl("ledger", "map", mixed.ledger_id, "--json").json
-    assert shown["whole"] is True
+    assert shown["intact"] is True
     replicas = shown["fragments"][0]["replicas"]
     assert {one["bookie_id"] for one in replicas} == mixed.ids
     assert sum(one["held"] for one in replicas) == ENTRIES * 3

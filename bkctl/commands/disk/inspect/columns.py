@@ -81,7 +81,7 @@ show(
         cell=lambda v: f"{v.usage:.0%}",
     ),
     column("ledgers", "Ledgers in it.", lambda v: len(v.summary.ledgers), Kind.COUNT, rank=2),
-    column("ledgers_map", "whole, none, damaged.", "summary.map_state.value", rank=5),
+    column("ledgers_map", "intact, none or damaged.", "summary.map_state.value", rank=5),
     id="log",
 )
 

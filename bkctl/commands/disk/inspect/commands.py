@@ -7,7 +7,14 @@ from typing import Final
 import click
 
 from bkctl.cli.command import Command
-from bkctl.cli.params import DIRECTORIES, ENTRY_RANGE, LEDGER_ID, argument, option
+from bkctl.cli.params import (
+    BOOKIE_DIRECTORIES,
+    DIRECTORIES,
+    ENTRY_RANGE,
+    LEDGER_ID,
+    argument,
+    option,
+)
 from bkctl.commands.disk.params import ENTRY_LOG, FAILURES, JOURNAL
 from bkctl.exit_status import Effect, ExitStatus
 
@@ -26,10 +33,12 @@ LOOKS: Final = (
         help="""\
     Print the marks. Entries before a mark are in the entry logs and the index; the rest is
     replayed.
+
+    DIR is a ledger directory, or a directory with the ledger and journal directories of one bookie.
     """,
         params=(
             option("--check", is_flag=True, help="Also check that the journals of the mark exist."),
-            *DIRECTORIES,
+            *BOOKIE_DIRECTORIES,
         ),
         effect=Effect.READ,
         examples=(
@@ -46,12 +55,15 @@ LOOKS: Final = (
         "files",
         body="bkctl.commands.disk.inspect.files:files",
         short_help="List a bookie's journals, entry logs and index files.",
-        help="List the files that a bookie has on its disks, with their ids both ways.",
+        help="""List the files that a bookie has on its disks, with their ids both ways.
+
+    DIR is a ledger directory, or a directory with the ledger and journal directories of one bookie.
+    """,
         params=(
             option("--journal", is_flag=True, help="Only journals."),
             option("--entrylog", is_flag=True, help="Only entry logs."),
             option("--index", is_flag=True, help="Only index files and databases."),
-            *DIRECTORIES,
+            *BOOKIE_DIRECTORIES,
         ),
         effect=Effect.READ,
         examples=(
@@ -77,13 +89,12 @@ LOOKS: Final = (
     DIR is a ledger directory, or a directory with the ledger and journal directories of one bookie.
     """,
         params=(
-            argument("directory", metavar="[DIR]", required=False),
             option(
                 "--directories",
                 is_flag=True,
                 help="Print the free and used space of each directory instead.",
             ),
-            *DIRECTORIES,
+            *BOOKIE_DIRECTORIES,
         ),
         effect=Effect.READ,
         examples=(
@@ -106,10 +117,12 @@ LOOKS: Final = (
 
     A running bookied holds a lock on each. A Java bookie holds none: it is found by the files that
     it has open, which only its own user and root can see, and leaves the file DIRTY as a sign.
+
+    DIR is a ledger directory, or a directory with the ledger and journal directories of one bookie.
     """,
         params=(
             option("--fail-if-any", is_flag=True, help="Exit with 10 if any of them is in use."),
-            *DIRECTORIES,
+            *BOOKIE_DIRECTORIES,
         ),
         effect=Effect.READ,
         examples=(
@@ -245,11 +258,14 @@ LOOKS: Final = (
         "ledgers",
         body="bkctl.commands.disk.inspect.ledgers:ledgers",
         short_help="List the ledgers that a bookie has on its disks.",
-        help="List the ledgers that this bookie has on its disks.",
+        help="""List the ledgers that this bookie has on its disks.
+
+    DIR is a ledger directory, or a directory with the ledger and journal directories of one bookie.
+    """,
         params=(
             option("--bytes", "with_bytes", is_flag=True, help="Add up what the entry logs hold."),
             _WITH_JOURNAL,
-            *DIRECTORIES,
+            *BOOKIE_DIRECTORIES,
         ),
         effect=Effect.READ,
         examples=(

@@ -133,7 +133,7 @@ LOG_COLUMNS: Final = (
     "logs",
     *LOG_COLUMNS,
     column("version", "Format version.", "summary.version", Kind.COUNT),
-    column("ledgers_map", "whole, none (never rotated), or damaged.", "summary.map_state.value"),
+    column("ledgers_map", "intact, none (never rotated), or damaged.", "summary.map_state.value"),
     column("data_bytes", "Bytes of all its records.", "summary.data_bytes", Kind.BYTES),
     column("live_bytes", "Of these, what the index finds here.", kind=Kind.BYTES),
     column("end", "Where its records end, if they were read.", "summary.end", Kind.COUNT),

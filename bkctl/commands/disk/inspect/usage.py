@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from bkctl.bookies.directories import bookie_properties, open_bookie, roots_in
+from bkctl.bookies.directories import bookie_properties, open_bookie
 from bkctl.commands.disk.inspect.records import DamagedRecords
 from bkctl.errors import UsageError
 from bkctl.output.units import human_bytes
@@ -25,18 +25,8 @@ _MINOR, _MAJOR = ("minorCompactionThreshold", 0.2), ("majorCompactionThreshold",
 _NOTHING_LEFT: Final = 1e-12
 
 
-def usage(
-    session: Session, /, *, directory: str | None, directories: bool, **dirs: tuple[str, ...]
-) -> None:
-    """Print for each entry log how many of its bytes are of ledgers in the bookie's index.
-
-    Raises:
-        UsageError: the directories are named twice.
-    """
-    if directory is not None:
-        if any(dirs.values()):
-            raise UsageError("give either DIR, or --ledger-dir and --journal-dir")
-        dirs = roots_in(directory)
+def usage(session: Session, /, *, directories: bool, **dirs: tuple[str, ...]) -> None:
+    """Print for each entry log how many of its bytes are of ledgers in the bookie's index."""
     if directories:
         session.emit_all(_directories(session, dirs), DirectoryUse)
         return
@@ -105,7 +95,7 @@ def _threshold(session: Session, key: str, default: float) -> float:
     """Return a threshold from the settings file, where that has a number for it."""
     try:
         properties = bookie_properties(session, (key,))
-    except UsageError:  # The directories were named, and nobody said where settings are.
+    except UsageError:  # The directories were named: no settings file is known.
         return default
     found = properties.get(key)
     if found is None:

@@ -10,7 +10,14 @@ from typing import Final
 import click
 
 from bkctl.cli.command import Command
-from bkctl.cli.params import DIRECTORIES, LEDGER_ID, LEDGER_IDS, argument, option
+from bkctl.cli.params import (
+    BOOKIE_DIRECTORIES,
+    DIRECTORIES,
+    LEDGER_ID,
+    LEDGER_IDS,
+    argument,
+    option,
+)
 from bkctl.commands.disk.params import FAILURES
 from bkctl.exit_status import Effect, ExitStatus, Facility
 
@@ -139,6 +146,8 @@ REPAIRS: Final = (
 
     A note is a trace of a crash that the next start repairs. A warning loses no data. A problem
     means that data is lost or that the bookie cannot start; the exit status is then 10.
+
+    DIR is a ledger directory, or a directory with the ledger and journal directories of one bookie.
     """,
         params=(
             option(
@@ -150,7 +159,7 @@ REPAIRS: Final = (
                 help="Print the commands that repair, not the findings.",
             ),
             option("--db", is_flag=True, help="Only read the RocksDB indexes through."),
-            *DIRECTORIES,
+            *BOOKIE_DIRECTORIES,
         ),
         effect=Effect.READ,
         examples=(
@@ -247,8 +256,10 @@ REPAIRS: Final = (
     Afterwards the directories are as after a clean stop: marks at the ends of the journals, every
     key, fence and explicit LAC in the index. Run it after a crash of bookied before a Java bookie
     is started there, which could forget fences that only a journal holds.
+
+    DIR is a ledger directory, or a directory with the ledger and journal directories of one bookie.
     """,
-        params=(*DIRECTORIES,),
+        params=BOOKIE_DIRECTORIES,
         effect=Effect.REVERSIBLE,
         examples=(
             (
@@ -269,6 +280,8 @@ REPAIRS: Final = (
     The new database is written beside the old one and replaces it when it is complete; the old one
     stays as a backup. Ledgers that were deleted, and whose entries are still in a log, come back
     until the next garbage collection.
+
+    DIR is a ledger directory, or a directory with the ledger and journal directories of one bookie.
     """,
         params=(
             option(
@@ -284,7 +297,7 @@ REPAIRS: Final = (
                 metavar="FILE",
                 help="The ledgers' password, for those whose key is in no journal and no database.",
             ),
-            *DIRECTORIES,
+            *BOOKIE_DIRECTORIES,
         ),
         effect=Effect.REVERSIBLE,
         examples=(
@@ -312,6 +325,8 @@ REPAIRS: Final = (
     The journals are replayed first. Keys, fences and explicit LACs are kept. The old index goes
     when the new one is on disk (databases are renamed to .backup); a run that was cut short is
     finished by the same command. Set ledgerStorageClass accordingly before the bookie starts.
+
+    DIR is a ledger directory, or a directory with the ledger and journal directories of one bookie.
     """,
         params=(
             option(
@@ -321,7 +336,7 @@ REPAIRS: Final = (
                 help="db: DbLedgerStorage; interleaved: index files, of Interleaved and "
                 "SortedLedgerStorage.",
             ),
-            *DIRECTORIES,
+            *BOOKIE_DIRECTORIES,
         ),
         effect=Effect.REVERSIBLE,
         examples=(

@@ -19,7 +19,7 @@ from bkctl.commands.cluster.map import glyph
 from bkctl.commands.ledger.columns import STATE_WORDS
 from bkctl.errors import NothingFoundError, ProblemsError
 from bkctl.output.canvas import Canvas
-from bkctl.output.forms.table import display_width
+from bkctl.output.forms.table import display_width, wrapped
 from bkctl.output.units import counted
 from bkctl.output.views import BOOKIE, LEDGER, WIDE, Kind, column, shown
 from wire.ids import BookieId, EntryId, LedgerId
@@ -81,7 +81,7 @@ def _fragment(one: MappedFragment) -> dict[str, Any]:
         "replicas.metadata.write_quorum",
         Kind.COUNT,
     ),
-    column("whole", "Whether all are there.", "replicas.is_whole", Kind.FLAG),
+    column("intact", "Whether every replica is intact.", "replicas.is_whole", Kind.FLAG),
     column("verdict", "The same in words.", lambda v: verdict(v.replicas)),
     column(
         "bookies",
@@ -153,7 +153,7 @@ def show_map(
     """Print the map of a ledger, or the bookies of one entry.
 
     Raises:
-        ProblemsError: a replica is not known to be whole, and ``fail_if_any``.
+        ProblemsError: a replica is not known to be intact, and ``fail_if_any``.
         NothingFoundError: the ledger ends before the entry.
     """
     session.about = f"ledger {ledger_id}"
@@ -223,9 +223,10 @@ def _title(found: ReplicaMap, canvas: Canvas) -> Iterator[str]:
     many = "entries not known" if entries is None else counted(entries, "entry")
     sizes = f"{m.ensemble_size}/{m.write_quorum}/{m.ack_quorum}"
     about = f"{STATE_WORDS[m.state.name]}, {many}, {sizes}"
-    yield canvas.bold(f"ledger {found.ledger_id}: {about}")
-    told = verdict(found)
-    yield canvas.state(told, "ok" if found.is_whole else "missing")
+    for line in wrapped(f"ledger {found.ledger_id}: {about}", canvas.width):
+        yield canvas.bold(line)
+    for line in wrapped(verdict(found), canvas.width):
+        yield canvas.state(line, "ok" if found.is_whole else "missing")
 
 
 def _legend_of_bookies(
@@ -241,9 +242,15 @@ def _legend_of_bookies(
         state = found.states.get(bookie, "")
         sign = canvas.state(glyph(state, canvas), state)
         lead = f"{name:{short}} "
-        told = f"{bookie:{widest}}  {state:9}  {_told(held[bookie])}"
-        room = canvas.width - len(lead) - 2
-        yield f"{lead}{sign} {canvas.fitted(told, room).rstrip()}"
+        told = f"{bookie:{widest}}  {state:9}"
+        replicas = _told(held[bookie])
+        space = canvas.width - len(lead) - 2
+        if display_width(told) + 2 + display_width(replicas) <= space:
+            yield f"{lead}{sign} {told}  {replicas}".rstrip()
+            continue
+        yield f"{lead}{sign} {canvas.fitted(told, space).rstrip()}"
+        if replicas:
+            yield f"{'':{len(lead) + 2}}{canvas.fitted(replicas, space).rstrip()}"
 
 
 def _told(places: Sequence[ReplicaPlace]) -> str:

@@ -145,3 +145,16 @@ def test_an_exception_of_java_is_explained_by_its_class(java: str, ours: str) ->
 def test_names_of_java_stand_for_errors_that_there_are() -> None:
     assert set(JAVA_NAMES.values()) <= set(ERRORS)
     assert not set(JAVA_NAMES) & set(ERRORS)
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_an_explanation_is_wrapped_at_words(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    host = FakeHost(tty=True)
+    assert cli.run(["explain", "BK-LEDGER-FENCED"], host) == 0
+    lines = host.out.text.splitlines()
+    assert max(map(len, lines)) <= min(width, 96)
+    assert "write on in a new ledger: a fenced one takes nothing any more" in " ".join(
+        line.strip() for line in lines
+    )
+    assert _run("BK-LEDGER-FENCED")[1].split() == host.out.text.split()

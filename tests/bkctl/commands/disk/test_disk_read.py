@@ -64,6 +64,19 @@ def test_every_command_has_every_form(words: list[str], output: str) -> None:
     assert found.out or words[0] == "check" or words[-1] == "--holes"
 
 
+@pytest.mark.parametrize(
+    "command", ["check", "files", "lastmark", "ledgers", "lock-status", "usage"]
+)
+def test_a_directory_is_an_argument_or_an_option(command: str, tmp_path: Path) -> None:
+    options = copy_of("sorted/clean", tmp_path)
+    bookie = tmp_path / "bookie"
+    by_option = run(command, *options, "-o", "jsonl")
+    assert by_option.out or command == "check"
+    assert run(command, bookie, "-o", "jsonl").out == by_option.out
+    refused = run(command, bookie, *options, ok=False)
+    assert (refused.status, "give either DIR" in refused.err) == (ExitStatus.USAGE, True)
+
+
 # Journals ----------------------------------------------------------------------------------------
 
 
@@ -120,12 +133,12 @@ def test_a_file_with_secrets_is_for_its_user_alone(tmp_path: Path) -> None:
 
 
 OUTCOMES = {
-    "101": ("whole", 2, 597), "102": ("whole", 1, 561), "103": ("torn tail", 1, 553),
+    "101": ("intact", 2, 597), "102": ("intact", 1, 561), "103": ("torn tail", 1, 553),
     "104": ("torn tail", 1, 553), "105": ("damaged", 1, 553), "106": ("damaged", 1, 553),
     "107": ("damaged", 1, 49), "108": ("torn tail", 1, 553), "109": ("damaged", 1, 553),
-    "10a": ("damaged", 0, 0), "10b": ("damaged", 0, 0), "10c": ("whole", 2, 82),
-    "10d": ("whole", 1, 49), "10e": ("whole", 2, 93), "10f": ("whole", 2, 1065),
-    "110": ("whole", 0, 0), "111": ("whole", 0, 512), "112": ("whole", 0, 512),
+    "10a": ("damaged", 0, 0), "10b": ("damaged", 0, 0), "10c": ("intact", 2, 82),
+    "10d": ("intact", 1, 49), "10e": ("intact", 2, 93), "10f": ("intact", 2, 1065),
+    "110": ("intact", 0, 0), "111": ("intact", 0, 512), "112": ("intact", 0, 512),
     "113": ("damaged", 0, 0), "114": ("residue", 1, 553), "115": ("torn tail", 1, 553),
 }  # fmt: skip
 
@@ -178,7 +191,7 @@ def test_a_summary_goes_by_the_map_and_agrees_with_the_records() -> None:
         told = run("entrylog", file, *dirs("interleaved/rotated"), "--summary", "--json").json
         stated = {one["ledger"]: one["bytes"] for one in told["ledgers"]}
         if facts.get("ledgersMap"):
-            assert told["ledgers_map"] == "whole"
+            assert told["ledgers_map"] == "intact"
             assert stated == facts["ledgersMap"]
         live = run("entrylog", file, *dirs("interleaved/rotated"), "--summary", "--live", "--json")
         counted = {one["ledger"]: one["bytes"] for one in live.json["ledgers"]}
@@ -242,7 +255,7 @@ def test_a_log_written_past_the_page_cache_is_read_over_its_padding() -> None:
     told = run("entrylog", path, "--summary", "--json").json
     assert rows
     assert {row["ledger"] for row in rows} == {one["ledger"] for one in told["ledgers"]}
-    assert told["ledgers_map"] == "whole", facts
+    assert told["ledgers_map"] == "intact", facts
     sizes: dict[str, int] = {}
     for row in rows:
         sizes[row["ledger"]] = sizes.get(row["ledger"], 0) + row["size"] + 4

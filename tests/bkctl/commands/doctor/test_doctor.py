@@ -142,12 +142,14 @@ def test_1_ledgers_that_hold_a_removal_up_are_named(patient: Patient) -> None:
     assert found["bookie-down"]["what"] == "b2 is down, and 2 ledgers list it"
 
 
-def test_2_a_bookie_that_nobody_lists_any_more_may_go_at_once(patient: Patient) -> None:
+def test_2_a_bookie_that_no_ledger_lists_is_started_or_decommissioned(patient: Patient) -> None:
     patient.ledger(1, A, C)
     patient.world.kill("b2")
     found = patient.findings()
     assert set(found) == {"bookie-retired"}
-    assert found["bookie-retired"]["fix"] == "bkctl cookie delete b2"
+    assert found["bookie-retired"]["fix"] == (
+        "start it again, or take it out for good: bkctl decommission b2"
+    )
 
 
 def test_3_an_empty_ledger_left_open_is_told_from_one_that_cannot_be_copied(

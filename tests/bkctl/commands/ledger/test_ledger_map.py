@@ -63,7 +63,7 @@ SOME = ledger_map(["abc", "abd", "ebd"], [[OK, OK, OK], [OK, PARTLY, AWAY], [OK,
 
 
 class TestDrawing:
-    @pytest.mark.parametrize("width", WIDTHS)
+    @pytest.mark.parametrize("width", [40, *WIDTHS])
     @pytest.mark.parametrize("unicode", [True, False])
     def test_fragments_are_drawn_by_bookies_with_their_health(
         self,
@@ -102,7 +102,7 @@ class TestMap:
         assert "every replica is intact" in drawn.out
         assert "0-9      ●  ●  ●     2/2" in drawn.out
         shown = run_in(world, "ledger", "map", ledger_id, "--json").json
-        assert (shown["state"], shown["whole"], shown["last_confirmed"]) == ("closed", True, 9)
+        assert (shown["state"], shown["intact"], shown["last_confirmed"]) == ("closed", True, 9)
         held = [one["held"] for one in shown["fragments"][0]["replicas"]]
         assert sum(held) == 20
 

@@ -436,3 +436,13 @@ def test_a_title_asks_no_cluster_that_the_command_itself_does_not_ask(
     session.emit(BookieSetting("journalDirectory", "/j"))
     session.finish()
     assert "profile lab, 2" in host.out.text
+
+
+def test_a_settings_file_of_a_profile_exists_and_has_a_plain_path(run: Run, tmp_path: Path) -> None:
+    status, _, err = run("profile", "create", "p", "-c", str(tmp_path / "none.conf"))
+    assert (status, "none.conf: no such file; give" in err) == (ExitStatus.NOT_FOUND, True)
+    (tmp_path / "a").mkdir()
+    conf = tmp_path / "bk.conf"
+    conf.write_text("metadataServiceUri=sqlite:///file.db\n")
+    assert run("profile", "create", "p", "-c", f"{tmp_path}/a/../bk.conf")[0] == 0
+    assert json.loads(run("profile", "show", "p", "--json")[1])["conf"] == str(conf)
