@@ -5,9 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from typing import Any
+from typing import Any, Final
 
 from bkctl.errors import ConflictError, NothingFoundError
+
+PART: Final = ".part"
+"""Ends the name of a file that is not complete."""
 
 
 def write_whole(path: str, data: bytes, *, only_new: bool = False, private: bool = False) -> None:
@@ -17,7 +20,7 @@ def write_whole(path: str, data: bytes, *, only_new: bool = False, private: bool
         ConflictError: ``only_new``, and there is one with other content.
         NothingFoundError: its directory is not there, or not ours to write.
     """
-    part = f"{path}.part"
+    part = f"{path}{PART}"
     try:
         if only_new and os.path.exists(path):  # noqa: PTH110 -- pathlib costs start time
             with open(path, "rb") as file:  # noqa: PTH123
@@ -48,4 +51,6 @@ def keep_private(stream: Any) -> None:
 
 
 def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
+    number = os.open(path, flags | os.O_NOFOLLOW, 0o600)
+    os.fchmod(number, 0o600)  # One that was left behind may be readable by others.
+    return number

@@ -29,6 +29,7 @@ from typing import Final
 import attrs
 
 from bkctl.errors import ConflictError, RefusedError
+from bkctl.output.atomic_file import PART, write_whole
 from bkctl.output.units import counted
 from bookied.directories.lock import LOCK, DirectoryLocks, is_locked, lock_owner
 from bookied.directories.roots import CURRENT, VERSION
@@ -146,13 +147,13 @@ class LocalDirectory:
             write_private(self.token_file, secrets.token_urlsafe(24) + "\n")
         profile_file = self.path / PROFILE_FILE
         write_private(profile_file, self._profile_text(record.uri))
-        self.env_file.write_text(
+        lines = (
             f"# The cluster in {self.path}, for a shell: . {shlex.quote(str(self.env_file))}\n"
             f"export BKCTL_SERVICE_URI={shlex.quote(record.uri)}\n"
             f"export BKCTL_CONFIG={shlex.quote(str(profile_file))}\n"
-            f"export BKCTL_PROFILE={PROFILE}\n",
-            "utf-8",
+            f"export BKCTL_PROFILE={PROFILE}\n"
         )
+        write_whole(str(self.env_file), lines.encode())
 
     def _profile_text(self, uri: str) -> str:
         """Return a file of profiles with this cluster in it."""
@@ -214,13 +215,11 @@ def refuse_foreign(directory: Path) -> None:
     """
     if not directory.is_dir() or (directory / STATE_FILE).exists():
         return
-    if any(child.name not in {BACKGROUND_LOG, LOCK} for child in directory.iterdir()):
+    before_the_record = {BACKGROUND_LOG, LOCK, f"{STATE_FILE}{PART}"}
+    if any(child.name not in before_the_record for child in directory.iterdir()):
         raise RefusedError(f"{directory} holds something else", next_step="give an empty directory")
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file that may hold a secret: only its user can read it, and no link is followed."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-    with open(os.open(path, flags, 0o600), "w", encoding="utf-8") as file:  # noqa: PTH123
-        os.fchmod(file.fileno(), 0o600)
-        file.write(text)
+    """Replace a file that may hold a secret, all of it at once; only its user can read it."""
+    write_whole(str(path), text.encode(), private=True)

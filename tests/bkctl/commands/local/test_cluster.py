@@ -12,7 +12,7 @@ import pytest
 
 from bkctl.cli.root import cli
 from bkctl.commands.local.cluster import LocalCluster
-from bkctl.commands.local.directory import CONF_FILE, STATE_FILE
+from bkctl.commands.local.directory import CONF_FILE, ENV_FILE, PROFILE_FILE, STATE_FILE
 from bkctl.errors import ConflictError, RefusedError
 from bkctl.session.profiles import read_profiles
 from bookied.directories.lock import LOCK, DirectoryLocks
@@ -141,6 +141,31 @@ def test_the_profile_names_the_cluster_and_its_token(tmp_path: Path) -> None:
     assert profile.admin_token_file == str(cluster.directory.token_file)
     LocalCluster(tmp_path, 1).save()
     assert cluster.directory.token_file.read_text() == token  # That of bookies that run.
+
+
+def test_its_files_are_replaced_not_overwritten(tmp_path: Path) -> None:
+    LocalCluster(tmp_path, 1, port_base=15_000).save()
+    names = (STATE_FILE, PROFILE_FILE, ENV_FILE)
+    (tmp_path / STATE_FILE).chmod(0o644)  # As an editor may leave it.
+    opened = {name: (tmp_path / name).open() for name in names}
+    before = {name: (tmp_path / name).read_text() for name in names}
+    LocalCluster(tmp_path, 1).save()
+    for name, file in opened.items():
+        with file:
+            assert file.read() == before[name]
+            assert os.fstat(file.fileno()).st_nlink == 0
+    assert (tmp_path / STATE_FILE).stat().st_mode & 0o777 == 0o600
+    assert not list(tmp_path.glob("*.part"))
+
+
+def test_a_start_that_was_killed_before_its_record_was_complete_is_no_obstacle(
+    tmp_path: Path,
+) -> None:
+    part = tmp_path / f"{STATE_FILE}.part"
+    part.write_text('{"ur')
+    part.chmod(0o644)
+    LocalCluster(tmp_path, 1).save()
+    assert (tmp_path / STATE_FILE).stat().st_mode & 0o777 == 0o600
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory to somebody else")
