@@ -10,8 +10,8 @@ from twisted.internet.interfaces import IReactorTime
 from bookied.metrics.counters import RequestStats
 from bookied.server.access.auth_gate import Authenticator, Refusals
 from bookied.server.access.login_delays import LoginDelays
+from bookied.server.adds.fast_adds import FastAdds
 from bookied.server.disk_reads import RunBlocking
-from bookied.server.fast_adds import FastAdds
 from bookied.server.fast_reads import FastReads
 from bookied.server.limits.backpressure import Backpressure
 from bookied.server.limits.limit_hits import Limit, LimitHits

@@ -11,11 +11,11 @@ from twisted.logger import Logger
 
 from bookied.server.access.auth_gate import Refusals
 from bookied.server.access.login_delays import LoginDelays
+from bookied.server.adds.fast_adds import FastAdds
 from bookied.server.answer_buffer import AnswerBuffer
 from bookied.server.connection import BookieConnection
 from bookied.server.context import AccessRules, ServerContext
 from bookied.server.disk_reads import RunBlocking
-from bookied.server.fast_adds import FastAdds
 from bookied.server.fast_reads import FastReads
 from bookied.server.limits.backpressure import Backpressure, PressureLevel, ServerLimits
 from bookied.server.limits.connections import ConnectionCounts, ConnectionSettings

@@ -17,10 +17,8 @@ import struct
 from collections.abc import MutableSequence
 from typing import Final
 
-from bookied.server.add_batch import Acknowledge, AddBatch, AnswerShape
-from bookied.server.rules.add_requests import Writes
-from bookied.server.rules.bookie import Bookie
-from bookied.server.uniform_adds import (
+from bookied.server.adds.add_batch import Acknowledge, AddBatch, AnswerShape
+from bookied.server.adds.uniform_adds import (
     CONTINUES,
     LEDGER_BYTES,
     ROWS,
@@ -29,6 +27,8 @@ from bookied.server.uniform_adds import (
     V3Rows,
     is_worth_a_try,
 )
+from bookied.server.rules.add_requests import Writes
+from bookied.server.rules.bookie import Bookie
 from bookied.storage.journal.format import ENTRY_BYTES_MIN
 from wire.codes import FRAME_BYTES_MAX, MASTER_KEY_BYTES, Operation
 from wire.frames import v3

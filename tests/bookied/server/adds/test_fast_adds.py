@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from bookied.errors import IndexTruncatedError
 from bookied.metrics.counters import READ
-from bookied.server.fast_adds import FastAdds
+from bookied.server.adds.fast_adds import FastAdds
+from bookied.server.adds.uniform_adds import ROWS
 from bookied.server.fast_reads import AnswersMax, FastReads, Taken
 from bookied.server.rules.add_requests import Writes
 from bookied.server.rules.bookie import Bookie
-from bookied.server.uniform_adds import ROWS
 from bookied.storage.files.files import RealFiles
 from bookied.storage.journal.reader import open_scan
 from tests.bookied.worlds.serving import KEY, WRONG_KEY, Client, Serving, packet
