@@ -26,8 +26,8 @@ BATCH_BYTES: Final = 1024 * 1024
 HELD_BYTES_MAX: Final = 1024 * 1024
 """So much of entries may wait behind others for the disk before no more requests are taken."""
 
-PAUSE_REQUESTS: Final = 4
-"""What the next part of a batch in memory counts as: it takes about as long as so many requests."""
+PAUSE_REQUESTS: Final = 8
+"""What a part of a batch in memory counts as: it takes about as long as so many requests."""
 
 RunBlocking = Callable[[Callable[[], int]], "Deferred[int]"]
 """Runs a function in a thread, such as ``partial(deferToThreadPool, reactor, pool)``."""
@@ -87,6 +87,8 @@ class ReadLanes:
         waiting = _Waiting(ledger_id, answer, deliver, _entry_bytes(answer))
         self._waiting_of[ledger_id] += 1
         self.held_bytes += waiting.size_bytes
+        if _is_pause(waiting):
+            self._turns.count(PAUSE_REQUESTS)  # For the part of it that was taken at once.
         self._queues.setdefault(ledger_id % LANES, deque()).append(waiting)
 
     def start(self) -> None:
@@ -191,10 +193,10 @@ class _Pause:
     def __init__(self, lane: int, go_on: Callable[[_Pause], None]) -> None:
         self.lane, self._go_on = lane, go_on
 
-    def take_turn(self, requests_max: int) -> int:
+    def take_turn(self, requests_max: int) -> int:  # noqa: ARG002 -- it cannot be divided
         """Go on; return what that counts as."""
         self._go_on(self)
-        return min(requests_max, PAUSE_REQUESTS)
+        return PAUSE_REQUESTS
 
 
 class _Fetch:

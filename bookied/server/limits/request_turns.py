@@ -26,7 +26,10 @@ class TurnTaker(Protocol):
     """A connection that has more requests than a slice."""
 
     def take_turn(self, requests_max: int) -> int:
-        """Take at most so many requests; return how many. To go on, ``wait`` again."""
+        """Take at most so many requests; return how many. To go on, ``wait`` again.
+
+        Work that cannot be divided may count as more than ``requests_max``.
+        """
 
 
 class Turns:
@@ -37,8 +40,11 @@ class Turns:
     request of those that wait, after which others are read. Each turn in which no other client
     asks takes one more, up to ``TURN_REQUESTS_MAX``. Each connection is in here at most once.
 
+    Work that counts as more requests than the turn had left shortens the next turns by as many. So
+    turns that take nothing follow a part of a large batch while others ask.
+
     ``clients_wait`` gets True when the first has to wait, and False when none does any more. Each
-    turn ends with ``give_way``.
+    turn that takes something ends with ``give_way``.
     """
 
     def __init__(
@@ -51,6 +57,7 @@ class Turns:
         self._waiting: dict[TurnTaker, None] = {}
         self._turn: IDelayedCall | None = None
         self._requests_max = 1
+        self._overdrawn = 0
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -75,18 +82,25 @@ class Turns:
         """Keep the next turns short: a client that does not wait for its turn has asked."""
         self._requests_max = 1
 
+    def count(self, requests: int) -> None:
+        """Count work that was done out of turn like work that a turn had no space for."""
+        self._overdrawn = min(self._overdrawn + requests, TURN_REQUESTS_MAX)
+
     def _take_turn(self) -> None:
-        left = self._requests_max
-        self._requests_max = min(left + 1, TURN_REQUESTS_MAX)
+        left = self._requests_max - self._overdrawn
+        self._requests_max = min(self._requests_max + 1, TURN_REQUESTS_MAX)
+        takes = left > 0
         try:
             while left > 0 and self._waiting:
                 client = next(iter(self._waiting))
                 del self._waiting[client]
                 left -= max(1, client.take_turn(min(left, SLICE_REQUESTS)))
         finally:
+            self._overdrawn = max(0, -left)
             self._turn = None
             if self._waiting:
                 self._turn = self._clock.callLater(0, self._take_turn)
             else:
                 self._clients_wait(False)
-        self._give_way()
+        if takes:
+            self._give_way()

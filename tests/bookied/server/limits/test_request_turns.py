@@ -67,12 +67,16 @@ class World:
 
     def turn(self) -> None:
         """Make the calls that are due, and not those that they ask for."""
-        clock = self.serving.clock
-        for call in [one for one in clock.calls if one.getTime() <= clock.seconds()]:
-            due: Any = call
-            function = partial(due.func, *due.args, **due.kw)
-            due.cancel()
-            function()
+        one_turn(self.serving.clock)
+
+
+def one_turn(clock: Clock) -> None:
+    """Make the calls that are due, and not those that they ask for."""
+    for call in [one for one in clock.calls if one.getTime() <= clock.seconds()]:
+        due: Any = call
+        function = partial(due.func, *due.args, **due.kw)
+        due.cancel()
+        function()
 
 
 @pytest.fixture
@@ -252,6 +256,55 @@ def test_it_is_said_when_the_first_has_to_wait_and_when_none_does_any_more() -> 
     turns.leave(gone)
     clock.advance(0)
     assert said == [True, False, True, False]
+
+
+class Heavy:
+    """Takes work each turn that counts as several requests, however few it may take."""
+
+    def __init__(self, turns: Turns, counts_as: int) -> None:
+        self._turns, self._counts_as = turns, counts_as
+        self.taken = 0
+        turns.wait(self)
+
+    def take_turn(self, requests_max: int) -> int:
+        self.taken += 1
+        self._turns.wait(self)
+        return self._counts_as
+
+
+def test_work_that_counts_as_several_requests_leaves_out_turns_while_others_ask() -> None:
+    clock, ways = Clock(), list[None]()
+    turns = Turns(clock, lambda _: None, lambda: ways.append(None))
+    heavy = Heavy(turns, 4)
+    taken = []
+    for _ in range(9):
+        turns.others_ask()
+        one_turn(clock)
+        taken.append(heavy.taken)
+    assert taken == [1, 1, 1, 1, 2, 2, 2, 2, 3]
+    assert len(ways) == 3
+    for _ in range(4):
+        one_turn(clock)
+    assert heavy.taken > 4, "nobody else asks"
+
+
+def test_work_done_out_of_turn_is_counted_too_and_no_more_than_a_long_turn_of_it() -> None:
+    clock = Clock()
+    turns = Turns(clock, lambda _: None)
+    heavy = Heavy(turns, 1)
+    turns.count(2)
+    taken = []
+    for _ in range(4):
+        turns.others_ask()
+        one_turn(clock)
+        taken.append(heavy.taken)
+    assert taken == [0, 0, 1, 2]
+    for _ in range(1000):
+        turns.count(2)
+    for _ in range(TURN_REQUESTS_MAX + 1):
+        turns.others_ask()
+        one_turn(clock)
+    assert heavy.taken == 3
 
 
 def test_threads_may_run_after_turns_and_when_clients_come_or_go_while_adds_wait_for_a_journal(
