@@ -45,6 +45,7 @@ SLOW: Final = (
     "tests/interop/",
     "tests/bkclient/stories/test_exhaustive.py",
     "tests/bookied/stories/test_full_disks.py",
+    "tests/bookied/stories/test_full_disk_stages.py",
     "tests/live/bookied/test_main.py",
 )
 """Folders and files that take longest, in the order in which they begin.
