@@ -96,18 +96,23 @@ COMMANDS: Final = {
 }
 
 SECTIONS: Final = {
-    "Data": ("ledger", "log", "topic", "export", "spark", "fence"),
+    "Data": ("ledger", "log", "topic", "export, spark", "fence"),
     "Cluster": ("cluster", "bookie", "cookie", "top", "metaformat"),
     "Repair": ("doctor", "autorecovery", "recover", "decommission"),
     "Offline disk": ("disk", "bookieformat", "upgrade"),
     "Try out": ("demo", "local", "bench"),
     "Settings and tool": (
         *("config", "profile", "shell", "compat", "explain", "debug", "version", "completion"),
+        "help, options",
     ),
 }
-"""The help of the root; ``help`` and ``options`` are in its last line."""
+"""The help of the root: its sections, and the names of their lines."""
 
-HELPERS: Final = ("help, options", "Show the help of a command; the options that all take.")
+JOINED: Final = {
+    "export, spark": "Export ledgers to Parquet; pack what Spark's workers need.",
+    "help, options": "Show the help of a command; the options that all take.",
+}
+"""Names that share a line of the root's help."""
 
 ALIASES: Final = {
     "bookies": "bookie",

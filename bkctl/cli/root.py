@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import click
 
 from bkctl.cli.command import JAVA_LINE, Group, late
-from bkctl.cli.command_names import ALIASES, COMMANDS, HELPERS, SECTIONS
+from bkctl.cli.command_names import ALIASES, COMMANDS, JOINED, SECTIONS
 from bkctl.cli.completion.scripts import VARIABLE
 from bkctl.exit_status import MEANING, ExitStatus
 from bkctl.options import PROFILE, global_options, options_of
@@ -137,11 +137,9 @@ class RootGroup(Group):
     ) -> None:
         """Write the sections; the options are what ``bkctl options`` shows."""
         formatter.write_paragraph()
-        width = max(len(name) for name in (HELPERS[0], *self.lazy))
+        width = max(len(name) for names in SECTIONS.values() for name in names)
         for title, names in SECTIONS.items():
-            rows = [(f"{name:{width}}", self.lazy[name][1]) for name in names]
-            if title == [*SECTIONS][-1]:
-                rows.append(HELPERS)
+            rows = [(f"{name:{width}}", JOINED.get(name) or self.lazy[name][1]) for name in names]
             formatter.write_heading(title)
             with formatter.indentation():
                 formatter.write_dl(rows)
@@ -238,7 +236,9 @@ def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
 
 cli = RootGroup(
     name=PROGRAM,
-    help="""Ledgers, bookies and clusters of Apache BookKeeper, from one command.""",
+    help="""Ledgers, bookies and clusters of Apache BookKeeper. -u URI or -c FILE names the
+    cluster. Next: `bkctl doctor`, or without a cluster `bkctl demo`.
+    """,
     lazy=COMMANDS,
     aliases=ALIASES,
     context_settings={"help_option_names": ["-h", "--help"]},

@@ -416,12 +416,19 @@ def restore(session: Session, file: Path, force: Sequence[str]) -> None:
     """Check a backup, ask, and bring it back.
 
     Raises:
-        BackupDamagedError: the file is not a whole backup.
+        NothingFoundError: there is no such file.
+        BackupDamagedError: the file is not a complete backup.
         RefusedError: the root is not empty, or the user did not confirm.
         ConflictError: there is another cluster, which is not empty.
     """
     session.about = str(file)
-    info = read(file)
+    try:
+        info = read(file)
+    except FileNotFoundError as error:
+        raise NothingFoundError(
+            "No such file or directory",
+            next_step="give a file that `bkctl cluster backup FILE` has written",
+        ) from error
     session.about = ""
     target: _RestoreTarget = _with_store(session, _target)
     replaced = _empty_other(session, target, info)

@@ -418,15 +418,24 @@ def open_source(
     """Open a file, or take stdin, and look at its beginning to find out how to cut it.
 
     Raises:
+        NothingFoundError: there is no such file.
         OSError: the file cannot be read.
         FramingError: the framing asked for cannot be.
     """
+    from pathlib import Path
+
     from bkctl.commands.ledger.framing import CHUNK_BYTES, Framing, cutter, looks_binary
-    from bkctl.errors import UsageError
+    from bkctl.errors import NothingFoundError, UsageError
 
     if framing is not None and chunk_bytes is not None:
         raise UsageError(f"--{framing} and --chunks: only one of them can be")
-    stream: Any = session.input.bytes if path is None else open(path, "rb")  # noqa: PTH123, SIM115
+    try:
+        stream: Any = session.input.bytes if path is None else Path(path).open("rb")  # noqa: SIM115
+    except FileNotFoundError as error:
+        raise NothingFoundError(
+            f"{path}: No such file or directory",
+            next_step="give the path of a file; `-` reads stdin",
+        ) from error
     start = read_some(stream)
     if chunk_bytes is not None:
         chosen = Framing.CHUNKS

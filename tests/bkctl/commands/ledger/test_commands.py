@@ -136,7 +136,7 @@ def test_adding_needs_exactly_one_source(run: Run, tmp_path: Path) -> None:
         assert run("ledger", "add", ledger, *args, ok=False).status == ExitStatus.USAGE
     missing = run("ledger", "add", ledger, "--file", tmp_path / "none", ok=False)
     assert missing.status == ExitStatus.NOT_FOUND
-    assert "none: No such file" in missing.err
+    assert "none: No such file or directory; give the path of a file" in missing.err
     # None of that has cost the ledger its hand-over.
     run("ledger", "add", ledger, "--file", file)
     run("ledger", "add", ledger, "-", typed="b\nc\n")
