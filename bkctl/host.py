@@ -102,7 +102,7 @@ class Host:
         return time.time()
 
     def elapsed_s(self) -> float:
-        """Return the time on a clock that nobody sets, in seconds since any moment."""
+        """Return the time on a monotonic clock, in seconds since any moment."""
         return time.monotonic()
 
     def sleep(self, seconds: float) -> None:

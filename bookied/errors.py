@@ -139,7 +139,7 @@ class DatabaseInUseError(StorageError):
 
 
 class LedgerPlaceError(StorageError):
-    """A ledger is in a directory where nobody would look for it."""
+    """A ledger is in a directory where it would not be found."""
 
     exit_status = 7
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from shell.shell import Shell
 
 LAST: Final = 20
-"""How much of the history is shown when nobody says how much."""
+"""How much of the history is shown by default."""
 
 
 class _Own(click.Group):

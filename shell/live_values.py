@@ -1,6 +1,6 @@
 """What is asked of the program in the background: values to complete, and how things are.
 
-An answer is kept for a short while. Nobody waits who cannot be interrupted: each question has a
+An answer is kept for a short while. Each wait can be interrupted: each question has a
 daemon thread of its own, there are few at a time, and the same question is asked once.
 """
 

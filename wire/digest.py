@@ -54,7 +54,7 @@ def mac_key(password: bytes) -> bytes:
 
 @attrs.frozen
 class EntryHeader:
-    """The first 32 bytes of an entry packet; nobody has verified them."""
+    """The first 32 bytes of an entry packet; not verified."""
 
     ledger_id: LedgerId
     entry_id: EntryId

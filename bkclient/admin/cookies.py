@@ -65,7 +65,7 @@ class Reliance:
     only_here: tuple[LedgerId, ...]
     """Of these no bookie in service has a copy of some entry that this one may have."""
     unreadable: tuple[LedgerId, ...]
-    """Nobody knows whether these list it."""
+    """Whether these ledgers list it is unknown."""
 
 
 async def read(client: Client, bookie_id: BookieId) -> StoredCookie:

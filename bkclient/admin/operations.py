@@ -110,7 +110,7 @@ async def fence_ledger(client: Client, ledger_id: LedgerId) -> FenceReport:
 
     Raises:
         NoSuchLedgerError: there is none.
-        MetadataStoreError: the mark could not be stored, and nobody was fenced.
+        MetadataStoreError: the mark could not be stored, and no writer was fenced.
     """
     from bkclient.ledger.reads.replica_read import as_client_error
     from bkclient.ledger.recovery import mark

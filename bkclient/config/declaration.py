@@ -46,7 +46,7 @@ class OtherKey:
     """Keys by name or ``fnmatch`` pattern that a settings class knows and does not use.
 
     ``doc`` says why they have no effect; not even that is said of an empty or ``harmless`` value.
-    With ``instead``, a name nobody reads, and the right one. With ``refused``, any other value
+    With ``instead``, a name that is not read, and the right one. With ``refused``, any other value
     stops the start; with ``risky``, it is warned about.
     """
 

@@ -70,7 +70,7 @@ class JaasFile:
         """Return the passwords of those that may log in, by name: what ``user_NAME="…"`` says.
 
         Raises:
-            SecurityError: there is no such section, it is for Kerberos, or it names nobody.
+            SecurityError: there is no such section, it is for Kerberos, or it names no user.
         """
         found: dict[str, str] = {}
         for module in self._modules(section):

@@ -124,7 +124,7 @@ class BookiePool:
                 slot.channel.trace = trace
 
     def anew(self) -> BookiePool:
-        """Return a pool like this one that is connected with nobody; its owner closes it."""
+        """Return a pool like this one without connections; its owner closes it."""
         pool = BookiePool(
             self._connect,
             self.clock,

@@ -88,11 +88,11 @@ class RequestTrace:
     def line(
         self, bookie: BookieId, clock: IReactorTime, began_s: float, call: str, ended: str
     ) -> None:
-        """Tell of one request that began then; it goes on though nobody can be told."""
+        """Tell of one request that began then; it goes on if that fails."""
         text = f"bookie {bookie}: {call} {(clock.seconds() - began_s) * 1000:.1f} ms: {ended}"
         try:
             self.tell(text)
-        except Exception:  # noqa: BLE001 - or acks would be lost where nobody reads the lines.
+        except Exception:  # noqa: BLE001 - or acks would be lost if the lines are not read.
             log.failure("telling of a request")
 
 

@@ -56,7 +56,7 @@ class Writability:
         """There is space again.
 
         Where the peer ended TLS while there was none, Twisted has only waited for that: the
-        connection ends once nobody produces any more.
+        connection ends once nothing is produced any more.
         """
         transport = self._transport
         if transport is not None and getattr(transport, "disconnecting", False):

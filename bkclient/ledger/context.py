@@ -101,7 +101,7 @@ class Cluster:
             except NotEnoughBookiesError:
                 if not excluded:
                     raise
-        raise AssertionError("the second choice excludes nobody")
+        raise AssertionError("the second choice excludes no bookie")
 
     async def _quarantined(self) -> frozenset[BookieId]:
         """Return who is in quarantine; a switch in the metadata ends all of it."""

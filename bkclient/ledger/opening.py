@@ -41,7 +41,7 @@ async def open_reader(
         if not reader.is_closed and recovers:
             await _recover(cluster, local, keys, progress)
         elif not reader.is_closed:
-            # What changed before the watch was there, the end above all, nobody would tell.
+            # What changed before the watch was there, the end above all, would stay unknown.
             await reader.refresh()
             await _find_lac(reader)
     except BaseException:

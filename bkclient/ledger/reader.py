@@ -202,7 +202,7 @@ class LedgerReader:
             NoSuchLedgerError: the ledger was deleted.
             ClientClosedError: the client was closed.
             ClientError: a confirmed entry cannot be read although bookies answer, or is in a closed
-                ledger and nobody answers.
+                ledger and no bookie answers.
         """
         tail = LedgerTail(self.ledger_id, self._end, self._follower, self._cluster.clock, self.read)
         return tail.entries(first)

@@ -151,7 +151,7 @@ class RecoveryRun:
     def _run(self, commands: Sequence[RecoveryCommand]) -> None:
         """Carry out commands. Whatever goes wrong, be it in the report, ends the recovery.
 
-        It is called for answers, where nobody else would hear of it.
+        It is called for answers: no other code would see the error.
         """
         try:
             for command in commands:

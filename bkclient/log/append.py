@@ -83,7 +83,7 @@ def not_appended(error: ClientError) -> ClientError:
 
 
 def may_be_there(append: Append, error: ClientError) -> LogError:
-    """Return what an append fails with that nobody has looked for where it was sent to."""
+    """Return the error of an append that was not looked for where it was sent to."""
     unknown = AppendUnknownError(
         f"the entry sent to {append.position} may be in the log or not: {error}"
     )

@@ -21,7 +21,7 @@ class NotLeaderError(LogError):
 class LogUnwritableError(LogError):
     """The log could not be written, and its writer gave it up; the entry was not appended.
 
-    Nobody else has taken the log over: it can be opened again.
+    No other writer has taken the log over: it can be opened again.
     """
 
     exit_status: ClassVar[int] = 5

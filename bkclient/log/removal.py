@@ -1,4 +1,4 @@
-"""Taking ledgers of a log away: trims, deletions, and sweeps of what nobody lists."""
+"""Taking ledgers of a log away: trims, deletions, and sweeps of unlisted ledgers."""
 
 from __future__ import annotations
 

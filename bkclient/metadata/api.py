@@ -436,12 +436,12 @@ class ClusterAdmin(Protocol):
     async def format(self) -> str:
         """Remove all ledgers, marks, locks and cookies; return the new instance id.
 
-        What stays is what Java's metaformat leaves (metadata.md 13.2). Asks nobody: the caller has.
+        What stays is what Java's metaformat leaves (metadata.md 13.2). Asks no question.
         """
         ...
 
     async def nuke(self) -> None:
-        """Remove the cluster from the store, root and all (metadata.md 13.3); asks nobody.
+        """Remove the cluster from the store, root and all (metadata.md 13.3), without a question.
 
         Nothing there counts as done.
 
@@ -565,7 +565,7 @@ class UnderreplicationQueue(Protocol):
         """Yield all marks, ascending; ``damaged`` hears of those that cannot be read.
 
         Raises:
-            MetadataFormatError: a mark cannot be read, and nobody hears of it.
+            MetadataFormatError: a mark cannot be read, and no caller was told.
         """
         ...
 

@@ -175,7 +175,7 @@ class LedgerLayout:
     ) -> tuple[list[LedgerId], list[str]]:
         """Take apart what lies in a node with ledgers, whose path has the names ``leaf``.
 
-        Returns the ids above ``after``, ascending, and the paths of what is nobody's.
+        Returns the ids above ``after``, ascending, and the paths that belong to no ledger.
         """
         start, size = int("".join(leaf) or 0) * 10 ** spelling.cuts[-1], spelling.cuts[-1] + 1
         path = "".join(f"/{name}" for name in leaf)

@@ -128,7 +128,7 @@ class FreeSpace:
 def weights(free_bytes: Sequence[int], multiple_max: int) -> list[float]:
     """Return how likely each is to be drawn, relative to the others.
 
-    Who is full, or unknown, counts as the least of the others; nobody counts as more than so many
+    Who is full, or unknown, counts as the least of the others; none counts as more than so many
     times the median. ``multiple_max`` 0 or less is no such limit.
     """
     if not any(free_bytes):

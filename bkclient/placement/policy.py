@@ -62,7 +62,7 @@ class Placement(Protocol):
         ...
 
     def replace(self, ensemble: Ensemble, index: int, request: PlacementRequest) -> BookieId:
-        """Return who takes the place at ``index``; nobody of the ensemble, nobody excluded.
+        """Return a bookie for the place at ``index``: not of the ensemble, not excluded.
 
         Raises:
             NotEnoughBookiesError: there is none.

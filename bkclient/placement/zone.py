@@ -7,7 +7,7 @@ it refuses. Otherwise than there:
 - Where Java picks one bookie after the other and gives up at a dead end, an arrangement that exists
   is found here.
 - Where zones are not enforced Java draws among all bookies; here they are spread as well as can be.
-- Reading prefers nobody, as in Java, but bookies that gave trouble come last.
+- Reading prefers no bookie, as in Java, but bookies that gave trouble come last.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ Agrees with BookKeeper 4.18.0, LedgerHandle and PendingAddOp, with these stricte
   sent again, and only then is anything confirmed. Java interleaves the three and can confirm adds
   that only Qa - 1 bookies known to the metadata hold.
 * Confirming is tried again after every change, also one that replaced nothing.
-* What a failed bookie lacks is sent to it again where nobody could take its place; in Java that add
+* What a failed bookie lacks is sent to it again where no bookie could replace it; in Java that add
   waits for ever.
 * Once adds have been drained, none is taken any more.
 """

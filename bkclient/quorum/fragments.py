@@ -31,7 +31,7 @@ class LedgerFragment:
     """A fragment, and which entries are known to be in it: none where ``last`` is before ``first``.
 
     ``is_closed``: neither a writer nor a recovery will change it any more. ``may_be_empty``: its
-    first entry is counted in, but nobody knows whether it was ever written.
+    first entry is counted in, but may never have been written.
     """
 
     first: EntryId
@@ -184,7 +184,7 @@ def needs_recovery(metadata: LedgerMetadata, available: Collection[BookieId]) ->
     """Return whether a ledger has to be closed before it can be whole again.
 
     Its last fragment may still grow, so nothing of it is copied, and one of its bookies is gone.
-    When more of them go, nobody will know any more where the ledger ends. Unlike Java's rule, a
+    When more of them go, the end of the ledger becomes unknown. Unlike Java's rule, a
     bookie that only turned read-only is no reason to fence a writer.
     """
     return not metadata.is_closed and not set(metadata.ensemble) <= set(available)

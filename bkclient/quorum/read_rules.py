@@ -187,7 +187,7 @@ class LacQuorum:
 class AnyLac:
     """The LAC as far as anybody tells: the first above a known one, else the highest of all.
 
-    Weaker than ``LacQuorum``: what it finds is confirmed, but more may be, and nobody is waited for
+    Weaker than ``LacQuorum``: what it finds is confirmed, but more may be. It waits for no bookie
     once there is news.
     """
 

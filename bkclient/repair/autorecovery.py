@@ -259,7 +259,7 @@ async def forget(client: Client, ledger_id: LedgerId, *, renew: bool = False) ->
 
     Raises:
         NotFoundError: it is not marked.
-        MarkNeededError: it lacks replicas, a worker has it, or nobody can tell.
+        MarkNeededError: it lacks replicas, a worker has it, or that is unknown.
         DamagedMarkError: likewise, and its mark cannot be read.
     """
     store = client.store

@@ -49,7 +49,7 @@ class DecommissionProgress:
     ``done``.
     ``entries``, ``size_bytes``: copies on the bookie at the beginning, and their bytes. Those of
     fragments whose end is not known yet are left out.
-    ``auditor``: who it is, ``None`` when nobody is: then there may be no workers either.
+    ``auditor``: who it is, ``None`` without one: then there may be no workers either.
     ``stuck``: some ledgers, and what they wait for, where for a while none has come off the bookie.
     """
 
@@ -211,7 +211,7 @@ async def _lacks(client: Client, ledger_id: LedgerId, available: Collection[Book
     except NoSuchLedgerError:
         return False
     if ledger.lac is None or needs_recovery(ledger.metadata, available):
-        return True  # Nobody knows what its last fragment has.
+        return True  # What its last fragment has is unknown.
     checker = LedgerChecker(client=client, rng=random.Random(0))
     return bool(await checker.check(ledger, available))
 

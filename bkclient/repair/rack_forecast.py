@@ -40,9 +40,9 @@ class RackForecast:
     too_few: tuple[LedgerId, ...] = ()
     """Those that will be on too few racks."""
     nowhere: tuple[LedgerId, ...] = ()
-    """Those that nobody can take over: there are too few bookies, or racks are enforced."""
+    """Those that no bookie can take over: there are too few bookies, or racks are enforced."""
     why: str = ""
-    """Why nobody can."""
+    """Why no bookie can."""
 
 
 async def forecast(

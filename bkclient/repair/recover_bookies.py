@@ -44,7 +44,7 @@ class RecoverOptions:
     """What to move, and how.
 
     ``ledger_id``: this ledger only. ``dry_run``: change nothing, say what would be done.
-    ``skip_open``: leave ledgers alone that have a writer, or had one nobody recovered.
+    ``skip_open``: leave ledgers alone that have a writer, or had one and were not recovered.
     ``spare_writers``: leave only the fragments alone that a writer may still add to.
     ``skip_unrecoverable``: go on behind a ledger that fails. ``bytes_per_s``: limit on copying;
     ``None`` is the client's setting. ``delete_cookies``: remove the bookies' cookies at the end.
@@ -75,7 +75,7 @@ class LedgerOutcome(enum.Enum):
 
 @attrs.frozen
 class FragmentMove:
-    """A fragment's ensemble before and after; ``new`` is ``None`` where nobody can take over.
+    """A fragment's ensemble before and after; ``new`` is ``None`` where no bookie can take over.
 
     ``copies`` of entries are due. ``is_lost``: of some, no bookie that is registered has any.
     """
@@ -214,8 +214,8 @@ async def recover_bookies(
     """Copy what is on these bookies to others, and let the others take their places.
 
     May be interrupted at any time and started again: what was moved stays so. ``report`` hears of
-    each ledger, ``copied`` of each entry. Ledgers with unreadable metadata are left, since nobody
-    knows whether they are on these bookies. Cookies stay where any ledger is left.
+    each ledger, ``copied`` of each entry. Ledgers with unreadable metadata are left: they
+    may be on these bookies or not. Cookies stay where any ledger is left.
 
     Raises:
         IncorrectParameterError: no bookies, or options that do not go together.

@@ -1,7 +1,7 @@
 """Looking whether the replicas of a ledger are where its metadata says.
 
 Agrees with BookKeeper 4.18.0, LedgerChecker. Stricter: what is read has to match its digest, where
-the metadata says which one that is. And a ledger whose LAC nobody knows is checked all the same, up
+the metadata says which one that is. And a ledger whose LAC is unknown is checked all the same, up
 to its last fragment.
 """
 
@@ -63,7 +63,7 @@ class ReplicaLoss(enum.IntEnum):
 
 @attrs.frozen(kw_only=True)
 class ViewedLedger:
-    """A ledger as its metadata and its bookies had it a moment ago; nobody was fenced.
+    """A ledger as its metadata and its bookies had it a moment ago; no writer was fenced.
 
     ``lac`` is ``None`` where too few bookies of the last fragment answered to know it.
     """

@@ -58,7 +58,7 @@ class Health(enum.Enum):
     UNREACHABLE = "unreachable"
     """The bookie does not answer."""
     UNKNOWN = "unknown"
-    """It answers, but does not tell; or nobody knows what it should hold."""
+    """It answers, but does not say; or what it should hold is unknown."""
     EMPTY = "empty"
     """There is nothing to be held."""
 
@@ -116,7 +116,7 @@ _Listed = Union[Sequence[Run], ClientError]
 
 
 async def map_replicas(client: Client, ledger_id: LedgerId) -> ReplicaMap:
-    """Ask every bookie of a ledger what it holds. Nobody is fenced, nothing is written.
+    """Ask every bookie of a ledger what it holds. No writer is fenced, nothing is written.
 
     Raises:
         NoSuchLedgerError: there is none.

@@ -47,7 +47,7 @@ BATCH: Final = 512
 """Entries that are asked for at once; fewer where they are large."""
 
 BATCH_FIRST: Final = 16
-"""How many of them while nobody knows how large they are."""
+"""How many of them while their size is unknown."""
 
 TRIES: Final = 3
 """How often a ledger is looked at again whose copies moved meanwhile."""
@@ -65,7 +65,7 @@ class Flaw(enum.Enum):
     DIFFERING = "differing"
     """It matches its digest, and is not what most of the others are."""
     UNREADABLE = "unreadable"
-    """The bookie did not answer, or could not read it: nobody knows whether it is there."""
+    """The bookie did not answer, or could not read it: it may exist."""
 
 
 @attrs.frozen
@@ -123,7 +123,7 @@ async def verify(
 
     ``bytes_per_s`` limits what is read of all copies together; 0 is no limit.
 
-    The first and the last entry of each fragment are read in any case. Nobody is fenced: of a
+    The first and the last entry of each fragment are read in any case. No writer is fenced: of a
     ledger that is not closed it is what is confirmed.
 
     Raises:

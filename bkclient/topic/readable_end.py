@@ -3,7 +3,7 @@
 A message in chunks is read where its first chunk is, and a message of a transaction counts when the
 transaction has ended. So a reader that stops at some place, to go on from there later, must not
 stop behind a chunk or transaction that is not complete yet: what completes it comes later, and
-nobody would look back. A stream asks here where it may stop.
+no reader would look back. A stream asks here where it may stop.
 """
 
 from __future__ import annotations

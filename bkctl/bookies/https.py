@@ -37,7 +37,7 @@ class HttpsConnection(http.client.HTTPConnection):
             SecurityError: they cannot be used.
         """
         super().__init__(host, port, timeout=timeout_s)
-        # One connection: nobody waits for the files to change.
+        # One connection: it ends before the files change.
         self._end = TlsContexts(settings, Clock(), is_client=True).end(host)
 
     def connect(self) -> None:

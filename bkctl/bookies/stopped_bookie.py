@@ -1,4 +1,4 @@
-"""What the commands that change a bookie's directories share: that nobody else uses them.
+"""What the commands that change a bookie's directories share: that no other process uses them.
 
 They hold the locks of a running bookie, so that none starts beside them, and refuse where one of
 either kind is at work, or where what they write would not be the bookie's to read.

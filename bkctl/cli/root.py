@@ -100,7 +100,7 @@ class RootGroup(Group):
         """Return the command that comes next; for a name of Java's the one that it stands for.
 
         Raises:
-            UsageError: the name is Java's, and nobody wants to run the line that stands for it.
+            UsageError: the name is Java's, and the user did not run the line for it.
         """
         try:
             return super().resolve_command(ctx, args)

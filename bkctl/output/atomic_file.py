@@ -14,7 +14,7 @@ PART: Final = ".part"
 
 
 def write_whole(path: str, data: bytes, *, only_new: bool = False, private: bool = False) -> None:
-    """Write a file; ``private``: nobody else may read it.
+    """Write a file; ``private``: only its owner may read it.
 
     Raises:
         ConflictError: ``only_new``, and there is one with other content.
@@ -40,7 +40,7 @@ def write_whole(path: str, data: bytes, *, only_new: bool = False, private: bool
 
 
 def keep_private(stream: Any) -> None:
-    """Let nobody else read what is written to a file of our own; streams elsewhere stay."""
+    """Let only the owner read a file that stdout was sent to; other streams stay."""
     try:
         number = stream.fileno()
         found = os.fstat(number)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Questions:
-    """Asks on stderr, reads answers from stdin; without a terminal nobody is asked."""
+    """Asks on stderr, reads answers from stdin; without a terminal it asks nothing."""
 
     def __init__(self, options: Options, messages: Messages) -> None:
         self._options, self._messages = options, messages

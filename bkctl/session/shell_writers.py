@@ -2,7 +2,7 @@
 
 Outside a shell each add takes its ledger over and hands it back: two writes of metadata. A shell
 keeps the writer until the ledger is closed, the shell goes to another cluster, or ends; then it
-hands the ledger back. Until that nobody else can add to it.
+hands the ledger back. Until then no other client can add to it.
 """
 
 from __future__ import annotations

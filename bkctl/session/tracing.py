@@ -16,7 +16,7 @@ class TracedStore:
     """A metadata store that tells of what it is asked; otherwise the one that it stands for.
 
     Of the arguments only ids and words are told: what is stored may hold passwords. ``tell`` is
-    None while nobody wants to hear.
+    None while no trace is wanted.
     """
 
     def __init__(self, store: Any) -> None:

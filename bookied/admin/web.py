@@ -300,7 +300,7 @@ class AdminResource(Resource):
         self._room, self._turns = AnswerRoom(), HttpTurns(clock)
 
     def render(self, request: Request) -> int:
-        """Answer one request, now or later; nobody is told if its client has gone meanwhile."""
+        """Answer one request, now or later; without a client the answer is dropped."""
         gone = request.notifyFinish()
         gone.addErrback(lambda _failure: None)
         refused = self._refusal(request)

@@ -165,9 +165,9 @@ class BookieConfig(
 
     @property
     def has_client(self) -> bool:
-        """Whether the bookie asks others in its own right: to repair, to heal, for the admin.
+        """Whether the bookie asks others in its own right: to repair, for the admin.
 
-        The latter does without where nobody's certificate could be trusted.
+        The latter does without where no certificate could be trusted.
         """
         for_admin = self.http_enabled and (not self.has_tls or bool(self.tls_trust_store))
         return self.autorecovery or self.check_integrity or for_admin

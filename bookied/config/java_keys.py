@@ -59,7 +59,7 @@ BOOKIE_OTHER_KEYS: Final = (
     *_ignored(_NETTY, "byteBufAllocatorSize*", "enableLocalTransport", "disableServerSocketBind"),
     *_ignored(_NETTY, "serverTcpLinger", "preserveMdcForTaskExecution"),
     *_ignored(_MEMORY, "allocator*", "skipListArena*"),
-    *_ignored("a dead part ends the process at once", "bookieDeathWatchInterval"),
+    *_ignored("a part that fails ends the process at once", "bookieDeathWatchInterval"),
     *_ignored(
         _ONE_LOG,
         "numOfMemtableFlushThreads",

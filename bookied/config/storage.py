@@ -154,7 +154,7 @@ class LedgerConfig:
         False,
         key="dataIntegrityStampMissingCookies",
         doc="With dataIntegrityChecking: start where cookies are missing or differ, as after the "
-        "loss of a disk, heal, and write new ones.",
+        "loss of a disk, repair, and write new ones.",
     )
     consistency_check_at_start: bool = setting(
         False,

@@ -35,5 +35,5 @@ def find_digest(packet: bytes) -> DigestType | None:
 
 
 def payload_of(packet: bytes, digest: DigestType) -> bytes:
-    """Return what lies behind a digest of this kind; nobody has verified it."""
+    """Return what lies behind a digest of this kind; not verified."""
     return packet[ENTRY_HEADER_BYTES + _digester(digest).size :]

@@ -1,4 +1,4 @@
-"""Variables of Java's start scripts that say nothing here, so that nobody wonders."""
+"""Variables of Java's start scripts that have no effect here, to warn about."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def open_closed_streams(*, keep_output: bool = True) -> None:
 
 
 def outlive_stderr() -> None:
-    """Let what is told on stderr go nowhere once nobody can hear it, as behind a pipe to ``head``.
+    """Drop what is written to stderr once its reader has gone, as behind a pipe to ``head``.
 
     Or the work would end there, perhaps in the middle, or its exit status would be that of the
     telling. A stderr that is not the process's own stays as it is.

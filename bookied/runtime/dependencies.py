@@ -74,7 +74,7 @@ class CountedRuns:
 def in_own_thread(
     call_from_thread: Callable[..., object], function: Callable[[], Any]
 ) -> Deferred[Any]:
-    """Run what takes long in a thread that nobody else waits for, and that nothing waits for."""
+    """Run what takes long in a thread of its own, which no other work waits for."""
     done: Deferred[Any] = Deferred()
 
     def work() -> None:

@@ -13,7 +13,7 @@ class State(enum.Enum):
     """Where a bookie is in its life."""
 
     STARTING = "starting"
-    """Nobody is served, nothing is registered."""
+    """No client is served, nothing is registered."""
     WRITABLE = "writable"
     READ_ONLY = "read-only"
     STOPPING = "stopping"

@@ -52,7 +52,7 @@ class EngineEvents:
     no_space: Callable[[Path], None]
     """A ledger directory has no space left."""
     failed: Callable[[Exception], None]
-    """A journal, the entry log or a checkpoint is dead."""
+    """A journal, the entry log or a checkpoint has failed."""
     lacks_descriptors: Callable[[bool], object] = lambda lacks: None  # noqa: ARG005
     """Whether the last checkpoint could not open its files."""
     journal_space: Callable[[DiskWriteFailedError | None], object] = lambda error: None  # noqa: ARG005

@@ -123,7 +123,7 @@ class BookieConnection(Protocol):
         self._answers.flush()
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
-        """Drop what nobody will receive; adds in progress are stored all the same."""
+        """Drop answers that cannot be sent; adds in progress are stored all the same."""
         broken = not (self._is_closing or reason.check(ConnectionDone))
         self._is_lost = self._is_closing = True
         self._admission.lost(reason.value)

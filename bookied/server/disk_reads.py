@@ -97,7 +97,7 @@ class ReadLanes:
             self._start(lane)
 
     def close(self) -> None:
-        """Drop what waits; a fetch in progress goes to its end for nobody."""
+        """Drop what waits; the result of a fetch in progress is dropped."""
         for pause in self._pauses:
             self._turns.leave(pause)
         self._pauses.clear()

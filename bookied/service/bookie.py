@@ -399,7 +399,7 @@ async def _check_cookies(
     identity: Identity,
     instance_id: str | None,
 ) -> Integrity | None:
-    """Check that directories and metadata are this bookie's; return what heals them if it may.
+    """Check that directories and metadata are this bookie's; return what may repair them.
 
     Raises:
         WrongIdentityError: they are not.

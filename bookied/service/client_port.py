@@ -28,7 +28,7 @@ log = Logger()
 
 
 class ClientPort:
-    """Bound early, so that nobody else takes it; served once there is a bookie to answer."""
+    """Bound early, so that no other process takes it; served once there is a bookie to answer."""
 
     def __init__(self, config: BookieConfig, parts: Parts) -> None:
         """Load keys and passwords; what is off is not even loaded.

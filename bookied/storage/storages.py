@@ -296,7 +296,7 @@ class Storages:
         The marks are taken before the first storage is flushed and written after the last.
 
         Raises:
-            StorageError: the marks stay where they were; try again unless a storage is dead.
+            StorageError: the marks stay where they were; try again unless a storage has failed.
             OSError: likewise.
         """
         marks = [journal.synced for journal in journals]

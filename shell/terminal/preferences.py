@@ -7,7 +7,7 @@ from typing import Final
 import attrs
 
 TIMING_S: Final = 10.0
-"""From this time on a command's time is told, where nobody says otherwise."""
+"""From this time on a command's time is told, unless set otherwise."""
 
 
 @attrs.frozen(kw_only=True)

@@ -34,12 +34,12 @@ GLOSSARY: Final = (
     ),
     Term(rf"\bwhole (?:{_STORED})\b", "complete, intact", _TERM),
     Term(r"\bwho(?:so)?ever\b", "the client, the caller, each process that", _NAME),
-    Term(
-        r"\bnobody confirmed\b|\bwhere nobody knows\b", "the user did not confirm; unknown", _NAME
-    ),
     Term(r"\b(?:is|are|was|be) let in\b|\blets? \w+ in\b", "authenticated, allowed", _METAPHOR),
     Term(r"\b(?:gives?|gave|given|giving) up (?:a|the|its|that) connection", "close", _PLAIN),
     Term(r"\bsomebody(?: else)?(?:'s)?\b", "another client's, another bookie's, a process", _NAME),
+    Term(r"\bnobody(?:'s)?\b", "no client, no process, no other bookie; unknown", _NAME),
+    Term(r"\b(?:is|are|was) dead\b", "has failed, has stopped, has gone", _METAPHOR),
+    Term(r"\bheal(?:s|ed|ing)?\b", "repair", _TERM),
     Term(r"\bunder way\b", "in progress, in flight", _PLAIN),
     Term(r"\b(?:no|free|has|have|the|is|much|without|more|any|some|takes?) room\b", "space", _TERM),
     Term(r"\bbe it for\b", "even if only for", _PLAIN),

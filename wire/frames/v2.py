@@ -208,7 +208,7 @@ def _fits(flags: V2Flag, version: int) -> V2Flag:
 
 def _key(request: ReadRequest | BatchReadRequest) -> bytes:
     if not request.flags & ReadFlag.FENCE:
-        return b""  # Nobody would read it.
+        return b""  # It would not be read.
     if request.master_key is None or len(request.master_key) != MASTER_KEY_BYTES:
         raise LocalProtocolError(f"a fencing read needs a master key of {MASTER_KEY_BYTES} bytes")
     return request.master_key

@@ -45,7 +45,7 @@ class Greeting:
     Args:
         clock: for time-outs. tls: our end of TLS; ``None`` to speak in clear. read_login: gives who
         we are; ``None`` to say nothing about it. insists: whether a bookie that requires no
-        authentication will not do. new_nonce: chance, for proofs that nobody can have recorded.
+        authentication will not do. new_nonce: chance, for proofs that cannot have been recorded.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class Greeting:
             raise RequestTimeoutError(text) from error
 
     async def _authenticate(self, channel: BookieChannel, login: Login) -> None:
-        """Exchange tokens until each side knows the other, or the bookie wants to know nobody."""
+        """Exchange tokens until each side knows the other, or the bookie asks for no user."""
         who = f"bookie {channel.bookie_id} rejects user {login.user!r}"
         exchange, token = DigestMd5Client(login.user, login.password, self._new_nonce), b""
         while not exchange.is_done:

@@ -11,10 +11,10 @@ from wire.ids import EntryId
 
 
 class Confirmations:
-    """Deferreds in the order of their entries. There is none where nobody asks for one."""
+    """Deferreds in the order of their entries. An entry has none if no caller asks for one."""
 
     def __init__(self) -> None:
-        """Begin with nobody."""
+        """Begin without a Deferred."""
         self._waiting: deque[tuple[int, Deferred[EntryId]]] = deque()
 
     def wait_for(self, entry_id: EntryId) -> Deferred[EntryId]:

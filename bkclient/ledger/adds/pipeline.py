@@ -396,7 +396,7 @@ def _check_size(payload: Any, bytes_max: int) -> None:
 
 
 def _as_outcome(command: FailAdds, ledger_id: LedgerId) -> ClientError:
-    """Say which adds failed, and that nobody knows yet what became of them."""
+    """Say which adds failed, and that their fate is still unknown."""
     first, last = command.entries[0], command.entries[-1]
     which = f"entry {first}" if first == last else f"entries {first} to {last}"
     error = type(command.error)(

@@ -33,7 +33,7 @@ class ReadRun(Generic[T]):
     """One read in progress: asks, waits, speculates, ends.
 
     Args:
-        what: is read, for the error when nobody gives it.
+        what: is read, for the error when no bookie has it.
         send: sends the request to the member with this index.
         accept: makes a value of an answer, or raises ``ClientError``.
     """
@@ -63,7 +63,7 @@ class ReadRun(Generic[T]):
         return self.result
 
     def waited(self) -> None:
-        """Nobody has answered for a while."""
+        """No bookie has answered for a while."""
         self._wait_s = 0.0
         if not self.done:
             self._run(self._rule.waited())

@@ -37,7 +37,7 @@ class OneThread:
         self._calls = queue.SimpleQueue()
         self._answers: list[tuple[Deferred[Any], Any]] = []
         self._lock = threading.Lock()
-        # A daemon: a store that nobody closed must not keep the process from ending.
+        # A daemon: a store that was not closed must not keep the process from ending.
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._thread.start()
 
@@ -161,7 +161,7 @@ class Core:
         return outcome
 
     def look(self) -> StepOutcome[None]:
-        """Return what others have changed; remove expired sessions if nobody else has."""
+        """Return what others have changed; remove expired sessions that are left."""
         outcome: StepOutcome[None] = StepOutcome()
         try:
             database = self._opened(outcome, create=False)
@@ -214,7 +214,7 @@ class Core:
         if self._closed:
             raise ClientClosedError(f"{self._path} was closed")
         if self._database is not None and not self._database.is_still_the_file():
-            # Removed or replaced: what we hold open is a file nobody else sees.
+            # Removed or replaced: the open file is visible to no other process.
             self._database.close()
             self._database = None
             self._lose_session(outcome)

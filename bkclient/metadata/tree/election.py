@@ -59,7 +59,7 @@ class TreeElection(TreePart):
             return await self._is_own(vote)
         except (MetadataUnavailableError, NoNodeError):
             await self._tree.until_connected()
-            # It may be connected and fail all the same: nobody is to be asked without a pause.
+            # It may be connected and fail all the same: pause before each try.
             await deferLater(self._clock, RETRY_S)
             return False
 

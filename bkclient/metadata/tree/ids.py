@@ -136,7 +136,7 @@ class TreeLedgerIds(TreePart):
             return
 
     def _in_background(self, path: str, version: int = -1) -> None:
-        """Delete a node whose number has been taken; nobody waits for it."""
+        """Delete a node whose number has been taken; no caller waits for it."""
         Deferred.fromCoroutine(self._drop(path, version)).addErrback(
             lambda failure: log.failure("{path} was not deleted", failure, path=path)
         )

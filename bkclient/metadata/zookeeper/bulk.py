@@ -69,7 +69,7 @@ class _Answers:
             return next(self._values, [])
 
     def close(self) -> None:
-        """End the session, once nobody waits for an answer any more."""
+        """End the session, once no caller waits for an answer."""
         with self._lock:
             self._session.close()
             self._values = iter(())

@@ -181,7 +181,7 @@ class KazooSession:
     async def _abandon(self) -> None:
         """Stop kazoo where there is no server to tell.
 
-        Kazoo hears of it once a silent server has taken its time: ten seconds that nobody has to
+        Kazoo hears of it once a silent server has taken its time: ten seconds that no caller has to
         wait for, the end of the process included.
         """
         ended: Deferred[None] = Deferred()
@@ -219,7 +219,7 @@ class KazooSession:
         kazoo = self.kazoo
         assert kazoo is not None
         if state == KazooState.LOST and kazoo.client_state == KeeperState.CLOSED:
-            # Nobody asked for it: its thread dies, of which the server knows nothing.
+            # It was not asked for: its thread dies, of which the server knows nothing.
             state = KazooState.SUSPENDED
         client_id = kazoo.client_id
         self._crossing.put(lambda: self._moved(state, client_id))
@@ -308,7 +308,7 @@ def translated(uri: str, error: Exception, because: str = "") -> Exception:
 
 
 def _settle(answer: Deferred[Any], result: IAsyncResult) -> None:
-    """Hand an answer over; called on the reactor, perhaps after nobody waits any more."""
+    """Hand an answer over; called on the reactor, perhaps after the caller has gone."""
     if answer.called:
         return
     if result.successful():

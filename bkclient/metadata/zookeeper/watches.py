@@ -14,7 +14,7 @@ class Watches:
     """Who waits for what to change."""
 
     def __init__(self, remove: Callable[[Place, PathWatchers], object]) -> None:
-        """``remove`` takes a watch away from the server, once nobody waits for it any more."""
+        """``remove`` takes a watch away from the server, once no caller waits for it any more."""
         self._remove = remove
         self._watched: dict[Place, PathWatchers] = {}
         self._places: dict[Fired, set[Place]] = {}
@@ -34,7 +34,7 @@ class Watches:
         return self._watched[key]
 
     def forget(self, fired: Fired) -> None:
-        """Call ``fired`` no more. The server forgets it too, once nobody else waits there."""
+        """Call ``fired`` no more. The server forgets it too, once no other caller waits there."""
         for key in self._places.pop(fired, ()):
             watched = self._watched.get(key)
             if watched is not None and watched.forget(fired):
@@ -69,7 +69,7 @@ class PathWatchers:
         self._waiting[fired] = None
 
     def forget(self, fired: Fired) -> bool:
-        """Forget one; return whether nobody is left."""
+        """Forget one; return whether none is left."""
         self._waiting.pop(fired, None)
         return not self._waiting
 

@@ -2,7 +2,7 @@
 
 Commands, options and choices come from the tree, and no more of it is imported than the line names.
 Ids that exist come through ``live_ids``. Whatever goes wrong, a line is answered with nothing:
-there is nobody here to be told.
+no message could be shown here.
 """
 
 from __future__ import annotations

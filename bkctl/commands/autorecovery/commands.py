@@ -1,4 +1,4 @@
-"""``bkctl autorecovery``: the cluster's healing, its switch, its work and who directs it."""
+"""``bkctl autorecovery``: repair of the cluster, its switch, its work and its auditor."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ def forget(session: Session, *, ledger_id: LedgerId, force: Sequence[str]) -> No
 
 
 def _forget(session: Session, ledger_id: LedgerId, *, renew: bool) -> None:
-    """Remove a mark that nobody needs; with ``renew`` ask, and replace one that cannot be read."""
+    """Remove a mark that is not needed; with ``renew`` ask, and replace one that cannot be read."""
     session.about = f"ledger {ledger_id}"
     plan = [f"remove the mark of ledger {ledger_id} if it is deleted or whole"]
     if renew:

@@ -108,7 +108,7 @@ async def read_map(client: Client, *, ask: bool) -> ClusterMap:
     free, total = space(with_disks) if with_disks else (None, None)
     return ClusterMap(
         instance_id=await client.store.instance_id(),
-        # Those of which nobody knows a rack come last.
+        # Bookies without a known rack come last.
         racks=tuple(
             Rack(name, tuple(bookies))
             for name, bookies in sorted(in_racks.items(), key=lambda one: (not one[0], one[0]))

@@ -145,6 +145,6 @@ async def _wait_for_more(client: Client, reader: LedgerReader, previous: int) ->
     try:
         await reader.poll_lac(previous, wait_s=POLL_S)
     except ClientError:
-        # Nobody answers just now, or nothing has been written yet.
+        # No bookie answers now, or nothing has been written yet.
         await deferLater(client.cluster.clock, POLL_S)
     await reader.refresh()

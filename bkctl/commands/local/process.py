@@ -93,7 +93,7 @@ class ChildProcess:
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """Return a TCP port nobody listens on now; someone may the moment after.
+    """Return a TCP port that is free now; another process may take it.
 
     Where the kernel's range is known, the port lies outside that for outgoing connections: any
     client on the machine could have one of those by the time a server binds it.

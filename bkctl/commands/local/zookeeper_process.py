@@ -76,7 +76,7 @@ class ZooKeeperProcess:
 
     @property
     def returncode(self) -> int | None:
-        """Exit status, negative for a signal; None while it runs, and where nobody started it."""
+        """Exit status, negative for a signal; None while it runs, and before it was started."""
         return None if self._process is None else self._process.returncode
 
     @property

@@ -151,7 +151,7 @@ class HttpTurns:
 
 _ANY: Final = "*"
 _LOCAL_SUFFIXES: Final = (".localhost", ".local", ".internal", ".svc", ".localdomain")
-"""Names below these are nobody's in the public DNS."""
+"""Names below these do not exist in the public DNS."""
 
 _HOST: Final = re.compile(
     r"(?:\[(?P<address>[0-9a-f:.%]+)\]|(?P<name>[a-z0-9._-]*))(?::[0-9]{0,5})?"

@@ -294,7 +294,7 @@ class ToIndexFiles:
             return 0
         if stored.header.limbo:
             raise ConversionRefusedError(
-                f"ledger {ledger_id} is in limbo, which only the databases can note"
+                f"ledger {ledger_id} may have lost entries (limbo): only databases note that"
             )
         if stored.last_entry >= 0 and not layout.has_place(stored.last_entry):
             raise ConversionRefusedError(

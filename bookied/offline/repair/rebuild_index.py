@@ -62,7 +62,7 @@ class RebuiltLedger:
     unreadable: int
     journal_only: int
     key_from: str | None
-    """None: nobody knows the key, and the old index (if any) stays as it is."""
+    """None: the key is unknown, and the old index (if any) stays as it is."""
     explicit_lac: int | None
     is_written: bool
 

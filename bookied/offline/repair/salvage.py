@@ -51,7 +51,7 @@ _PARTIAL: Final = ".partial"
 class SalvagedLedger:
     """What came out of the files for one ledger.
 
-    ``entries`` are in the payload file, ``refused`` ones (their digest is wrong, or nobody knows
+    ``entries`` are in the payload file, ``refused`` ones (their digest is wrong, or it is unknown
     where their payload begins) only as whole packets in the list. ``unverified`` are those among
     ``entries`` whose digest cannot be checked: the password is not known, or there is none.
     """

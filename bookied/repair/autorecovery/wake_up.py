@@ -14,7 +14,7 @@ from bkclient.repair.autorecovery import end_of_pause
 
 
 class WakeUp:
-    """Rings for one who waits; rung while nobody waits, it lets the next wait end at once."""
+    """Rings for one who waits; rung while none waits, it lets the next wait end at once."""
 
     def __init__(self, clock: IReactorTime) -> None:
         self._clock = clock

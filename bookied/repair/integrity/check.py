@@ -1,10 +1,10 @@
-"""Heals a bookie that lost data: what it may have forgotten goes into limbo, then comes back.
+"""Repairs a bookie that lost data: what it may have forgotten goes into limbo, then comes back.
 
 Two steps, as in BookKeeper 4.18.0, DataIntegrityCheckImpl and EntryCopierImpl (BP-46). Before the
 bookie serves, ``mark``: every ledger that the metadata places here exists again, and one that is
 not closed and grows here goes into limbo, fenced: asked for it the bookie says that it does not
-know, so that nobody takes its "no such entry" for an answer. While it serves, ``heal``: ledgers in
-limbo are recovered from the others, missing entries copied. A flag in the storage survives until
+know, so that no reader takes its "no such entry" for an answer. While it serves, ``heal``: ledgers
+in limbo are recovered from the others, missing entries copied. A flag in the storage survives until
 all of that is done.
 
 Unlike Java's, copies are verified by their digest, and a ledger's master key comes from its
@@ -152,7 +152,7 @@ class IntegrityCheck:
                 self._storage.forget(ledger_id)
         await self._storage.flush()
         log.warn(
-            "{here} ledgers belong here, {limbo} of them are in limbo until they are recovered",
+            "{here} ledgers belong here; {limbo} of them are answered as unknown until recovered",
             here=here,
             limbo=limbo,
         )
@@ -178,8 +178,8 @@ class IntegrityCheck:
         if not found.failed:
             await self._storage.set_needs_check(needed=False)
         log.info(
-            "healed: {found.ledgers} ledgers, {found.recovered} recovered, {found.copied} entries "
-            "copied, {found.failed} ledgers to try again",
+            "repaired: {found.ledgers} ledgers, {found.recovered} recovered, "
+            "{found.copied} entries copied, {found.failed} ledgers to try again",
             found=found,
         )
         return found
@@ -198,7 +198,7 @@ class IntegrityCheck:
             found.deleted += 1
         except ClientError as error:
             found.failed += 1
-            log.warn("ledger {id} is not healed yet: {error}", id=ledger_id, error=error)
+            log.warn("ledger {id} is not repaired yet: {error}", id=ledger_id, error=error)
 
     async def _copy(self, ledger_id: LedgerId, metadata: LedgerMetadata, found: Healing) -> None:
         owed = entries_owed(metadata, self._bookie_id)
@@ -222,10 +222,10 @@ class IntegrityCheck:
     async def _ledgers_kept_here(
         self, healing: Healing | None = None
     ) -> AsyncIterator[tuple[LedgerId, LedgerMetadata]]:
-        """Give those of all ledgers that belong here.
+        """Yield the ledgers that belong here, with their metadata.
 
-        While healing, one with metadata that cannot be read has failed, and keeps no other waiting;
-        before that nobody knows what it may have forgotten here.
+        During the repair a ledger with unreadable metadata counts as failed, and the others go on.
+        Before that the error is raised: what the ledger may lack here is unknown.
         """
         async for ids in self._ledgers.ledger_ranges():
             for ledger_id in ids:
@@ -237,7 +237,7 @@ class IntegrityCheck:
                     if healing is None:
                         raise
                     healing.failed += 1
-                    log.warn("ledger {id} is not healed yet: {error}", id=ledger_id, error=error)
+                    log.warn("ledger {id} is not repaired yet: {error}", id=ledger_id, error=error)
                     continue
                 if belongs_here(metadata, self._bookie_id):
                     yield ledger_id, metadata

@@ -1,4 +1,4 @@
-"""Cookies where data integrity is checked: one that does not fit asks for healing, not for a stop.
+"""Cookies where data integrity is checked: one that does not fit asks for repair, not for a stop.
 
 Agrees with BookKeeper 4.18.0, DataIntegrityCookieValidation: cookies are compared whole, a cookie
 that is missing from the metadata while directories have one still needs an operator, and new ones
@@ -41,7 +41,7 @@ class Stale:
 
 @attrs.frozen(kw_only=True)
 class HealingCookies:
-    """The cookies of a bookie that heals itself."""
+    """The cookies of a bookie that repairs itself."""
 
     config: BookieConfig
     identity: Identity

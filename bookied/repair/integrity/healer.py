@@ -32,7 +32,7 @@ class Healer:
         self._running = Deferred.fromCoroutine(self._heal()).addErrback(self._ended)
 
     async def stop(self) -> None:
-        """Stop; what is not healed is taken up at the next start."""
+        """Stop; the next start continues the repair."""
         running, self._running = self._running, None
         if running is not None:
             running.cancel()

@@ -1,4 +1,4 @@
-"""The integrity check as a part of the bookie's life: cookies, marks before it serves, healing."""
+"""The integrity check as a part of the bookie's life: cookies, marks before it serves, repair."""
 
 from __future__ import annotations
 

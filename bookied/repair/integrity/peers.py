@@ -1,4 +1,4 @@
-"""The rest of the cluster, as an ordinary client of it sees it: for healing."""
+"""The rest of the cluster, as an ordinary client sees it, for repair."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class ClientPeers:
     """Implements ``bookied.integrity.check.Peers`` over a client.
 
     The bookie itself is asked like any other: it says "unknown state" or "no such entry" for what
-    is being healed, and the client turns to the next.
+    is being repaired, and the client turns to the next.
     """
 
     def __init__(self, client: Client) -> None:

@@ -31,7 +31,7 @@ log = Logger()
 
 
 def open_authenticator(config: BookieConfig) -> Authenticator | None:
-    """Return what the settings ask for; ``None``: nobody is asked.
+    """Return what the settings ask for; ``None``: no client is asked.
 
     Raises:
         SecurityError: the names and passwords cannot be read.

@@ -12,7 +12,7 @@ from twisted.internet.interfaces import IReactorTime
 from bookied.server.limits.add_shares import SharedAdds
 
 RECHECK_S: Final = 0.01
-"""How often to look whether the entry log has caught up; nobody calls us when it has."""
+"""How often to look whether the entry log has caught up; nothing calls us when it has."""
 
 SHARED_ADDS_BYTES: Final = 2 * 1024 * 1024
 """Of each journal: enough to write one group while the next gathers, and not many milliseconds."""

@@ -49,7 +49,7 @@ class FrameRoom:
     """What is here of frames that are not whole, over all connections.
 
     Beyond the bound a client whose half frame grows is not read until there is memory again; it
-    loses nothing. The one whose frame began first always goes on, or nobody would. Those that do
+    loses nothing. The one whose frame began first always goes on, or none would. Those that do
     not end their frame while others wait are cut, after ``LOOKS_MAX`` seconds of it, or a little
     later where they are among those that wait.
     """
@@ -61,7 +61,7 @@ class FrameRoom:
         bytes_max: int,
         is_reading: Callable[[], bool] = lambda: True,
     ) -> None:
-        """Begin with all room free; time in which ``is_reading`` says no is nobody's fault."""
+        """Begin with all space free; time in which ``is_reading`` says no does not count."""
         self._clock, self.bytes_max, self._is_reading = clock, bytes_max, is_reading
         self._halves: dict[ClientMemory, _Half] = {}
         self._timer: IDelayedCall | None = None
@@ -124,10 +124,10 @@ class _Unsent:
 
 
 class UnsentAnswers:
-    """Answers that were written and that clients do not take, over all connections.
+    """Answers that were written and that clients have not read, over all connections.
 
-    Nobody else waits for these. Beyond half the bound those that have taken nothing for ``STUCK_S``
-    are cut; at the bound the one that has stood longest is cut at once, again and again.
+    No other client waits for them. At half of the bound, clients are dropped that have read nothing
+    for ``STUCK_S``. At the bound, the client that has been stalled longest is dropped at once.
     """
 
     def __init__(self, clock: IReactorTime, *, bytes_max: int) -> None:

@@ -19,7 +19,7 @@ CROWDED_SLICE_REQUESTS: Final = 4
 """The same while others wait for their turn: many slices may come in one turn of the reactor."""
 
 TURN_REQUESTS_MAX: Final = 32
-"""Requests of waiting connections that one turn of the reactor takes, where nobody else asks."""
+"""Requests of waiting connections that one turn of the reactor takes, if no other client asks."""
 
 
 class TurnTaker(Protocol):

@@ -1,4 +1,4 @@
-"""Ledgers that were fenced and then deleted: nobody may write to them again (client.md I23).
+"""Ledgers that were fenced and then deleted: no client may write to them again (client.md I23).
 
 Some of them live on at other bookies, and were deleted here for being in excess. They may be copied
 here again, by recovery adds, and are fenced from the first of these on. Java's bookie refuses those
@@ -14,7 +14,7 @@ file (integers big-endian):
                   (the complement of the id, below 0, where the ledger lives on elsewhere)
     8+16 n     4  CRC32 of all before
 
-The week is counted by a clock that nobody sets. Only while a bookie is down is there no other than
+The week is counted by a monotonic clock. Only while a bookie is down is there no other than
 the wall clock, so a start leaves each of them ``KEPT_AT_START_S`` at least.
 """
 

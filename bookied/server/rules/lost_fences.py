@@ -41,7 +41,7 @@ class FenceState(enum.Enum):
     """What metadata says of a ledger."""
 
     OPEN = enum.auto()
-    """Open, or deleted: nobody will read what is added."""
+    """Open, or deleted: what is added will not be read."""
     CLOSED = enum.auto()
     """Closed or in recovery: to be treated as fenced."""
     UNKNOWN = enum.auto()

@@ -109,7 +109,7 @@ class WriteFailures:
     def _die(self, path: Path, error: Exception) -> NoReturn:
         if self.failure is None:  # Else the other thread was there before.
             self.failure = DiskWriteFailedError(path, error)
-            log.critical("entry log {path} is dead: {error!r}", path=path, error=error)
+            log.critical("entry log {path} has failed: {error!r}", path=path, error=error)
             self._on_fatal(self.failure)
         raise self.failure from error
 

@@ -1,7 +1,7 @@
 """How much of an entry log is still alive: bytes by ledger, from its map or by reading all of it.
 
 Java agrees: EntryLogMetadata, DefaultEntryLogger.getEntryLogMetadata (4.18.0). What cannot be read
-to its end has no usage, and nobody may delete it.
+to its end has no usage, and must not be deleted.
 """
 
 from __future__ import annotations

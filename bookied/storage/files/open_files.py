@@ -19,7 +19,7 @@ NO_DESCRIPTOR: Final = frozenset({errno.EMFILE, errno.ENFILE})
 class OpenFiles:
     """The files last read from, open: at most ``files_max``, plus those in use right now.
 
-    Safe from any thread. A file is closed once nobody reads from it and others were used later.
+    Safe from any thread. A file is closed once no thread reads from it and others were used later.
     """
 
     def __init__(self, files: Files, *, files_max: int) -> None:
@@ -76,7 +76,7 @@ class OpenFiles:
     def open_alone(self, path: Path) -> ReadFile:
         """Open a file that the caller closes; it is not kept.
 
-        Where no descriptor is left, files are closed that nobody reads from.
+        Where no descriptor is left, files are closed that no thread reads from.
 
         Raises:
             FileNotFoundError: it is not there.
@@ -89,7 +89,7 @@ class OpenFiles:
         return self._files.open_read(path)
 
     def close_idle(self) -> bool:
-        """Close what nobody reads from right now; say whether there was any."""
+        """Close what no thread reads from now; say whether there was any."""
         with self._lock:
             idle = [path for path, shared in self._open.items() if not shared.users]
             closing = [shared for path in idle for shared in self._take_out(path)]

@@ -62,7 +62,7 @@ class Schedules:
 
 @attrs.frozen
 class SuspendedCompactions:
-    """Which kinds wait, because the disks are short of room or nobody asked for them."""
+    """Which kinds wait, because the disks are short of room or they were not asked for."""
 
     minor: bool = False
     major: bool = False

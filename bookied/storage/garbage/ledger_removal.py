@@ -1,4 +1,4 @@
-"""Ledgers that nobody needs here are dropped."""
+"""Removes ledgers that this bookie need not hold."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ log = Logger()
 class LogCensus:
     """The finished logs of one storage, by what of them is alive.
 
-    A log that is damaged is never removed and never asked again: nobody can tell what it holds.
+    A log that is damaged is never removed and never asked again: what it holds is unknown.
     """
 
     def __init__(self, collection: CollectionRound) -> None:
@@ -70,7 +70,7 @@ class LogCensus:
         self.note()
 
     async def _usage(self, log_id: int, path: Path) -> LogUsage | None:
-        """Return what a log holds; None if nobody can tell, and so it stays."""
+        """Return what a log holds; None if that is unknown, and so it stays."""
         if log_id in self.unreadable:
             return None
         if self._usages.is_known(log_id):

@@ -74,7 +74,7 @@ def relative_name(ledger_id: int) -> str:
 
 
 def ledger_id(name: str) -> int | None:
-    """Return whose index a file name stands for, or None if nobody's."""
+    """Return whose index a file name stands for, or None if of no ledger."""
     match = _NAME.fullmatch(name)
     number = int(match[1], 16) if match else _ID_LIMIT
     return number if number < _ID_LIMIT else None

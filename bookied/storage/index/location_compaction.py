@@ -32,7 +32,7 @@ class LocationCompaction:
 
         Args:
             databases: by path, what compacts it; that blocks, for minutes where much is there.
-            run: runs that in a thread nobody else waits for.
+            run: runs that in a thread that no other work waits for.
         """
         self._databases, self._run = databases, run
         self._asked: deque[str] = deque()

@@ -103,7 +103,7 @@ class IndexStore(Protocol):
     def switch(self, moves: Sequence[Move]) -> None:
         """Point entries elsewhere whose location is still the old one; durable on return.
 
-        A location that is the new one already is written again: after a failed attempt nobody knows
+        A location that is the new one already is written again: a failed attempt leaves unknown
         what the disk has. Ledgers that are gone are passed over. A crash leaves each location as it
         was or as it shall be, never anything else. Never beside a ``write``.
 

@@ -63,7 +63,7 @@ class JournalEvents:
     on_synced: Callable[[list[Any]], object]
     """Gets what was given as ``done`` of each member of a group that is on disk."""
     on_fatal: Callable[[DiskWriteFailedError], object]
-    """The journal is dead; the bookie has to stop."""
+    """The journal has failed; the bookie has to stop."""
     on_space: Callable[[DiskWriteFailedError | None], object] = lambda error: None  # noqa: ARG005
     """The disk is full, and nothing is written until there is space; None: it is written again."""
     on_begun: Callable[[int], object] = lambda journal_id: None  # noqa: ARG005

@@ -239,7 +239,7 @@ class Journal:
     def _fail(self, error: BaseException) -> None:
         path = self._file.path
         self.failure = DiskWriteFailedError(path, error)
-        log.critical("journal {path} is dead: {error!r}", path=path, error=error)
+        log.critical("journal {path} has failed: {error!r}", path=path, error=error)
         self._call(self._events.on_fatal, self.failure)
 
     # In a checkpoint's thread ---------------------------------------------------------------------

@@ -74,7 +74,7 @@ class EntryAdds:
     def take_back(self) -> bool:
         """Append again what a given-up log could not take; return whether there was any.
 
-        Nobody but the reactor changes locations, and a sync that was asked for before fails: so no
+        Only the reactor changes locations, and a sync that was asked for before fails: so no
         index on disk ever points where these entries were to be.
         """
         taken = self._log.take_back()

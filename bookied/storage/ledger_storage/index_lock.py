@@ -14,7 +14,7 @@ class IndexLock:
     """The turn of the one that writes to the index in a thread: ``async with turn``.
 
     A ledger that is deleted meanwhile keeps what the index has of it until the turn ends: its file
-    may be open, or about to appear. Nobody may find it until then: see ``deleted``.
+    may be open, or about to appear. It must not be found until then: see ``deleted``.
     """
 
     def __init__(self, index: IndexStore) -> None:

@@ -140,7 +140,7 @@ def _query(session: Session, bookies: Sequence[BookieId], ledger_id: LedgerId | 
         raise PartlyDoneError(
             f"the metadata of {counted(len(unreadable), 'ledger')} cannot be read: "
             f"{named(list(unreadable))}",
-            next_step="`bkctl ledger delete` removes a ledger that nobody needs",
+            next_step="`bkctl ledger delete` removes a ledger that is not needed",
         )
 
 
@@ -224,7 +224,7 @@ def forecast_racks(
 
 
 def too_few_racks(racks: RackForecast) -> str:
-    """Return which ledgers nobody may take over, and why."""
+    """Return which ledgers no bookie may take over, and why."""
     ledgers = counted(len(racks.nowhere), "ledger")
     return f"{ledgers} would be left behind ({named(racks.nowhere)}): {racks.why}"
 

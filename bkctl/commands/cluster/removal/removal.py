@@ -220,7 +220,7 @@ def _with_store(session: Session, work: Callable[[MetadataStore], Any]) -> Any:
 
 
 async def _insist_same(store: MetadataStore, shown: MetadataContents | None) -> None:
-    """Make sure that nobody has made, formatted or removed the cluster since it was shown.
+    """Make sure that the cluster was not made, formatted or removed since it was shown.
 
     Raises:
         ConflictError: another client has.

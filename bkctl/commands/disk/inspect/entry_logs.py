@@ -89,7 +89,7 @@ class FoundLog:
 
 @attrs.frozen
 class LiveShare:
-    """What a log holds of one ledger, and how much of that is wanted; None where nobody asked."""
+    """What a log holds of one ledger, and how much of that is wanted; None if not asked."""
 
     share: LedgerShare
     live_bytes: int | None

@@ -264,7 +264,7 @@ def _held(offline: OfflineBookie) -> tuple[list[int], int, int]:
 async def only_copies(client: Client, bookie_id: BookieId, ledgers: Sequence[int]) -> list[int]:
     """Return the ledgers of which this bookie has entries that no bookie in service has too.
 
-    One whose metadata cannot be read counts: nobody knows who else has it.
+    One whose metadata cannot be read counts: its other bookies are unknown.
     """
     store = client.store
     alive = (await store.writable_bookies() | await store.read_only_bookies()) - {bookie_id}

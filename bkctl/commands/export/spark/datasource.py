@@ -103,7 +103,7 @@ class LedgerSourceReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """Return one partition a task, and an empty one where there is nothing to read.
 
-        Of no partitions at all Spark makes one that nobody could read.
+        Of no partitions at all Spark makes one that cannot be read.
         """
         with short_errors(), self._query.client() as client:
             extents: list[LedgerExtent] = client.call(_extents, self._query.options)

@@ -2,7 +2,7 @@
 
 Each task writes its rows to ledgers of its own, an entry a row, and closes them. The driver lists
 the ledgers of all tasks in the log by one compare-and-swap. Ledgers of tasks that failed, or ran
-twice, are listed by nobody; ``bkctl log sweep`` deletes them.
+twice, are in no list; ``bkctl log sweep`` deletes them.
 
 A micro-batch is in the log once, however often it is tried: its number and the name of its stream
 are in the ledgers' metadata, and the log takes no batch that it has.

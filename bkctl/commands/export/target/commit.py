@@ -210,7 +210,7 @@ def _record(files: TargetFiles, change: Commit) -> None:
     files.put(change.record.path, change.record.encode())
     if change.record.table_format == DELTA:
         publish(files.uri, change.record, change.added)
-    # The staging directory goes first: without commit.json nobody knows that it may.
+    # The staging directory goes first: without commit.json its removal is not known to be safe.
     files.remove(change.staging)
     files.check_locked()  # Else it may be the next export's.
     files.remove(COMMIT_PATH)

@@ -185,7 +185,7 @@ def _of_summary(name: str, **changes: Any) -> Column:
 )
 @attrs.frozen
 class Orphan:
-    """A ledger that nobody names, and what it says about its owner."""
+    """A ledger without a known owner, and what it says about its owner."""
 
     ledger_id: LedgerId
     metadata: LedgerMetadata

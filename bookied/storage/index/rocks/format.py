@@ -66,7 +66,7 @@ def decode_ledger_key(key: bytes, path: Path) -> int:
     """Return whose key this is, of either length.
 
     Raises:
-        DbRecordError: nobody's.
+        DbRecordError: it belongs to no ledger.
     """
     if len(key) == _ID.size:
         return int(_ID.unpack(key)[0])

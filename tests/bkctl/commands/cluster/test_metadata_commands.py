@@ -223,7 +223,7 @@ class TestBackup:
         target = f"sqlite://{tmp_path}/new.db"
         assert at(target, "cluster", "restore", file, "--yes", ok=False).status == 1
         missing = at(target, "cluster", "restore", "none", "--yes", ok=False)
-        assert missing.status == ExitStatus.NOT_FOUND
+        assert missing.status == 3
         assert "give a file that `bkctl cluster backup FILE` has written" in missing.err
         assert not (tmp_path / "new.db").exists()
 
