@@ -294,7 +294,8 @@ class ToIndexFiles:
             return 0
         if stored.header.limbo:
             raise ConversionRefusedError(
-                f"ledger {ledger_id} may have lost entries (limbo): only databases note that"
+                f"ledger {ledger_id} may have lost entries (limbo), "
+                "which only the databases can note"
             )
         if stored.last_entry >= 0 and not layout.has_place(stored.last_entry):
             raise ConversionRefusedError(

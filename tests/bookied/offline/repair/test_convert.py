@@ -275,7 +275,7 @@ class TestRefusals:
             store.write([LedgerChange(7, header, ())])
             store.set_flags(flags)
             store.close()
-            with pytest.raises(ConversionRefusedError, match="only databases note"):
+            with pytest.raises(ConversionRefusedError, match="only the databases can note"):
                 _convert("interleaved", files)
             assert conversion(files).has_db()
 
