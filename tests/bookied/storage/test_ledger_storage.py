@@ -119,6 +119,20 @@ def test_entries_are_read_from_memory_then_from_disk_then_after_a_restart() -> N
     assert desk.storage.reads.entries(300) == list(range(60))
 
 
+def test_logs_that_begin_after_a_collection_are_not_finished_for_it() -> None:
+    """What points into them need not be on disk, and one of them is still written to."""
+    desk = Desk()
+    desk.add(1, 0)
+    begun = desk.storage.logs.begun()
+    for entry in range(1, 100):
+        desk.add(1, entry)
+    desk.flush()
+    later = desk.storage.logs.begun()
+    assert later.active_log_id > 1
+    assert desk.storage.logs.finished(begun) == {}
+    assert sorted(desk.storage.logs.finished(later)) == [*range(later.active_log_id)]
+
+
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.sampled_from([1, 1, 1, 2]), st.integers(0, 200)),

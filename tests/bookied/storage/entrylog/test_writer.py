@@ -13,6 +13,7 @@ import pytest
 
 from bookied.errors import DiskWriteFailedError, NoWritableDirError
 from bookied.storage.entrylog import format as layout
+from bookied.storage.entrylog.failures import OneSync
 from bookied.storage.entrylog.reader import list_logs, next_log_id, open_scan, read_ledgers_map
 from bookied.storage.entrylog.settings import LogSettings
 from bookied.storage.entrylog.writer import HAND_OVER_BYTES, EntryLogWriter
@@ -482,6 +483,20 @@ def test_after_a_failed_sync_no_other_succeeds() -> None:
             desk.writer.sync()
         desk.files.fault = None
     assert len(desk.fatal) == 1
+
+
+def test_a_sync_that_waited_for_one_that_failed_fails_too() -> None:
+    """Before the writer knows of the failure: a second thread may wait for the first one's sync."""
+    desk = Desk()
+    file = desk.files.open_update(Path("/file"), create=True)
+    syncs = OneSync()
+    desk.fail("sync", errno.ENOSPC)
+    with pytest.raises(OSError, match=os.strerror(errno.ENOSPC)):
+        syncs.sync(file)
+    desk.files.fault = None
+    with pytest.raises(OSError, match="an earlier sync"):
+        syncs.sync(file)
+    file.close()
 
 
 def test_a_log_is_never_synced_twice_at_once(tmp_path: Path) -> None:

@@ -468,6 +468,31 @@ def test_a_failed_switch_is_made_again_before_anything_relies_on_it(entries: int
     world.check()
 
 
+def test_a_log_that_ends_during_the_checkpoint_is_not_compacted() -> None:
+    """The disk's index does not have its last entries yet, and would call them dead."""
+    world = make_world()
+    for ledger_id in (0, 1):
+        world.add(ledger_id, 0, 1500)
+    journal(world)
+    world.delete(0)
+    world.collect()
+    assert status(world).ledgers_dropped == 1
+    world.add(1, 1, 100)
+    journal(world)
+    world.begin_collection()
+    run_until(world, "IndexFiles.write")
+    for entry_id in range(2, 9):
+        world.add(1, entry_id, 1500)
+        journal(world)
+    world.storages.write_out()
+    assert "1.log" in world.log_names()
+    world.run_jobs()
+    assert "0.log" in world.log_names()
+    world.check()
+    restart(world)
+    world.check()
+
+
 def test_what_was_stopped_says_so() -> None:
     world = make_world()
     pace = world.collectors[0]._pace
