@@ -94,6 +94,17 @@ def test_a_log_without_live_ledgers_goes_without_being_rewritten() -> None:
     assert not world.log_names()
 
 
+def test_a_dropped_ledger_stays_away_after_a_power_cut() -> None:
+    """Its logs are gone: were it in the index, its entries would be damaged."""
+    world = make_world()
+    fill(world, ledgers=1)
+    world.delete(0)
+    world.collect()
+    assert not world.log_names()
+    world.crash()
+    assert [one for storage in world.storages for one in storage.ledgers.ids()] == []
+
+
 def test_the_log_that_is_written_to_stays() -> None:
     world = make_world()
     world.add(1, 0, 100)
@@ -292,6 +303,7 @@ def test_two_files_of_one_log_id_are_left_alone() -> None:
             world.files.open_update(directory / name, create=True).close()
     world.delete(0)
     world.collect()
+    assert all(world.files.exists(directory / name) for directory in world.ledger_dirs)
     assert world.log_names() == {name}
 
 

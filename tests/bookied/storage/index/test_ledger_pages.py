@@ -48,3 +48,17 @@ def test_a_ledger_goes_at_the_cost_of_its_pages_in_memory(entry_id: int) -> None
         pages.remove(2)
         pages.remove(3)
     assert (pages.evicted, len(pages.hot), len(pages.read_pages)) == (2, 0, 0)
+
+
+def test_a_key_that_is_replaced_while_the_one_before_is_written_is_not_logged_yet() -> None:
+    """The journal has to have the new key before an entry under it."""
+    pages = LedgerPages(OneEntry(0), clean_pages_max=0, ledgers_max=1)
+    state = pages.create(1, b"")
+    (taken,) = pages.take([1], pages_max=1)
+    state.master_key = b"new"
+    pages.header_changed(state)
+    pages.written(taken)
+    assert not state.key_logged
+    (taken,) = pages.take([1], pages_max=1)
+    pages.written(taken)
+    assert state.key_logged
