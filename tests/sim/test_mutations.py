@@ -24,6 +24,7 @@ ARGUMENTS: dict[str, Any] = {
     "is_in_memory": False,
     "transactional": False,
     "entries": 2,
+    "damage": "cut",
 }
 """What scenarios are played with, where they are played with several."""
 ROWS = re.findall(

@@ -53,6 +53,7 @@ from tests.sim.engine.switches import Mutation, put, switch
 from tests.sim.mutations.log import LOG_MUTATIONS
 from tests.sim.mutations.repair import REPAIR_MUTATIONS
 from tests.sim.mutations.scenarios import SCENARIO_MUTATIONS
+from tests.sim.mutations.storage import STORAGE_MUTATIONS
 from wire.codes import LedgerState, ReadFlag
 from wire.digest import _Digester
 from wire.ids import EntryId
@@ -1007,5 +1008,6 @@ MUTATIONS: Final[dict[str, Mutation]] = {
     **REPAIR_MUTATIONS,
     **LOG_MUTATIONS,
     **SCENARIO_MUTATIONS,
+    **STORAGE_MUTATIONS,
 }
 """By name; tests run each."""

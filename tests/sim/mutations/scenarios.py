@@ -22,15 +22,11 @@ from bkclient.metadata.tree.nodes import NoNodeError
 from bookied.repair.autorecovery.worker import RepairOutcome, Worker
 from bookied.repair.integrity import check as integrity
 from bookied.runtime.registration import Registration
-from bookied.storage import replay
 from bookied.storage.entrylog import entry_rows
-from bookied.storage.entrylog.reader import LogScan
-from bookied.storage.garbage.live_records import LiveRecords
 from bookied.storage.garbage.transactional_compaction import Transactional
 from bookied.storage.index import file_reads as index_files
 from bookied.storage.ledger_storage.ledgers import StoredLedgers
 from bookied.storage.ledger_storage.reads import StoredEntryReads
-from bookied.storage.ledger_storage.relocation import Relocation
 from tests.sim.engine.switches import Mutation, put, switch
 from wire import digest
 from wire.digest import VerifiedEntries
@@ -187,44 +183,6 @@ def _source_goes_first(stack: Stack) -> None:
     put(stack, Transactional, _finish=finish)
 
 
-def _targets_outlive_checkpoints(stack: Stack) -> None:
-    """A replay goes on to write to pages that a checkpoint has taken."""
-    usual = replay._Replay._drain
-
-    def drain(self: Any) -> None:
-        targets = dict(self._targets)
-        usual(self)
-        self._targets.update(targets)
-
-    put(stack, replay._Replay, _drain=drain)
-
-
-def _damage_ends_source(stack: Stack) -> None:
-    """A compaction takes damage in the log that it copies for the end of that log."""
-    put(stack, LiveRecords, insist_complete=lambda _self: None)
-
-
-def _damage_ends_target(stack: Stack) -> None:
-    """A transactional compaction takes damage in its target for the end of the target."""
-    put(stack, LogScan, insist_complete=lambda _self: None)
-
-
-def _doubt_is_ignored(stack: Stack) -> None:
-    """A compaction believes an index that may have lost places of entries."""
-    put(stack, Relocation, _insist_sure=lambda _self, _ledger_id: None)
-
-
-def _failed_switch_stays(stack: Stack) -> None:
-    """A switch that failed is made again with the next moves only."""
-    usual = Relocation.switch
-
-    async def switch_some(self: Any, moves: Any, run_blocking: Any) -> None:
-        if moves:
-            await usual(self, moves, run_blocking)
-
-    put(stack, Relocation, switch=switch_some)
-
-
 def _ids_of_logs_ignored(stack: Stack) -> None:
     """Records of two logs are compared by their ledgers alone."""
     usual = LogRecord.is_of_log_of
@@ -246,8 +204,7 @@ def _no_limbo(stack: Stack) -> None:
 
 _HANDOVER: Final = "tests.bkclient.admin.test_handover"
 _BATCHES: Final = "tests.bookied.server.rules.test_batch_reads"
-_GARBAGE: Final = "tests.bookied.storage.garbage"
-_COLLECTOR: Final = f"{_GARBAGE}.test_collector"
+_COLLECTOR: Final = "tests.bookied.storage.garbage.test_collector"
 
 SCENARIO_MUTATIONS: Final[dict[str, Mutation]] = {
     "stale-claim": switch(
@@ -362,48 +319,6 @@ SCENARIO_MUTATIONS: Final[dict[str, Mutation]] = {
         _source_goes_first,
         f"{_COLLECTOR}:"
         "test_a_transactional_compaction_keeps_its_source_until_the_index_is_switched",
-        0,
-    ),
-    "targets-outlive-checkpoints": switch(
-        "a replay writes to index pages that a checkpoint has taken",
-        "storage",
-        "I1 I14",
-        _targets_outlive_checkpoints,
-        "tests.bookied.storage.test_replay:"
-        "test_a_checkpoint_during_a_replay_does_not_lose_the_entries_behind_it",
-        0,
-    ),
-    "damage-ends-source": switch(
-        "a compaction takes damage for the end of the log that it copies",
-        "storage",
-        "I1",
-        _damage_ends_source,
-        f"{_COLLECTOR}:test_live_records_behind_a_damaged_length_keep_their_log",
-        0,
-    ),
-    "damage-ends-target": switch(
-        "a transactional compaction takes damage for the end of its target",
-        "storage",
-        "I1",
-        _damage_ends_target,
-        f"{_GARBAGE}.test_transactional_compaction:"
-        "test_a_target_that_is_damaged_after_it_was_written_leaves_its_source",
-        0,
-    ),
-    "doubt-is-ignored": switch(
-        "a compaction believes an index that is in doubt",
-        "storage",
-        "I1",
-        _doubt_is_ignored,
-        f"{_COLLECTOR}:test_a_ledger_whose_index_is_in_doubt_keeps_its_logs",
-        0,
-    ),
-    "failed-switch-stays": switch(
-        "a collection does not first make a failed switch again",
-        "storage",
-        "I1",
-        _failed_switch_stays,
-        f"{_COLLECTOR}:test_a_failed_switch_is_made_again_before_anything_relies_on_it",
         0,
     ),
 }

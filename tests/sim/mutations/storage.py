@@ -1,0 +1,245 @@
+"""Rules of storage that matter after a crash or damage, broken on purpose; a test notices each."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+
+from bookied.storage import replay
+from bookied.storage.entrylog.failures import OneSync
+from bookied.storage.entrylog.reader import LogScan, list_all_logs
+from bookied.storage.garbage.ledger_removal import DroppedLedgers
+from bookied.storage.garbage.live_records import LiveRecords
+from bookied.storage.garbage.log_usage import LogCensus
+from bookied.storage.index.ledger_pages import LedgerPages
+from bookied.storage.ledger_storage.logs import BegunLogs, EntryLogs
+from bookied.storage.ledger_storage.relocation import Relocation
+from tests.sim.engine.switches import Mutation, put, switch
+
+Stack = contextlib.ExitStack
+
+
+def _targets_outlive_checkpoints(stack: Stack) -> None:
+    """A replay goes on to write to pages that a checkpoint has taken."""
+    usual = replay._Replay._drain
+
+    def drain(self: Any) -> None:
+        targets = dict(self._targets)
+        usual(self)
+        self._targets.update(targets)
+
+    put(stack, replay._Replay, _drain=drain)
+
+
+def _damage_ends_source(stack: Stack) -> None:
+    """A compaction takes damage in the log that it copies for the end of that log."""
+    put(stack, LiveRecords, insist_complete=lambda _self: None)
+
+
+def _damage_ends_target(stack: Stack) -> None:
+    """A transactional compaction takes damage in its target for the end of the target."""
+    put(stack, LogScan, insist_complete=lambda _self: None)
+
+
+def _doubt_is_ignored(stack: Stack) -> None:
+    """A compaction believes an index that may have lost places of entries."""
+    put(stack, Relocation, _insist_sure=lambda _self, _ledger_id: None)
+
+
+def _failed_switch_stays(stack: Stack) -> None:
+    """A switch that failed is made again with the next moves only."""
+    usual = Relocation.switch
+
+    async def switch_some(self: Any, moves: Any, run_blocking: Any) -> None:
+        if moves:
+            await usual(self, moves, run_blocking)
+
+    put(stack, Relocation, switch=switch_some)
+
+
+def _logs_listed_late(stack: Stack) -> None:
+    """A collection counts the logs that ended during its checkpoint among the finished ones."""
+    usual = EntryLogs.finished
+
+    def finished(self: EntryLogs, _begun: BegunLogs) -> dict[int, Path]:
+        return usual(self, self.begun())
+
+    put(stack, EntryLogs, finished=finished)
+
+
+def _new_logs_are_finished(stack: Stack) -> None:
+    """Every log but the one that was active when the collection began counts as finished."""
+
+    def finished(self: EntryLogs, begun: BegunLogs) -> dict[int, Path]:
+        found = list_all_logs(self._files, self._directories.all)
+        return {
+            log_id: paths[0]
+            for log_id, paths in found.items()
+            if len(paths) == 1 and log_id != begun.active_log_id
+        }
+
+    put(stack, EntryLogs, finished=finished)
+
+
+def _either_log_of_an_id(stack: Stack) -> None:
+    """Of two logs with one id the first is taken for the log."""
+
+    def finished(self: EntryLogs, begun: BegunLogs) -> dict[int, Path]:
+        found = list_all_logs(self._files, self._directories.all)
+        unfinished = {begun.active_log_id, *self._log.paths} - begun.log_ids
+        return {log_id: paths[0] for log_id, paths in found.items() if log_id not in unfinished}
+
+    put(stack, EntryLogs, finished=finished)
+
+
+def _sync_after_a_failed_one(stack: Stack) -> None:
+    """A sync that waited for one that failed is believed."""
+    put(stack, OneSync, sync=lambda _self, file: file.sync())
+
+
+def _drops_in_memory(stack: Stack) -> None:
+    """Logs go before the index without their ledgers is durable."""
+    usual = DroppedLedgers.drop
+
+    async def drop(self: Any) -> None:
+        async def checkpoint() -> None: ...
+
+        effects, self._effects = self._effects, attrs.evolve(self._effects, checkpoint=checkpoint)
+        await usual(self)
+        self._effects = effects
+
+    put(stack, DroppedLedgers, drop=drop)
+
+
+def _any_header_has_the_key(stack: Stack) -> None:
+    """A key counts as stored once any header of its ledger is."""
+    usual = LedgerPages.written
+
+    def written(self: LedgerPages, changes: Any) -> None:
+        usual(self, changes)
+        for change in changes:
+            change.taken_from.key_logged |= change.header is not None
+
+    put(stack, LedgerPages, written=written)
+
+
+def _left_logs_are_compacted(stack: Stack) -> None:
+    """Source and target of a compaction that cannot be finished are compacted as other logs are."""
+    usual = LogCensus.drop
+
+    async def drop(self: LogCensus, begun: BegunLogs, _left: frozenset[int]) -> None:
+        await usual(self, begun, frozenset())
+
+    put(stack, LogCensus, drop=drop)
+
+
+_STORAGE: Final = "tests.bookied.storage"
+_COLLECTOR: Final = f"{_STORAGE}.garbage.test_collector"
+
+STORAGE_MUTATIONS: Final[dict[str, Mutation]] = {
+    "targets-outlive-checkpoints": switch(
+        "a replay writes to index pages that a checkpoint has taken",
+        "storage",
+        "I1 I14",
+        _targets_outlive_checkpoints,
+        f"{_STORAGE}.test_replay:"
+        "test_a_checkpoint_during_a_replay_does_not_lose_the_entries_behind_it",
+        0,
+    ),
+    "damage-ends-source": switch(
+        "a compaction takes damage for the end of the log that it copies",
+        "storage",
+        "I1",
+        _damage_ends_source,
+        f"{_COLLECTOR}:test_live_records_behind_a_damaged_length_keep_their_log",
+        0,
+    ),
+    "damage-ends-target": switch(
+        "a transactional compaction takes damage for the end of its target",
+        "storage",
+        "I1",
+        _damage_ends_target,
+        f"{_STORAGE}.garbage.test_transactional_compaction:"
+        "test_a_target_that_is_damaged_after_it_was_written_leaves_its_source",
+        0,
+    ),
+    "doubt-is-ignored": switch(
+        "a compaction believes an index that is in doubt",
+        "storage",
+        "I1",
+        _doubt_is_ignored,
+        f"{_COLLECTOR}:test_a_ledger_whose_index_is_in_doubt_keeps_its_logs",
+        0,
+    ),
+    "failed-switch-stays": switch(
+        "a collection does not first make a failed switch again",
+        "storage",
+        "I1",
+        _failed_switch_stays,
+        f"{_COLLECTOR}:test_a_failed_switch_is_made_again_before_anything_relies_on_it",
+        0,
+    ),
+    "logs-listed-late": switch(
+        "a collection takes a log that ends during its checkpoint for a finished one",
+        "storage",
+        "I1",
+        _logs_listed_late,
+        f"{_COLLECTOR}:test_a_log_that_ends_during_the_checkpoint_is_not_compacted",
+        0,
+    ),
+    "new-logs-are-finished": switch(
+        "a collection takes logs that begin after it for finished ones",
+        "storage",
+        "I1",
+        _new_logs_are_finished,
+        f"{_STORAGE}.test_ledger_storage:"
+        "test_logs_that_begin_after_a_collection_are_not_finished_for_it",
+        0,
+    ),
+    "either-log-of-an-id": switch(
+        "a collection removes one of two logs with the same id",
+        "storage",
+        "I1",
+        _either_log_of_an_id,
+        f"{_COLLECTOR}:test_two_files_of_one_log_id_are_left_alone",
+        0,
+    ),
+    "sync-after-a-failed-one": switch(
+        "a sync of an entry log that waited for one that failed is believed",
+        "storage",
+        "I1",
+        _sync_after_a_failed_one,
+        f"{_STORAGE}.entrylog.test_writer:test_a_sync_that_waited_for_one_that_failed_fails_too",
+        0,
+    ),
+    "drops-in-memory": switch(
+        "logs are removed before the index without their ledgers is durable",
+        "storage",
+        "I14",
+        _drops_in_memory,
+        f"{_COLLECTOR}:test_a_dropped_ledger_stays_away_after_a_power_cut",
+        0,
+    ),
+    "any-header-has-the-key": switch(
+        "a replaced key counts as stored with the header before it",
+        "storage",
+        "I1 I14",
+        _any_header_has_the_key,
+        f"{_STORAGE}.index.test_ledger_pages:"
+        "test_a_key_that_is_replaced_while_the_one_before_is_written_is_not_logged_yet",
+        0,
+    ),
+    "left-logs-are-compacted": switch(
+        "the logs of a compaction that cannot be finished are not left alone",
+        "storage",
+        "I1",
+        _left_logs_are_compacted,
+        f"{_STORAGE}.garbage.test_transactional_compaction:"
+        "test_a_compacted_log_that_is_not_whole_leaves_its_source",
+        0,
+    ),
+}
+"""By name; part of ``mutations.MUTATIONS``."""
