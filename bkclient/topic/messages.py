@@ -11,7 +11,8 @@ from __future__ import annotations
 import base64
 import binascii
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import compress
 from typing import Any, Final
 
 import attrs
@@ -22,6 +23,7 @@ from bkclient.topic.entry import StoredMessage
 from bkclient.topic.errors import TopicFormatError
 from bkclient.topic.managed_ledger import MessageId
 from bkclient.topic.names import NO_PARTITION
+from bkclient.topic.single_metadata import SingleMetadata, even_batch, usual_metadata
 from wire.frames import protobuf
 from wire.pb import pulsar_pb2 as pb
 
@@ -67,9 +69,51 @@ class TopicMessage:
         return MessageId(self.ledger_id, self.entry_id, self.batch_index)
 
 
-def unpack(
-    stored: StoredMessage, ledger_id: int, entry_id: int, **place: Any
-) -> list[TopicMessage]:
+_DEFAULTS: Final[dict[str, Any]] = {
+    **{field.name: field.default for field in attrs.fields(TopicMessage)},
+    "properties": {},
+}
+
+
+@attrs.frozen(kw_only=True)
+class EntryMessages:
+    """The messages of an entry, or of chunks that were put together, by column.
+
+    Columns are called as the fields of ``TopicMessage``. ``common`` has the values that all
+    messages share, ``each`` those of each message; a column in neither has the field's default.
+    """
+
+    count: int
+    size_bytes: int
+    """Bytes of the payload, decompressed."""
+    common: dict[str, Any]
+    each: dict[str, Sequence[Any]] = attrs.field(factory=dict)
+
+    def column(self, name: str) -> Sequence[Any]:
+        """Return a field of all messages."""
+        found = self.each.get(name)
+        if found is not None:
+            return found
+        return [self.common.get(name, _DEFAULTS[name])] * self.count
+
+    def messages(self) -> list[TopicMessage]:
+        """Return the messages one by one."""
+        if not self.each:
+            return [TopicMessage(**self.common) for _ in range(self.count)]
+        return [
+            TopicMessage(**self.common, **dict(zip(self.each, row, strict=True)))
+            for row in zip(*self.each.values(), strict=True)
+        ]
+
+    def where(self, is_wanted: Sequence[bool]) -> EntryMessages:
+        """Return some of the messages."""
+        each: dict[str, Sequence[Any]] = {
+            name: list(compress(column, is_wanted)) for name, column in self.each.items()
+        }
+        return attrs.evolve(self, count=sum(is_wanted), each=each)
+
+
+def unpack(stored: StoredMessage, ledger_id: int, entry_id: int, **place: Any) -> EntryMessages:
     """Return the messages of an entry, or of chunks that were put together.
 
     ``place`` is what all of them have in common: ``topic`` and ``partition``.
@@ -90,72 +134,93 @@ def unpack(
         "replicated_from": (
             _text(found.replicatedFrom) if found.HasField("replicatedFrom") else None
         ),
-        "event_time_ms": found.eventTime or None,
     }
     if stored.is_encrypted:
-        return [_single(stored, stored.payload, common, encrypted=True)]
+        return _single(stored, stored.payload, common, encrypted=True)
     payload = decompress(stored.payload, found.compression, found.uncompressedSize)
     if not found.HasField("numMessagesInBatch") or stored.is_chunk:
-        return [_single(stored, payload, common)]
+        return _single(stored, payload, common)
     return _batch(stored, payload, common)
 
 
 def _single(
     stored: StoredMessage, payload: bytes, common: dict[str, Any], *, encrypted: bool = False
-) -> TopicMessage:
+) -> EntryMessages:
     found = stored.metadata
-    return TopicMessage(
-        **common,
-        key=_key(found),
-        ordering_key=found.orderingKey if found.HasField("orderingKey") else None,
-        value=None if found.nullValue else payload,
-        properties=_properties(found.properties),
-        sequence_id=found.sequenceId,
-        index=stored.index,
-        encrypted=encrypted,
-    )
+    common |= {
+        "key": _key(found),
+        "ordering_key": found.orderingKey if found.HasField("orderingKey") else None,
+        "value": None if found.nullValue else payload,
+        "properties": _properties(found.properties),
+        "event_time_ms": found.eventTime or None,
+        "sequence_id": found.sequenceId,
+        "index": stored.index,
+        "encrypted": encrypted,
+    }
+    return EntryMessages(count=1, size_bytes=len(payload), common=common)
 
 
-def _batch(stored: StoredMessage, payload: bytes, common: dict[str, Any]) -> list[TopicMessage]:
+def _batch(stored: StoredMessage, payload: bytes, common: dict[str, Any]) -> EntryMessages:
     count, found = stored.metadata.numMessagesInBatch, stored.metadata
     if not 0 < count <= len(payload) // _SINGLE_BYTES_MIN:
         raise TopicFormatError(f"a batch of {count} messages in {len(payload)} bytes")
     first_index = None if stored.index is None else stored.index - count + 1
-    messages, at = [], 0
-    for number in range(count):
-        single, at = _single_metadata(payload, at)
-        value, at = _slice(payload, at, single.payloadSize)
-        if single.compactedOut:
+    each: dict[str, Sequence[Any]] = {}
+    even = None if found.nullValue else even_batch(payload, count)
+    if even is not None:
+        common["event_time_ms"] = found.eventTime or None
+        each = {
+            "batch_index": range(count),
+            "value": even.values,
+            "sequence_id": even.sequence_ids,
+        }
+        if first_index is not None:
+            each["index"] = range(first_index, first_index + count)
+    elif rows := list(_rows(payload, found)):
+        each = dict(zip(_COLUMNS, zip(*rows, strict=True), strict=True))
+        if first_index is not None:
+            each["index"] = [first_index + number for number in each["batch_index"]]
+    kept = len(each.get("batch_index", ()))
+    return EntryMessages(count=kept, size_bytes=len(payload), common=common, each=each)
+
+
+_COLUMNS: Final = (
+    "batch_index", "key", "ordering_key", "value", "properties", "event_time_ms", "sequence_id",
+)  # fmt: skip
+
+
+def _rows(payload: bytes, found: pb.MessageMetadata) -> Iterator[tuple[Any, ...]]:
+    """Yield the ``_COLUMNS`` of each message of a batch that was not compacted out."""
+    at, are_null = 0, found.nullValue
+    sequence_id, event_time_ms = found.sequenceId, found.eventTime or None
+    for number in range(found.numMessagesInBatch):
+        begin = at + _SIZE.size
+        if begin > len(payload):
+            raise _ends_early()
+        value_at = begin + _SIZE.unpack_from(payload, at)[0]
+        if value_at > len(payload):
+            raise _ends_early()
+        single = usual_metadata(payload, begin, value_at)
+        if single is None:
+            single = _by_protobuf(payload[begin:value_at])
+        at = value_at + single.payload_size
+        if at > len(payload):
+            raise _ends_early()
+        if single.is_compacted_out:
             continue
-        is_null = single.nullValue if single.HasField("nullValue") else found.nullValue
-        messages.append(
-            TopicMessage(
-                **{
-                    **common,
-                    "event_time_ms": (
-                        single.eventTime or None
-                        if single.HasField("eventTime")
-                        else common["event_time_ms"]
-                    ),
-                },
-                batch_index=number,
-                key=_key(single),
-                ordering_key=single.orderingKey if single.HasField("orderingKey") else None,
-                value=None if is_null else value,
-                properties=_properties(single.properties),
-                sequence_id=(
-                    single.sequenceId if single.HasField("sequenceId") else found.sequenceId
-                ),
-                index=None if first_index is None else first_index + number,
-            )
+        is_null = are_null if single.is_null is None else single.is_null
+        yield (
+            number,
+            single.key,
+            single.ordering_key,
+            None if is_null else payload[value_at:at],
+            single.properties or {},
+            event_time_ms if single.event_time_ms is None else single.event_time_ms or None,
+            sequence_id if single.sequence_id is None else single.sequence_id,
         )
-    return messages
 
 
-def _single_metadata(payload: bytes, at: int) -> tuple[pb.SingleMessageMetadata, int]:
-    if at + _SIZE.size > len(payload):
-        raise TopicFormatError("the batch ends before its last message")
-    data, at = _slice(payload, at + _SIZE.size, _SIZE.unpack_from(payload, at)[0])
+def _by_protobuf(data: bytes) -> SingleMetadata:
     single = pb.SingleMessageMetadata()
     # `protobuf.parse` does the same; this runs once a message, not once an entry.
     try:
@@ -164,14 +229,21 @@ def _single_metadata(payload: bytes, at: int) -> tuple[pb.SingleMessageMetadata,
         raise TopicFormatError(f"no SingleMessageMetadata: {error}") from error
     if not single.HasField("payloadSize") or single.payloadSize < 0:
         raise TopicFormatError("a message of a batch has no size")
-    return single, at
+    if single.compactedOut:
+        return SingleMetadata(single.payloadSize, is_compacted_out=True)
+    return SingleMetadata(
+        single.payloadSize,
+        key=_key(single),
+        ordering_key=single.orderingKey if single.HasField("orderingKey") else None,
+        event_time_ms=single.eventTime if single.HasField("eventTime") else None,
+        sequence_id=single.sequenceId if single.HasField("sequenceId") else None,
+        properties=_properties(single.properties),
+        is_null=single.nullValue if single.HasField("nullValue") else None,
+    )
 
 
-def _slice(payload: bytes, at: int, size: int) -> tuple[bytes, int]:
-    end = at + size
-    if end > len(payload):
-        raise TopicFormatError("the batch ends before its last message")
-    return payload[at:end], end
+def _ends_early() -> TopicFormatError:
+    return TopicFormatError("the batch ends before its last message")
 
 
 def _key(found: pb.MessageMetadata | pb.SingleMessageMetadata) -> bytes | None:

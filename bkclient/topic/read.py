@@ -17,6 +17,7 @@ from contextlib import aclosing
 from functools import partial
 from typing import Any, Final, Union
 
+import attrs
 from twisted.logger import Logger
 
 from bkclient.blocking import BlockingClient
@@ -36,7 +37,7 @@ from bkclient.topic.errors import (
 )
 from bkclient.topic.lookup import parts_of, topic_ledgers
 from bkclient.topic.managed_ledger import MessageId, TopicLedger
-from bkclient.topic.messages import TopicMessage, unpack
+from bkclient.topic.messages import EntryMessages, TopicMessage, unpack
 from bkclient.topic.names import TopicName, parse_topic
 from bkclient.topic.schema import Decoder
 from bkclient.topic.transactions import TransactionOutcome, Transactions
@@ -91,6 +92,16 @@ class TopicReader:
         """Yield messages in order, some at a time, in bounded memory.
 
         Raises:
+            see ``read_columns``.
+        """
+        async with aclosing(self.read_columns()) as chunks:
+            async for found in chunks:
+                yield [message for one in found for message in one.messages()]
+
+    async def read_columns(self) -> AsyncGenerator[list[EntryMessages], None]:
+        """Yield the messages of ``read`` by column, entry by entry; much faster.
+
+        Raises:
             NoSuchTopicError: there is no such topic.
             TopicTrimmedError: see ``fail_on_trimmed``.
             OffloadedError: the bookies have a ledger no more.
@@ -101,7 +112,7 @@ class TopicReader:
         end = self._end if isinstance(self._end, MessageId) else None
         async with aclosing(self.entries(first, end)) as chunks:
             async for entries in chunks:
-                messages: list[TopicMessage] = []
+                messages: list[EntryMessages] = []
                 for entry in entries:
                     found = await self._messages(entry)
                     if found is None:
@@ -184,7 +195,7 @@ class TopicReader:
 
     # Messages
 
-    async def _messages(self, entry: Entry) -> list[TopicMessage] | None:
+    async def _messages(self, entry: Entry) -> list[EntryMessages] | None:
         """Return the messages that end with an entry; None where reading ends before it."""
         stored = self.split(entry)
         if stored.is_marker:
@@ -201,7 +212,7 @@ class TopicReader:
 
     async def _unpacked(
         self, entry: Entry, stored: StoredMessage, *, is_wanted: bool = False
-    ) -> list[TopicMessage]:
+    ) -> list[EntryMessages]:
         """Return the messages of an entry that are wanted; a chunk before the last gives none."""
         try:
             whole = self._chunks.add(stored) if stored.is_chunk else stored
@@ -211,34 +222,46 @@ class TopicReader:
         except TopicFormatError as error:
             raise self._damaged(entry, error) from error
         if not is_wanted:
-            messages = [one for one in messages if self._is_wanted(one)]
-        if self._decoder is None:
-            return messages
-        return [await self._decoder.decoded(one) for one in messages]
+            messages = self._wanted(messages)
+        if not messages.count:
+            return []
+        if self._decoder is not None:
+            decoded = [(await self._decoder.decoded(one)).decoded for one in messages.messages()]
+            messages = attrs.evolve(messages, each={**messages.each, "decoded": decoded})
+        return [messages]
 
     @property
     def _place(self) -> dict[str, Any]:
         return {"topic": str(self.topic), "partition": self.topic.partition}
 
-    def _is_wanted(self, message: TopicMessage) -> bool:
+    def _wanted(self, messages: EntryMessages) -> EntryMessages:
+        """Return the messages that are between the limits."""
+        common, indexes = messages.common, messages.column("batch_index")
+
+        def is_wanted(index: int) -> bool:
+            message_id = MessageId(common["ledger_id"], common["entry_id"], index)
+            return self._is_wanted(message_id, common["publish_time_ms"])
+
+        # Message ids ascend, so all are wanted where the first and the last are.
+        if all(map(is_wanted, (*indexes[:1], *indexes[-1:]))):
+            return messages
+        return messages.where(list(map(is_wanted, indexes)))
+
+    def _is_wanted(self, message_id: MessageId, published_ms: int) -> bool:
         """Whether a message is between the limits."""
         return (
             self._start is None
             or (
-                message.publish_time_ms >= self._start
+                published_ms >= self._start
                 if isinstance(self._start, int)
-                else message.message_id >= self._start
+                else message_id >= self._start
             )
         ) and (
             self._end is None
-            or (
-                message.publish_time_ms < self._end
-                if isinstance(self._end, int)
-                else message.message_id < self._end
-            )
+            or (published_ms < self._end if isinstance(self._end, int) else message_id < self._end)
         )
 
-    async def _completed_behind(self, end: MessageId) -> AsyncGenerator[TopicMessage, None]:
+    async def _completed_behind(self, end: MessageId) -> AsyncGenerator[EntryMessages, None]:
         """Yield the messages that have their first chunk before ``end`` and their last behind.
 
         So a topic that is read in pieces gives each message once.

@@ -31,7 +31,7 @@ CODECS = st.sampled_from(sorted(COMPRESS))
 
 
 def messages(stored: bytes) -> list[TopicMessage]:
-    return unpack(split_entry(stored), 5, 6)
+    return unpack(split_entry(stored), 5, 6).messages()
 
 
 def test_a_single_message_has_all_that_was_sent() -> None:
@@ -164,7 +164,7 @@ def test_markers_and_transactions_are_seen() -> None:
 class TestChunks:
     def feed(self, assembler: ChunkAssembler, entries: list[bytes]) -> list[bytes | None]:
         whole = [assembler.add(split_entry(one)) for one in entries]
-        return [None if one is None else unpack(one, 1, 2)[0].value for one in whole]
+        return [None if one is None else unpack(one, 1, 2).messages()[0].value for one in whole]
 
     @given(value=st.binary(min_size=4, max_size=300), count=st.integers(2, 4), codec=CODECS)
     def test_a_message_comes_with_its_last_chunk(

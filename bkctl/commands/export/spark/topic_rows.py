@@ -7,6 +7,7 @@ import datetime as dt
 import json
 from collections.abc import AsyncGenerator, Collection, Sequence
 from contextlib import aclosing
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from bkclient.client import Client
-    from bkclient.topic.messages import TopicMessage
+    from bkclient.topic.messages import EntryMessages
 
 TOPIC_COLUMNS: Final = (
     "ledger_id", "entry_id", "batch_index", "topic", "partition", "key", "ordering_key", "value",
@@ -49,7 +50,7 @@ class TopicReading:
 
 async def read_messages(
     client: Client, ranges: Sequence[EntryRange], how: TopicReading
-) -> AsyncGenerator[list[TopicMessage], None]:
+) -> AsyncGenerator[list[EntryMessages], None]:
     """Yield the messages that begin in ranges of entries, in order; ``log`` names the topic.
 
     Raises:
@@ -67,7 +68,7 @@ async def read_messages(
 
 async def _of_range(
     client: Client, entry_range: EntryRange, how: TopicReading
-) -> AsyncGenerator[list[TopicMessage], None]:
+) -> AsyncGenerator[list[EntryMessages], None]:
     from bkclient.errors import NoSuchLedgerError
     from bkclient.topic.errors import TopicTrimmedError
     from bkclient.topic.managed_ledger import MessageId
@@ -87,7 +88,7 @@ async def _of_range(
         end_is_confirmed=True,
     )
     try:
-        async with aclosing(reader.read()) as found:
+        async with aclosing(reader.read_columns()) as found:
             async for messages in found:
                 yield messages
     except (TopicTrimmedError, NoSuchLedgerError) as error:
@@ -106,30 +107,31 @@ class MessageBuffer:
 
     def __init__(self, columns: Sequence[str], nullable: Collection[str]) -> None:
         self._schema = topic_schema(columns, nullable)
-        self._messages: list[TopicMessage] = []
-        self._bytes = 0
+        self._entries: list[EntryMessages] = []
+        self._messages = self._bytes = 0
 
-    def add(self, messages: Sequence[TopicMessage]) -> None:
+    def add(self, messages: Sequence[EntryMessages]) -> None:
         """Take messages."""
-        self._messages += messages
-        self._bytes += sum(len(one.value or b"") for one in messages)
+        self._entries += messages
+        self._messages += sum(one.count for one in messages)
+        self._bytes += sum(one.size_bytes for one in messages)
 
     @property
     def is_full(self) -> bool:
         """Whether it is time to ``take``."""
-        return len(self._messages) >= ROWS_AT_ONCE or self._bytes >= BYTES_AT_ONCE
+        return self._messages >= ROWS_AT_ONCE or self._bytes >= BYTES_AT_ONCE
 
     @property
     def messages(self) -> int:
         """How many messages there are."""
-        return len(self._messages)
+        return self._messages
 
     def take(self) -> pa.RecordBatch:
         """Return what was gathered as one batch, and begin anew."""
         import pyarrow as pa
 
-        messages, self._messages, self._bytes = self._messages, [], 0
-        arrays = [_array(messages, field) for field in self._schema]
+        entries, self._entries, self._messages, self._bytes = self._entries, [], 0, 0
+        arrays = [_array(entries, field) for field in self._schema]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
 
@@ -155,16 +157,18 @@ def topic_schema(columns: Sequence[str], nullable: Collection[str]) -> pa.Schema
     )
 
 
-def _array(messages: list[TopicMessage], field: pa.Field) -> pa.Array:
+def _array(entries: list[EntryMessages], field: pa.Field) -> pa.Array:
     import pyarrow as pa
 
-    from bkctl.commands.topic.export import column_of
-
-    if field.name == DECODED:
-        return pa.array([_text(one.decoded) for one in messages], field.type)
-    values = column_of(messages, field.name)
-    if pa.types.is_timestamp(field.type):
+    is_time = pa.types.is_timestamp(field.type)
+    name = f"{field.name}_ms" if is_time else field.name
+    values = list(chain.from_iterable(one.column(name) for one in entries))
+    if is_time:
         return pa.array(values, pa.timestamp("ms", tz="UTC")).cast(field.type)
+    if field.name == DECODED:
+        values = [_text(one) for one in values]
+    elif field.name == "properties":
+        values = [list(one.items()) for one in values]
     return pa.array(values, field.type)
 
 

@@ -1,0 +1,204 @@
+"""Batches taken apart by hand are what protobuf makes of them."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import pytest
+from google.protobuf.message import DecodeError
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bkclient.topic.entry import split_entry
+from bkclient.topic.errors import TopicFormatError
+from bkclient.topic.messages import EntryMessages, unpack
+from bkclient.topic.single_metadata import even_batch, usual_metadata
+from tests.bkclient.topic.entries import batch_payload, entry, pairs, sized
+from wire.pb import pulsar_pb2 as pb
+
+NUMBERS = st.one_of(
+    st.integers(0, 300), st.integers(0, 2**64 - 1), st.sampled_from([2**56 - 1, 2**56, 2**63])
+)
+FIELDS = st.fixed_dictionaries(
+    {},
+    optional={
+        "sequenceId": NUMBERS,
+        "eventTime": NUMBERS,
+        "partitionKey": st.text(max_size=20) | st.text("k", min_size=120, max_size=140),
+        "partitionKeyB64Encoded": st.booleans(),
+        "orderingKey": st.binary(max_size=20),
+        "properties": st.just(pairs(a="1", b="2")),
+        "nullValue": st.booleans(),
+        "nullPartitionKey": st.booleans(),
+        "compactedOut": st.booleans(),
+    },
+)
+USUAL = st.fixed_dictionaries({}, optional={"sequenceId": st.integers(0, 2**56 - 1)})
+MESSAGES = st.lists(
+    st.tuples(FIELDS | USUAL, st.binary(max_size=200)), min_size=1, max_size=8
+) | st.lists(st.tuples(USUAL, st.binary(min_size=3, max_size=3)), min_size=1, max_size=40)
+OF_BATCH = st.fixed_dictionaries(
+    {},
+    optional={
+        "eventTime": st.integers(0, 2**63),
+        "nullValue": st.booleans(),
+        "sequenceId": st.integers(0, 2**63),
+    },
+)
+
+
+def by_protobuf(data: bytes) -> dict[str, Any] | None:
+    """The fields of one message that has none but usual ones; None where it is damaged."""
+    found = pb.SingleMessageMetadata()
+    try:
+        found.MergeFromString(data)
+    except (DecodeError, ValueError):
+        return None
+    if not found.HasField("payloadSize") or found.payloadSize < 0:
+        return None
+    key = found.partitionKey if found.HasField("partitionKey") else None
+    unusual = (found.compactedOut, found.nullPartitionKey, found.partitionKeyB64Encoded)
+    assert not any((*unusual, found.properties, found.HasField("nullValue")))
+    return {
+        "payload_size": found.payloadSize,
+        "key": None if key is None else key.encode(),
+        "ordering_key": found.orderingKey if found.HasField("orderingKey") else None,
+        "event_time_ms": found.eventTime if found.HasField("eventTime") else None,
+        "sequence_id": found.sequenceId if found.HasField("sequenceId") else None,
+        "properties": None,
+        "is_null": None,
+        "is_compacted_out": False,
+    }
+
+
+def check(data: bytes) -> bool:
+    """Compare the two ways for one message, between other bytes; return whether it is usual."""
+    found = usual_metadata(b"\xff" + data + b"\x01\x01", 1, 1 + len(data))
+    assert found is None or found._asdict() == by_protobuf(data)
+    return found is not None
+
+
+@given(fields=FIELDS, size=st.integers(0, 2**31 - 1))
+def test_usual_metadata_is_what_protobuf_reads(fields: dict[str, Any], size: int) -> None:
+    check(pb.SingleMessageMetadata(payloadSize=size, **fields).SerializeToString())
+
+
+TAGS = st.sampled_from(b"\x12\x18\x28\x30\x3a\x40\x01\x80")
+
+
+@given(data=st.binary(max_size=20), parts=st.lists(TAGS))
+def test_of_any_bytes_none_are_read_otherwise(data: bytes, parts: list[int]) -> None:
+    check(data)
+    check(bytes(parts))
+    check(bytes(parts) + data)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"sequenceId": 2**56 - 1},
+        {"partitionKey": "k" * 200, "partitionKeyB64Encoded": False, "sequenceId": 300},
+        {"orderingKey": b"o", "eventTime": 1_700_000_000_000},
+    ],
+)
+def test_what_producers_write_is_usual(fields: dict[str, Any]) -> None:
+    assert check(pb.SingleMessageMetadata(payloadSize=100_000, **fields).SerializeToString())
+
+
+def test_long_metadata_is_left_to_protobuf() -> None:
+    assert usual_metadata(b"\x18\x01" * 10_000, 0, 20_000) is None
+
+
+def expected(
+    messages: list[tuple[dict[str, Any], bytes]], of_batch: dict[str, Any]
+) -> list[dict[str, Any]]:
+    """What differs between the messages of a batch, from what was sent."""
+    return [
+        {
+            "batch_index": number,
+            "value": None if fields.get("nullValue", of_batch.get("nullValue")) else value,
+            "properties": {"a": "1", "b": "2"} if "properties" in fields else {},
+            "event_time_ms": fields.get("eventTime", of_batch.get("eventTime")) or None,
+            "sequence_id": fields.get("sequenceId", of_batch.get("sequenceId", 7)),
+            "ordering_key": fields.get("orderingKey"),
+            "key": (
+                None
+                if fields.get("nullPartitionKey") or "partitionKey" not in fields
+                else fields["partitionKey"].encode()
+            ),
+            "index": 1000 - len(messages) + 1 + number,
+        }
+        for number, (fields, value) in enumerate(messages)
+        if not fields.get("compactedOut")
+    ]
+
+
+@given(messages=MESSAGES, of_batch=OF_BATCH, tail=st.sampled_from([b"", b"\0", b"\0" * 9]))
+def test_a_batch_is_what_was_sent_whatever_its_shape(
+    messages: list[tuple[dict[str, Any], bytes]], of_batch: dict[str, Any], tail: bytes
+) -> None:
+    messages = [
+        ({name: one for name, one in fields.items() if name != "partitionKeyB64Encoded"}, value)
+        for fields, value in messages
+    ]
+    broker = pb.BrokerEntryMetadata(index=1000)
+    payload = batch_payload(messages) + tail
+    stored = entry(payload, numMessagesInBatch=len(messages), broker=broker, codec=1, **of_batch)
+    found = unpack(split_entry(stored), 5, 6, topic="t", partition=2)
+    wanted = expected(messages, of_batch)
+    rows = found.messages()
+    assert [
+        {name: getattr(row, name) for name in one} for row, one in zip(rows, wanted, strict=True)
+    ] == wanted
+    assert found.count == len(rows) == len(wanted)
+    for name in (*(wanted[0] if wanted else ()), "topic", "encrypted", "decoded"):
+        assert list(found.column(name)) == [getattr(row, name) for row in rows]
+
+
+@given(count=st.integers(1, 50), first=st.integers(0, 2**40), size=st.integers(0, 200))
+def test_an_even_batch_is_read_without_a_loop(count: int, first: int, size: int) -> None:
+    ids = range(first, first + count)
+    sent = [({"sequenceId": one}, b"%0*d" % (size, one % 10) if size else b"") for one in ids]
+    payload = batch_payload(sent)
+    found = even_batch(payload, count)
+    lengths = {len(batch_payload([one])) for one in sent}
+    assert (found is not None) == (len(lengths) == 1)
+    if found is not None:
+        assert list(found.sequence_ids) == list(ids)
+        assert found.sequence_ids[-1] == ids[-1]
+        assert list(found.values) == [value for _, value in sent]
+
+
+@given(st.data())
+def test_an_even_batch_with_any_byte_changed_is_read_as_any_other(data: st.DataObject) -> None:
+    payload = bytearray(batch_payload([({"sequenceId": 300 + n}, b"%03d" % n) for n in range(4)]))
+    payload[data.draw(st.integers(0, len(payload) - 1))] = data.draw(st.integers(0, 255))
+    if even_batch(bytes(payload), 4) is not None:
+        # A byte behind the last message is ignored, and makes the batch uneven.
+        even, other = (
+            unpack(split_entry(entry(bytes(payload) + tail, numMessagesInBatch=4)), 5, 6)
+            for tail in (b"", b"\0")
+        )
+        assert even.messages() == other.messages()
+
+
+def test_a_size_beyond_the_batch_is_refused() -> None:
+    for payload in (
+        struct.pack(">I", 2**32 - 1) + b"\x18\x02ab",
+        sized(b"\x18\x03") + b"ab",
+        sized(b"\x18\xff\xff\xff\xff\x07") + b"ab",
+        batch_payload([({}, b"a")]) + b"\0\0\0\0\0\0",
+    ):
+        count = 2 if payload.startswith(sized(b"\x18\x01")) else 1
+        with pytest.raises(TopicFormatError):
+            unpack(split_entry(entry(payload, numMessagesInBatch=count)), 5, 6)
+
+
+def test_some_of_the_messages() -> None:
+    stored = entry(batch_payload([({}, b"a"), ({}, b"b")]), numMessagesInBatch=2)
+    found: EntryMessages = unpack(split_entry(stored), 5, 6)
+    some = found.where([False, True])
+    assert some.messages() == found.messages()[1:]
+    assert some.count == 1
