@@ -25,6 +25,8 @@ ARGUMENTS: dict[str, Any] = {
     "transactional": False,
     "entries": 2,
     "damage": "cut",
+    "noted": (5, 4),
+    "last": 5,
 }
 """What scenarios are played with, where they are played with several."""
 ROWS = re.findall(

@@ -914,7 +914,7 @@ MUTATIONS: Final[dict[str, Mutation]] = {
         0,
     ),
     "no-measuring": switch(
-        "a length that nobody measured", "10, S42", "I17 I4", _no_measuring, "partial", 200
+        "a length that was not measured", "10, S42", "I17 I4", _no_measuring, "partial", 200
     ),
     "no-digest": switch(
         "digests are not verified", "8, S16", "I5 I2 I6 I7 I16", _no_digest, "anything", 120
@@ -997,7 +997,7 @@ MUTATIONS: Final[dict[str, Mutation]] = {
         0,
     ),
     "no-fence": switch(
-        "a fence holds nobody off", "10, S12", "I13 I3 I2", _no_fence_check, "fences", 10
+        "a fence stops no writer", "10, S12", "I13 I3 I2", _no_fence_check, "fences", 10
     ),
     "forgets-deleted": switch(
         "a deleted ledger is made anew by an add", "S35", "I23 I13", _forgets_deleted, "fences", 60

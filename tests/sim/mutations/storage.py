@@ -10,6 +10,7 @@ import attrs
 
 from bookied.storage import replay
 from bookied.storage.entrylog.failures import OneSync
+from bookied.storage.entrylog.ids import LogIds
 from bookied.storage.entrylog.reader import LogScan, list_all_logs
 from bookied.storage.garbage.ledger_removal import DroppedLedgers
 from bookied.storage.garbage.live_records import LiveRecords
@@ -136,6 +137,25 @@ def _left_logs_are_compacted(stack: Stack) -> None:
     put(stack, LogCensus, drop=drop)
 
 
+def _deletions_are_not_kept(stack: Stack) -> None:
+    """A ledger is dropped before the memory of its fence is durable."""
+    usual = DroppedLedgers._drop
+
+    async def drop(self: Any, ledger_ids: Any, written: set[int], *, live_on: bool = False) -> None:
+        async def keep() -> None: ...
+
+        effects, self._effects = self._effects, attrs.evolve(self._effects, keep_deletions=keep)
+        await usual(self, ledger_ids, written, live_on=live_on)
+        self._effects = effects
+
+    put(stack, DroppedLedgers, _drop=drop)
+
+
+def _late_ids_are_noted(stack: Stack) -> None:
+    """The id of a log is noted after a higher one."""
+    put(stack, LogIds, note=lambda self, log_id: self._write(log_id))
+
+
 _STORAGE: Final = "tests.bookied.storage"
 _COLLECTOR: Final = f"{_STORAGE}.garbage.test_collector"
 
@@ -239,6 +259,22 @@ STORAGE_MUTATIONS: Final[dict[str, Mutation]] = {
         _left_logs_are_compacted,
         f"{_STORAGE}.garbage.test_transactional_compaction:"
         "test_a_compacted_log_that_is_not_whole_leaves_its_source",
+        0,
+    ),
+    "deletions-are-not-kept": switch(
+        "a ledger is dropped before the memory of its fence is durable",
+        "14",
+        "I23",
+        _deletions_are_not_kept,
+        f"{_COLLECTOR}:test_a_ledger_is_dropped_once_its_deletion_is_kept",
+        0,
+    ),
+    "late-ids-are-noted": switch(
+        "the id of a log is noted after a higher one",
+        "storage",
+        "I14",
+        _late_ids_are_noted,
+        f"{_STORAGE}.entrylog.test_writer:test_an_id_noted_late_does_not_put_back_a_higher_one",
         0,
     ),
 }

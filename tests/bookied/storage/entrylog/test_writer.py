@@ -14,6 +14,7 @@ import pytest
 from bookied.errors import DiskWriteFailedError, NoWritableDirError
 from bookied.storage.entrylog import format as layout
 from bookied.storage.entrylog.failures import OneSync
+from bookied.storage.entrylog.ids import LogIds
 from bookied.storage.entrylog.reader import list_logs, next_log_id, open_scan, read_ledgers_map
 from bookied.storage.entrylog.settings import LogSettings
 from bookied.storage.entrylog.writer import HAND_OVER_BYTES, EntryLogWriter
@@ -548,6 +549,16 @@ class OneAtATime(RealFiles):
 
         file.sync = sync  # type: ignore[method-assign]
         return file
+
+
+@pytest.mark.parametrize(("noted", "last"), [((5, 4), 5), ((0xFFFFFFFF, 0), 0)])
+def test_an_id_noted_late_does_not_put_back_a_higher_one(noted: tuple[int, int], last: int) -> None:
+    """The next start would give the higher id out again; ids that start over are not late."""
+    desk = Desk()
+    ids = LogIds(desk.files, [A])
+    for log_id in noted:
+        ids.note(log_id)
+    assert desk.files.read(A / "lastId") == b"%x\n" % last
 
 
 class TestNextLogId:

@@ -94,6 +94,18 @@ def test_a_log_without_live_ledgers_goes_without_being_rewritten() -> None:
     assert not world.log_names()
 
 
+def test_a_ledger_is_dropped_once_its_deletion_is_kept() -> None:
+    """A bookie that dies in between would otherwise forget the fence with the ledger."""
+    world = make_world()
+    fill(world, ledgers=1)
+    world.delete(0)
+    world.begin_collection()
+    run_until(world, "_keep_deletions")
+    assert world.storages.of(0).ledgers.ids() == [0]
+    world.run_jobs()
+    assert world.storages.of(0).ledgers.ids() == []
+
+
 def test_a_dropped_ledger_stays_away_after_a_power_cut() -> None:
     """Its logs are gone: were it in the index, its entries would be damaged."""
     world = make_world()
