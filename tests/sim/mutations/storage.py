@@ -16,6 +16,7 @@ from bookied.storage.garbage.ledger_removal import DroppedLedgers
 from bookied.storage.garbage.live_records import LiveRecords
 from bookied.storage.garbage.log_usage import LogCensus
 from bookied.storage.index.ledger_pages import LedgerPages
+from bookied.storage.index.rocks.index import RocksIndex
 from bookied.storage.ledger_storage.logs import BegunLogs, EntryLogs
 from bookied.storage.ledger_storage.relocation import Relocation
 from tests.sim.engine.switches import Mutation, put, switch
@@ -156,6 +157,16 @@ def _late_ids_are_noted(stack: Stack) -> None:
     put(stack, LogIds, note=lambda self, log_id: self._write(log_id))
 
 
+def _ledgers_before_locations(stack: Stack) -> None:
+    """DbLedgerStorage stores a ledger before the locations of its entries."""
+
+    def write(self: Any, changes: Any) -> None:
+        self._write_ledgers(changes)
+        self._write_locations([change for change in changes if change.pages])
+
+    put(stack, RocksIndex, write=write)
+
+
 _STORAGE: Final = "tests.bookied.storage"
 _COLLECTOR: Final = f"{_STORAGE}.garbage.test_collector"
 
@@ -275,6 +286,14 @@ STORAGE_MUTATIONS: Final[dict[str, Mutation]] = {
         "I14",
         _late_ids_are_noted,
         f"{_STORAGE}.entrylog.test_writer:test_an_id_noted_late_does_not_put_back_a_higher_one",
+        0,
+    ),
+    "ledgers-before-locations": switch(
+        "a ledger is stored before the locations of its entries",
+        "storage",
+        "I14",
+        _ledgers_before_locations,
+        f"{_STORAGE}.index.rocks.test_database:test_a_ledger_is_not_stored_before_its_locations",
         0,
     ),
 }

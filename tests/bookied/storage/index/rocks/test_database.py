@@ -211,6 +211,29 @@ def test_an_index_without_room_says_where_and_for_whom() -> None:
     assert [index.location(one, 0) for one in (1, 2)] == [5000, 5000]
 
 
+def test_a_ledger_is_not_stored_before_its_locations() -> None:
+    """As in Java: a ledger in the index has all entries that its header was written with."""
+    files, current = SimFiles(Random(1)), Path("/current")
+    files.mkdirs(current)
+    files.sync_dir(Path("/"))
+    index = RocksIndex(current, partial(SimKeyValues, files))
+    index.open()
+    page = decode_native(bytes(8192))
+    page[0] = 5000
+    files.fault = lambda operation, path: (
+        OSError(errno.EIO, "broken")
+        if operation == "sync" and path.is_relative_to(index.locations_path)
+        else None
+    )
+    with pytest.raises(OSError, match="broken"):
+        index.write([LedgerChange(1, IndexHeader(b"k"), ((0, page.tobytes()),))])
+    files.fault = None
+    files.kill()
+    index = RocksIndex(current, partial(SimKeyValues, files))
+    index.open()
+    assert index.ledger_ids() == []
+
+
 @pytest.mark.parametrize("kind", [5, 6, 7, 8])
 @pytest.mark.parametrize("opened", [open_to_write, open_read_only])
 def test_a_manifest_that_rocksdb_would_read_for_ever_is_refused(
