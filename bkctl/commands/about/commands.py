@@ -149,7 +149,10 @@ demo = Command(
     effect=Effect.REVERSIBLE,
     examples=(
         ("bkctl demo", "with a text that comes with Python"),
-        ("bkctl demo /var/log/syslog --dir /tmp/demo", "with a file of yours, kept where you like"),
+        (
+            "bkctl demo /var/log/syslog --dir /tmp/demo",
+            "with your own file; the results stay in /tmp/demo",
+        ),
         ("bkctl demo --no-export", "without Spark: a few seconds"),
     ),
     exits=(
@@ -207,7 +210,7 @@ compat = CompatCommand(
     effect=Effect.LOSES_DATA,
     examples=(
         ("bkctl compat readledger -l 3 -fe 0 -le 9", "runs `bkctl ledger read 3 --first 0 ...`"),
-        ("bkctl compat -conf bk_server.conf listbookies -rw", "with the shell's own options"),
+        ("bkctl compat -conf bk_server.conf listbookies -rw", "with the options of Java's shell"),
         ("bkctl compat bookies list -rw", "as Java's bkctl has it"),
         ("bkctl -o json compat listledgers", "our options stand before the Java command"),
     ),
@@ -243,6 +246,6 @@ options = Command(
     """,
     effect=Effect.READ,
     without=(Facility.WATCH, Facility.PROFILE),
-    examples=(("bkctl options", "all of them"), ("bkctl options | less", "page by page")),
+    examples=(("bkctl options", "all options"), ("bkctl options | less", "page by page")),
     replaces="nothing in Java's tools; bookkeeper shell without a command",
 )

@@ -20,7 +20,7 @@ autorecovery = SubGroup(
     help="""Autorecovery: re-replicate ledgers after a bookie is lost.
 
     An auditor, elected among all that run autorecovery, marks the ledgers of a lost bookie. Workers
-    take the marks one by one and copy what is missing to other bookies.
+    take the marks one by one and copy the missing entries to other bookies.
     """,
     aliases={"trigger": "autorecovery audit"},
 )
@@ -63,9 +63,15 @@ autorecovery.command(
     effect=Effect.READ,
     examples=(
         ("bkctl autorecovery list", "every ledger that lacks replicas, and its worker"),
-        ("bkctl autorecovery list --missing 10.0.0.1:3181 --count", "how many lack that bookie's"),
+        (
+            "bkctl autorecovery list --missing 10.0.0.1:3181 --count",
+            "the number of ledgers that lack that bookie's replica",
+        ),
         ("bkctl autorecovery list --detail", "sizes, and why each ledger waits"),
-        ("bkctl autorecovery list --older-than 1h -o id", "ids of those that make no progress"),
+        (
+            "bkctl autorecovery list --older-than 1h -o id",
+            "ids of ledgers that have waited for an hour",
+        ),
     ),
     exits=(*_FAILURES, ExitStatus.PARTLY),
     replaces="bookkeeper shell listunderreplicated [-mr ID] [-emr ID] [-pmr] [-prw] [-c]",
@@ -120,7 +126,10 @@ autorecovery.command(
     effect=Effect.REVERSIBLE,
     examples=(
         ("bkctl autorecovery disable", "before bookies are restarted one by one"),
-        ('bkctl autorecovery disable --for 30m --reason "new disks"', "and every command says so"),
+        (
+            'bkctl autorecovery disable --for 30m --reason "new disks"',
+            "for half an hour; every command shows it",
+        ),
         ("bkctl autorecovery disable --dry-run", "show whether that would change anything"),
     ),
     exits=_FAILURES,
@@ -210,7 +219,7 @@ autorecovery.command(
     examples=(
         ("bkctl autorecovery forget 42", "every replica of every entry is read first"),
         ("bkctl autorecovery forget 42 --dry-run", "changes nothing"),
-        ("bkctl autorecovery forget 42 --force damaged-mark", "one that cannot be read; it asks"),
+        ("bkctl autorecovery forget 42 --force damaged-mark", "an unreadable mark; asks first"),
     ),
     exits=(*_FAILURES, ExitStatus.NOT_FOUND, ExitStatus.REFUSED, ExitStatus.CONFLICT),
     replaces="deleting nodes of the metadata by hand",

@@ -84,7 +84,7 @@ ADMIN: Final = (
         ),
         effect=Effect.REVERSIBLE,
         examples=(
-            ("bkctl bookie readonly 10.0.0.1:3181", "whether it is"),
+            ("bkctl bookie readonly 10.0.0.1:3181", "show whether it is read-only"),
             ("bkctl bookie readonly 10.0.0.1:3181 on", "take no more adds, before a stop"),
             ("bkctl bookie readonly 10.0.0.1:3181 off", "take adds again"),
         ),
@@ -176,7 +176,10 @@ ADMIN: Final = (
         examples=(
             ("bkctl bookie config 10.0.0.1:3181", "all of its settings"),
             ("bkctl bookie config 10.0.0.1:3181 pageLimit openFileLimit", "two of them"),
-            ("bkctl bookie config 10.0.0.1:3181 'journal*'", "settings that begin with a word"),
+            (
+                "bkctl bookie config 10.0.0.1:3181 'journal*'",
+                "settings whose names begin with journal",
+            ),
         ),
         exits=_EXITS,
         replaces="curl http://BOOKIE:8080/api/v1/config/server_config",
@@ -211,7 +214,7 @@ ADMIN: Final = (
         body="bkctl.commands.bookie.running_bookie:metrics",
         help="""Show a bookie's metrics.
 
-    These are the samples of its /metrics.
+    The command reads the bookie's /metrics.
     """,
         params=(
             argument("bookie_id", type=BOOKIE_ID),

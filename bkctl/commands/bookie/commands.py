@@ -108,7 +108,7 @@ bookie.command(
     effect=Effect.REVERSIBLE,
     examples=(
         ("bkctl bookie test -c bk_server.conf", "the bookie of these settings"),
-        ("bkctl bookie test 10.0.0.1:3181 --entries 100", "another one, with more entries"),
+        ("bkctl bookie test 10.0.0.1:3181 --entries 100", "another bookie, with more entries"),
         ("bkctl bookie test --timeout 2 -c bk_server.conf", "as a health check: 0 is healthy"),
     ),
     exits=_ASKED,
@@ -158,7 +158,10 @@ bookie.command(
     effect=Effect.REVERSIBLE,
     examples=(
         ("bkctl bookie rename -c bk_server.conf", "shows what would change, and asks"),
-        ("bkctl bookie rename hostname -c bk_server.conf", "and refuse any other kind of id"),
+        (
+            "bkctl bookie rename hostname -c bk_server.conf",
+            "the same, and refuse any other kind of id",
+        ),
         ("bkctl bookie rename 10.0.0.1:3181 bk1.example:3181", "in the metadata of ledgers"),
         ("bkctl bookie rename OLD:3181 NEW:3181 --rate 5 --limit 10", "in small steps"),
     ),

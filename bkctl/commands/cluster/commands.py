@@ -174,7 +174,7 @@ cluster.command(
 cluster.command(
     "health-check",
     body="bkctl.commands.cluster.health_check:switch_health_check",
-    short_help="Whether clients may shun bookies that fail.",
+    short_help="Print or switch whether clients quarantine bookies that fail.",
     help="Print or switch whether clients put bookies that fail into quarantine.",
     params=(argument("switch", type=click.Choice(["enable", "disable"]), required=False),),
     effect=Effect.REVERSIBLE,
@@ -244,7 +244,10 @@ cluster.command(
     effect=Effect.LOSES_DATA,
     examples=(
         ("bkctl cluster nuke", "shows what would be deleted, and asks for the cluster's id"),
-        ("bkctl cluster nuke --instance-id ID --force ledgers", "from a script: the id is proof"),
+        (
+            "bkctl cluster nuke --instance-id ID --force ledgers",
+            "from a script: the id replaces the question",
+        ),
         ("bkctl cluster nuke --dry-run", "only shows it"),
     ),
     exits=_CHANGED,
@@ -257,8 +260,8 @@ metaformat = Command(
     short_help="Short for `cluster format`, with Java's options.",
     help="""Forget all ledgers, marks and cookies of a cluster, with Java's options.
 
-    Against Java's: it is refused while bookies are registered, and while there are ledgers.
-    All metadata is written to a backup first; `bkctl cluster restore FILE` is the way back.
+    Unlike Java's command, it is refused while bookies are registered or ledgers exist. All metadata
+    is written to a backup first; `bkctl cluster restore FILE` is the way back.
     """,
     params=(
         option(
@@ -281,8 +284,8 @@ metaformat = Command(
     effect=Effect.LOSES_DATA,
     examples=(
         ("bkctl metaformat", "shows what would be deleted, and asks for the cluster's id"),
-        ("bkctl metaformat -nonInteractive -force", "from a script, where there is no ledger yet"),
-        ("bkctl metaformat -n -f --override ledgers", "likewise, and all ledgers are lost"),
+        ("bkctl metaformat -nonInteractive -force", "from a script, for a cluster without ledgers"),
+        ("bkctl metaformat -n -f --override ledgers", "the same, and all ledgers are lost"),
     ),
     exits=_CHANGED,
     replaces="bookkeeper shell metaformat [-nonInteractive] [-force]",

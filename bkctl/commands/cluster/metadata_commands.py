@@ -42,7 +42,7 @@ METADATA: Final = (
         body="bkctl.commands.cluster.nodes:show_node",
         help="""Show one node of the metadata, decoded.
 
-    Passwords are left out, as are bytes that hold them, unless --show-secrets.
+    Passwords, and bytes that contain passwords, are shown only with --show-secrets.
     """,
         params=(argument("path"),),
         effect=Effect.READ,

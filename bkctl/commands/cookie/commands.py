@@ -145,7 +145,10 @@ cookie.command(
     examples=(
         ("bkctl cookie delete 10.0.0.1:3181", "shows the ledgers that need the bookie, and asks"),
         ("bkctl cookie delete 10.0.0.1:3181 --dry-run", "only shows it"),
-        ("bkctl cookie delete --local -c bk_server.conf", "and the VERSION files of this bookie"),
+        (
+            "bkctl cookie delete --local -c bk_server.conf",
+            "the stored cookie and the VERSION files of this bookie",
+        ),
         (
             "bkctl cookie delete 10.0.0.1:3181 --yes --force only-copies",
             "although it has the only copy of some entries",

@@ -14,12 +14,12 @@ disk = SubGroup(
     short_help="A bookie's directories: look into them, check, repair.",
     help="""A bookie's directories: look into them, check them, repair them.
 
-    The commands need only the files of a stopped bookie, this one or Java's. Neither the bookie nor
+    The commands need only the files of a stopped bookie: bookied, or Java's. Neither the bookie nor
     the metadata service has to run. Commands that only read can be used beside a running bookie,
     too.
 
     Directories are taken from the bookie's settings (-c FILE, as the bookie reads it), or are named
-    with --journal-dir, --ledger-dir and --index-dir.
+    as DIR, or with --journal-dir, --ledger-dir and --index-dir.
     """,
     commands=(*LOOKS, *REPAIRS),
     order=(

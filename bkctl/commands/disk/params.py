@@ -29,7 +29,7 @@ class FileRef(NamedTuple):
 
 
 class FileType(_ParamType):
-    """An id (decimal, or ``0x…``), a file's name (hexadecimal, as the bookie has it) or a path."""
+    """An id (decimal, or ``0x…``), a file's name (hexadecimal) or a path."""
 
     def __init__(self, suffix: str, name: str, id_max: int) -> None:
         self.name, self._suffix, self._id_max = name, suffix, id_max

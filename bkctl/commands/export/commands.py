@@ -21,8 +21,8 @@ export = Command(
     "export",
     body="bkctl.commands.export.rounds:export",
     short_help="Export ledgers to Parquet.",
-    help="""Export ledgers to Parquet; `-` reads ids from stdin. A range such as 1-100 takes those
-    of its ledgers that exist.
+    help="""Export ledgers to Parquet; `-` reads ids from stdin. A range such as 1-100 selects the
+    existing ledgers in it.
 
     Each ledger becomes DIR/ledger=ID. With --partition-by none, day or log, ledgers share files
     below DIR/run=N. Files appear when they are complete and verified, and DIR/_bkctl records each

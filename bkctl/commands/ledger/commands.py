@@ -443,7 +443,7 @@ metadata.command(
     "restore",
     body="bkctl.commands.ledger.metadata:restore",
     short_help="Store a ledger's metadata from a file.",
-    help="""Store the metadata in FILE, or of stdin for `-`, as that of LEDGER_ID.
+    help="""Store the metadata in FILE as the metadata of LEDGER_ID; `-` reads stdin.
 
     Existing metadata is replaced only with --replace. The command shows each changed field, keeps
     the old metadata in a file, and refuses if another process changes the metadata meanwhile.

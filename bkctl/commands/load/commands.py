@@ -71,7 +71,7 @@ OF_BOOKIES: Final = (
         ),
         effect=Effect.READ,
         examples=(
-            ("bkctl bookie slow", "whose latency is twice the median or more"),
+            ("bkctl bookie slow", "bookies whose latency is twice the median or more"),
             ("bkctl bookie slow --factor 1.5 --fail-if-any", "stricter, and for cron"),
         ),
         exits=(*_FAILURES, ExitStatus.PROBLEMS),
@@ -193,7 +193,7 @@ bench.command(
     examples=(
         ("bkctl bench read 42", "all of a closed ledger, in order, as `ledger read` does"),
         ("bkctl bench read 42 --random --window 32", "single entries anywhere in it"),
-        ("bkctl bench read", "a ledger made for it, and deleted again"),
+        ("bkctl bench read", "a new ledger, deleted afterwards"),
     ),
     exits=(*_MEASURED, ExitStatus.NOT_FOUND),
     replaces="org.apache.bookkeeper.benchmark.BenchReadThroughputLatency",

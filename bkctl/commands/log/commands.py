@@ -168,7 +168,7 @@ log.command(
     ),
     effect=Effect.READ,
     examples=(
-        ("bkctl log cursors events", "who reads the log, and how far behind"),
+        ("bkctl log cursors events", "each reader of the log, and how far it is behind"),
         ("bkctl log cursors --metrics /var/lib/node_exporter/bkctl.prom", "for Prometheus"),
     ),
     exits=(*FAILURES, ExitStatus.NOT_FOUND),
@@ -201,7 +201,8 @@ log.command(
     short_help="Delete the beginning of a log.",
     help="""Drop the ledgers of the log NAME that end before a position.
 
-    Only complete, closed ledgers are dropped, never the last: the kept part may begin earlier.
+    Only complete, closed ledgers are deleted, never the last. So the log may begin before the
+    position.
     """,
     params=(
         argument("name", type=LOG_NAME),

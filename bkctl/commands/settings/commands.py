@@ -197,7 +197,7 @@ profile.command(
     effect=Effect.REVERSIBLE,
     examples=(
         ("bkctl profile use staging", "for commands that name no cluster"),
-        ("bkctl profile use none", "such commands go by the settings file again"),
+        ("bkctl profile use none", "these commands use the settings file again"),
     ),
     exits=(ExitStatus.FAILED, ExitStatus.NOT_FOUND),
     replaces=_NO_TWIN,
@@ -220,7 +220,7 @@ profile.command(
     ),
     effect=Effect.REVERSIBLE,
     examples=(
-        ("bkctl profile edit prod -u zk+hierarchical://zk9:2181/ledgers", "change one thing"),
+        ("bkctl profile edit prod -u zk+hierarchical://zk9:2181/ledgers", "change the URI"),
         ("bkctl profile edit prod --unset production --unset readTimeout", "remove keys"),
         ("bkctl profile edit", "the file, in $EDITOR"),
     ),
@@ -259,7 +259,7 @@ profile.command(
     ),
     effect=Effect.REVERSIBLE,
     examples=(
-        ("bkctl profile import team.toml", "all profiles of another such file"),
+        ("bkctl profile import team.toml", "all profiles of another file"),
         (
             "bkctl profile import /opt/bookkeeper/conf/bk_server.conf --name prod",
             "the cluster and client keys of a settings file of Java",

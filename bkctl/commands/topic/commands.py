@@ -68,7 +68,7 @@ topic.command(
     body="bkctl.commands.topic.listing:ledgers",
     short_help="List the ledgers of a topic.",
     help="""\
-    List the ledgers of TOPIC, oldest first, of a partitioned topic partition by partition.
+    List the ledgers of TOPIC, oldest first. A partitioned topic is listed partition by partition.
     """,
     params=(argument("name", metavar="TOPIC"),),
     effect=Effect.READ,

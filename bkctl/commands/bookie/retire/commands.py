@@ -85,7 +85,7 @@ recover = Command(
             "bkctl bookie recover 10.0.0.1:3181 --plan",
             "the new bookie of each fragment, and the bytes",
         ),
-        ("bkctl bookie recover OLD:3181 --to NEW:3181 --rate 20MB/s", "all of it to one bookie"),
+        ("bkctl bookie recover OLD:3181 --to NEW:3181 --rate 20MB/s", "everything to one bookie"),
         (
             "bkctl bookie recover 10.0.0.1:3181 --delete-cookie --yes",
             "delete the cookie at the end, for good",
@@ -106,7 +106,7 @@ recover_either = Command(
     ),
     effect=Effect.FENCES,
     examples=(
-        ("bkctl recover 10.0.0.1:3181", "copy what that bookie held to others"),
+        ("bkctl recover 10.0.0.1:3181", "copy the entries of that bookie to other bookies"),
         ("bkctl recover 42", "find out where ledger 42 ends, and close it there"),
     ),
     exits=(*_FAILURES, ExitStatus.PARTLY, ExitStatus.NOT_FOUND),

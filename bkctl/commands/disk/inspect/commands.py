@@ -67,9 +67,12 @@ LOOKS: Final = (
         ),
         effect=Effect.READ,
         examples=(
-            ("bkctl disk files -c bk_server.conf", "all of them"),
+            ("bkctl disk files -c bk_server.conf", "all files"),
             ("bkctl disk files --journal -c bk_server.conf", "the journals"),
-            ("bkctl disk files --entrylog -o csv -c bk_server.conf", "the entry logs, for a sheet"),
+            (
+                "bkctl disk files --entrylog -o csv -c bk_server.conf",
+                "the entry logs, for a spreadsheet",
+            ),
         ),
         exits=FAILURES,
         replaces="bookkeeper shell listfilesondisc -txn | -log | -idx",
@@ -104,7 +107,10 @@ LOOKS: Final = (
                 "bkctl disk usage --directories -c bk_server.conf",
                 "free and used space of each directory",
             ),
-            ("bkctl disk usage -o csv --columns log,dead_bytes -c bk_server.conf", "for a sheet"),
+            (
+                "bkctl disk usage -o csv --columns log,dead_bytes -c bk_server.conf",
+                "for a spreadsheet",
+            ),
         ),
         exits=(*FAILURES, ExitStatus.PROBLEMS),
         replaces="nothing in Java's tools; activeledgers for one log at a time",
@@ -115,8 +121,8 @@ LOOKS: Final = (
         short_help="Show the process that uses a bookie's directories.",
         help="""Show the process that uses a bookie's directories.
 
-    A running bookied holds a lock on each. A Java bookie holds none: it is found by the files that
-    it has open, which only its own user and root can see, and leaves the file DIRTY as a sign.
+    A running bookied holds a lock on each. A Java bookie holds no lock. The command finds it by its
+    open files, which only its own user and root can see, and by the file DIRTY.
 
     DIR is a ledger directory, or a directory with the ledger and journal directories of one bookie.
     """,
@@ -184,9 +190,9 @@ LOOKS: Final = (
         short_help="Print the records of an entry log, or its bytes of each ledger.",
         help="""Print the records of the entry log LOG.
 
-    LOG is an id (decimal, or 0x...), a file name (hexadecimal, as the bookie has it) or a path; a
-    path needs no directories. --summary goes by the log's own ledgers map, where there is one, and
-    by its records otherwise; with --live, entry by entry, as the index has them.
+    LOG is an id (decimal, or 0x...), a file name (hexadecimal) or a path; a path needs no
+    directories. --summary reads the log's ledgers map, or its records if the map is missing. With
+    --live it counts the entries that the index finds in this log.
     """,
         params=(
             argument("log", type=ENTRY_LOG),
@@ -217,7 +223,7 @@ LOOKS: Final = (
             ("bkctl disk entrylog 26 -c bk_server.conf", "every entry in 1a.log"),
             (
                 "bkctl disk entrylog 1a.log --ledger 42 --entry 0-9 -c bk_server.conf",
-                "some of them",
+                "ten entries of one ledger",
             ),
             (
                 "bkctl disk entrylog 0x1a --summary -c bk_server.conf",
@@ -301,10 +307,13 @@ LOOKS: Final = (
         effect=Effect.READ,
         examples=(
             ("bkctl disk index 42 -c bk_server.conf", "entry log and offset of every entry"),
-            ("bkctl disk index 42 --meta -c bk_server.conf", "key, fence, explicit LAC, how many"),
+            (
+                "bkctl disk index 42 --meta -c bk_server.conf",
+                "key, fence, explicit LAC, number of entries",
+            ),
             (
                 "bkctl disk index 42 --holes -c bk_server.conf",
-                "ranges of entries that are not here",
+                "ranges of missing entries",
             ),
         ),
         exits=(*FAILURES, ExitStatus.PROBLEMS),

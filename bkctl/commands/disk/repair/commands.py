@@ -78,7 +78,7 @@ upgrade = Command(
     effect=Effect.LOSES_DATA,
     examples=(
         ("bkctl disk upgrade --check -c bk_server.conf", "which layout each directory has"),
-        ("bkctl upgrade --upgrade -c bk_server.conf", "up to date; the old data stays beside it"),
+        ("bkctl upgrade --upgrade -c bk_server.conf", "upgrade; the old data stays beside the new"),
         ("bkctl upgrade --rollback -c bk_server.conf", "back to the old data"),
         ("bkctl upgrade --finalize -c bk_server.conf", "delete the old data, after a good start"),
     ),
@@ -100,8 +100,8 @@ bookieformat = Command(
     short_help="Short for `disk format`, with Java's options.",
     help="""Remove all data of a stopped bookie: `disk format` with Java's options.
 
-    Against Java's: every directory counts for the question, a running bookie is refused, and the
-    cookie goes only after the data is gone.
+    Unlike Java's command, it asks if any directory has data, refuses a running bookie, and deletes
+    the cookie after the data.
     """,
     params=(
         option(
@@ -130,7 +130,7 @@ bookieformat = Command(
             "shows what would be deleted, and asks for the bookie's id",
         ),
         ("bkctl bookieformat -c bk_server.conf -nonInteractive -force", "from a script"),
-        ("bkctl bookieformat -c bk_server.conf -n -f -d", "likewise, and the stored cookie too"),
+        ("bkctl bookieformat -c bk_server.conf -n -f -d", "the same, and delete the stored cookie"),
     ),
     exits=_ENDS,
     replaces="bookkeeper shell bookieformat [-nonInteractive] [-force] [-deleteCookie]",
@@ -167,6 +167,10 @@ REPAIRS: Final = (
                 "bkctl disk check -c bk_server.conf",
                 "every entry of the index, by its record's head",
             ),
+            (
+                "bkctl disk check /data/bookie",
+                "the directories of one bookie, without its settings",
+            ),
             ("bkctl disk check --deep -c bk_server.conf", "every byte, and digests"),
             ("bkctl disk check --repair-plan -c bk_server.conf", "which commands would help"),
         ),
@@ -177,11 +181,11 @@ REPAIRS: Final = (
         "rebuild-index",
         body="bkctl.commands.disk.repair.rebuild:rebuild_index",
         short_help="Rebuild index files from entry logs and journals.",
-        help="""Make index files of Interleaved or Sorted storage anew; `-` reads ids from stdin.
+        help="""Rebuild the index files of Interleaved or Sorted storage; `-` reads ids from stdin.
 
-    The new index has every entry that can be read from the entry logs, the key and explicit LAC
-    that journals or the old index know, and is fenced, as it may lack entries. Entries in
-    unreadable logs keep their positions. The old index stays until the new one is on disk.
+    The new index has every entry that can be read from the entry logs, and the key and explicit LAC
+    from journals or the old index. It is fenced, because it may lack entries. Entries in unreadable
+    logs keep their positions. The old index stays until the new one is on disk.
     """,
         params=(
             argument("ledger_ids", type=LEDGER_IDS, nargs=-1, metavar="[LEDGER_ID...]"),
@@ -275,7 +279,7 @@ REPAIRS: Final = (
         "rebuild-db",
         body="bkctl.commands.disk.repair.db:rebuild_db",
         short_help="Rebuild the databases of DbLedgerStorage.",
-        help="""Make the databases of DbLedgerStorage anew, in RocksDB, from logs and journals.
+        help="""Rebuild the databases of DbLedgerStorage, in RocksDB, from entry logs and journals.
 
     The new database is written beside the old one and replaces it when it is complete; the old one
     stays as a backup. Ledgers that were deleted, and whose entries are still in a log, come back
@@ -305,10 +309,13 @@ REPAIRS: Final = (
                 "bkctl disk rebuild-db --locations -c bk_server.conf",
                 "where entries are, from the logs",
             ),
-            ("bkctl disk rebuild-db --ledgers -c bk_server.conf", "which ledgers there are"),
+            (
+                "bkctl disk rebuild-db --ledgers -c bk_server.conf",
+                "which ledgers exist, from journals and logs",
+            ),
             (
                 "bkctl disk rebuild-db --ledgers --locations --dry-run -c bk_server.conf",
-                "only looks",
+                "only shows what would be written",
             ),
         ),
         exits=(*_CHANGES, ExitStatus.UNREACHABLE, ExitStatus.CONFLICT, ExitStatus.PARTLY),
@@ -322,9 +329,9 @@ REPAIRS: Final = (
         help="""\
     Move a stopped bookie's index to another kind of storage; entry logs stay as they are.
 
-    The journals are replayed first. Keys, fences and explicit LACs are kept. The old index goes
-    when the new one is on disk (databases are renamed to .backup); a run that was cut short is
-    finished by the same command. Set ledgerStorageClass accordingly before the bookie starts.
+    The journals are replayed first. Keys, fences and explicit LACs are kept. The old index is
+    deleted when the new one is on disk (databases are renamed to .backup). After an interruption,
+    run the command again. Set ledgerStorageClass accordingly before the bookie starts.
 
     DIR is a ledger directory, or a directory with the ledger and journal directories of one bookie.
     """,

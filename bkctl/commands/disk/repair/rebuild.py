@@ -66,7 +66,7 @@ def rebuild_index(
     password_file: str | None,
     **dirs: tuple[str, ...],
 ) -> None:
-    """Make index files of Interleaved or Sorted storage anew; `-` reads ids from stdin.
+    """Rebuild the index files of Interleaved or Sorted storage; `-` reads ids from stdin.
 
     Raises:
         UsageError: neither ledgers nor ``--all``, or the index is in databases.
