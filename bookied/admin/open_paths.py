@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Final
 
-_PROBE: Final = "probes have no token; it says that, and no more"
+_PROBE: Final = "probes have no token; the answer has no more than the state"
 _MONITORING: Final = "monitoring has no token; counts and states, no data of users"
-_OPERATION: Final = "how the bookie does: sizes, times, names of its own files"
+_OPERATION: Final = "the state of the bookie: sizes, times, names of its own files"
 _METADATA: Final = "the cluster's metadata without passwords, as Java has it; no entries"
 
 OPEN: Final = {
