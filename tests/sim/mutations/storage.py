@@ -167,6 +167,11 @@ def _ledgers_before_locations(stack: Stack) -> None:
     put(stack, RocksIndex, write=write)
 
 
+def _targets_are_not_noted(stack: Stack) -> None:
+    """The id of a compaction's target is not noted for the next start."""
+    put(stack, EntryLogs, note_id=lambda _self, _log_id: None)
+
+
 _STORAGE: Final = "tests.bookied.storage"
 _COLLECTOR: Final = f"{_STORAGE}.garbage.test_collector"
 
@@ -294,6 +299,15 @@ STORAGE_MUTATIONS: Final[dict[str, Mutation]] = {
         "I14",
         _ledgers_before_locations,
         f"{_STORAGE}.index.rocks.test_database:test_a_ledger_is_not_stored_before_its_locations",
+        0,
+    ),
+    "targets-are-not-noted": switch(
+        "the id of a compaction's target is not noted for the next start",
+        "storage",
+        "I14",
+        _targets_are_not_noted,
+        f"{_STORAGE}.garbage.test_transactional_compaction:"
+        "test_the_id_of_a_target_is_noted_so_that_no_later_log_has_it",
         0,
     ),
 }

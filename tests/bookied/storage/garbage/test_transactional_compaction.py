@@ -171,3 +171,14 @@ def test_a_target_that_is_damaged_after_it_was_written_leaves_its_source() -> No
     repair()
     world.collect()
     world.check()
+
+
+def test_the_id_of_a_target_is_noted_so_that_no_later_log_has_it() -> None:
+    """The next start could give it out again once the target itself is compacted away."""
+    world = make_world(transactional=True)
+    fill(world)
+    world.delete(0)
+    noted_before = int(world.files.read(LOGS / layout.LAST_ID), 16)
+    world.collect()
+    target = max(list_logs(world.files, [LOGS]))
+    assert int(world.files.read(LOGS / layout.LAST_ID), 16) == target > noted_before
