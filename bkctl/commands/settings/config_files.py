@@ -253,6 +253,8 @@ def _given(session: Session) -> Iterator[tuple[str, str, str]]:
         source = options.origins.get("profile", "the default profile")
         yield "--profile", options.used_profile.name, source
     for name, source in options.origins.items():
+        if name == "profile" and options.used_profile is not None:
+            continue
         if name in {"conf", "output"} or (name in words and not source.startswith("-")):
             yield words[name], str(getattr(options, name)), source
 

@@ -225,3 +225,12 @@ def test_what_is_in_effect_is_a_settings_file_again(tmp_path: Path) -> None:
     assert set(host.out.text.splitlines()) == {
         "bookiePort=4000", "metadataServiceUri=sqlite:///f.db",
     }  # fmt: skip
+
+
+def test_a_profile_of_the_environment_is_shown_once(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BKCTL_PROFILE", "lab")
+    _file(tmp_path / "config.toml", '[profiles.lab]\nservice-uri = "sqlite:///lab.db"\n')
+    out = run("show", "--origin", environ={"BKCTL_PROFILE": "lab"})[1]["settings"]
+    assert [one["key"] for one in out].count("--profile") == 1
