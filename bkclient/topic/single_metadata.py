@@ -23,6 +23,9 @@ _CONTINUES: Final = 0x80
 _SHIFTS: Final = (7, 14, 21, 28, 35, 42, 49)
 """Numbers have up to 8 bytes, thus are below 2^56."""
 
+_LENGTH_BYTES_MAX: Final = 5
+"""Protobuf refuses a length that is encoded in more bytes."""
+
 _INT32_MAX: Final = 2**31 - 1
 _BYTES_MAX: Final = 512
 """Longer metadata is protobuf's: a loop in Python must not run over what a peer sends."""
@@ -53,8 +56,8 @@ def usual_metadata(data: bytes, at: int, end: int) -> SingleMetadata | None:
     size = -1
     key = ordering_key = event_time_ms = sequence_id = None
     while at < end:
-        tag = data[at]
-        value, at = _number(data, at + 1, end)
+        tag, begun = data[at], at + 1
+        value, at = _number(data, begun, end)
         if at > end:
             return None
         if tag == _PAYLOAD_SIZE:
@@ -63,7 +66,7 @@ def usual_metadata(data: bytes, at: int, end: int) -> SingleMetadata | None:
             sequence_id = value
         elif tag == _EVENT_TIME:
             event_time_ms = value
-        elif tag in {_KEY, _ORDERING_KEY}:
+        elif tag in {_KEY, _ORDERING_KEY} and at - begun <= _LENGTH_BYTES_MAX:
             begin, at = at, at + value
             if at > end:
                 return None

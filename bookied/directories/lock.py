@@ -130,17 +130,20 @@ def _holds(process: Path, path: Path) -> bool:
     """Whether a process has an exclusive lock on a file, by its open files (proc(5))."""
     try:
         wanted = path.stat()
-        return any(
-            os.path.samestat(number.stat(), wanted)
-            and " FLOCK  ADVISORY  WRITE " in (process / "fdinfo" / number.name).read_text("ascii")
-            for number in _open_files(process)
-        )
+        numbers = list((process / "fd").iterdir())
     except OSError:
         return False
+    return any(_is_locked_as(process, number, wanted) for number in numbers)
 
 
-def _open_files(process: Path) -> list[Path]:
-    return [number for number in (process / "fd").iterdir() if number.exists()]
+def _is_locked_as(process: Path, number: Path, wanted: os.stat_result) -> bool:
+    """Whether an open file of a process is the wanted one, with an exclusive lock."""
+    try:
+        return os.path.samestat(number.stat(), wanted) and " FLOCK  ADVISORY  WRITE " in (
+            process / "fdinfo" / number.name
+        ).read_text("ascii")
+    except OSError:  # It may be closed by now, or a socket.
+        return False
 
 
 def _has_lock(inode: int, locks: str) -> bool:

@@ -144,7 +144,10 @@ class ReadLanes:
         queue = self._queues.get(pause.lane)
         if queue:
             queue[0].is_fetched = True
-            self._start(pause.lane)
+            try:
+                self._start(pause.lane)
+            except Exception:  # noqa: BLE001 - As a bug met in a thread: the connection ends.
+                self._failed(Failure())
         self._settled()
 
     def _fetched(self, count: int, lane: int, fetch: _Fetch) -> None:

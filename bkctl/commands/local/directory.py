@@ -185,7 +185,9 @@ def refuse_started_by_hand(directory: Path, homes: Iterable[Path]) -> None:
         raise ConflictError(
             f"{counted(len(locked), 'bookie')} in {directory} {was} started by hand and still"
             f" {'runs' if len(locked) == 1 else 'run'}",
-            next_step=f"kill {pids}",
+            next_step=f"kill {pids}"
+            if pids
+            else "fuser -v on their lock files shows the processes",
         )
 
 

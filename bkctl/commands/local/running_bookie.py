@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Final
 from bkctl.commands.local.bookie import LocalStartError, printed_reason
 from bkctl.commands.local.connected_metadata import ClusterMetadata
 from bkctl.commands.local.directory import START_REQUEST, write_private
-from bkctl.commands.local.running_cluster import read, runner, start_line
+from bkctl.commands.local.running_cluster import read, start_line
 from bkctl.errors import ConflictError, NothingFoundError, UsageError
 from bkctl.exit_status import ExitStatus
+from bookied.directories.lock import is_locked
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,7 +42,7 @@ def start(session: Session, directory: Path, bookie_id: str | None) -> None:
         LocalStartError: the bookie did not start; the message has its reason.
     """
     found = read(directory)
-    if runner(directory) is None:
+    if not is_locked(directory):
         raise ConflictError(
             f"the cluster in {directory} is stopped",
             next_step=f"to start it: {start_line(directory)}",
@@ -89,9 +90,15 @@ def stop(session: Session, directory: Path, bookie_id: str) -> None:
         ConflictError: the bookie goes on.
     """
     one = _bookie(directory, read(directory).bookies, bookie_id)
-    if one.state != "up" or one.pid is None:
+    if one.state != "up":
         session.note(f"bookie {bookie_id} does not run")
         return
+    if one.pid is None:
+        ledgers = f"{one.directory}/ledgers"
+        raise ConflictError(
+            f"{ledgers} is locked, and the process cannot be determined",
+            next_step=f"to see the process: fuser -v {shlex.quote(f'{ledgers}/bookied.lock')}",
+        )
     if session.dry_run:
         session.plan([f"stop process {one.pid}, bookie {bookie_id}"])
         return

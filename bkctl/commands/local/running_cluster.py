@@ -43,9 +43,10 @@ def status(session: Session, directory: Path) -> None:
     """
     found = read(directory, _cookies(directory))
     show(session, found)
-    if runner(directory) is None:
+    if not is_locked(directory):
         by_hand = [one for one in found.bookies if one.state == "up"]
-        first = f"first kill {' '.join(str(one.pid) for one in by_hand)}, " if by_hand else ""
+        pids = " ".join(str(one.pid) for one in by_hand if one.pid is not None)
+        first = f"first kill {pids}, " if pids else ""
         runs = f"; {counted(len(by_hand), 'bookie')} started by hand still up" if by_hand else ""
         start = f"to start it: {first}{'then ' if first else ''}{start_line(directory)}"
         session.note(f"the cluster is stopped{runs}; {start}")
@@ -80,7 +81,7 @@ def stop(session: Session, directory: Path) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGTERM)
     deadline_s = time.monotonic() + STOP_S_MAX
-    while runner(directory) == pid:
+    while is_locked(directory) and runner(directory) in {pid, None}:
         if time.monotonic() > deadline_s:
             raise ConflictError(
                 f"process {pid} still runs after {STOP_S_MAX:.0f} s",
@@ -129,7 +130,7 @@ def _cookies(directory: Path) -> frozenset[str] | None:
     """Return the bookies that have a cookie; None where there is none or no metadata now."""
     refuse_others_directory(directory)
     known = _record(directory)
-    if runner(directory) is None and not known.uri.startswith("sqlite:"):
+    if not is_locked(directory) and not known.uri.startswith("sqlite:"):
         return None  # Its ZooKeeper may have stopped with it.
     with contextlib.suppress(BookKeeperError), ClusterMetadata(lambda: known.uri) as metadata:
         return metadata.known() or None

@@ -22,6 +22,10 @@ TURN_REQUESTS_MAX: Final = 32
 """Requests of waiting connections that one turn of the reactor takes, if no other client asks."""
 
 
+EMPTY_TURNS_MAX: Final = 8
+"""Turns in a row that take nothing since work was done out of turn; then one request is taken."""
+
+
 class TurnTaker(Protocol):
     """A connection that has more requests than a slice."""
 
@@ -41,7 +45,8 @@ class Turns:
     asks takes one more, up to ``TURN_REQUESTS_MAX``. Each connection is in here at most once.
 
     Work that counts as more requests than the turn had left shortens the next turns by as many. So
-    turns that take nothing follow a part of a large batch while others ask.
+    turns that take nothing follow a part of a large batch while others ask; after
+    ``EMPTY_TURNS_MAX`` of them one request is taken all the same.
 
     ``clients_wait`` gets True when the first has to wait, and False when none does any more. Each
     turn that takes something ends with ``give_way``.
@@ -58,6 +63,7 @@ class Turns:
         self._turn: IDelayedCall | None = None
         self._requests_max = 1
         self._overdrawn = 0
+        self._empty_turns = 0
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -87,16 +93,19 @@ class Turns:
         self._overdrawn = min(self._overdrawn + requests, TURN_REQUESTS_MAX)
 
     def _take_turn(self) -> None:
-        left = self._requests_max - self._overdrawn
+        left, owed = self._requests_max - self._overdrawn, 0
         self._requests_max = min(self._requests_max + 1, TURN_REQUESTS_MAX)
+        if left <= 0 and self._empty_turns == EMPTY_TURNS_MAX:
+            left, owed = 1, -left
         takes = left > 0
+        self._empty_turns = 0 if takes else self._empty_turns + 1
         try:
             while left > 0 and self._waiting:
                 client = next(iter(self._waiting))
                 del self._waiting[client]
                 left -= max(1, client.take_turn(min(left, SLICE_REQUESTS)))
         finally:
-            self._overdrawn = max(0, -left)
+            self._overdrawn = min(owed + max(0, -left), TURN_REQUESTS_MAX)
             self._turn = None
             if self._waiting:
                 self._turn = self._clock.callLater(0, self._take_turn)

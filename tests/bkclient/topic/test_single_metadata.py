@@ -84,6 +84,37 @@ def test_usual_metadata_is_what_protobuf_reads(fields: dict[str, Any], size: int
     check(pb.SingleMessageMetadata(payloadSize=size, **fields).SerializeToString())
 
 
+@pytest.mark.parametrize(
+    ("data", "is_usual"),
+    [
+        pytest.param(b"\x12\x80\x80\x80\x80\x80\x00\x18\x00", False, id="key length of 6 bytes"),
+        pytest.param(
+            b"\x3a\x81\x80\x80\x80\x80\x80\x80\x00k\x18\x00", False, id="ordering key's of 8"
+        ),
+        pytest.param(b"\x3a\x80\x80\x80\x80\x00\x18\x00", True, id="ordering key's of 5"),
+        pytest.param(b"\x12\x01\xff\x18\x00", False, id="no UTF-8"),
+        pytest.param(b"\x18\x83\x80\x80\x80\x10", False, id="2^32 + 3, which is 3 as int32"),
+        pytest.param(b"\x18\xff\xff\xff\xff\x0f", False, id="2^32 - 1, which is -1"),
+        pytest.param(b"\x18\x01" * 256, True, id="512 bytes"),
+        pytest.param(b"\x18\x01" * 257, False, id="514 bytes"),
+    ],
+)
+def test_what_is_at_the_edge_of_usual(data: bytes, *, is_usual: bool) -> None:
+    assert check(data) is is_usual
+
+
+@pytest.mark.parametrize(
+    ("first", "values"),
+    [({"sequenceId": 0}, [None, None]), ({"nullValue": False}, [b"a", None])],
+)
+def test_null_values_of_a_batch_hold_for_messages_that_say_nothing(
+    first: dict[str, Any], values: list[bytes | None]
+) -> None:
+    payload = batch_payload([(first, b"a"), ({"sequenceId": 1}, b"b")])
+    one = split_entry(entry(payload, numMessagesInBatch=2, nullValue=True))
+    assert list(unpack(one, 5, 6).column("value")) == values
+
+
 TAGS = st.sampled_from(b"\x12\x18\x28\x30\x3a\x40\x01\x80")
 
 

@@ -14,6 +14,7 @@ from bkctl.cli.root import cli
 from bkctl.commands.local.cluster import LocalCluster
 from bkctl.commands.local.directory import CONF_FILE, ENV_FILE, PROFILE_FILE, STATE_FILE
 from bkctl.errors import ConflictError, RefusedError
+from bkctl.exit_status import ExitStatus
 from bkctl.session.profiles import read_profiles
 from bookied.directories.lock import LOCK, DirectoryLocks
 from tests.bkctl.support.terminal import FakeHost
@@ -204,6 +205,33 @@ def test_a_stop_does_not_end_a_process_that_has_only_the_number(tmp_path: Path) 
     finally:
         other.kill()
         other.wait()
+        held.release()
+
+
+def test_a_bookie_whose_process_cannot_be_determined_is_not_said_to_be_down(
+    tmp_path: Path,
+) -> None:
+    cluster = LocalCluster(tmp_path, 1)
+    cluster.save()
+    ledgers = tmp_path / "bookie-1" / "ledgers"
+    held = DirectoryLocks()
+    held.take([tmp_path, ledgers])
+    try:
+        for lock in (tmp_path / LOCK, ledgers / LOCK):
+            lock.write_text("999999999\n")
+        with closing(FakeHost()) as host:
+            bookie_id = cluster.states()[0].bookie_id
+            status = cli.run(["local", "stop", str(tmp_path), bookie_id], host)
+            assert status == ExitStatus.CONFLICT
+            assert "ledgers is locked, and the process cannot be determined" in host.err.text
+            cli.run(["local", "status", str(tmp_path)], host)
+            assert "None" not in host.err.text
+        (tmp_path / LOCK).unlink()
+        with closing(FakeHost()) as host:
+            cli.run(["local", "status", str(tmp_path)], host)
+            assert "the cluster is stopped" in host.err.text
+            assert "None" not in host.err.text
+    finally:
         held.release()
 
 

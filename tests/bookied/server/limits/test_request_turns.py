@@ -14,6 +14,7 @@ from bookied.server.frame_dispatch import READS_IN_ONE
 from bookied.server.limits.backpressure import PressureLevel, ServerLimits
 from bookied.server.limits.request_turns import (
     CROWDED_SLICE_REQUESTS,
+    EMPTY_TURNS_MAX,
     SLICE_REQUESTS,
     TURN_REQUESTS_MAX,
     Turns,
@@ -304,7 +305,19 @@ def test_work_done_out_of_turn_is_counted_too_and_no_more_than_a_long_turn_of_it
     for _ in range(TURN_REQUESTS_MAX + 1):
         turns.others_ask()
         one_turn(clock)
-    assert heavy.taken == 3
+    assert heavy.taken == 2 + TURN_REQUESTS_MAX // (EMPTY_TURNS_MAX + 1) + 1
+
+
+def test_work_done_out_of_turn_again_and_again_starves_no_client_that_waits() -> None:
+    clock = Clock()
+    turns = Turns(clock, lambda _: None)
+    heavy = Heavy(turns, 1)
+    for turn in range(100 * (EMPTY_TURNS_MAX + 1)):
+        if turn % EMPTY_TURNS_MAX == 0:
+            turns.count(EMPTY_TURNS_MAX)
+        turns.others_ask()
+        one_turn(clock)
+    assert heavy.taken >= 100
 
 
 def test_threads_may_run_after_turns_and_when_clients_come_or_go_while_adds_wait_for_a_journal(
