@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from bkctl.commands.local.bookie import LocalStartError, printed_reason
 from bkctl.commands.local.connected_metadata import ClusterMetadata
 from bkctl.commands.local.directory import START_REQUEST, write_private
-from bkctl.commands.local.running_cluster import read, start_line
+from bkctl.commands.local.running_cluster import insist_owner, read, start_line
 from bkctl.errors import ConflictError, NothingFoundError, UsageError
 from bkctl.exit_status import ExitStatus
 from bookied.directories.lock import is_locked
@@ -93,18 +93,12 @@ def stop(session: Session, directory: Path, bookie_id: str) -> None:
     if one.state != "up":
         session.note(f"bookie {bookie_id} does not run")
         return
-    if one.pid is None:
-        ledgers = f"{one.directory}/ledgers"
-        raise ConflictError(
-            f"{ledgers} is locked, and the process cannot be determined",
-            next_step=f"to see the process: fuser -v {shlex.quote(f'{ledgers}/bookied.lock')}",
-        )
+    pid = insist_owner(Path(one.directory) / "ledgers") if one.pid is None else one.pid
     if session.dry_run:
-        session.plan([f"stop process {one.pid}, bookie {bookie_id}"])
+        session.plan([f"stop process {pid}, bookie {bookie_id}"])
         return
     with contextlib.suppress(ProcessLookupError):
-        os.kill(one.pid, signal.SIGTERM)
-    pid = one.pid
+        os.kill(pid, signal.SIGTERM)
     _wait(lambda: not _runs(pid), f"process {pid} still runs", one)
     line = shlex.join(["bkctl", "local", "start", str(directory), bookie_id])
     session.note(f"stopped bookie {bookie_id}; to start it: {line}")

@@ -24,7 +24,7 @@ from bkctl.commands.local.metadata import HOST
 from bkctl.errors import ConflictError, NothingFoundError
 from bkctl.exit_status import ExitStatus
 from bkctl.output.units import counted
-from bookied.directories.lock import is_locked, lock_owner
+from bookied.directories.lock import LOCK, is_locked, lock_owner
 from wire.errors import BookKeeperError
 
 if TYPE_CHECKING:
@@ -66,13 +66,11 @@ def stop(session: Session, directory: Path) -> None:
         ConflictError: bookies run there that `bkctl local` does not run, or it goes on.
     """
     found = read(directory)
-    pid = runner(directory)
-    if pid is None:
-        if is_locked(directory):
-            raise ConflictError(f"{directory} is locked, and the process cannot be determined")
+    if not is_locked(directory):
         _refuse_started_by_hand(found)
         session.note(f"no cluster runs in {directory}")
         return
+    pid = insist_owner(directory)
     number = counted(sum(one.state == "up" for one in found.bookies), "bookie")
     if session.dry_run:
         session.plan([f"stop process {pid} with {number}"])
@@ -81,7 +79,7 @@ def stop(session: Session, directory: Path) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGTERM)
     deadline_s = time.monotonic() + STOP_S_MAX
-    while is_locked(directory) and runner(directory) in {pid, None}:
+    while is_locked(directory) and lock_owner(directory) in {pid, None}:
         if time.monotonic() > deadline_s:
             raise ConflictError(
                 f"process {pid} still runs after {STOP_S_MAX:.0f} s",
@@ -111,9 +109,19 @@ def read(directory: Path, cookies: frozenset[str] | None = None) -> LocalSummary
     return LocalSummary(known.uri, str(directory.absolute()), tuple(bookies))
 
 
-def runner(directory: Path) -> int | None:
-    """Return the process that runs the cluster in a directory; None if it is stopped."""
-    return lock_owner(directory) if is_locked(directory) else None
+def insist_owner(root: Path) -> int:
+    """Return the process that has locked a root.
+
+    Raises:
+        ConflictError: it cannot be determined.
+    """
+    pid = lock_owner(root)
+    if pid is None:
+        raise ConflictError(
+            f"{root} is locked, and the process cannot be determined",
+            next_step=f"to see the process: fuser -v {shlex.quote(str(root / LOCK))}",
+        )
+    return pid
 
 
 def _record(directory: Path) -> ClusterRecord:

@@ -21,7 +21,6 @@ CROWDED_SLICE_REQUESTS: Final = 4
 TURN_REQUESTS_MAX: Final = 32
 """Requests of waiting connections that one turn of the reactor takes, if no other client asks."""
 
-
 EMPTY_TURNS_MAX: Final = 8
 """Turns in a row that take nothing since work was done out of turn; then one request is taken."""
 

@@ -242,13 +242,13 @@ def _legend_of_bookies(
         state = found.states.get(bookie, "")
         sign = canvas.state(glyph(state, canvas), state)
         lead = f"{name:{short}} "
-        told = f"{bookie:{widest}}  {state:9}"
+        line = f"{bookie:{widest}}  {state:9}"
         replicas = _told(held[bookie])
         space = canvas.width - len(lead) - 2
-        if display_width(told) + 2 + display_width(replicas) <= space:
-            yield f"{lead}{sign} {told}  {replicas}".rstrip()
+        if display_width(line) + 2 + display_width(replicas) <= space:
+            yield f"{lead}{sign} {line}  {replicas}".rstrip()
             continue
-        yield f"{lead}{sign} {canvas.fitted(told, space).rstrip()}"
+        yield f"{lead}{sign} {canvas.fitted(line, space).rstrip()}"
         if replicas:
             yield f"{'':{len(lead) + 2}}{canvas.fitted(replicas, space).rstrip()}"
 

@@ -186,15 +186,25 @@ def test_reading_a_database_needs_nothing_but_reading(tmp_path: Path) -> None:
     assert [path.name for path in directory.iterdir()] == ["CURRENT"]
 
 
+def opened_index(files: SimFiles, directory: Path) -> RocksIndex:
+    index = RocksIndex(directory, partial(SimKeyValues, files))
+    index.open()
+    return index
+
+
+def first_entry_of(ledger_id: int) -> LedgerChange:
+    """Return the change that gives the ledger's entry 0 the location 5000."""
+    page = decode_native(bytes(8192))
+    page[0] = 5000
+    return LedgerChange(ledger_id, IndexHeader(b"k"), ((0, page.tobytes()),))
+
+
 def test_an_index_without_room_says_where_and_for_whom() -> None:
     files, current = SimFiles(Random(1)), Path("/current")
     files.mkdirs(current)
     files.sync_dir(Path("/"))
-    index = RocksIndex(current, partial(SimKeyValues, files))
-    index.open()
-    page = decode_native(bytes(8192))
-    page[0] = 5000
-    changes = [LedgerChange(one, IndexHeader(b"k"), ((0, page.tobytes()),)) for one in (1, 2)]
+    index = opened_index(files, current)
+    changes = [first_entry_of(one) for one in (1, 2)]
     files.fault = lambda operation, path: (
         OSError(errno.ENOSPC, "No space left", str(path)) if operation == "sync" else None
     )
@@ -205,8 +215,7 @@ def test_an_index_without_room_says_where_and_for_whom() -> None:
     files.fault = None
     index.write(changes)
     files.crash()
-    index = RocksIndex(current, partial(SimKeyValues, files))
-    index.open()
+    index = opened_index(files, current)
     assert sorted(index.ledger_ids()) == [1, 2]
     assert [index.location(one, 0) for one in (1, 2)] == [5000, 5000]
 
@@ -216,21 +225,17 @@ def test_a_ledger_is_not_stored_before_its_locations() -> None:
     files, current = SimFiles(Random(1)), Path("/current")
     files.mkdirs(current)
     files.sync_dir(Path("/"))
-    index = RocksIndex(current, partial(SimKeyValues, files))
-    index.open()
-    page = decode_native(bytes(8192))
-    page[0] = 5000
+    index = opened_index(files, current)
     files.fault = lambda operation, path: (
         OSError(errno.EIO, "broken")
         if operation == "sync" and path.is_relative_to(index.locations_path)
         else None
     )
     with pytest.raises(OSError, match="broken"):
-        index.write([LedgerChange(1, IndexHeader(b"k"), ((0, page.tobytes()),))])
+        index.write([first_entry_of(1)])
     files.fault = None
     files.kill()
-    index = RocksIndex(current, partial(SimKeyValues, files))
-    index.open()
+    index = opened_index(files, current)
     assert index.ledger_ids() == []
 
 
