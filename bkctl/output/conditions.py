@@ -15,7 +15,7 @@ from bkctl.quantities import parse_duration, parse_size
 from bkctl.suggest import did_you_mean
 
 _COMPARISON: Final = re.compile(
-    r"\s*([A-Za-z0-9_][A-Za-z0-9_ -]*?)\s*(==|!=|<=|>=|=|<|>|~)\s*(.*?)\s*", re.DOTALL
+    r"\s*([A-Za-z0-9_][A-Za-z0-9_. -]*?)\s*(==|!=|<=|>=|=|<|>|~)\s*(.*?)\s*", re.DOTALL
 )
 _ORDER: Final[Mapping[str, Callable[[Any, Any], bool]]] = MappingProxyType(
     {
@@ -60,8 +60,8 @@ class Comparison:
         if self.field not in record:
             meant = did_you_mean(self.field, record)
             raise UsageError(
-                f"{self}: there is no field {self.field!r}{meant}",
-                next_step=f"there are {', '.join(record)}",
+                f"{self}: no field {self.field!r}{meant}",
+                next_step=f"the fields are {', '.join(record)}",
             )
         return self._compare(record[self.field])
 

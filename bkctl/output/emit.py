@@ -172,7 +172,7 @@ class Emitter:
                 self._write_lines(self._head())
             self._write_lines(table.lines(list(map(row_of, values))))
         if not table.started:
-            self._host.stderr.write("" if self._options.quiet else f"no {view.name}\n")
+            self._host.stderr.write("" if self._options.quiet else f"{view.nothing}\n")
         elif table.hidden and not self._options.quiet and not self._pager.started:
             hidden = ", ".join(name.lower() for name in table.hidden)
             self._below.append(f"(no space for: {hidden}; -o wide shows all)")

@@ -122,6 +122,8 @@ class View:
     """When ``--until healthy`` holds for one of them."""
     done: Callable[[Any], bool] | None = None
     """When ``--until done`` holds for one of them."""
+    nothing: str = ""
+    """What is said in place of an empty table; ``no NAME`` by default."""
     bare: bool = False
     """One value's table form is its id alone, so that ``id=$(bkctl ledger create)`` works."""
 
@@ -143,9 +145,10 @@ class View:
         """Return the error of a word that names no field."""
         names = [field.name for field in self.fields]
         titles = [field.title.lower() for field in self.fields]
+        custom = "; --meta KEY=VALUE finds custom metadata" if "custom" in names else ""
         return UsageError(
-            f"{option}: there is no {word!r}{did_you_mean(word.lower(), [*names, *titles])}",
-            next_step=f"there are {', '.join(names)}",
+            f"{option}: no field {word!r}{did_you_mean(word.lower(), [*names, *titles])}",
+            next_step=f"the fields are {', '.join(names)}{custom}",
         )
 
 
@@ -235,6 +238,7 @@ class _How(TypedDict, total=False):
     lines: Callable[[Any, int | None, bool], Iterable[str]]
     healthy: Callable[[Any], bool]
     done: Callable[[Any], bool]
+    nothing: str
     bare: bool
 
 
@@ -266,6 +270,7 @@ def _view(shown_class: type, name: str, columns: Iterable[Column], how: _How) ->
         how.get("lines"),
         how.get("healthy"),
         how.get("done"),
+        how.get("nothing", f"no {name}"),
         how.get("bare", False),
     )
 

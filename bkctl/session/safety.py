@@ -44,7 +44,8 @@ def refuse_unless_forced(
     """
     for one in objections:
         override = f"{option} {one.check}" if one.check else ""
-        way = f"{one.next_step}, or {override}" if override else one.next_step
+        is_named = not override or override in one.next_step
+        way = one.next_step if is_named else f"{one.next_step}, or {override}"
         if one.check and one.check in force:
             session.warn(f"overridden: {one.why}")
         elif session.dry_run:

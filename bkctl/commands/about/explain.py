@@ -52,7 +52,7 @@ def explain(session: Session, *, names: Sequence[str]) -> None:
         if name not in known:
             raise NothingFoundError(
                 f"there is no error {name}{did_you_mean(name, [*known, *ALIASES])}",
-                next_step="`bkctl explain` lists all",
+                next_step="`bkctl explain` lists errors, `bkctl config show KEY` explains settings",
             )
         session.emit(known[name])
 

@@ -97,6 +97,7 @@ show(
         cell=lambda v: _ago(v.locked_since_ms),
     ),
     done=lambda _: False,
+    nothing="no ledger is marked under-replicated",
 )
 
 

@@ -490,7 +490,7 @@ def _objections(session: Session, target: _RestoreTarget) -> Iterator[Objection]
         yield Objection(
             ROOT,
             f"{session.uri} is not empty: it has {counted(target.nodes, 'node')} at its top",
-            "`bkctl cluster nuke` removes a cluster",
+            "`bkctl cluster nuke` removes a cluster; --force root adds only missing nodes",
         )
 
 

@@ -17,7 +17,7 @@ class SparkMissingError(ExportError):
     """PySpark or pyarrow is not installed here."""
 
     exit_status = 4
-    hint = "pip install 'bkctl[spark]'"
+    hint = "pip install 'bkctl[spark]'; exports below 4 GiB need only pyarrow"
 
 
 class SparkStartError(ExportError):

@@ -232,6 +232,9 @@ def unescape(text: str) -> bytes:
     return b"".join(parts)
 
 
+_LETTERS: Final = "use %l ledger, %e entry, %n size, %s payload, %% percent"
+
+
 def formatted(pattern: str) -> Form:
     """Return the form of a pattern: ``%l`` ledger, ``%e`` entry, ``%n`` size, ``%s`` payload.
 
@@ -239,6 +242,11 @@ def formatted(pattern: str) -> Form:
         FramingError: the pattern has another ``%``.
     """
     pieces = list(_pieces(pattern))
+    if not any(isinstance(piece, str) for piece in pieces):
+        raise FramingError(
+            f"--format: {pattern!r} has no field of an entry",
+            next_step=f"{_LETTERS}; --raw prints payloads only",
+        )
 
     def form(ledger_id: int, entry_id: int, payload: bytes) -> bytes:
         values = {
@@ -256,7 +264,7 @@ def _pieces(pattern: str) -> Iterator[str | bytes]:
         if letter not in {"l", "e", "n", "s", "%"}:
             raise FramingError(
                 f"--format: %{letter} means nothing",
-                next_step="there are %l ledger, %e entry, %n size, %s payload, %% percent",
+                next_step=_LETTERS,
             )
         yield b"%" if letter == "%" else letter
         yield unescape(following)

@@ -47,7 +47,8 @@ def chosen(
         UsageError: it names none, or all of them and some.
     """
     if everything == bool(given or from_file):
-        raise UsageError("which ledgers?", next_step="give ids, or - for stdin")
+        use = "give ids, or `-` and the ids of `bkctl ledger list -o id` on stdin"
+        raise UsageError("which ledgers?", next_step=use)
     return _all(session) if everything else _given(session, given, from_file)
 
 

@@ -350,6 +350,7 @@ def flushed(session: Session, values: Iterator[T]) -> Iterator[T]:
         Kind.NUMBER,
         cell=lambda v: f"{v.times:.1f}x",
     ),
+    nothing="no bookie is slower than the others",
 )
 @attrs.frozen(kw_only=True)
 class LatencyOutlier:

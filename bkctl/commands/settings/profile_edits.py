@@ -350,12 +350,18 @@ def _absolute(path: str) -> str:
     return str(given.parent.resolve() / given.name)
 
 
+_OF_A_LEDGER: Final = "each ledger has its quorums: `bkctl ledger create -E 3 -W 2 -A 2`"
+
+
 def _client_keys(session: Session) -> dict[str, str]:
     found = overrides(_flag(session, "overrides") or ())
     known = known_keys(ClientConfig)
     for key in found:
         if key not in known:
-            raise UsageError(f"-X {key}: clients know no such key{did_you_mean(key, known)}")
+            raise UsageError(
+                f"-X {key}: clients know no such key{did_you_mean(key, known)}",
+                next_step=_OF_A_LEDGER if "quorum" in key.lower() else "",
+            )
     return found
 
 

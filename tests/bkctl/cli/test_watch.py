@@ -157,7 +157,7 @@ def test_time_that_is_up_first_is_status_6_and_names_the_condition(watch: Watch)
         ("healthy", "nothing says when profiles are healthy"),
         ("done", "nothing says when profiles are done"),
         ("wrong", "'wrong' is not a comparison"),
-        ("prod=1", "there is no field 'prod'"),
+        ("prod=1", "no field 'prod'"),
     ],
 )
 def test_a_condition_that_means_nothing_here_is_wrong_usage(

@@ -161,7 +161,7 @@ def test_columns_are_chosen_by_name_and_in_order() -> None:
 
 
 def test_an_unknown_column_is_a_usage_error_that_names_the_others() -> None:
-    with pytest.raises(UsageError, match="no 'colour'") as caught:
+    with pytest.raises(UsageError, match="no field 'colour'") as caught:
         _printed(LEDGERS, columns="colour")
     assert "ledger_id" in caught.value.hint
 

@@ -111,5 +111,11 @@ def test_a_format_with_another_percent_is_refused(pattern: str) -> None:
         formatted(pattern)
 
 
+@pytest.mark.parametrize("pattern", ["raw", "", "100%%"])
+def test_a_format_without_a_field_of_the_entry_is_refused(pattern: str) -> None:
+    with pytest.raises(FramingError, match="has no field of an entry"):
+        formatted(pattern)
+
+
 def test_escapes_are_those_people_know() -> None:
     assert unescape(r"a\tb\n\0\\\q") == b"a\tb\n\0\\\\q"
