@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
 from twisted.logger import Logger
@@ -19,9 +19,9 @@ from bkclient.log.batches import BATCH_KEY
 from bkclient.log.batches import SWEEP_AGE_S as BATCH_SWEEP_AGE_S
 from bkclient.log.cursors import Cursors
 from bkclient.log.errors import LogError, LogInUseError
-from bkclient.log.ledger_list import LOG_KEY, LedgerList
-from bkclient.log.record import LogRecord, Position
-from bkclient.metadata.api import NoSuchLogError
+from bkclient.log.ledger_list import CONFLICTS_MAX, LOG_KEY, LedgerList
+from bkclient.log.record import LogLedger, LogRecord, Position
+from bkclient.metadata.api import MetadataUnavailableError, NoSuchLogError
 from wire.ids import LedgerId
 
 log = Logger()
@@ -47,10 +47,13 @@ class LogRemoval:
 
         Raises:
             NoSuchLogError: there is no such log, or another than ``before`` is a position of.
+            MetadataVersionError: others change it all the time.
         """
         ledgers = LedgerList(self._client, name)
         first: LogRecord | None = None
-        while True:
+        dropped: Sequence[LogLedger] = ()
+        lost: MetadataUnavailableError | None = None
+        for _ in range(CONFLICTS_MAX):
             known = await ledgers.read_patiently()
             first = first or known.record
             if not (
@@ -59,15 +62,20 @@ class LogRemoval:
             ):
                 raise ledgers.gone()
             index = await self._first_kept(known.record, before.index)
-            if index == known.record.trimmed:
-                return Position(index, 0)
-            try:
-                await ledgers.write(known, known.record.trimmed_to(index))
-            except MetadataVersionError:
-                continue
-            for gone in known.record.ledgers[: index - known.record.trimmed]:
-                await self._client.delete_ledger(gone.ledger_id)
+            if index > known.record.trimmed:
+                dropped = known.record.ledgers[: index - known.record.trimmed]
+                try:
+                    known = await ledgers.write(known, known.record.trimmed_to(index))
+                except MetadataVersionError:
+                    continue
+                except MetadataUnavailableError as error:
+                    lost = error  # Stored or not: the record says so when it is read again.
+                    continue
+            for one in dropped:
+                if not known.record.lists(one.ledger_id):
+                    await self._client.delete_ledger(one.ledger_id)
             return Position(index, 0)
+        raise lost or MetadataVersionError(f"log {name} is changed by others all the time")
 
     async def _first_kept(self, record: LogRecord, wanted: int) -> int:
         index = record.trimmed

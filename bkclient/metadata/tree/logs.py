@@ -22,6 +22,8 @@ from bkclient.metadata.api import (
 )
 from bkclient.metadata.tree.base import TreePart
 from bkclient.metadata.tree.nodes import (
+    ATTEMPTS_MAX,
+    AnswerLostError,
     Fired,
     NodeExistsError,
     NodeVersionError,
@@ -77,18 +79,26 @@ class TreeLogs(TreePart):
             raise log_changed(name, version) from error
 
     async def remove_log(self, name: str, version: Version = ANY) -> None:
-        """See ``LogStore``."""
-        while True:
-            found = (await self.read_log(name)).version
+        """See ``LogStore``. Where an answer was lost, a log that is gone by now was removed."""
+        lost: AnswerLostError | None = None
+        for _ in range(ATTEMPTS_MAX):
             try:
+                found = (await self.read_log(name)).version
                 await self._tree.set(
                     zk_paths.log(name), TOMBSTONE, found if version == ANY else version
                 )
+            except AnswerLostError as error:
+                lost = error
+            except NoSuchLogError:
+                if lost is None:
+                    raise
+                return
             except NodeVersionError as error:
-                if version == ANY:
-                    continue  # It was changed since it was read.
-                raise log_changed(name, version) from error
-            return
+                if version != ANY:
+                    raise log_changed(name, version) from error
+            else:
+                return
+        raise lost or log_changed(name, version)
 
     async def list_logs(self) -> list[str]:
         """See ``LogStore``."""
