@@ -105,7 +105,11 @@ class IndexFormatError(CorruptError):
 
 
 class IndexTruncatedError(CorruptError):
-    """The index file is shorter than its header."""
+    """The index file is shorter than its header, or ends within a page."""
+
+
+class IndexCutError(IndexTruncatedError):
+    """The index file has lost pages that this process has seen in it."""
 
 
 class IndexEntryError(CorruptError):

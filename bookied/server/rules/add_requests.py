@@ -80,6 +80,8 @@ class Adds:
 
     def takes(self, state: CachedLedger, *, is_recovery: bool) -> bool:
         """Whether an add with the right key may be stored at once, as ``add`` would in the end."""
+        if not state.takes_adds:
+            return False
         if is_recovery:
             return state.ledger_id not in self._deletions
         check = self.fence_check
@@ -101,6 +103,7 @@ class Adds:
             self._fences.fence(state, lambda: None)  # In the journal before the entry.
         if not recovery:
             _check_not_fenced(state)
+        self._writes.insist_intact(state)
         check = self.fence_check
         if check is not None and not recovery and not check.is_open(ledger_id):
             check.ask(ledger_id, partial(self._add_if_open, asked))

@@ -50,6 +50,18 @@ class LedgerWrites:
             raise UnauthorizedError(f"ledger {ledger_id}")
         return state
 
+    def insist_intact(self, state: CachedLedger) -> None:
+        """Refuse entries for a ledger that may have lost some: they would hide the damage.
+
+        Raises:
+            CorruptError: its index is damaged.
+            OSError: its index cannot be read.
+        """
+        if state.doubt is not None:
+            self.storages.of(state.ledger_id).ledgers.settle_doubt(state)
+        if state.doubt is not None and not state.takes_adds:
+            raise state.doubt
+
     def journal(self, ledger_id: int) -> Journal:
         """Return the journal that a ledger belongs to."""
         return self.journals[ledger_id % len(self.journals)]

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from bookied.errors import IndexCutError
 from bookied.storage.files.files import Files
 from bookied.storage.index import format as layout
 
@@ -24,6 +25,11 @@ class IndexPlaces:
         self._blank: dict[int, Path] = {}  # Where files lie that nothing was written to.
         self._twice: dict[int, Path] = {}
         self._moving: dict[int, tuple[Path, Path]] = {}  # Copies that count, and their names then.
+        self._pages: dict[int, int] = {}
+        self.cut: dict[int, IndexCutError] = {}
+        """Ledgers whose file has lost pages, and what is wrong with it."""
+        self.removals = 0
+        """How many ledgers were deleted; what was read of one before may be of another file."""
 
     def open(self) -> None:
         """List the ledgers that are here, and finish or undo what a crash left half done."""
@@ -84,6 +90,18 @@ class IndexPlaces:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
         return path
 
+    def pages(self, ledger_id: int) -> int:
+        """Return how many complete pages this process has seen in a ledger's file; 0 if none.
+
+        Files only grow, so one with fewer pages was cut by something else.
+        """
+        return self._pages.get(ledger_id, 0)
+
+    def has_pages(self, ledger_id: int, pages: int) -> None:
+        """Note how many complete pages the file of a ledger has."""
+        if pages > self._pages.get(ledger_id, 0):
+            self._pages[ledger_id] = pages
+
     def second_path(self, ledger_id: int) -> Path | None:
         """Return another file of the same ledger: one of the two is out of date."""
         return self._twice.get(ledger_id)
@@ -129,6 +147,9 @@ class IndexPlaces:
         if path is None:
             return []
         del self._directory_of[ledger_id]
+        self._pages.pop(ledger_id, None)
+        self.cut.pop(ledger_id, None)
+        self.removals += 1
         return [one for one in (path, self._twice.pop(ledger_id, None)) if one is not None]
 
 

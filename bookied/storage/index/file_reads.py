@@ -8,7 +8,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from bookied.errors import CorruptError, IndexEntryError, IndexFormatError, IndexTruncatedError
+import attrs
+
+from bookied.errors import (
+    CorruptError,
+    IndexCutError,
+    IndexEntryError,
+    IndexFormatError,
+    IndexTruncatedError,
+)
 from bookied.storage.entrylog.format import is_possible
 from bookied.storage.files.files import ReadFile
 from bookied.storage.files.open_files import OpenFiles
@@ -77,11 +85,23 @@ class IndexReads:
             file = self._open.open_alone(path)  # Most files are read once, and completely.
         except FileNotFoundError:
             with self._reading(path, ledger_id) as moved:
-                return read_index(moved, path)
+                return self._load_from(moved, path, ledger_id)
         try:
-            return read_index(file, path)
+            return self._load_from(file, path, ledger_id)
         finally:
             file.close()
+
+    def _load_from(self, file: ReadFile, path: Path, ledger_id: int) -> LedgerOnDisk:
+        """Return what a ledger's file says; it is in doubt where the file had more pages before."""
+        known, removals = self._places.pages(ledger_id), self._places.removals
+        found = read_index(file, path)
+        complete = found.pages if found.doubt is None else found.pages - 1
+        if removals != self._places.removals:
+            return found  # The ledger may be deleted, and made again, just now.
+        if complete < known:
+            return attrs.evolve(found, doubt=cut_error(path, complete, known))
+        self._places.has_pages(ledger_id, complete)
+        return found
 
     def load_many(self, ledger_ids: Sequence[int]) -> Iterator[tuple[int, LedgerOnDisk]]:
         """Give what the files of ledgers say: the disk looks for all of them at the same time.
@@ -101,26 +121,45 @@ class IndexReads:
                     opened.append((ledger_id, file, path))
             for ledger_id, file, path in opened:
                 with contextlib.suppress(CorruptError, OSError):
-                    yield ledger_id, read_index(file, path)
+                    yield ledger_id, self._load_from(file, path, ledger_id)
 
     def load_page(self, ledger_id: int, page_no: int) -> array[int]:
-        """Return a page; slots the file does not have are 0, as all are of a deleted ledger."""
+        """Return a page; slots the file never had are 0, as all are of a deleted ledger.
+
+        Raises:
+            IndexCutError: the file had the page before.
+        """
         if not layout.has_place(page_no * layout.PAGE_SLOTS):
             return layout.decode_page(b"")
         offset = layout.page_offset(page_no)
-        return layout.decode_page(self._read_slots(ledger_id, offset, layout.PAGE_BYTES))
+        data = self._read_slots(ledger_id, offset, layout.PAGE_BYTES)
+        if len(data) < layout.PAGE_BYTES:
+            self._insist_new(ledger_id, page_no)
+        return layout.decode_page(data)
+
+    def _insist_new(self, ledger_id: int, page_no: int) -> None:
+        """Make sure that the file of a ledger never had a page that it does not have.
+
+        Raises:
+            IndexCutError: it had.
+        """
+        known = self._places.pages(ledger_id)
+        if page_no < known:
+            raise cut_error(self._places.path(ledger_id) or Path(), page_no, known)
 
     def location(self, ledger_id: int, entry_id: int) -> int:
         """Return where an entry is, 0 if nowhere.
 
         Raises:
             IndexEntryError: the location cannot be.
+            IndexCutError: the file had the entry's page before.
         """
         if not layout.has_place(entry_id):
             return 0
         offset = layout.HEADER_BYTES + layout.SLOT_BYTES * entry_id
         slot = self._read_slots(ledger_id, offset, layout.SLOT_BYTES)
         if len(slot) < layout.SLOT_BYTES:
+            self._insist_new(ledger_id, entry_id >> 10)
             return 0
         location = int(layout.SLOT.unpack(slot)[0])
         return check_location(location, self._places.path(ledger_id) or Path(), offset)
@@ -150,11 +189,29 @@ class IndexReads:
         return found
 
     def pages(self, ledger_id: int) -> Iterator[tuple[int, array[int]]]:
-        """Give the pages of a ledger's file that may hold something, with their numbers."""
+        """Give the pages of a ledger's file that may hold something, with their numbers.
+
+        Raises:
+            IndexCutError: the file had more pages before.
+        """
         path = self._places.path(ledger_id)
         if path is not None:
             with self._reading(path, ledger_id) as file:
+                known = self._places.pages(ledger_id)
+                if known and file.size() < layout.page_offset(known):
+                    self._insist_new(ledger_id, complete_pages(file.size()))
                 yield from read_pages(file)
+
+
+def complete_pages(size_bytes: int) -> int:
+    """Return how many complete pages an index file of that size has."""
+    return max(0, size_bytes - layout.HEADER_BYTES) // layout.PAGE_BYTES
+
+
+def cut_error(path: Path, pages: int, known: int) -> IndexCutError:
+    """Return what is wrong with a file that has lost pages while this process runs."""
+    message = f"has {pages} complete pages and had {known}: entries may be missing"
+    return IndexCutError(path, None, message)
 
 
 def read_index(file: ReadFile, path: Path) -> LedgerOnDisk:

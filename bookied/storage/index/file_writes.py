@@ -5,20 +5,21 @@ from __future__ import annotations
 import contextlib
 import random
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
+import attrs
 from twisted.logger import Logger
 
-from bookied.errors import NO_SPACE, IndexFullError
+from bookied.errors import NO_SPACE, IndexCutError, IndexFullError
 from bookied.storage.files.files import Files, UpdateFile
 from bookied.storage.files.open_files import NO_DESCRIPTOR, OpenFiles
 from bookied.storage.index import format as layout
 from bookied.storage.index.changes import copy_index, switch_slots, write_change
 from bookied.storage.index.file_places import IndexPlaces
-from bookied.storage.index.file_reads import read_pages
+from bookied.storage.index.file_reads import complete_pages, cut_error, read_pages
 from bookied.storage.index.ledger_pages import LedgerChange, Move
 
 log = Logger()
@@ -62,8 +63,8 @@ class IndexWrites:
         self._writable = tuple(one for one in self._directories if one not in full)
         self._writable = self._writable or self._directories
 
-    def write(self, changes: Sequence[LedgerChange]) -> None:
-        """Put changes on disk; on return they are durable.
+    def write(self, changes: Sequence[LedgerChange]) -> Mapping[int, IndexCutError]:
+        """Put changes on disk; on return they are durable. Return ledgers found to be damaged.
 
         What a change's locations point at must be durable already. A file that has no space to grow
         moves to another directory.
@@ -84,6 +85,8 @@ class IndexWrites:
         self._sync_names(one.ledger_id for one in changes if one.ledger_id not in homeless)
         if homeless:
             raise IndexFullError(next(iter(homeless.values())), homeless)
+        cut = self._places.cut
+        return {one.ledger_id: cut[one.ledger_id] for one in changes if one.ledger_id in cut}
 
     def _write_some(
         self, waiting: deque[LedgerChange], created: list[_NewIndexFile]
@@ -108,6 +111,8 @@ class IndexWrites:
                     continue
                 waiting.popleft()
             self._sync(opened, homeless)
+            for write, file in opened:
+                self._places.has_pages(write.change.ledger_id, complete_pages(file.size()))
         finally:
             for _, file in opened:
                 file.close()
@@ -139,11 +144,33 @@ class IndexWrites:
         try:
             if write.new is not None:
                 file.truncate(0)
-            write_change(file, write.change)
+                write_change(file, write.change)
+            else:
+                self._write_in_place(file, path, write.change)
         except BaseException:
             file.close()
             raise
         return file
+
+    def _write_in_place(self, file: UpdateFile, path: Path, change: LedgerChange) -> None:
+        """Write a change to a ledger's file; mark a file that something else has cut.
+
+        What is written behind a cut would make the file look intact: so that each later start
+        doubts it, it ends within a page from then on.
+        """
+        ledger_id = change.ledger_id
+        size, known = file.size(), self._places.pages(ledger_id)
+        if size < layout.page_offset(known):
+            error = cut_error(path, complete_pages(size), known)
+            self._places.cut[ledger_id] = error
+            log.error("{error}", error=error)
+        if ledger_id not in self._places.cut:
+            write_change(file, change)
+            return
+        state = change.taken_from
+        header = change.header or (state.header() if state is not None else None)
+        write_change(file, attrs.evolve(change, header=header))
+        file.write_at(layout.page_offset(complete_pages(file.size())), b"\0")
 
     def _sync(
         self, opened: Sequence[tuple[_PageWrite, UpdateFile]], homeless: list[_PageWrite]
@@ -250,7 +277,8 @@ class IndexWrites:
         A slot lies within one sector of the disk, so that a crash does not cut it in two.
 
         Raises:
-            OSError: some may be switched, some not.
+            IndexCutError: a file has lost pages; some may be switched, some not.
+            OSError: likewise.
         """
         by_ledger = [
             (ledger_id, list(group))
@@ -270,6 +298,7 @@ class IndexWrites:
                 try:
                     if path is not None:
                         opened.append(self._files.open_update(path))
+                        self._insist_complete(opened[-1], path, ledger_id)
                         switch_slots(opened[-1], moves)
                 except OSError as error:
                     if not self._may_go_on(error, is_any_open=bool(opened)):
@@ -282,6 +311,11 @@ class IndexWrites:
         finally:
             for file in opened:
                 file.close()
+
+    def _insist_complete(self, file: UpdateFile, path: Path, ledger_id: int) -> None:
+        size, known = file.size(), self._places.pages(ledger_id)
+        if size < layout.page_offset(known):
+            raise cut_error(path, complete_pages(size), known)
 
 
 class _NewIndexFile(NamedTuple):

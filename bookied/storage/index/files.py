@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import random
 from array import array
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from bookied.errors import CorruptError
 from bookied.storage.files.files import Files
 from bookied.storage.files.open_files import OpenFiles
 from bookied.storage.index.file_places import IndexPlaces
@@ -129,14 +130,14 @@ class IndexFiles:
 
     # Writing --------------------------------------------------------------------------------------
 
-    def write(self, changes: Sequence[LedgerChange]) -> None:
+    def write(self, changes: Sequence[LedgerChange]) -> Mapping[int, CorruptError]:
         """Put changes on disk, durably; see ``IndexWrites.write``.
 
         Raises:
             IndexFullError: some found no space anywhere; all others are written.
             OSError: some may be written, some not.
         """
-        self._writes.write(changes)
+        return self._writes.write(changes)
 
     def switch(self, moves: Sequence[Move]) -> None:
         """Point entries elsewhere, durably; see ``IndexWrites.switch``.

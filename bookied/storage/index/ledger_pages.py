@@ -10,12 +10,13 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
+from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 from weakref import WeakValueDictionary
 
 import attrs
 
-from bookied.errors import CorruptError, IndexTruncatedError
+from bookied.errors import CorruptError, IndexCutError, IndexTruncatedError
 from bookied.storage.index import format as layout
 from bookied.storage.index.read_pages import ReadPages
 
@@ -156,6 +157,14 @@ class CachedLedger:
         return not self._dirty and not self.is_header_dirty
 
     @property
+    def takes_adds(self) -> bool:
+        """Whether entries may be added: not behind damage, which a write could make look intact.
+
+        A page that a power cut tore is complete again once the entries of a replay are written.
+        """
+        return self.doubt is None or page_in_doubt(self) in self._dirty
+
+    @property
     def dirty_pages(self) -> set[int]:
         """The pages that the disk does not have yet; do not change it."""
         return self._dirty
@@ -256,6 +265,12 @@ class LedgerPages:
         self.hot[ledger_id] = state
         return state
 
+    def is_cut(self, state: CachedLedger, error: IndexCutError) -> None:
+        """Note that a ledger's file has lost pages; the next checkpoint marks the file."""
+        if state in (self.hot.get(state.ledger_id), self._held.get(state.ledger_id)):
+            state.doubt = error
+            self.header_changed(state)
+
     def find_many(self, ledger_ids: Iterable[int]) -> int:
         """Take ledgers into memory from disk; return how many. The rest is left to ``find``."""
         absent = [one for one in ledger_ids if one not in self.hot and one not in self._held]
@@ -276,6 +291,9 @@ class LedgerPages:
         state.key_logged = state.lac_is_unread = True
         if stored.last_page is not None:
             self.read_pages.keep(ledger_id, stored.pages - 1, stored.last_page)
+        if isinstance(state.doubt, IndexCutError):
+            self.hot[ledger_id] = state
+            self.header_changed(state)
         return state
 
     def create(self, ledger_id: int, master_key: bytes) -> CachedLedger:
@@ -308,7 +326,11 @@ class LedgerPages:
         page = state.pages.get(page_no)
         if page is None:
             if page_no < state.file_pages:
-                page = self._source.load_page(state.ledger_id, page_no)
+                try:
+                    page = self._source.load_page(state.ledger_id, page_no)
+                except IndexCutError as error:
+                    self.is_cut(state, error)
+                    raise
                 before = page.tobytes() if self._keeps_before else b""
             else:
                 page, before = array("q", _EMPTY_PAGE), _EMPTY_PAGE
@@ -406,14 +428,19 @@ class LedgerPages:
         before = {number: known.pop(number) for number in numbers if number in known}
         return LedgerChange(state.ledger_id, header, pages, before, state)
 
-    def written(self, changes: Iterable[LedgerChange]) -> None:
-        """Note that the disk has what was taken."""
+    def written(
+        self,
+        changes: Iterable[LedgerChange],
+        damaged: Mapping[int, CorruptError] = MappingProxyType({}),
+    ) -> None:
+        """Note that the disk has what was taken, and which ledgers turned out to be damaged."""
         for change in changes:
             state = self.hot.get(change.ledger_id)
             if state is None or state is not change.taken_from:
                 continue
             if change.header is not None and change.header.master_key == state.master_key:
                 state.key_logged = True
+            state.doubt = damaged.get(change.ledger_id, state.doubt)
             doubted = page_in_doubt(state)
             for number, _ in change.pages:
                 state.file_pages = max(state.file_pages, number + 1)

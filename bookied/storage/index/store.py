@@ -8,10 +8,11 @@ RocksDB databases.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from bookied.errors import CorruptError
 from bookied.storage.index.ledger_pages import LedgerChange, LedgerOnDisk, Move
 
 __all__ = ["IndexStore"]
@@ -66,7 +67,11 @@ class IndexStore(Protocol):
         """
 
     def load_page(self, ledger_id: int, page_no: int) -> array[int]:
-        """Return the 1024 locations of entries ``page_no << 10`` and on, 0 for none."""
+        """Return the 1024 locations of entries ``page_no << 10`` and on, 0 for none.
+
+        Raises:
+            CorruptError: the page is lost.
+        """
 
     def location(self, ledger_id: int, entry_id: int) -> int:
         """Return where an entry is, 0 if nowhere.
@@ -88,8 +93,8 @@ class IndexStore(Protocol):
 
     # Writing: a checkpoint ------------------------------------------------------------------------
 
-    def write(self, changes: Sequence[LedgerChange]) -> None:
-        """Put changes on disk; on return they are durable.
+    def write(self, changes: Sequence[LedgerChange]) -> Mapping[int, CorruptError]:
+        """Put changes on disk; on return they are durable. Return ledgers found to be damaged.
 
         What a change's locations point at must be durable already.
 

@@ -106,7 +106,7 @@ class Flush:
         """Write index pages and headers; return why some have found no space, if so."""
         try:
             await self._sync_log(run_blocking)
-            await run_blocking(partial(self._index.write, changes))
+            damaged = await run_blocking(partial(self._index.write, changes))
         except IndexFullError as error:
             # One ledger without space does not keep the pages of all others in memory.
             self._pages.put_back(one for one in changes if one.ledger_id in error.ledger_ids)
@@ -115,7 +115,7 @@ class Flush:
         except BaseException:
             self._pages.put_back(changes)
             raise
-        self._pages.written(changes)
+        self._pages.written(changes, damaged)
         return None
 
     def _note_index_space(self, homeless: IndexFullError | None) -> None:

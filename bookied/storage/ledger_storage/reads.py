@@ -7,11 +7,12 @@ import struct
 from array import array
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Final
 
 import attrs
 
-from bookied.errors import CorruptError, MissingLogError
+from bookied.errors import CorruptError, IndexCutError, MissingLogError
 from bookied.metrics.counters import StorageStats
 from bookied.storage.entrylog.entry_rows import EntryRows
 from bookied.storage.entrylog.format import is_possible
@@ -63,8 +64,8 @@ class StoredEntryReads:
     ) -> None:
         self._index, self._pages, self._turn = index, pages, turn
         self._cache, self._reader, self._stats = cache, logs, stats
-        # Pages that readers' threads have loaded, until the reactor takes them.
-        self._loaded: deque[tuple[CachedLedger, int, int, array[int]]] = deque(maxlen=LOADED_MAX)
+        # What the reactor is to do about pages that readers' threads have loaded, or not found.
+        self._loaded: deque[Callable[[], None]] = deque(maxlen=LOADED_MAX)
 
     def has_place(self, entry_id: int) -> bool:
         """Return whether the index can have an entry; adds are refused that it cannot have."""
@@ -138,7 +139,7 @@ class StoredEntryReads:
     def _keep_loaded(self) -> None:
         self._stats.pages_loaded += len(self._loaded)
         while self._loaded:
-            self._pages.keep_read(*self._loaded.popleft())
+            self._loaded.popleft()()
 
     def fetch(self, needed: NeedsDisk, entry_id: int) -> bytes:
         """Return an entry packet from the files. Blocks; any thread.
@@ -151,8 +152,13 @@ class StoredEntryReads:
         ledger_id, location = needed.state.ledger_id, needed.location
         if not location:
             page_no = entry_id >> 10
-            page = self._index.load_page(ledger_id, page_no)
-            self._loaded.append((needed.state, needed.changes, page_no, page))
+            try:
+                page = self._index.load_page(ledger_id, page_no)
+            except IndexCutError as error:
+                self._loaded.append(partial(self._pages.is_cut, needed.state, error))
+                raise
+            kept = partial(self._pages.keep_read, needed.state, needed.changes, page_no, page)
+            self._loaded.append(kept)
             location = page[entry_id & (PAGE_SLOTS - 1)]
             if location and not is_possible(location):
                 location = 0  # The index says what is wrong with it.

@@ -16,7 +16,7 @@ from bookied.server.rules.disk_read import DiskRead
 from bookied.storage.index.files import IndexFiles
 from bookied.storage.journal.settings import JournalEvents, JournalSettings
 from bookied.storage.journal.writer import Journal
-from bookied.storage.ledger_storage.settings import StorageEvents
+from bookied.storage.ledger_storage.settings import StorageEvents, StorageLimits
 from bookied.storage.ledger_storage.storage import LedgerStorage
 from bookied.storage.replay import ReplayReport, do_now, recover, run_now
 from bookied.storage.storages import Storages
@@ -95,10 +95,16 @@ class Patient:
         }
 
 
-def start(files: SimFiles, *, skip_invalid: bool = False) -> Patient:
+def start(
+    files: SimFiles, *, skip_invalid: bool = False, limits: StorageLimits | None = None
+) -> Patient:
     """Start a bookie on what the disk holds."""
     storage = LedgerStorage(
-        files, [L0, L1], IndexFiles(files, [L0, L1]), events=StorageEvents(on_fatal=print)
+        files,
+        [L0, L1],
+        IndexFiles(files, [L0, L1]),
+        events=StorageEvents(on_fatal=print),
+        limits=limits,
     )
     storages = Storages(files, [storage])
     storages.open()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from array import array
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -163,8 +163,8 @@ class RocksIndex:
 
     # Writing --------------------------------------------------------------------------------------
 
-    def write(self, changes: Sequence[LedgerChange]) -> None:
-        """Put changes on disk; on return they are durable.
+    def write(self, changes: Sequence[LedgerChange]) -> Mapping[int, CorruptError]:
+        """Put changes on disk; on return they are durable. RocksDB looks for damage itself.
 
         What a change's locations point at must be durable already.
 
@@ -180,6 +180,7 @@ class RocksIndex:
                 raise
             ledger_ids = [change.ledger_id for change in changes]
             raise IndexFullError(self._directory, ledger_ids) from error
+        return {}
 
     def _write_locations(self, changes: Sequence[LedgerChange]) -> None:
         if changes:
