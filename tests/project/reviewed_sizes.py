@@ -19,9 +19,6 @@ _ITEMS = "as many as there are in memory"
 _BLOCK = "less than one block of a file format"
 
 REVIEWED: Final = {
-    "_alike: range(base, base + count * size, size)": "as many locations as a page holds at most",
-    "_alike: range(entry_id, entry_id + count)": "as many locations as a page holds at most",
-    "_alike: range(ids.itemsize)": "as many locations as a page holds at most",
     # wire
     "take_acks_v2: bytes(buffer[:RUN_BYTES_MAX])": _BUFFER,
     "take_acks_v3: bytes(buffer[:RUN_BYTES_MAX])": _BUFFER,

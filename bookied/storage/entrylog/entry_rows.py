@@ -34,7 +34,24 @@ SECTOR_BYTES: Final = 512
 ALIKE_MIN: Final = 8
 """So many entries of one size are checked together; fewer are quicker one by one."""
 
+ALIKE_MAX: Final = 1024
+"""And so many at once: as many as a page of the index has."""
+
 NEXT: Final = struct.Struct(">iq")
+
+_LOW_IDS: Final = 1 << 16
+"""Entry ids that differ in their last two bytes only."""
+
+_BYTES: Final = [byte.to_bytes(1, "big") for byte in range(256)]
+_LAST_BYTES: Final = b"".join(_BYTES) * 256
+_SECOND_LAST_BYTES: Final = b"".join([byte * 256 for byte in _BYTES])
+
+_IS_LITTLE: Final = sys.byteorder == "little"
+_DIGIT: Final = 64
+_ALL: Final = (1 << _DIGIT * ALIKE_MAX) - 1
+_ONES: Final = _ALL // ((1 << _DIGIT) - 1)
+_STEPS: Final = (_ONES * _ONES & _ALL) - _ONES
+"""Digits 0, 1, 2, … from the lowest on."""
 
 
 class EntryRows(NamedTuple):
@@ -163,27 +180,33 @@ def _alike(
     """
     size = locations[1] - locations[0]
     count = min(len(locations), room_bytes // size) if size >= layout.RECORD.size else 0
+    count = min(count, ALIKE_MAX, _LOW_IDS - entry_id % _LOW_IDS)
     if begin < 0 or count < ALIKE_MIN or not isinstance(locations, array):
         return 0, 0
     stop = begin + count * size
     if locations[count - 1] - locations[0] != stop - size - begin:
         return 0, 0
-    head = NEXT.pack(size - layout.LENGTH.size, ledger_id)
+    head = layout.RECORD.pack(size - layout.LENGTH.size, ledger_id, entry_id)
     # The last byte of a length and of a ledger id differ most often.
-    for at in range(NEXT.size - 1, -1, -1):
+    for at in range(len(head) - 3, -1, -1):
         if data[begin + at : stop : size] != head[at : at + 1] * count:
             return 0, 0
-    ids = array("q", range(entry_id, entry_id + count))
-    if sys.byteorder == "little":
-        ids.byteswap()
-    wanted, first = ids.tobytes(), begin + NEXT.size
-    for at in range(ids.itemsize):
-        if data[first + at : stop : size] != wanted[at :: ids.itemsize]:
+    last, low = begin + len(head) - 1, entry_id % _LOW_IDS
+    for at, wanted in ((last, _LAST_BYTES), (last - 1, _SECOND_LAST_BYTES)):
+        if data[at:stop:size] != wanted[low : low + count]:
             return 0, 0
-    code, base = locations.typecode, locations[0]
-    if locations[:count] != array(code, range(base, base + count * size, size)):
-        return 0, 0
-    return count, size
+    return (count, size) if _are_even(locations[:count], size) else (0, 0)
+
+
+def _are_even(locations: array[int], size: int) -> bool:
+    """Whether each location is ``size`` above the one before.
+
+    As digits of one number they are compared at once: a loop takes as long as all the rest.
+    """
+    mask = (1 << _DIGIT * len(locations)) - 1
+    number = int.from_bytes(locations if _IS_LITTLE else locations[::-1], sys.byteorder)
+    first = locations[0] & (1 << _DIGIT) - 1
+    return number == first * (_ONES & mask) + size * (_STEPS & mask)
 
 
 def may_follow(head: bytes | bytearray, at: int) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bookied.errors import NoWritableDirError
-from bookied.server.disk_reads import PAUSE_REQUESTS
+from bookied.server.disk_reads import PART_REQUEST_BYTES, PART_REQUESTS
 from bookied.server.rules.add_requests import Writes
 from bookied.server.rules.bookie import ReadLimits
 from bookied.server.rules.deleted_ledgers import REMEMBERED_S
@@ -883,20 +883,24 @@ def test_a_stripe_from_the_disk_takes_a_fetch_for_many_entries(tmp_path: Path) -
     assert packets_of(answer) == list(range(0, 200, 3))
 
 
-def test_a_batch_of_very_many_entries_in_memory_lets_others_have_their_turn(tmp_path: Path) -> None:
+@pytest.mark.parametrize("payload", [b"", b"x" * (PART_REQUEST_BYTES // ENTRIES_AT_ONCE)])
+def test_a_batch_of_very_many_entries_in_memory_lets_others_have_their_turn(
+    tmp_path: Path, payload: bytes
+) -> None:
     serving = Serving(tmp_path)
     client, other = serving.connect(V2), serving.connect(V2)
     entries = 5 * ENTRIES_AT_ONCE // 2
     for entry_id in range(entries):
-        client.ask(add(5, entry_id, payload=b""))
+        client.ask(add(5, entry_id, payload=payload))
     client.connection.dataReceived(encode_request(batch(5, 0)))
-    parts = 0
+    turns = 0
     while not client.transport.value():
         other.connection.dataReceived(encode_request(ReadRequest(LedgerId(5), EntryId(0))))
         assert len(other.answers()) == 1
         serving.take_turn()
-        parts += 1
-    assert parts == 2 * PAUSE_REQUESTS + 1, "turns without a part follow each of the first two"
+        turns += 1
+    counts_as = PART_REQUESTS + bool(payload)
+    assert turns == 2 * counts_as + 1, "turns without a part follow each of the first two"
     (answer,) = client.answers()
     assert packets_of(answer) == list(range(entries))
 

@@ -218,6 +218,18 @@ def test_entries_of_one_size_are_taken_as_if_each_was_looked_at(
     assert taken(together) == taken(singly)
 
 
+@given(st.sampled_from([8, 16, 32, 40]), st.integers(-1100, 8), st.integers(ALIKE_MIN, 1200))
+def test_a_run_may_cross_where_higher_bytes_of_the_ids_change(
+    bits: int, before: int, count: int
+) -> None:
+    first = max(0, (1 << bits) + before)
+    packets = [packet(1, entry_id, 4) for entry_id in range(first, first + count)]
+    body = Packets.join(packets).sized
+    locations = array("q", range(BASE + 4, BASE + 4 + len(body), len(body) // count))
+    found = cut_rows(body, BASE, locations, 1, first, room_bytes=EVERYTHING, tail_bytes=0)
+    assert taken(found) == packets
+
+
 @pytest.mark.parametrize("at", range(layout.RECORD.size))
 @pytest.mark.parametrize("damaged", [0, 1, ALIKE_MIN, 2 * ALIKE_MIN - 1])
 def test_a_run_ends_before_a_head_that_is_another(at: int, damaged: int) -> None:
