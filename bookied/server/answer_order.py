@@ -105,10 +105,15 @@ class Replies:
         self._backpressure.received(self._load, size_bytes, reply.adds)
         return reply
 
-    def begin_adds(self, size_bytes: int, adds: int, batches: int) -> None:
-        """Count adds as in flight; ``adds_synced`` answers each batch of them."""
-        self.count += batches
+    def begin_adds(self, size_bytes: int, adds: int) -> None:
+        """Count a batch of adds as in flight; ``adds_synced`` answers it."""
+        self.count += 1
         self._backpressure.received(self._load, size_bytes, adds)
+
+    def drop_adds(self, size_bytes: int, adds: int) -> None:
+        """Count a batch of adds out again that will not be answered."""
+        self._backpressure.answered(self._load, size_bytes, adds)
+        self.count -= 1
 
     def keep_poll(self, reply: Reply, cancel: Cancel) -> None:
         """Remember how to cancel a request that waits."""

@@ -124,7 +124,8 @@ class FrameDispatch:
                     admission.begin_handshake(data[at:])
                     return
             elif admission.gate is None:
-                at = self._take_reads(data, self._take_adds(data, at), requests_max)
+                at = self._fast_adds.take(data, at, self._replies)
+                at = self._take_reads(data, at, requests_max)
             if end - at < _LENGTH.size:
                 break
             frame_bytes = _LENGTH.size + _LENGTH.unpack_from(data, at)[0]
@@ -167,12 +168,6 @@ class FrameDispatch:
                 self._shared.unsent.add(self._client, self._rest_bytes)
         elif is_new or waiting.frame_s is None:
             waiting.frame_s = waiting.heard_s
-
-    def _take_adds(self, data: bytes, at: int) -> int:
-        after, adds, batches = self._fast_adds.take(data, at, self._replies.adds_synced)
-        if adds:
-            self._replies.begin_adds(after - at, adds, batches)
-        return after
 
     def _take_reads(self, data: bytes, at: int, requests_max: int) -> int:
         requests = requests_max - self.requests_taken

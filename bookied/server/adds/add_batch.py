@@ -8,9 +8,9 @@ of answers for each pair of storage and journal.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, MutableSequence
+from collections.abc import MutableSequence
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from bookied.server.rules.bookie import Bookie
 from bookied.storage.index.format import ENTRY_ID_MAX
@@ -19,11 +19,21 @@ from bookied.storage.journal.writer import Journal
 from bookied.storage.ledger_storage.storage import LedgerStorage
 from wire.errors import BookKeeperError
 
-Acknowledge = Callable[[bytes, int, int, int], None]
-"""Takes response frames, the size of the frames they answer, how many they are, when it began."""
-
 _LENGTH: Final = struct.Struct(">i")
 _PAGE_MAX: Final = (ENTRY_ID_MAX >> 10) - 1
+
+
+class AddReplies(Protocol):
+    """Where the answers to adds go; ``Replies`` is one."""
+
+    def begin_adds(self, size_bytes: int, adds: int) -> None:
+        """Count a batch of adds, with frames of this size, as in flight."""
+
+    def drop_adds(self, size_bytes: int, adds: int) -> None:
+        """Count a batch out again that will not be answered."""
+
+    def adds_synced(self, responses: bytes, size_bytes: int, adds: int, began_ns: int) -> None:
+        """Answer a batch; it is durable."""
 
 
 class AnswerShape(NamedTuple):
@@ -127,8 +137,8 @@ class AddBatch:
             last_entry: the ledger's last entry.
             max_lac: the highest LAC of the ledger.
         """
-        state = self._state
-        if state is None:
+        state, self._state = self._state, None
+        if state is None or at == self._begin_at:
             return
         part, stored = self._part, self._part.stored
         stored.sizes.append((state.ledger_id, location - stored.location))
@@ -139,7 +149,6 @@ class AddBatch:
         if max_lac > state.lac:
             # Readers who wait for it are woken when the entries can be read.
             self._advanced.append((state, max_lac))
-        self._state = None
 
     def page(self, page_no: int) -> MutableSequence[int] | None:
         """Return the page of the index to note locations in, None where the plain path refuses."""
@@ -150,32 +159,36 @@ class AddBatch:
         except (BookKeeperError, OSError):
             return None
 
-    def store(self, acknowledge: Acknowledge, began_ns: int) -> tuple[int, int, int]:
+    def store(self, replies: AddReplies, began_ns: int) -> tuple[int, int]:
         """Hand all to the storages, then to the journals, as everywhere; then note LACs.
 
         Returns:
-            How many adds there are, how many bytes their entry packets have, and how many batches
-            will be acknowledged.
+            How many adds there are, and how many bytes their entry packets have.
         """
         blobs = {}
         for storage, stored in self._stored.items():
             if stored.records:
                 blobs[storage] = blob = b"".join(stored.records)
                 storage.adds.append(blob, stored.sizes)
-        all_adds = batches = 0
+        all_adds = 0
         for (storage, journal), part in self._parts.items():
             adds = len(part.answers) // self._shape.parts
             if not adds:
                 continue
             answers = self._shape.start + self._shape.start.join(part.answers)
-            done = partial(acknowledge, answers, part.frame_bytes, adds, began_ns)
-            journal.append(part.records(blobs[storage]), done, entries=adds)
+            done = partial(replies.adds_synced, answers, part.frame_bytes, adds, began_ns)
+            records = part.records(blobs[storage])
+            replies.begin_adds(part.frame_bytes, adds)
+            try:
+                journal.append(records, done, entries=adds)
+            except BaseException:
+                replies.drop_adds(part.frame_bytes, adds)
+                raise
             all_adds += adds
-            batches += 1
         for state, max_lac in self._advanced:
             self._bookie.adds.note_lac(state, max_lac)
         size_bytes = sum(map(len, blobs.values()))
-        return all_adds, size_bytes - all_adds * _LENGTH.size, batches
+        return all_adds, size_bytes - all_adds * _LENGTH.size
 
 
 class _Stored:

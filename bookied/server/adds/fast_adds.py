@@ -17,7 +17,7 @@ import struct
 from collections.abc import MutableSequence
 from typing import Final
 
-from bookied.server.adds.add_batch import Acknowledge, AddBatch, AnswerShape
+from bookied.server.adds.add_batch import AddBatch, AddReplies, AnswerShape
 from bookied.server.adds.uniform_adds import (
     CONTINUES,
     LEDGER_BYTES,
@@ -80,32 +80,28 @@ class FastAdds:
         self._shapes: dict[bytes, _V3Shape] = {}
         self._rows: V2Rows | None = None
 
-    def take(self, data: bytes, at: int, acknowledge: Acknowledge) -> tuple[int, int, int]:
-        """Store and journal the complete plain adds that begin at ``at``.
+    def take(self, data: bytes, at: int, replies: AddReplies) -> int:
+        """Store and journal the complete plain adds that begin at ``at``; return where they end.
 
-        ``acknowledge`` is called once for each batch, when its journal has the batch on disk.
-
-        Returns:
-            Where the adds end, how many adds there are, and in how many batches.
+        ``replies`` get one answer for each batch, when its journal has the batch on disk.
         """
         if len(data) - at < _FRAME_BYTES_MIN or self._bookie.adds.allowed is not Writes.ALL:
-            return at, 0, 0
+            return at
         if data[at + 4 : at + 8] == _V2_HEADER:
             take, shape = self._take_v2, _V2_ANSWERS
         elif data[at + 4] == v3.FIRST_BYTE and data[at + _V3_OPERATION_AT] == Operation.ADD_ENTRY:
             take, shape = self._take_v3, _V3_ANSWERS
         else:
-            return at, 0, 0
+            return at
         stats = self._stats
         began_ns = stats.now_ns()
         # Frames are longer than the records made of them, so this is enough.
         batch = AddBatch(self._bookie, len(data) - at, shape)
         end = take(data, at, batch)
-        if end == at:
-            return at, 0, 0
-        adds, size_bytes, batches = batch.store(acknowledge, began_ns)
-        stats.adds_stored(adds, size_bytes, began_ns, is_recovery=batch.is_recovery)
-        return end, adds, batches
+        if end > at:
+            adds, size_bytes = batch.store(replies, began_ns)
+            stats.adds_stored(adds, size_bytes, began_ns, is_recovery=batch.is_recovery)
+        return end
 
     def _take_v2(self, data: bytes, at: int, batch: AddBatch) -> int:
         """Return where the plain adds end."""

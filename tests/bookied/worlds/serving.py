@@ -74,6 +74,7 @@ class Serving:
         storage_limits: StorageLimits | None = None,
         journal_files: Files | None = None,
         journal_version: int = 6,
+        journal_class: type[Journal] = Journal,
         storage_class: type[LedgerStorage] = LedgerStorage,
         is_cold: bool = True,
         server_settings: ConnectionSettings | None = None,
@@ -87,7 +88,7 @@ class Serving:
         self.syncs, self.fetches = syncs, fetches
         self._fetching: list[tuple[Callable[[], int], Deferred[int]]] = []
         self._journal_files = journal_files or RealFiles()
-        self._journal_version = journal_version
+        self._journal_version, self._journal_class = journal_version, journal_class
         self.fatal: list[Exception] = []
         self.storages = Storages(
             RealFiles(),
@@ -123,7 +124,7 @@ class Serving:
 
     def _journal(self, directory: Path) -> Journal:
         directory.mkdir(parents=True, exist_ok=True)
-        journal = Journal(
+        journal = self._journal_class(
             self._journal_files,
             directory,
             call_from_thread=lambda function, *args: function(*args),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import struct
-from collections.abc import Iterable
+from array import array
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -14,13 +16,19 @@ from hypothesis import strategies as st
 
 from bookied.errors import IndexTruncatedError
 from bookied.metrics.counters import READ
+from bookied.server.adds.add_batch import AddReplies
 from bookied.server.adds.fast_adds import FastAdds
 from bookied.server.adds.uniform_adds import ROWS
 from bookied.server.fast_reads import AnswersMax, FastReads, Taken
 from bookied.server.rules.add_requests import Writes
 from bookied.server.rules.bookie import Bookie
-from bookied.storage.files.files import RealFiles
+from bookied.storage.entrylog.usage import read_usage
+from bookied.storage.files.files import Buffer, Files, RealFiles
+from bookied.storage.index.files import IndexFiles
+from bookied.storage.index.store import IndexStore
 from bookied.storage.journal.reader import open_scan
+from bookied.storage.journal.writer import Journal
+from bookied.storage.ledger_storage.storage import LedgerStorage
 from tests.bookied.worlds.serving import KEY, WRONG_KEY, Client, Serving, packet
 from wire.codes import AddFlag, ProtocolVersion, ReadFlag, ReturnCode
 from wire.frames import v2, v3
@@ -34,8 +42,8 @@ ENTRIES = [0, 1, 2, 3, 127, 128, 1023, 1024, 16384, 2**40, 2**40 + 1, -1, -0x200
 class PlainAdds(FastAdds):
     """Takes nothing, so that the plain path takes all."""
 
-    def take(self, data: bytes, at: int, acknowledge: Any) -> tuple[int, int, int]:
-        return at, 0, 0
+    def take(self, data: bytes, at: int, replies: AddReplies) -> int:
+        return at
 
 
 class PlainReads(FastReads):
@@ -45,6 +53,19 @@ class PlainReads(FastReads):
         return Taken(at, [], 0, 0, 0)
 
 
+class CountingReplies:
+    """Counts batches on their way to ``replies``."""
+
+    def __init__(self, replies: AddReplies) -> None:
+        self._replies, self.adds, self.batches = replies, 0, 0
+        self.adds_synced, self.drop_adds = replies.adds_synced, replies.drop_adds
+
+    def begin_adds(self, size_bytes: int, adds: int) -> None:
+        self.adds += adds
+        self.batches += 1
+        self._replies.begin_adds(size_bytes, adds)
+
+
 class CountingAdds(FastAdds):
     """Counts what the loop took."""
 
@@ -52,12 +73,13 @@ class CountingAdds(FastAdds):
         super().__init__(bookie)
         self.adds = self.takes = self.batches = 0
 
-    def take(self, data: bytes, at: int, acknowledge: Any) -> tuple[int, int, int]:
-        end, adds, batches = super().take(data, at, acknowledge)
-        self.adds += adds
-        self.takes += bool(adds)
-        self.batches += batches
-        return end, adds, batches
+    def take(self, data: bytes, at: int, replies: AddReplies) -> int:
+        counting = CountingReplies(replies)
+        end = super().take(data, at, counting)
+        self.adds += counting.adds
+        self.batches += counting.batches
+        self.takes += bool(counting.adds)
+        return end
 
 
 def serve(directory: Path, kind: type[FastAdds], journals: int, storages: int = 1) -> Serving:
@@ -297,6 +319,85 @@ def test_a_fenced_ledger_among_many_refuses_its_own_adds_alone(wide: Client) -> 
         for ledger_id in range(12)
         for entry_id in (1, 2)
     }
+
+
+class IndexWithoutPage(IndexFiles):
+    """Cannot read pages of ledger 5."""
+
+    def load_page(self, ledger_id: int, page_no: int) -> array[int]:
+        if ledger_id == 5:
+            raise OSError(errno.EIO, "a disk fails")
+        return super().load_page(ledger_id, page_no)
+
+
+class StorageWithoutPage(LedgerStorage):
+    """Has such an index."""
+
+    def __init__(
+        self, files: Files, directories: Sequence[Path], _index: IndexStore, **options: Any
+    ) -> None:
+        super().__init__(files, directories, IndexWithoutPage(files, directories), **options)
+
+
+@pytest.mark.parametrize("protocol", list(ProtocolVersion))
+def test_a_page_of_the_index_that_cannot_be_read_refuses_the_adds_of_its_ledger_alone(
+    tmp_path: Path, protocol: ProtocolVersion
+) -> None:
+    client = Serving(tmp_path).connect(protocol)
+    client.send(in_turn(client, [0]))
+    client._serving.flush()
+    client._serving.storage.close()
+    client._serving.close()
+
+    serving = Serving(tmp_path, storage_class=StorageWithoutPage)
+    client = serving.connect(protocol)
+    for ledger_id in range(12):
+        assert client.ask(ReadRequest(LedgerId(ledger_id), EntryId(0))).rc is ReturnCode.EOK
+    client.send(in_turn(client, range(1, 10)))
+    codes = {(answer.ledger_id, answer.entry_id): answer.rc for answer in client.answers()}
+    assert codes == {
+        (ledger_id, entry_id): ReturnCode.EIO if ledger_id == 5 else ReturnCode.EOK
+        for ledger_id in range(12)
+        for entry_id in range(1, 10)
+    }
+    serving.storage.adds.write_out()
+    serving.storage.close()
+    log = max(tmp_path.rglob("*.log"))
+    (usage,) = read_usage(RealFiles(), log, int(log.stem, 16))
+    assert usage is not None
+    assert 5 not in usage.ledgers
+
+
+class FailingJournal(Journal):
+    """Takes no records while it ``fails``."""
+
+    fails = False
+
+    def append(self, records: Buffer, done: object, **options: Any) -> None:
+        if self.fails:
+            raise ValueError("a bug")
+        super().append(records, done, **options)
+
+
+@pytest.mark.parametrize("protocol", list(ProtocolVersion))
+@pytest.mark.parametrize("failing", [0, 1])
+def test_a_bug_between_two_journals_leaves_nothing_counted_wrong(
+    tmp_path: Path, protocol: ProtocolVersion, failing: int
+) -> None:
+    serving = Serving(tmp_path, journals=2, journal_class=FailingJournal)
+    client = serving.connect(protocol)
+    client.send(in_turn(client, [0]))
+    client.receive()
+    serving.syncs = False
+    journal = serving.journals[failing]
+    assert isinstance(journal, FailingJournal)
+    journal.fails = True
+    client.send(in_turn(client, [1]))
+    backpressure = serving.server.backpressure
+    assert client.is_closed
+    assert backpressure.adds_in_flight == (6 if failing else 0)
+    serving.sync()
+    assert (backpressure.adds_in_flight, backpressure.in_flight_bytes) == (0, 0)
 
 
 def test_adds_that_are_all_alike_are_taken_by_columns(client: Client) -> None:
