@@ -52,7 +52,7 @@ MEANING: Final = {
     ExitStatus.TIME_LIMIT: "time limit reached; the work goes on or is incomplete",
     ExitStatus.CONFLICT: "conflict: changed underneath, fenced, or not in the state required",
     ExitStatus.PARTLY: "partly done; the output says what is missing",
-    ExitStatus.WARNINGS: "a check found only what should be looked at",
+    ExitStatus.WARNINGS: "a check found only warnings",
     ExitStatus.PROBLEMS: "a check found problems",
     ExitStatus.INTERRUPTED: "interrupted by Ctrl-C",
     ExitStatus.TERMINATED: "stopped by SIGTERM",

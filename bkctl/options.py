@@ -353,12 +353,12 @@ _DECLARED: Final = (
         "--until",
         metavar="CONDITION",
         per_run=True,
-        help="Watch until it is healthy, done, or FIELD=VALUE of all that is shown; "
-        "6 when --timeout comes first.",
+        help="Watch until CONDITION holds: healthy, done, or FIELD=VALUE for every row. "
+        "The status is 6 if --timeout ends first.",
     ),
     _option("--no-headers", is_flag=True, help="Print tables and CSV without their first line."),
-    _option("--exact", is_flag=True, help="Print exact numbers in tables, too."),
-    _option("--utc", is_flag=True, help="Print times in tables in UTC, too."),
+    _option("--exact", is_flag=True, help="Print exact numbers in tables."),
+    _option("--utc", is_flag=True, help="Print times in tables in UTC."),
     _option("--show-secrets", is_flag=True, help="Print ledger passwords."),
     _option(
         "--timeout",
@@ -379,7 +379,7 @@ _DECLARED: Final = (
     _option(
         "--progress",
         type=click.Choice(["auto", "lines", "jsonl", "none"]),
-        help="Progress on stderr: a bar on a terminal, else a line now and then.",
+        help="Progress on stderr: a bar on a terminal, otherwise a line from time to time.",
     ),
     _option("-q", "--quiet", is_flag=True, help="Print only results and errors."),
     _option(

@@ -99,8 +99,9 @@ class RandomPlacement:
         # Sorted, or a seed would not decide the choice.
         usable = sorted(request.usable())
         if len(usable) < size:
+            needed = "1 bookie is" if size == 1 else f"{size} bookies are"
             raise NotEnoughBookiesError(
-                f"{size} bookies are needed, {len(usable)} can be used"
+                f"{needed} needed, {len(usable)} can be used"
                 + (f" ({', '.join(usable)})" if usable else "")
             )
         return tuple(self._draw(usable, size))

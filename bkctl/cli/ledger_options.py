@@ -41,7 +41,7 @@ QUORUMS: Final = (
         "--ack-quorum",
         type=click.IntRange(1),
         default=2,
-        help="Copies that must be on disk before an add counts.",
+        help="Copies that must be on disk before an add is confirmed.",
     ),
 )
 

@@ -291,14 +291,14 @@ DIRECTORIES: Final = (
         "ledger_dirs",
         metavar="DIR",
         multiple=True,
-        help="Ledger directory, likewise.",
+        help="Ledger directory; once for each, in the order of the settings.",
     ),
     option(
         "--index-dir",
         "index_dirs",
         metavar="DIR",
         multiple=True,
-        help="Index directory, likewise.  [default: the ledger directories]",
+        help="Index directory; once for each.  [default: the ledger directories]",
     ),
 )
 """The options that name directories instead of the settings."""

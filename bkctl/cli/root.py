@@ -251,7 +251,7 @@ cli = RootGroup(
             is_eager=True,
             expose_value=False,
             callback=_show_version,
-            help="Show which bkctl this is.",
+            help="Show the version of bkctl.",
         ),
     ],
 )

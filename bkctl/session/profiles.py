@@ -109,9 +109,15 @@ class ProfileFile:
         """
         if name not in self.profiles:
             meant = did_you_mean(name, self.profiles)
+            if not self.path.exists():
+                raise NothingFoundError(
+                    f"{self.path}: no such file, so there is no profile {name!r}",
+                    next_step="`bkctl profile create` creates one; if the cluster of `bkctl local` "
+                    "was removed: unset BKCTL_CONFIG BKCTL_PROFILE BKCTL_SERVICE_URI",
+                )
             raise NothingFoundError(
                 f"there is no profile {name!r} in {self.path}{meant}",
-                next_step="`bkctl profile list` shows those there are",
+                next_step="`bkctl profile list` lists the profiles",
             )
         return self.profiles[name]
 

@@ -101,16 +101,16 @@ shell = ShellCommand(
     short_help="Run commands from a prompt or a script, on one connection.",
     help="""Run commands without `bkctl` in front of them, on one connection.
 
-    On a terminal there is a prompt, with completion of commands, options and ids that exist, and a
-    history that is kept. Options given before or after `shell` hold for each command. A script
-    (FILE, stdin or -c) stops at the first command that fails, and ends with its status.
+    On a terminal the shell has a prompt, a history, and completion of commands, options and
+    existing ids. Options given before or after `shell` apply to each command. A script (FILE, stdin
+    or -c) ends at the first command that fails, with the status of that command.
     """,
     params=(
         argument("path", metavar="[FILE | -]", required=False),
         option(
             "-c", "-e", "--command", "text", metavar="TEXT", help="Run these commands, and end."
         ),
-        option("--keep-going", is_flag=True, help="Go on with a script after a failure."),
+        option("--keep-going", is_flag=True, help="Continue a script after a failed command."),
         option(
             "--keys",
             type=click.Choice(["emacs", "vi"]),
@@ -118,7 +118,7 @@ shell = ShellCommand(
             show_envvar=True,
             help="How lines are edited.  [default: emacs]",
         ),
-        option("--bar/--no-bar", default=None, help="The line with the cluster's state."),
+        option("--bar/--no-bar", default=None, help="Show a line with the cluster's state."),
     ),
     effect=Effect.READ,
     without=(Facility.WATCH,),
@@ -137,14 +137,16 @@ demo = Command(
     short_help="Run a demo: write, crash, recover, read, export.",
     help="""Write, recover, read and export FILE on a cluster of three bookies on this machine.
 
-    Its lines become the entries of a ledger with three copies each; one bookie is killed in the
-    middle; the writer vanishes; the ledger is recovered and closed, read back and compared byte for
-    byte, exported to Parquet and read again with Spark. All files are kept.
+    Each line of FILE becomes an entry with three copies. One bookie is killed in the middle, and
+    the writer ends without closing the ledger. The ledger is then recovered, read back, compared
+    byte for byte, exported to Parquet and read again with Spark. All files are kept.
     """,
     params=(
         argument("path", metavar="[FILE]", required=False),
-        option("--dir", "directory", metavar="DIR", help="Where everything goes; a new directory."),
-        option("--export/--no-export", "exporting", default=True, help="Parquet, with Spark."),
+        option("--dir", "directory", metavar="DIR", help="A new directory for all files."),
+        option(
+            "--export/--no-export", "exporting", default=True, help="Export to Parquet with Spark."
+        ),
     ),
     effect=Effect.REVERSIBLE,
     examples=(
@@ -173,8 +175,8 @@ version = Command(
     short_help="Show the version of this tool, and of all bookies.",
     help="""Show versions: the tool's, Python's, the protocol's; with --all each bookie's.
 
-    Bookies of this project report their version over HTTP. A Java bookie reports none, and is shown
-    as Java.
+    Bookies of this project report their version over HTTP. A Java bookie reports no version, and is
+    shown as Java.
     """,
     params=(option("--all", "every", is_flag=True, help="Also ask each bookie, over HTTP."),),
     effect=Effect.READ,
@@ -194,9 +196,9 @@ compat = CompatCommand(
     short_help="Run a command of Java's tools, by its name and options.",
     help="""Run a command of Java's shell, or of Java's bkctl, by its name and options.
 
-    Prints the matching bkctl command on stderr and runs it. Exit status, output and questions are
-    those of the bkctl command. Java's -nonInteractive is --no-input, and its -force is --yes, which
-    overrides no safety check.
+    The command prints the matching bkctl command on stderr and runs that command. Exit status,
+    output and questions are those of the bkctl command. Java's -nonInteractive is --no-input, and
+    its -force is --yes, which overrides no safety check.
     """,
     params=(
         argument(
@@ -212,7 +214,7 @@ compat = CompatCommand(
         ("bkctl compat readledger -l 3 -fe 0 -le 9", "runs `bkctl ledger read 3 --first 0 ...`"),
         ("bkctl compat -conf bk_server.conf listbookies -rw", "with the options of Java's shell"),
         ("bkctl compat bookies list -rw", "as Java's bkctl has it"),
-        ("bkctl -o json compat listledgers", "our options stand before the Java command"),
+        ("bkctl -o json compat listledgers", "options of bkctl go before the Java command"),
     ),
     exits=tuple(ExitStatus),
     replaces="bookkeeper shell COMMAND; bkctl (Java's) GROUP COMMAND",
@@ -223,7 +225,7 @@ help_ = Command(
     "help",
     body="bkctl.commands.about.help_and_version:show_help",
     short_help="Show the help of a command.",
-    help="Show the help of COMMAND, as `bkctl COMMAND --help` does; without one the whole list.",
+    help="Show the help of COMMAND, as `bkctl COMMAND --help` does, or the list of commands.",
     params=(argument("words", metavar="[COMMAND]...", nargs=-1),),
     effect=Effect.READ,
     without=(Facility.WATCH, Facility.PROFILE),

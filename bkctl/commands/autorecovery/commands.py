@@ -58,7 +58,7 @@ autorecovery.command(
         ),
         option("--older-than", "older_than_s", type=DURATION, help="Only marks older than TIME."),
         option("--detail", is_flag=True, help="Show each ledger's size, and why it waits."),
-        option("--count", is_flag=True, help="Print only how many."),
+        option("--count", is_flag=True, help="Print only the number of ledgers."),
     ),
     effect=Effect.READ,
     examples=(
@@ -119,7 +119,7 @@ autorecovery.command(
             "--for",
             "for_s",
             type=DURATION,
-            help="End the pause after so long: bookied enables autorecovery again.",
+            help="End the pause after TIME: bookied enables autorecovery again.",
         ),
         option("--reason", metavar="TEXT", help="The reason, shown to other operators."),
     ),
@@ -161,7 +161,7 @@ autorecovery.command(
             "checks",
             type=click.Choice(_CHECKS),
             multiple=True,
-            help="Instead: let this periodic check run when an auditor next starts.",
+            help="Instead, run this periodic check when an auditor next starts.",
         ),
         option("--wait", is_flag=True, help="Return when the check has ended."),
     ),
@@ -180,8 +180,8 @@ autorecovery.command(
     body="bkctl.commands.autorecovery.audit:delay",
     help="""Print or set how long a lost bookie may stay away before its ledgers are repaired.
 
-    The auditor waits only where a single bookie is lost. It stores its own setting if no
-    delay is stored yet; the stored delay wins from then on.
+    The auditor waits only if a single bookie is lost. If no delay is stored yet, the auditor stores
+    its own setting. From then on the stored delay wins.
     """,
     params=(argument("delay_s", type=DURATION, required=False, metavar="[TIME]"),),
     effect=Effect.REVERSIBLE,
@@ -198,7 +198,7 @@ autorecovery.command(
     "forget",
     body="bkctl.commands.autorecovery.marks:forget",
     short_help="Delete the mark of a deleted or intact ledger.",
-    help="""Remove the mark of a ledger that is deleted, or of which no replica is missing.
+    help="""Remove the mark of a ledger that is deleted, or that lacks no replica.
 
     The command reads every replica first. An open ledger, or a ledger that a worker has locked,
     keeps its mark.

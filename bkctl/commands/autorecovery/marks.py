@@ -92,7 +92,7 @@ def active(session: Session) -> None:
 
 
 def forget(session: Session, *, ledger_id: LedgerId, force: Sequence[str]) -> None:
-    """Remove the mark of a ledger that is deleted, or of which no replica is missing."""
+    """Remove the mark of a ledger that is deleted, or that lacks no replica."""
     _forget(session, ledger_id, renew=DAMAGED_MARK in force)
 
 

@@ -30,7 +30,7 @@ WHERE: Final = (
         "--http",
         "address",
         metavar="[https://]HOST:PORT",
-        help="Where its HTTP server listens.  [default: as the bookie has published]",
+        help="Address of the bookie's HTTP server.  [default: as the bookie has published]",
     ),
 )
 """Where a bookie's HTTP server listens, and by what right it is asked."""
@@ -154,7 +154,10 @@ ADMIN: Final = (
         examples=(
             ("bkctl bookie compaction 10.0.0.1:3181", "what is suspended"),
             ("bkctl bookie compaction 10.0.0.1:3181 suspend", "both kinds, until the next start"),
-            ("bkctl bookie compaction 10.0.0.1:3181 resume --no-minor", "the major one alone"),
+            (
+                "bkctl bookie compaction 10.0.0.1:3181 resume --no-minor",
+                "only the major compaction",
+            ),
         ),
         exits=_EXITS,
         replaces="curl -X PUT http://BOOKIE:8080/api/v1/bookie/gc/suspend_compaction",
@@ -203,7 +206,7 @@ ADMIN: Final = (
             ("bkctl bookie config-set b1 gcWaitTime=600000 --dry-run", "show the change"),
             (
                 "bkctl bookie config-set b1 compactionRateByEntries=5000 logLevel=debug",
-                "both or none",
+                "change both settings, or neither",
             ),
         ),
         exits=_EXITS,
@@ -220,7 +223,7 @@ ADMIN: Final = (
             argument("bookie_id", type=BOOKIE_ID),
             *WHERE,
             option("--grep", "pattern", metavar="REGEX", help="Only lines that match."),
-            option("--jmx-names", is_flag=True, help="What replaces the MBeans of BookKeeper 4.4."),
+            option("--jmx-names", is_flag=True, help="Use the names of BookKeeper 4.4's MBeans."),
         ),
         effect=Effect.READ,
         examples=(

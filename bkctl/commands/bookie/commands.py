@@ -140,7 +140,7 @@ bookie.command(
             default=True,
             help="Rename the bookie of -c in its ledgers too.  [default: ledgers]",
         ),
-        option("--limit", type=click.IntRange(1), help="Stop after so many ledgers."),
+        option("--limit", type=click.IntRange(1), help="Stop after N ledgers."),
         option(
             "--rate",
             type=Number(min=0, min_open=True),

@@ -141,7 +141,7 @@ cluster.command(
     params=(
         *QUORUMS,
         option("-n", "--entries", type=click.IntRange(1), default=100, help="How many entries."),
-        option("--size", type=SIZE, default="100", help="Bytes of each."),
+        option("--size", type=SIZE, default="100", help="Bytes of each entry."),
         option("--keep", is_flag=True, help="Do not delete the ledger afterwards."),
         fail_if("add>2s"),
     ),
@@ -180,7 +180,7 @@ cluster.command(
     effect=Effect.REVERSIBLE,
     examples=(
         ("bkctl cluster health-check", "print whether quarantine is on"),
-        ("bkctl cluster health-check disable", "clients go on with bookies that fail"),
+        ("bkctl cluster health-check disable", "clients keep using bookies that fail"),
     ),
     exits=(ExitStatus.FAILED, ExitStatus.UNREACHABLE),
     replaces="bkctl (Java) healthCheck switch -e | -s",
@@ -190,7 +190,7 @@ cluster.command(
     "format",
     body="bkctl.commands.cluster.removal.removal:format_cluster",
     short_help="Delete all ledgers and cookies from a cluster's metadata.",
-    help="""Forget all ledgers, marks and cookies of a cluster, and give it a new instance id.
+    help="""Delete all ledgers, marks and cookies from a cluster's metadata; make a new instance id.
 
     Without the metadata no client finds an entry again, though bookies still hold the entries. Each
     bookie must be formatted before it can join the new cluster. If there is no cluster, the command
@@ -222,7 +222,7 @@ cluster.command(
     "nuke",
     body="bkctl.commands.cluster.removal.removal:nuke",
     short_help="Remove a cluster from the metadata service.",
-    help="""Remove a cluster from the metadata service, root and all.
+    help="""Remove a cluster and its root from the metadata service.
 
     The command refuses while bookies are registered, or if the root has nodes of other programs. An
     empty root is a success.
@@ -258,10 +258,10 @@ metaformat = Command(
     "metaformat",
     body="bkctl.commands.cluster.removal.removal:metaformat",
     short_help="Short for `cluster format`, with Java's options.",
-    help="""Forget all ledgers, marks and cookies of a cluster, with Java's options.
+    help="""Delete all ledgers, marks and cookies from a cluster's metadata, with Java's options.
 
-    Unlike Java's command, it is refused while bookies are registered or ledgers exist. All metadata
-    is written to a backup first; `bkctl cluster restore FILE` is the way back.
+    Unlike Java's command, metaformat is refused while bookies are registered or ledgers exist. The
+    command first writes all metadata to a backup. `bkctl cluster restore FILE` restores the backup.
     """,
     params=(
         option(
@@ -270,7 +270,7 @@ metaformat = Command(
             "--noninteractive",
             "non_interactive",
             is_flag=True,
-            help="Ask nothing: refuse where there is a cluster, unless -force.  Like --no-input.",
+            help="Never ask; refuse if a cluster exists, unless -force. Like --no-input.",
         ),
         option("-f", "-force", "--force", "java_force", is_flag=True, help="Like --yes."),
         option(

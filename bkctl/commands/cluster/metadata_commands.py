@@ -26,7 +26,7 @@ METADATA: Final = (
         params=(
             argument("path", default="/"),
             option("--depth", type=click.IntRange(0), default=4, help="Levels below PATH."),
-            option("--limit", type=click.IntRange(1), default=1000, help="Nodes at most."),
+            option("--limit", type=click.IntRange(1), default=1000, help="Show at most N nodes."),
         ),
         effect=Effect.READ,
         examples=(
@@ -81,11 +81,11 @@ METADATA: Final = (
 
     The root must be empty. The command never replaces a node: with --force root it adds missing
     nodes and names nodes that differ. It refuses the root of another cluster, unless that cluster
-    is empty. Versions begin anew. New ledger ids continue after the highest id in the backup.
+    is empty. Nodes get new versions. New ledger ids continue after the highest id in the backup.
     Bookies can start again when their cookies are restored.
 
-    This is also the way back from `cluster format`: the formatted cluster, while it is empty, is
-    replaced by the one in the backup. Ledgers that bookies have deleted meanwhile stay lost.
+    `cluster restore` also undoes `cluster format`: the backup replaces the formatted cluster while
+    that cluster is empty. Ledgers that bookies have deleted meanwhile stay lost.
     """,
         params=(
             argument("file", type=click.Path(path_type=Path)),
@@ -118,7 +118,7 @@ METADATA: Final = (
     autorecovery's switch, the number of under-replicated ledgers, and the metadata service.
     """,
         params=(
-            option("--for", "for_s", type=DURATION, help="Stop after so long."),
+            option("--for", "for_s", type=DURATION, help="Stop after TIME."),
             option(
                 "-i",
                 "--interval",

@@ -38,7 +38,7 @@ show(
     column("write_quorum", "Copies of each entry."),
     column("ack_quorum", "Copies before an add counts."),
     column("entries", "How many entries."),
-    column("entry_bytes", "Bytes of each.", kind=Kind.BYTES),
+    column("entry_bytes", "Bytes of each entry.", kind=Kind.BYTES),
     _took("create", "Seconds to create the ledger."),
     _took("add", "Seconds until all were confirmed."),
     _took("read_open", "Seconds to read them while it was open."),

@@ -74,8 +74,12 @@ cookie.command(
     params=(
         argument("bookie_id", type=BOOKIE_ID, required=False),
         *DIRECTORIES,
-        option("--instance-id", metavar="ID", help="The cluster's.  [default: asked of it]"),
-        option("--out", metavar="FILE", help="Write it to FILE, not to stdout."),
+        option(
+            "--instance-id",
+            metavar="ID",
+            help="The cluster's instance id.  [default: from the metadata service]",
+        ),
+        option("--out", metavar="FILE", help="Write the cookie to FILE, not to stdout."),
     ),
     effect=Effect.READ,
     without=(Facility.WATCH,),
@@ -93,7 +97,7 @@ cookie.command(
 cookie.command(
     "create",
     body="bkctl.commands.cookie.stored_cookies:create",
-    help="Store a cookie of BOOKIE_ID, which has none.",
+    help="Store a cookie for BOOKIE_ID, which has no stored cookie.",
     params=(
         argument("bookie_id", type=BOOKIE_ID),
         option("--file", "path", metavar="FILE", required=True, help="The cookie; - is stdin."),
@@ -176,7 +180,7 @@ cookie.command(
     "repair",
     body="bkctl.commands.cookie.stopped_bookie:repair",
     short_help="Write a bookie's lost cookies again.",
-    help="""Write the cookies of a stopped bookie anew where they are lost or damaged.
+    help="""Write lost or damaged cookies of a stopped bookie again.
 
     At least one cookie that agrees with the settings must exist, in the metadata service or in a
     directory. The command refuses empty directories: their data is lost, and a cookie does not

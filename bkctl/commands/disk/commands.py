@@ -18,8 +18,9 @@ disk = SubGroup(
     the metadata service has to run. Commands that only read can be used beside a running bookie,
     too.
 
-    Directories are taken from the bookie's settings (-c FILE, as the bookie reads it), or are named
-    as DIR, or with --journal-dir, --ledger-dir and --index-dir.
+    The bookie's settings file (-c FILE) names the directories. DIR names them without a settings
+    file: a ledger directory, or a directory with the ledger and journal directories of one bookie.
+    --journal-dir, --ledger-dir and --index-dir name each directory by itself.
     """,
     commands=(*LOOKS, *REPAIRS),
     order=(

@@ -27,9 +27,9 @@ export = Command(
     Each ledger becomes DIR/ledger=ID. With --partition-by none, day or log, ledgers share files
     below DIR/run=N. Files appear when they are complete and verified, and DIR/_bkctl records each
     run. A later export to DIR copies only new entries. With --format delta, DIR is a Delta table,
-    and each run one version of it. Tasks read from the bookies, up to the last
-    add confirmed, and fence no writer without --recover. The settings go with the tasks; the files
-    that settings name (keys, passwords) must be on each of Spark's hosts.
+    and each run one version of it. Tasks read from the bookies, up to the last add confirmed, and
+    fence no writer without --recover. The settings are sent with the tasks; the files that settings
+    name (keys, passwords) must be on each of Spark's hosts.
     """,
     params=(
         argument("ledger_ids", type=LEDGER_RANGES, nargs=-1, metavar="[LEDGER_ID|RANGE...]"),
@@ -74,7 +74,7 @@ export = Command(
             "follow_s",
             type=DURATION,
             metavar="EVERY",
-            help="Repeat --since-last; the pause between two exports.",
+            help="Repeat --since-last, with this pause between two exports.",
         ),
         option(
             "--partition-by",
@@ -98,7 +98,7 @@ export = Command(
             default="zstd",
             show_default=True,
             type=click.Choice(["zstd", "snappy", "gzip", "lz4", "none"]),
-            help="Of the Parquet files.",
+            help="Compression of the Parquet files.",
         ),
         option("--again", is_flag=True, help="Export unchanged ledgers again, too."),
         option("--verify", is_flag=True, help="Read all new files back, and compare digests."),

@@ -40,8 +40,8 @@ ledger = SubGroup(
 
 metadata = SubGroup(
     name="metadata",
-    short_help="A ledger's metadata to a file, and back.",
-    help="""A ledger's metadata to a file, and back.
+    short_help="Copy a ledger's metadata to a file, and back.",
+    help="""Copy a ledger's metadata to a file, and back.
 
     The file has the bytes that the metadata service stores. Java's shell reads and writes the same
     format.
@@ -79,12 +79,12 @@ ledger.command(
     "add",
     body="bkctl.commands.ledger.write:add",
     short_help="Add entries to a ledger.",
-    help="""Add entries to LEDGER_ID: each DATA is one, `-` reads stdin.
+    help="""Add entries to LEDGER_ID, one for each DATA; `-` reads stdin.
 
-    Works on ledgers that `bkctl ledger create` made. Each add takes the ledger over from the last
-    add, and releases the ledger at its end; a shell keeps the ledger until the shell ends. An add
-    that fails does not release the ledger. `bkctl ledger recover` then closes the ledger with every
-    confirmed entry.
+    The command works on ledgers that `bkctl ledger create` made. Each add takes over the ledger
+    from the previous add, and releases the ledger at its end. A shell keeps the ledger until the
+    shell ends. An add that fails does not release the ledger. `bkctl ledger recover` then closes
+    the ledger with every confirmed entry.
     """,
     params=(
         argument("ledger_id", type=LEDGER_ID),
@@ -96,7 +96,7 @@ ledger.command(
     examples=(
         ("bkctl ledger add 42 'first entry' 'second'", "two entries"),
         ("bkctl ledger add 42 --file events.log", "one entry a line"),
-        ("journalctl -f -o json | bkctl ledger add 42 -", "as they come, until Ctrl-C"),
+        ("journalctl -f -o json | bkctl ledger add 42 -", "each line as it arrives, until Ctrl-C"),
     ),
     exits=(
         *FAILURES,
@@ -208,7 +208,7 @@ ledger.command(
             metavar="N",
             default=10,
             show_default=True,
-            help="How many entries from the end to begin with.",
+            help="Begin N entries before the end.",
         ),
         option(
             "-f/ ",
@@ -264,7 +264,7 @@ ledger.command(
     short_help="List ledgers by id, as they are found.",
     help="""List ledgers in the order of their ids, as they are found.
 
-    `bkctl autorecovery list` lists those that are marked as lacking replicas.
+    `bkctl autorecovery list` lists the ledgers that lack replicas.
     """,
     params=(
         option(
@@ -291,7 +291,7 @@ ledger.command(
             metavar="KEY=VALUE",
             help="Only ledgers with this custom metadata.",
         ),
-        option("--after", type=LEDGER_ID, metavar="ID", help="Only ids above this one."),
+        option("--after", type=LEDGER_ID, metavar="ID", help="Only ledgers with an id above ID."),
         option("--limit", type=click.IntRange(1), metavar="N", help="Print at most N ledgers."),
         option("--count", is_flag=True, help="Print only the number of ledgers."),
     ),
@@ -334,8 +334,8 @@ fence = ledger.command(
     short_help="Fence a ledger: its writer can add no more. The ledger stays open.",
     help="""Fence ledgers: no writer can add any more. The ledgers stay open.
 
-    Sets each ledger to in-recovery in the metadata, then fences it on the bookies of its last
-    fragment, and prints which of them answered. `-` reads ids from stdin.
+    The command sets each ledger to in-recovery in the metadata, then fences the ledger on the
+    bookies of its last fragment. It prints the bookies that answered. `-` reads ids from stdin.
     """,
     params=(argument("given", type=LEDGER_IDS, nargs=-1, required=True, metavar="LEDGER_ID..."),),
     effect=Effect.FENCES,

@@ -105,7 +105,7 @@ def add(
     framing: str | None,
     chunk_bytes: int | None,
 ) -> None:
-    """Add entries to LEDGER_ID: each DATA is one, `-` reads stdin."""
+    """Add entries to LEDGER_ID, one for each DATA; `-` reads stdin."""
     from bkctl.errors import UsageError
 
     session.about = f"ledger {ledger_id}"

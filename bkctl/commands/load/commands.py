@@ -30,8 +30,8 @@ top = Command(
 
     Rates count what bookies store and serve: an entry with two copies is two adds. Latencies are
     from each bookie's last complete minute, up to two minutes behind the rates; the first lines
-    show the worst bookie's. A dash is a figure that a bookie does not report: enable its HTTP
-    server. Without a terminal it prints a line each time.
+    show the latencies of the worst bookie. A dash is a figure that a bookie does not report: enable
+    its HTTP server. Without a terminal the command prints one line for each reading.
     """,
     params=(
         _INTERVAL,
@@ -55,8 +55,8 @@ OF_BOOKIES: Final = (
         body="bkctl.commands.load.bookie_loads:slow",
         help="""Name bookies that are slower than most.
 
-    Compares the latencies of the last minute (adds, reads, syncs of the journal) with the median of
-    all bookies. A difference below one millisecond does not count.
+    The command compares the latencies of the last minute (adds, reads, syncs of the journal) with
+    the median of all bookies. A difference below one millisecond does not count.
     """,
         params=(
             option(
@@ -64,7 +64,7 @@ OF_BOOKIES: Final = (
                 type=Number(1, min_open=True),
                 default=2.0,
                 metavar="N",
-                help="A bookie is slow from FACTOR times the median on.",
+                help="A bookie is slow if its latency is at least N times the median.",
             ),
             option("--fail-if-any", is_flag=True, help="End with status 10 if there is any."),
             _STATS_PORT,
@@ -202,7 +202,7 @@ bench.command(
 bench.command(
     "journal",
     body="bkctl.commands.load.bench_journal:journal",
-    short_help="Write to a journal of its own, without any bookie.",
+    short_help="Write to a new journal, without any bookie.",
     help="""Write entries with the bookie's own journal, and measure each until it is on disk.
 
     The command writes only to a new directory. The disk may belong to a running bookie, which is
@@ -214,7 +214,7 @@ bench.command(
             "directory",
             required=True,
             metavar="DIR",
-            help="Where: a directory of its own is made there, and removed again.",
+            help="Directory for a new journal, which is removed at the end.",
         ),
         *_LOAD,
         option("--sync/--no-sync", default=True, help="Sync each group.  [default: sync]"),

@@ -44,15 +44,20 @@ class _Size(_ParamType):
 
 
 _CLUSTER: Final = (
-    option("--dir", "directory", metavar="DIR", help="Keep everything in DIR, and start it again."),
-    option("--keep", is_flag=True, help="Keep the directory made without --dir."),
+    option(
+        "--dir",
+        "directory",
+        metavar="DIR",
+        help="Keep all data in DIR, or start the cluster in DIR again.",
+    ),
+    option("--keep", is_flag=True, help="Keep the temporary directory at the end."),
     option(
         "--port-base",
         "--port",
         "port_base",
         type=click.IntRange(1, 65000),
         metavar="PORT",
-        help="Ports from here on, not free ones.",
+        help="First port; each bookie takes the next.  [default: free ports]",
     ),
     option(
         "--set",
@@ -73,9 +78,9 @@ local = Command(
     help="""Run a cluster of N bookies on this machine until Ctrl-C, or one ZooKeeper server.
 
     The metadata is a SQLite file, or a ZooKeeper with --zookeeper. The bookies listen on 127.0.0.1
-    only. Each runs autorecovery and an HTTP server with metrics on a free port. Run
-    `. DIR/bkctl.env` first: it selects this cluster, and the token that commands such as
-    `bookie config-set` need.
+    only. Each bookie runs autorecovery, and an HTTP server with metrics on a free port. `.
+    DIR/bkctl.env` selects this cluster, and the token that commands such as `bookie config-set`
+    need.
 
     Without --dir the bookies use a temporary directory, which is removed at the end. A directory
     that the command did not create is never removed. If a bookie ends, the command prints the line
@@ -111,7 +116,7 @@ local = Command(
     ),
     effect=Effect.REVERSIBLE,
     examples=(
-        ("bkctl local 3 --dir /tmp/bk --background", "runs on; then `. /tmp/bk/bkctl.env`"),
+        ("bkctl local 3 --dir /tmp/bk --background", "keeps running; then `. /tmp/bk/bkctl.env`"),
         ("bkctl local stop /tmp/bk", "stop that cluster"),
         ("bkctl local stop /tmp/bk 127.0.0.1:3181", "stop one bookie; `local start` starts it"),
         ("bkctl local 3 --zookeeper", "with a real ZooKeeper, until Ctrl-C; then all is removed"),

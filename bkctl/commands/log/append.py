@@ -30,7 +30,7 @@ def append(
     chunk_bytes: int | None,
     seal: bool,
 ) -> None:
-    """Append entries to the log NAME: each DATA is one, `-` reads stdin."""
+    """Append entries to the log NAME, one for each DATA; `-` reads stdin."""
     session.about = f"log {name}"
     from_stdin = tuple(data) == ("-",)
     if (path is not None) == bool(data):

@@ -37,20 +37,28 @@ log.command(
             "--roll-size",
             type=SIZE,
             default="1GiB",
-            help="Begin a new ledger at this size; 0 for never.",
+            help="Begin a new ledger at SIZE; 0 is never.",
         ),
         option(
             "--roll-entries",
             type=click.IntRange(0),
             default=0,
-            help="Or after so many entries; 0 for never.",
+            help="Begin a new ledger after N entries; 0 is never.",
         ),
-        option("--roll-after", type=DURATION, default="0", help="Or after so long; 0 for never."),
+        option(
+            "--roll-after",
+            type=DURATION,
+            default="0",
+            help="Begin a new ledger after TIME; 0 is never.",
+        ),
     ),
     effect=Effect.REVERSIBLE,
     examples=(
         ("bkctl log create events", "three bookies, two copies of each entry"),
-        ("bkctl log create audit -W 3 --roll-size 256MiB --roll-after 1d", "ledgers of a day"),
+        (
+            "bkctl log create audit -W 3 --roll-size 256MiB --roll-after 1d",
+            "a new ledger each day, or after 256 MiB",
+        ),
     ),
     exits=(*FAILURES, ExitStatus.CONFLICT),
     replaces="nothing in Java's tools",
@@ -60,9 +68,9 @@ log.command(
     "append",
     body="bkctl.commands.log.append:append",
     short_help="Append entries to a log.",
-    help="""Append entries to the log NAME: each DATA is one, `-` reads stdin.
+    help="""Append entries to the log NAME, one for each DATA; `-` reads stdin.
 
-    The command takes the log over: the current writer fails at its next entry. If bookies fail and
+    The command takes over the log: the current writer fails at its next entry. If bookies fail and
     cannot be replaced, the command waits up to `logWriterPatienceSec` (60 s) for them.
     """,
     params=(
@@ -75,7 +83,10 @@ log.command(
     effect=Effect.FENCES,
     examples=(
         ("bkctl log append events 'first' 'second'", "two entries"),
-        ("journalctl -f -o json | bkctl log append events -", "as they come, until Ctrl-C"),
+        (
+            "journalctl -f -o json | bkctl log append events -",
+            "each line as it arrives, until Ctrl-C",
+        ),
         ("bkctl log append events --file today.log --seal", "seal the log behind the last entry"),
     ),
     exits=(
@@ -199,7 +210,7 @@ log.command(
     "trim",
     body="bkctl.commands.log.lifecycle:trim",
     short_help="Delete the beginning of a log.",
-    help="""Drop the ledgers of the log NAME that end before a position.
+    help="""Delete the ledgers of the log NAME that end before a position.
 
     Only complete, closed ledgers are deleted, never the last. So the log may begin before the
     position.
@@ -230,8 +241,8 @@ log.command(
     short_help="Delete ledgers that were made for a log and are not in it.",
     help="""Delete ledgers that were made for the log NAME and are not part of it.
 
-    Writers that died, writers that lost a race and interrupted trims leave such ledgers behind. No
-    entry of the log is in them. The command reads the metadata of all ledgers of the cluster.
+    Writers that crashed or lost a race, and interrupted trims, leave these ledgers behind. They
+    contain no entry of the log. The command reads the metadata of all ledgers of the cluster.
     """,
     params=(
         argument("name", type=LOG_NAME),
@@ -240,7 +251,7 @@ log.command(
             "age_s",
             type=DURATION,
             default="1h",
-            help="Keep ledgers younger than this.",
+            help="Keep ledgers younger than TIME.",
         ),
     ),
     effect=Effect.LOSES_DATA,

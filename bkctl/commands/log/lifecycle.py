@@ -64,7 +64,7 @@ async def _create(client: Client, name: str, options: LogOptions) -> LogChanged:
 
 
 def trim(session: Session, *, name: str, before: Position) -> None:  # fmt: skip
-    """Drop the ledgers of the log NAME that end before a position."""
+    """Delete the ledgers of the log NAME that end before a position."""
     session.about = f"log {name}"
     steps = session.call(_plan_trim, name, before)
     if session.dry_run:

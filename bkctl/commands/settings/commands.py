@@ -81,7 +81,7 @@ config.command(
     examples=(
         ("bkctl config show", "what this command line would set, in the form of a file"),
         ("bkctl config show gcWaitTime 'journal*'", "what these keys do, and what is allowed"),
-        ("bkctl config show --origin", "and the flag, variable, profile or line each is from"),
+        ("bkctl config show --origin", "with the flag, variable, profile or line of each value"),
         ("bkctl config show --all --for bookie -c bk_server.conf", "every setting of a bookie"),
     ),
     exits=(ExitStatus.NOT_FOUND,),
@@ -130,18 +130,20 @@ profile = SubGroup(
 
 
 _VALUES: Final = (
-    option("--default-output", type=click.Choice(OUTPUTS), help="The form of results without -o."),
+    option("--default-output", type=click.Choice(OUTPUTS), help="Format of results without -o."),
     option(
-        "--production/--no-production", default=None, help="Mark it: the shell's prompt is red."
+        "--production/--no-production",
+        default=None,
+        help="Mark as production: the shell's prompt is red.",
     ),
     option(
         "--admin-token-file", metavar="FILE", help="File with the token for the bookies' HTTP API."
     ),
     option("--ca-file", metavar="FILE", help="PEM file of the authorities to trust in TLS."),
-    option("--cert-file", metavar="FILE", help="PEM file with our certificate for TLS."),
-    option("--key-file", metavar="FILE", help="PEM file with our key for TLS."),
-    option("--key-password-file", metavar="FILE", help="File with that key's password."),
-    option("--use", is_flag=True, help="Make it the default from now on."),
+    option("--cert-file", metavar="FILE", help="PEM file with the client's certificate for TLS."),
+    option("--key-file", metavar="FILE", help="PEM file with the client's key for TLS."),
+    option("--key-password-file", metavar="FILE", help="File with the password of --key-file."),
+    option("--use", is_flag=True, help="Make this profile the default."),
 )
 """What a profile can say. The cluster itself is said by the options of every command."""
 
@@ -197,7 +199,7 @@ profile.command(
     effect=Effect.REVERSIBLE,
     examples=(
         ("bkctl profile use staging", "for commands that name no cluster"),
-        ("bkctl profile use none", "these commands use the settings file again"),
+        ("bkctl profile use none", "remove the default: commands use the settings file again"),
     ),
     exits=(ExitStatus.FAILED, ExitStatus.NOT_FOUND),
     replaces=_NO_TWIN,
@@ -207,14 +209,14 @@ profile.command(
 profile.command(
     "edit",
     body="bkctl.commands.settings.profile_edits:edit",
-    help="Change a profile by options as for `create`; without any, open the file in $EDITOR.",
+    help="Change a profile by the options of `create`; without options, open the file in $EDITOR.",
     params=(
         argument("name", type=PROFILE, required=False),
         option(
             "--unset",
             multiple=True,
             metavar="FIELD",
-            help=f"Take out one of {', '.join(FIELDS)}, or a key of the settings file.",
+            help=f"Remove one of {', '.join(FIELDS)}, or a key of the settings file.",
         ),
         *_VALUES,
     ),
@@ -253,7 +255,7 @@ profile.command(
         option(
             "--name",
             type=PROFILE,
-            help="Only this one of a TOML file; the new one's name for a settings file.",
+            help="The profile to import from a TOML file, or the new profile of a settings file.",
         ),
         option("--replace", is_flag=True, help="Replace profiles of the same name."),
     ),

@@ -58,7 +58,7 @@ _FILE_OPTIONS: Final = ("ca_file", "cert_file", "key_file", "key_password_file")
     column("production", "Whether it is marked.", "profile.production", Kind.FLAG),
     column("service_uri", "The metadata service.", "profile.service_uri"),
     column("conf", "The settings file.", "profile.conf", rank=2),
-    column("output", "The form of results without -o.", "profile.output", rank=3),
+    column("output", "Format of results without -o.", "profile.output", rank=3),
     column(
         "admin_token_file",
         "The token for what bookies are asked over HTTP.",

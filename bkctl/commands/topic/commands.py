@@ -42,7 +42,7 @@ topic.command(
     effect=Effect.READ,
     examples=(
         ("bkctl topic list", "every topic and partition that has ledgers"),
-        ("bkctl topic list --pattern 'persistent://shop/.*'", "those of one tenant"),
+        ("bkctl topic list --pattern 'persistent://shop/.*'", "the topics of the tenant shop"),
     ),
     exits=FAILURES,
     replaces=_NO_JAVA,

@@ -38,7 +38,7 @@ _RECOVERY: Final = (
     option(
         "--skip-unrecoverable/--stop-at-unrecoverable",
         default=True,
-        help="After a ledger that cannot be moved, continue or end.  [default: go on]",
+        help="After a ledger that cannot be moved, continue or end.  [default: continue]",
     ),
     option(
         "--delete-cookie",

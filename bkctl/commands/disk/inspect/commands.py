@@ -22,7 +22,7 @@ _WITH_JOURNAL: Final = option(
     "--journal/--no-journal",
     "with_journal",
     default=True,
-    help="Also what the next start takes from the journals.  [default: journal]",
+    help="Include entries that the next start would take from the journals.  [default: journal]",
 )
 
 LOOKS: Final = (
@@ -33,8 +33,6 @@ LOOKS: Final = (
         help="""\
     Print the marks. Entries before a mark are in the entry logs and the index; the rest is
     replayed.
-
-    DIR is a ledger directory, or a directory with the ledger and journal directories of one bookie.
     """,
         params=(
             option("--check", is_flag=True, help="Also check that the journals of the mark exist."),
@@ -55,9 +53,7 @@ LOOKS: Final = (
         "files",
         body="bkctl.commands.disk.inspect.files:files",
         short_help="List a bookie's journals, entry logs and index files.",
-        help="""List the files that a bookie has on its disks, with their ids both ways.
-
-    DIR is a ledger directory, or a directory with the ledger and journal directories of one bookie.
+        help="""List a bookie's files, with their ids in decimal and hexadecimal.
     """,
         params=(
             option("--journal", is_flag=True, help="Only journals."),
@@ -81,15 +77,13 @@ LOOKS: Final = (
         "usage",
         body="bkctl.commands.disk.inspect.usage:usage",
         short_help="Print the space that is used, and what compaction would free.",
-        help="""\
-    Print for each entry log how many of its bytes are live: of ledgers in this bookie's index.
+        help="""Print how many bytes of each entry log are live.
 
-    A deleted ledger counts as live until the next garbage collection.
+    Live bytes belong to ledgers in this bookie's index. A deleted ledger counts as live until the
+    next garbage collection.
 
     The next collection deletes a log without live bytes. A compaction rewrites a log below its
     threshold. The last lines say how much each would free.
-
-    DIR is a ledger directory, or a directory with the ledger and journal directories of one bookie.
     """,
         params=(
             option(
@@ -121,10 +115,9 @@ LOOKS: Final = (
         short_help="Show the process that uses a bookie's directories.",
         help="""Show the process that uses a bookie's directories.
 
-    A running bookied holds a lock on each. A Java bookie holds no lock. The command finds it by its
-    open files, which only its own user and root can see, and by the file DIRTY.
-
-    DIR is a ledger directory, or a directory with the ledger and journal directories of one bookie.
+    bookied locks each directory while it runs. A Java bookie locks no directory. The command finds
+    a Java bookie by its open files, which only the bookie's user and root can see, and by the file
+    DIRTY.
     """,
         params=(
             option("--fail-if-any", is_flag=True, help="Exit with 10 if any of them is in use."),
@@ -157,7 +150,7 @@ LOOKS: Final = (
         params=(
             argument("journal", type=JOURNAL, required=False, metavar="[FILE|ID]"),
             option("--dir", "directory", metavar="DIR", help="Only this journal directory."),
-            option("--ledger", "ledger_id", type=LEDGER_ID, help="Only of this ledger."),
+            option("--ledger", "ledger_id", type=LEDGER_ID, help="Only this ledger."),
             option(
                 "--from",
                 "offset",
@@ -165,10 +158,10 @@ LOOKS: Final = (
                 metavar="POS",
                 default=0,
                 show_default=False,
-                help="Offset of a record in the first journal, to begin with.",
+                help="Begin with the record at this offset of the first journal.",
             ),
             option("--payload", is_flag=True, help="Check digests and show payloads."),
-            option("--verify", is_flag=True, help="Print one line a journal: is it intact?"),
+            option("--verify", is_flag=True, help="Print for each journal whether it is intact."),
             *DIRECTORIES,
         ),
         effect=Effect.READ,
@@ -196,7 +189,7 @@ LOOKS: Final = (
     """,
         params=(
             argument("log", type=ENTRY_LOG),
-            option("--ledger", "ledger_id", type=LEDGER_ID, help="Only of this ledger."),
+            option("--ledger", "ledger_id", type=LEDGER_ID, help="Only this ledger."),
             option(
                 "--entry",
                 "entries",
@@ -210,9 +203,14 @@ LOOKS: Final = (
                 metavar="POS",
                 default=0,
                 show_default=False,
-                help="Only from here on.",
+                help="Only records from this offset on.",
             ),
-            option("--end", type=click.IntRange(0), metavar="POS", help="Only up to here."),
+            option(
+                "--end",
+                type=click.IntRange(0),
+                metavar="POS",
+                help="Only records up to this offset.",
+            ),
             option("--payload", is_flag=True, help="Check digests and show payloads."),
             option("--live", is_flag=True, help="Only entries that the index finds here."),
             option("--summary", is_flag=True, help="Print the bytes of each ledger instead."),
@@ -265,11 +263,14 @@ LOOKS: Final = (
         body="bkctl.commands.disk.inspect.ledgers:ledgers",
         short_help="List the ledgers that a bookie has on its disks.",
         help="""List the ledgers that this bookie has on its disks.
-
-    DIR is a ledger directory, or a directory with the ledger and journal directories of one bookie.
     """,
         params=(
-            option("--bytes", "with_bytes", is_flag=True, help="Add up what the entry logs hold."),
+            option(
+                "--bytes",
+                "with_bytes",
+                is_flag=True,
+                help="Add the bytes of each ledger in the entry logs.",
+            ),
             _WITH_JOURNAL,
             *BOOKIE_DIRECTORIES,
         ),

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def files(
     session: Session, /, *, journal: bool, entrylog: bool, index: bool, **dirs: tuple[str, ...]
 ) -> None:
-    """List the files that a bookie has on its disks, with their ids both ways."""
+    """List a bookie's files, with their ids in decimal and hexadecimal."""
     kinds = {
         offline_files.journal_files: journal,
         offline_files.log_files: entrylog,

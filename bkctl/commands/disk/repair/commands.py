@@ -33,16 +33,15 @@ _FORCE: Final = option(
     "--force",
     type=click.Choice(("registered", "metadata")),
     multiple=True,
-    help="Override a safety check: registered, a bookie that looks alive; metadata, ask the "
-    "metadata service nothing.",
+    help="Override a safety check: `registered` if the bookie seems to run; `metadata` to "
+    "ignore the metadata service.",
 )
 
 upgrade = Command(
     "upgrade",
     body="bkctl.commands.disk.repair.upgrade:upgrade_or_back",
     short_help="Upgrade directories of an old release, or roll back.",
-    help="""\
-    Bring a stopped bookie's directories from an old release's layout to today's, or back.
+    help="""Convert a stopped bookie's directories from the layout of an old release, or back.
 
     The old data stays where it is until --finalize: journals and entry logs are shared by hard
     links, files that are rewritten are copied. A crash at any step leaves the old or the new layout
@@ -59,7 +58,7 @@ upgrade = Command(
             "--rollback",
             "rollback_",
             is_flag=True,
-            help="Remove `current/` where the data of layout 1 or 2 is still there.",
+            help="Remove `current/` if the data of layout 1 or 2 still exists.",
         ),
         option(
             "--finalize",
@@ -110,7 +109,7 @@ bookieformat = Command(
             "--noninteractive",
             "non_interactive",
             is_flag=True,
-            help="Ask nothing: refuse if there is data, unless -force.  Like --no-input.",
+            help="Never ask; refuse if data exists, unless -force. Like --no-input.",
         ),
         option("-f", "-force", "--force", "java_force", is_flag=True, help="Like --yes."),
         option(
@@ -120,7 +119,7 @@ bookieformat = Command(
             "--deletecookie",
             "delete_cookie",
             is_flag=True,
-            help="Then remove its cookie from the metadata service.",
+            help="Delete the stored cookie at the end.",
         ),
     ),
     effect=Effect.LOSES_DATA,
@@ -146,8 +145,6 @@ REPAIRS: Final = (
 
     A note is a trace of a crash that the next start repairs. A warning loses no data. A problem
     means that data is lost or that the bookie cannot start; the exit status is then 10.
-
-    DIR is a ledger directory, or a directory with the ledger and journal directories of one bookie.
     """,
         params=(
             option(
@@ -158,14 +155,14 @@ REPAIRS: Final = (
                 is_flag=True,
                 help="Print the commands that repair, not the findings.",
             ),
-            option("--db", is_flag=True, help="Only read the RocksDB indexes through."),
+            option("--db", is_flag=True, help="Only read the RocksDB indexes."),
             *BOOKIE_DIRECTORIES,
         ),
         effect=Effect.READ,
         examples=(
             (
                 "bkctl disk check -c bk_server.conf",
-                "every entry of the index, by its record's head",
+                "every entry of the index, by the head of its record",
             ),
             (
                 "bkctl disk check /data/bookie",
@@ -184,8 +181,9 @@ REPAIRS: Final = (
         help="""Rebuild the index files of Interleaved or Sorted storage; `-` reads ids from stdin.
 
     The new index has every entry that can be read from the entry logs, and the key and explicit LAC
-    from journals or the old index. It is fenced, because it may lack entries. Entries in unreadable
-    logs keep their positions. The old index stays until the new one is on disk.
+    from journals or the old index. The ledger is fenced, because the index may lack entries.
+    Entries in unreadable logs keep their positions. The old index stays until the new one is on
+    disk.
     """,
         params=(
             argument("ledger_ids", type=LEDGER_IDS, nargs=-1, metavar="[LEDGER_ID...]"),
@@ -193,7 +191,7 @@ REPAIRS: Final = (
             option(
                 "--password-file",
                 metavar="FILE",
-                help="The ledgers' password, for those whose key is in no journal and no index.",
+                help="Password of ledgers whose key is in no journal and no index.",
             ),
             *DIRECTORIES,
         ),
@@ -218,20 +216,25 @@ REPAIRS: Final = (
         short_help="Copy a ledger's entries out of logs and journals.",
         help="""Copy the entries of a ledger out of logs and journals, without index or metadata.
 
-    DIR gets ledger-ID.entries, the payloads each after its length (4 bytes), and ledger-ID.jsonl, a
-    line for each entry with its place, and the packet itself where its digest is wrong. Entries
-    that this bookie never had are missing; other bookies may have them.
+    The command writes two files to DIR. ledger-ID.entries has each payload after its length (4
+    bytes). ledger-ID.jsonl has a line for each entry with its place, and the packet if its digest
+    is wrong. Entries that this bookie never had are missing; other bookies may have them.
     """,
         params=(
             argument("ledger_id", type=LEDGER_ID),
-            option("--out", metavar="DIR", required=True, help="Where to write; made if needed."),
+            option(
+                "--out",
+                metavar="DIR",
+                required=True,
+                help="Directory to write to; created if missing.",
+            ),
             option(
                 "--password-file", metavar="FILE", help="The ledger's password, to check its MACs."
             ),
             option(
                 "--digest",
                 type=click.Choice(["crc32c", "crc32", "mac", "dummy"]),
-                help="The kind of digest.  [default: found out]",
+                help="The kind of digest.  [default: by the entries]",
             ),
             *DIRECTORIES,
         ),
@@ -258,10 +261,8 @@ REPAIRS: Final = (
         help="""Replay the journals of a stopped bookie into its entry logs and indexes.
 
     Afterwards the directories are as after a clean stop: marks at the ends of the journals, every
-    key, fence and explicit LAC in the index. Run it after a crash of bookied before a Java bookie
-    is started there, which could forget fences that only a journal holds.
-
-    DIR is a ledger directory, or a directory with the ledger and journal directories of one bookie.
+    key, fence and explicit LAC in the index. Run the command after a crash of bookied, before a
+    Java bookie starts there. Java's replay forgets fences that are only in a journal.
     """,
         params=BOOKIE_DIRECTORIES,
         effect=Effect.REVERSIBLE,
@@ -282,24 +283,24 @@ REPAIRS: Final = (
         help="""Rebuild the databases of DbLedgerStorage, in RocksDB, from entry logs and journals.
 
     The new database is written beside the old one and replaces it when it is complete; the old one
-    stays as a backup. Ledgers that were deleted, and whose entries are still in a log, come back
-    until the next garbage collection.
-
-    DIR is a ledger directory, or a directory with the ledger and journal directories of one bookie.
+    stays as a backup. Deleted ledgers whose entries are still in a log exist again until the next
+    garbage collection.
     """,
         params=(
             option(
-                "--locations", is_flag=True, help="Where entries are, for the ledgers that exist."
+                "--locations",
+                is_flag=True,
+                help="Rebuild the locations of the entries of existing ledgers.",
             ),
             option(
                 "--ledgers",
                 is_flag=True,
-                help="Which ledgers there are, from journals and logs; all fenced.",
+                help="Rebuild the list of ledgers from journals and logs; all are fenced.",
             ),
             option(
                 "--password-file",
                 metavar="FILE",
-                help="The ledgers' password, for those whose key is in no journal and no database.",
+                help="Password of ledgers whose key is in no journal and no database.",
             ),
             *BOOKIE_DIRECTORIES,
         ),
@@ -307,11 +308,11 @@ REPAIRS: Final = (
         examples=(
             (
                 "bkctl disk rebuild-db --locations -c bk_server.conf",
-                "where entries are, from the logs",
+                "the locations of entries, from the logs",
             ),
             (
                 "bkctl disk rebuild-db --ledgers -c bk_server.conf",
-                "which ledgers exist, from journals and logs",
+                "the list of ledgers, from journals and logs",
             ),
             (
                 "bkctl disk rebuild-db --ledgers --locations --dry-run -c bk_server.conf",
@@ -332,8 +333,6 @@ REPAIRS: Final = (
     The journals are replayed first. Keys, fences and explicit LACs are kept. The old index is
     deleted when the new one is on disk (databases are renamed to .backup). After an interruption,
     run the command again. Set ledgerStorageClass accordingly before the bookie starts.
-
-    DIR is a ledger directory, or a directory with the ledger and journal directories of one bookie.
     """,
         params=(
             option(
@@ -369,7 +368,7 @@ REPAIRS: Final = (
             option(
                 "--delete-cookie",
                 is_flag=True,
-                help="Then remove its cookie from the metadata service: the bookie may begin anew.",
+                help="Delete the stored cookie at the end, so that a new bookie can start.",
             ),
             _FORCE,
         ),
@@ -392,7 +391,7 @@ REPAIRS: Final = (
         "init",
         body="bkctl.commands.disk.repair.format:init_bookie",
         short_help="Check that a new bookie can begin.",
-        help="""Make sure that a new bookie can begin: empty directories, no cookie, not registered.
+        help="""Check that a new bookie can begin: empty directories, no cookie, not registered.
 
     A new bookie makes its directories and cookie itself when it first starts; --write does so now.
     """,
@@ -412,11 +411,10 @@ REPAIRS: Final = (
         "expand",
         body="bkctl.commands.bookie.rename:expand_storage",
         short_help="Add directories to a stopped bookie.",
-        help="""\
-    Let a stopped bookie use the ledger and index directories that its settings name anew.
+        help="""Let a stopped bookie use new ledger and index directories of its settings.
 
-    They must be empty and never used before. DbLedgerStorage is refused: it finds ledgers by the
-    number of its directories.
+    The new directories must be empty and never used. DbLedgerStorage is refused: it finds a ledger
+    by the number of directories.
     """,
         effect=Effect.REVERSIBLE,
         examples=(

@@ -41,7 +41,7 @@ AGAIN: Final = "run the same command again: it goes on where this one ended"
 
 
 def upgrade_or_back(session: Session, /, *, force: Sequence[str], **actions: bool) -> None:
-    """Bring a stopped bookie's directories from an old release's layout to today's, or back."""
+    """Convert a stopped bookie's directories from the layout of an old release, or back."""
     chosen = [name.removesuffix("_") for name, is_given in actions.items() if is_given]
     if len(chosen) != 1:
         only = "only " if chosen else ""

@@ -62,7 +62,7 @@ REPLICAS: Final = (
                 type=ShareType(),
                 default="100%",
                 metavar="SHARE",
-                help="Number or share of entries to read; always the first and the last.",
+                help="Number or share of entries to read; the first and the last are always read.",
             ),
             option(
                 "--rate",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import itertools
+import re
 import shutil
 import subprocess
 import sys
@@ -75,6 +76,31 @@ def test_a_directory_is_an_argument_or_an_option(command: str, tmp_path: Path) -
     assert run(command, bookie, "-o", "jsonl").out == by_option.out
     refused = run(command, bookie, *options, ok=False)
     assert (refused.status, "give either DIR" in refused.err) == (ExitStatus.USAGE, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("sorted/crash", ["flush"]),
+        ("sorted/clean", ["convert", "--to", "db"]),
+        ("db/clean", ["rebuild-db", "--ledgers", "--locations"]),
+    ],
+    ids=ids,
+)
+def test_a_directory_that_a_command_changes_is_an_argument_or_an_option(
+    name: str, words: list[str], tmp_path: Path
+) -> None:
+    found = []
+    for side in ("option", "argument"):
+        options = copy_of(name, tmp_path / side)
+        given = options if side == "option" else [tmp_path / side / "bookie"]
+        said = run(*words, *given, "--yes", "-o", "jsonl")
+        files = "\n".join(snapshot(tmp_path / side))
+        told = said.out.replace(str(tmp_path / side), "")
+        found.append([re.sub(r"[0-9T-]{8,}", "TIME", text) for text in (told, files)])
+    by_option, by_argument = found
+    assert by_option == by_argument
+    assert by_option[0]
 
 
 # Journals ----------------------------------------------------------------------------------------

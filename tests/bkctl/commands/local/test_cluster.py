@@ -7,6 +7,7 @@ import os
 import subprocess
 from contextlib import closing
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -78,6 +79,25 @@ def test_a_bookie_that_was_started_by_hand_is_named_by_its_process(tmp_path: Pat
     assert caught.value.hint == f"kill {os.getpid()}"
     assert f"to start it: first kill {os.getpid()}, then bkctl local 1 --dir" in said[1]
     assert (stopped[0], f"kill {os.getpid()}" in stopped[1]) == (7, True)
+
+
+@pytest.mark.parametrize(("columns", "shown"), [(80, True), (40, False)])
+def test_the_table_of_the_bookies_fits_the_terminal(
+    monkeypatch: pytest.MonkeyPatch, columns: int, *, shown: bool
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    host = FakeHost(tty=True, environ={"NO_COLOR": "1"})
+    with TemporaryDirectory(prefix="bk") as path, closing(host):  # Shorter than ``tmp_path``.
+        LocalCluster(Path(path), 2, port_base=15_000).save()
+        assert cli.run(["local", "status", path], host) == ExitStatus.DONE
+        table = [line.rstrip() for line in host.out.text.splitlines() if ":15" in line]
+        said = host.err.text
+    for number, line in enumerate(table, 1):
+        cells = [f"127.0.0.1:{14_999 + number}", "down", "-", f"{path}/bookie-{number}"]
+        assert line.split() == (cells if shown else cells[:3])
+        assert len(line) <= columns
+    assert len(table) == 2
+    assert ("no space for: directory" in said) is not shown
 
 
 def _bkctl(*words: object) -> tuple[int, str]:

@@ -152,6 +152,16 @@ def test_an_unknown_profile_is_not_found_and_the_nearest_is_named(run: Run, two:
     assert f"there is no profile 'prd' in {two}; did you mean prod?" in json.loads(err)["error"]
 
 
+def test_a_profile_file_that_was_removed_is_named_with_the_variables_to_unset(
+    run: Run, two: Path
+) -> None:
+    two.unlink()
+    status, _, err = run("--profile", "prod", "ledger", "list")
+    assert status == ExitStatus.NOT_FOUND
+    assert f"{two}: no such file" in err
+    assert "unset BKCTL_CONFIG BKCTL_PROFILE BKCTL_SERVICE_URI" in err
+
+
 @pytest.mark.parametrize(
     ("environ", "found"),
     [
