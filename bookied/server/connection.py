@@ -134,6 +134,7 @@ class BookieConnection(Protocol):
         self._shared.half_frames.release(self)
         self._shared.unsent.taken(self)
         self._shared.turns.leave(self)
+        self._shared.handshakes.leave(self, self._host)
         self._shared.backpressure.end(self._load)
         self._replies.drop()
         self._owner.connection_lost(self, self._host, broken=broken)
@@ -169,7 +170,10 @@ class BookieConnection(Protocol):
             or shared.half_frames.is_waiting(self)
         )
         if self._dispatch.is_waiting and not self._load.is_held:
-            shared.turns.wait(self)
+            if self._dispatch.is_handshake_next:
+                shared.handshakes.wait(self, self._host)
+            else:
+                shared.turns.wait(self)
         wanted = not (is_paused or self._is_closing or self._is_draining)
         self._dispatch.waiting.is_read = wanted
         if wanted != self._is_reading:

@@ -14,6 +14,7 @@ from bookied.server.adds.fast_adds import FastAdds
 from bookied.server.disk_reads import RunBlocking
 from bookied.server.fast_reads import FastReads
 from bookied.server.limits.backpressure import Backpressure
+from bookied.server.limits.handshake_turns import HandshakeTurns
 from bookied.server.limits.limit_hits import Limit, LimitHits
 from bookied.server.limits.memory import FrameRoom, UnsentAnswers
 from bookied.server.limits.pending_reads import PendingReads
@@ -54,6 +55,7 @@ class ServerContext:
     unsent: UnsentAnswers
     pending_reads: PendingReads
     turns: Turns
+    handshakes: HandshakeTurns
     hits: LimitHits[Limit]
     refusals: Refusals
     login_delays: LoginDelays

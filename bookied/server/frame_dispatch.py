@@ -60,6 +60,8 @@ class FrameDispatch:
         """Whether no more is taken until reads have come back from the disk."""
         self.is_waiting = False
         """Whether no more is taken until the connection's next turn."""
+        self.is_handshake_next = False
+        """Whether that is a turn of those that begin TLS."""
         self.requests_taken = 0
         """How many requests ``take`` took, as it counts them."""
         self.waiting = WaitTimes(shared.clock.seconds())
@@ -83,8 +85,7 @@ class FrameDispatch:
         """Obey the frames that are complete now that ``data`` has come, at most so many of them.
 
         Adds that are taken in bulk do not count, and of reads ``READS_IN_ONE`` count as one,
-        as does each ledger that is taken into memory. A TLS handshake takes about 1 ms: it always
-        waits for a turn, and ends that turn.
+        as does each ledger that is taken into memory. A TLS handshake always waits for its turn.
 
         Raises:
             RemoteProtocolError: the framing is broken, or a request cannot be.
@@ -115,11 +116,10 @@ class FrameDispatch:
             begin = at
             if answers.is_held:  # TLS is on its way.
                 if data.startswith(TLS_BEGIN[:1], at):
+                    self.is_waiting = self.is_handshake_next = not is_turn
                     if not is_turn:
-                        self.is_waiting = True
                         break
                     self._rest, self._rest_bytes = [], 0
-                    self.requests_taken = requests_max
                     self._client.update_reading()  # Before the transport is another one.
                     admission.begin_handshake(data[at:])
                     return

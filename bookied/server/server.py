@@ -19,6 +19,7 @@ from bookied.server.disk_reads import RunBlocking
 from bookied.server.fast_reads import FastReads
 from bookied.server.limits.backpressure import Backpressure, PressureLevel, ServerLimits
 from bookied.server.limits.connections import ConnectionCounts, ConnectionSettings
+from bookied.server.limits.handshake_turns import HandshakeTurns
 from bookied.server.limits.limit_hits import MEANINGS, Limit, LimitHits
 from bookied.server.limits.memory import FrameRoom, UnsentAnswers
 from bookied.server.limits.pending_reads import PendingReads
@@ -100,6 +101,7 @@ class BookieServer(Factory):
             unsent=self.unsent,
             pending_reads=self.pending_reads,
             turns=Turns(clock, clients_wait, self._let_journals_run),
+            handshakes=HandshakeTurns(clock),
             hits=self.hits,
             refusals=Refusals(clock),
             login_delays=LoginDelays(clock),

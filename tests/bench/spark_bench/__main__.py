@@ -47,8 +47,8 @@ def main() -> None:
 
 
 def _planning_rows(ledgers: int, simulated: int) -> None:
-    """Have ``plan_bench`` plan ledgers of real stores, and of a store in memory."""
-    command = [sys.executable, "-m", "tests.bench.plan_bench"]
+    """Have ``spark_bench.plan`` plan ledgers of real stores, and of a store in memory."""
+    command = [sys.executable, "-m", "tests.bench.spark_bench.plan"]
     for stores, count in (("sqlite,zookeeper", ledgers), ("memory", simulated)):
         subprocess.run([*command, "--stores", stores, "--ledgers", str(count)], check=True)
 

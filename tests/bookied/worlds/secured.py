@@ -16,6 +16,7 @@ from bkclient.connection.security.tls import TlsContexts
 from bookied.config.bookie import BookieConfig, load_bookie_config
 from bookied.server.access.authenticators import open_authenticator
 from bookied.server.context import AccessRules
+from bookied.server.limits.handshake_turns import HANDSHAKE_GAP_S
 from tests.bookied.worlds.serving import Serving
 from tests.support.certificates import Authority, bookie_keys, client_keys, write_pem
 from tests.support.tls_link import Link
@@ -93,6 +94,7 @@ class Stage:
     def connect(self, protocol: ProtocolVersion = ProtocolVersion.V3) -> Connection:
         if not self._is_set_up:
             self.set_up()
+        self.clock.advance(HANDSHAKE_GAP_S)
         return Connection(self, self.greeting(), protocol)
 
     def refused(self, **settings: object) -> str:

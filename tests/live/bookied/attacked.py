@@ -19,6 +19,7 @@ from urllib.request import urlopen
 
 from bookied.server.limits.limit_hits import TELL_EVERY_S
 from tests.bookied.worlds.raw_client import RawClient
+from tests.live.bookied.floods import connect
 from tests.live.bookied.processes import BookieProcess, free_port, make_cluster, write_conf
 from tests.support.waiting import until
 from wire.codes import ReturnCode
@@ -86,12 +87,7 @@ class Live:
 
     def hostile(self) -> socket.socket:
         """Return a connection of a hostile client, which takes 4 KiB before its buffer is full."""
-        sock = socket.socket()
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        sock.settimeout(WAIT_S)
-        sock.bind(("127.0.0.2", 0))
-        sock.connect(("127.0.0.1", self.port))
-        return sock
+        return connect(self.port)
 
     def hostiles(self, number: int) -> contextlib.ExitStack:
         """Return a block's end that closes so many of them; they are in ``of``."""

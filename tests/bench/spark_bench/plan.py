@@ -1,6 +1,6 @@
 """What planning very many ledgers takes: time, CPU and memory, of the source and of the export.
 
-    python -m tests.bench.plan_bench [--ledgers 100000] [--stores zookeeper,sqlite,memory]
+    python -m tests.bench.spark_bench.plan [--ledgers 100000] [--stores zookeeper,sqlite,memory]
 
 Metadata of closed ledgers is made as for ``audit_bench``; no bookie runs. A process of its own
 then plans a query of all closed ledgers, as Spark's driver does, pickles what the tasks get, and
@@ -37,7 +37,7 @@ from wire.ledger_metadata import encode_metadata
 
 PARTITION_BYTES: Final = 128 << 20
 MEMORY: Final = "memory"
-COMMAND: Final = [sys.executable, "-m", "tests.bench.plan_bench", "--plan"]
+COMMAND: Final = [sys.executable, "-m", "tests.bench.spark_bench.plan", "--plan"]
 
 
 def main() -> int:

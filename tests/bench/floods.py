@@ -1,0 +1,243 @@
+"""What hostile clients that send without pause cost a client that behaves.
+
+    python -m tests.bench.floods
+    python -m tests.bench.floods --rounds 1 --seconds 1 "TLS handshakes"
+
+A ``bookied`` with its defaults and a certificate. A client adds entries of 1 KiB, one at a time:
+alone, while the hostile clients are set on another bookie of the same host ("beside"), and while
+they are set on its own. "beside" shows what they take from the machine and not from the bookie.
+Each flood runs in a process of its own. CPU is what the bookie's reactor runs on a processor from
+the add to its answer, whoever it works for: unlike time it needs no quiet machine. Figures are
+medians of the rounds; memory, descriptors and lines of the log are the most that a flood added.
+Ends with the table of docs/operations.md. Asserts nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from itertools import count
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+
+from tests.bookied.worlds.raw_client import RawClient
+from tests.live.bookied import floods
+from tests.live.bookied.attacked import Live
+from tests.support.certificates import Authority, bookie_keys, write_pem
+from wire.codes import ReturnCode
+
+PAYLOAD: Final = b"x" * 1024
+PAUSE_S: Final = 0.001
+"""Between two adds, so that the bookie is idle when nobody else asks."""
+
+LEDGERS = count(1000)
+
+Attack = Callable[[int, int], AbstractContextManager[Any]]
+"""Takes the bookie's port and that of its HTTP server."""
+
+
+def _sending(data: Callable[[], bytes]) -> Attack:
+    return lambda port, _http_port: floods.flooded(port, data())
+
+
+ATTACKS: Final[dict[str, Attack]] = {
+    "protobuf, a million fields": _sending(lambda: floods.bomb(floods.UNKNOWN_FIELD)),
+    "protobuf, a million groups": _sending(lambda: floods.bomb(floods.UNKNOWN_GROUP)),
+    "protobuf, a million messages": _sending(lambda: floods.bomb(floods.EMPTY_ADD)),
+    "adds with a wrong key, V2": _sending(lambda: floods.wrong_keys(is_v3=False)),
+    "adds with a wrong key, V3": _sending(lambda: floods.wrong_keys(is_v3=True)),
+    "reads of missing ledgers, V2": _sending(lambda: floods.missing_ledgers(is_v3=False)),
+    "reads of missing ledgers, V3": _sending(lambda: floods.missing_ledgers(is_v3=True)),
+    "connections that come and go": lambda port, _http_port: floods.churn(port),
+    "HTTP requests, answers not read in turn": lambda _port, http_port: floods.flooded(
+        http_port, floods.pipelined("/metrics"), 65536
+    ),
+    "TLS handshakes": lambda port, _http_port: floods.handshakes(port),
+}
+
+
+@attrs.frozen
+class Adds:
+    """What some adds took, in milliseconds."""
+
+    p50_ms: float
+    p99_ms: float
+    cpu_p50_ms: float
+    cpu_p99_ms: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.p50_ms:.2f} {self.p99_ms:.2f} (CPU {self.cpu_p50_ms:.2f} {self.cpu_p99_ms:.2f})"
+        )
+
+
+@attrs.frozen
+class Round:
+    """One flood: before, beside another bookie and during; and what the bookie took for it."""
+
+    before: Adds
+    beside: Adds
+    during: Adds
+    memory_mib: float
+    descriptors: int
+    log_lines: int
+
+
+class Target:
+    """A bookie, and what it takes."""
+
+    def __init__(self, directory: Path) -> None:
+        directory.mkdir()
+        authority = Authority()
+        keys = bookie_keys(write_pem(directory / "keys", authority.issue("bookie"), authority))
+        self.live = Live(directory, **keys)
+        with RawClient(self.live.port) as client:
+            client.add(floods.LEDGER, 0)
+
+    def close(self) -> None:
+        self.live.process.kill()
+
+    @contextlib.contextmanager
+    def attacked(self, name: str) -> Iterator[None]:
+        """Have a process set hostile clients on the bookie; it ends with its input."""
+        ports = [str(self.live.port), str(self.live.http_port)]
+        command = [sys.executable, "-m", "tests.bench.floods", "--attack", name, *ports]
+        with subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            process.stdout.readline()
+            try:
+                yield
+            finally:
+                process.stdin.close()
+                process.wait()
+
+    def adds(self, client: RawClient, seconds: float) -> Adds:
+        """Add entries for so long."""
+        ledger_id, took_s, cpu_s = next(LEDGERS), [], []
+        end_s = time.monotonic() + seconds
+        for entry_id in count():
+            ran_s, began_s = self._ran_s(), time.perf_counter()
+            rc = client.add(ledger_id, entry_id, PAYLOAD)
+            took_s.append(time.perf_counter() - began_s)
+            cpu_s.append(self._ran_s() - ran_s)
+            if rc is not ReturnCode.EOK:
+                raise SystemExit(f"an add was answered {rc}")
+            if time.monotonic() > end_s:
+                break
+            time.sleep(PAUSE_S)
+        return Adds(*_percentiles(took_s), *_percentiles(cpu_s))
+
+    def _ran_s(self) -> float:
+        """Return how long the reactor's thread has run on a processor."""
+        pid = self.live.process.pid
+        return int(Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()[0]) / 1e9
+
+    def takes(self) -> tuple[float, int, int]:
+        """Return MiB of memory, descriptors, and lines of the log."""
+        process = self.live.process
+        descriptors = len(list(Path(f"/proc/{process.pid}/fd").iterdir()))
+        lines = process.output.read_text().count("\n")
+        return process.rss_kib() / 1024, descriptors, lines
+
+
+def _percentiles(seconds: list[float]) -> tuple[float, float]:
+    """Return p50 and p99 in ms."""
+    ordered = sorted(seconds)
+    return ordered[len(ordered) // 2] * 1000, ordered[len(ordered) * 99 // 100] * 1000
+
+
+def _round(name: str, own: Target, other: Target, client: RawClient, seconds: float) -> Round:
+    before = own.adds(client, seconds)
+    with other.attacked(name):
+        beside = own.adds(client, seconds)
+    memory_mib, descriptors, log_lines = own.takes()
+    with own.attacked(name):
+        during = own.adds(client, seconds)
+        taken = own.takes()
+    return Round(
+        before,
+        beside,
+        during,
+        taken[0] - memory_mib,
+        taken[1] - descriptors,
+        taken[2] - log_lines,
+    )
+
+
+def _row(name: str, rounds: list[Round]) -> str:
+    def median(which: str, what: str) -> float:
+        return float(statistics.median(getattr(getattr(one, which), what) for one in rounds))
+
+    def pair(what: str) -> str:
+        before, during = median("before", what), median("during", what)
+        return f"{before:.1f} → {during:.1f} ({during / before:.1f})"
+
+    cells = [
+        name,
+        *map(pair, ("p50_ms", "p99_ms", "cpu_p50_ms", "cpu_p99_ms")),
+        f"{max(one.memory_mib for one in rounds):.0f}",
+        str(max(one.descriptors for one in rounds)),
+        str(max(one.log_lines for one in rounds)),
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def _measure(names: list[str], rounds: int, seconds: float) -> dict[str, list[Round]]:
+    found: dict[str, list[Round]] = {name: [] for name in names}
+    with (
+        tempfile.TemporaryDirectory(prefix="floods-") as directory,
+        contextlib.ExitStack() as stack,
+    ):
+        own, other = (Target(Path(directory) / name) for name in ("own", "other"))
+        stack.callback(own.close)
+        stack.callback(other.close)
+        client = stack.enter_context(RawClient(own.live.port))
+        own.adds(client, seconds)
+        for number in range(rounds):
+            for name in names:
+                one = _round(name, own, other, client, seconds)
+                found[name].append(one)
+                print(
+                    f"{number} {name}: before {one.before}, beside {one.beside}, "
+                    f"during {one.during}",
+                    flush=True,
+                )
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("names", nargs="*", help=f"of {', '.join(ATTACKS)}")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=3.0)
+    parser.add_argument("--attack", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.attack:
+        with ATTACKS[options.attack](*map(int, options.names)):
+            print("begun", flush=True)
+            sys.stdin.read()
+        return
+    found = _measure(options.names or list(ATTACKS), options.rounds, options.seconds)
+    print(
+        "| hostile clients | p50, ms | p99, ms | CPU p50, ms | CPU p99, ms "
+        "| memory, MiB | descriptors | log lines |\n"
+        "| --- | --- | --- | --- | --- | --- | --- | --- |"
+    )
+    for name, rounds in found.items():
+        print(_row(name, rounds))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,171 @@
+"""Hostile clients that send without pause, each in a block; they come from 127.0.0.2.
+
+They are set on a live bookie by tests/live/bookied/test_floods.py and by tests/bench/floods.py.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+
+from tests.bookied.worlds.serving import WRONG_KEY, packet
+from wire.frames import v2, v3
+from wire.ids import EntryId, LedgerId
+from wire.messages import AddRequest, ReadRequest, StartTlsRequest
+
+LEDGER = 7
+HOSTILE_CLIENTS = 4
+CHURN_CLIENTS = 20
+WAIT_S = 60.0
+
+BOMB_BYTES = 5 * 1024 * 1024 - 8
+UNKNOWN_FIELD, UNKNOWN_GROUP, EMPTY_ADD = b"\x78\0", b"\x7b\x7c", b"\xaa\x06\0"
+
+REQUESTS = 2000
+"""Requests, or HTTP requests, that are sent again and again."""
+
+PIPELINE_BYTES = 65536
+
+
+def bomb(field: bytes) -> bytes:
+    """Return a read of V3 as long as a frame may be, filled up with one field."""
+    payload = v3.encode_request(ReadRequest(LedgerId(LEDGER), EntryId(0)), 1)[4:]
+    return v3.frame(payload + field * ((BOMB_BYTES - len(payload)) // len(field)))
+
+
+def wrong_keys(*, is_v3: bool) -> bytes:
+    """Return adds to ``LEDGER`` with another password."""
+    adds = [
+        AddRequest(LedgerId(LEDGER), EntryId(entry_id), WRONG_KEY, packet(LEDGER, entry_id))
+        for entry_id in range(REQUESTS)
+    ]
+    return b"".join(v3.encode_request(one, 1) if is_v3 else v2.encode_request(one) for one in adds)
+
+
+def missing_ledgers(*, is_v3: bool) -> bytes:
+    """Return reads of ledgers that the bookie does not have."""
+    reads = [ReadRequest(LedgerId(5_000_000 + number), EntryId(0)) for number in range(REQUESTS)]
+    return b"".join(v3.encode_request(one, 1) if is_v3 else v2.encode_request(one) for one in reads)
+
+
+def connect(port: int, receive_bytes: int = 4096) -> socket.socket:
+    """Return a connection of a hostile client, with a small buffer for answers."""
+    sock = socket.socket()
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
+    sock.settimeout(WAIT_S)
+    sock.bind(("127.0.0.2", 0))
+    sock.connect(("127.0.0.1", port))
+    return sock
+
+
+class Flood:
+    """Hostile clients that send the same bytes again and again, and connect again when closed."""
+
+    def __init__(self, port: int, data: bytes, receive_bytes: int = 4096) -> None:
+        self._port, self._data, self._receive_bytes = port, data, receive_bytes
+        self._ends = threading.Event()
+        self._left: dict[socket.socket, memoryview] = {}
+        self.sent_bytes = 0
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def end(self) -> None:
+        self._ends.set()
+        self._thread.join()
+        for sock in self._left:
+            sock.close()
+
+    def _run(self) -> None:
+        while not self._ends.is_set():
+            while len(self._left) < HOSTILE_CLIENTS and self._begin():
+                pass
+            ready, writable, _ = select.select(list(self._left), list(self._left), [], 0.05)
+            for sock in {*ready, *writable}:
+                try:
+                    self._go_on(sock, has_answers=sock in ready)
+                except OSError:
+                    del self._left[sock]
+                    sock.close()
+
+    def _begin(self) -> bool:
+        try:
+            sock = connect(self._port, self._receive_bytes)
+        except OSError:
+            return False
+        sock.setblocking(False)
+        self._left[sock] = memoryview(self._data)
+        return True
+
+    def _go_on(self, sock: socket.socket, *, has_answers: bool) -> None:
+        if has_answers and not sock.recv(65536):
+            raise ConnectionResetError
+        with contextlib.suppress(BlockingIOError):
+            sent = sock.send(self._left[sock][:262_144])
+            self.sent_bytes += sent
+            self._left[sock] = self._left[sock][sent:] or memoryview(self._data)
+
+
+@contextlib.contextmanager
+def flooded(port: int, data: bytes, receive_bytes: int = 4096) -> Iterator[Flood]:
+    """Have hostile clients send ``data`` meanwhile."""
+    flood = Flood(port, data, receive_bytes)
+    try:
+        yield flood
+    finally:
+        flood.end()
+
+
+@contextlib.contextmanager
+def repeated(act: Callable[[], None], threads: int = 1) -> Iterator[None]:
+    """Have something done again and again meanwhile; connections that fail are begun anew."""
+    ends = threading.Event()
+
+    def run() -> None:
+        while not ends.is_set():
+            with contextlib.suppress(OSError):
+                act()
+
+    running = [threading.Thread(target=run, daemon=True) for _ in range(threads)]
+    for thread in running:
+        thread.start()
+    try:
+        yield
+    finally:
+        ends.set()
+        for thread in running:
+            thread.join()
+
+
+def churn(port: int) -> contextlib.AbstractContextManager[None]:
+    """Have clients connect and leave meanwhile."""
+
+    def act() -> None:
+        with contextlib.ExitStack() as stack:
+            for _ in range(CHURN_CLIENTS):
+                stack.enter_context(contextlib.closing(connect(port)))
+
+    return repeated(act)
+
+
+def handshakes(port: int) -> contextlib.AbstractContextManager[None]:
+    """Have clients begin TLS and leave meanwhile."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    start = v3.encode_request(StartTlsRequest(), 1)
+
+    def act() -> None:
+        with contextlib.closing(connect(port, 65536)) as raw:
+            raw.sendall(start)
+            raw.recv(4096)
+            context.wrap_socket(raw).close()
+
+    return repeated(act, HOSTILE_CLIENTS)
+
+
+def pipelined(path: str) -> bytes:
+    """Return HTTP requests that are sent without reading an answer."""
+    return f"GET {path} HTTP/1.1\r\nHost: b\r\n\r\n".encode() * REQUESTS
