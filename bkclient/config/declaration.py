@@ -45,15 +45,12 @@ def is_secret_key(key: str) -> bool:
 class OtherKey:
     """Keys by name or ``fnmatch`` pattern that a settings class knows and does not use.
 
-    ``doc`` says why they have no effect; not even that is said of an empty or ``harmless`` value.
-    With ``instead``, a name that is not read, and the right one. With ``refused``, any other value
-    stops the start; with ``risky``, it is warned about.
+    ``doc`` says why they have no effect; an empty value is not reported. With ``instead``, a name
+    that is not read, and the right one. With ``risky``, a warning.
     """
 
     pattern: str
     doc: str
-    refused: bool = False
-    harmless: tuple[str, ...] = ()
     instead: str = ""
     risky: bool = False
 

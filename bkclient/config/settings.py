@@ -334,13 +334,7 @@ class _Loading:
             message = f"{known.doc}; the key is {known.instead}"
             self._add(Severity.WARNING, FindingKind.UNKNOWN, prop, message)
             return
-        if not text or text in known.harmless:
-            return
-        if known.refused:
-            allowed = ", ".join(known.harmless) or "leave it out"
-            message = f"'{text}' {known.doc}; remove the key"
-            self._add_error(prop, FindingKind.REFUSED, message, text, allowed)
-        else:
+        if text:
             severity = Severity.WARNING if known.risky else Severity.NOTE
             self._add(severity, FindingKind.IGNORED, prop, f"no effect: {known.doc}")
 

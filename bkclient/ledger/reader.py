@@ -30,13 +30,11 @@ class LedgerReader:
     so, by ``read_last_confirmed`` or ``poll_lac``, and never back.
     """
 
-    def __init__(
-        self, cluster: Cluster, local: LocalMetadata, keys: LedgerKeys, *, last_confirmed: int = -1
-    ) -> None:
+    def __init__(self, cluster: Cluster, local: LocalMetadata, keys: LedgerKeys) -> None:
         self.ledger_id: LedgerId = keys.ledger_id
         self._cluster, self._local = cluster, local
         self._fetcher = cluster.fetcher(keys, cluster.rate_limit())
-        self._end = ConfirmedEnd(self.ledger_id, local, self._fetcher, last_confirmed)
+        self._end = ConfirmedEnd(self.ledger_id, local, self._fetcher)
         self._follower = MetadataFollower(cluster, local, self.ledger_id)
 
     def __repr__(self) -> str:

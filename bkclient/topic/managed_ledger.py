@@ -51,14 +51,13 @@ class MessageId:
 class TopicLedger:
     """One ledger of a topic; ``entries``, ``size_bytes`` and ``closed_ms`` are 0 while it is open.
 
-    ``is_offloaded`` says that tiered storage has a copy; with ``is_deleted`` the bookies have none.
+    ``is_deleted`` says that only tiered storage has it: the bookies have none.
     """
 
     ledger_id: LedgerId
     entries: int = 0
     size_bytes: int = 0
     closed_ms: int = 0
-    is_offloaded: bool = False
     is_deleted: bool = False
 
 
@@ -145,7 +144,6 @@ def _ledger(info: pb.ManagedLedgerInfo.LedgerInfo) -> TopicLedger:
         entries=info.entries,
         size_bytes=info.size,
         closed_ms=info.timestamp,
-        is_offloaded=info.offloadContext.complete,
         is_deleted=info.offloadContext.complete and info.offloadContext.bookkeeperDeleted,
     )
 

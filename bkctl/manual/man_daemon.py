@@ -172,7 +172,4 @@ def _setting(page: Page, one: SettingInfo) -> None:
 def _of_other(other: OtherKey) -> str:
     if other.instead:
         return f"{_sentence(other.doc)} The key is `{other.instead}`."
-    allowed = f", other than {' or '.join(other.harmless)}" if other.harmless else ""
-    if other.refused:
-        return f"Refused{allowed}: {other.doc}."
     return _sentence(other.doc)

@@ -18,12 +18,12 @@ _ROCKSDB_CONF: Final = "RocksDB is told by the dbStorage_rocksDB_ keys"
 _ONE_LOG: Final = "all ledgers share one entry log"
 
 
-def _ignored(doc: str, *patterns: str, harmless: tuple[str, ...] = ()) -> tuple[OtherKey, ...]:
-    return tuple(OtherKey(pattern, doc, harmless=harmless) for pattern in patterns)
+def _ignored(doc: str, *patterns: str) -> tuple[OtherKey, ...]:
+    return tuple(OtherKey(pattern, doc) for pattern in patterns)
 
 
-def _warned(doc: str, *patterns: str, harmless: tuple[str, ...] = ()) -> tuple[OtherKey, ...]:
-    return tuple(OtherKey(pattern, doc, harmless=harmless, risky=True) for pattern in patterns)
+def _warned(doc: str, *patterns: str) -> tuple[OtherKey, ...]:
+    return tuple(OtherKey(pattern, doc, risky=True) for pattern in patterns)
 
 
 def _misspelt(pattern: str, instead: str) -> OtherKey:

@@ -19,7 +19,7 @@ import attrs
 
 from bookied.directories.roots import VERSION, Directories
 from bookied.errors import BadCookieError, CorruptError, DirectoryError, LastMarkError
-from bookied.offline.index import FileIndex, OfflineIndex, entries_of, is_db
+from bookied.offline.index import FileIndex, OfflineIndex, is_db
 from bookied.storage.entrylog import format as log_layout
 from bookied.storage.entrylog import reader as logs
 from bookied.storage.files.files import Files
@@ -281,18 +281,6 @@ class OfflineBookie:
                         continue
                     if stored is not None:
                         yield indexed(shard.index, LedgerId(ledger_id), stored)
-
-    def index_entries(self, ledger_id: LedgerId) -> Iterator[tuple[EntryId, int]]:
-        """Give entry ids and locations of one ledger, ascending; nothing for one not here.
-
-        Raises:
-            CorruptError: what is stored of it is damaged.
-        """
-        with self.shards() as shards:
-            index = shard_of(shards, ledger_id).index
-            if index.load(ledger_id) is not None:
-                for entry_id, location in entries_of(index, ledger_id):
-                    yield EntryId(entry_id), location
 
 
 def _tell(damage: Sequence[CorruptError], report: Report | None) -> None:

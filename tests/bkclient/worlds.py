@@ -55,7 +55,7 @@ from wire.messages import (
     WriteLacRequest,
     WriteLacResponse,
 )
-from wire.records.entry_list import encode_entry_list
+from wire.records.entry_list import encode_entry_runs
 from wire.records.service_info import BookieServiceInfo, Endpoint
 
 T = TypeVar("T")
@@ -262,7 +262,7 @@ class FakeBookie:
         ledger = self.ledgers.get(request.ledger_id)
         if ledger is None:
             return ListEntriesResponse(ReturnCode.ENOLEDGER, request.ledger_id)
-        held = encode_entry_list(sorted(ledger.entries))
+        held = encode_entry_runs((entry, 1) for entry in sorted(ledger.entries))
         return ListEntriesResponse(ReturnCode.EOK, request.ledger_id, held)
 
     def _poll(self, request: ReadRequest, answer: Callable[[Response], None]) -> None:

@@ -28,23 +28,15 @@ PERIOD_RUNS_MIN: Final = 1000
 """So many runs of one size and distance become one group, in lists that would not fit."""
 
 
-def encode_entry_list(entry_ids: Iterable[int]) -> bytes:
-    """Write ascending entry ids as runs, one group a run: Java's encoder finds no periods.
+def encode_entry_runs(runs: Iterable[tuple[int, int]]) -> bytes:
+    """Write ascending runs of entries: the first id of each, and how many there are.
 
-    A list with more than ``GROUPS_MAX`` runs has groups with periods, which Java's decoder reads.
-    Of a striped ledger each bookie has such runs.
+    Each run is one group: Java's encoder finds no periods. A list with more than ``GROUPS_MAX``
+    runs has groups with periods, which Java's decoder reads. Of a striped ledger each bookie has
+    such runs.
 
     Raises:
         FormatError: there are more groups all the same.
-    """
-    return encode_entry_runs(_runs(entry_ids))
-
-
-def encode_entry_runs(runs: Iterable[tuple[int, int]]) -> bytes:
-    """Write ascending runs of entries likewise: the first id of each, and how many there are.
-
-    Raises:
-        FormatError: as ``encode_entry_list``.
     """
     plain: list[bytes] = []
     series: list[tuple[int, int, int, int]] = []
@@ -85,21 +77,6 @@ def _groups_of(first: int, last: int, period: int) -> int:
     """Return how many groups a series of runs takes in a list that has to be short."""
     runs = (last - first) // period + 1 if period else 1
     return 1 if runs >= PERIOD_RUNS_MIN else runs
-
-
-def _runs(entry_ids: Iterable[int]) -> Iterator[tuple[int, int]]:
-    first, size = 0, 0
-    for entry_id in entry_ids:
-        if size and first <= entry_id < first + size:
-            continue  # Twice the same: some storages list an entry once for each copy.
-        if size and entry_id == first + size:
-            size += 1
-            continue
-        if size:
-            yield first, size
-        first, size = entry_id, 1
-    if size:
-        yield first, size
 
 
 def _joined(runs: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:

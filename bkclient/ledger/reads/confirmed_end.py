@@ -24,15 +24,9 @@ class ConfirmedEnd:
     Of an open ledger it rises with what bookies answer, of a closed one the metadata has it.
     """
 
-    def __init__(
-        self,
-        ledger_id: LedgerId,
-        local: LocalMetadata,
-        fetcher: EntryFetcher,
-        last_confirmed: int = NO_ENTRY,
-    ) -> None:
+    def __init__(self, ledger_id: LedgerId, local: LocalMetadata, fetcher: EntryFetcher) -> None:
         self._ledger_id, self._local, self._fetcher = ledger_id, local, fetcher
-        self._lac = last_confirmed
+        self._lac = NO_ENTRY
         fetcher.follow_lac(self.raise_to)
         local.on_change(lambda _metadata: self._learn_from_metadata())
         self._learn_from_metadata()

@@ -36,7 +36,6 @@ class EntryFetcher:
     """Reads one ledger's entries from bookies.
 
     Args:
-        on_lac: called with a bookie's highest known LAC when it comes with an entry.
         sticky: the place in the ensemble whose bookie is asked first for every entry, where each
             has all of them, until it fails; ``None`` spreads reads over the bookies.
         rate: how many reads may go a second; ``turn`` waits for it.
@@ -49,7 +48,6 @@ class EntryFetcher:
         digester: Digester,
         placement: Placement,
         health: BookieHealth,
-        on_lac: Callable[[int], None] = lambda _lac: None,
         sticky: int | None = None,
         rate: RateLimit | None = None,
     ) -> None:
@@ -63,7 +61,7 @@ class EntryFetcher:
             config.speculative_read_backoff,
         )
         self._order = order = ReadOrder(pool, placement, health, sticky)
-        self._verifier = verifier = AnswerVerifier(ledger_id, digester, on_lac)
+        self._verifier = verifier = AnswerVerifier(ledger_id, digester)
         self._lacs = LacReads(pool, ledger_id, verifier, order, health, self._alarms)
         self._bulks = BulkReads(
             pool, ledger_id, verifier, order, health, wait_s=self._bulk_wait_s()

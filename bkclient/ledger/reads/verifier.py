@@ -21,11 +21,9 @@ class AnswerVerifier:
     ``on_lac`` is called with a bookie's highest known LAC when it comes with an entry.
     """
 
-    def __init__(
-        self, ledger_id: LedgerId, digester: Digester, on_lac: Callable[[int], None]
-    ) -> None:
+    def __init__(self, ledger_id: LedgerId, digester: Digester) -> None:
         self._ledger_id, self._digester = ledger_id, digester
-        self.on_lac = on_lac
+        self.on_lac: Callable[[int], None] = lambda _lac: None
 
     def entry(self, bookie: BookieId, response: Response, entry_id: EntryId | None) -> Entry:
         """Return the entry in an answer; ``entry_id`` ``None`` accepts any.

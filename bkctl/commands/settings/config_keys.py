@@ -202,13 +202,12 @@ def _used(side: str, cls: type) -> Iterator[KeyInfo]:
 
 
 def _unused(side: str, other: OtherKey) -> KeyInfo:
-    use = "refused" if other.refused else "warned" if other.risky or other.instead else "no effect"
+    use = "warned" if other.risky or other.instead else "no effect"
     return KeyInfo(
         key=other.pattern,
         read_by=(side,),
         uses=(use,),
         doc=other.doc[:1].upper() + other.doc[1:] + ".",
-        allowed=", ".join(other.harmless),
         instead=other.instead,
         secret=is_secret_key(other.pattern),
     )

@@ -74,10 +74,6 @@ class Conversion:
     def _index(self) -> IndexOnItsWay:
         return IndexOnItsWay(self.files, self.found, self.open_key_values, self.stamp, self.tell)
 
-    def has_db(self) -> bool:
-        """Whether any index directory has a database of DbLedgerStorage."""
-        return self._index.has_databases()
-
     def is_cut_short(self, to: str) -> bool:
         """Whether a conversion is to be finished.
 

@@ -13,7 +13,7 @@ from bookied.offline.settings import OfflineConfig
 from bookied.storage.entrylog.settings import LogSettings
 from bookied.storage.files.files import Files
 from bookied.storage.index.files import IndexFiles
-from bookied.storage.index.key_values import KeyValues, OpenKeyValues
+from bookied.storage.index.key_values import KeyValues
 from bookied.storage.index.rocks.index import RocksIndex
 from bookied.storage.index.store import IndexStore
 from bookied.storage.index_kind import check_kind, has_databases
@@ -77,7 +77,6 @@ def storages_of(
     config: OfflineConfig | None = None,
     *,
     as_found: bool = False,
-    open_key_values: OpenKeyValues = open_rocks,
 ) -> Storages:
     """Return the storages of the kind that the directories hold, not open yet.
 
@@ -114,6 +113,6 @@ def storages_of(
     pairs = zip(found.ledger_dirs, found.index_dirs, strict=True)
     return Storages(
         files,
-        [storage((ledgers,), RocksIndex(index, open_key_values)) for ledgers, index in pairs],
+        [storage((ledgers,), RocksIndex(index, open_rocks)) for ledgers, index in pairs],
         before_marks=noted,
     )

@@ -15,7 +15,7 @@ from wire.codes import ReturnCode
 from wire.errors import FormatError
 from wire.ids import BookieId, EntryId, LedgerId
 from wire.messages import ErrorResponse, ListEntriesRequest, ReadRequest, Request
-from wire.records.entry_list import EntryList, decode_entry_list, encode_entry_list
+from wire.records.entry_list import EntryList, decode_entry_list, encode_entry_runs
 
 
 def fragment(first: int, last: int, size: int, quorum: int) -> LedgerFragment:
@@ -49,7 +49,8 @@ def test_what_a_list_holds_of_a_place_is_counted_by_its_runs(
     held: set[int], first: int, length: int, size: int, quorum: int
 ) -> None:
     one = fragment(first, first + length - 1, size, min(size, quorum))
-    listed = runs(decode_entry_list(encode_entry_list(sorted(held))))
+    data = encode_entry_runs((entry, 1) for entry in sorted(held))
+    listed = runs(decode_entry_list(data))
     for index in range(size):
         assert count_held(one, index, listed) == len(held & set(one.entries_at(index)))
 

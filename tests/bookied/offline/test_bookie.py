@@ -10,6 +10,7 @@ from bookied.directories.roots import Directories
 from bookied.errors import BadCookieError, JournalMissingError, LastMarkError
 from bookied.offline.bookie import OfflineBookie, RecordKind
 from bookied.storage.files.files import RealFiles
+from tests.bookied.offline.indexed import index_entries
 from tests.bookied.worlds.golden import CRASHED, DIRECTORY, WITH_LEDGERS, expected, sha256
 from wire.ids import LedgerId
 
@@ -38,7 +39,7 @@ def test_ledgers_and_their_entries_are_found_by_the_index(name: str) -> None:
         assert ledger.master_key.hex() == facts["masterKey"]
         assert ledger.is_fenced == facts["fenced"]
         entries = {one["entryId"]: one["location"]["value"] for one in facts["entries"]}
-        assert dict(bookie.index_entries(ledger_id)) == entries
+        assert index_entries(bookie, ledger_id) == entries
         assert ledger.last_entry == max(entries, default=-1)
 
 
@@ -91,7 +92,7 @@ def test_reading_starts_where_it_is_told_to() -> None:
 
 def test_nothing_is_there_for_what_is_not_here(tmp_path: Path) -> None:
     bookie = opened("interleaved/clean")
-    assert list(bookie.index_entries(LedgerId(999_999))) == []
+    assert index_entries(bookie, LedgerId(999_999)) == {}
     with pytest.raises(JournalMissingError):
         list(bookie.journal_records(tmp_path / "1.txn"))
 

@@ -14,6 +14,7 @@ from bookied.directories.roots import CONVERTING, Directories, prepare
 from bookied.errors import DirectoryError, IndexFormatError, IndexFullError
 from bookied.offline.repair.convert import Conversion
 from bookied.offline.repair.convert_logs import ConversionRefusedError
+from bookied.offline.repair.storages import holds_databases
 from bookied.storage.entrylog.format import location
 from bookied.storage.entrylog.reader import EntryLogReader
 from bookied.storage.files.files import Files
@@ -264,7 +265,7 @@ class TestRefusals:
         with pytest.raises(IndexFormatError):
             _convert("db", files)
         assert files.exists(Path("/l0/current/0/7/7.idx"))
-        assert not conversion(files).has_db()
+        assert not holds_databases(files, ONE)
 
     def test_limbo_and_an_integrity_check_that_is_due(self) -> None:
         for limbo, flags in ((True, 0), (False, 1)):
@@ -277,7 +278,7 @@ class TestRefusals:
             store.close()
             with pytest.raises(ConversionRefusedError, match="only the databases can note"):
                 _convert("interleaved", files)
-            assert conversion(files).has_db()
+            assert holds_databases(files, ONE)
 
     def test_a_compaction_that_is_not_through(self) -> None:
         files = as_db(SimFiles(Random(1)))

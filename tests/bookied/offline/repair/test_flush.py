@@ -15,6 +15,7 @@ from bookied.storage.files.files import remove_tree
 from bookied.storage.journal.format import entry_record, fence_record, header, ledger_key_record
 from bookied.storage.journal.mark import decode_mark
 from bookied.storage.replay import recover
+from tests.bookied.offline.indexed import index_entries
 from tests.bookied.offline.repair.test_rebuild_index import FOUND, KEY, packet, storages_on, world
 from tests.bookied.worlds.golden_disk import ledgers_of, load_golden
 from tests.bookied.worlds.old_layouts import each_crash, put_files
@@ -36,7 +37,7 @@ def test_a_killed_java_bookie_looks_as_after_a_clean_stop(name: str) -> None:
         assert (one.master_key.hex(), one.is_fenced) == (expected["masterKey"], expected["fenced"])
         lac = expected["explicitLac"]
         assert (one.explicit_lac or b"").hex() == (lac["hex"] if lac else "")
-        entries = [entry for entry, _ in bookie.index_entries(one.ledger_id)]
+        entries = list(index_entries(bookie, one.ledger_id))
         assert entries == [entry["entryId"] for entry in expected["entries"]]
     assert not files.exists(found.ledger_dirs[0] / "DIRTY")
     assert replayed.entries >= sum(len(expected["entries"]) for expected in said.values())

@@ -27,6 +27,7 @@ from bookied.storage.ledger_storage.settings import StorageEvents
 from bookied.storage.ledger_storage.storage import LedgerStorage
 from bookied.storage.replay import recover
 from bookied.storage.storages import Storages
+from tests.bookied.offline.indexed import index_entries
 from tests.bookied.worlds.golden_disk import ledgers_of, load_golden, locations
 from tests.bookied.worlds.old_layouts import each_crash, put_files
 from tests.sim.world.disk import SimFiles
@@ -90,7 +91,7 @@ def storages_on(files: Files, found: Directories) -> Storages:
 
 
 def entries(files: Files, ledger_id: int, found: Directories = FOUND) -> dict[int, int]:
-    return dict(OfflineBookie(files, found).index_entries(ledger_id))
+    return index_entries(OfflineBookie(files, found), ledger_id)
 
 
 def only(rebuilt: Rebuilt) -> RebuiltLedger:
