@@ -109,18 +109,22 @@ async def _lac(
         fetcher.close()
 
 
+def _reads_at_once(wanted: int) -> int:
+    return wanted if wanted > 0 else READS_AT_ONCE
+
+
 @attrs.frozen(kw_only=True)
 class LedgerChecker:
     """Checks ledgers by samples of their entries.
 
     ``percentage`` of the entries of each fragment are read at each of its bookies, the first and
-    the last one there in any case.
+    the last one there in any case. ``reads_at_once`` 0 stands for the default.
     """
 
     client: Client
     rng: random.Random
     percentage: float = 0
-    reads_at_once: int = READS_AT_ONCE
+    reads_at_once: int = attrs.field(default=0, converter=_reads_at_once)
 
     async def check(
         self, ledger: ViewedLedger, available: Collection[BookieId]

@@ -102,7 +102,7 @@ class ReplicaMap:
     fragments: tuple[MappedFragment, ...]
 
     @property
-    def is_whole(self) -> bool:
+    def is_intact(self) -> bool:
         """Whether every replica is known to be where the metadata says."""
         return all(
             place.health in {Health.OK, Health.EMPTY}

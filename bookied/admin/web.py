@@ -47,10 +47,10 @@ from bookied.admin.http.bounds import (
     IDLE_S,
     SHARE_OF_ADDRESS,
     STALL_S,
-    AnswerRoom,
     Hosts,
     HttpLimit,
     HttpTurns,
+    UnsentAnswers,
     connections_max,
 )
 from bookied.admin.http.channel import AdminChannel, AnswerBody
@@ -297,7 +297,7 @@ class AdminResource(Resource):
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._answer, self._counts, self._hosts = answer, counts, hosts
-        self._room, self._turns = AnswerRoom(), HttpTurns(clock)
+        self._unsent, self._turns = UnsentAnswers(), HttpTurns(clock)
 
     def render(self, request: Request) -> int:
         """Answer one request, now or later; without a client the answer is dropped."""
@@ -351,18 +351,18 @@ class AdminResource(Resource):
             self._counts.answered(reply.status)
             return
         body = reply.body.encode("utf-8", "replace")
-        if not self._room.take(len(body)):
+        if not self._unsent.take(len(body)):
             self._counts.hit(HttpLimit.UNSENT, host_of(request.channel.transport))
             reply, body = _BUSY, _BUSY.body.encode()
-            self._room.hold(len(body))
+            self._unsent.hold(len(body))
         self._counts.answered(reply.status)
         _set_head(reply, request)
         if request.method == b"HEAD":
-            self._room.give_back(len(body))
+            self._unsent.give_back(len(body))
             body = b""
         else:
             request.setHeader("Content-Length", str(len(body)))
-        sending = AnswerBody(request, body, self._room.give_back)
+        sending = AnswerBody(request, body, self._unsent.give_back)
         gone.addCallback(lambda _done: sending.stopProducing())
         sending.begin()
 

@@ -97,10 +97,10 @@ def judge(samples: Iterable[DiskSample], limits: DiskLimits, *, was_read_only: b
         for one in seen
         if one.directory in full and one.usable_bytes < limits.log_bytes_min
     )
-    return DiskVerdict(full, nearly, read_only, _has_room_for_recovery(seen, limits), tight)
+    return DiskVerdict(full, nearly, read_only, _has_space_for_recovery(seen, limits), tight)
 
 
-def _has_room_for_recovery(samples: tuple[DiskSample, ...], limits: DiskLimits) -> bool:
+def _has_space_for_recovery(samples: tuple[DiskSample, ...], limits: DiskLimits) -> bool:
     least_log, least_index = limits.high_priority_bytes_min, limits.index_bytes_min
     logs = any(one.usable_bytes >= least_log for one in samples if one.takes_logs)
     return logs and any(one.usable_bytes >= least_index for one in samples if one.takes_indexes)

@@ -87,7 +87,7 @@ class JournalTail:
 
     ledgers: dict[int, PendingLedger] = attrs.field(factory=dict)
     records: int = 0
-    is_whole: bool = True
+    is_complete: bool = True
     """False if there was too much of it to be kept."""
     _ranges: int = 0
 
@@ -116,7 +116,7 @@ class JournalTail:
     def _add_entry(self, ledger: PendingLedger, entry_id: int) -> None:
         if ledger.add_entry(entry_id, may_begin=self._ranges < RANGES_MAX):
             self._ranges += 1
-            self.is_whole = self._ranges <= RANGES_MAX
+            self.is_complete = self._ranges <= RANGES_MAX
 
 
 def read_tail(bookie: OfflineBookie, report: Report, tick: Tick = no_tick) -> JournalTail:

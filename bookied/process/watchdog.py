@@ -33,7 +33,7 @@ class Works(Protocol):
         """How much was done since its start."""
 
     @property
-    def no_room(self) -> Exception | None:
+    def space_error(self) -> Exception | None:
         """Why it can only wait for space: a restart would not help."""
 
 
@@ -57,7 +57,7 @@ class WatchedProgress:
         found = []
         for place, journal in enumerate(journals):
             before = self._seen.get(place)
-            is_idle = not journal.queued_bytes or journal.no_room is not None
+            is_idle = not journal.queued_bytes or journal.space_error is not None
             if before is None or is_idle or journal.committed_bytes != before.committed_bytes:
                 before = self._seen[place] = _JournalProgress(journal.committed_bytes, now_s)
             if now_s - before.since_s >= self._stuck_s:

@@ -355,7 +355,7 @@ class Engine:
             self.storages.take_back()
 
     def _journal_space_changed(self, _error: DiskWriteFailedError | None) -> None:
-        self._events.journal_space(next(filter(None, (one.no_room for one in self.journals)), None))
+        self._events.journal_space(next(filter(None, (j.space_error for j in self.journals)), None))
 
     async def _blocking(self, function: Callable[[], Any]) -> Any:
         return await self._parts.run_blocking(function)

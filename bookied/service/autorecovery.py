@@ -20,7 +20,7 @@ from bookied.metrics.counters import RepairStats
 from bookied.repair.autorecovery.sessions import AutoRecovery
 from bookied.runtime.dependencies import Parts, make_client
 from bookied.service.metadata_at_stop import finish_with_metadata
-from bookied.service.start_errors import StopRequestedError, start_error
+from bookied.service.start import ServiceStart
 from wire.errors import BookKeeperError
 from wire.ids import BookieId
 
@@ -45,8 +45,8 @@ class AutoRecoveryService:
         self._tell_failed, self._progress = failed, progress
         self._client: Client | None = None
         self._running: Deferred[None] | None = None
-        self._starting: Deferred[None] | None = None
-        self._stop_wanted = self._released = False
+        self._starting = ServiceStart(self.abandon)
+        self._released = False
         self.stats = RepairStats()
 
     async def start(self) -> None:
@@ -55,22 +55,14 @@ class AutoRecoveryService:
         Raises:
             BookieStopError: it cannot; what was begun is undone.
         """
-        self._starting = Deferred()
-        try:
-            await self._start()
-        except BaseException as error:
-            await self.abandon()
-            raise start_error(error) from error
-        finally:
-            self._starting.callback(None)
+        await self._starting.run(self._start)
 
     async def _start(self) -> None:
         parts, config = self.parts, self.config
         self._progress(f"connecting to {parts.store.uri}")
         await parts.store.connect()
         await parts.store.layout()
-        if self._stop_wanted:
-            raise StopRequestedError("told to stop while starting")
+        self._starting.insist_wanted()
         bookie_id = BookieId(identify(config, config.port, parts.host).bookie_id)
         log.info("autorecovery as {bookie_id} on {uri}", bookie_id=bookie_id, uri=parts.store.uri)
         self._client = make_client(parts, parts.store)
@@ -90,9 +82,9 @@ class AutoRecoveryService:
 
     async def stop(self) -> None:
         """End what is in progress and close the session; safe to call again."""
-        self._stop_wanted = True
-        if self._running is None and self._starting is not None:
-            await self._starting
+        self._starting.stop_wanted = True
+        if self._running is None:
+            await self._starting.ended()
         await self.abandon()
 
     async def abandon(self) -> None:

@@ -11,25 +11,19 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import ClassVar, Final
 
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from bookied.config.bookie import BookieConfig
 from bookied.directories.cookie_check import check_cookies
-from bookied.directories.disk_fullness import (
-    total_and_free,
-)
+from bookied.directories.disk_fullness import total_and_free
 from bookied.directories.highest_ledger import highest_ledger
 from bookied.directories.identity import Identity, identify
 from bookied.directories.lost_fences import NO_LEDGER
 from bookied.directories.roots import Directories, directories, prepare
-from bookied.errors import (
-    NO_SPACE,
-    NoSpaceError,
-    UnflushedStopError,
-)
+from bookied.errors import NO_SPACE, NoSpaceError, UnflushedStopError
 from bookied.repair.integrity.lifecycle import Integrity
 from bookied.runtime.dependencies import Parts
 from bookied.runtime.garbage_collectors import CollectedBookie
@@ -47,14 +41,11 @@ from bookied.service.disk_effects import DiskEffects, DiskMode, stored_status
 from bookied.service.fatal_errors import FatalErrors
 from bookied.service.metadata_at_stop import finish_with_metadata
 from bookied.service.sigquit_dump import service_state
-from bookied.service.start_errors import StopRequestedError, start_error
+from bookied.service.start import ServiceStart
 from bookied.storage.garbage.unneeded_ledgers import Membership
 from bookied.storage.storages import Storages
 from wire.errors import BookKeeperError
 from wire.records.service_info import BOOKIE_RPC, BookieServiceInfo, Endpoint
-
-if TYPE_CHECKING:
-    pass
 
 DRAIN_S: Final = 10.0
 """How long clients have to take their last answers when the bookie stops."""
@@ -98,10 +89,9 @@ class BookieService:
         """What is published of it beside its own port; to be set before the start."""
         self._deletions: KeptDeletions | None = None
         self._port: ClientPort | None = None
-        self._stop_wanted = False
         self._tell_failed = failed
         self._errors = FatalErrors(self._failed, self._is_ending)
-        self._starting: Deferred[None] | None = None
+        self._starting = ServiceStart(self.abandon)
 
     @property
     def server(self) -> BookieServer | None:
@@ -116,14 +106,7 @@ class BookieService:
         Raises:
             BookieStopError: it cannot; what was begun is undone. So for ``StorageError``.
         """
-        self._starting = Deferred()
-        try:
-            await self._start()
-        except BaseException as error:
-            await self.abandon()
-            raise start_error(error) from error
-        finally:
-            self._starting.callback(None)
+        await self._starting.run(self._start)
 
     async def _start(self) -> None:
         config, parts = self.config, self.parts
@@ -148,7 +131,7 @@ class BookieService:
         self._begin_phase(f"connecting to {self.parts.store.uri}")
         await self.parts.store.connect()
         await self.parts.store.layout()
-        self._insist_wanted()
+        self._starting.insist_wanted()
         return await self.parts.store.instance_id()
 
     async def _begin_engine(self) -> None:
@@ -176,7 +159,7 @@ class BookieService:
         if self.config.consistency_check_at_start:
             self._begin_phase("checking the index against the entry logs")
             await self.engine.check()
-        self._insist_wanted()
+        self._starting.insist_wanted()
         await self.engine.begin()
 
     async def _look_at_disks(self, storages: Storages) -> None:
@@ -221,7 +204,7 @@ class BookieService:
             failed=self._errors.fail,
         )
         await self.registration.register(read_only=self.disk_mode.mode.read_only)
-        self._insist_wanted()
+        self._starting.insist_wanted()
         self.disk_mode.start()
         self._note(f"serving, {self.state.now.value}")
 
@@ -249,9 +232,9 @@ class BookieService:
         Raises:
             BookKeeperError: not everything could be put into files; the next start replays.
         """
-        self._stop_wanted = True
-        if self.state.now is State.STARTING and self._starting is not None:
-            await self._starting
+        self._starting.stop_wanted = True
+        if self.state.now is State.STARTING:
+            await self._starting.ended()
         if self.state.now not in SERVING:
             return
         self.state.move(Event.STOP)
@@ -320,7 +303,7 @@ class BookieService:
     # What happens meanwhile ----------------------------------------------------------------------
 
     def _is_ending(self) -> bool:
-        return self._stop_wanted or self.state.now is State.STOPPED
+        return self._starting.stop_wanted or self.state.now is State.STOPPED
 
     def _failed(self, error: BookKeeperError) -> None:
         self._allow(Writes.NONE)
@@ -349,12 +332,8 @@ class BookieService:
 
     def _begin_phase(self, phase: str) -> None:
         """Begin a part of the start, unless the bookie was told to stop meanwhile."""
-        self._insist_wanted()
+        self._starting.insist_wanted()
         self._note(phase)
-
-    def _insist_wanted(self) -> None:
-        if self._stop_wanted:
-            raise StopRequestedError("told to stop while starting")
 
     def dump(self) -> dict[str, object]:
         """Return what an operator wants to know of a bookie that seems stuck."""

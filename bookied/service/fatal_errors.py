@@ -8,7 +8,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from bookied.errors import RunTimeError
-from bookied.service.start_errors import named
+from bookied.service.start import named
 from wire.errors import BookKeeperError
 
 log = Logger()

@@ -25,8 +25,8 @@ def _connections_max(
         return asked
     for_reading = storage.open_logs_max + storage.open_indexes_max
     files = for_reading + storage.open_to_write_max + SPARE_FILES
-    room = max(open_files_max - files, open_files_max // 8)
-    return room if asked is None else min(asked, room)
+    most = max(open_files_max - files, open_files_max // 8)
+    return most if asked is None else min(asked, most)
 
 
 def connection_settings(

@@ -25,7 +25,7 @@ SAY_AGAIN_S: Final = 60.0
 """How long after a failure the same failure is logged again."""
 
 _PASSING: Final = NO_SPACE | NO_DESCRIPTOR
-"""What has an end without a restart: room and descriptors."""
+"""What has an end without a restart: space and descriptors."""
 
 log = Logger()
 

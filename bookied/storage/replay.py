@@ -371,13 +371,13 @@ class _Replay:
             self.put_into_files(lambda: run_now(storages.flush(do_now)))
 
     def put_into_files(self, write: Callable[[], None]) -> bool:
-        """Write what is in memory; say whether there was room.
+        """Write what is in memory; say whether there was space.
 
         On a full disk it stays there and in the journals, as in a bookie that runs while its disks
         fill up: it is going to be read-only. Neither marks nor journals move then.
 
         Raises:
-            OSError: there is neither room on the disks nor in memory, or another reason.
+            OSError: there is neither space on the disks nor in memory, or another reason.
             StorageError: likewise.
         """
         try:

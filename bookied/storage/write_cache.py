@@ -70,7 +70,7 @@ class WriteCache:
         locations: Sequence[int],
         ledger_id: int,
         entry_id: int,
-        room_bytes: int,
+        bytes_max: int,
         stride: int = 1,
     ) -> EntryRows | None:
         """Return entries ``stride`` ids apart that came together; None if the first is not here."""
@@ -85,7 +85,7 @@ class WriteCache:
             locations,
             ledger_id,
             entry_id,
-            room_bytes=room_bytes,
+            bytes_max=bytes_max,
             tail_bytes=0,
             stride=stride,
         )

@@ -111,7 +111,7 @@ class Bench:
             target_bytes=None,
             collects_when_full=False,
             excess_wait_s=None,
-            room_bytes_min=0,
+            free_bytes_min=0,
         )
         effects = CollectorEffects(
             garbage=self,

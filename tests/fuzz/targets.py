@@ -149,7 +149,7 @@ def _file_mark(data: bytes) -> None:
 def _group_head(data: bytes) -> None:
     head = groups.parse_group_head(data, int.from_bytes(data[16:24], "big", signed=True))
     if head is not None:
-        groups.is_whole([data], head, 0)
+        groups.is_complete([data], head, 0)
 
 
 def _deletions(data: bytes) -> None:

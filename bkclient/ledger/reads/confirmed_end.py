@@ -26,7 +26,7 @@ class ConfirmedEnd:
 
     def __init__(self, ledger_id: LedgerId, local: LocalMetadata, fetcher: EntryFetcher) -> None:
         self._ledger_id, self._local, self._fetcher = ledger_id, local, fetcher
-        self._lac = NO_ENTRY
+        self._lac: int = NO_ENTRY
         fetcher.follow_lac(self.raise_to)
         local.on_change(lambda _metadata: self._learn_from_metadata())
         self._learn_from_metadata()

@@ -292,7 +292,7 @@ def _read_only(seen: SeenCluster) -> Iterator[ClusterFinding]:
     for one in seen.of_state(BookieState.READ_ONLY):
         by_hand = one.bookie_id in seen.read_only_by_hand
         what = f"{one.bookie_id} is read-only{' by hand' if by_hand else ''}{_fullness(one)}"
-        fix = _back_or_out(seen, one.bookie_id) if by_hand else _ROOM
+        fix = _back_or_out(seen, one.bookie_id) if by_hand else _SPACE
         yield ClusterFinding(
             Severity.TROUBLE, "bookie-read-only", what, fix=fix, examples=(one.bookie_id,)
         )
@@ -311,11 +311,15 @@ def _full(seen: SeenCluster) -> Iterator[ClusterFinding]:
         if one.used is not None and one.used > seen.limits.full_at:
             what = f"{one.bookie_id} is nearly full{_fullness(one)}"
             yield ClusterFinding(
-                Severity.TROUBLE, "bookie-nearly-full", what, fix=_ROOM, examples=(one.bookie_id,)
+                Severity.TROUBLE,
+                "bookie-nearly-full",
+                what,
+                fix=_SPACE,
+                examples=(one.bookie_id,),
             )
 
 
-_ROOM: Final = "bkctl disk usage -c FILE, there, tells what can be freed"
+_SPACE: Final = "bkctl disk usage -c FILE, there, tells what can be freed"
 
 
 def _fullness(one: BookieSummary) -> str:

@@ -97,7 +97,7 @@ class _JournalBench:
     def __init__(
         self, place: Path, *, window: int, warm_up: int, sync: bool, wait_s: float
     ) -> None:
-        self._room = threading.Semaphore(window)
+        self._in_flight = threading.Semaphore(window)
         self._window, self._warm_up = window, warm_up
         self._done, self._began_s, self.elapsed_s = 0, 0.0, 0.0
         self._failure: DiskWriteFailedError | None = None
@@ -125,7 +125,7 @@ class _JournalBench:
         self._journal.start()
         try:
             for number in range(total):
-                self._room.acquire()
+                self._in_flight.acquire()
                 if self._failure is not None:
                     break
                 now_s = time.monotonic()
@@ -147,8 +147,8 @@ class _JournalBench:
             elif self._done == self._warm_up:
                 self._began_s = now_s
         self.elapsed_s = now_s - self._began_s
-        self._room.release(len(began))
+        self._in_flight.release(len(began))
 
     def _failed(self, error: DiskWriteFailedError) -> None:
         self._failure = error
-        self._room.release(self._window)
+        self._in_flight.release(self._window)

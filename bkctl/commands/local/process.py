@@ -92,6 +92,42 @@ class ChildProcess:
         return "\n".join(text.splitlines()[-lines_max:])
 
 
+class ServerProcess:
+    """A server in a child process, which can be started again when it has ended."""
+
+    def __init__(self) -> None:
+        self._process: ChildProcess | None = None
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "not started"
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.returncode is None
+
+    @property
+    def returncode(self) -> int | None:
+        """Exit status, negative for a signal; None while it runs, and before it was started."""
+        return None if self._process is None else self._process.returncode
+
+    def stop(self, timeout_s: float = 10.0) -> int | None:
+        """End it: SIGTERM, then SIGKILL after ``timeout_s``; return its exit status, if any."""
+        status = None if self._process is None else self._process.stop(timeout_s)
+        self._process = None
+        return status
+
+    def kill(self) -> int | None:
+        """End it with SIGKILL; return its exit status, if any."""
+        status = None if self._process is None else self._process.kill()
+        self._process = None
+        return status
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
 def free_port(host: str = "127.0.0.1") -> int:
     """Return a TCP port that is free now; another process may take it.
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from bkctl.commands.local.java import Java, find_java, pyspark_jars
-from bkctl.commands.local.process import ChildProcess, free_port, port_is_free
+from bkctl.commands.local.process import ChildProcess, ServerProcess, free_port, port_is_free
 from wire.errors import BookKeeperError
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class ZooKeeperStartError(BookKeeperError):
     exit_status: ClassVar[int] = 5
 
 
-class ZooKeeperProcess:
+class ZooKeeperProcess(ServerProcess):
     """A ZooKeeper server in a process of its own, started from PySpark's jars.
 
     It listens on ``host`` only and has no admin port. ``port`` 0 picks a free one at the first
@@ -54,30 +54,16 @@ class ZooKeeperProcess:
         fsync: bool = True,
         java: Java | None = None,
     ) -> None:
+        super().__init__()
         self.directory, self.host, self.port = directory, host, port
         self._tick_ms, self._heap_mb, self._fsync = tick_ms, heap_mb, fsync
         self._java = java
         self._picks_port = port == 0
-        self._process: ChildProcess | None = None
 
     @property
     def address(self) -> str:
         """``host:port``, as a metadata URI or kazoo takes it."""
         return f"{self.host}:{self.port}"
-
-    @property
-    def pid(self) -> int:
-        assert self._process is not None, "not started"
-        return self._process.pid
-
-    @property
-    def running(self) -> bool:
-        return self._process is not None and self._process.returncode is None
-
-    @property
-    def returncode(self) -> int | None:
-        """Exit status, negative for a signal; None while it runs, and before it was started."""
-        return None if self._process is None else self._process.returncode
 
     @property
     def log(self) -> Path:
@@ -139,24 +125,9 @@ class ZooKeeperProcess:
                 raise ZooKeeperStartError(self._failure(f"does not serve after {timeout_s:.0f} s"))
             time.sleep(_POLL_S)
 
-    def stop(self, timeout_s: float = 10.0) -> None:
-        """End the server: SIGTERM, then SIGKILL after ``timeout_s``. Harmless when it is not up."""
-        if self._process is not None:
-            self._process.stop(timeout_s)
-            self._process = None
-
-    def kill(self) -> None:
-        """End the server with SIGKILL."""
-        if self._process is not None:
-            self._process.kill()
-            self._process = None
-
     def __enter__(self) -> Self:
         self.start()
         return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
 
     def _command(self, java: Java, jars: Path) -> list[str]:
         wanted = sorted(jar for jar in jars.glob("*.jar") if jar.name.startswith(_ZOOKEEPER_JARS))

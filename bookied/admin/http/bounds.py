@@ -84,15 +84,15 @@ HTTP_MEANINGS: Final = {
 """What the log says of each."""
 
 
-class AnswerRoom:
-    """Counts the bytes of answers that are not taken; one answer fits in always."""
+class UnsentAnswers:
+    """Counts the bytes of answers that clients have not taken; one answer always fits."""
 
-    def __init__(self, bytes_max: int = ANSWERS_BYTES_MAX) -> None:
-        self._bytes_max, self.held_bytes = bytes_max, 0
+    def __init__(self) -> None:
+        self.held_bytes = 0
 
     def take(self, size_bytes: int) -> bool:
-        """Hold so many bytes; say whether there was room for them."""
-        if self.held_bytes and self.held_bytes + size_bytes > self._bytes_max:
+        """Hold so many bytes; say whether there was space for them."""
+        if self.held_bytes and self.held_bytes + size_bytes > ANSWERS_BYTES_MAX:
             return False
         self.held_bytes += size_bytes
         return True

@@ -111,7 +111,7 @@ def rebuild(
     finally:
         work.discard()
     if wanted is None and not dry_run and all(one.is_written for one in ledgers):
-        for root in found.indexes:  # All have an index again, wherever there was most room for it.
+        for root in found.indexes:  # All have an index again, wherever there was most space for it.
             forget_index(files, root)
     missing = sorted(set(wanted or ()) - work.known)
     return Rebuilt(ledgers, missing, work.rescan.damaged)
@@ -305,7 +305,7 @@ class _Rebuild:
         return self._homes[ledger_id]
 
     def _new_home(self) -> Path:
-        """Return the index directory with the most room."""
+        """Return the index directory with the most space."""
         directories = self._found.index_dirs
         return max(directories, key=lambda directory: self._files.disk_usage(directory)[1])
 

@@ -8,6 +8,7 @@ report.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -61,18 +62,11 @@ class Rescan:
 
     def _log(self, log_id: int, path: Path) -> Iterator[EntryLogRecord]:
         self.read_up_to[log_id] = 0
-        try:
-            scan = logs.open_scan(self.files, path)
-        except CorruptError as error:
-            self.damaged.append(error)
-            return
-        try:
-            yield from scan
-        except CorruptError as error:
-            self.damaged.append(error)
-        finally:
-            self.read_up_to[log_id] = scan.end
-            scan.close()
+        with self._noting_damage(), closing(logs.open_scan(self.files, path)) as scan:
+            try:
+                yield from scan
+            finally:
+                self.read_up_to[log_id] = scan.end
 
     def was_read(self, log_id: int, offset: int) -> bool:
         """Whether an entry at that place would have been given."""
@@ -91,17 +85,15 @@ class Rescan:
             self._add_done(path)
 
     def _journal(self, path: Path) -> Iterator[JournalRecord]:
-        try:
-            scan = journals.open_scan(self.files, path)
-        except CorruptError as error:
-            self.damaged.append(error)
-            return
-        try:
+        with self._noting_damage(), closing(journals.open_scan(self.files, path)) as scan:
             yield from scan
+
+    @contextmanager
+    def _noting_damage(self) -> Iterator[None]:
+        try:
+            yield
         except CorruptError as error:
             self.damaged.append(error)
-        finally:
-            scan.close()
 
     def _add_done(self, path: Path) -> None:
         self._done_bytes += self.files.size(path)

@@ -21,7 +21,7 @@ from twisted.logger import Logger
 from bkclient.client import Client
 from bkclient.concurrency import wall_s
 from bkclient.metadata.api import Versioned, Watch
-from bkclient.repair.replica_check import READS_AT_ONCE, LedgerChecker
+from bkclient.repair.replica_check import LedgerChecker
 from bookied.config.autorecovery import AutoRecoveryConfig
 from bookied.metrics.counters import AuditorStats
 from bookied.metrics.summary import Summary
@@ -87,12 +87,11 @@ class Auditor:
         self._stats = AuditorStats() if stats is None else stats
         self._client, self._store, self._clock = client, client.store, client.cluster.clock
         self._config, self._bookie_id = config, bookie_id
-        reads_max = config.check_reads_max
         self._checker = LedgerChecker(
             client=client,
             rng=rng,
             percentage=config.verified_percentage,
-            reads_at_once=reads_max if reads_max > 0 else READS_AT_ONCE,
+            reads_at_once=config.check_reads_max,
         )
         self._intervals_s = check_intervals_s(config)
         self._schedule = AuditSchedule(self._clock, lambda job: self._intervals_s.get(job, 0))

@@ -283,7 +283,7 @@ async def check_replicas(client: Client) -> dict[LedgerId, ReplicaCounts]:
         for so_far in count_replicas(metadata, lists):
             counts = so_far
             await deferLater(client.cluster.clock, 0)
-        if not counts.is_whole:
+        if not counts.is_intact:
             found[ledger_id] = counts
             log.warn("ledger {id} lacks replicas: {counts}", id=ledger_id, counts=counts)
 

@@ -69,7 +69,7 @@ class ReplicaCounts:
     """The first entry that lacks a replica."""
 
     @property
-    def is_whole(self) -> bool:
+    def is_intact(self) -> bool:
         """Whether every entry has all replicas."""
         return self.first is None
 

@@ -43,7 +43,7 @@ from bkclient.quorum.fragments import (
     swap_between,
 )
 from bkclient.repair.fragment_copy import ByteRate, FragmentRepairer, UnreadableEntryError
-from bkclient.repair.replica_check import READS_AT_ONCE, LedgerChecker, ViewedLedger, view
+from bkclient.repair.replica_check import LedgerChecker, ViewedLedger, view
 from bookied.config.autorecovery import AutoRecoveryConfig
 from bookied.metrics.counters import WorkerStats
 from bookied.repair.autorecovery.auditor_checks import available_bookies
@@ -64,7 +64,7 @@ HELD_MAX: Final = 1000
 class RepairOutcome(enum.Enum):
     """What became of one pass over a ledger."""
 
-    WHOLE = enum.auto()
+    INTACT = enum.auto()
     """Every replica is where it should be, or the ledger is gone."""
     OPEN = enum.auto()
     """What it lacks may still grow: the writer gets time to repair it itself."""
@@ -95,12 +95,11 @@ class Worker:
         self._stats = WorkerStats() if stats is None else stats
         self._client, self._store, self._clock = client, client.store, client.cluster.clock
         self._config, self._rng = config, rng
-        reads_max = config.check_reads_max
         self._checker = LedgerChecker(
             client=client,
             rng=rng,
             percentage=config.verified_percentage,
-            reads_at_once=reads_max if reads_max > 0 else READS_AT_ONCE,
+            reads_at_once=config.check_reads_max,
         )
         self._repairer = FragmentRepairer(
             cluster=client.cluster,
@@ -139,7 +138,7 @@ class Worker:
         ledger_id = await self._store.poll_underreplicated()
         if ledger_id is None:
             await self._wake_up.wait(LOOK_AGAIN_S)
-        elif await self.repair(ledger_id) not in {RepairOutcome.WHOLE, RepairOutcome.OPEN}:
+        elif await self.repair(ledger_id) not in {RepairOutcome.INTACT, RepairOutcome.OPEN}:
             await self._rest()
 
     async def _rest(self) -> None:
@@ -162,7 +161,7 @@ class Worker:
         began_s, before = self._clock.seconds(), self._stats.entries_written
         outcome = await self._repair(ledger_id)
         took_ms = (self._clock.seconds() - began_s) * 1000
-        self._stats.repair.observe(took_ms, ok=outcome is RepairOutcome.WHOLE)
+        self._stats.repair.observe(took_ms, ok=outcome is RepairOutcome.INTACT)
         self._stats.ledgers += self._stats.entries_written > before
         return outcome
 
@@ -171,7 +170,7 @@ class Worker:
             outcome, ledger = await self._pass(ledger_id)
         except NoSuchLedgerError:
             log.info("ledger {id} was deleted; its mark is deleted, too", id=ledger_id)
-            outcome, ledger = RepairOutcome.WHOLE, None
+            outcome, ledger = RepairOutcome.INTACT, None
         except CancelledError:
             raise
         except Exception as error:  # noqa: BLE001 - no ledger may end the worker.
@@ -182,7 +181,7 @@ class Worker:
             self._stats.failed(ledger_id, wall_s(self._clock), str(error) or repr(error))
             self._hold(ledger_id, self._pause(0))
             return RepairOutcome.LACKING
-        if outcome is RepairOutcome.WHOLE:
+        if outcome is RepairOutcome.INTACT:
             await self._remove_mark(ledger_id)
         elif outcome is RepairOutcome.OPEN:
             assert ledger is not None
@@ -222,7 +221,7 @@ class Worker:
         is_known = ledger.lac is not None and not needs_recovery(ledger.metadata, available)
         if lacks or not all(moves) or not is_known:
             return RepairOutcome.LACKING, ledger
-        return RepairOutcome.WHOLE, ledger
+        return RepairOutcome.INTACT, ledger
 
     async def _spread(self, ledger: ViewedLedger) -> list[bool]:
         """Move fragments of a closed ledger that are not spread as they should be, if wanted.

@@ -47,7 +47,7 @@ from wire.messages import (
 )
 
 LAC_PACKET_BYTES_MAX: Final = 256
-"""It has to fit the 1024-byte header of an index file, with room to spare."""
+"""It has to fit the 1024-byte header of an index file, with space to spare."""
 
 _TWO_IDS: Final = struct.Struct(">qq")
 
@@ -57,7 +57,7 @@ class Writes(enum.Enum):
 
     ALL = enum.auto()
     HIGH_PRIORITY = enum.auto()
-    """Read-only, with room left for recovery and re-replication."""
+    """Read-only, with space left for recovery and re-replication."""
     NONE = enum.auto()
 
 

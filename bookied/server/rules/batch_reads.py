@@ -55,7 +55,7 @@ class Batch:
         return self.request.stride
 
     @property
-    def room_bytes(self) -> int:
+    def bytes_left(self) -> int:
         """How many bytes the answer may still take."""
         return max(0, self.limit_bytes - self.size_bytes)
 
@@ -65,7 +65,7 @@ class Batch:
         return self.count_max - self.count
 
     def _limit_count(self, first_bytes: int) -> None:
-        more = self.room_bytes // first_bytes
+        more = self.bytes_left // first_bytes
         wanted = self.request.max_count
         self.count_max = 1 + more if wanted <= 0 else min(wanted, 1 + more)
 

@@ -114,7 +114,7 @@ class EntryReads:
             if batch.count:
                 some = min(batch.count_left, count_max - batch.count)
                 rows = storage.reads.read_rows(
-                    state, entry_id, some, batch.room_bytes, batch.stride
+                    state, entry_id, some, batch.bytes_left, batch.stride
                 )
                 if rows is not None:
                     batch.take(rows)
@@ -149,8 +149,8 @@ class EntryReads:
             more = storage.reads.rows_on_disk(
                 read.state, entry_id + batch.stride, batch.count_left - 1, batch.stride
             )
-        room_bytes = batch.room_bytes if batch.count else None
-        fetch = partial(_fetch_rows, storage, needed, entry_id, more, room_bytes)
+        bytes_max = batch.bytes_left if batch.count else None
+        fetch = partial(_fetch_rows, storage, needed, entry_id, more, bytes_max)
         then = partial(self._fetched, read)
         return DiskRead(ledger_id, fetch, then, read.failed, batch.size_bytes)
 
@@ -218,20 +218,20 @@ def _fetch_rows(
     needed: NeedsDisk,
     entry_id: EntryId,
     more: Callable[[int], EntryRows | None] | None,
-    room_bytes: int | None,
+    bytes_max: int | None,
 ) -> EntryRows | None:
     """Blocking. Read an entry and what is to be had of ``more``; None where it cannot be read.
 
-    ``room_bytes`` is None for the first entry of a batch, which has to be read.
+    ``bytes_max`` is None for the first entry of a batch, which has to be read.
     """
     try:
         row = row_of(_fetch(storage, needed, entry_id))
     except (BookKeeperError, OSError):
-        if room_bytes is None:
+        if bytes_max is None:
             raise
         return None
     with contextlib.suppress(BookKeeperError, OSError):
-        rows = more(room_bytes - row.size_bytes) if more is not None and room_bytes else None
+        rows = more(bytes_max - row.size_bytes) if more is not None and bytes_max else None
         if rows is not None:
             return row.followed_by(rows)
     return row

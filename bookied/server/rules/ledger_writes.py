@@ -16,7 +16,7 @@ from wire.errors import (
 from wire.ids import LedgerId
 
 MASTER_KEY_BYTES_MAX: Final = 512
-"""It has to fit the 1024-byte header of an index file, with room to spare."""
+"""It has to fit the 1024-byte header of an index file, with space to spare."""
 
 
 class LedgerWrites:

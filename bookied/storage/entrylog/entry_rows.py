@@ -98,7 +98,7 @@ def cut_rows(
     ledger_id: int,
     entry_id: int,
     *,
-    room_bytes: int,
+    bytes_max: int,
     tail_bytes: int = NEXT.size,
     stride: int = 1,
 ) -> EntryRows | None:
@@ -110,7 +110,7 @@ def cut_rows(
         locations: where the entries are, that is their packets; only a guess behind the first.
         ledger_id: whose they are.
         entry_id: the first of them.
-        room_bytes: no more than this, lengths included.
+        bytes_max: no more than this, lengths included.
         tail_bytes: what has to lie in ``data`` behind an entry, for it to be known to be whole.
         stride: how far apart their ids are.
 
@@ -123,10 +123,10 @@ def cut_rows(
     spans: list[tuple[int, int]] = []
     count = 0
     if stride == 1 and len(locations) >= ALIKE_MIN:
-        room = min(room_bytes, end_max - begin)
-        count, size = _alike(data, begin, locations, ledger_id, entry_id, room)
+        here_max = min(bytes_max, end_max - begin)
+        count, size = _alike(data, begin, locations, ledger_id, entry_id, here_max)
         end += count * size
-        last, room_bytes = end - size, room_bytes - count * size
+        last, bytes_max = end - size, bytes_max - count * size
     for location in islice(locations, count, None):
         at = location - base - length_bytes
         if not 0 <= at <= start_max:
@@ -140,8 +140,8 @@ def cut_rows(
             or stop > end_max
         ):
             break
-        room_bytes -= length_bytes + length
-        if room_bytes < 0:
+        bytes_max -= length_bytes + length
+        if bytes_max < 0:
             break
         if at != end:
             if not may_follow(data[end : end + NEXT.size], base + end):
@@ -171,7 +171,7 @@ def _alike(
     locations: Sequence[int],
     ledger_id: int,
     entry_id: int,
-    room_bytes: int,
+    bytes_max: int,
 ) -> tuple[int, int]:
     """Return how many records are of one size and are the right ones, and that size.
 
@@ -179,7 +179,7 @@ def _alike(
     each other. No records where anything is not as it should be: a loop finds out what is.
     """
     size = locations[1] - locations[0]
-    count = min(len(locations), room_bytes // size) if size >= layout.RECORD.size else 0
+    count = min(len(locations), bytes_max // size) if size >= layout.RECORD.size else 0
     count = min(count, ALIKE_MAX, _LOW_IDS - entry_id % _LOW_IDS)
     if begin < 0 or count < ALIKE_MIN or not isinstance(locations, array):
         return 0, 0

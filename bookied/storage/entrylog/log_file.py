@@ -29,7 +29,7 @@ class LogFile:
 
     Belongs to the thread that holds the writer's lock. Only ``sync_beside`` runs beside it: a
     checkpoint waits for the disk while records are written. What of a log could not be written for
-    want of room is kept until the reactor has taken it (``give_up``, ``take_unwritten``).
+    want of space is kept until the reactor has taken it (``give_up``, ``take_unwritten``).
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class LogFile:
     # Begin ----------------------------------------------------------------------------------------
 
     def begin(self, command: OpenLog) -> None:
-        """Begin a log; again, where an earlier attempt ran out of room.
+        """Begin a log; again, where an earlier attempt ran out of space.
 
         Raises:
             OSError: it could not be begun.
@@ -88,7 +88,7 @@ class LogFile:
         self._ids.note(log_id)
 
     def _begin(self, log_id: int, path: Path) -> None:
-        # Each part may have been done by an earlier attempt that ran out of room.
+        # Each part may have been done by an earlier attempt that ran out of space.
         if self._file is None:
             self._file = self._files.open_append(path, direct=self._settings.direct)
             self.log_id = log_id
@@ -188,7 +188,7 @@ class LogFile:
         self._unwritten.clear()
 
     def _append_map(self, file: AppendFile) -> bool:
-        """Whether there was room; a log without its map is scanned instead."""
+        """Whether there was space; a log without its map is scanned instead."""
         try:
             file.write([layout.encode_ledgers_map(self._ledgers)])
             file.flush()

@@ -385,7 +385,7 @@ class EntryLogReader:
         ledger_id: int,
         entry_id: int,
         *,
-        room_bytes: int,
+        bytes_max: int,
         until: int,
         stride: int = 1,
     ) -> EntryRows | None:
@@ -395,17 +395,17 @@ class EntryLogReader:
             locations: of the entries, in order.
             ledger_id: whose they are.
             entry_id: the first of them.
-            room_bytes: no more than this, lengths included.
+            bytes_max: no more than this, lengths included.
             until: the location below which the logs are written.
             stride: how far apart their ids are.
         """
         log_id, _ = layout.split_location(locations[0])
         with self._reading(log_id) as (file, _path):
-            at, size = _piece(locations, room_bytes, until)
+            at, size = _piece(locations, bytes_max, until)
             data = file.read_at(at, size) if size > 0 else b""
         # What is shorter than asked for goes to the end of the log.
         tail_bytes = NEXT.size if len(data) == size else 0
-        return _rows(data, locations, ledger_id, entry_id, room_bytes, tail_bytes, stride)
+        return _rows(data, locations, ledger_id, entry_id, bytes_max, tail_bytes, stride)
 
     def read_rows_now(
         self,
@@ -413,7 +413,7 @@ class EntryLogReader:
         ledger_id: int,
         entry_id: int,
         *,
-        room_bytes: int,
+        bytes_max: int,
         until: int,
         stride: int = 1,
     ) -> EntryRows | None:
@@ -424,11 +424,11 @@ class EntryLogReader:
             return None
         shared, _ = borrowed
         try:
-            at, size = _piece(locations, room_bytes, until)
+            at, size = _piece(locations, bytes_max, until)
             data = shared.file.read_now(at, size) if size > 0 else None
         finally:
             self._open.give_back(shared)
-        return _rows(data or b"", locations, ledger_id, entry_id, room_bytes, NEXT.size, stride)
+        return _rows(data or b"", locations, ledger_id, entry_id, bytes_max, NEXT.size, stride)
 
     def check(self, location: int, ledger_id: int, entry_id: int) -> None:
         """Make sure that an entry is at ``location``, by the head of its record and its end alone.
@@ -562,13 +562,13 @@ def _packet_now(file: ReadFile, offset: int, ledger_id: int, entry_id: int) -> b
     return bytes(memoryview(data)[layout.LENGTH.size : end])
 
 
-def _piece(locations: Sequence[int], room_bytes: int, until: int) -> tuple[int, int]:
+def _piece(locations: Sequence[int], bytes_max: int, until: int) -> tuple[int, int]:
     """Return what to read of a log: from where, and how much, if anything."""
     _, offset = layout.split_location(locations[0])
     at, begin = offset - layout.LENGTH.size, locations[0] - layout.LENGTH.size
     if at < layout.HEADER_BYTES:
         return at, 0
-    return at, min(bytes_to_read(locations), room_bytes + FIRST_READ_BYTES, until - begin)
+    return at, min(bytes_to_read(locations), bytes_max + FIRST_READ_BYTES, until - begin)
 
 
 def _rows(
@@ -576,7 +576,7 @@ def _rows(
     locations: Sequence[int],
     ledger_id: int,
     entry_id: int,
-    room_bytes: int,
+    bytes_max: int,
     tail_bytes: int,
     stride: int,
 ) -> EntryRows | None:
@@ -586,7 +586,7 @@ def _rows(
         locations,
         ledger_id,
         entry_id,
-        room_bytes=room_bytes,
+        bytes_max=bytes_max,
         tail_bytes=tail_bytes,
         stride=stride,
     )

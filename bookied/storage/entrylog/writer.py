@@ -40,7 +40,7 @@ LedgerBytes = Iterable[tuple[int, int]]
 """Pairs of ledger id and bytes of its records, lengths included."""
 
 
-class LogRoom(Protocol):
+class LogDirectoryChoice(Protocol):
     """The directories that logs can be in; ``LogDirectories`` is one."""
 
     @property
@@ -54,7 +54,7 @@ class LogRoom(Protocol):
         """Return which directory has space where this one has none, if any. Any thread."""
 
     def note_full(self, directory: Path) -> None:
-        """Note that a directory has run out of room. Any thread."""
+        """Note that a directory has run out of space. Any thread."""
 
 
 class EntryLogWriter:
@@ -67,7 +67,7 @@ class EntryLogWriter:
     def __init__(
         self,
         files: Files,
-        room: LogRoom,
+        directories: LogDirectoryChoice,
         *,
         on_fatal: Callable[[DiskWriteFailedError], object],
         on_given_up: Callable[[], object] = lambda: None,
@@ -77,16 +77,16 @@ class EntryLogWriter:
 
         Args:
             files: the disk.
-            room: the directories.
+            directories: where logs can be.
             on_fatal: called from the log's thread: the bookie has to stop.
             on_given_up: called from the log's thread: nothing is written before ``take_back``.
             settings: how logs are written.
         """
         settings = settings or LogSettings()
-        self._room, self._on_given_up = room, on_given_up
+        self._directories, self._on_given_up = directories, on_given_up
         self._size_bytes_max = min(settings.size_bytes_max, layout.OFFSET_MAX)
         # Of the reactor:
-        self.ids = LogIds(files, room.all)
+        self.ids = LogIds(files, directories.all)
         self._log_id, self._offset = -1, 0
         self._blobs: list[bytes] = []
         self._uncounted: list[bytes] = []
@@ -101,7 +101,7 @@ class EntryLogWriter:
         syncs = OneSync()
         self.file = LogFile(files, settings, syncs=syncs, ids=self.ids, paths=self.paths)
         """The log as it is on disk."""
-        self._failures = WriteFailures(syncs, on_fatal=on_fatal, on_full=room.note_full)
+        self._failures = WriteFailures(syncs, on_fatal=on_fatal, on_full=directories.note_full)
         self._written_bytes = 0
         # Of the log's thread until it has set this, of the reactor until that is -1.
         self._given_up_id = -1
@@ -140,9 +140,9 @@ class EntryLogWriter:
         return self._log_id
 
     def reserve(self, size: int) -> int:
-        """Return the location of the next record's length field, with room for ``size`` bytes.
+        """Return the location of the next record's length field, with space for ``size`` bytes.
 
-        Begins the next log if the active one has no such room.
+        Begins the next log if the active one has no such space.
 
         Raises:
             NoWritableDirError: no directory takes another log.
@@ -181,7 +181,7 @@ class EntryLogWriter:
             self._command(WriteRecords(self._log_id, offset, blobs, counted, uncounted, size))
 
     def _rotate(self) -> None:
-        directory = self._room.choose()
+        directory = self._directories.choose()
         self.finish()
         log_id = self.ids.give_out()
         self._log_id, self._offset = log_id, layout.HEADER_BYTES
@@ -303,7 +303,7 @@ class EntryLogWriter:
                 self._failures.guard(self.file.flush, self.file.path, self._give_up)
                 self._failures.note_space()
             if self.moves != moves:
-                raise _no_room("records have moved to another log")
+                raise _no_space("records have moved to another log")
         if file is not None:
             self._failures.guard(partial(self.file.sync_beside, file), self.file.path, _nowhere)
         assert self.file.readable_until >= until
@@ -313,7 +313,7 @@ class EntryLogWriter:
         if self.failure is not None:
             raise self.failure
         if self._given_up_id >= 0:
-            raise _no_room("records wait to be taken to another log")
+            raise _no_space("records wait to be taken to another log")
 
     def _step(self) -> bool:
         self._insist_usable()
@@ -334,7 +334,7 @@ class EntryLogWriter:
 
     def _give_up(self, path: Path) -> bool:
         """End the log in the middle if another directory has space; say whether."""
-        other = self._room.other_than(path.parent)
+        other = self._directories.other_than(path.parent)
         if other is None or not self.file.give_up(path, other):
             return False
         self._given_up_id = self.file.log_id
@@ -343,7 +343,7 @@ class EntryLogWriter:
 
     def _begin_elsewhere(self, path: Path) -> bool:
         """Let the log be begun in another directory if one has space; say whether."""
-        directory = self._room.other_than(path.parent)
+        directory = self._directories.other_than(path.parent)
         if directory is None:
             return False
         self.file.begin_elsewhere(path, directory)
@@ -355,5 +355,5 @@ def _nowhere(_path: Path) -> bool:
     return False
 
 
-def _no_room(message: str) -> OSError:
+def _no_space(message: str) -> OSError:
     return OSError(errno.ENOSPC, message)

@@ -26,7 +26,7 @@ from bookied.storage.files.direct_file import BLOCK_BYTES, open_direct, sync_nam
 log = Logger()
 
 BUFFER_BYTES: Final = 4 * 1024 * 1024 + 256 * 1024
-"""Room for nearly every group of the journal: what is one write, a kill leaves whole or undone."""
+"""Space for nearly every group of the journal: what is one write, a kill leaves whole or undone."""
 
 PIECE_BYTES: Final = 1024 * 1024
 """Zeros written at once: a sync that comes in between waits for so many at most."""
@@ -72,9 +72,9 @@ class AheadFile:
         for buffer in buffers:
             data = memoryview(buffer)
             while data:
-                room = min(BUFFER_BYTES - fill, len(data))
-                self._view[fill : fill + room] = data[:room]
-                fill, data = fill + room, data[room:]
+                space = min(BUFFER_BYTES - fill, len(data))
+                self._view[fill : fill + space] = data[:space]
+                fill, data = fill + space, data[space:]
                 if fill == BUFFER_BYTES:
                     _write_at(self._fd, self._view, at)
                     at, fill = at + fill, 0

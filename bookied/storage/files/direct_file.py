@@ -60,10 +60,10 @@ class DirectAppendFile:
 
     def _put(self, data: memoryview) -> None:
         while len(data):
-            room = min(BUFFER_BYTES - self._fill, len(data))
-            self._view[self._fill : self._fill + room] = data[:room]
-            self._fill += room
-            data = data[room:]
+            space = min(BUFFER_BYTES - self._fill, len(data))
+            self._view[self._fill : self._fill + space] = data[:space]
+            self._fill += space
+            data = data[space:]
             if self._fill == BUFFER_BYTES:
                 self._write_whole_blocks()
 

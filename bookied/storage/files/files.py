@@ -459,7 +459,7 @@ class BufferedAppendFile:
         except OSError as error:
             if error.errno not in NO_SPACE:
                 raise
-            # Without a whole step there may be room for the records yet. A part may be allocated.
+            # Without a whole step there may be space for the records yet. A part may be allocated.
             self._preallocate = 0
             self._allocated = os.fstat(self._fd).st_size
 

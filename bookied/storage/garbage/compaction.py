@@ -122,7 +122,7 @@ class LogCompaction:
 
     async def _has_space(self, usage: LogUsage) -> bool:
         """Whether copies of live entries fit, beside what new entries may need."""
-        needed = self._collection.settings.room_bytes_min + usage.live_bytes
+        needed = self._collection.settings.free_bytes_min + usage.live_bytes
         directories = self._storage.directories.writable
         usable = await self._pace.blocking(partial(_usable_bytes, self._files, directories))
         return usable >= needed

@@ -62,7 +62,7 @@ class Schedules:
 
 @attrs.frozen
 class SuspendedCompactions:
-    """Which kinds wait, because the disks are short of room or they were not asked for."""
+    """Which kinds wait, because the disks are short of space or they were not asked for."""
 
     minor: bool = False
     major: bool = False

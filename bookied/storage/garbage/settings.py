@@ -24,7 +24,7 @@ class CollectorSettings:
     collects_when_full: bool
     excess_wait_s: float | None
     """Pause between looks for ledgers kept in excess; None for never."""
-    room_bytes_min: int
+    free_bytes_min: int
     """What has to stay free on a disk that copies go to."""
     direct: bool = True
 
@@ -43,7 +43,7 @@ class CollectorSettings:
             target_bytes=config.log_bytes_max if config.target_log_size_for_gc else None,
             collects_when_full=config.gc_when_full,
             excess_wait_s=excess_ms / 1000 if excess_ms > 0 else None,
-            room_bytes_min=config.entry_log_bytes_min(config.log_bytes_max),
+            free_bytes_min=config.entry_log_bytes_min(config.log_bytes_max),
             direct=direct,
         )
 

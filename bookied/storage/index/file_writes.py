@@ -101,7 +101,7 @@ class IndexWrites:
             while waiting and len(opened) < self._open_to_write_max:
                 write = self._place(waiting[0])
                 try:
-                    with _noting_no_room(write, homeless):
+                    with _noting_no_space(write, homeless):
                         opened.append((write, self._open_and_write(write)))
                 except OSError as error:
                     if not self._may_go_on(error, is_any_open=bool(opened)):
@@ -180,9 +180,9 @@ class IndexWrites:
         except OSError as error:
             if error.errno not in NO_SPACE:
                 raise
-            # Room may be missing as late as this. What was not synced then has to be written again.
+            # Space may be missing as late as this. What was not synced has to be written again.
             for write, file in opened:
-                with _noting_no_room(write, homeless):
+                with _noting_no_space(write, homeless):
                     write_change(file, write.change)
                     file.sync()
 
@@ -343,7 +343,7 @@ class _PageWrite(NamedTuple):
 
 
 @contextlib.contextmanager
-def _noting_no_room(write: _PageWrite, homeless: list[_PageWrite]) -> Iterator[None]:
+def _noting_no_space(write: _PageWrite, homeless: list[_PageWrite]) -> Iterator[None]:
     try:
         yield
     except OSError as error:

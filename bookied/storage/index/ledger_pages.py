@@ -248,7 +248,7 @@ class LedgerPages:
         self.read_pages = ReadPages(bytes_max=read_pages_bytes_max)
         self.dirty_page_count = 0
         self.evicted = 0
-        """How many ledgers have been forgotten to make room."""
+        """How many ledgers have been forgotten to make space."""
 
     def find(self, ledger_id: int) -> CachedLedger | None:
         """Return a ledger, from memory or from disk; None if there is none.

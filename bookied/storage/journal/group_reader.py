@@ -18,7 +18,7 @@ from bookied.storage.journal.groups import (
     GROUP_MAGIC_AT,
     HEAD_BYTES,
     GroupHead,
-    is_whole,
+    is_complete,
     parse_group_head,
 )
 
@@ -84,10 +84,10 @@ class GroupReader:
         head = self._head(at)
         if head is None or at + head.size > self._size:
             return None
-        if head.size > LARGE_BYTES and not is_whole(self._chunks(at, head.size), head, at):
+        if head.size > LARGE_BYTES and not is_complete(self._chunks(at, head.size), head, at):
             return None
         data = self._read(at, head.size)
-        return (head, data) if is_whole([data], head, at) else None
+        return (head, data) if is_complete([data], head, at) else None
 
     def _chunks(self, at: int, size: int) -> Iterator[bytes]:
         for begin in range(0, size, CHUNK_BYTES):

@@ -156,7 +156,7 @@ def parse_group_head(data: bytes, generation: int) -> GroupHead | None:
     return GroupHead(found, synced, size, crc, records_at)
 
 
-def is_whole(chunks: Iterable[bytes], head: GroupHead, offset: int) -> bool:
+def is_complete(chunks: Iterable[bytes], head: GroupHead, offset: int) -> bool:
     """Whether what was read at ``offset`` is all of the group that ``head`` begins.
 
     Args:

@@ -34,7 +34,7 @@ from bookied.storage.journal.settings import JournalEvents, JournalSettings
 
 log = Logger()
 
-ROOM_RETRY_S: Final = 0.5
+SPACE_RETRY_S: Final = 0.5
 """How often a journal without space tries again."""
 
 
@@ -88,7 +88,7 @@ class Journal:
         self._thread: threading.Thread | None = None
         self._appended_bytes = self._committed_bytes = 0
         self.failure: DiskWriteFailedError | None = None
-        self.no_room: DiskWriteFailedError | None = None
+        self.space_error: DiskWriteFailedError | None = None
         """Why nothing is written for now, until there is space."""
         self._held: Sequence[QueuedRecords] = ()  # The group that found no space.
         self._stopping = threading.Event()
@@ -164,8 +164,8 @@ class Journal:
             self._thread = None
         while self.step():
             pass
-        if self.failure is None and self.no_room is not None:
-            self._fail(self.no_room.error)
+        if self.failure is None and self.space_error is not None:
+            self._fail(self.space_error.error)
         self._file.close()
 
     # In the journal's thread ---------------------------------------------------------------------
@@ -180,7 +180,7 @@ class Journal:
     def _run(self) -> None:
         while self.failure is None:
             if self._held:
-                if self._stopping.wait(ROOM_RETRY_S):
+                if self._stopping.wait(SPACE_RETRY_S):
                     return
                 self._commit(self._held)
                 continue
@@ -203,7 +203,7 @@ class Journal:
     def _write(self, group: Sequence[QueuedRecords]) -> None:
         began_s, on_synced = self._seconds(), self._events.on_synced
         records = [item.records for item in group if item.records]
-        self._held = group if records and not self._has_room_for(records) else ()
+        self._held = group if records and not self._has_space_for(records) else ()
         if self._held:
             if self._is_overdue():
                 self._file.sync()
@@ -222,19 +222,19 @@ class Journal:
         if self._file.is_full:
             self._file.begin_next()
 
-    def _has_room_for(self, records: list[Buffer]) -> bool:
+    def _has_space_for(self, records: list[Buffer]) -> bool:
         """Write records, unless the disk is full; of these nothing counts then."""
-        no_room = None
+        space_error = None
         try:
             self._file.write(records)
         except OSError as error:
             if error.errno not in NO_SPACE:
                 raise
-            no_room = self.no_room or DiskWriteFailedError(self._file.path, error)
-        if no_room is not self.no_room:
-            self.no_room = no_room
-            self._call(self._events.on_space, no_room)
-        return no_room is None
+            space_error = self.space_error or DiskWriteFailedError(self._file.path, error)
+        if space_error is not self.space_error:
+            self.space_error = space_error
+            self._call(self._events.on_space, space_error)
+        return space_error is None
 
     def _fail(self, error: BaseException) -> None:
         path = self._file.path

@@ -95,7 +95,7 @@ class StoredEntryReads:
         )
 
     def read_rows(
-        self, state: CachedLedger, entry_id: int, count_max: int, room_bytes: int, stride: int = 1
+        self, state: CachedLedger, entry_id: int, count_max: int, bytes_max: int, stride: int = 1
     ) -> EntryRows | None:
         """Return entries ``stride`` ids apart that one look at memory brings; it never waits.
 
@@ -106,12 +106,12 @@ class StoredEntryReads:
             return None
         ledger_id = state.ledger_id
         return self._cache.rows(
-            locations, ledger_id, entry_id, room_bytes, stride
+            locations, ledger_id, entry_id, bytes_max, stride
         ) or self._reader.read_rows_now(
             locations,
             ledger_id,
             entry_id,
-            room_bytes=room_bytes,
+            bytes_max=bytes_max,
             until=self._cache.until,
             stride=stride,
         )
@@ -127,11 +127,11 @@ class StoredEntryReads:
         locations, until = state.locations(entry_id, count_max, stride), self._cache.until
         if not locations or not 0 < locations[0] < until:
             return None
-        return lambda room_bytes: self._reader.read_rows(
+        return lambda bytes_max: self._reader.read_rows(
             locations,
             state.ledger_id,
             entry_id,
-            room_bytes=room_bytes,
+            bytes_max=bytes_max,
             until=until,
             stride=stride,
         )

@@ -59,7 +59,7 @@ class LedgerStorage:
 
     A bookie has one of them, or one for each ledger directory: ``storages.Storages``. What can be
     done with entries and ledgers is in its parts; here is what concerns all of them: start and
-    stop, room, memory, checkpoints.
+    stop, space, memory, checkpoints.
     """
 
     ledgers_class: ClassVar[type[StoredLedgers]] = StoredLedgers
@@ -169,7 +169,7 @@ class LedgerStorage:
         self._reader.close()
         self._index.close()
 
-    # Room -----------------------------------------------------------------------------------------
+    # Space ----------------------------------------------------------------------------------------
 
     def avoid(
         self,

@@ -93,7 +93,7 @@ class TestLook:
     def test_a_whole_ledger_is_whole(self) -> None:
         world = World(3)
         found = self.map_replicas(world, written(world))
-        assert found.is_whole
+        assert found.is_intact
         (one,) = found.fragments
         assert [(p.expected, p.held) for p in one.places] == [(8, 8)] * 3
         assert one.copies == 2
@@ -107,7 +107,7 @@ class TestLook:
         found = self.map_replicas(world, ledger_id)
         assert healths(found) == {"b1": Health.PARTLY, "b2": Health.MISSING, "b3": Health.OK}
         assert found.fragments[0].copies == 0
-        assert not found.is_whole
+        assert not found.is_intact
 
     def test_a_bookie_that_is_away_is_unreachable_and_the_copies_of_others_count(self) -> None:
         world = World(3)
@@ -140,7 +140,7 @@ class TestLook:
         ledger_id = written(world, close=False)
         found = self.map_replicas(world, ledger_id)
         assert found.lac == 10
-        assert found.is_whole
+        assert found.is_intact
         assert not found.fragments[0].is_closed
         assert not any(bookie.ledgers[ledger_id].fenced for bookie in world.bookies.values())
 
@@ -164,7 +164,7 @@ class TestLook:
         for close in (True, False):
             found = self.map_replicas(world, written(world, 0, close=close))
             assert set(healths(found).values()) == {Health.EMPTY}
-            assert found.is_whole
+            assert found.is_intact
 
     def test_where_nobody_tells_the_end_the_last_fragment_is_unknown(self) -> None:
         world = World(3)

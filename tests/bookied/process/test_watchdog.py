@@ -20,7 +20,7 @@ TIMEOUT_S = 20.0
 class FakeJournal:
     queued_bytes: int = 0
     committed_bytes: int = 0
-    no_room: Exception | None = None
+    space_error: Exception | None = None
 
     def queue(self, size: int) -> None:
         self.queued_bytes += size

@@ -37,7 +37,7 @@ from bookied.runtime.dependencies import Parts, real_dependencies
 from bookied.runtime.state import State
 from bookied.server.limits.backpressure import SHARED_ADDS_BYTES, ConnectionLoad
 from bookied.service.bookie import BookieService
-from bookied.service.start_errors import StopRequestedError
+from bookied.service.start import StopRequestedError
 from bookied.storage.files.files import RealFiles
 from bookied.storage.journal import format as layout
 from tests.bkclient.metadata.values import metadata

@@ -9,14 +9,18 @@ import contextlib
 import errno
 import os
 from collections.abc import Callable
-from pathlib import Path
-from random import Random
 
 import pytest
 
-from bookied.errors import IndexFullError, StorageError
+from bookied.errors import IndexFullError
+from tests.bookied.worlds.disk_failures import (
+    crash,
+    live_until_it_hurts,
+    live_until_power_cut,
+    some_fault,
+)
 from tests.bookied.worlds.storage_world import World
-from tests.sim.world.disk import Fault, PowerCut
+from tests.sim.world.disk import PowerCut
 
 SEEDS = int(os.environ.get("BOOKIED_CRASH_SEEDS", "100"))
 
@@ -26,8 +30,8 @@ SEEDS = int(os.environ.get("BOOKIED_CRASH_SEEDS", "100"))
 def test_a_bookie_survives_power_cuts(seed: int, *, db: bool) -> None:
     world = World(seed, journals=1 + seed % 2, directories=1 + seed // 2 % 2, db=db)
     for _ in range(world.rng.randrange(1, 5)):
-        live_until_power_cut(world)
-        crash(world)
+        live_until_power_cut(world, operations=150, acts=400)
+        crash(world, world.start, operations=60)
         world.check()
         world.forget_what_was_lost()
     for _ in range(30):
@@ -39,28 +43,6 @@ def test_a_bookie_survives_power_cuts(seed: int, *, db: bool) -> None:
     assert not world.fatal
 
 
-def live_until_power_cut(world: World) -> None:
-    world.files.cut_at = world.files.operations + world.rng.randrange(1, 150)
-    try:
-        for _ in range(400):
-            world.act()
-    except PowerCut:
-        pass
-
-
-def crash(world: World) -> None:
-    """Crash, and perhaps again while starting."""
-    for _ in range(world.rng.randrange(3)):
-        world.files.crash()
-        world.files.cut_at = world.files.operations + world.rng.randrange(1, 60)
-        try:
-            world.start()
-        except PowerCut:
-            continue
-        break
-    world.crash()
-
-
 @pytest.mark.parametrize("db", [False, True], ids=["files", "db"])
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_a_bookie_survives_failing_disks(seed: int, *, db: bool) -> None:
@@ -69,7 +51,7 @@ def test_a_bookie_survives_failing_disks(seed: int, *, db: bool) -> None:
         for _ in range(world.rng.randrange(100)):
             world.act()
         world.files.fault = some_fault(world.rng)
-        live_until_it_hurts(world)
+        live_until_it_hurts(world, acts=150)
         world.check()
         world.die()
         world.check()
@@ -77,34 +59,6 @@ def test_a_bookie_survives_failing_disks(seed: int, *, db: bool) -> None:
         world.act()
     world.check()
     assert not world.fatal
-
-
-def some_fault(rng: Random) -> Fault:
-    """Make one kind of operation fail now and then, on one kind of directory."""
-    wanted = rng.choice(["write", "sync", "create", "rename", "sync_dir", "truncate", "mkdir"])
-    where = rng.choice(["/l", "/j", "/"])
-    number = rng.choice([errno.EIO, errno.ENOSPC])
-    often = rng.choice([0.02, 0.3, 1.0])
-
-    def fault(operation: str, path: Path) -> OSError | None:
-        if operation == wanted and str(path).startswith(where) and rng.random() < often:
-            return OSError(number, os.strerror(number), str(path))
-        return None
-
-    return fault
-
-
-def live_until_it_hurts(world: World) -> None:
-    """Go on until the bookie says that it has to stop, or for a while."""
-    for _ in range(150):
-        try:
-            world.act()
-        except (StorageError, OSError):
-            # As service does it: a failed start or stop, or a disk that stays full, ends it.
-            if world.rng.random() < 0.3:
-                return
-        if world.fatal:
-            return
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))

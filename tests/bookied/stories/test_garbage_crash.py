@@ -7,13 +7,17 @@ test's name, and may be run alone.
 from __future__ import annotations
 
 import os
+from functools import partial
 
 import pytest
 
-from bookied.errors import StorageError
-from tests.bookied.storage.test_storage_crash import some_fault
+from tests.bookied.worlds.disk_failures import (
+    crash,
+    live_until_it_hurts,
+    live_until_power_cut,
+    some_fault,
+)
 from tests.bookied.worlds.gc_world import GcWorld
-from tests.sim.world.disk import PowerCut
 
 SEEDS = int(os.environ.get("BOOKIED_CRASH_SEEDS", "150"))
 
@@ -22,8 +26,8 @@ SEEDS = int(os.environ.get("BOOKIED_CRASH_SEEDS", "150"))
 def test_collection_survives_power_cuts(seed: int) -> None:
     world = make_world(2_000_000 + seed)
     for _ in range(world.rng.randrange(2, 6)):
-        live_until_power_cut(world)
-        crash(world)
+        live_until_power_cut(world, operations=400, acts=600)
+        crash(world, partial(start_and_collect, world), operations=100)
         world.check()
         world.forget_what_was_lost()
     finish(world)
@@ -36,7 +40,7 @@ def test_collection_survives_failing_disks(seed: int) -> None:
         for _ in range(world.rng.randrange(150)):
             world.act()
         world.files.fault = some_fault(world.rng)
-        live_until_it_hurts(world)
+        live_until_it_hurts(world, acts=200)
         world.check()
         world.die()
         world.check()
@@ -69,38 +73,9 @@ def finish(world: GcWorld) -> None:
     assert not world.fatal
 
 
-def live_until_power_cut(world: GcWorld) -> None:
-    world.files.cut_at = world.files.operations + world.rng.randrange(1, 400)
-    try:
-        for _ in range(600):
-            world.act()
-    except PowerCut:
-        pass
-
-
-def crash(world: GcWorld) -> None:
-    """Crash, and perhaps again while starting or collecting right after it."""
-    for _ in range(world.rng.randrange(3)):
-        world.files.crash()
-        world.files.cut_at = world.files.operations + world.rng.randrange(1, 100)
-        try:
-            world.start()
-            if world.rng.random() < 0.7:
-                world.begin_collection()
-                world.run_jobs()
-        except PowerCut:
-            continue
-        break
-    world.crash()
-
-
-def live_until_it_hurts(world: GcWorld) -> None:
-    """Go on until the bookie says that it has to stop, or for a while."""
-    for _ in range(200):
-        try:
-            world.act()
-        except (StorageError, OSError):
-            if world.rng.random() < 0.3:
-                return
-        if world.fatal:
-            return
+def start_and_collect(world: GcWorld) -> None:
+    """Start, and perhaps begin to collect right after it."""
+    world.start()
+    if world.rng.random() < 0.7:
+        world.begin_collection()
+        world.run_jobs()

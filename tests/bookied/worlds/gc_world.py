@@ -107,7 +107,7 @@ class GcWorld(World):
             "target_bytes": self.rng.choice([None, None, 100_000]),
             "collects_when_full": False,
             "excess_wait_s": None,
-            "room_bytes_min": 0,
+            "free_bytes_min": 0,
             "direct": self.rng.random() < 0.5,
         }
         return CollectorSettings(**(options | self.settings_options))

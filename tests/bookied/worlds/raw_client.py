@@ -1,4 +1,4 @@
-"""A blocking V2 client on a plain socket: what a peer sends and sees, and nothing else."""
+"""A blocking client on a plain socket: what a peer sends and sees, and nothing else."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import NamedTuple
 from tests.bookied.worlds.serving import KEY, packet
 from wire.codes import ProtocolVersion, ReadFlag, ReturnCode
 from wire.connection import ClientConnection
-from wire.frames import v2
 from wire.ids import EntryId, LedgerId
 from wire.messages import (
     NEED_DATA,
@@ -37,13 +36,46 @@ class Found(NamedTuple):
     found: bytes | ReturnCode
 
 
-class RawClient:
-    """One connection. Everything that waits does so at most ``timeout_s``."""
+class RawConnection:
+    """One connection in either protocol at any time, from ``host`` where one is given.
 
-    def __init__(self, port: int, timeout_s: float = 60.0) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", port), timeout=timeout_s)
+    Everything that waits does so at most ``timeout_s``.
+    """
+
+    def __init__(self, port: int, timeout_s: float = 60.0, *, host: str | None = None) -> None:
+        own = (host, 0) if host else None
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout_s, source_address=own)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._decoder = ClientConnection(ProtocolVersion.V2)
+        self._ends = {version: ClientConnection(version) for version in ProtocolVersion}
+        self._sent = 0
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def frame(self, request: Request, version: ProtocolVersion = ProtocolVersion.V3) -> bytes:
+        self._sent += 1
+        return self._ends[version].send(request, self._sent)
+
+    def send_bytes(self, data: bytes) -> None:
+        self._socket.sendall(data)
+
+    def next_answer(self, version: ProtocolVersion = ProtocolVersion.V3) -> Response | None:
+        """Return the next answer, or ``None`` where the bookie has closed."""
+        end = self._ends[version]
+        while (event := end.next_event()) is NEED_DATA:
+            data = self.receive_bytes()
+            if not data:
+                return None
+            end.receive_data(data)
+        assert isinstance(event, Answer)
+        return event.response
+
+    def receive_bytes(self) -> bytes:
+        return self._socket.recv(65536)
+
+
+class RawClient(RawConnection):
+    """One connection in V2."""
 
     def __enter__(self) -> RawClient:  # noqa: PYI034  # no Self before 3.11
         return self
@@ -54,22 +86,17 @@ class RawClient:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._socket.close()
+        self.close()
 
     def send(self, request: Request) -> None:
-        self._socket.sendall(v2.encode_request(request))
+        self.send_bytes(self.frame(request, ProtocolVersion.V2))
 
     def receive(self) -> Response:
         """Return the next answer; raise ``ConnectionError`` when the bookie has closed."""
-        while True:
-            event = self._decoder.next_event()
-            if isinstance(event, Answer):
-                return event.response
-            assert event is NEED_DATA
-            data = self._socket.recv(65536)
-            if not data:
-                raise ConnectionError("closed by the bookie")
-            self._decoder.receive_data(data)
+        answer = self.next_answer(ProtocolVersion.V2)
+        if answer is None:
+            raise ConnectionError("closed by the bookie")
+        return answer
 
     def log_in(self, user: str, password: str) -> None:
         """Show by DIGEST-MD5 who it is; fail where the bookie does not believe it."""

@@ -16,7 +16,7 @@ from py4j.java_gateway import GatewayParameters, JavaGateway, JavaObject, is_ins
 from py4j.protocol import Py4JJavaError
 
 from bkctl.commands.local.java import Java, find_java
-from bkctl.commands.local.process import ChildProcess
+from bkctl.commands.local.process import ChildProcess, ServerProcess
 from tests.interop.peers.jars import PeerUnavailable, common_class_path, shared_classes
 from tests.support.waiting import NotInTimeError, until
 
@@ -83,7 +83,7 @@ class JavaError(Exception):
         self.name, self.code = name, code
 
 
-class JavaVM:
+class JavaVM(ServerProcess):
     """One JVM for any number of Java clients; each client has its own threads and connections.
 
     ``kill`` takes all of them away at once, as a crash of the writing program would.
@@ -98,10 +98,10 @@ class JavaVM:
         log_level: str = "WARN",
         java: Java | None = None,
     ) -> None:
+        super().__init__()
         self.directory = directory
         self._options = [f"-Xmx{heap_mb}m", *jvm_options, f"-D{LOG_LEVEL_PROPERTY}={log_level}"]
         self._java = java
-        self._process: ChildProcess | None = None
         self._gateway: JavaGateway | None = None
         self._kept: dict[Callable[[JavaVM], Any], Any] = {}
 
@@ -148,33 +148,27 @@ class JavaVM:
         """The package ``io.netty``."""
         return self.gateway.jvm.io.netty
 
-    @property
-    def pid(self) -> int:
-        assert self._process is not None, "not started"
-        return self._process.pid
-
     def stop(self, timeout_s: float = 10.0) -> int | None:
         """End it in good order, and return its exit status; harmless when it is not up."""
-        status = None if self._process is None else self._process.stop(timeout_s)
-        self._process = None
+        status = super().stop(timeout_s)
+        self._forget()
+        return status
+
+    def kill(self) -> int | None:
+        """End it with SIGKILL."""
+        status = super().kill()
+        self._forget()
+        return status
+
+    def _forget(self) -> None:
         self._kept.clear()
         if self._gateway is not None:
             # Closes our sockets; the process has ended before.
             self._gateway.shutdown(raise_exception=False)
             self._gateway = None
-        return status
-
-    def kill(self) -> None:
-        """End it with SIGKILL."""
-        if self._process is not None:
-            self._process.kill()
-        self.stop()
 
     def __enter__(self) -> Self:
         return self.start()
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
 
     def call(self, method: Any, *arguments: Any) -> Any:
         """Call a Java method.

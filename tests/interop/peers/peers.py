@@ -20,7 +20,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
 from bkctl.commands.local.java import Java
-from bkctl.commands.local.process import ChildProcess, free_port, port_is_free
+from bkctl.commands.local.process import ChildProcess, ServerProcess, free_port, port_is_free
 from bkctl.commands.local.zookeeper_process import ZooKeeperProcess
 from tests.interop.peers.jars import PeerUnavailable, bookkeeper_jars
 from tests.interop.peers.java_client import (
@@ -78,7 +78,7 @@ class PeerFailed(AssertionError):  # noqa: N818  the test fails by it
     """A peer that should run did not start, ended, or could not be talked to."""
 
 
-class JavaBookie:
+class JavaBookie(ServerProcess):
     """A bookie of the Java release in a process of its own.
 
     ``conf`` takes the Java names and wins over what is set here. ``port`` 0 picks a free one at
@@ -100,12 +100,12 @@ class JavaBookie:
         zk_login: Mapping[str, Any] | None = None,
         **conf: object,
     ) -> None:
+        super().__init__()
         self.uri, self.directory, self.port = uri, directory, port
         self._zk_login = zk_login or {}
         small = (*FAST_JVM, f"-Xmx{heap_mb}m", "-XX:MaxDirectMemorySize=256m")
         self._jvm_options = small if jvm_options is None else tuple(jvm_options)
         self._conf, self._java = {**defaults, **conf}, java
-        self._process: ChildProcess | None = None
 
     @classmethod
     def shipped(cls, uri: str, directory: Path, port: int = 0, **conf: Any) -> JavaBookie:
@@ -136,20 +136,6 @@ class JavaBookie:
     @property
     def log(self) -> Path:
         return self.directory / "bookie.log"
-
-    @property
-    def pid(self) -> int:
-        assert self._process is not None, "not started"
-        return self._process.pid
-
-    @property
-    def running(self) -> bool:
-        return self._process is not None and self._process.returncode is None
-
-    @property
-    def returncode(self) -> int | None:
-        """Exit status of a bookie that ended by itself; None while it runs."""
-        return None if self._process is None else self._process.returncode
 
     def start(self, timeout_s: float = 120.0) -> Self:
         """Start it and return once it has registered.
@@ -229,12 +215,7 @@ class JavaBookie:
                     zk.delete(path)
 
     def stop(self, timeout_s: float = 60.0) -> int | None:
-        """End it with SIGTERM (SIGKILL after ``timeout_s``); return its exit status."""
-        return self._end(lambda process: process.stop(timeout_s))
-
-    def kill(self) -> int | None:
-        """End it with SIGKILL."""
-        return self._end(lambda process: process.kill())
+        return super().stop(timeout_s)
 
     def wait(self, timeout_s: float) -> int:
         """Wait for it to end by itself; return its exit status."""
@@ -251,16 +232,6 @@ class JavaBookie:
 
     def __enter__(self) -> Self:
         return self.start()
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    def _end(self, how: Callable[[ChildProcess], int]) -> int | None:
-        if self._process is None:
-            return None
-        status = how(self._process)
-        self._process = None
-        return status
 
     def _settings(self) -> dict[str, object]:
         return {

@@ -7,7 +7,6 @@ and nothing that was asked has been done. At the end the log holds no secret.
 from __future__ import annotations
 
 import re
-import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.request import urlopen
@@ -22,20 +21,18 @@ from bkclient.config.settings import load
 from bkclient.connection.security.tls import TlsContexts
 from bkclient.errors import SecurityError
 from bkctl.bookies.https import TlsStream
+from tests.bookied.worlds.raw_client import RawConnection
 from tests.bookied.worlds.secured import conf, jaas_of_both
 from tests.bookied.worlds.serving import KEY, WRONG_KEY, packet
 from tests.live.bookied.processes import BookieProcess, free_port, make_cluster, write_conf
 from tests.support.certificates import Authority, Issued, bookie_keys, client_keys, write_pem
 from tests.support.waiting import until
 from wire.codes import ProtocolVersion, ReturnCode
-from wire.connection import ClientConnection
-from wire.frames import v2, v3
+from wire.frames import v3
 from wire.ids import EntryId, LedgerId
 from wire.messages import (
-    NEED_DATA,
     SASL,
     AddRequest,
-    Answer,
     AuthRequest,
     AuthResponse,
     BatchReadRequest,
@@ -85,28 +82,13 @@ class Fort:
         return TlsContexts(settings, Clock(), is_client=True)
 
 
-@attrs.define
-class Intruder:
+class Intruder(RawConnection):
     """One connection of somebody who means no good."""
 
-    fort: Fort
-    host: str
-    _socket: socket.socket = attrs.field(init=False)
-    _stream: TlsStream | None = attrs.field(init=False, default=None)
-    _decoder: ClientConnection = attrs.field(init=False)
-    _sent: int = attrs.field(init=False, default=0)
-
-    def __attrs_post_init__(self) -> None:
-        where = ("127.0.0.1", self.fort.bookie.port)
-        self._socket = socket.create_connection(where, PATIENCE_S, source_address=(self.host, 0))
-        self._decoder = ClientConnection(ProtocolVersion.V3)
-
-    def close(self) -> None:
-        self._socket.close()
-
-    def frame(self, request: Request) -> bytes:
-        self._sent += 1
-        return v3.encode_request(request, self._sent)
+    def __init__(self, fort: Fort, host: str) -> None:
+        super().__init__(fort.bookie.port, PATIENCE_S, host=host)
+        self.fort, self.host = fort, host
+        self._stream: TlsStream | None = None
 
     def send(self, *requests: Request) -> None:
         self.send_bytes(b"".join(map(self.frame, requests)))
@@ -114,20 +96,11 @@ class Intruder:
     def send_bytes(self, data: bytes) -> None:
         (self._stream or self._socket).sendall(data)
 
-    def receive(self) -> object:
-        """Return the next answer, or ``None`` where the bookie has closed."""
-        while (event := self._decoder.next_event()) is NEED_DATA:
-            data = self._read()
-            if not data:
-                return None
-            self._decoder.receive_data(data)
-        assert isinstance(event, Answer)
-        return event.response
-
-    def _read(self) -> bytes:
+    def receive_bytes(self) -> bytes:
+        """Return what comes next, or nothing where the bookie has closed."""
         try:
             if self._stream is None:
-                return self._socket.recv(65536)
+                return super().receive_bytes()
             buffer = bytearray(65536)
             return bytes(buffer[: self._stream.read_into(buffer)])
         except ConnectionResetError:
@@ -136,7 +109,7 @@ class Intruder:
     def ask(self, *requests: Request) -> list[object]:
         """Return the code of each answer, and ``None`` where the bookie closes instead."""
         self.send(*requests)
-        return [getattr(self.receive(), "rc", None) for _ in requests]
+        return [getattr(self.next_answer(), "rc", None) for _ in requests]
 
     def begin_tls(self, own: Issued | None = CLIENT) -> Intruder:
         assert self.ask(StartTlsRequest()) == [ReturnCode.EOK]
@@ -150,7 +123,7 @@ class Intruder:
 
     def challenge(self) -> bytes:
         self.send(AuthRequest(SASL, b""))
-        answer = self.receive()
+        answer = self.next_answer()
         assert isinstance(answer, AuthResponse)
         return answer.payload
 
@@ -231,7 +204,7 @@ def injected(*requests: Request) -> Way:
 
     def way(intruder: Intruder) -> object:
         intruder.send(StartTlsRequest(), *requests)
-        return (intruder.receive().rc, closed(intruder))  # type: ignore[attr-defined]
+        return (intruder.next_answer().rc, closed(intruder))  # type: ignore[attr-defined]
 
     return way
 
@@ -240,7 +213,7 @@ def half_a_frame(intruder: Intruder) -> object:
     """Have the client's handshake taken for the end of a request."""
     begun = intruder.frame(add())
     intruder.send_bytes(intruder.frame(StartTlsRequest()) + begun[:10])
-    assert intruder.receive() is not None
+    assert intruder.next_answer() is not None
     try:
         intruder.shake_hands()
     except ConnectionResetError:
@@ -254,7 +227,7 @@ def wrong_key(intruder: Intruder) -> object:
 
 
 def closed(intruder: Intruder) -> bool:
-    return intruder.receive() is None
+    return intruder.next_answer() is None
 
 
 def no_tls(own: Issued | None) -> Way:
@@ -269,9 +242,8 @@ def no_tls(own: Issued | None) -> Way:
 
 def in_v2(request: Request) -> Way:
     def way(intruder: Intruder) -> object:
-        intruder._decoder = ClientConnection(ProtocolVersion.V2)
-        intruder.send_bytes(v2.encode_request(request))
-        return getattr(intruder.receive(), "rc", None)
+        intruder.send_bytes(intruder.frame(request, ProtocolVersion.V2))
+        return getattr(intruder.next_answer(ProtocolVersion.V2), "rc", None)
 
     return way
 

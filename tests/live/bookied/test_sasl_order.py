@@ -7,25 +7,22 @@ the order is served meanwhile.
 from __future__ import annotations
 
 import random
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.bookied.worlds.raw_client import RawConnection
 from tests.bookied.worlds.secured import jaas_of_both
 from tests.bookied.worlds.serving import KEY, packet
 from tests.live.bookied.attacked import Live, WellBehaved, kept_service
 from tests.support.waiting import until
 from wire.codes import ProtocolVersion, ReturnCode
-from wire.connection import ClientConnection
-from wire.frames import v2, v3
+from wire.frames import v3
 from wire.ids import EntryId, LedgerId
 from wire.messages import (
-    NEED_DATA,
     SASL,
     AddRequest,
-    Answer,
     AuthRequest,
     AuthResponse,
     ReadRequest,
@@ -72,43 +69,22 @@ def service(live: Live, request: pytest.FixtureRequest) -> Iterator[WellBehaved]
         yield client
 
 
-class Peer:
+class Peer(RawConnection):
     """One connection from an address of its own, in either protocol at any time."""
 
     def __init__(self, live: Live, host: str = "") -> None:
-        host = host or f"127.0.3.{next(HOSTS)}"
-        where = ("127.0.0.1", live.port)
-        self._socket = socket.create_connection(where, 60.0, source_address=(host, 0))
-        self._decoders = {version: ClientConnection(version) for version in (V2, V3)}
-        self._sent = 0
-
-    def close(self) -> None:
-        self._socket.close()
-
-    def send_bytes(self, data: bytes) -> None:
-        self._socket.sendall(data)
+        super().__init__(live.port, host=host or f"127.0.3.{next(HOSTS)}")
 
     def send(self, request: Request, version: ProtocolVersion = V3) -> None:
-        self._sent += 1
-        is_v2 = version is V2
-        self.send_bytes(
-            v2.encode_request(request) if is_v2 else v3.encode_request(request, self._sent)
-        )
+        self.send_bytes(self.frame(request, version))
 
     def ask(self, request: Request, version: ProtocolVersion = V3) -> object:
         """Return the answer; ``None`` where the bookie closes instead."""
         try:
             self.send(request, version)
-            decoder = self._decoders[version]
-            while (event := decoder.next_event()) is NEED_DATA:
-                data = self._socket.recv(65536)
-                if not data:
-                    return None
-                decoder.receive_data(data)
+            return self.next_answer(version)
         except ConnectionError:
             return None
-        assert isinstance(event, Answer)
-        return event.response
 
     def code(self, request: Request, version: ProtocolVersion = V3) -> object:
         return getattr(self.ask(request, version), "rc", None)

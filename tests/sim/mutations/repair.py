@@ -185,7 +185,7 @@ def _no_second_look(stack: Stack) -> None:
 
     async def one_pass(self: Any, ledger_id: LedgerId) -> Any:
         outcome, ledger = await usual(self, ledger_id)
-        return (RepairOutcome.WHOLE if outcome is RepairOutcome.LACKING else outcome), ledger
+        return (RepairOutcome.INTACT if outcome is RepairOutcome.LACKING else outcome), ledger
 
     put(stack, Worker, _pass=one_pass)
 

@@ -141,10 +141,10 @@ def _heads_of_rows_unchecked(stack: Stack) -> None:
     """Rows of entries are sent as they lie, whoever's they are."""
 
     def alike(
-        _data: Any, begin: int, locations: Any, _ledger_id: int, _entry_id: int, room_bytes: int
+        _data: Any, begin: int, locations: Any, _ledger_id: int, _entry_id: int, bytes_max: int
     ) -> tuple[int, int]:
         size = locations[1] - locations[0]
-        return (min(len(locations), room_bytes // size), size) if begin >= 0 < size else (0, 0)
+        return (min(len(locations), bytes_max // size), size) if begin >= 0 < size else (0, 0)
 
     put(stack, entry_rows, _alike=alike)
 
@@ -166,7 +166,7 @@ def _unknown_end_is_whole(stack: Stack) -> None:
 
     async def look(self: Any, ledger_id: LedgerId) -> Any:
         outcome, ledger = await usual(self, ledger_id)
-        return (RepairOutcome.WHOLE if ledger.lac is None else outcome), ledger
+        return (RepairOutcome.INTACT if ledger.lac is None else outcome), ledger
 
     put(stack, Worker, _pass=look)
 

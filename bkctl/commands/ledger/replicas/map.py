@@ -81,7 +81,7 @@ def _fragment(one: MappedFragment) -> dict[str, Any]:
         "replicas.metadata.write_quorum",
         Kind.COUNT,
     ),
-    column("intact", "Whether every replica is intact.", "replicas.is_whole", Kind.FLAG),
+    column("intact", "Whether every replica is intact.", "replicas.is_intact", Kind.FLAG),
     column("verdict", "The same in words.", lambda v: verdict(v.replicas)),
     column(
         "bookies",
@@ -162,7 +162,7 @@ def show_map(
         return
     found: LedgerMap = session.call(_map, ledger_id)
     session.emitter.draw(found, lambda canvas: drawing(found, canvas))
-    if fail_if_any and not found.replicas.is_whole:
+    if fail_if_any and not found.replicas.is_intact:
         session.finish()
         raise ProblemsError(verdict(found.replicas))
 
@@ -178,7 +178,7 @@ async def _map(client: Client, ledger_id: LedgerId) -> LedgerMap:
 
 def verdict(found: ReplicaMap) -> str:
     """Return in a few words how intact a ledger is."""
-    if found.is_whole:
+    if found.is_intact:
         return "every replica is intact"
     lost = [one for one in found.fragments if one.copies == 0]
     if lost:
@@ -226,7 +226,7 @@ def _title(found: ReplicaMap, canvas: Canvas) -> Iterator[str]:
     for line in wrapped(f"ledger {found.ledger_id}: {about}", canvas.width):
         yield canvas.bold(line)
     for line in wrapped(verdict(found), canvas.width):
-        yield canvas.state(line, "ok" if found.is_whole else "missing")
+        yield canvas.state(line, "ok" if found.is_intact else "missing")
 
 
 def _legend_of_bookies(
@@ -243,7 +243,7 @@ def _legend_of_bookies(
         sign = canvas.state(glyph(state, canvas), state)
         lead = f"{name:{short}} "
         line = f"{bookie:{widest}}  {state:9}"
-        replicas = _told(held[bookie])
+        replicas = _places_of(held[bookie])
         space = canvas.width - len(lead) - 2
         if display_width(line) + 2 + display_width(replicas) <= space:
             yield f"{lead}{sign} {line}  {replicas}".rstrip()
@@ -253,7 +253,7 @@ def _legend_of_bookies(
             yield f"{'':{len(lead) + 2}}{canvas.fitted(replicas, space).rstrip()}"
 
 
-def _told(places: Sequence[ReplicaPlace]) -> str:
+def _places_of(places: Sequence[ReplicaPlace]) -> str:
     """Return what a bookie holds of all it should, or why that is not known."""
     expected = sum(place.expected or 0 for place in places)
     if all(place.held is not None for place in places):

@@ -55,7 +55,7 @@ STALLED_WAIT_S: Final = 0.01
 STALLED_WAITS_MAX: Final = 6000
 """A minute altogether, in one write."""
 
-ROOM_BYTES_MIN: Final = 64 * 1024 * 1024
+FREE_BYTES_MIN: Final = 64 * 1024 * 1024
 """What has to be free before a database that failed is opened anew: that writes files."""
 
 _FORMAT_VERSION: Final = 5
@@ -352,8 +352,8 @@ class RocksDatabase:
         """Open a database anew that failed; what it has by then is as after a crash."""
         if not self._is_broken:
             return
-        room = os.statvfs(self._path)
-        if room.f_bavail * room.f_frsize < ROOM_BYTES_MIN:
+        disk = os.statvfs(self._path)
+        if disk.f_bavail * disk.f_frsize < FREE_BYTES_MIN:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
         log.warn("reopening {path} because a write failed", path=self._path)
         with self._compacting, self._lock:

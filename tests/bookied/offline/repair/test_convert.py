@@ -14,7 +14,7 @@ from bookied.directories.roots import CONVERTING, Directories, prepare
 from bookied.errors import DirectoryError, IndexFormatError, IndexFullError
 from bookied.offline.repair.convert import Conversion
 from bookied.offline.repair.convert_logs import ConversionRefusedError
-from bookied.offline.repair.storages import holds_databases
+from bookied.offline.repair.convert_staging import IndexOnItsWay
 from bookied.storage.entrylog.format import location
 from bookied.storage.entrylog.reader import EntryLogReader
 from bookied.storage.files.files import Files
@@ -35,6 +35,10 @@ TWO = Directories((Path("/j"),), (Path("/l0"), Path("/l1")), (Path("/l0"), Path(
 
 def conversion(files: Files, found: Directories = ONE, stamp: str = "s1") -> Conversion:
     return Conversion(files, found, partial(SimKeyValues, files), stamp)
+
+
+def has_databases(files: Files) -> bool:
+    return IndexOnItsWay(files, ONE, partial(SimKeyValues, files), "s1", print).has_databases()
 
 
 def disk(found: Directories, changes: dict[str, bytes], files: SimFiles | None = None) -> SimFiles:
@@ -265,7 +269,7 @@ class TestRefusals:
         with pytest.raises(IndexFormatError):
             _convert("db", files)
         assert files.exists(Path("/l0/current/0/7/7.idx"))
-        assert not holds_databases(files, ONE)
+        assert not has_databases(files)
 
     def test_limbo_and_an_integrity_check_that_is_due(self) -> None:
         for limbo, flags in ((True, 0), (False, 1)):
@@ -278,7 +282,7 @@ class TestRefusals:
             store.close()
             with pytest.raises(ConversionRefusedError, match="only the databases can note"):
                 _convert("interleaved", files)
-            assert holds_databases(files, ONE)
+            assert has_databases(files)
 
     def test_a_compaction_that_is_not_through(self) -> None:
         files = as_db(SimFiles(Random(1)))

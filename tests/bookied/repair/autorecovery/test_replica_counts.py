@@ -76,7 +76,7 @@ def test_others_get_their_turn_in_a_large_ledger() -> None:
     ledger = metadata(3 * STEP_ENTRIES)
     everything = {bookie: range(3 * STEP_ENTRIES + 1) for bookie in BOOKIES}
     counts = list(count_replicas(ledger, everything))
-    assert [count.is_whole for count in counts] == [True] * 4
+    assert [count.is_intact for count in counts] == [True] * 4
 
 
 @st.composite

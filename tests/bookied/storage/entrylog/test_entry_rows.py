@@ -92,13 +92,13 @@ def test_all_entries_of_a_ledger_are_cut_out_of_what_lies_between_them(
     contents: list[tuple[str, int]],
 ) -> None:
     log = Log(contents)
-    rows = cut_rows(log.body, BASE, log.locations, 1, 5, room_bytes=EVERYTHING, tail_bytes=0)
+    rows = cut_rows(log.body, BASE, log.locations, 1, 5, bytes_max=EVERYTHING, tail_bytes=0)
     assert taken(rows) == log.packets
 
 
 def test_what_lies_together_is_one_piece() -> None:
     log = Log([("ours", 10), ("ours", 20), ("another's", 0), ("ours", 30)])
-    rows = cut_rows(log.body, BASE, log.locations, 1, 5, room_bytes=EVERYTHING, tail_bytes=0)
+    rows = cut_rows(log.body, BASE, log.locations, 1, 5, bytes_max=EVERYTHING, tail_bytes=0)
     assert rows is not None
     assert list(map(len, rows.pieces)) == [2 * 36 + 30, 36 + 30]
 
@@ -112,7 +112,7 @@ def test_no_entry_is_taken_that_could_not_be_read_by_itself(
     log.body = log.body[:at] + bytes([value]) + log.body[at + 1 :]
     readable = log.readable()
     found = taken(
-        log.reader().read_rows(log.locations, 1, 5, room_bytes=EVERYTHING, until=EVERYTHING)
+        log.reader().read_rows(log.locations, 1, 5, bytes_max=EVERYTHING, until=EVERYTHING)
     )
     assert found == readable[: len(found)]
 
@@ -124,7 +124,7 @@ def test_nothing_is_taken_that_may_not_be_written_yet(
     log = Log(contents)
     # As a reader may find it: some blocks are there already, and some are not.
     until = BASE + written
-    found = taken(log.reader().read_rows(log.locations, 1, 5, room_bytes=EVERYTHING, until=until))
+    found = taken(log.reader().read_rows(log.locations, 1, 5, bytes_max=EVERYTHING, until=until))
     assert found == log.packets[: len(found)]
     assert all(
         location + len(packet_) <= until
@@ -134,21 +134,21 @@ def test_nothing_is_taken_that_may_not_be_written_yet(
 
 @given(records, st.integers(0, 2000))
 def test_no_more_is_taken_than_there_is_room_for(
-    contents: list[tuple[str, int]], room_bytes: int
+    contents: list[tuple[str, int]], bytes_max: int
 ) -> None:
     log = Log(contents)
-    rows = cut_rows(log.body, BASE, log.locations, 1, 5, room_bytes=room_bytes, tail_bytes=0)
+    rows = cut_rows(log.body, BASE, log.locations, 1, 5, bytes_max=bytes_max, tail_bytes=0)
     found = taken(rows)
     assert found == log.packets[: len(found)]
     following = log.packets[len(found) : len(found) + 1]
-    assert len(Packets.join(found).sized) <= room_bytes or not found
-    assert not following or len(Packets.join(found + following).sized) > room_bytes
+    assert len(Packets.join(found).sized) <= bytes_max or not found
+    assert not following or len(Packets.join(found + following).sized) > bytes_max
 
 
 def test_an_entry_that_fits_to_the_byte_is_taken() -> None:
     log = Log([("ours", 10), ("ours", 20)])
-    for room_bytes, count in ((len(log.body), 2), (len(log.body) - 1, 1), (45, 0)):
-        rows = cut_rows(log.body, BASE, log.locations, 1, 5, room_bytes=room_bytes, tail_bytes=0)
+    for bytes_max, count in ((len(log.body), 2), (len(log.body) - 1, 1), (45, 0)):
+        rows = cut_rows(log.body, BASE, log.locations, 1, 5, bytes_max=bytes_max, tail_bytes=0)
         assert taken(rows) == log.packets[:count]
 
 
@@ -156,7 +156,7 @@ def test_an_entry_with_a_location_that_is_none_ends_the_row() -> None:
     log = Log([("ours", 10), ("ours", 20), ("ours", 30)])
     for nowhere in (0, 700, BASE - 100, BASE + (1 << 40)):
         locations = [log.locations[0], nowhere, log.locations[2]]
-        rows = cut_rows(log.body, BASE, locations, 1, 5, room_bytes=EVERYTHING, tail_bytes=0)
+        rows = cut_rows(log.body, BASE, locations, 1, 5, bytes_max=EVERYTHING, tail_bytes=0)
         assert taken(rows) == log.packets[:1]
 
 
@@ -164,8 +164,8 @@ def test_a_location_inside_a_log_s_header_is_for_who_says_so() -> None:
     log = Log([("ours", 10)])
     locations = [layout.location(3, 500)]
     reader = log.reader()
-    assert reader.read_rows(locations, 1, 5, room_bytes=9999, until=EVERYTHING) is None
-    assert reader.read_rows_now(locations, 1, 5, room_bytes=9999, until=EVERYTHING) is None
+    assert reader.read_rows(locations, 1, 5, bytes_max=9999, until=EVERYTHING) is None
+    assert reader.read_rows_now(locations, 1, 5, bytes_max=9999, until=EVERYTHING) is None
 
 
 @given(st.lists(st.integers(1, 20_000), max_size=100), st.booleans())
@@ -184,8 +184,8 @@ def test_a_read_is_as_long_as_entries_are_near(steps: list[int], zeros: bool) ->
 def test_what_is_taken_here_and_there_does_not_hold_all_that_was_read() -> None:
     log = Log([("ours", 10), ("another's", 4000)] * 20)
     held = [
-        log.reader().read_rows(log.locations, 1, 5, room_bytes=EVERYTHING, until=EVERYTHING),
-        cut_rows(log.body, BASE, log.locations, 1, 5, room_bytes=EVERYTHING, tail_bytes=0),
+        log.reader().read_rows(log.locations, 1, 5, bytes_max=EVERYTHING, until=EVERYTHING),
+        cut_rows(log.body, BASE, log.locations, 1, 5, bytes_max=EVERYTHING, tail_bytes=0),
     ]
     for rows in held:
         assert rows is not None
@@ -207,12 +207,12 @@ def test_locations_out_of_order_make_no_read_longer() -> None:
     st.integers(0, 40_000),
 )
 def test_entries_of_one_size_are_taken_as_if_each_was_looked_at(
-    alike: int, size: int, contents: list[tuple[str, int]], room_bytes: int, cut_bytes: int
+    alike: int, size: int, contents: list[tuple[str, int]], bytes_max: int, cut_bytes: int
 ) -> None:
     log = Log([("ours", size)] * alike + contents)
     data = log.body[: max(len(log.body) - cut_bytes, 4)]
     together, singly = (
-        cut_rows(data, BASE, locations, 1, 5, room_bytes=room_bytes)
+        cut_rows(data, BASE, locations, 1, 5, bytes_max=bytes_max)
         for locations in (array("q", log.locations), log.locations)
     )
     assert taken(together) == taken(singly)
@@ -236,7 +236,7 @@ def test_a_run_ends_before_a_head_that_is_another(at: int, damaged: int) -> None
     log = Log([("ours", 100)] * (2 * ALIKE_MIN))
     body = bytearray(log.body)
     body[log.locations[damaged] - BASE - 4 + at] ^= 0x81
-    found = cut_rows(body, BASE, array("q", log.locations), 1, 5, room_bytes=EVERYTHING)
+    found = cut_rows(body, BASE, array("q", log.locations), 1, 5, bytes_max=EVERYTHING)
     # A wrong length may show at the entry behind, and takes its own entry with it.
     assert taken(found) in (log.packets[:damaged], log.packets[: max(0, damaged - 1)])
 
@@ -246,5 +246,5 @@ def test_a_run_ends_where_the_index_has_an_entry_elsewhere() -> None:
     for elsewhere in (0, log.locations[0]):
         locations = array("q", log.locations)
         locations[ALIKE_MIN] = elsewhere
-        found = cut_rows(log.body, BASE, locations, 1, 5, room_bytes=EVERYTHING)
+        found = cut_rows(log.body, BASE, locations, 1, 5, bytes_max=EVERYTHING)
         assert taken(found) == log.packets[:ALIKE_MIN]

@@ -15,7 +15,7 @@ from bookied.storage.entrylog import format as layout
 from bookied.storage.entrylog.reader import EntryLogReader
 from bookied.storage.entrylog.settings import LogSettings
 from bookied.storage.entrylog.writer import EntryLogWriter
-from tests.bookied.storage.entrylog.rooms import ChosenRoom
+from tests.bookied.storage.entrylog.chosen_directories import ChosenDirectories
 from tests.sim.world.disk import SimFiles
 
 A, B = Path("/a"), Path("/b")
@@ -39,7 +39,7 @@ def begin(files: SimFiles) -> EntryLogWriter:
         files.mkdirs(directory)
     return EntryLogWriter(
         files,
-        ChosenRoom([A, B]),
+        ChosenDirectories([A, B]),
         on_fatal=lambda _error: None,
         settings=LogSettings(size_bytes_max=1200),
     )
@@ -109,6 +109,6 @@ def test_an_entry_is_whole_whatever_lies_behind_the_block_that_it_ends_in(
     location = layout.location(3, layout.HEADER_BYTES + 4)
     assert reader.read(location, 1, 0) == first
     assert reader.read_now(location, 1, 0) in {first, None}
-    rows = reader.read_rows([location], 1, 0, room_bytes=9999, until=1 << 60)
+    rows = reader.read_rows([location], 1, 0, bytes_max=9999, until=1 << 60)
     assert rows is not None
     assert b"".join(rows.pieces)[4:] == first

@@ -19,7 +19,7 @@ from bookied.storage.entrylog.reader import list_logs, next_log_id, open_scan, r
 from bookied.storage.entrylog.settings import LogSettings
 from bookied.storage.entrylog.writer import HAND_OVER_BYTES, EntryLogWriter
 from bookied.storage.files.files import AppendFile, Files, RealFiles
-from tests.bookied.storage.entrylog.rooms import ChosenRoom
+from tests.bookied.storage.entrylog.chosen_directories import ChosenDirectories
 from tests.sim.world.disk import SimFiles
 
 A, B = Path("/a"), Path("/b")
@@ -34,11 +34,11 @@ class Desk:
             self.files.mkdirs(directory)
         self.files.sync_dir(Path("/"))
         self.fatal: list[DiskWriteFailedError] = []
-        self.room = ChosenRoom([A, B], [A])
-        self.full = self.room.full
+        self.directories = ChosenDirectories([A, B], [A])
+        self.full = self.directories.full
         self.writer = EntryLogWriter(
             self.files,
-            self.room,
+            self.directories,
             on_fatal=self.fatal.append,
             settings=LogSettings(**{"size_bytes_max": 5000, **settings}),
         )
@@ -256,13 +256,13 @@ def test_a_log_for_which_a_directory_has_no_room_begins_in_another() -> None:
     append(desk.writer, record(1, 0))
     desk.writer.finish()
     drain(desk.writer)
-    desk.room.targets = [B]
+    desk.directories.targets = [B]
     append(desk.writer, record(1, 1))
     fill(desk, B)
     with pytest.raises(OSError, match="No space"):
         drain(desk.writer)
     assert desk.full == [B]
-    desk.room.targets = [A]
+    desk.directories.targets = [A]
     with pytest.raises(OSError, match="No space"):
         drain(desk.writer)
     drain(desk.writer)
@@ -275,7 +275,7 @@ def test_a_log_for_which_a_directory_has_no_room_begins_in_another() -> None:
 def test_new_logs_go_where_they_are_told() -> None:
     desk = Desk()
     append(desk.writer, record(1, 0))
-    desk.room.targets = [B]
+    desk.directories.targets = [B]
     desk.writer.finish()
     append(desk.writer, record(1, 1))
     desk.writer.stop()
@@ -284,10 +284,10 @@ def test_new_logs_go_where_they_are_told() -> None:
 
 def test_without_a_directory_nothing_is_reserved() -> None:
     desk = Desk()
-    desk.room.refusal = NoWritableDirError("all full")
+    desk.directories.refusal = NoWritableDirError("all full")
     with pytest.raises(NoWritableDirError):
         desk.writer.reserve(10)
-    desk.room.refusal = None
+    desk.directories.refusal = None
     append(desk.writer, record(1, 0))
     desk.writer.stop()
     assert len(entries(desk.files, A)) == 1
@@ -349,7 +349,7 @@ def append_again(desk: Desk, placed: dict[int, int]) -> None:
 @pytest.mark.parametrize("room", range(1024, 9000, 601))
 def test_what_a_log_has_no_room_for_goes_to_another_directory(room, direct) -> None:
     desk = Desk(size_bytes_max=100_000, direct=direct)
-    desk.room.targets = [A, B]
+    desk.directories.targets = [A, B]
     fill_after(desk, A, room)
     placed: dict[int, int] = {}
     for number in range(200):
@@ -359,7 +359,7 @@ def test_what_a_log_has_no_room_for_goes_to_another_directory(room, direct) -> N
             with contextlib.suppress(OSError):
                 desk.writer.step()
         if number % 50 == 49:
-            desk.room.targets = [B]
+            desk.directories.targets = [B]
             append_again(desk, placed)
     for _ in range(2):
         append_again(desk, placed)
@@ -397,7 +397,7 @@ def test_nothing_counts_as_synced_while_records_wait_for_another_log_or_have_mov
     desk = Desk(size_bytes_max=100_000)
     append(desk.writer, record(1, 0))
     drain(desk.writer)
-    desk.room.targets = [B]
+    desk.directories.targets = [B]
     fill(desk, A)
     append(desk.writer, *(record(1, number) for number in range(1, 60)))
     desk.writer.hand_over()
@@ -421,7 +421,7 @@ def test_a_log_that_cannot_be_synced_is_not_given_up_but_the_end() -> None:
     desk = Desk(size_bytes_max=100_000)
     append(desk.writer, record(1, 0))
     drain(desk.writer)
-    desk.room.targets = [B]
+    desk.directories.targets = [B]
 
     def fault(operation: str, path: Path) -> OSError | None:
         if A in path.parents and operation in {"write", "sync"}:
@@ -442,7 +442,7 @@ def test_a_sync_asked_for_between_giving_up_and_taking_back_knows_nothing_of_the
     desk = Desk(size_bytes_max=100_000)
     append(desk.writer, record(1, 0))
     drain(desk.writer)
-    desk.room.targets = [B]
+    desk.directories.targets = [B]
     fill(desk, A)
     append(desk.writer, *(record(1, number) for number in range(1, 60)))
     desk.writer.hand_over()
@@ -462,7 +462,7 @@ def test_nothing_counts_as_synced_while_the_end_of_a_log_waits_for_another() -> 
     desk = Desk(size_bytes_max=100_000, direct=True)
     append(desk.writer, record(1, 0))
     drain(desk.writer)
-    desk.room.targets = [B]
+    desk.directories.targets = [B]
     fill(desk, A)
     with pytest.raises(OSError, match="No space"):
         desk.writer.sync()
@@ -506,7 +506,7 @@ def test_a_log_is_never_synced_twice_at_once(tmp_path: Path) -> None:
     failed: list[DiskWriteFailedError] = []
     writer = EntryLogWriter(
         files,
-        ChosenRoom([tmp_path]),
+        ChosenDirectories([tmp_path]),
         on_fatal=failed.append,
         settings=LogSettings(sync_bytes=1),
     )
@@ -595,7 +595,7 @@ def test_a_thread_writes_what_is_handed_over(tmp_path: Path) -> None:
     fatal: list[DiskWriteFailedError] = []
     writer = EntryLogWriter(
         RealFiles(),
-        ChosenRoom([tmp_path]),
+        ChosenDirectories([tmp_path]),
         on_fatal=fatal.append,
         settings=LogSettings(size_bytes_max=3_000_000),
     )

@@ -429,7 +429,7 @@ def test_with_leave_full_disks_are_collected_at_once_and_again() -> None:
 
 
 def test_what_would_leave_too_little_room_is_not_compacted() -> None:
-    world = make_world(room_bytes_min=1 << 62)
+    world = make_world(free_bytes_min=1 << 62)
     fill(world, ledgers=2)
     world.delete(0)
     world.collect()

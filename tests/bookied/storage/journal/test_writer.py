@@ -317,7 +317,7 @@ def test_a_full_disk_is_waited_for_and_nothing_is_acknowledged_before_it_is_ther
     assert desk.groups == [[0]]
     assert desk.fatal == []
     (error,) = desk.rooms
-    assert error is desk.journal.no_room is not None
+    assert error is desk.journal.space_error is not None
     assert error.path == BASE / "1000.txn"
     desk.files.fault = None
     while desk.journal.step():

@@ -1,6 +1,10 @@
-"""Why a bookie, or autorecovery, did not start: as the status that its process ends with."""
+"""The start of a bookie, or of autorecovery, and why it failed: as its process's exit status."""
 
 from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from twisted.internet.defer import Deferred
 
 from bkclient.metadata.api import (
     IncompatibleLayoutError,
@@ -24,6 +28,44 @@ class StopRequestedError(BookieStopError):
     """The bookie was told to stop while it started."""
 
     exit_status = BookieExitStatus.OK
+
+
+class ServiceStart:
+    """The start of one service. ``abandon`` undoes one that fails, or that a stop ends."""
+
+    def __init__(self, abandon: Callable[[], Awaitable[None]]) -> None:
+        self._abandon = abandon
+        self._ended: Deferred[None] | None = None
+        self.stop_wanted = False
+
+    async def run(self, begin: Callable[[], Awaitable[None]]) -> None:
+        """Begin the service.
+
+        Raises:
+            BookieStopError: it cannot; what was begun is undone. So for ``StorageError``.
+        """
+        self._ended = Deferred()
+        try:
+            await begin()
+        except BaseException as error:
+            await self._abandon()
+            raise start_error(error) from error
+        finally:
+            self._ended.callback(None)
+
+    async def ended(self) -> None:
+        """Return when no start is in progress."""
+        if self._ended is not None:
+            await self._ended
+
+    def insist_wanted(self) -> None:
+        """Go on, unless a stop was asked for meanwhile.
+
+        Raises:
+            StopRequestedError: it was.
+        """
+        if self.stop_wanted:
+            raise StopRequestedError("told to stop while starting")
 
 
 def start_error(error: BaseException) -> BaseException:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 
-class ChosenRoom:
-    """The first of ``targets`` takes the next log, any other of them what has no room there."""
+class ChosenDirectories:
+    """The first of ``targets`` takes the next log, any other of them what has no space there."""
 
     def __init__(self, directories: Sequence[Path], targets: list[Path] | None = None) -> None:
         self.all = tuple(directories)
