@@ -329,3 +329,18 @@ class StopTimeoutError(BookieStopError):
     """The bookie did not come to its end in time: a disk hangs, or is very slow."""
 
     exit_status = BookieExitStatus.FATAL
+
+
+# What an operator asks for and does not get
+
+
+class NotServingError(BookKeeperError):
+    """The bookie has not started yet, or stops."""
+
+
+class TooMuchError(BookKeeperError):
+    """The answer would take too much of the bookie's memory."""
+
+
+class ChangeRefusedError(BookKeeperError):
+    """The settings of the bookie forbid it."""

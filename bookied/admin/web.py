@@ -26,7 +26,6 @@ from bkclient.errors import IllegalOperationError, NoSuchLedgerError
 from bkclient.metadata.api import MetadataUnavailableError
 from bookied.admin import v1
 from bookied.admin.control.control import Control
-from bookied.admin.control.refusals import ChangeRefusedError, NotServingError
 from bookied.admin.exchange import (
     BAD_REQUEST,
     CONFLICT,
@@ -61,6 +60,7 @@ from bookied.admin.open_paths import OPEN
 from bookied.admin.v2.endpoints import ENDPOINTS, PREFIX, V2Endpoint, openapi_text
 from bookied.admin.v2.handlers import body_of
 from bookied.admin.v2.values import ApiError, ErrorAnswer, Readiness, to_json
+from bookied.errors import ChangeRefusedError, NotServingError
 from bookied.server.access.auth_gate import host_of
 from bookied.server.limits.address_groups import group_of
 from wire.errors import BookKeeperError

@@ -1,10 +1,14 @@
-"""EnsembleChanges: how a writer replaces bookies that failed.
+"""EnsembleChanges: how a writer replaces bookies that failed, and ChangePause, how often.
 
 ``bkclient.quorum.add_rules`` decides when: its ``AddQuorum`` returns the ``ChangeEnsemble``.
 """
 
 from __future__ import annotations
 
+from typing import Final
+
+from twisted.internet.interfaces import IReactorTime
+from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
 from bkclient.ledger.context import Cluster
@@ -15,6 +19,11 @@ from wire.ids import LedgerId
 from wire.ledger_metadata import LedgerMetadata
 
 log = Logger()
+
+CHANGES_BEFORE_PAUSE: Final = 5
+"""Ensemble changes without a confirmation in between, before each waits a little."""
+
+PAUSE_S_MAX: Final = 1.0
 
 
 class EnsembleChanges:
@@ -51,3 +60,22 @@ class EnsembleChanges:
             self._ledger_id, self._local, lambda m: still_has(m, failed), changed
         )
         return metadata.last_fragment.ensemble
+
+
+class ChangePause:
+    """Keeps a writer from going round and round among bookies that all refuse."""
+
+    def __init__(self, clock: IReactorTime) -> None:
+        """Begin without a change."""
+        self._clock, self._changes = clock, 0
+
+    def confirmed(self) -> None:
+        """Note that an entry was confirmed."""
+        self._changes = 0
+
+    async def before_change(self) -> None:
+        """Wait before a change, the longer the more there were in a row; at most a second."""
+        self._changes += 1
+        excess = self._changes - CHANGES_BEFORE_PAUSE
+        if excess > 0:
+            await deferLater(self._clock, min(PAUSE_S_MAX, 0.01 * 2**excess))

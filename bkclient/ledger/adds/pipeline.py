@@ -29,8 +29,8 @@ from bkclient.errors import (
     UnexpectedConditionError,
 )
 from bkclient.ledger.adds.backpressure import WaitForSpace
-from bkclient.ledger.adds.change_pause import ChangePause
 from bkclient.ledger.adds.confirmations import Confirmations
+from bkclient.ledger.adds.ensemble_changes import ChangePause
 from bkclient.ledger.adds.ensemble_member import AddFraming, Member
 from bkclient.ledger.adds.ensemble_members import EnsembleMembers
 from bkclient.ledger.adds.quorum_timeout import QuorumTimeout

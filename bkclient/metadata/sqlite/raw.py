@@ -8,7 +8,13 @@ from typing import Final
 
 from bkclient.errors import MetadataStoreError
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import NotFoundError, NotInitializedError, StoredNode, Version
+from bkclient.metadata.api import (
+    NotFoundError,
+    NotInitializedError,
+    StoredNode,
+    Version,
+    Versioned,
+)
 from bkclient.metadata.sqlite.admin import dump_rows
 from bkclient.metadata.sqlite.base import COOKIE, CURSORS, LEDGER, LOG, MARK, SqlitePart
 from bkclient.metadata.sqlite.driver_thread import META
@@ -125,3 +131,15 @@ def _key_of(node: StoredNode, layout: LedgerLayout) -> tuple[str, Key] | None:
     if node.value and path != zk_paths.ELECTION:
         raise MetadataStoreError(f"{path} cannot be stored in a SQLite file")
     return None
+
+
+class SqliteSiblings(SqlitePart):
+    """Implements ``SiblingNodes``: a file holds one cluster and nothing of another program."""
+
+    async def read_sibling(self, path: str) -> Versioned[bytes]:
+        """See ``SiblingNodes``."""
+        raise NotFoundError(f"{self._uri}: there is no node {path}")
+
+    async def sibling_names(self, path: str) -> list[str]:
+        """See ``SiblingNodes``."""
+        raise NotFoundError(f"{self._uri}: there is no node {path}")

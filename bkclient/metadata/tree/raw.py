@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import IncompatibleLayoutError, NotFoundError, StoredNode
+from bkclient.metadata.api import IncompatibleLayoutError, NotFoundError, StoredNode, Versioned
 from bkclient.metadata.tree.base import TreePart
 from bkclient.metadata.tree.logs import replace_tombstone
 from bkclient.metadata.tree.nodes import (
@@ -103,3 +103,22 @@ def _below(
         if depth is None or level < depth
         for name in sorted(names, reverse=True)
     ]
+
+
+class TreeSiblings(TreePart):
+    """Implements ``SiblingNodes``: what another program keeps beside the cluster's root."""
+
+    async def read_sibling(self, path: str) -> Versioned[bytes]:
+        """See ``SiblingNodes``."""
+        try:
+            node = await self._tree.get(zk_paths.beside(path))
+        except NoNodeError as error:
+            raise NotFoundError(f"{self._tree.uri}: there is no node {path}") from error
+        return Versioned(node.value, node.stat.version)
+
+    async def sibling_names(self, path: str) -> list[str]:
+        """See ``SiblingNodes``."""
+        try:
+            return sorted(await self._tree.children(zk_paths.beside(path)))
+        except NoNodeError as error:
+            raise NotFoundError(f"{self._tree.uri}: there is no node {path}") from error

@@ -14,7 +14,6 @@ from bkclient.metadata.tree.admin import TreeAdmin
 from bkclient.metadata.tree.bookies import TreeBookies, TreeCookies
 from bkclient.metadata.tree.cursors import TreeCursors
 from bkclient.metadata.tree.election import TreeElection
-from bkclient.metadata.tree.foreign_nodes import TreeSiblings
 from bkclient.metadata.tree.ids import TreeLedgerIds
 from bkclient.metadata.tree.ledgers import TreeLedgers
 from bkclient.metadata.tree.logs import TreeLogs
@@ -25,7 +24,7 @@ from bkclient.metadata.tree.nodes import (
     Tree,
     insist,
 )
-from bkclient.metadata.tree.raw import TreeRaw
+from bkclient.metadata.tree.raw import TreeRaw, TreeSiblings
 from bkclient.metadata.tree.repair import TreeRepair
 
 

@@ -21,8 +21,8 @@ from bkclient.repair.autorecovery import (
     how_to_repair_mark,
     trigger_audit,
 )
-from bookied.admin.control.refusals import ChangeRefusedError, TooMuchError
 from bookied.admin.v2.values import ClusterSummary
+from bookied.errors import ChangeRefusedError, TooMuchError
 from bookied.runtime.dependencies import make_client
 from bookied.service.bookie import BookieService
 from wire.digest import Entry

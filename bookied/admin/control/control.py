@@ -18,7 +18,6 @@ from bkclient.config.settings import settings_text
 from bookied.admin.control.cluster import ClusterControl
 from bookied.admin.control.disks import DiskControl
 from bookied.admin.control.garbage import GarbageControl
-from bookied.admin.control.refusals import ChangeRefusedError, NotServingError
 from bookied.admin.jobs import Jobs
 from bookied.admin.repairs import Repairs
 from bookied.admin.v2.values import BookieReport, SanityCheck
@@ -27,7 +26,7 @@ from bookied.config.reload import changed_settings
 from bookied.directories.cookie_check import check_cookies
 from bookied.directories.highest_ledger import highest_ledger
 from bookied.directories.roots import VERSION, directories, prepare
-from bookied.errors import WrongIdentityError
+from bookied.errors import ChangeRefusedError, NotServingError, WrongIdentityError
 from bookied.runtime.read_only_mode import ReadOnlyMode
 from bookied.runtime.state import SERVING, State
 from bookied.server.rules.add_requests import Writes

@@ -6,8 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from bookied.admin.control.refusals import NotServingError
 from bookied.directories.disk_fullness import DiskSample, total_and_free
+from bookied.errors import NotServingError
 from bookied.service.bookie import BookieService
 from bookied.storage.journal.mark import LastMark
 

@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from twisted.logger import Logger
 
-from bookied.admin.control.refusals import NotServingError
+from bookied.errors import NotServingError
 from bookied.runtime.state import SERVING
 from bookied.service.bookie import BookieService
 from bookied.storage.garbage.compaction_rules import SuspendedCompactions

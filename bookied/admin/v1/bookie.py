@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from bookied.admin.control.control import Control
 from bookied.admin.control.disks import INDEXES, JOURNALS, LOGS
-from bookied.admin.control.refusals import ChangeRefusedError, NotServingError
 from bookied.admin.exchange import (
     BAD_REQUEST,
     INTERNAL_ERROR,
@@ -21,6 +20,7 @@ from bookied.admin.monitoring.prometheus_text import CONTENT_TYPE
 from bookied.admin.v1.reply import OK, in_json, refusal, text
 from bookied.admin.v2.handlers import TEST_ENTRIES
 from bookied.config.reload import SettingsRefusedError
+from bookied.errors import ChangeRefusedError, NotServingError
 from bookied.storage.garbage.status import CollectorStatus
 from wire.errors import BookKeeperError
 

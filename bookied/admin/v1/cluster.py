@@ -12,7 +12,6 @@ import attrs
 
 from bkclient.config.declaration import MASKED
 from bookied.admin.control.control import Control
-from bookied.admin.control.refusals import TooMuchError
 from bookied.admin.exchange import (
     BAD_REQUEST,
     INTERNAL_ERROR,
@@ -24,6 +23,7 @@ from bookied.admin.exchange import (
 )
 from bookied.admin.jobs import JobRefusedError
 from bookied.admin.v1.reply import OK, in_json, refusal, text
+from bookied.errors import TooMuchError
 from wire.errors import BookKeeperError
 from wire.ids import BookieId, LedgerId
 from wire.ledger_metadata import LedgerMetadata, encode_metadata

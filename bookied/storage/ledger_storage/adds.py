@@ -10,11 +10,26 @@ from bookied.storage.entrylog.writer import EntryLogWriter, LedgerBytes
 from bookied.storage.index.format import PAGE_SLOTS
 from bookied.storage.index.ledger_pages import CachedLedger, LedgerPages
 from bookied.storage.ledger_storage.reads import packet_lac
-from bookied.storage.ledger_storage.unflushed_changes import UnflushedChanges
 from bookied.storage.write_cache import WriteCache
 
 _LENGTH: Final = struct.Struct(">i")
 _RECORD: Final = struct.Struct(">iqq")
+
+
+class UnflushedChanges:
+    """What a checkpoint would have to do. Adding sets it, a checkpoint that begins resets it."""
+
+    __slots__ = ("any", "entry_bytes")
+
+    def __init__(self) -> None:
+        self.any = False
+        """Whether anything was added or changed."""
+        self.entry_bytes = 0
+        """How many bytes of entries were added."""
+
+    def reset(self) -> None:
+        """Begin anew: a checkpoint takes the changes so far."""
+        self.any, self.entry_bytes = False, 0
 
 
 class EntryAdds:

@@ -11,10 +11,9 @@ from bookied.errors import IndexFullError
 from bookied.storage.entrylog.writer import EntryLogWriter
 from bookied.storage.index.ledger_pages import LedgerChange, LedgerPages
 from bookied.storage.index.store import IndexStore
-from bookied.storage.ledger_storage.adds import EntryAdds
+from bookied.storage.ledger_storage.adds import EntryAdds, UnflushedChanges
 from bookied.storage.ledger_storage.index_lock import IndexLock
 from bookied.storage.ledger_storage.settings import RunBlocking, StorageLimits
-from bookied.storage.ledger_storage.unflushed_changes import UnflushedChanges
 from bookied.storage.write_cache import WriteCache
 
 CHECKPOINT_PAGES: Final = 1024

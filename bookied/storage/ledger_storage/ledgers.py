@@ -12,9 +12,9 @@ from bookied.storage.entrylog.writer import EntryLogWriter
 from bookied.storage.index.ledger_pages import CachedLedger, LedgerPages, page_in_doubt
 from bookied.storage.index.store import IndexStore
 from bookied.storage.journal.format import ledger_key_record
+from bookied.storage.ledger_storage.adds import UnflushedChanges
 from bookied.storage.ledger_storage.index_lock import IndexLock
 from bookied.storage.ledger_storage.reads import StoredEntryReads, explicit_lac, packet_lac
-from bookied.storage.ledger_storage.unflushed_changes import UnflushedChanges
 from wire.errors import NoSuchEntryError
 
 log = Logger()

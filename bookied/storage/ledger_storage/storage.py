@@ -27,7 +27,7 @@ from bookied.storage.index import format as layout
 from bookied.storage.index.format import PAGE_BYTES
 from bookied.storage.index.ledger_pages import CachedLedger, LedgerPages
 from bookied.storage.index.store import IndexStore
-from bookied.storage.ledger_storage.adds import EntryAdds
+from bookied.storage.ledger_storage.adds import EntryAdds, UnflushedChanges
 from bookied.storage.ledger_storage.flush import Flush, is_due
 from bookied.storage.ledger_storage.index_lock import IndexLock
 from bookied.storage.ledger_storage.ledgers import StoredLedgers
@@ -35,7 +35,6 @@ from bookied.storage.ledger_storage.logs import EntryLogs
 from bookied.storage.ledger_storage.reads import StoredEntryReads
 from bookied.storage.ledger_storage.relocation import Relocation
 from bookied.storage.ledger_storage.settings import RunBlocking, StorageEvents, StorageLimits
-from bookied.storage.ledger_storage.unflushed_changes import UnflushedChanges
 from bookied.storage.write_cache import WriteCache
 
 
