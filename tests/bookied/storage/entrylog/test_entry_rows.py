@@ -226,7 +226,7 @@ def test_a_run_may_cross_where_higher_bytes_of_the_ids_change(
     packets = [packet(1, entry_id, 4) for entry_id in range(first, first + count)]
     body = Packets.join(packets).sized
     locations = array("q", range(BASE + 4, BASE + 4 + len(body), len(body) // count))
-    found = cut_rows(body, BASE, locations, 1, first, room_bytes=EVERYTHING, tail_bytes=0)
+    found = cut_rows(body, BASE, locations, 1, first, bytes_max=EVERYTHING, tail_bytes=0)
     assert taken(found) == packets
 
 
