@@ -36,6 +36,8 @@ FIXED = {
     "retire": 35,
     "lagging": 35,
     "disks": 35,
+    "sqlite": 35,
+    "far": 35,
 }
 A_TURN = 35
 AT_A_TIME = 12

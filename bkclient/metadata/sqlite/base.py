@@ -120,7 +120,7 @@ class SqlitePart:
             MetadataUnavailableError, IncompatibleLayoutError: it cannot be opened.
         """
         assert self._thread is None, "connected twice"
-        self._thread = OneThread(self._reactor, "metadata-sqlite")
+        self._thread = self._new_thread()
         self._state.move(SessionEvent.CONNECTED)
         try:
             await self._read(lambda _rows, _session_id: None)
@@ -129,6 +129,9 @@ class SqlitePart:
         except ClientError:
             await self.close()
             raise
+
+    def _new_thread(self) -> OneThread:
+        return OneThread(self._reactor, "metadata-sqlite")
 
     async def close(self) -> None:
         """End the session: what it owns vanishes."""

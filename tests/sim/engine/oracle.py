@@ -21,7 +21,7 @@ from tests.support.memory_cluster import MemoryCluster
 from wire import digest
 from wire.codes import AddFlag, DigestType, LedgerState, ReadFlag, ReturnCode
 from wire.errors import BookKeeperError
-from wire.ids import LedgerId
+from wire.ids import EntryId, LedgerId
 from wire.ledger_metadata import LedgerMetadata, decode_metadata
 from wire.messages import (
     AddRequest,
@@ -92,6 +92,8 @@ class LedgerTruth:
     """All that is known of one ledger."""
 
     ledger_id: int
+    first: int = 0
+    """The first entry that the world has bookies of."""
     is_deferred: bool = False
     is_watched: bool = True
     """Whether its writer's application tells us what it hears."""
@@ -346,6 +348,11 @@ class Oracle:
 
     # What clients tell their applications
 
+    def begins_at(self, ledger_id: int, first: int) -> None:
+        """Take that a ledger has ``first`` empty entries, on bookies that are not here."""
+        truth = self.ledger(ledger_id)
+        truth.first, truth.acked = first, [EntryId(first - 1)]
+
     def sending(self, ledger_id: int, entry_id: int, payload: bytes) -> None:
         """An application adds an entry."""
         self.ledger(ledger_id).sent[entry_id] = payload
@@ -445,13 +452,13 @@ class Oracle:
         found = dict(entries)
         for entry_id, payload in found.items():
             self.was_read(ledger_id, entry_id, payload)
-        missing = sorted(set(range(last + 1)) - set(found))
+        missing = sorted(set(range(truth.first, last + 1)) - set(found))
         self.insist("I8", not missing, f"entries {missing} of ledger {ledger_id} cannot be read")
         self.insist("I2", last >= truth.last_safe, f"ledger {ledger_id} ends with {last}")
         self.insist("I6", last >= max(truth.read, default=-1), f"ledger {ledger_id}: {last}")
         self.insist("I7", last >= truth.lac_learned, f"LAC {truth.lac_learned} was told, {last}")
         self.insist("I16", truth.ends <= {last}, f"ledger {ledger_id} ends with {truth.ends}")
-        for entry_id in range(last + 1):
+        for entry_id in range(truth.first, last + 1):
             self.check_copies("I1", truth, entry_id)
 
     def cover(self, part: str, state: Any, event: str) -> None:

@@ -123,6 +123,10 @@ class Plan:
     """How far a session's metadata server may be behind the others."""
     disks: dict[str, int] = attrs.field(factory=dict)
     """What disks bookies have; see ``with_directories``."""
+    is_sqlite: bool = False
+    """Whether the metadata is in one file, which all processes have."""
+    first: int = 0
+    """The first entry of the last fragment; those before are on bookies that are not here."""
 
     def without(self, dropped: Collection[str]) -> Plan:
         """Return the plan without some of its items, given by number, or ``FACTORS`` by name."""

@@ -38,8 +38,8 @@ from tests.sim.world.cluster import SimClient, SimCluster
 from tests.sim.world.network import Fate, Message, packets_of
 from tests.support.memory_cluster import Fault, TreeOperation
 from wire.codes import AddFlag, LedgerState, ReadFlag
-from wire.ids import EntryId, LedgerId
-from wire.ledger_metadata import LedgerMetadata
+from wire.ids import BookieId, EntryId, LedgerId
+from wire.ledger_metadata import Fragment, LedgerMetadata
 from wire.messages import AddRequest, ReadRequest
 
 LEDGER: Final = LedgerId(5)
@@ -87,7 +87,13 @@ class Story:
 
     def make_world(self, trace: Callable[[str], None] | None) -> SimCluster:
         """Return the world that it happens in."""
-        return SimCluster(self.plan.seed, self.plan.bookies, trace=trace, disks=self.plan.disks)
+        return SimCluster(
+            self.plan.seed,
+            self.plan.bookies,
+            trace=trace,
+            disks=self.plan.disks,
+            is_sqlite=self.plan.is_sqlite,
+        )
 
     # The whole
 
@@ -238,6 +244,9 @@ class Story:
     # The writer
 
     def _create(self) -> None:
+        if self.plan.first:
+            self._create_far()
+            return
         plan, writer = self.plan, self.client("w")
         self.oracle.ledger(LEDGER).is_deferred = plan.kind == "deferred"
         creating = writer.client.create_ledger(
@@ -251,6 +260,33 @@ class Story:
             deferred_sync=plan.kind == "deferred",
         )
         self.writer = self.world.run(writer.begin(creating))
+
+    def _create_far(self) -> None:
+        """Begin with a ledger of many entries; every bookie here has the last of them."""
+        plan, client = self.plan, self.client("w")
+        names = tuple(BookieId(f"b{number + 1}") for number in range(plan.size))
+        away = tuple(BookieId(f"away{number + 1}") for number in range(plan.size))
+        metadata = LedgerMetadata(
+            ensemble_size=plan.size,
+            write_quorum=plan.write,
+            ack_quorum=plan.ack,
+            fragments=(Fragment(EntryId(0), away), Fragment(EntryId(plan.first), names)),
+            digest_type=plan.digest,
+            password=PASSWORD,
+        )
+        self.oracle.begins_at(LEDGER, plan.first)
+
+        async def go_on() -> LedgerWriter:
+            await client.store.create_ledger(LEDGER, metadata)
+            local = await client.client.local_metadata(LEDGER)
+            last = EntryId(plan.first - 1)
+            writer = client.client.writer_of(LEDGER, local, last=last, length=0)
+            self.oracle.sending(LEDGER, plan.first, b"first")
+            self.oracle.acked(LEDGER, await writer.add(b"first"))
+            return writer
+
+        self.writer = self.world.run(client.begin(go_on()))
+        self.world.drive(1.0)
 
     async def _write(self) -> None:
         writer, rng = self.writer, Random(f"{self.plan.seed} writer")
@@ -302,7 +338,7 @@ class Story:
 
     async def _read_own(self, writer: LedgerWriter) -> None:
         try:
-            async for entry in writer.read(0, writer.last_add_confirmed):
+            async for entry in writer.read(self.plan.first, writer.last_add_confirmed):
                 self.oracle.was_read(LEDGER, entry.entry_id, entry.payload)
         except ClientError:
             return
@@ -354,7 +390,7 @@ class Story:
             self.oracle.insist("L2", holds=False, what=f"{name} gives up on a conflict: {error}")
             return
         self.oracle.opened(LEDGER, reader.last_add_confirmed)
-        async for entry in reader.read():
+        async for entry in reader.read(self.plan.first):
             self.oracle.was_read(LEDGER, entry.entry_id, entry.payload)
         reader.close()
 
@@ -363,8 +399,8 @@ class Story:
 
     async def _follow(self, name: str) -> None:
         reader = await self._open_live(name)
-        expected, lac = 0, -1
-        async for entry in reader.tail():
+        expected, lac = self.plan.first, -1
+        async for entry in reader.tail(self.plan.first):
             self.oracle.insist("I9", entry.entry_id == expected, f"tail gives {entry.entry_id}")
             expected = entry.entry_id + 1
             lac = self._learned(reader, lac)
@@ -710,7 +746,8 @@ class Story:
             try:
                 reader = await self.client("z").client.open_ledger(LEDGER, password=PASSWORD)
                 self.oracle.opened(LEDGER, reader.last_add_confirmed)
-                found += [(entry.entry_id, entry.payload) async for entry in reader.read()]
+                entries = reader.read(self.plan.first)
+                found += [(entry.entry_id, entry.payload) async for entry in entries]
             except ClientError as failure:
                 error = failure
                 await self.client("z").sleep(2.0)

@@ -61,6 +61,8 @@ TALES: Final = {
     "retire": Tale(retire_plan.THEMES, RetireStory, " retire"),
     "lagging": Tale(variant_plans.LAGGING, Story, " lagging"),
     "disks": Tale(variant_plans.DISKS, Story, " disks"),
+    "sqlite": Tale(variant_plans.SQLITE, Story, " sqlite"),
+    "far": Tale(variant_plans.FAR, Story, " far"),
 }
 """By name; the first is what is played unless another is asked for."""
 

@@ -1,4 +1,4 @@
-"""Themes of other tales in another world: metadata servers that lag, bookies with other disks."""
+"""Themes of other tales in another world: lagging metadata, other disks, ledgers that are long."""
 
 from __future__ import annotations
 
@@ -40,6 +40,19 @@ def _on_disks(found: Plan, rng: Random) -> Plan:
     return attrs.evolve(found, disks=disks)
 
 
+def _far(found: Plan, rng: Random) -> Plan:
+    behind = rng.randrange(1, found.entries + 2)
+    first = rng.choice([65_536, 65_536, 131_072]) - behind
+    changed = attrs.evolve(found, first=first, kind="plain")
+    return _on_disks(changed, rng) if rng.random() < 0.5 else changed
+
+
+def _in_a_file(found: Plan, _rng: Random) -> Plan:
+    """Let all processes be on the host of the file: they have one clock."""
+    items = tuple(item for item in found.items if item.kind != "clock")
+    return attrs.evolve(found, is_sqlite=True, is_skewed=False, items=items)
+
+
 def young(seed: int, rng: Random) -> Plan:
     """Ledgers follow each other while bookies whose server is far behind collect garbage."""
     found = log_plan.rolling(seed, rng)
@@ -54,3 +67,11 @@ LAGGING: Final = (
 
 DISKS: Final = tuple(_variant(one, "disks", _on_disks) for themes in TALES for one in themes)
 """Bookies have several directories, and DbLedgerStorage."""
+
+FAR: Final = tuple(_variant(one, "far", _far) for one in plan.THEMES[:5])
+"""A ledger grows beyond 65,536 entries, where pages of an index begin."""
+
+SQLITE: Final = tuple(
+    _variant(one, "sqlite", _in_a_file) for one in (*plan.THEMES[:-1], *handover_plan.THEMES)
+)
+"""The metadata is in one file of SQLite, and the driver is the product's own."""

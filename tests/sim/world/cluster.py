@@ -24,6 +24,7 @@ from tests.sim.world.bookie_parts import with_directories
 from tests.sim.world.followers import LaggingCluster
 from tests.sim.world.network import Network
 from tests.sim.world.processes import Process, SimClock
+from tests.sim.world.sqlite_cluster import SqliteCluster
 from tests.support.memory_cluster import MemoryMetadata
 from wire.codes import ProtocolVersion
 
@@ -96,6 +97,7 @@ class SimCluster:
         oracle: Oracle | None = None,
         bookie_settings: dict[str, Any] | None = None,
         disks: dict[str, int] | None = None,
+        is_sqlite: bool = False,
     ) -> None:
         self.seed, self.rng = seed, Random(f"{seed} world")
         self.clock = SimClock()
@@ -104,7 +106,11 @@ class SimCluster:
         self.network = Network(self.clock, Random(f"{seed} network"))
         self.network.sent, self.network.asked = self.oracle.sent, self.oracle.asked
         self.network.answered = self.oracle.answered
-        self.metadata: LaggingCluster = LaggingCluster.initialized(self.clock)  # type: ignore[assignment]
+        self.metadata: LaggingCluster = (
+            SqliteCluster(self.clock)  # type: ignore[assignment]
+            if is_sqlite
+            else LaggingCluster.initialized(self.clock)
+        )
         self.metadata.chance = Random(f"{seed} followers")
         self.metadata.changed = self.oracle.metadata_changed
         self.metadata.versioned = self.oracle.metadata_versioned
@@ -117,8 +123,25 @@ class SimCluster:
         self.skewed = False
         self.failure: BaseException | None = None
         self.bookies: dict[str, SimBookie] = {}
+        if isinstance(self.metadata, SqliteCluster):
+            self._make_file(self.metadata)
         for number in range(1, bookies + 1):
             self.add_bookie(f"b{number}")
+
+    def _make_file(self, file: SqliteCluster) -> None:
+        """Make the cluster in the file."""
+
+        def begun(ledger_id: int, version: int) -> None:
+            self.oracle.ledger(ledger_id).version = version
+
+        file.begun = begun
+        program = Process(self.clock, "initialize")
+        store = file.metadata(
+            chance=Random(0), clock=program, session_timeout_s=SESSION_S, create=True
+        )
+        self.run(self.begin(program, store.connect()))
+        program.kill()
+        file.is_made = True
 
     def note(self, what: str) -> None:
         """Write a line of the trace."""
