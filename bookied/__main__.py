@@ -371,7 +371,7 @@ class Process:
             self._collects_at_start = True
             self._log.info("garbage is collected once the bookie serves")
         else:
-            self._log.info("garbage collection was asked for")
+            self._log.info("garbage collection was requested")
             collecting.addErrback(self._crashed)
 
     def _dump(self) -> None:

@@ -71,7 +71,7 @@ def listen_for_metrics(
     try:
         return listen(listener, clock, host, port, answer, counts, hosts=hosts)
     except BookieStopError as error:
-        log.warn("no metrics: {error}", error=error)
+        log.warn("metrics are not served: {error}", error=error)
         return None
 
 

@@ -196,7 +196,7 @@ class Api:
         if refused is None:
             who = "" if given.certified is None else f" ({given.certified})"
             log.info(
-                "asked over HTTP by {host}: {method} {path}{who}",
+                "HTTP request of {host}: {method} {path}{who}",
                 host=given.host,
                 method=method,
                 path=path,
@@ -204,7 +204,7 @@ class Api:
             )
         else:
             log.warn(
-                "refused {host} over HTTP: {method} {path}",
+                "rejected an HTTP request of {host}: {method} {path}",
                 host=given.host,
                 method=method,
                 path=path,
@@ -402,7 +402,7 @@ def _set_head(reply: HttpReply, request: Request) -> None:
 
 
 def _ended(failure: Failure) -> None:
-    log.debug("a request was given up: {failure}", failure=failure.getErrorMessage())
+    log.debug("an HTTP request was cancelled: {failure}", failure=failure.getErrorMessage())
 
 
 class _BoundedRequest(Request):
@@ -465,7 +465,9 @@ class _Connection(ProtocolWrapper):
         """Say why, where it was for TLS."""
         why = None if self._end is None else self._end.why_lost(reason.value)
         if why is not None:
-            log.warn("no TLS over HTTP with {host}: {why}", host=host_of(self), why=why)
+            log.warn(
+                "the TLS handshake over HTTP with {host} failed: {why}", host=host_of(self), why=why
+            )
         super().connectionLost(reason)  # type: ignore[no-untyped-call]
 
 

@@ -85,4 +85,8 @@ def write_status(files: Files, directories: Iterable[Path], status: PersistedMod
         try:
             files.write_atomic(directory / NAME, encode_status(status))
         except OSError as error:
-            log.warn("{directory} keeps no status: {error}", directory=directory, error=error)
+            log.warn(
+                "cannot write the status file in {directory}: {error}",
+                directory=directory,
+                error=error,
+            )

@@ -93,7 +93,7 @@ class Watchdog:
             self._alive()
         elif not self._was_stuck:
             log.critical(
-                "journal {journals} writes nothing of what is queued; the watchdog is not fed",
+                "journal {journals} does not write its queued entries; the watchdog gets no sign",
                 journals=", ".join(map(str, stuck)),
             )
         self._was_stuck = bool(stuck)

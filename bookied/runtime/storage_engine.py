@@ -250,7 +250,7 @@ class Engine:
             try:
                 await self._blocking(journal.stop)
             except (BookKeeperError, OSError) as error:
-                log.warn("while giving up: {error!r}", error=error)
+                log.warn("while closing after a failure: {error!r}", error=error)
         await self._blocking(self.storages.abandon)
 
     def _storages(self, limits: StorageLimits) -> Storages:

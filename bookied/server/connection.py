@@ -235,7 +235,7 @@ class BookieConnection(Protocol):
             self._shared.hits.hit(Limit.FRAME, self._host, error)
             self._close()
         except Exception:  # noqa: BLE001 -- a bug met by one client must not stop the others
-            log.failure("closing {peer}", peer=self._transport().getPeer())
+            log.failure("closing the connection of {peer}", peer=self._transport().getPeer())
             self._close()
         finally:
             self._answers.is_corked = False
@@ -274,7 +274,7 @@ class BookieConnection(Protocol):
             self._close()
 
     def _fail(self, failure: Failure) -> None:
-        log.failure("closing {peer}", failure, peer=self._transport().getPeer())
+        log.failure("closing the connection of {peer}", failure, peer=self._transport().getPeer())
         self._close()
 
     def _close(self) -> None:

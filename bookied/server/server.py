@@ -157,7 +157,7 @@ class BookieServer(Factory):
         try:
             done()
         except Exception:  # noqa: BLE001 -- one client's trouble is not the others'
-            log.failure("an answer could not be given")
+            log.failure("a response could not be sent")
 
     def flush_soon(self, answers: AnswerBuffer) -> None:
         """Send what is gathered, at the end of the journal group if in one."""

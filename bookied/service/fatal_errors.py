@@ -33,12 +33,12 @@ class FatalErrors:
         if self.has_failed or self._is_ending():
             return
         self.has_failed = True
-        log.critical("the bookie cannot go on: {error}", error=error)
+        log.critical("the bookie cannot continue: {error}", error=error)
         self._tell(error)
 
     def part_failed(self, error: Exception) -> None:
         """Take what a part raised, with its stack into the log."""
-        log.failure("a part failed", Failure(error))
+        log.failure("a part of the bookie failed", Failure(error))
         if isinstance(error, BookKeeperError):
             self.fail(error)
         else:

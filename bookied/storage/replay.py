@@ -223,7 +223,7 @@ class _Replay:
         elif (residue := scan.residue()) is not None:
             self.found.residues.append(scan.path)
             log.warn(
-                "{path} ends at {end}; what is at {residue} and behind it cannot be reached",
+                "{path} ends at {end}; the bytes from {residue} on cannot be replayed",
                 path=scan.path,
                 end=scan.end,
                 residue=residue,
@@ -287,7 +287,10 @@ class _Replay:
         if state is None:
             return storage.ledgers.create(record.ledger_id, key)
         if state.master_key != key and not storage.ledgers.adopt_key(state, key):
-            log.warn("ledger {id} has another key on disk; kept", id=record.ledger_id)
+            log.warn(
+                "ledger {id}: the key on disk differs from the journal's, and is kept",
+                id=record.ledger_id,
+            )
         return state
 
     def _meta(self, state: CachedLedger | None, record: JournalRecord) -> None:

@@ -234,7 +234,7 @@ def report_result(result: ScrubResult) -> None:
             entries=result.entries,
         )
     else:
-        log.info("local check: {entries} entries are in their place", entries=result.entries)
+        log.info("local check: {entries} entries are intact", entries=result.entries)
 
 
 def _places(storage: ScrubbedStorage, ledger_ids: list[int]) -> Iterator[_Place]:

@@ -201,7 +201,7 @@ def _cluster(
         place, BOOKIES, port_base=PORT_BASE, hosts=hosts, settings={**settings, **racks}
     )
     with made as cluster, ClusterMetadata(lambda: cluster.uri) as watched:
-        cluster.start(watched.writable, watched.initialize, lambda _text: None)
+        cluster.start(watched.writable, watched.known, watched.initialize)
         environ = {
             "BKCTL_SERVICE_URI": cluster.uri, "BKCTL_PAGER": "", "XDG_STATE_HOME": str(directory),
             "XDG_CACHE_HOME": str(directory), "XDG_CONFIG_HOME": str(directory),

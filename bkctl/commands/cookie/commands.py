@@ -86,7 +86,7 @@ cookie.command(
     examples=(
         ("bkctl cookie generate -c bk_server.conf > VERSION", "the cookie of this bookie"),
         (
-            "bkctl cookie generate 10.0.0.1:3181 --journal-dir /j --ledger-dir /a --ledger-dir /b",
+            "bkctl cookie generate 10.0.0.1:3181 --journal-dir /j --ledger-dir /l",
             "the cookie of another bookie",
         ),
     ),

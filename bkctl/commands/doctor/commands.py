@@ -54,10 +54,10 @@ doctor = Command(
     free space.
 
     \b
-    loss      entries cannot be read now, or are about to be deleted      status 10
-    risk      one more failure can lose entries, or no repair is running  status 10
-    trouble   it works, but not as it should                              status 9
-    note      for information                                             status 0
+    loss     entries cannot be read now, or are about to be deleted      status 10
+    risk     one more failure can lose entries, or no repair is running  status 10
+    trouble  it works, but not as it should                              status 9
+    note     for information                                             status 0
     """,
 )
 

@@ -207,13 +207,13 @@ def _down(seen: SeenCluster) -> Iterator[ClusterFinding]:
         ledgers = seen.ledgers.holds[bookie_id]
         if ledgers:
             what = f"{bookie_id} is down, and {counted(ledgers, 'ledger')} {_list_it(ledgers)}"
-            fix = "start it again"
+            fix = "start the bookie again"
             if _can_do_without(seen):
-                fix += f", or take it out for good: bkctl decommission {bookie_id}"
+                fix += f", or remove it for good: bkctl decommission {bookie_id}"
             yield ClusterFinding(Severity.RISK, "bookie-down", what, fix=fix, examples=(bookie_id,))
         else:
             what = f"{bookie_id} is down, and no ledger lists it"
-            fix = f"start it again, or take it out for good: bkctl decommission {bookie_id}"
+            fix = f"start the bookie again, or remove it for good: bkctl decommission {bookie_id}"
             yield ClusterFinding(
                 Severity.NOTE, "bookie-retired", what, fix=fix, examples=(bookie_id,)
             )

@@ -338,8 +338,8 @@ class Worker:
             return self._failures.failed(ledger_id)
         if self._failures.lost(ledger_id):
             log.error(
-                "ledger {id} has entries that no bookie could have any more; it is tried again"
-                " every {seconds} s in case one comes back",
+                "ledger {id} has entries without a replica in service; the repair is retried "
+                "every {seconds} s",
                 id=ledger_id,
                 seconds=self._config.failed_ledger_grace_ms / 1000,
             )

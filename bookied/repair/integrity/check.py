@@ -152,7 +152,7 @@ class IntegrityCheck:
                 self._storage.forget(ledger_id)
         await self._storage.flush()
         log.warn(
-            "{here} ledgers belong here; {limbo} of them are answered as unknown until recovered",
+            "{here} ledgers belong to this bookie; {limbo} of them are in limbo until recovered",
             here=here,
             limbo=limbo,
         )
@@ -170,7 +170,7 @@ class IntegrityCheck:
         found = Healing()
         if not self._storage.needs_check:
             return found
-        log.info("comparing the entries that are here with the metadata")
+        log.info("comparing the stored entries with the metadata")
         async for ledger_id, metadata in self._ledgers_kept_here(found):
             found.ledgers += 1
             await self._heal_one(ledger_id, metadata, found)
@@ -179,7 +179,7 @@ class IntegrityCheck:
             await self._storage.set_needs_check(needed=False)
         log.info(
             "repaired: {found.ledgers} ledgers, {found.recovered} recovered, "
-            "{found.copied} entries copied, {found.failed} ledgers to try again",
+            "{found.copied} entries copied, {found.failed} ledgers to retry",
             found=found,
         )
         return found

@@ -43,7 +43,7 @@ class Healer:
             try:
                 found = await self._check.heal()
             except (ClientError, StorageError, OSError) as error:
-                log.warn("the integrity check is tried again: {error}", error=error)
+                log.warn("the integrity check failed and is retried: {error}", error=error)
             else:
                 if not found.failed:
                     return

@@ -235,7 +235,7 @@ class AuthGate:
     def _note_success(self) -> None:
         if self.is_open:
             self._stats.auth_successes += 1
-            log.debug("{host} is {user}", host=self._host, user=self._proof.user)
+            log.debug("{host} is authenticated as {user}", host=self._host, user=self._proof.user)
 
     def _refuse(self, kind: str, why: str) -> None:
         self._stats.auth_failures += 1

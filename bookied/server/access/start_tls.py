@@ -82,7 +82,7 @@ class TlsUpgrade:
         self.is_over = True
         self._stop_timer()
         self._stats.tls_handshakes += 1
-        log.debug("{peer} speaks {what}", peer=self._transport.getPeer(), what=self.end.version)
+        log.debug("{peer} uses {what}", peer=self._transport.getPeer(), what=self.end.version)
 
     def lost(self, error: BaseException | None) -> None:
         """Hear that the connection has gone; say so where that was for TLS."""

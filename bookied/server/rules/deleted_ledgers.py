@@ -123,7 +123,7 @@ def _rows(data: bytes) -> Iterator[tuple[int, int]]:
     has_rows = len(body) >= _HEAD.size and (len(body) - _HEAD.size) % _ROW.size == 0
     is_complete = has_rows and crc == _CRC.pack(zlib.crc32(body))
     if not is_complete or _HEAD.unpack_from(body) != (_MAGIC, _VERSION):
-        log.warn("{name} is damaged: deleted ledgers are not remembered", name=FILE_NAME)
+        log.warn("{name} is damaged: the ids of deleted ledgers are lost", name=FILE_NAME)
         return
     yield from _ROW.iter_unpack(body[_HEAD.size :])
 

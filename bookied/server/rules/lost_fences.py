@@ -118,7 +118,7 @@ class LostFences:
             try:
                 known(standing)
             except Exception:  # noqa: BLE001 - one add's trouble is not the others'
-                log.failure("an answer from metadata could not be used")
+                log.failure("a result of the metadata service could not be handled")
 
 
 def _standing(state: LedgerState) -> FenceState:

@@ -146,7 +146,7 @@ class _ZerosAhead:
         except OSError as error:
             # Nothing depends on it; what is wrong with the disk will show in an append.
             if error.errno not in NO_SPACE:
-                log.warn("no more zeros are written ahead of the journal: {error}", error=error)
+                log.warn("the journal is not preallocated any more: {error}", error=error)
         finally:
             with self._changed:
                 self._is_busy = False

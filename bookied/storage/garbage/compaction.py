@@ -116,7 +116,7 @@ class LogCompaction:
                 log.info("{kind} compaction stopped: it is suspended", kind=kind.value)
                 return
             if not await self._has_space(usage):
-                log.warn("no space to compact entry log {id:x} into", id=usage.log_id)
+                log.warn("no space to compact entry log {id:x}", id=usage.log_id)
                 continue
             await self._compact_one(usage, self._census.path(usage.log_id))
 

@@ -95,7 +95,7 @@ class LogCensus:
     async def _drop_log(self, log_id: int, path: Path, usage: LogUsage) -> None:
         await self._pace.blocking(partial(self._storage.logs.remove, path))
         self.forget(log_id)
-        log.info("removed {path}: none of its ledgers is left", path=path)
+        log.info("removed {path}: all its ledgers are deleted", path=path)
         freed = FreedSpace(logs=1, size_bytes=usage.total_bytes)
         self._collection.status = self._collection.status.freed(freed)
 

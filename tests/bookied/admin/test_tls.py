@@ -127,7 +127,9 @@ def test_whoever_shows_no_certificate_that_is_trusted_is_turned_away(tmp_path: P
         globalLogPublisher.removeObserver(events.append)
     assert asker.answer == ""
     assert asker.why
-    (why,) = [one["why"] for one in events if "no TLS over HTTP" in str(one.get("log_format"))]
+    (why,) = [
+        one["why"] for one in events if "TLS handshake over HTTP" in str(one.get("log_format"))
+    ]
     assert why == (
         "it sent no certificate, and this bookie requires one"
         if own is None

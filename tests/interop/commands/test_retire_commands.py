@@ -254,7 +254,7 @@ def test_decommission_is_resumed_and_leaves_what_javas_own_does(
     assert lost.listing == listing
     with in_java(peers, cluster.uri, "ReplicationWorker", **GRACE):
         done = side.ours("decommission", lost.gone, "--yes")
-        assert f"bookie {lost.gone} is out" in done.out
+        assert f"bookie {lost.gone} is decommissioned" in done.out
         assert lost.cookie_went_last()
         # A mark that was renewed while a worker had the ledger is looked at once more.
         cluster.wait_whole(lost.gone)

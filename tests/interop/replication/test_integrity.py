@@ -59,7 +59,7 @@ def heal(lost: OurBookie, timeout_s: float = 120.0) -> str:
     def text() -> str:
         return lost.log.read_bytes()[told_before:].decode()
 
-    until(lambda: ", 0 ledgers to try again" in text(), lambda: text()[-3000:], timeout_s=timeout_s)
+    until(lambda: ", 0 ledgers to retry" in text(), lambda: text()[-3000:], timeout_s=timeout_s)
     return text()
 
 
@@ -79,7 +79,7 @@ def test_what_was_lost_comes_back(
     growing = run(open_one())
     lost, *others = bookies
     lost.kill()
-    assert "answered as unknown" in heal(lost)
+    assert "in limbo until recovered" in heal(lost)
     # With one of the others gone, half of the closed ledger can come from it alone.
     others[0].kill()
     reader = peers.java_client(uri).open_ledger(closed.ledger_id, password=b"pw", digest="MAC")

@@ -33,7 +33,7 @@ def wedged(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Wedged]:
 
 def complaints(bookie: BookieProcess) -> int:
     """Return how often it has said that something makes no progress."""
-    return bookie.output.read_text().count("the watchdog is not fed")
+    return bookie.output.read_text().count("the watchdog gets no sign")
 
 
 def test_the_watchdog_is_fed_only_while_the_journal_makes_progress(wedged: Wedged) -> None:

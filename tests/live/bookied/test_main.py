@@ -355,7 +355,7 @@ def test_usr1_before_the_bookie_serves_collects_once_it_does(machine: Machine) -
     bookie = machine.start(conf).wait_for("STATUS=registering")
     bookie.process.send_signal(signal.SIGUSR1)
     bookie.ready()
-    until(lambda: "garbage collection was asked for" in bookie.output.read_text())
+    until(lambda: "garbage collection was requested" in bookie.output.read_text())
     assert "garbage is collected once the bookie serves" in bookie.output.read_text()
     assert bookie.stop() == 0
 
@@ -389,7 +389,7 @@ def test_the_admin_server_of_a_process_takes_a_new_token_on_hup(machine: Machine
     assert [ask("PUT", "/api/v1/bookie/gc", one)[0] for one in ("old", "new")] == [401, 200]
     assert bookie.stop() == 0
     output = bookie.output.read_text()
-    assert "refused 127.0.0.1 over HTTP: PUT /api/v1/bookie/gc" in output
+    assert "rejected an HTTP request of 127.0.0.1: PUT /api/v1/bookie/gc" in output
     assert "Traceback" not in output
 
 

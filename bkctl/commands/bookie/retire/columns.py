@@ -59,14 +59,14 @@ def _recovered(v: RecoverReport) -> str:
     left = f"; {counted(len(v.left), 'ledger')} left" if v.left else ""
     return (
         f"moved {counted(v.moved, 'ledger')}: {v.copied_entries} copies of entries, "
-        f"{human_bytes(v.copied_bytes)} as stored{left}{cookies}"
+        f"{human_bytes(v.copied_bytes)}{left}{cookies}"
     )
 
 
 def _decommissioned(v: DecommissionReport) -> str:
-    cookie = "its cookie is removed" if v.cookie_deleted else "no cookie was removed"
-    moved = f"{counted(v.ledgers, 'ledger')} moved" if v.ledgers else "no ledger was left on it"
-    return f"bookie {v.bookie_id} is out: {moved}, {cookie}"
+    cookie = "its cookie deleted" if v.cookie_deleted else "no cookie deleted"
+    moved = f"{counted(v.ledgers, 'ledger')} moved" if v.ledgers else "no ledger was left to move"
+    return f"bookie {v.bookie_id} is decommissioned: {moved}, {cookie}"
 
 
 show(
@@ -141,7 +141,7 @@ show(
 
 def _status(v: DecommissionStatus) -> str:
     if v.is_out:
-        return f"bookie {v.bookie_id} is out: no ledger needs it, and it has no cookie"
+        return f"bookie {v.bookie_id} is decommissioned: no ledger lists it, and it has no cookie"
     cookie = "it has a cookie" if v.has_cookie else "it has no cookie"
     if not v.ledgers:
         return f"bookie {v.bookie_id} is empty and {v.state}; {cookie}"

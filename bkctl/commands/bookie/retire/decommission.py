@@ -226,7 +226,7 @@ async def _only_copies(
         f"entries of {counted(len(only), 'ledger')} may have no other copy in service, and "
         f"cannot be moved: {named(only)}"
     )
-    return [Objection(ONLY_COPIES, why, "start it again and empty it with --drain")]
+    return [Objection(ONLY_COPIES, why, "start the bookie again and empty it with --drain")]
 
 
 async def _writable_but(client: Client, bookie_id: BookieId) -> frozenset[BookieId]:
@@ -274,7 +274,9 @@ def _wait(
             if step.ledgers_left and not begun:
                 begun = True
                 left = counted(step.ledgers_left, "ledger")
-                session.note(f"waiting for the workers to move {left}; it may be interrupted")
+                session.note(
+                    f"waiting for the workers to move {left}; Ctrl-C ends only the waiting"
+                )
             progress.update(
                 step.size_bytes - step.size_bytes_left,
                 step.entries - step.entries_left,

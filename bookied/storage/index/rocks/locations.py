@@ -149,7 +149,7 @@ class RocksLocations:
             is_last = ledger_id == layout.ENTRY_ID_LIMIT
             self._sweep_at = None if is_last else ledger_id + 1
         if orphans:
-            log.info("removing the locations of {count} ledgers that are gone", count=len(orphans))
+            log.info("removing the locations of {count} deleted ledgers", count=len(orphans))
         return orphans
 
 

@@ -311,7 +311,7 @@ class TestDecommission:
         )
         began_s = world.clock.seconds()
         said = run_in(world, "decommission", "b2", typed="b2\n", tty=True)
-        assert said.out == "bookie b2 is out: 1 ledger moved, its cookie is removed\n"
+        assert said.out == "bookie b2 is decommissioned: 1 ledger moved, its cookie deleted\n"
         assert "waiting for the workers to move 1 ledger" in said.err
         assert "no auditor is elected" in said.err
         assert world.clock.seconds() - began_s >= 10
@@ -333,7 +333,7 @@ class TestDecommission:
             10, lambda: Deferred.fromCoroutine(recover_bookies(worker, [B2])).addErrback(print)
         )
         said = run_in(world, "decommission", "b2", "--yes", "--force", "others-lost")
-        assert "b2 is out: 1 ledger moved" in said.out
+        assert "b2 is decommissioned: 1 ledger moved" in said.out
         assert said.err.count(told) == 1
         assert f"bkctl autorecovery forget {ledger_id}" in " ".join(said.err.split())
         check_whole(world, ledger_id, payloads(10))
@@ -410,16 +410,19 @@ class TestDecommission:
         lost(world)
         world.run(recover_bookies(world.client(), [B2]))
         kept = run_in(world, "decommission", "b2", "--keep-cookie", "--yes")
-        assert kept.out == "bookie b2 is out: no ledger was left on it, no cookie was removed\n"
+        assert (
+            kept.out
+            == "bookie b2 is decommissioned: no ledger was left to move, no cookie deleted\n"
+        )
         assert has_cookie(world)
         empty = run_in(world, "bookie", "decommission-status", "b2").out
         assert empty == "bookie b2 is empty and down; it has a cookie\n"
         run_in(world, "decommission", "b2", "--yes")
-        assert "b2 is out" in run_in(world, "bookie", "decommission-status", "b2").out
+        assert "b2 is decommissioned" in run_in(world, "bookie", "decommission-status", "b2").out
 
     def test_its_status_warns_of_an_id_that_may_be_mistyped(self) -> None:
         found = run_in(World(5), "bookie", "decommission-status", "bb3")
-        assert "bb3 is out" in found.out
+        assert "bb3 is decommissioned" in found.out
         assert "nothing in the cluster has the id bb3; did you mean b3?" in found.err
 
     def test_its_status_says_what_is_left_and_why(self) -> None:
