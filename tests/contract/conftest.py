@@ -17,6 +17,7 @@ from bkctl.commands.local.zookeeper_process import ZooKeeperProcess
 from tests.contract.metadata_drivers import MemoryDriver, SqliteDriver, ZooKeeperDriver
 from tests.support import reactor
 from tests.support.programs import missing
+from tests.support.waiting import START_S
 
 _roots = itertools.count()
 
@@ -28,7 +29,7 @@ def contract_zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Zoo
         tmp_path_factory.mktemp("zookeeper"), tick_ms=300, fsync=False, heap_mb=128
     )
     try:
-        server.start(60)
+        server.start(START_S)
     except (JavaNotFoundError, SparkNotFoundError) as error:
         missing(error)
     yield server

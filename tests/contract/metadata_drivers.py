@@ -18,6 +18,7 @@ from bkclient.metadata.zookeeper import ZooKeeperMetadata
 from tests.contract.zk_proxy import ZooKeeperProxy
 from tests.support import reactor
 from tests.support.memory_cluster import MemoryCluster, MemoryMetadata
+from tests.support.waiting import START_S
 from wire.ids import LedgerId
 
 T = TypeVar("T")
@@ -221,7 +222,7 @@ class ZooKeeperDriver(DriverBase):
         from kazoo.client import KazooClient
 
         client = KazooClient(f"127.0.0.1:{self.server.port}", client_id=identity)
-        client.start(timeout=60)
+        client.start(timeout=START_S)
         client.stop()
         client.close()
 

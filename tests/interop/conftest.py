@@ -20,7 +20,7 @@ from tests.interop.peers.jars import PeerUnavailable, bookkeeper_jars
 from tests.interop.peers.jvm import JavaVM
 from tests.interop.peers.peers import Peers
 from tests.support.programs import missing
-from tests.support.waiting import until
+from tests.support.waiting import START_S, until
 
 CLOSING_S = 30.0
 
@@ -74,7 +74,7 @@ def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperPro
         tmp_path_factory.mktemp("zookeeper"), tick_ms=1500, fsync=False, heap_mb=192
     )
     try:
-        server.start(60)
+        server.start(START_S)
     except (JavaNotFoundError, SparkNotFoundError) as e:
         missing(e)
     yield server

@@ -28,7 +28,7 @@ class JavaSide:
         self, uri: str, protocol: str, report: Callable[..., None], directory: Path
     ) -> None:
         self._report = report
-        self._vm = JavaVM(directory).start(120)
+        self._vm = JavaVM(directory).start()
         self.pids = (self._vm.pid,)
         self._client = JavaClient(self._vm, uri, v2=protocol == "v2", **JAVA_CLIENT)
         self._finishing: set[int] = set()

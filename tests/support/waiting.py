@@ -10,6 +10,9 @@ T = TypeVar("T")
 
 PAUSE_S = 0.02
 
+START_S = 180.0
+"""How long a server or a JVM may take to start, on a machine that does much else."""
+
 
 class NotInTimeError(AssertionError):
     """The condition did not hold before the deadline."""

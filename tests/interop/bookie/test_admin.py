@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import re
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from tests.bookied.metrics.java import is_excused, java_seen, shapes
 from tests.interop.peers.admin import TOKEN, Admin, Answer, java_admin, our_admin
 from tests.interop.peers.ours import PATIENT_ENVIRON
 from tests.interop.peers.peers import Peers, java_shell, write_client_conf
+from tests.support.waiting import until
 
 DB = "org.apache.bookkeeper.bookie.storage.ldb.DbLedgerStorage"
 ENTRIES = [b"entry %d \xff" % number for number in range(20)]
@@ -263,14 +263,13 @@ def test_a_stranger_changes_nothing_of_ours(sides: Sides) -> None:
 
 @pytest.fixture(scope="module")
 def pages(sides: Sides) -> dict[str, str]:
-    deadline_s = time.monotonic() + 60
-    found: dict[str, str] = {}
-    while time.monotonic() < deadline_s:  # Until a window has ended that saw something.
+    def seen() -> dict[str, str] | None:
+        """Return the pages, once a window has ended that saw something."""
         found = {name: side.admin.get("/metrics").body for name, side in sides.items()}
-        if all("bookie_journal_JOURNAL_SYNC_count" in page for page in found.values()):
-            break
-        time.sleep(0.2)
-    return found
+        are_all = all("bookie_journal_JOURNAL_SYNC_count" in page for page in found.values())
+        return found if are_all else None
+
+    return until(seen, "no window has ended that saw an add", pause_s=0.2)  # type: ignore[return-value]
 
 
 def test_java_s_page_is_what_the_vector_says(sides: Sides, pages: dict[str, str]) -> None:

@@ -8,7 +8,6 @@ import re
 import select
 import subprocess
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -27,6 +26,7 @@ from tests.bkctl.support.terminal import FakeHost
 from tests.interop.peers.admin import Admin, java_admin, our_admin
 from tests.interop.peers.ours import PATIENT_ENVIRON
 from tests.interop.peers.peers import JavaBookie, Peers, java_shell, write_client_conf
+from tests.support.waiting import until
 
 ENTRIES = 40
 
@@ -150,14 +150,16 @@ def even(look: Callable[[], Any]) -> Any:
 
     Quantiles are of the window before, in which a machine that stood still has seen no add.
     """
-    deadline_s = time.monotonic() + 120
-    while True:
+    found: Any = None
+
+    def is_even() -> bool:
+        nonlocal found
         found = look()
         rates = [one["adds_s"] for one in found["bookies"]]
-        is_timed = all(one["add_p99_ms"] for one in found["bookies"])
-        if max(rates) < 1.5 * min(rates) and is_timed:
-            return found
-        assert time.monotonic() < deadline_s, found
+        return max(rates) < 1.5 * min(rates) and all(one["add_p99_ms"] for one in found["bookies"])
+
+    until(is_even, lambda: str(found), timeout_s=120)
+    return found
 
 
 def test_the_map_shows_what_java_has_written_everywhere(mixed: Mixed) -> None:
@@ -231,26 +233,27 @@ def test_top_draws_on_a_terminal_until_q(mixed: Mixed) -> None:
     child = pexpect.spawn(BKCTL[0], words, env=environ, dimensions=(24, 100), timeout=60)
     try:
 
-        def until(text: str) -> None:
-            deadline_s = time.monotonic() + 60
-            while text not in "\n".join(screen.display):
-                assert time.monotonic() < deadline_s, "\n".join(screen.display)
-                if select.select([child.child_fd], [], [], 0.1)[0]:
-                    stream.feed(os.read(child.child_fd, 65536))
+        def drawn() -> str:
+            if select.select([child.child_fd], [], [], 0)[0]:
+                stream.feed(os.read(child.child_fd, 65536))
+            return "\n".join(screen.display)
 
-        until("every 1 s")
-        until("adds/s")
+        def until_shown(text: str) -> None:
+            until(lambda: text in drawn(), drawn)
+
+        until_shown("every 1 s")
+        until_shown("adds/s")
         for bookie_id in mixed.ids:
-            until(bookie_id)
-        until("q quit   s sort: id   p pause")  # A picture may come in pieces; this ends it.
+            until_shown(bookie_id)
+        until_shown("q quit   s sort: id   p pause")  # A picture may come in pieces; this ends it.
         assert screen.display[-1].startswith("q quit")
         child.send("s")
-        until("sort: adds/s")
+        until_shown("sort: adds/s")
         child.send("p")
-        until("paused")
+        until_shown("paused")
         child.setwinsize(20, 80)
         screen.resize(20, 80)
-        until("paused")
+        until_shown("paused")
         child.send("q")
         child.expect(pexpect.EOF)
     finally:

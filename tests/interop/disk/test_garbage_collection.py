@@ -25,7 +25,7 @@ from bookied.storage.garbage.transactional_compaction import UnfinishedCompactio
 from tests.interop.peers.java_client import JavaClient
 from tests.interop.peers.ours import OurBookie, our_bookie
 from tests.interop.peers.peers import JavaBookie, Peers, init_cluster
-from tests.support.waiting import until
+from tests.support.waiting import START_S, until
 from wire.ids import LedgerId
 
 ENTRIES: Final = 300
@@ -176,7 +176,7 @@ def test_nothing_is_deleted_while_the_metadata_service_is_away(
 ) -> None:
     directory = tmp_path / "zk"
     zookeeper = ZooKeeperProcess(directory, tick_ms=500, fsync=False, heap_mb=128)
-    zookeeper.start(60)
+    zookeeper.start(START_S)
     peers.on_close(zookeeper.stop)
     uri = f"zk+hierarchical://{zookeeper.address}/ledgers"
     init_cluster(uri, tmp_path)
@@ -197,7 +197,7 @@ def test_nothing_is_deleted_while_the_metadata_service_is_away(
     after = log_files(bookie)
     assert all(after[name] >= size for name, size in before.items())
     assert bookie.running
-    zookeeper.start(60)
+    zookeeper.start(START_S)
     client = peers.java_client(uri)
     insist_readable(client, ledger_ids[1:])
     assert LedgerId(ledger_ids[0]) in ledgers_in_logs(bookie)

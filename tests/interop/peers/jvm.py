@@ -18,7 +18,7 @@ from py4j.protocol import Py4JJavaError
 from bkctl.commands.local.java import Java, find_java
 from bkctl.commands.local.process import ChildProcess, ServerProcess
 from tests.interop.peers.jars import PeerUnavailable, common_class_path, shared_classes
-from tests.support.waiting import NotInTimeError, until
+from tests.support.waiting import START_S, NotInTimeError, until
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -105,7 +105,7 @@ class JavaVM(ServerProcess):
         self._gateway: JavaGateway | None = None
         self._kept: dict[Callable[[JavaVM], Any], Any] = {}
 
-    def start(self, timeout_s: float = 60.0) -> Self:
+    def start(self, timeout_s: float = START_S) -> Self:
         """Start it, if it is not up already.
 
         Raises:

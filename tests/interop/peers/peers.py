@@ -34,7 +34,7 @@ from tests.interop.peers.java_client import (
     java_load,
 )
 from tests.interop.peers.jvm import FAST_JVM, LOG_LEVEL_PROPERTY, JavaError, JavaVM, java_command
-from tests.support.waiting import NotInTimeError, until
+from tests.support.waiting import START_S, NotInTimeError, until
 from wire.frames import v2
 from wire.ids import EntryId, LedgerId
 from wire.messages import ReadRequest
@@ -336,7 +336,7 @@ def zookeeper_client(uri: str, **login: Any) -> Iterator[KazooClient]:
     """Give a kazoo session on the ZooKeeper of a metadata URI, to look or to break things."""
     hosts, session_s = urlsplit(uri).netloc.replace(";", ","), PATIENT["zkTimeout"] / 1000
     client = KazooClient(hosts, timeout=session_s, **login)
-    client.start(timeout=60)
+    client.start(timeout=START_S)
     try:
         yield client
     finally:

@@ -10,7 +10,6 @@ import random
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -19,6 +18,8 @@ import pytest
 from twisted.internet.defer import CancelledError, Deferred
 
 from bkclient.admin.cookies import CookieNeededError, delete_cookies
+from bkclient.metadata import zk_paths
+from bkclient.metadata.api import MetadataStore
 from bkclient.repair.decommission import decommission
 from bkclient.repair.recover_bookies import LedgerOutcome, RecoverOptions, recover_bookies
 from bookied.config.autorecovery import AutoRecoveryConfig
@@ -111,12 +112,17 @@ def test_javas_worker_repairs_what_our_auditor_marks(peers: Peers) -> None:
         cluster.wait_whole(cluster.kill(cluster.bookies[0]))
 
 
+def votes(store: MetadataStore) -> int:
+    """Return how many stand for auditor."""
+    return sum(zk_paths.VOTE_PREFIX in path for path in run(store.dump()))
+
+
 def test_java_takes_over_as_auditor_when_ours_goes(peers: Peers) -> None:
     uri = peers.metadata_uri()
     store, ours = open_client(peers, uri).store, open_client(peers, uri)
     run(ours.store.elect(BookieId("our-auditor:1")))
     with in_java(peers, uri, "AuditorElector", "java-auditor:1"):
-        time.sleep(1)
+        until(lambda: votes(store) == 2, "Java does not stand", timeout_s=HEALED_S)
         assert run(store.current_auditor()) == "our-auditor:1"
         run(ours.store.resign())
         until(lambda: run(store.current_auditor()) == "java-auditor:1")

@@ -25,7 +25,7 @@ from bkctl.commands.local.java import (
 )
 from bkctl.commands.local.process import ChildProcess, free_port, port_is_free
 from bkctl.commands.local.zookeeper_process import ZooKeeperProcess, ZooKeeperStartError
-from tests.support.waiting import until
+from tests.support.waiting import START_S, until
 
 needs_system_java = pytest.mark.skipif(shutil.which("java") is None, reason="no java on PATH")
 
@@ -324,7 +324,7 @@ class TestZooKeeperProcess:
 
 def with_client(kazoo_client, server: ZooKeeperProcess, action):
     client = kazoo_client.KazooClient(server.address)
-    client.start(timeout=60)
+    client.start(timeout=START_S)
     try:
         return action(client)
     finally:
