@@ -187,7 +187,7 @@ class Process:
     # The bookie's life ---------------------------------------------------------------------------
 
     async def _live(self) -> None:
-        from bookied.runtime.dependencies import real_dependencies
+        from bookied.runtime.dependencies import insist_enough_open_files, real_dependencies
         from bookied.service.autorecovery import AutoRecoveryService
         from bookied.service.bookie import BookieService
 
@@ -195,6 +195,8 @@ class Process:
         kind = AutoRecoveryService if self._autorecovery_only else BookieService
         options = {} if self._client_config is None else {"client_config": self._client_config}
         try:
+            if not self._autorecovery_only:
+                insist_enough_open_files()
             parts = real_dependencies(self._config, self._reactor, **options)
             self._service = kind(self._config, parts, failed=self._failed, progress=self._progress)
             self._start_extension.start(5.0)

@@ -245,6 +245,12 @@ class AddressError(BookieStopError):
     exit_status = BookieExitStatus.INVALID_CONFIGURATION
 
 
+class OpenFilesError(BookieStopError):
+    """The process may open too few files to keep what a bookie promises."""
+
+    exit_status = BookieExitStatus.INVALID_CONFIGURATION
+
+
 class SecurityStartError(BookieStopError):
     """Keys, certificates or passwords that the settings ask for cannot be used."""
 

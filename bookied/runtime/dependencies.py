@@ -34,7 +34,12 @@ from bkclient.placement.topology import RackScript
 from bookied.config.bookie import BookieConfig
 from bookied.directories.identity import HostNames, RealHost
 from bookied.directories.lock import DirectoryLocks
-from bookied.errors import BookieExitStatus, BookieStopError, SecurityStartError
+from bookied.errors import (
+    BookieExitStatus,
+    BookieStopError,
+    OpenFilesError,
+    SecurityStartError,
+)
 from bookied.metrics.counters import MetadataStats
 from bookied.runtime.listener import Listener, TcpListener
 from bookied.storage.files.files import Files, RealFiles
@@ -47,6 +52,9 @@ RunBlocking = Callable[[Callable[[], Any]], "Deferred[Any]"]
 
 BLOCKING_THREADS: Final = 2
 """Start, checkpoints and disk checks; reads have a pool of their own."""
+
+OPEN_FILES_MIN: Final = 128
+"""A bookie keeps what it promises with so many; see tests/live/bookied/test_few_descriptors.py."""
 
 SWITCH_S: Final = sys.getswitchinterval()
 SWITCH_SOON_S: Final = 0.0001
@@ -245,12 +253,25 @@ def _greeting(config: ClientConfig, reactor: Any) -> Greeting | None:
         raise SecurityStartError(str(error)) from error
 
 
-def raise_open_files_limit() -> int:
-    """Raise the limit on open files as far as allowed; return it."""
+def raise_open_files_limit() -> None:
+    """Raise the limit on open files as far as allowed."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    return hard
+
+
+def insist_enough_open_files() -> None:
+    """Refuse a limit under which a checkpoint, a stop or clients would fail later.
+
+    Raises:
+        OpenFilesError: it is one.
+    """
+    allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if 0 <= allowed < OPEN_FILES_MIN:
+        raise OpenFilesError(
+            f"the process may open {allowed} files, and a bookie needs {OPEN_FILES_MIN}: raise "
+            "`ulimit -n`, or LimitNOFILE of its unit"
+        )
 
 
 def switch_threads_soon(soon: bool) -> None:  # noqa: FBT001 -- a callback

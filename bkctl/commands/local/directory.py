@@ -15,8 +15,11 @@ Only a directory that was made here, and is temporary, is ever removed.
 
 from __future__ import annotations
 
+import contextlib
+import grp
 import json
 import os
+import pwd
 import secrets
 import shlex
 import shutil
@@ -116,8 +119,9 @@ class LocalDirectory:
 
         Raises:
             ConflictError: another process runs the cluster.
+            RefusedError: another user has made the directory meanwhile.
         """
-        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_own(self.path)
         try:
             self._lock.take([self.path])
         except DirectoryInUseError as error:
@@ -191,8 +195,21 @@ def refuse_started_by_hand(directory: Path, homes: Iterable[Path]) -> None:
         )
 
 
+def make_own(directory: Path) -> None:
+    """Make a directory for its user alone, or make sure that an existing one is the user's.
+
+    Raises:
+        RefusedError: another user owns the directory or can change it, or it holds links.
+    """
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    refuse_others_directory(directory)  # Another user may have been faster.
+
+
 def refuse_others_directory(directory: Path) -> None:
     """Refuse a directory that another user owns or can change: its files are settings for us.
+
+    Links in the directory are refused too: what is written there would go elsewhere. A link to a
+    directory is allowed if the user owns the link: it may lead to another disk.
 
     Raises:
         RefusedError: it is one.
@@ -202,11 +219,42 @@ def refuse_others_directory(directory: Path) -> None:
             raise RefusedError(
                 f"{directory} belongs to user {found.st_uid}", next_step="give one of your own"
             )
-        if stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_IWOTH:
+        who = _others_who_can_write(found) if stat.S_ISDIR(found.st_mode) else None
+        if who is not None:
             raise RefusedError(
-                f"every user can change what is in {directory}",
-                next_step=f"chmod o-w {shlex.quote(str(directory))}",
+                f"{who} can change what is in {directory}",
+                next_step=f"chmod go-w {shlex.quote(str(directory))}",
             )
+    for home in (directory, *directory.glob("bookie-*")):
+        _refuse_links(home)
+
+
+def _others_who_can_write(found: os.stat_result) -> str | None:
+    """Return who else can change a directory; a user's own group has no other members."""
+    if found.st_mode & stat.S_IWOTH:
+        return "every user"
+    if not found.st_mode & stat.S_IWGRP:
+        return None
+    try:
+        user, group = pwd.getpwuid(found.st_uid), grp.getgrgid(found.st_gid)
+    except KeyError:
+        return f"group {found.st_gid}"
+    is_own = user.pw_gid == found.st_gid and user.pw_name == group.gr_name
+    if is_own and not set(group.gr_mem) - {user.pw_name}:
+        return None
+    return f"group {group.gr_name}"
+
+
+def _refuse_links(home: Path) -> None:
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(home) as found:
+        for one in found:
+            if not one.is_symlink():
+                continue
+            is_own = one.stat(follow_symlinks=False).st_uid == os.geteuid()
+            if not (is_own and one.is_dir()):
+                raise RefusedError(
+                    f"{one.path} is a symbolic link", next_step=f"rm {shlex.quote(one.path)}"
+                )
 
 
 def refuse_foreign(directory: Path) -> None:

@@ -257,6 +257,7 @@ def _start_in_background(session: Session, directory: Path, settings: dict[str, 
     """Start this command again without --background; return when it says that all are up."""
     from bkctl.commands.local.directory import (
         BACKGROUND_LOG,
+        make_own,
         refuse_foreign,
         refuse_others_directory,
     )
@@ -264,7 +265,7 @@ def _start_in_background(session: Session, directory: Path, settings: dict[str, 
 
     refuse_others_directory(directory)
     refuse_foreign(directory)
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_own(directory)
     log = directory / BACKGROUND_LOG
     session.note(f"starting the cluster in {directory}")
     words = (word for word in session.options.args if word != "--background")

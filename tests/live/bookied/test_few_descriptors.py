@@ -10,6 +10,7 @@ import pytest
 from bkclient.blocking import BlockingClient
 from bkclient.client import Client
 from bkctl.bookies.admin_client import AdminClient
+from bookied.errors import BookieExitStatus
 from tests.bookied.worlds.raw_client import RawClient
 from tests.live.bookied.processes import (
     SOON_FORGOTTEN,
@@ -62,6 +63,13 @@ def test_more_ledgers_than_descriptors_are_kept_through_a_kill(tmp_path: Path) -
             assert b"journal only" in bytes(client.read(9999, 0))
     finally:
         assert process.stop() == 0
+
+
+def test_too_few_descriptors_end_the_start_with_a_hint(tmp_path: Path) -> None:
+    conf = write_conf(tmp_path / "b1", make_cluster(tmp_path / "metadata.db"))
+    process = BookieProcess(conf, prefix=("sh", "-c", 'ulimit -n 127; exec "$@"', "sh"))
+    assert process.ended() == BookieExitStatus.INVALID_CONFIGURATION
+    assert "may open 127 files, and a bookie needs 128" in process.last_line()
 
 
 def fill(client: RawClient) -> set[object]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import grp
 import json
 import os
 import subprocess
@@ -13,7 +14,16 @@ import pytest
 
 from bkctl.cli.root import cli
 from bkctl.commands.local.cluster import LocalCluster
-from bkctl.commands.local.directory import CONF_FILE, ENV_FILE, PROFILE_FILE, STATE_FILE
+from bkctl.commands.local.directory import (
+    BACKGROUND_LOG,
+    CONF_FILE,
+    ENV_FILE,
+    PROFILE_FILE,
+    STATE_FILE,
+    TOKEN_FILE,
+    LocalDirectory,
+    refuse_others_directory,
+)
 from bkctl.errors import ConflictError, RefusedError
 from bkctl.exit_status import ExitStatus
 from bkctl.session.profiles import read_profiles
@@ -208,6 +218,83 @@ def test_a_directory_that_every_user_can_change_is_refused(tmp_path: Path) -> No
     path.chmod(0o777)
     with pytest.raises(RefusedError, match="every user can change what is in"):
         LocalCluster(path, 1)
+
+
+def test_a_directory_that_a_group_can_change_is_refused_unless_it_is_the_users_own(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "bk"
+    path.mkdir()
+    path.chmod(0o770)
+    LocalCluster(path, 1)
+    group = next(one for one in grp.getgrall() if one.gr_gid != os.getegid())
+    if os.geteuid() == 0 or group.gr_gid in os.getgroups():
+        os.chown(path, -1, group.gr_gid)
+        path.chmod(0o770)
+        with pytest.raises(RefusedError, match=f"group {group.gr_name} can change what is in"):
+            LocalCluster(path, 1)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory to somebody else")
+def test_a_directory_that_another_user_made_meanwhile_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "bk"
+    found = LocalDirectory(path)
+    path.mkdir(mode=0o700)
+    os.chown(path, 65534, 65534)
+    with pytest.raises(RefusedError, match="bk belongs to user 65534"):
+        found.take()
+    assert list(path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        STATE_FILE,
+        f"{STATE_FILE}.part",
+        ENV_FILE,
+        f"{ENV_FILE}.part",
+        PROFILE_FILE,
+        TOKEN_FILE,
+        BACKGROUND_LOG,
+        LOCK,
+        "metadata.db",
+        "bookie-1/bookie.conf",
+        "bookie-1/bookie.log",
+        "bookie-1/start.request",
+    ],
+)
+@pytest.mark.parametrize("is_dangling", [False, True])
+def test_a_link_in_the_place_of_a_file_is_refused(
+    tmp_path: Path, name: str, *, is_dangling: bool
+) -> None:
+    path, elsewhere = tmp_path / "bk", tmp_path / "elsewhere"
+    path.mkdir()
+    LocalCluster(path, 1).save()
+    (path / "bookie-1").mkdir(exist_ok=True)
+    (path / name).unlink(missing_ok=True)
+    (path / name).symlink_to(elsewhere)
+    if not is_dangling:
+        elsewhere.write_text("kept")
+    before = [elsewhere.exists() and elsewhere.read_text()]
+    with closing(FakeHost()) as host:
+        for words in (["1"], ["1", "--background"], ["stop"], ["status"]):
+            given = [words[0], str(path), *words[1:]]
+            assert cli.run(["local", *given], host) == ExitStatus.REFUSED, host.err.text
+        assert f"{name} is a symbolic link" in host.err.text
+    assert before == [elsewhere.exists() and elsewhere.read_text()]
+
+
+def test_a_bookie_may_have_its_directories_on_another_disk(tmp_path: Path) -> None:
+    path, disk = tmp_path / "bk", tmp_path / "disk"
+    (path / "bookie-1").mkdir(parents=True)
+    path.chmod(0o700)
+    disk.mkdir()
+    (path / "bookie-1" / "ledgers").symlink_to(disk)
+    refuse_others_directory(path)
+    if os.geteuid() == 0:
+        os.lchown(path / "bookie-1" / "ledgers", 65534, 65534)
+        with pytest.raises(RefusedError, match="ledgers is a symbolic link"):
+            refuse_others_directory(path)
 
 
 def test_a_stop_does_not_end_a_process_that_has_only_the_number(tmp_path: Path) -> None:
