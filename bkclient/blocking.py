@@ -101,7 +101,7 @@ def call_in_reactor(
     Raises:
         Exception: whatever the work raised.
     """
-    done = _Heedful() if done is None else done
+    done = _InterruptibleEvent() if done is None else done
     outcome: list[Any] = []
     running: list[Deferred[Any]] = []
 
@@ -130,7 +130,7 @@ def call_in_reactor(
     return result
 
 
-class _Heedful(threading.Event):
+class _InterruptibleEvent(threading.Event):
     """Wakes up now and then where it is waited on without an end.
 
     Python runs a signal's handler in the main thread, but a signal does not end that one's wait if

@@ -79,7 +79,7 @@ class LedgerFragment:
 
 
 @attrs.frozen
-class Lack:
+class MissingPlaces:
     """A fragment and the places in its ensemble where replicas are missing or may be lost.
 
     Places are repaired in the order of ``indexes`` as far as there are bookies for them.

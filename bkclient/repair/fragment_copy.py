@@ -27,7 +27,7 @@ from bkclient.errors import ClientError, ReplicationError, UnclosedFragmentError
 from bkclient.ledger.adds.ensemble_member import AddFraming, Member
 from bkclient.ledger.context import Cluster
 from bkclient.ledger.reads.fetch import EntryFetcher
-from bkclient.quorum.fragments import Lack, Swap, swap_between, swap_is_needed, swapped
+from bkclient.quorum.fragments import MissingPlaces, Swap, swap_between, swap_is_needed, swapped
 from bkclient.repair.replica_check import OURS, ViewedLedger, places_that_answer
 from wire.codes import AddFlag, ProtocolVersion
 from wire.digest import Entry
@@ -98,7 +98,7 @@ class FragmentRepairer:
     async def plan(
         self,
         ledger: ViewedLedger,
-        lack: Lack,
+        lack: MissingPlaces,
         *,
         avoid: Collection[BookieId] = (),
         only: BookieId | None = None,
@@ -126,7 +126,7 @@ class FragmentRepairer:
     async def repair(
         self,
         ledger: ViewedLedger,
-        lack: Lack,
+        lack: MissingPlaces,
         *,
         avoid: Collection[BookieId] = (),
         only: BookieId | None = None,
@@ -151,7 +151,7 @@ class FragmentRepairer:
         swap = await self.plan(ledger, lack, avoid=avoid, only=only)
         return await self.carry_out(ledger, lack, swap)
 
-    async def carry_out(self, ledger: ViewedLedger, lack: Lack, swap: Swap) -> Swap:
+    async def carry_out(self, ledger: ViewedLedger, lack: MissingPlaces, swap: Swap) -> Swap:
         """Copy to the bookies of a plan, then store it; see ``repair``.
 
         A bookie that was only silent in the check, and answers when the copy is done, keeps its
@@ -211,7 +211,7 @@ class _FragmentCopy:
     """One fragment on its way to new bookies, several batches of it at a time."""
 
     def __init__(
-        self, repairer: FragmentRepairer, ledger: ViewedLedger, lack: Lack, swap: Swap
+        self, repairer: FragmentRepairer, ledger: ViewedLedger, lack: MissingPlaces, swap: Swap
     ) -> None:
         self._repairer, self._ledger = repairer, ledger
         self._fragment = lack.fragment

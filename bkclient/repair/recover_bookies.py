@@ -28,7 +28,7 @@ from bkclient.errors import (
     NotEnoughBookiesError,
 )
 from bkclient.metadata.api import StoredLedger
-from bkclient.quorum.fragments import Lack, LedgerFragment, fragments_of, is_lost
+from bkclient.quorum.fragments import LedgerFragment, MissingPlaces, fragments_of, is_lost
 from bkclient.repair.fragment_copy import ByteRate, CopiedEntry, FragmentRepairer
 from bkclient.repair.replica_check import LedgerChecker, ViewedLedger, view
 from wire.codes import LedgerState
@@ -356,15 +356,17 @@ class _Recovery:
                 moves.append(_move_of(lack, swap.of(lack.fragment.ensemble)))
         raise LedgerRecoveryError("others change it all the time, or too few bookies are left")
 
-    def _to_move(self, ledger: ViewedLedger) -> list[Lack]:
+    def _to_move(self, ledger: ViewedLedger) -> list[MissingPlaces]:
         """Return the places of the bookies in all fragments that do not grow."""
         return [
-            Lack(fragment, places)
+            MissingPlaces(fragment, places)
             for fragment in fragments_of(ledger.metadata, ledger.lac)
             if fragment.is_closed and (places := _places(fragment, self._bookies))
         ]
 
-    async def _missing(self, ledger: ViewedLedger, moves: list[FragmentMove]) -> list[Lack]:
+    async def _missing(
+        self, ledger: ViewedLedger, moves: list[FragmentMove]
+    ) -> list[MissingPlaces]:
         """Return where copies are missing after all: a bookie may have dropped what was not its."""
         if not moves:
             return []
@@ -381,7 +383,7 @@ class _Recovery:
                 if (lack.fragment.first, lack.fragment.ensemble[index]) in moved
             )
             if places:
-                found.append(Lack(lack.fragment, places))
+                found.append(MissingPlaces(lack.fragment, places))
         return found
 
     async def _plan(self, ledger: ViewedLedger, *, fences: bool) -> LedgerMove:
@@ -396,7 +398,9 @@ class _Recovery:
         for fragment in fragments_of(metadata, None):
             places = _places(fragment, self._bookies)
             if places:
-                moves.append(await self._planned(ledger, Lack(fragment, places), available))
+                moves.append(
+                    await self._planned(ledger, MissingPlaces(fragment, places), available)
+                )
         return LedgerMove(
             ledger_id=ledger.ledger_id,
             outcome=LedgerOutcome.PLANNED,
@@ -406,7 +410,7 @@ class _Recovery:
         )
 
     async def _planned(
-        self, ledger: ViewedLedger, lack: Lack, available: Collection[BookieId]
+        self, ledger: ViewedLedger, lack: MissingPlaces, available: Collection[BookieId]
     ) -> FragmentMove:
         try:
             swap = await self._repairer.plan(
@@ -427,7 +431,7 @@ def _failed(ledger_id: LedgerId, error: ClientError) -> LedgerMove:
     return LedgerMove(ledger_id=ledger_id, outcome=LedgerOutcome.FAILED, error=error)
 
 
-def _move_of(lack: Lack, new: tuple[BookieId, ...] | None) -> FragmentMove:
+def _move_of(lack: MissingPlaces, new: tuple[BookieId, ...] | None) -> FragmentMove:
     fragment = lack.fragment
     copies = sum(fragment.count_at(index) for index in lack.indexes)
     return FragmentMove(fragment.first, fragment.last, fragment.ensemble, new, copies)

@@ -30,7 +30,7 @@ from bkclient.errors import (
 from bkclient.ledger.context import Cluster
 from bkclient.ledger.reads.fetch import EntryFetcher
 from bkclient.metadata.update import LocalMetadata
-from bkclient.quorum.fragments import Lack, LedgerFragment, fragments_of, samples
+from bkclient.quorum.fragments import LedgerFragment, MissingPlaces, fragments_of, samples
 from bkclient.quorum.read_rules import NEGATIVE
 from wire.codes import ReturnCode
 from wire.ids import BookieId, EntryId, LedgerId
@@ -128,7 +128,7 @@ class LedgerChecker:
 
     async def check(
         self, ledger: ViewedLedger, available: Collection[BookieId]
-    ) -> tuple[Lack, ...]:
+    ) -> tuple[MissingPlaces, ...]:
         """Return where replicas are missing; a bookie that is not available has none.
 
         The places of a damaged bookie come first, those of a bookie that did not answer last.
@@ -177,7 +177,7 @@ class LedgerChecker:
         finally:
             run.close()
         return tuple(
-            Lack(
+            MissingPlaces(
                 fragment,
                 _surest_first(places),
                 {i: silent[i] for i, loss in places.items() if loss is ReplicaLoss.MAY_BE},
@@ -192,7 +192,7 @@ def _surest_first(places: Mapping[int, ReplicaLoss]) -> tuple[int, ...]:
 
 
 async def places_that_answer(
-    cluster: Cluster, ledger: ViewedLedger, lack: Lack, places: Collection[int]
+    cluster: Cluster, ledger: ViewedLedger, lack: MissingPlaces, places: Collection[int]
 ) -> frozenset[int]:
     """Return those of some places whose bookies now give what they did not answer for.
 

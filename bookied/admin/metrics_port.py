@@ -11,7 +11,7 @@ from twisted.logger import Logger
 
 from bookied.admin.exchange import NOT_FOUND, HttpReply, HttpRequest
 from bookied.admin.http.bounds import Hosts
-from bookied.admin.monitoring import own_metrics, repair_metrics
+from bookied.admin.monitoring import bookied_metrics, repair_metrics
 from bookied.admin.monitoring.http_metrics import HttpCounts
 from bookied.admin.monitoring.metrics_page import Metrics
 from bookied.admin.monitoring.prometheus_text import CONTENT_TYPE, Family
@@ -123,5 +123,5 @@ class RepairMetrics:
 
     def _families(self) -> Iterator[Family]:
         yield from repair_metrics.families(self._service.stats, prefix="")
-        yield from own_metrics.of_process(self.metrics.lag)
+        yield from bookied_metrics.of_process(self.metrics.lag)
         yield from self._http.families()

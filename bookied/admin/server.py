@@ -16,11 +16,11 @@ from bkclient.errors import SecurityError
 from bookied.admin.control.control import Control
 from bookied.admin.http.bounds import Hosts
 from bookied.admin.metrics_port import listen, listen_for_metrics
-from bookied.admin.monitoring import java_metrics, own_metrics, repair_metrics
+from bookied.admin.monitoring import bookied_metrics, java_metrics, repair_metrics
+from bookied.admin.monitoring.bookied_metrics import BookiedFigures
 from bookied.admin.monitoring.http_metrics import HttpCounts
 from bookied.admin.monitoring.java_metrics import BookieFigures
 from bookied.admin.monitoring.metrics_page import Metrics
-from bookied.admin.monitoring.own_metrics import OwnFigures
 from bookied.admin.monitoring.prometheus_text import Family
 from bookied.config.bookie import BookieConfig, StorageClass
 from bookied.errors import BookieExitStatus, BookieStopError, SecurityStartError
@@ -229,7 +229,7 @@ class AdminServer:
         yield from java_metrics.families(figures)
         if figures.repair is not None:
             yield from repair_metrics.families(figures.repair)
-        yield from own_metrics.families(self._about(), figures)
+        yield from bookied_metrics.families(self._about(), figures)
         yield from self._http.families()
 
     def _publish(self) -> None:
@@ -237,10 +237,10 @@ class AdminServer:
         endpoint = Endpoint(HTTP_SERVER, self.port, self._config.http_host, protocol)
         self._service.other_endpoints = (endpoint,)
 
-    def _about(self) -> OwnFigures:
+    def _about(self) -> BookiedFigures:
         service = self._service
         identity = service.identity
-        return OwnFigures(
+        return BookiedFigures(
             info={
                 "version": self._version,
                 "bookieId": "" if identity is None else identity.bookie_id,

@@ -89,12 +89,12 @@ class TreeMetadata(
         """See ``MetadataStore``; makes the list of read-only bookies where only that lacks."""
         await self._tree.connect()
         try:
-            await self._mend_read_only_list()
+            await self._restore_read_only_list()
         except ClientError:
             await self._tree.close()
             raise
 
-    async def _mend_read_only_list(self) -> None:
+    async def _restore_read_only_list(self) -> None:
         if await self._tree.stat(zk_paths.READ_ONLY) is None:
             try:
                 await insist(lambda: self._tree.create(zk_paths.READ_ONLY))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from bkclient.config.findings import Severity
-from bkctl.commands.doctor.state import ClusterFinding, SeenLocal
+from bkctl.commands.doctor.state import ClusterFinding, LocalSurvey
 from bkctl.output.units import human_duration
 
 SAME_TIME: Final = "compare `date -u` on all hosts, this one too; run a time daemon"
@@ -19,12 +19,12 @@ _OF_PROBLEM: Final = {
 }
 
 
-def local_findings(seen: SeenLocal) -> list[ClusterFinding]:
+def local_findings(seen: LocalSurvey) -> list[ClusterFinding]:
     """Return everything that is wrong with the bookie, in the order of the rules."""
     return [one for rule in _RULES for one in rule(seen)]
 
 
-def _local_missing(seen: SeenLocal) -> Iterator[ClusterFinding]:
+def _local_missing(seen: LocalSurvey) -> Iterator[ClusterFinding]:
     if seen.missing:
         names = tuple(map(str, seen.missing))
         what = f"{names[0]} is not there" + (f", nor {len(names) - 1} more" if names[1:] else "")
@@ -39,7 +39,7 @@ def _local_missing(seen: SeenLocal) -> Iterator[ClusterFinding]:
         )
 
 
-def _local_cookie(seen: SeenLocal) -> Iterator[ClusterFinding]:
+def _local_cookie(seen: LocalSurvey) -> Iterator[ClusterFinding]:
     if seen.cookie is None:
         return
     for one in seen.differs:
@@ -72,7 +72,7 @@ def _word(field: str) -> str:
     return field.replace(" ", "-")
 
 
-def _cookie_fix(field: str, seen: SeenLocal) -> str:
+def _cookie_fix(field: str, seen: LocalSurvey) -> str:
     if field == "bookie id":
         return f"bkctl bookie rename -c {seen.conf}"
     if field in {"ledger directories", "index directories"}:
@@ -82,7 +82,7 @@ def _cookie_fix(field: str, seen: SeenLocal) -> str:
     return "put the settings back as they were"
 
 
-def _local_files(seen: SeenLocal) -> Iterator[ClusterFinding]:
+def _local_files(seen: LocalSurvey) -> Iterator[ClusterFinding]:
     for one in seen.problems:
         if one.severity is Severity.NOTE:
             continue
@@ -93,7 +93,7 @@ def _local_files(seen: SeenLocal) -> Iterator[ClusterFinding]:
         )
 
 
-def _local_storage_kind(seen: SeenLocal) -> Iterator[ClusterFinding]:
+def _local_storage_kind(seen: LocalSurvey) -> Iterator[ClusterFinding]:
     if seen.storage_kind:
         yield ClusterFinding(
             Severity.RISK, "local-storage-kind", seen.storage_kind,
@@ -101,7 +101,7 @@ def _local_storage_kind(seen: SeenLocal) -> Iterator[ClusterFinding]:
         )  # fmt: skip
 
 
-def _local_disks(seen: SeenLocal) -> Iterator[ClusterFinding]:
+def _local_disks(seen: LocalSurvey) -> Iterator[ClusterFinding]:
     for directory, used in seen.disks.items():
         if used > seen.warn_at:
             is_full = used > seen.full_at
@@ -117,7 +117,7 @@ def _local_disks(seen: SeenLocal) -> Iterator[ClusterFinding]:
             )
 
 
-def _local_settings(seen: SeenLocal) -> Iterator[ClusterFinding]:
+def _local_settings(seen: LocalSurvey) -> Iterator[ClusterFinding]:
     for severity, of_bookie, name in (
         (Severity.ERROR, Severity.RISK, "local-setting-refused"),
         (Severity.WARNING, Severity.TROUBLE, "local-setting"),
@@ -129,7 +129,7 @@ def _local_settings(seen: SeenLocal) -> Iterator[ClusterFinding]:
                 )
 
 
-def _local_use(seen: SeenLocal) -> Iterator[ClusterFinding]:
+def _local_use(seen: LocalSurvey) -> Iterator[ClusterFinding]:
     if seen.is_registered and not seen.is_at_work:
         what = (
             f"{seen.bookie_id} is registered, but no process uses these directories: "
@@ -148,7 +148,7 @@ def _local_use(seen: SeenLocal) -> Iterator[ClusterFinding]:
         )
 
 
-def _local_clock(seen: SeenLocal) -> Iterator[ClusterFinding]:
+def _local_clock(seen: LocalSurvey) -> Iterator[ClusterFinding]:
     ahead_ms = seen.newest_ms - seen.now_ms
     if ahead_ms > _AHEAD_MS_MAX:
         late = human_duration(ahead_ms / 1000)
@@ -158,7 +158,7 @@ def _local_clock(seen: SeenLocal) -> Iterator[ClusterFinding]:
 
 _AHEAD_MS_MAX: Final = 60_000
 
-_RULES: Final[tuple[Callable[[SeenLocal], Iterator[ClusterFinding]], ...]] = (
+_RULES: Final[tuple[Callable[[LocalSurvey], Iterator[ClusterFinding]], ...]] = (
     _local_missing, _local_cookie, _local_storage_kind, _local_files, _local_disks, _local_use,
     _local_settings, _local_clock,
 )  # fmt: skip

@@ -15,9 +15,9 @@ from bkctl.bookies.summary import BookieSummary
 from bkctl.commands.doctor.local_rules import SAME_TIME, local_findings
 from bkctl.commands.doctor.state import (
     ClusterFinding,
-    SeenCluster,
-    SeenLocal,
-    Some,
+    ClusterSurvey,
+    LedgerSample,
+    LocalSurvey,
 )
 from bkctl.output.autorecovery_pause import pause_text
 from bkctl.output.units import counted, human_bytes, human_duration
@@ -26,7 +26,7 @@ from wire.ids import LEDGER_ID_REFUSED, BookieId, LedgerId
 START_AUDITOR: Final = "bookied autorecovery --conf FILE"
 
 
-def diagnose(cluster: SeenCluster, local: SeenLocal | None) -> list[ClusterFinding]:
+def diagnose(cluster: ClusterSurvey, local: LocalSurvey | None) -> list[ClusterFinding]:
     """Return everything that is wrong, the worst first."""
     found = [one for rule in CLUSTER_RULES for one in rule(cluster)]
     if local is not None:
@@ -34,7 +34,9 @@ def diagnose(cluster: SeenCluster, local: SeenLocal | None) -> list[ClusterFindi
     return sorted(found, key=lambda one: one.severity.rank)
 
 
-def _of(severity: Severity, name: str, some: Some, what: str, fix: str) -> Iterator[ClusterFinding]:
+def _of(
+    severity: Severity, name: str, some: LedgerSample, what: str, fix: str
+) -> Iterator[ClusterFinding]:
     """Yield a finding about ledgers, if there are any; ``what`` follows their number."""
     if some.count:
         ids = tuple(map(str, some.first))
@@ -71,7 +73,7 @@ def _does(count: int, one: str, many: str) -> str:
 # Ledgers ----------------------------------------------------------------------------------------
 
 
-def _refused_id(seen: SeenCluster) -> Iterator[ClusterFinding]:
+def _refused_id(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
     what = (
         f"has the id {LEDGER_ID_REFUSED}: the next garbage collection of every Java bookie deletes "
         "all that it holds"
@@ -80,7 +82,7 @@ def _refused_id(seen: SeenCluster) -> Iterator[ClusterFinding]:
     yield from _of(Severity.LOSS, "ledger-id-deadly", seen.ledgers.refused_id, what, fix)
 
 
-def _out_of_reach(seen: SeenCluster) -> Iterator[ClusterFinding]:
+def _out_of_reach(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
     some = seen.ledgers.out_of_reach
     has = _does(some.count, "has", "have")
     what = f"{has} entries of which no bookie in service has a copy"
@@ -91,7 +93,7 @@ def _out_of_reach(seen: SeenCluster) -> Iterator[ClusterFinding]:
     yield from _of(Severity.LOSS, "ledgers-out-of-reach", some, what, fix)
 
 
-def _lacking(seen: SeenCluster) -> Iterator[ClusterFinding]:
+def _lacking(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
     ledgers = seen.ledgers
     some, unmarked, last = ledgers.lacking, ledgers.unmarked.count, ledgers.last_copy.count
     what = f"{_does(some.count, 'is', 'are')} under-replicated"
@@ -101,7 +103,7 @@ def _lacking(seen: SeenCluster) -> Iterator[ClusterFinding]:
         what += f"; {_does(some.count, 'it is not', 'none is')} marked for repair"
     elif unmarked:
         what += f"; {unmarked} are not marked for repair"
-    fix = _mends(seen, unmarked=bool(unmarked))
+    fix = _repair_advice(seen, unmarked=bool(unmarked))
     yield from _of(Severity.RISK, "ledgers-lack-copies", some, what, fix)
 
 
@@ -111,7 +113,7 @@ def _of_them(part: int, whole: int) -> str:
     return "all have" if part == whole else f"{part} {_does(part, 'has', 'have')}"
 
 
-def _mends(seen: SeenCluster, *, unmarked: bool = False) -> str:
+def _repair_advice(seen: ClusterSurvey, *, unmarked: bool = False) -> str:
     """Return what makes autorecovery repair ledgers, by what keeps it from that."""
     if not seen.enabled:
         return "bkctl autorecovery enable"
@@ -120,7 +122,7 @@ def _mends(seen: SeenCluster, *, unmarked: bool = False) -> str:
     return "bkctl autorecovery audit" if unmarked else "bkctl autorecovery list"
 
 
-def _unreadable(seen: SeenCluster) -> Iterator[ClusterFinding]:
+def _unreadable(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
     some = seen.ledgers.unreadable
     what = (
         f"{_does(some.count, 'has', 'have')} metadata that cannot be read; an auditor stops there"
@@ -129,12 +131,12 @@ def _unreadable(seen: SeenCluster) -> Iterator[ClusterFinding]:
     yield from _of(Severity.RISK, "ledgers-unreadable", some, what, fix)
 
 
-def _damaged(seen: SeenCluster) -> Iterator[ClusterFinding]:
+def _damaged(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
     for what, fix in seen.damaged.items():
         yield ClusterFinding(Severity.RISK, "metadata-damaged", what, fix=fix)
 
 
-def _abandoned(seen: SeenCluster) -> Iterator[ClusterFinding]:
+def _abandoned(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
     some = seen.ledgers.abandoned
     what = (
         f"{_does(some.count, 'is', 'are')} open on a bookie that is down: no writer is at work, "
@@ -144,14 +146,14 @@ def _abandoned(seen: SeenCluster) -> Iterator[ClusterFinding]:
     yield from _of(Severity.RISK, "ledgers-abandoned", some, what, fix)
 
 
-def _stuck_in_recovery(seen: SeenCluster) -> Iterator[ClusterFinding]:
-    some = Some(len(seen.stuck), list(seen.stuck))
+def _stuck_in_recovery(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
+    some = LedgerSample(len(seen.stuck), list(seen.stuck))
     what = f"{_does(some.count, 'is', 'are')} in recovery; where no client is at work it stays so"
     fix = f"bkctl ledger recover {seen.stuck[0]}" if seen.stuck else ""
     yield from _of(Severity.TROUBLE, "ledgers-in-recovery", some, what, fix)
 
 
-def _open_long(seen: SeenCluster) -> Iterator[ClusterFinding]:
+def _open_long(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
     some = seen.ledgers.open_long
     age = human_duration(seen.limits.open_s)
     what = f"{_does(some.count, 'is', 'are')} open for more than {age}: is a writer at work?"
@@ -159,7 +161,7 @@ def _open_long(seen: SeenCluster) -> Iterator[ClusterFinding]:
     yield from _of(Severity.TROUBLE, "ledgers-open-long", some, what, fix)
 
 
-def _single(seen: SeenCluster) -> Iterator[ClusterFinding]:
+def _single(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
     some = seen.ledgers.single
     what = f"{_does(some.count, 'keeps', 'keep')} one copy of each entry, which cannot be repaired"
     yield from _of(
@@ -170,7 +172,7 @@ def _single(seen: SeenCluster) -> Iterator[ClusterFinding]:
 # Bookies ----------------------------------------------------------------------------------------
 
 
-def _too_few(seen: SeenCluster) -> Iterator[ClusterFinding]:
+def _too_few(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
     writable = len(seen.of_state(BookieState.WRITABLE))
     needed = seen.ledgers.ensemble_max
     if not writable:
@@ -192,7 +194,7 @@ def _too_few(seen: SeenCluster) -> Iterator[ClusterFinding]:
         yield ClusterFinding(Severity.TROUBLE, "bookies-too-few", what, fix=_start(seen))
 
 
-def _start(seen: SeenCluster) -> str:
+def _start(seen: ClusterSurvey) -> str:
     """Return which bookies to start."""
     down = [one.bookie_id for one in seen.of_state(BookieState.DOWN)][:3]
     if down:
@@ -201,7 +203,7 @@ def _start(seen: SeenCluster) -> str:
     return f"bkctl bookie readonly {by_hand[0]} off, or add bookies" if by_hand else "add bookies"
 
 
-def _down(seen: SeenCluster) -> Iterator[ClusterFinding]:
+def _down(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
     gone = {one.bookie_id for one in seen.of_state(BookieState.DOWN)}
     for bookie_id in sorted(gone):
         ledgers = seen.ledgers.holds[bookie_id]
@@ -219,7 +221,7 @@ def _down(seen: SeenCluster) -> Iterator[ClusterFinding]:
             )
 
 
-def _can_do_without(seen: SeenCluster) -> bool:
+def _can_do_without(seen: ClusterSurvey) -> bool:
     """Tell whether the writable bookies can take over what a bookie that is down holds."""
     writable = len(seen.of_state(BookieState.WRITABLE))
     return writable >= seen.ledgers.ensemble_max and not seen.ledgers.out_of_reach.count
@@ -229,14 +231,16 @@ def _list_it(count: int) -> str:
     return _does(count, "lists it", "list it")
 
 
-def _unknown(seen: SeenCluster) -> Iterator[ClusterFinding]:
+def _unknown(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
     known = {one.bookie_id for one in seen.bookies}
     lost = sorted(set(seen.ledgers.holds) - known)
     what = f"{_does(len(lost), 'is', 'are')} listed by ledgers, without cookie or registration"
-    yield from _about(Severity.RISK, "bookies-unknown", lost, what, _mends(seen, unmarked=True))
+    yield from _about(
+        Severity.RISK, "bookies-unknown", lost, what, _repair_advice(seen, unmarked=True)
+    )
 
 
-def _moved(seen: SeenCluster) -> Iterator[ClusterFinding]:
+def _moved(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
     up = {_place(seen, one.address or ""): one for one in seen.bookies if one.is_registered}
     for one in seen.of_state(BookieState.DOWN):
         host, _, port = one.bookie_id.rpartition(":")
@@ -255,13 +259,13 @@ def _moved(seen: SeenCluster) -> Iterator[ClusterFinding]:
             )
 
 
-def _place(seen: SeenCluster, address: str) -> tuple[str, str]:
+def _place(seen: ClusterSurvey, address: str) -> tuple[str, str]:
     """Return the host of an address, as it resolves here, and its port."""
     host, _, port = address.rpartition(":")
     return seen.addresses.get(host, host), port
 
 
-def _same_address(seen: SeenCluster) -> Iterator[ClusterFinding]:
+def _same_address(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
     by_place: dict[tuple[str, str], list[BookieSummary]] = {}
     for one in seen.bookies:
         if one.is_registered and one.address:
@@ -275,7 +279,7 @@ def _same_address(seen: SeenCluster) -> Iterator[ClusterFinding]:
             )
 
 
-def _unreachable(seen: SeenCluster) -> Iterator[ClusterFinding]:
+def _unreachable(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
     for one in seen.bookies:
         if one.unreachable:
             what = f"{one.bookie_id} is registered and does not answer: {one.unreachable}"
@@ -288,7 +292,7 @@ def _unreachable(seen: SeenCluster) -> Iterator[ClusterFinding]:
             )
 
 
-def _read_only(seen: SeenCluster) -> Iterator[ClusterFinding]:
+def _read_only(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
     for one in seen.of_state(BookieState.READ_ONLY):
         by_hand = one.bookie_id in seen.read_only_by_hand
         what = f"{one.bookie_id} is read-only{' by hand' if by_hand else ''}{_fullness(one)}"
@@ -298,7 +302,7 @@ def _read_only(seen: SeenCluster) -> Iterator[ClusterFinding]:
         )
 
 
-def _back_or_out(seen: SeenCluster, bookie_id: BookieId) -> str:
+def _back_or_out(seen: ClusterSurvey, bookie_id: BookieId) -> str:
     """Return how a bookie takes adds again, and, if no ledger lists it, how to take it out."""
     back = f"bkctl bookie readonly {bookie_id} off"
     if seen.ledgers.holds[bookie_id]:
@@ -306,7 +310,7 @@ def _back_or_out(seen: SeenCluster, bookie_id: BookieId) -> str:
     return f"stop it, then: bkctl decommission {bookie_id}, or keep it: {back}"
 
 
-def _full(seen: SeenCluster) -> Iterator[ClusterFinding]:
+def _full(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
     for one in seen.of_state(BookieState.WRITABLE):
         if one.used is not None and one.used > seen.limits.full_at:
             what = f"{one.bookie_id} is nearly full{_fullness(one)}"
@@ -328,7 +332,7 @@ def _fullness(one: BookieSummary) -> str:
     return f" ({human_bytes(one.free)} free of {human_bytes(one.total)})"
 
 
-def _cookies(seen: SeenCluster) -> Iterator[ClusterFinding]:
+def _cookies(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
     broken = [bookie_id for bookie_id, cookie in seen.cookies.items() if cookie is None]
     what = f"{_does(len(broken), 'has a cookie', 'have cookies')} that cannot be read"
     fix = f"bkctl cookie update {broken[0]} --file VERSION" if broken else ""
@@ -344,7 +348,7 @@ def _cookies(seen: SeenCluster) -> Iterator[ClusterFinding]:
     yield from _about(Severity.RISK, "cookies-missing", without, what, fix)
 
 
-def _cookies_of_others(seen: SeenCluster) -> Iterator[ClusterFinding]:
+def _cookies_of_others(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
     theirs = {
         bookie_id: cookie.instance_id
         for bookie_id, cookie in seen.cookies.items()
@@ -367,7 +371,7 @@ def _cookies_of_others(seen: SeenCluster) -> Iterator[ClusterFinding]:
 # Autorecovery -----------------------------------------------------------------------------------
 
 
-def _disabled(seen: SeenCluster) -> Iterator[ClusterFinding]:
+def _disabled(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
     if not seen.enabled:
         needed = _is_needed(seen)
         why = "" if seen.pause is None else pause_text(seen.pause, seen.now_ms / 1000)
@@ -379,7 +383,7 @@ def _disabled(seen: SeenCluster) -> Iterator[ClusterFinding]:
         )
 
 
-def _no_auditor(seen: SeenCluster) -> Iterator[ClusterFinding]:
+def _no_auditor(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
     if seen.auditor is not None:
         return
     severity, why = Severity.TROUBLE, "the ledgers of a lost bookie are not repaired"
@@ -392,11 +396,11 @@ def _no_auditor(seen: SeenCluster) -> Iterator[ClusterFinding]:
     )
 
 
-def _is_needed(seen: SeenCluster) -> bool:
+def _is_needed(seen: ClusterSurvey) -> bool:
     return bool(seen.ledgers.lacking.count or seen.marks)
 
 
-def _stale_marks(seen: SeenCluster) -> Iterator[ClusterFinding]:
+def _stale_marks(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
     before_ms = seen.now_ms - seen.limits.stale_s * 1000
     gone = seen.ledgers.marks_of_gone
     old = [
@@ -412,10 +416,12 @@ def _stale_marks(seen: SeenCluster) -> Iterator[ClusterFinding]:
         f"{_does(len(old), 'is', 'are')} marked for more than {age}, and no worker is at "
         f"{_does(len(old), 'it', 'them')}: {_why_idle(seen)}"
     )
-    yield from _of(Severity.RISK, "marks-stale", Some(len(old), old), what, _mends(seen))
+    yield from _of(
+        Severity.RISK, "marks-stale", LedgerSample(len(old), old), what, _repair_advice(seen)
+    )
 
 
-def _why_idle(seen: SeenCluster) -> str:
+def _why_idle(seen: ClusterSurvey) -> str:
     """Return what most likely keeps the workers from their work."""
     if not seen.enabled:
         return "autorecovery is disabled"
@@ -427,7 +433,7 @@ def _why_idle(seen: SeenCluster) -> str:
     return "do workers run?"
 
 
-def _unmendable(seen: SeenCluster) -> Iterator[ClusterFinding]:
+def _unmendable(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
     some = seen.ledgers.unmendable
     what = (
         f"{_does(some.count, 'is', 'are')} marked, and tried again for ever: no bookie in service "
@@ -437,7 +443,7 @@ def _unmendable(seen: SeenCluster) -> Iterator[ClusterFinding]:
     yield from _of(Severity.TROUBLE, "marks-unmendable", some, what, fix)
 
 
-def _marks_in_service(seen: SeenCluster) -> Iterator[ClusterFinding]:
+def _marks_in_service(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
     some = seen.ledgers.marked_in_service
     what = (
         f"{_does(some.count, 'is', 'are')} marked, with all bookies in service: these came back, "
@@ -447,17 +453,19 @@ def _marks_in_service(seen: SeenCluster) -> Iterator[ClusterFinding]:
     yield from _of(Severity.NOTE, "marks-in-service", some, what, "")
 
 
-def _marks_of_gone(seen: SeenCluster) -> Iterator[ClusterFinding]:
+def _marks_of_gone(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
     gone = sorted(seen.ledgers.marks_of_gone)
     what = f"{_does(len(gone), 'is', 'are')} marked and deleted; a worker drops such marks"
-    yield from _of(Severity.NOTE, "marks-of-deleted", Some(len(gone), gone), what, _forget(gone))
+    yield from _of(
+        Severity.NOTE, "marks-of-deleted", LedgerSample(len(gone), gone), what, _forget(gone)
+    )
 
 
 def _forget(ledgers: Sequence[LedgerId]) -> str:
     return f"bkctl autorecovery forget {ledgers[0]}" if ledgers else ""
 
 
-def _stale_locks(seen: SeenCluster) -> Iterator[ClusterFinding]:
+def _stale_locks(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
     before_ms = seen.now_ms - seen.limits.stale_s * 1000
     old = [lock for lock in seen.locks if lock.since_ms < before_ms]
     if old:
@@ -472,14 +480,14 @@ def _stale_locks(seen: SeenCluster) -> Iterator[ClusterFinding]:
         )
 
 
-def _long_delay(seen: SeenCluster) -> Iterator[ClusterFinding]:
+def _long_delay(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
     if seen.delay_s is not None and seen.delay_s > seen.limits.delay_s:
         delay = human_duration(seen.delay_s)
         what = f"a lost bookie is repaired only after {delay}: was this forgotten?"
         yield ClusterFinding(Severity.TROUBLE, "delay-long", what, fix="bkctl autorecovery delay 0")
 
 
-def _check_overdue(seen: SeenCluster) -> Iterator[ClusterFinding]:
+def _check_overdue(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
     last_ms = seen.checked_ms.get("all-ledgers")
     if last_ms is not None and seen.now_ms - last_ms > seen.limits.check_s * 1000:
         age = human_duration((seen.now_ms - last_ms) / 1000)
@@ -489,7 +497,7 @@ def _check_overdue(seen: SeenCluster) -> Iterator[ClusterFinding]:
         yield ClusterFinding(Severity.NOTE, "check-overdue", what, fix=fix)
 
 
-def _health_check(seen: SeenCluster) -> Iterator[ClusterFinding]:
+def _health_check(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
     if not seen.health_check:
         what = "the health check of bookies is off: clients go on with those that fail"
         yield ClusterFinding(
@@ -500,7 +508,7 @@ def _health_check(seen: SeenCluster) -> Iterator[ClusterFinding]:
 # Clocks -----------------------------------------------------------------------------------------
 
 
-def _clock_skew(seen: SeenCluster) -> Iterator[ClusterFinding]:
+def _clock_skew(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
     ahead = {
         f"ledger {ledger_id} was created": seen.ledgers.future_ms
         for ledger_id in seen.ledgers.from_future.first[:1]
@@ -524,7 +532,7 @@ def _clock_skew(seen: SeenCluster) -> Iterator[ClusterFinding]:
         )
 
 
-CLUSTER_RULES: Final[tuple[Callable[[SeenCluster], Iterator[ClusterFinding]], ...]] = (
+CLUSTER_RULES: Final[tuple[Callable[[ClusterSurvey], Iterator[ClusterFinding]], ...]] = (
     _refused_id,
     _out_of_reach,
     _too_few,

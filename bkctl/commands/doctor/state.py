@@ -109,7 +109,7 @@ class DoctorLimits:
 
 
 @attrs.define
-class Some:
+class LedgerSample:
     """Ledgers of a kind: how many, and the first few of them."""
 
     count: int = 0
@@ -138,27 +138,27 @@ class LedgerCensus:
     limits: DoctorLimits
 
     total: int = 0
-    unreadable: Some = attrs.field(factory=Some)
-    out_of_reach: Some = attrs.field(factory=Some)
+    unreadable: LedgerSample = attrs.field(factory=LedgerSample)
+    out_of_reach: LedgerSample = attrs.field(factory=LedgerSample)
     """Some entry has no copy in service."""
-    last_copy: Some = attrs.field(factory=Some)
+    last_copy: LedgerSample = attrs.field(factory=LedgerSample)
     """Some entry that should have several copies has one in service."""
-    lacking: Some = attrs.field(factory=Some)
+    lacking: LedgerSample = attrs.field(factory=LedgerSample)
     """Some entry has fewer copies in service than it should."""
-    unmarked: Some = attrs.field(factory=Some)
+    unmarked: LedgerSample = attrs.field(factory=LedgerSample)
     """Of these, without a mark."""
-    unmendable: Some = attrs.field(factory=Some)
+    unmendable: LedgerSample = attrs.field(factory=LedgerSample)
     """Marked, and no bookie has a copy to repair it from."""
-    marked_in_service: Some = attrs.field(factory=Some)
+    marked_in_service: LedgerSample = attrs.field(factory=LedgerSample)
     """Marked, though all that should have copies are in service; whether they do is not asked."""
-    single: Some = attrs.field(factory=Some)
+    single: LedgerSample = attrs.field(factory=LedgerSample)
     """Ledgers that keep one copy of each entry."""
-    abandoned: Some = attrs.field(factory=Some)
+    abandoned: LedgerSample = attrs.field(factory=LedgerSample)
     """Open, and growing on a bookie that is down: a writer at work would have replaced it."""
-    open_long: Some = attrs.field(factory=Some)
-    refused_id: Some = attrs.field(factory=Some)
+    open_long: LedgerSample = attrs.field(factory=LedgerSample)
+    refused_id: LedgerSample = attrs.field(factory=LedgerSample)
     """The id that makes Java bookies delete everything."""
-    from_future: Some = attrs.field(factory=Some)
+    from_future: LedgerSample = attrs.field(factory=LedgerSample)
     future_ms: int = 0
     """How far in the future the furthest of them was created."""
     ensemble_max: int = 0
@@ -234,7 +234,7 @@ class LedgerCensus:
 
 
 @attrs.frozen(kw_only=True)
-class SeenCluster:
+class ClusterSurvey:
     """Everything the doctor has seen of a cluster."""
 
     now_ms: int
@@ -272,7 +272,7 @@ class SeenCluster:
 
 
 @attrs.frozen(kw_only=True)
-class SeenLocal:
+class LocalSurvey:
     """Everything the doctor has seen of a bookie on this machine."""
 
     conf: str

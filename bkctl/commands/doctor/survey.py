@@ -24,10 +24,10 @@ from bkctl.bookies.stopped_bookie import is_registered, stopped_bookie
 from bkctl.commands.doctor.rules import CLUSTER_RULES, diagnose
 from bkctl.commands.doctor.state import (
     ClusterFinding,
+    ClusterSurvey,
     DoctorLimits,
     LedgerCensus,
-    SeenCluster,
-    SeenLocal,
+    LocalSurvey,
 )
 from bkctl.errors import ProblemsError, WarningsError
 from bkctl.output.units import counted
@@ -94,7 +94,7 @@ def run(session: Session, limits: DoctorLimits, *, local: bool) -> None:
     _conclude(session, found, cluster)
 
 
-def _conclude(session: Session, found: list[ClusterFinding], cluster: SeenCluster) -> None:
+def _conclude(session: Session, found: list[ClusterFinding], cluster: ClusterSurvey) -> None:
     looked = (
         f"looked at {counted(len(cluster.bookies), 'bookie')} and "
         f"{counted(cluster.ledgers.total, 'ledger')} by {len(CLUSTER_RULES)} rules"
@@ -133,7 +133,7 @@ def read_only_by_hand(bookies: Iterable[BookieSummary]) -> frozenset[BookieId]:
 
 async def examine_cluster(
     client: Client, limits: DoctorLimits, now_ms: int, tell: Callable[[int], None], host: HostNames
-) -> SeenCluster:
+) -> ClusterSurvey:
     """Return all there is to be seen of a cluster; walks over all ledgers."""
     store = client.store
     listed = await operations.list_bookies(client)
@@ -156,7 +156,7 @@ async def examine_cluster(
             tell(ledgers.total)
     tell(ledgers.total)
     cookies = await stored_cookies.list_cookies(client)
-    return SeenCluster(
+    return ClusterSurvey(
         now_ms=now_ms,
         limits=limits,
         instance_id=await store.instance_id(),
@@ -233,7 +233,7 @@ def addresses(bookies: Iterable[BookieSummary], host: HostNames) -> dict[str, st
 # The bookie on this machine ---------------------------------------------------------------------
 
 
-def examine_local(session: Session, now_ms: int) -> SeenLocal:
+def examine_local(session: Session, now_ms: int) -> LocalSurvey:
     """Return all there is to be seen of the bookie of the settings; changes nothing.
 
     Raises:
@@ -250,7 +250,7 @@ def examine_local(session: Session, now_ms: int) -> SeenLocal:
     stored = _stored_cookie(bookie)
     limits = DiskLimits.of(bookie.config)
     offline = OfflineBookie(files, found)
-    return SeenLocal(
+    return LocalSurvey(
         conf=session.options.conf or "FILE",
         bookie_id=bookie.bookie_id,
         is_registered=session.call(is_registered, bookie.bookie_id),

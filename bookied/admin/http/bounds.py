@@ -23,6 +23,12 @@ SHARE_OF_ADDRESS: Final = 2
 BODY_BYTES_MAX: Final = 64 * 1024
 """A request with a longer body is cut off."""
 
+HEADER_BYTES_MAX: Final = 16 * 1024
+"""A request with a longer header is refused."""
+
+HEADER_LINES_MAX: Final = 500
+"""A request with more lines in its header is refused."""
+
 ANSWERS_BYTES_MAX: Final = 64 * 1024 * 1024
 """Answers that wait for their clients to take them, over all connections."""
 

@@ -10,7 +10,13 @@ from twisted.web.http import HTTPChannel
 from twisted.web.server import Request
 from zope.interface import implementer
 
-from bookied.admin.http.bounds import ANSWER_S, REQUEST_S, HttpLimit
+from bookied.admin.http.bounds import (
+    ANSWER_S,
+    HEADER_BYTES_MAX,
+    HEADER_LINES_MAX,
+    REQUEST_S,
+    HttpLimit,
+)
 
 CHUNK_BYTES: Final = 64 * 1024
 """Written at once of an answer."""
@@ -22,6 +28,9 @@ class AdminChannel(HTTPChannel):
     What a client sends ahead waits in 16 KiB and in its own buffers. What is not answered stays
     unread until the answer before has been taken but for what the system holds.
     """
+
+    totalHeadersSize = HEADER_BYTES_MAX  # noqa: N815 -- Twisted's
+    maxHeaders = HEADER_LINES_MAX  # noqa: N815 -- Twisted's
 
     site: Any
     transport: Any

@@ -25,7 +25,7 @@ from bookied.offline.repair.convert_staging import (
     DATABASES,
     STAGED_INDEX,
     ConversionPlan,
-    IndexOnItsWay,
+    StagedIndex,
     Tell,
 )
 from bookied.storage.entrylog import format as log_layout
@@ -71,8 +71,8 @@ class Conversion:
     tell: Tell = lambda _ledgers: None
 
     @property
-    def _index(self) -> IndexOnItsWay:
-        return IndexOnItsWay(self.files, self.found, self.open_key_values, self.stamp, self.tell)
+    def _index(self) -> StagedIndex:
+        return StagedIndex(self.files, self.found, self.open_key_values, self.stamp, self.tell)
 
     def is_cut_short(self, to: str) -> bool:
         """Whether a conversion is to be finished.
@@ -116,7 +116,7 @@ class Conversion:
 class ToDatabases:
     """From index files to databases of DbLedgerStorage."""
 
-    index: IndexOnItsWay
+    index: StagedIndex
 
     def plan(self) -> list[str]:
         """Return what ``run`` would do."""
@@ -220,7 +220,7 @@ class ToDatabases:
 class ToIndexFiles:
     """From databases of DbLedgerStorage to index files."""
 
-    index: IndexOnItsWay
+    index: StagedIndex
 
     def plan(self) -> list[str]:
         """Return what ``run`` would do."""

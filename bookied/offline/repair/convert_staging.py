@@ -59,7 +59,7 @@ class ConversionPlan:
 
 
 @attrs.frozen
-class IndexOnItsWay:
+class StagedIndex:
     """One bookie's index while it is converted; see ``Conversion`` for the fields."""
 
     files: Files

@@ -35,8 +35,8 @@ from bkclient.metadata.api import Watch
 from bkclient.placement.adherence import spread
 from bkclient.placement.policy import Ensemble
 from bkclient.quorum.fragments import (
-    Lack,
     LedgerFragment,
+    MissingPlaces,
     fragments_of,
     is_lost,
     needs_recovery,
@@ -207,7 +207,7 @@ class Worker:
         lacks = await self._checker.check(ledger, available)
         for lack in lacks:
             if lack.fragment.is_closed:
-                await self._mend(ledger, lack)
+                await self._repair_missing(ledger, lack)
         is_open = any(not lack.fragment.is_closed for lack in lacks)
         if is_open or needs_recovery(ledger.metadata, available):
             return RepairOutcome.OPEN, ledger
@@ -253,7 +253,7 @@ class Worker:
     ) -> bool:
         swap = swap_between(fragment, ensemble)
         try:
-            await self._repairer.carry_out(ledger, Lack(fragment, tuple(swap.new)), swap)
+            await self._repairer.carry_out(ledger, MissingPlaces(fragment, tuple(swap.new)), swap)
         except (NoSuchLedgerError, MetadataStoreError):
             raise
         except ClientError as error:
@@ -261,7 +261,7 @@ class Worker:
             return False
         return True
 
-    async def _mend(self, ledger: ViewedLedger, lack: Lack) -> None:
+    async def _repair_missing(self, ledger: ViewedLedger, lack: MissingPlaces) -> None:
         """Repair one fragment; what goes wrong there must not keep the others waiting."""
         fragment, ledger_id = lack.fragment, ledger.ledger_id
         try:

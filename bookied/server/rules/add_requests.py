@@ -10,7 +10,7 @@ from typing import Final
 from bookied.server.rules.deleted_ledgers import FencedDeletions
 from bookied.server.rules.disk_read import refusal_code
 from bookied.server.rules.entry_reads import packet_lac
-from bookied.server.rules.fencing import Fences
+from bookied.server.rules.fencing import Fences, insist_not_fenced
 from bookied.server.rules.ledger_writes import LedgerWrites
 from bookied.server.rules.long_poll import LongPolls
 from bookied.server.rules.lost_fences import FenceState, LostFences
@@ -34,7 +34,6 @@ from wire.errors import (
     NoSuchLedgerError,
     ReadOnlyBookieError,
     TooManyRequestsError,
-    UnauthorizedError,
 )
 from wire.ids import EntryId, LedgerId
 from wire.messages import (
@@ -102,7 +101,7 @@ class Adds:
         if was_deleted:
             self._fences.fence(state, lambda: None)  # In the journal before the entry.
         if not recovery:
-            _check_not_fenced(state)
+            insist_not_fenced(state)
         self._writes.insist_intact(state)
         check = self.fence_check
         if check is not None and not recovery and not check.is_open(ledger_id):
@@ -167,19 +166,6 @@ class Adds:
         if self.allowed is Writes.HIGH_PRIORITY and flags & AddFlag.HIGH_PRIORITY:
             return
         raise ReadOnlyBookieError("add")
-
-
-def _check_not_fenced(state: CachedLedger) -> None:
-    """Refuse ordinary adds; Java agrees: SingleDirectoryDbLedgerStorage.isFenced (4.18.0).
-
-    Raises:
-        LedgerFencedError: the ledger is fenced.
-        UnauthorizedError: it may have been, and that be lost. Clients take this for final too.
-    """
-    if state.fenced:
-        raise LedgerFencedError(f"ledger {state.ledger_id}")
-    if state.limbo:
-        raise UnauthorizedError(f"ledger {state.ledger_id} may have been fenced")
 
 
 def _packet_ids(packet: bytes) -> tuple[LedgerId, EntryId]:

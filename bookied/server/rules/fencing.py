@@ -16,6 +16,7 @@ from bookied.storage.journal.format import (
     fence_record,
 )
 from wire.errors import (
+    LedgerFencedError,
     NoSuchLedgerError,
     UnauthorizedError,
 )
@@ -81,3 +82,18 @@ class Fences:
     def _fence_durable(self, ledger_id: LedgerId) -> None:
         for fenced in self._fencing.pop(ledger_id):
             fenced()
+
+
+def insist_not_fenced(state: CachedLedger) -> None:
+    """Refuse ordinary adds to a fenced ledger.
+
+    Agrees with BookKeeper 4.18.0, SingleDirectoryDbLedgerStorage.isFenced.
+
+    Raises:
+        LedgerFencedError: the ledger is fenced.
+        UnauthorizedError: it may have been, and that be lost. Clients take this for final too.
+    """
+    if state.fenced:
+        raise LedgerFencedError(f"ledger {state.ledger_id}")
+    if state.limbo:
+        raise UnauthorizedError(f"ledger {state.ledger_id} may have been fenced")

@@ -13,7 +13,7 @@ from bookied.storage.files.files import Files
 
 
 @attrs.frozen
-class BegunLogs:
+class LogsBegun:
     """Which entry logs this process had begun at some moment."""
 
     active_log_id: int
@@ -38,11 +38,11 @@ class EntryLogs:
         self._files, self._directories = files, directories
         self._log, self._reader = writer, reader
 
-    def begun(self) -> BegunLogs:
+    def begun(self) -> LogsBegun:
         """Return which logs may still be written to; see ``finished``."""
-        return BegunLogs(self._log.active_log_id, frozenset(self._log.paths))
+        return LogsBegun(self._log.active_log_id, frozenset(self._log.paths))
 
-    def finished(self, begun: BegunLogs) -> dict[int, Path]:
+    def finished(self, begun: LogsBegun) -> dict[int, Path]:
         """Return the logs that were complete when ``begun`` was asked for, by id. Blocks.
 
         After a checkpoint that began after that, all that points into them is on disk. Logs whose

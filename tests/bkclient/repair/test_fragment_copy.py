@@ -18,7 +18,7 @@ from bkclient.errors import (
     RequestTimeoutError,
     UnclosedFragmentError,
 )
-from bkclient.quorum.fragments import FragmentChangedError, Lack, Swap
+from bkclient.quorum.fragments import FragmentChangedError, MissingPlaces, Swap
 from bkclient.repair.fragment_copy import (
     ByteRate,
     CopiedEntry,
@@ -63,7 +63,7 @@ class Repair:
             report=self.copied.append,
         )
 
-    async def lacks(self) -> tuple[Lack, ...]:
+    async def lacks(self) -> tuple[MissingPlaces, ...]:
         checker = LedgerChecker(client=self.client, rng=random.Random(0))
         up = {bookie_id for bookie_id, bookie in self.world.bookies.items() if bookie.up}
         return await checker.check(await view(self.client, self.ledger_id), up)
@@ -504,9 +504,9 @@ def test_s28_two_repairs_at_once_never_put_one_bookie_into_two_places() -> None:
         repair = Repair(world, whose, ledger_id)
         ledger = await view(whose, ledger_id)
         (fragment,) = [lack.fragment for lack in await lacking(repair, gone[index])]
-        return await repair.repairer.repair(ledger, Lack(fragment, (index,)))
+        return await repair.repairer.repair(ledger, MissingPlaces(fragment, (index,)))
 
-    async def lacking(repair: Repair, bookie: BookieId) -> tuple[Lack, ...]:
+    async def lacking(repair: Repair, bookie: BookieId) -> tuple[MissingPlaces, ...]:
         checker = LedgerChecker(client=repair.client, rng=random.Random(0))
         ledger = await view(repair.client, ledger_id)
         return await checker.check(ledger, set(world.bookies) - {bookie})

@@ -10,7 +10,7 @@ import pytest
 
 from bkclient.client import Client
 from bkclient.errors import ClientClosedError, NoSuchLedgerError
-from bkclient.quorum.fragments import Lack
+from bkclient.quorum.fragments import MissingPlaces
 from bkclient.repair.replica_check import LedgerChecker, view
 from tests.bkclient.repairs import (
     STRIPED,
@@ -29,17 +29,17 @@ from wire.messages import ReadLacRequest, ReadRequest, ReadResponse
 
 def check(
     world: World, client: Client, ledger_id: LedgerId, *, percentage: float = 0, gone: Any = ()
-) -> tuple[Lack, ...]:
+) -> tuple[MissingPlaces, ...]:
     checker = LedgerChecker(client=client, rng=random.Random(0), percentage=percentage)
     available = {bookie for bookie in world.bookies if bookie not in gone}
 
-    async def run() -> tuple[Lack, ...]:
+    async def run() -> tuple[MissingPlaces, ...]:
         return await checker.check(await view(client, ledger_id), available)
 
     return world.run(run())
 
 
-def places(lacks: tuple[Lack, ...]) -> list[tuple[int, tuple[int, ...]]]:
+def places(lacks: tuple[MissingPlaces, ...]) -> list[tuple[int, tuple[int, ...]]]:
     return [(lack.fragment.first, lack.indexes) for lack in lacks]
 
 
@@ -120,7 +120,7 @@ def test_without_a_password_in_the_metadata_no_digest_is_held_against_a_bookie()
     client = world.client(password="not this one")
     ledger_id = closed_ledger(world, client, 3)
 
-    async def run() -> tuple[Lack, ...]:
+    async def run() -> tuple[MissingPlaces, ...]:
         ledger = await view(client, ledger_id)
         old = attrs.evolve(ledger.metadata, password=None, digest_type=None, format_version=1)
         ledger.local.current = attrs.evolve(ledger.local.current, value=old)

@@ -6,7 +6,7 @@ import pytest
 
 from bkclient.client import Client
 from bkclient.errors import ClientLedgerFencedError, NoSuchLedgerError
-from bkclient.quorum.fragments import Lack, fragments_of
+from bkclient.quorum.fragments import MissingPlaces, fragments_of
 from bkclient.repair.fragment_copy import ByteRate, FragmentRepairer
 from bkclient.repair.replica_check import view
 from tests.interop.replication.cluster import PASSWORD, MixedCluster, entry
@@ -104,7 +104,7 @@ async def repair_first_fragment(client: Client, ledger_id: LedgerId, old: Bookie
     fragment = fragments_of(ledger.metadata, ledger.lac)[0]
     cluster = client.cluster
     repairer = FragmentRepairer(cluster=cluster, rate=ByteRate(cluster.clock, -1), batch_entries=10)
-    lack = Lack(fragment, (fragment.ensemble.index(old),))
+    lack = MissingPlaces(fragment, (fragment.ensemble.index(old),))
     await repairer.repair(ledger, lack, avoid=ledger.metadata.all_bookies())
 
 

@@ -13,7 +13,7 @@ from bkclient.metadata.api import ANY, Version
 from bkclient.metadata.tree.underreplication.locks import RepairLocks
 from bkclient.metadata.tree.underreplication.marks import RepairMarks
 from bkclient.quorum import fragments
-from bkclient.quorum.fragments import Lack, LedgerFragment, Swap
+from bkclient.quorum.fragments import LedgerFragment, MissingPlaces, Swap
 from bkclient.repair import fragment_copy, replica_check
 from bkclient.repair.fragment_copy import FragmentRepairer
 from bkclient.repair.replica_check import LedgerChecker, ViewedLedger
@@ -80,7 +80,7 @@ def _swap_first(stack: Stack) -> None:
     """The metadata names the new bookies before these have the copies."""
     usual = FragmentRepairer.carry_out
 
-    async def carry_out(self: Any, ledger: ViewedLedger, lack: Lack, swap: Swap) -> None:
+    async def carry_out(self: Any, ledger: ViewedLedger, lack: MissingPlaces, swap: Swap) -> None:
         await self.cluster.updater.update(
             ledger.ledger_id,
             ledger.local,

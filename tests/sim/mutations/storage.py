@@ -17,7 +17,7 @@ from bookied.storage.garbage.live_records import LiveRecords
 from bookied.storage.garbage.log_usage import LogCensus
 from bookied.storage.index.ledger_pages import LedgerPages
 from bookied.storage.index.rocks.index import RocksIndex
-from bookied.storage.ledger_storage.logs import BegunLogs, EntryLogs
+from bookied.storage.ledger_storage.logs import EntryLogs, LogsBegun
 from bookied.storage.ledger_storage.relocation import Relocation
 from tests.sim.engine.switches import Mutation, put, switch
 
@@ -66,7 +66,7 @@ def _logs_listed_late(stack: Stack) -> None:
     """A collection counts the logs that ended during its checkpoint among the finished ones."""
     usual = EntryLogs.finished
 
-    def finished(self: EntryLogs, _begun: BegunLogs) -> dict[int, Path]:
+    def finished(self: EntryLogs, _begun: LogsBegun) -> dict[int, Path]:
         return usual(self, self.begun())
 
     put(stack, EntryLogs, finished=finished)
@@ -75,7 +75,7 @@ def _logs_listed_late(stack: Stack) -> None:
 def _new_logs_are_finished(stack: Stack) -> None:
     """Every log but the one that was active when the collection began counts as finished."""
 
-    def finished(self: EntryLogs, begun: BegunLogs) -> dict[int, Path]:
+    def finished(self: EntryLogs, begun: LogsBegun) -> dict[int, Path]:
         found = list_all_logs(self._files, self._directories.all)
         return {
             log_id: paths[0]
@@ -89,7 +89,7 @@ def _new_logs_are_finished(stack: Stack) -> None:
 def _either_log_of_an_id(stack: Stack) -> None:
     """Of two logs with one id the first is taken for the log."""
 
-    def finished(self: EntryLogs, begun: BegunLogs) -> dict[int, Path]:
+    def finished(self: EntryLogs, begun: LogsBegun) -> dict[int, Path]:
         found = list_all_logs(self._files, self._directories.all)
         unfinished = {begun.active_log_id, *self._log.paths} - begun.log_ids
         return {log_id: paths[0] for log_id, paths in found.items() if log_id not in unfinished}
@@ -132,7 +132,7 @@ def _left_logs_are_compacted(stack: Stack) -> None:
     """Source and target of a compaction that cannot be finished are compacted as other logs are."""
     usual = LogCensus.drop
 
-    async def drop(self: LogCensus, begun: BegunLogs, _left: frozenset[int]) -> None:
+    async def drop(self: LogCensus, begun: LogsBegun, _left: frozenset[int]) -> None:
         await usual(self, begun, frozenset())
 
     put(stack, LogCensus, drop=drop)

@@ -310,7 +310,7 @@ class RocksDatabase:
             self._write("delete_range", some)
 
     def _write(self, change: str, rows: Sequence[tuple[bytes, ...]]) -> None:
-        self._mend()
+        self._reopen_if_broken()
         for _ in range(STALLED_WAITS_MAX):
             # A write takes its batch away, also a write that fails: each try needs a new one.
             batch = _batch_of(change, rows)
@@ -327,7 +327,7 @@ class RocksDatabase:
 
     def sync(self) -> None:
         """See ``KeyValues``."""
-        self._mend()
+        self._reopen_if_broken()
         with self._breaking():
             self._db.flush_wal(sync=True)
 
@@ -348,7 +348,7 @@ class RocksDatabase:
     def _broke(self) -> None:
         self._is_broken = True
 
-    def _mend(self) -> None:
+    def _reopen_if_broken(self) -> None:
         """Open a database anew that failed; what it has by then is as after a crash."""
         if not self._is_broken:
             return

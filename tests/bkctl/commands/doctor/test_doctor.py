@@ -19,9 +19,9 @@ from bkctl.commands.doctor.rules import diagnose
 from bkctl.commands.doctor.state import (
     REMEMBERED_MAX,
     ClusterFinding,
+    ClusterSurvey,
     DoctorLimits,
     LedgerCensus,
-    SeenCluster,
 )
 from bkctl.output.views import view_of
 from tests.bkclient.metadata.values import metadata
@@ -417,7 +417,7 @@ def test_a_lock_that_is_held_for_hours_is_told() -> None:
     def seen(age_s: int) -> list[ClusterFinding]:
         ledgers = LedgerCensus(now_ms=0, in_service=frozenset(), marks={}, limits=DoctorLimits())
         lock = HeldLock(LedgerId(7), "host-1", -age_s * 1000)
-        cluster = SeenCluster(
+        cluster = ClusterSurvey(
             now_ms=0, limits=DoctorLimits(), instance_id=CLUSTER, bookies=(), ledgers=ledgers,
             locks=(lock,),
         )  # fmt: skip

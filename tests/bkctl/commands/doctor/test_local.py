@@ -17,7 +17,7 @@ from twisted.internet import threads
 
 from bkclient.config.findings import Severity
 from bkctl.commands.doctor.local_rules import local_findings
-from bkctl.commands.doctor.state import SeenLocal
+from bkctl.commands.doctor.state import LocalSurvey
 from bookied.directories.lock import DirectoryLocks
 from bookied.directories.roots import CURRENT
 from bookied.storage.journal.mark import LastMark, encode_mark
@@ -152,7 +152,7 @@ def test_a_clock_that_went_back_is_seen_by_the_files(bookie: Bookie) -> None:
 
 
 def test_11_disks_are_told_when_they_fill_up_and_when_they_are_full() -> None:
-    seen = SeenLocal(
+    seen = LocalSurvey(
         conf="F",
         bookie_id=BookieId("b:1"),
         is_registered=True,

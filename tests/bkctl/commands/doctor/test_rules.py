@@ -19,11 +19,11 @@ from bkctl.cli.root import cli
 from bkctl.commands.doctor.rules import diagnose
 from bkctl.commands.doctor.state import (
     ClusterFinding,
+    ClusterSurvey,
     DoctorLimits,
     LedgerCensus,
-    SeenCluster,
-    SeenLocal,
-    Some,
+    LedgerSample,
+    LocalSurvey,
 )
 from bookied.offline.check.findings import DiskFinding
 from wire.ids import BookieId, LedgerId
@@ -34,14 +34,14 @@ NOW_MS = 2_000_000_000_000
 OLD_MS = NOW_MS - 90 * 86_400_000
 
 
-def some(count: int = 2) -> Some:
-    found = Some()
+def some(count: int = 2) -> LedgerSample:
+    found = LedgerSample()
     for number in range(count):
         found.add(LedgerId(number))
     return found
 
 
-def everything_wrong() -> SeenCluster:
+def everything_wrong() -> ClusterSurvey:
     marks = (Mark(LedgerId(1), (BookieId("a:1"),), OLD_MS), Mark(LedgerId(2), (), NOW_MS + 10**6))
     ledgers = LedgerCensus(
         now_ms=NOW_MS,
@@ -61,7 +61,7 @@ def everything_wrong() -> SeenCluster:
     ledgers.holds.update(["down:1", "unknown:1"])
     ledgers.marks_of_gone = {LedgerId(99)}
     up = BookieState.WRITABLE.value
-    return SeenCluster(
+    return ClusterSurvey(
         now_ms=NOW_MS,
         limits=DoctorLimits(),
         instance_id="i",
@@ -89,11 +89,11 @@ def everything_wrong() -> SeenCluster:
     )
 
 
-def everything_wrong_here(*, at_work: bool) -> SeenLocal:
+def everything_wrong_here(*, at_work: bool) -> LocalSurvey:
     def differs(*fields: str) -> tuple[CookieDifference, ...]:
         return tuple(CookieDifference(field, "ours", "theirs") for field in fields)
 
-    return SeenLocal(
+    return LocalSurvey(
         conf="bk.conf",
         bookie_id=BookieId("b:1"),
         is_registered=not at_work,
@@ -179,13 +179,13 @@ def test_a_cluster_on_one_machine_may_do_without_an_auditor_until_it_needs_one()
         BookieSummary(BookieId(f"b:{n}"), up, f"{host}:3181")
         for n, host in enumerate(["127.0.0.1", "::1", "localhost"])
     ]
-    seen = SeenCluster(
+    seen = ClusterSurvey(
         now_ms=0, limits=DoctorLimits(), instance_id="i", bookies=tuple(here),
         addresses={"localhost": "127.0.0.1"},
         ledgers=LedgerCensus(now_ms=0, in_service=frozenset(), marks={}, limits=DoctorLimits()),
     )  # fmt: skip
 
-    def danger(seen: SeenCluster) -> Severity:
+    def danger(seen: ClusterSurvey) -> Severity:
         return next(one.severity for one in diagnose(seen, None) if one.kind == "auditor-missing")
 
     assert danger(seen) is Severity.NOTE

@@ -14,7 +14,7 @@ from bookied.directories.roots import CONVERTING, Directories, prepare
 from bookied.errors import DirectoryError, IndexFormatError, IndexFullError
 from bookied.offline.repair.convert import Conversion
 from bookied.offline.repair.convert_logs import ConversionRefusedError
-from bookied.offline.repair.convert_staging import IndexOnItsWay
+from bookied.offline.repair.convert_staging import StagedIndex
 from bookied.storage.entrylog.format import location
 from bookied.storage.entrylog.reader import EntryLogReader
 from bookied.storage.files.files import Files
@@ -38,7 +38,7 @@ def conversion(files: Files, found: Directories = ONE, stamp: str = "s1") -> Con
 
 
 def has_databases(files: Files) -> bool:
-    return IndexOnItsWay(files, ONE, partial(SimKeyValues, files), "s1", print).has_databases()
+    return StagedIndex(files, ONE, partial(SimKeyValues, files), "s1", print).has_databases()
 
 
 def disk(found: Directories, changes: dict[str, bytes], files: SimFiles | None = None) -> SimFiles:

@@ -1,4 +1,4 @@
-"""Figures that Java's bookie has not: of the event loop, of memory by owner, of the process."""
+"""The metrics named ``bookied_*``, which Java's bookie does not have, and those of the process."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PROC: Final = Path("/proc/self")
 
 
 @attrs.frozen(kw_only=True)
-class OwnFigures:
+class BookiedFigures:
     """What is told beside Java's."""
 
     info: Mapping[str, str]
@@ -34,7 +34,7 @@ class OwnFigures:
     config_warnings: int
 
 
-def families(own: OwnFigures, of: BookieFigures) -> Iterator[Family]:
+def families(own: BookiedFigures, of: BookieFigures) -> Iterator[Family]:
     """Give all that can be told by now."""
     yield gauge("bookied_info", 1, own.info)
     yield gauge("bookied_config_warnings", own.config_warnings)
