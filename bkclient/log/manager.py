@@ -160,13 +160,12 @@ class LogManager:
         return await ledgers.append_ledger(known, known.record.last_ledger_id, tries=1)
 
     async def _recover(self, name: str, record: LogRecord) -> Position | None:
-        """Close whatever is not closed, the last two in any case; return the last entry."""
+        """Close whatever is not closed; return the last entry."""
         tail: Position | None = None
         for index in _indexes(record):
             ledger_id = record.ledger(index).ledger_id
             try:
-                is_late = index + 2 >= record.next_index
-                last = await self._closed_at(ledger_id, record, fence=is_late)
+                last = await self._closed_at(ledger_id, record)
             except NoSuchLedgerError as error:
                 raise LogDamagedError(
                     f"ledger {ledger_id} of log {name} is gone: its entries are lost"
@@ -175,12 +174,11 @@ class LogManager:
                 tail = Position(index, last, ledger_id)
         return tail
 
-    async def _closed_at(self, ledger_id: LedgerId, record: LogRecord, *, fence: bool) -> int:
-        if not fence:
-            metadata = (await self._client.read_metadata(ledger_id)).value
-            if metadata.is_closed:
-                assert metadata.last_entry_id is not None
-                return metadata.last_entry_id
+    async def _closed_at(self, ledger_id: LedgerId, record: LogRecord) -> int:
+        metadata = (await self._client.read_metadata(ledger_id)).value
+        if metadata.is_closed:
+            assert metadata.last_entry_id is not None
+            return metadata.last_entry_id
         reader = await self._client.open_ledger(ledger_id, password=record.options.password)
         reader.close()
         return reader.last_add_confirmed

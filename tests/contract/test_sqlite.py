@@ -24,6 +24,7 @@ from bkclient.metadata.api import (
     SessionEvent,
 )
 from bkclient.metadata.sqlite.database import Database, file_system_of
+from bkclient.metadata.sqlite.driver_thread import Core
 from bkclient.metadata.sqlite.rows import CHANGES_KEPT
 from bkclient.metadata.sqlite.store import open_sqlite, parse_uri
 from tests.bkclient.metadata.values import B1, B2, closed, info, metadata
@@ -253,6 +254,34 @@ class TestClocks:
             assert await store.writable_bookies() == {B1}
 
         files.run(scenario())
+
+    def test_a_lease_counts_from_before_its_renewal(self, files: SqliteDriver) -> None:
+        now_s = [0.0]
+        core = Core(
+            files.path,
+            now_s=lambda: 1_700_000_000 + now_s[0],
+            monotonic_s=lambda: now_s[0],
+            session_timeout_s=10.0,
+            busy_timeout_s=0.0,
+        )
+        assert core.do(lambda _rows, one: one, write=True, needs_session=True).value
+        now_s[0] = 3.0
+
+        def take_long(statement: str) -> None:
+            if statement == "COMMIT":
+                now_s[0] = 9.0
+
+        assert core._database is not None
+        connection = core._database._connection
+        connection.set_trace_callback(take_long)
+        assert core.renew().error is None
+        connection.set_trace_callback(None)
+        now_s[0] = 13.5
+        other = sqlite3.connect(files.path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")  # So that the file itself cannot be asked.
+        assert core.renew().lost_session
+        other.close()
+        core.close()
 
     def test_a_session_lives_on_while_its_process_does(self, files: SqliteDriver) -> None:
         async def scenario() -> None:

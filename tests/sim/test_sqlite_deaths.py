@@ -15,7 +15,7 @@ import pytest
 from twisted.internet.defer import Deferred
 
 from bkclient.errors import ClientError
-from bkclient.metadata.api import NEW
+from bkclient.metadata.api import NEW, NotFoundError
 from tests.bkclient.metadata.values import B1, B2, closed, info, metadata
 from tests.sim.world.processes import Process, SimClock
 from tests.sim.world.sqlite_cluster import SimSqlite, SqliteCluster
@@ -31,7 +31,7 @@ class Stage:
 
     def __init__(self, image: Path | None = None, *, at_s: float = 0.0) -> None:
         self.clock = SimClock()
-        self.clock.step(self.clock.seconds() + at_s)
+        self.wait(at_s)
         self.cluster = SqliteCluster(self.clock)
         if image is None:
             self.open(create=True)
@@ -49,6 +49,11 @@ class Stage:
         )
         self.run(store.connect())
         return store
+
+    def wait(self, for_s: float) -> None:
+        end_s = self.clock.seconds() + for_s
+        while self.clock.step(end_s):
+            pass
 
     def run(self, work: Any) -> Any:
         results: list[Any] = []
@@ -203,3 +208,22 @@ def test_a_death_at_any_statement_leaves_all_or_nothing(
         with suppress(ClientError):
             again.run(act(again.open()))
         assert names_of(rows_of(again.cluster.path.parent)) == names_of(states[-1]), act
+
+
+def test_nothing_of_a_session_that_is_over_is_seen_before_it_is_removed() -> None:
+    stage = Stage()
+    dead, other = stage.open(), stage.open()
+    stage.run(mark(dead))
+    stage.run(dead.register(B1, info(B1), read_only=False))
+    stage.run(dead.take_underreplicated(L1))
+    assert stage.run(other.service_info(B1))
+    dead.process.kill()
+    stage.wait(2 * SESSION_S)
+    there = {row[0] for row in rows_of(stage.cluster.path.parent) if row[-1]}
+    assert {"avail", "lock"} <= there
+    with pytest.raises(NotFoundError):
+        stage.run(other.service_info(B1))
+    assert stage.run(other.writable_bookies()) == frozenset()
+    assert stage.run(other.lock_owner(L1)) is None
+    assert stage.run(other.repair_locks()) == []
+    assert stage.run(other.take_underreplicated(L1))

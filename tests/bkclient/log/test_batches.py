@@ -8,7 +8,7 @@ from bkclient.client import Client
 from bkclient.log import EARLIEST, LogManager, LogOptions
 from bkclient.log.batches import BATCH_KEY, OFFER_AGE_S, STREAM_KEY, SWEEP_AGE_S, batch_of
 from bkclient.log.errors import AppendUnknownError, LogError, NotLeaderError
-from bkclient.log.ledger_list import LOG_KEY
+from bkclient.log.ledger_list import LOG_KEY, LedgerList
 from tests.bkclient.worlds import World
 from tests.support.memory_cluster import Fault, TreeOperation
 from wire.ids import LedgerId
@@ -80,6 +80,17 @@ def test_a_batch_that_is_offered_again_is_taken_once() -> None:
     assert stream.found() == [b"a", b"b"]
 
 
+def test_a_batch_is_taken_once_although_a_ledger_after_it_was_deleted() -> None:
+    stream = Stream()
+    lost = stream.ledger(7, [b"b"])
+    stream.offer(7, stream.ledger(7, [b"a"]), lost)
+    stream.name = "other"
+    stream.offer(0, stream.ledger(0, [b"c"]))
+    stream.world.run(stream.client.delete_ledger(lost))
+    stream.name = "s"
+    assert not stream.offer(7, stream.ledger(7, [b"again"]))
+
+
 def test_streams_do_not_know_each_other() -> None:
     stream = Stream()
     stream.offer(7, stream.ledger(7, [b"a"]))
@@ -98,6 +109,27 @@ def test_a_writer_of_the_log_is_fenced_and_loses_nothing() -> None:
         await writer.append(payload)
 
     stream.world.run(append(b"0"))
+    assert stream.offer(0, stream.ledger(0, [b"a"]))
+    with pytest.raises((AppendUnknownError, NotLeaderError)):
+        stream.world.run(append(b"1"))
+    assert stream.found() == [b"0", b"a"]
+
+
+def test_a_writer_is_fenced_although_the_ledger_it_has_just_begun_is_closed() -> None:
+    stream = Stream()
+    writer = stream.world.run(stream.manager.open_writer("events"))
+
+    async def append(payload: bytes) -> None:
+        await writer.append(payload)
+
+    async def begin_next() -> None:
+        ledgers = LedgerList(stream.client, "events")
+        known = await ledgers.read()
+        _, begun = await ledgers.append_ledger(known, known.record.last_ledger_id)
+        await begun.close()
+
+    stream.world.run(append(b"0"))
+    stream.world.run(begin_next())
     assert stream.offer(0, stream.ledger(0, [b"a"]))
     with pytest.raises((AppendUnknownError, NotLeaderError)):
         stream.world.run(append(b"1"))
