@@ -5,8 +5,8 @@
             print(entry.payload)
         metadata = client.call(admin.read_metadata, 7)
 
-The reactor runs in a daemon thread of its own, one for the process, started at the first use. Where
-a reactor runs in some other thread already, that one is used. This module and ``__main__`` modules
+The reactor runs in a daemon thread of its own, one for the process, started at the first use. If a
+reactor already runs in another thread, that reactor is used. This module and ``__main__`` modules
 are the only ones that import the reactor.
 """
 
@@ -95,8 +95,8 @@ def call_in_reactor(
 ) -> Any:
     """Run ``work`` in the reactor's thread; wait for the value of what it returns.
 
-    An interruption (Ctrl-C) cancels the work, waits a little for it to end safely, and goes on up.
-    ``done`` is what is waited on; one is made by default.
+    An interruption (Ctrl-C) cancels the work, waits a little until the work has ended safely, and
+    is raised again. ``done`` is the event to wait for, by default a new one.
 
     Raises:
         Exception: whatever the work raised.
@@ -156,8 +156,8 @@ class BlockingClient:
     Args:
         uri: the metadata service.
         config: settings; by default Java's.
-        protocol: by default V2, whatever ``useV2WireProtocol`` says: every bookie serves both on
-            one port, our V2 client asks over V3 what V2 cannot say, and V2 costs a fraction.
+        protocol: by default V2, whatever ``useV2WireProtocol`` says. Every bookie serves both on
+            one port, and V2 costs a fraction. The V2 client sends over V3 what V2 lacks.
         rest: as for ``Client.connect``.
 
     Raises:
@@ -211,7 +211,7 @@ class BlockingClient:
         return self._run(lambda: function(*args, **kwargs))
 
     def iterate(self, make: Callable[[Client], AsyncIterator[T]]) -> Iterator[T]:
-        """Yield what an async iterator yields that ``make(client)`` returns.
+        """Yield the values of the async iterator that ``make(client)`` returns.
 
         Ending the iteration early closes the async iterator.
         """

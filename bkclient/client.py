@@ -1,4 +1,4 @@
-"""Client: create, open and delete ledgers; the public door.
+"""Client: create, open and delete ledgers.
 
     client = await Client.connect("zk+hierarchical://127.0.0.1:2181/ledgers", reactor=reactor)
     writer = await client.create_ledger(ensemble_size=3, write_quorum=3, ack_quorum=2)
@@ -57,12 +57,12 @@ class Client:
     Args:
         store: the cluster's metadata, connected.
         clock: the reactor; for timers only.
-        connect: how bookies are reached.
+        connect: opens connections to bookies.
         config: by Java's keys.
-        rng: chance, for placement and jitter.
+        rng: random numbers, for placement and jitter.
         placement: overrides ``ensemblePlacementPolicy``.
-        racks: what knows the racks; there are none without it.
-        greeting: how connections begin, where several clients share that; else by ``config``.
+        racks: the source of racks; by default no bookie has a rack.
+        greeting: the handshake of connections, to be shared by clients; by default of ``config``.
 
     Raises:
         SecurityError: TLS is switched on, and its files cannot be used.
@@ -120,7 +120,7 @@ class Client:
             rest: as for the constructor.
 
         Raises:
-            IncorrectParameterError: no URI, or one that cannot be understood.
+            IncorrectParameterError: no URI, or an invalid URI.
             MetadataUnavailableError: the metadata service cannot be reached.
             NotInitializedError: there is no cluster at that URI.
             SecurityError: keys, certificates or passwords cannot be used.
@@ -289,9 +289,9 @@ class Client:
         ``password`` ``None`` takes the one in the metadata (administrative open).
 
         Raises:
-            NoSuchLedgerError: there is none.
-            ClientUnauthorizedError: another password.
-            ClientDigestMismatchError: another digest type, where it is not detected.
+            NoSuchLedgerError: there is no such ledger.
+            ClientUnauthorizedError: the ledger has another password.
+            ClientDigestMismatchError: the ledger has another digest type, if it is not detected.
             LedgerRecoveryError: it cannot be recovered now.
             ReadFailedError: without recovery: too few bookies answered to know the LAC.
         """
@@ -305,7 +305,7 @@ class Client:
         """Read a ledger's metadata, to be changed or followed.
 
         Raises:
-            NoSuchLedgerError: there is none.
+            NoSuchLedgerError: there is no such ledger.
         """
         return LocalMetadata(await self.store.read_ledger(ledger_id))
 
@@ -318,7 +318,7 @@ class Client:
     def writer_of(
         self, ledger_id: LedgerId, local: LocalMetadata, *, last: int, length: int
     ) -> LedgerWriter:
-        """Return a writer that goes on behind ``last``; only for a hand-over that was claimed."""
+        """Return a writer that continues behind ``last``; only after a hand-over was claimed."""
         from bkclient.ledger.writer import LedgerWriter
 
         keys = self.keys_of(ledger_id, local.value)
@@ -327,14 +327,14 @@ class Client:
     # The rest
 
     async def delete_ledger(self, ledger_id: LedgerId) -> None:
-        """Remove a ledger's metadata; bookies drop its entries later. Absent counts as done."""
+        """Remove a ledger's metadata; bookies drop its entries later. Deleting twice is safe."""
         await self.store.remove_ledger(ledger_id)
 
     async def read_metadata(self, ledger_id: LedgerId) -> Versioned[LedgerMetadata]:
         """Return a ledger's metadata with its version.
 
         Raises:
-            NoSuchLedgerError: there is none.
+            NoSuchLedgerError: there is no such ledger.
         """
         return await self.store.read_ledger(ledger_id)
 

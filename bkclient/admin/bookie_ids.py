@@ -80,9 +80,9 @@ async def ledgers_listing(client: Client, bookie_id: BookieId) -> list[StoredLed
 async def rename_in_ledger(
     client: Client, ledger_id: LedgerId, old: BookieId, new: BookieId, *, verify: bool
 ) -> RenamedBookie:
-    """Put ``new`` in every place of ``old`` in one ledger; may be repeated at will.
+    """Replace ``old`` by ``new`` in one ledger; may be repeated.
 
-    With ``verify`` only if ``new`` shows the first and last entry of each of those fragments.
+    With ``verify`` only if ``new`` returns the first and last entry of each of those fragments.
     """
     try:
         local = await client.local_metadata(ledger_id)

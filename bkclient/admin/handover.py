@@ -76,7 +76,7 @@ async def claim(client: Client, ledger_id: LedgerId) -> LedgerWriter:
     Raises:
         NotHandedOverError: it has a writer, or had one that did not hand over.
         LedgerClosedError, ClientLedgerFencedError: it is closed, or being recovered.
-        NoSuchLedgerError: there is none.
+        NoSuchLedgerError: there is no such ledger.
         MetadataUnavailableError: the store is away. The claim may have been stored; then the
             ledger has no writer any more and must be recovered.
     """

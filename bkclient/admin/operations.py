@@ -45,7 +45,7 @@ async def read_metadata(client: Client, ledger_id: LedgerId) -> Versioned[Ledger
     """Return a ledger's metadata with its version.
 
     Raises:
-        NoSuchLedgerError: there is none.
+        NoSuchLedgerError: there is no such ledger.
     """
     return await client.read_metadata(ledger_id)
 
@@ -68,7 +68,7 @@ async def confirmed_end(client: Client, ledger_id: LedgerId) -> tuple[EntryId, i
 
 
 async def delete_ledger(client: Client, ledger_id: LedgerId) -> None:
-    """Remove a ledger's metadata; absent counts as done."""
+    """Remove a ledger's metadata; a missing ledger counts as deleted."""
     await client.delete_ledger(ledger_id)
 
 
@@ -80,7 +80,7 @@ async def recover_ledger(
     A closed ledger is left alone.
 
     Raises:
-        NoSuchLedgerError: there is none.
+        NoSuchLedgerError: there is no such ledger.
         LedgerRecoveryError: it cannot be done now; trying again is safe.
     """
     reader = await client.open_ledger(ledger_id, recover=True, progress=progress)
@@ -90,7 +90,7 @@ async def recover_ledger(
 
 @attrs.frozen
 class FenceReport:
-    """What came of fencing: who is fenced, who is not and why, and whether it is enough.
+    """The outcome of fencing: fenced bookies, others with reasons, and whether it is enough.
 
     ``covered``: no ack quorum is left that could still take an add of the old writer.
     """
@@ -109,7 +109,7 @@ async def fence_ledger(client: Client, ledger_id: LedgerId) -> FenceReport:
     changing the ledger's metadata.
 
     Raises:
-        NoSuchLedgerError: there is none.
+        NoSuchLedgerError: there is no such ledger.
         MetadataStoreError: the mark could not be stored, and no writer was fenced.
     """
     from bkclient.ledger.reads.replica_read import as_client_error

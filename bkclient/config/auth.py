@@ -54,7 +54,7 @@ class ClientAuthConfig(JaasConfig):
     jaas_auditor_section: str = setting(
         "Auditor",
         key="saslJaasAuditorSectionName",
-        doc="The same, for clientRole=system: autorecovery and whatever repairs.",
+        doc="The section for clientRole=system: autorecovery and other repairs.",
     )
     client_role: str = setting(
         "standard",
@@ -66,7 +66,7 @@ class ClientAuthConfig(JaasConfig):
     auth_required: bool = setting(
         False,
         key="clientAuthRequired",
-        doc=f"With {SASL_CLIENT}: leave a bookie that needs no login. It may not be the "
+        doc=f"With {SASL_CLIENT}: refuse a bookie that needs no login. It may not be the "
         "one that it seems to be. Not a key of Java.",
     )
 

@@ -145,7 +145,8 @@ class MetadataConfig(JaasConfig):
     zk_enable_security: bool = setting(
         False,
         key="zkEnableSecurity",
-        doc="Make every znode for those only who log in as we do; needs one of the ways to.",
+        doc="Create znodes that only clients with the same login can use; needs zkDigestAuthFile "
+        "or SASL.",
     )
     zk_digest_path: str = setting(
         "",
@@ -166,7 +167,7 @@ class MetadataConfig(JaasConfig):
     store_mark_time: bool = setting(
         True,
         key="storeSystemTimeAsLedgerUnderreplicatedMarkTime",
-        doc="Keep in the mark of an under-replicated ledger when it was made.",
+        doc="Store its time in the mark of an under-replicated ledger.",
     )
     frame_bytes_max: int = setting(
         5_242_880,
@@ -259,13 +260,17 @@ class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
         default_text="5",
     )
     timeout_s: int = setting(
-        5, key="readTimeout", minimum=1, doc="Both time-outs where they are not set."
+        5,
+        key="readTimeout",
+        minimum=1,
+        doc="Default of addEntryTimeoutSec and readEntryTimeoutSec.",
     )
     add_quorum_timeout_s: int = setting(
         -1,
         key="addEntryQuorumTimeoutSec",
-        doc="How long a writer's add may wait for its ack quorum; not above 0 is for ever. Up to "
-        "addEntryTimeoutSec a bookie that falls silent ends the writer before it is replaced.",
+        doc="How long a writer's add may wait for its ack quorum; not above 0 is no limit. If not "
+        "longer than addEntryTimeoutSec, a silent bookie ends the writer instead of being "
+        "replaced.",
     )
     connect_timeout_ms: int = setting(
         10_000,
@@ -284,19 +289,19 @@ class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
         5000,
         key="maxAddsInFlight",
         minimum=0,
-        doc="Adds of a ledger on their way before room() waits; 0 is no limit. Not a key of Java.",
+        doc="Adds of a ledger in flight before room() waits; 0 is no limit. Not a key of Java.",
     )
     backpressure_wait_ms: int = setting(
         -1,
         key="waitTimeoutOnBackpressureMs",
-        doc="How long adds wait for a connection that takes no more, before its bookie counts as "
-        "failed; below 0 they are kept until the time-out of adds.",
+        doc="How long adds wait for a full connection before its bookie counts as failed; below 0 "
+        "is addEntryTimeoutSec.",
     )
     use_v2_protocol: bool = setting(
         False,
         key="useV2WireProtocol",
         group="Connections",
-        doc="Speak protocol V2 with bookies where the request allows it.",
+        doc="Use protocol V2 with bookies for requests that V2 has.",
     )
     channels_per_bookie: int = setting(
         1, key="numChannelsPerBookie", minimum=1, doc="Connections to one bookie."
@@ -317,14 +322,15 @@ class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
         key="clientTcpUserTimeoutMillis",
         minimum=0,
         maximum=_INT32_MAX,
-        doc="How long a bookie may leave what was sent unconfirmed before the system drops the "
-        "connection; 0 is the system's. Requests that time out end one sooner, as a rule.",
+        doc="How long sent bytes may stay unconfirmed before the system drops the connection; 0 "
+        "is the system's. Requests usually time out sooner.",
     )
     speculative_read_timeout_ms: int = setting(
         2000,
         key="speculativeReadTimeout",
         group="Reads",
-        doc="Base of the two next ones; 0 or less turns speculation off.",
+        doc="Base of firstSpeculativeReadTimeout and maxSpeculativeReadTimeout; 0 or less turns "
+        "speculation off.",
     )
     _speculative_first_ms: int | None = setting(
         None,
@@ -358,7 +364,7 @@ class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
         2.0,
         key="speculativeReadLACTimeoutBackoffMultiplier",
         minimum=1,
-        doc="How that pause grows.",
+        doc="How the pause in a long poll grows from one bookie to the next.",
     )
     reorder_reads: bool = setting(
         True, key="reorderReadSequenceEnabled", doc="Ask healthy and near bookies first."
@@ -385,7 +391,9 @@ class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
         1, key="recoveryReadBatchSize", minimum=1, doc="Entries read at a time in recovery."
     )
     opportunistic_striping: bool = setting(
-        False, key="opportunisticStriping", doc="Take a smaller ensemble where bookies are few."
+        False,
+        key="opportunisticStriping",
+        doc="Use a smaller ensemble if too few bookies are available.",
     )
     delay_ensemble_change: bool = setting(
         False,
@@ -411,7 +419,9 @@ class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
         2, key="minNumRacksPerWriteQuorum", minimum=1, doc="Racks a write quorum should span."
     )
     enforce_racks: bool = setting(
-        False, key="enforceMinNumRacksPerWriteQuorum", doc="Fail rather than span fewer racks."
+        False,
+        key="enforceMinNumRacksPerWriteQuorum",
+        doc="Fail if a write quorum would span fewer racks.",
     )
     enforce_fault_domains: bool = setting(
         False,
@@ -437,12 +447,12 @@ class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
         3,
         key="desiredNumZonesPerWriteQuorum",
         minimum=1,
-        doc="Zones a write quorum should span; not below the zones it must.",
+        doc="Zones a write quorum should span; not below minNumZonesPerWriteQuorum.",
     )
     enforce_zones: bool = setting(
         True,
         key="enforceStrictZoneawarePlacement",
-        doc="Fail rather than span fewer zones, or share an upgrade domain.",
+        doc="Fail if a write quorum would span fewer zones, or share an upgrade domain.",
     )
     regions_to_write: str | None = setting(
         None,
@@ -458,19 +468,22 @@ class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
     durability_in_replace: bool = setting(
         True,
         key="reppEnableDurabilityEnforcementInReplace",
-        doc="Rather replace no bookie than span fewer regions.",
+        doc="Do not replace a bookie if the ensemble would then span fewer regions.",
     )
     dns_resolver_class: str | None = setting(
         None,
         key="reppDnsResolverClass",
-        doc="What maps a bookie to its rack, by its Java class.",
+        doc="Java class that maps a bookie to its rack.",
         default_text="org.apache.bookkeeper.net.ScriptBasedMapping",
     )
     topology_script: str | None = setting(
         None, key="networkTopologyScriptFileName", doc="Script that maps hosts to racks."
     )
     topology_script_arguments_max: int = setting(
-        100, key="networkTopologyScriptNumberArgs", minimum=1, doc="Hosts given to one call of it."
+        100,
+        key="networkTopologyScriptNumberArgs",
+        minimum=1,
+        doc="Hosts in one call of networkTopologyScriptFileName.",
     )
     use_hostname_for_local_node: bool = setting(
         False,
@@ -485,7 +498,7 @@ class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
     weighted_placement_multiple_max: int = setting(
         3,
         key="bookieMaxMultipleForWeightBasedPlacement",
-        doc="How many times the median a bookie's room counts at most; 0 is no limit.",
+        doc="Limit of a bookie's weight, in multiples of the median of free space; 0 is no limit.",
     )
     bookie_info_interval_s: int = setting(
         86_400,
@@ -500,15 +513,15 @@ class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
         doc="When to ask again after no answer.",
     )
     bookie_info_timeout_s: int = setting(
-        5, key="getBookieInfoTimeoutSecs", minimum=1, doc="How long a bookie may take to say it."
+        5, key="getBookieInfoTimeoutSecs", minimum=1, doc="Time limit of a request for free space."
     )
     log_retry_s: int = setting(
         60,
         key="logWriterPatienceSec",
         group="Logs",
         minimum=0,
-        doc="How long a log's writer that gets nothing done, mostly for want of bookies, tries on "
-        "before it gives the log up. Not a key of Java.",
+        doc="How long a log's writer retries, mostly because bookies are missing, before it "
+        "fails. Not a key of Java.",
     )
     track_failures: bool = setting(
         True,
@@ -529,13 +542,20 @@ class ClientConfig(ClientAuthConfig, ClientTlsConfig, MetadataConfig):
         60, key="bookieHealthCheckIntervalSeconds", minimum=1, doc="Counting interval."
     )
     health_check_errors_max: int = setting(
-        100, key="bookieErrorThresholdPerInterval", minimum=1, doc="Errors that quarantine."
+        100,
+        key="bookieErrorThresholdPerInterval",
+        minimum=1,
+        doc="Errors in an interval that quarantine a bookie.",
     )
     quarantine_s: int = setting(
         1800, key="bookieQuarantineTimeSeconds", minimum=0, doc="Length of quarantine."
     )
     quarantine_ratio: float = setting(
-        1.0, key="bookieQuarantineRatio", minimum=0, maximum=1, doc="Chance that it happens."
+        1.0,
+        key="bookieQuarantineRatio",
+        minimum=0,
+        maximum=1,
+        doc="Chance that a bookie with these errors is quarantined.",
     )
     quarantine_on_connect_error: bool = setting(
         False,

@@ -108,7 +108,7 @@ class TlsConfig:
     tls_client_authentication: bool = setting(
         False,
         key="tlsClientAuthentication",
-        doc="Bookies want a certificate of every client that begins TLS, and clients send theirs.",
+        doc="Require a certificate from each client that uses TLS; clients then send theirs.",
     )
     tls_certificate_path: str = setting(
         "",
@@ -118,7 +118,7 @@ class TlsConfig:
     tls_versions: tuple[str, ...] = setting(
         (),
         key="tlsEnabledProtocols",
-        doc="Versions that may be spoken: TLSv1.2, TLSv1.3, or both, which is the default.",
+        doc="Allowed versions: TLSv1.2, TLSv1.3, or both (default).",
         refuse=versions_refused,
     )
     tls_suites: tuple[str, ...] = setting(
@@ -130,14 +130,14 @@ class TlsConfig:
     tls_revoked_path: str = setting(
         "",
         key="tlsRevocationListPath",
-        doc="File in PEM with the revocation list of each authority in the trust store, where "
-        "certificates are to be looked up. Not a key of Java.",
+        doc="PEM file with a revocation list of each authority in the trust store. Not a key of "
+        "Java.",
     )
     tls_refresh_s: int = setting(
         0,
         key="tlsCertFilesRefreshDurationSeconds",
         minimum=0,
-        doc="How often new connections look whether the files have changed; 0 is never.",
+        doc="How often the TLS files are checked for changes, at new connections; 0 is never.",
     )
 
     @property
@@ -163,7 +163,7 @@ class ClientTlsConfig(TlsConfig):
         "",
         key="clientKeyStorePasswordPath",
         aliases=("tlsKeyStorePasswordPath",),
-        doc="File with that file's password.",
+        doc="File with the password of the key or trust store.",
     )
     client_trust_store_type: StoreType = setting(
         StoreType.JKS,
@@ -181,16 +181,16 @@ class ClientTlsConfig(TlsConfig):
         "",
         key="clientTrustStorePasswordPath",
         aliases=("tlsTrustStorePasswordPath",),
-        doc="File with that file's password.",
+        doc="File with the password of the key or trust store.",
     )
     tls_check_host: bool = setting(
         True,
         key="tlsHostnameVerificationEnabled",
-        doc="Insist that a bookie's certificate is for the host it is reached at. Java's default "
-        "is false, for clusters whose certificates name no host.",
+        doc="Require that a bookie's certificate names its host. Java's default is false, for "
+        "clusters whose certificates name no host.",
     )
     start_tls_timeout_s: int = setting(
-        10, key="startTLSTimeoutSecs", minimum=1, doc="How long the change to TLS may take."
+        10, key="startTLSTimeoutSecs", minimum=1, doc="Time limit of the TLS handshake."
     )
 
     @property

@@ -83,8 +83,8 @@ class LedgerReader:
         """Return one entry.
 
         Raises:
-            ReadFailedError: it is not confirmed (and ``unconfirmed`` was not asked for).
-            ClientError: no bookie of its write set gave it.
+            ReadFailedError: the entry is not confirmed, and ``unconfirmed`` is false.
+            ClientError: no bookie of the write set returned the entry.
         """
         self._end.check(entry_id, entry_id, unconfirmed=unconfirmed)
         await self._fetcher.turn()
@@ -145,7 +145,7 @@ class LedgerReader:
                 yield found
 
     async def read_last_entry(self) -> Entry:
-        """Return the last confirmed entry, after asking how far that is.
+        """Ask the bookies for the LAC, and return the last confirmed entry.
 
         Raises:
             NoSuchEntryInLedgerError: the ledger is empty.
@@ -194,7 +194,7 @@ class LedgerReader:
 
         It retries while bookies do not answer (of a closed ledger for ``SILENT_S_MAX``), ensembles
         have moved, or the metadata service is away. It keeps no more entries in memory than
-        ``read`` does. Cancelling what waits for the next entry ends it.
+        ``read`` does. Cancelling the wait for the next entry ends the iteration.
 
         Raises:
             NoSuchLedgerError: the ledger was deleted.

@@ -49,9 +49,9 @@ class LedgerWriter:
     ``last_add_confirmed`` is the highest entry that is safe together with all below it.
 
     Two kinds of writer differ, as in Java. With ``explicit_ids`` the caller names each entry's id,
-    in any order; a gap holds up what lies above it. With ``deferred_sync`` bookies answer before
-    their disks have an entry: an add that is confirmed is safe only after ``force``, the LAC moves
-    with that, and a bookie that fails ends the writer.
+    in any order; entries above a gap are not confirmed until the gap is filled. With
+    ``deferred_sync`` bookies answer before their disks have an entry: a confirmed add is safe only
+    after ``force``, which moves the LAC. A bookie that fails ends the writer.
     """
 
     def __init__(
@@ -168,7 +168,7 @@ class LedgerWriter:
         Raises (through the Deferred):
             LedgerClosedError, ClientLedgerFencedError: the handle takes no more entries.
             IncorrectParameterError: the entry is too large; the handle stays usable.
-            IllegalOperationError: the writer wants ids; use ``add_at``.
+            IllegalOperationError: the writer needs entry ids; use ``add_at``.
             ClientError: the entry's outcome is unknown until the ledger is closed or recovered.
         """
         try:
@@ -246,20 +246,22 @@ class LedgerWriter:
     async def publish(self) -> None:
         """Write the LAC to the bookies, so that readers see the last entries at once.
 
-        Without it they learn that with the next add, with the end of the ledger, or at the
-        interval of the setting. A bookie that refuses it is no failure.
+        Without ``publish`` readers learn the LAC from the next add, at the end of the ledger, or at
+        the interval of the setting. A bookie that refuses the LAC is not a failure.
         """
         await self._explicit_lac.publish()
 
     async def force(self) -> EntryId:
         """Wait until all confirmed entries are on their bookies' disks; return the last entry's id.
 
-        With ``deferred_sync`` the LAC is there then. At once where nothing was added yet.
+        With ``deferred_sync`` the LAC is then this entry. Without entries ``force`` returns at
+        once.
 
         Raises:
-            LedgerClosedError: the ledger has ended, or is about to, before what was to be forced.
+            LedgerClosedError: the ledger has ended, or is closing, before the last of these
+                entries.
             ClientLedgerFencedError: another client recovers the ledger, and says where it ends.
-            ClientError: a bookie did not do it; nothing is known of what was added since the last.
+            ClientError: a bookie failed; the entries since the last ``force`` may be lost.
         """
         return await self._forced.force()
 

@@ -1,8 +1,8 @@
 """Logs: endless sequences made of ledgers, with writers that may change.
 
 A log is a list of ledgers in the metadata, changed by compare-and-swap only. A writer that opens it
-fences the last ledgers of the list and appends one of its own; so there is one writer,
-whatever anybody believes about who leads. The rules, and why they are safe: ledgers2logs.md.
+fences the last ledgers of the list and appends one of its own; so there is one writer, whichever
+processes believe that they lead. The rules, and why they are safe: ledgers2logs.md.
 
     logs = LogManager(client)
     await logs.create("events")

@@ -137,7 +137,7 @@ class LogManager:
             NoSuchLogError: there is no such log.
             LogSealedError: the log takes no more entries.
             LogDamagedError: a listed ledger is missing.
-            NotLeaderError: other writers took the log over again and again.
+            NotLeaderError: other writers took over the log again and again.
             ClientError: the last ledgers cannot be recovered, or no new ledger can be created.
         """
         ledgers, rng = LedgerList(self._client, name), self._client.cluster.rng
@@ -258,7 +258,7 @@ class LogManager:
     # Taking away
 
     async def trim(self, name: str, before: Position) -> Position:
-        """Drop the ledgers that lie entirely below a position; see ``LogRemoval.trim``."""
+        """Delete the ledgers that end before a position; see ``LogRemoval.trim``."""
         return await self._removal.trim(name, before)
 
     async def delete(self, name: str, *, force: bool = False) -> int:

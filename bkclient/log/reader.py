@@ -40,8 +40,8 @@ RETRY_S: Final = 0.5
 class LogReader:
     """Reads a log; made by ``LogManager.open_reader``. Iterate over it, by one task at a time.
 
-    It yields ``(position, payload)`` in order. With ``follow`` it waits at the end for more, and
-    ends only where the log was sealed; else it ends with what is confirmed.
+    It yields ``(position, payload)`` in order. With ``follow`` it waits at the end for new entries,
+    and ends only when the log is sealed. Without, it ends after the last confirmed entry.
     """
 
     def __init__(
@@ -58,18 +58,18 @@ class LogReader:
         return self._last
 
     def seek(self, position: Position) -> None:
-        """Go on with the entry at ``position``, or the first behind it. Not while it iterates.
+        """Continue with the entry at ``position``, or the first behind it; not during an iteration.
 
-        Where ``LATEST`` is, is found out when the reader is iterated over next.
+        The next iteration finds the position of ``LATEST``.
         """
         self._next, self._last = position, None
 
     async def begin(self) -> None:
-        """Find out where ``LATEST`` is now, if that is where to begin.
+        """Find the present position of ``LATEST``, if the reader begins there.
 
         Raises:
             NoSuchLogError: there is no such log.
-            LogDamagedError: its last ledger is gone.
+            LogDamagedError: its last ledger is missing.
             ClientError: without ``follow``, bookies do not say how far its last ledger is.
         """
         record = (await self._ledgers.read()).record
@@ -83,7 +83,7 @@ class LogReader:
         """Return once an entry at ``position`` or behind it is in the log for good.
 
         Raises:
-            LogDamagedError: a ledger is gone.
+            LogDamagedError: a ledger is missing.
         """
         if self._last is not None and self._last >= position:
             return

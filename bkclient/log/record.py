@@ -80,7 +80,7 @@ class LogOptions:
     roll_s: float = 0.0
 
     def check(self) -> None:
-        """Raise ``QuorumError`` or ``IncorrectParameterError`` where they cannot be."""
+        """Raise ``QuorumError`` or ``IncorrectParameterError`` if an option is invalid."""
         check_quorums(self.ensemble_size, self.write_quorum, self.ack_quorum)
         if min(self.roll_bytes, self.roll_entries, self.roll_s) < 0:
             raise IncorrectParameterError("limits for rolling are 0 (none) or more")
@@ -179,7 +179,7 @@ def decode_record(name: str, stored: bytes) -> LogRecord:
     """Read what is stored.
 
     Raises:
-        LogDamagedError: it is nothing that ``encode`` writes.
+        LogDamagedError: the bytes are not a record that ``encode`` writes.
     """
     try:
         value = json.loads(stored)

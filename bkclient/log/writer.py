@@ -33,8 +33,8 @@ log = Logger()
 class LogWriter:
     """The one writer of a log; made by ``LogManager.open_writer``.
 
-    ``on_lost`` is called once when another writer took the log over, or this one cannot go on. All
-    methods belong to the reactor's thread.
+    ``on_lost`` is called once when another writer has taken over the log, or this writer cannot
+    continue. All methods belong to the reactor's thread.
     """
 
     def __init__(
@@ -95,13 +95,13 @@ class LogWriter:
     def append(self, payload: bytes) -> Deferred[Position]:
         """Append an entry; the Deferred fires with its position once it is in the log for good.
 
-        That is: on an ack quorum of bookies, and behind all that was acknowledged before it.
-        Never waits: a caller that appends much in a loop awaits ``room``.
+        The entry is then on an ack quorum of bookies, behind all entries acknowledged before. Never
+        waits: a caller that appends much in a loop awaits ``room``.
 
         Raises (through the Deferred):
-            AppendUnknownError: it may be in the log or not; do not append it again blindly.
-            NotLeaderError, LogUnwritableError, LogWriterClosedError: it is not.
-            IncorrectParameterError: it is too large; the writer stays usable.
+            AppendUnknownError: the entry may be in the log; do not append it again blindly.
+            NotLeaderError, LogUnwritableError, LogWriterClosedError: the entry is not in the log.
+            IncorrectParameterError: the entry is too large; the writer stays usable.
         """
         if self._ended_by is not None:
             return fail(not_appended(self._ended_by))
@@ -161,13 +161,13 @@ class LogWriter:
             log.failure("rolling a log", failure)
 
     async def roll(self) -> None:
-        """Go on in a new ledger; return once the one before is closed.
+        """Continue in a new ledger; return once the previous ledger is closed.
 
         Calls that overlap share one roll.
 
         Raises:
             NotLeaderError: another client writes the log now.
-            ClientError: no ledger could be made; the writer goes on in the one it has.
+            ClientError: no ledger could be created; the writer continues in its current ledger.
         """
         if self._ended_by is not None:
             raise not_appended(self._ended_by)
@@ -235,7 +235,7 @@ class LogWriter:
     async def close(self, *, seal: bool = False) -> None:
         """Wait for what is pending, close the ledger, and with ``seal`` end the log for good.
 
-        Nothing is taken any more from this call on.
+        From this call on the writer accepts no entry.
 
         Raises:
             NotLeaderError: another client writes the log now.

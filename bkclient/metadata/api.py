@@ -241,7 +241,7 @@ class LedgerStore(Protocol):
         """Return the metadata; ``ctime_ms`` falls back to the store's creation time.
 
         Raises:
-            NoSuchLedgerError: there is none.
+            NoSuchLedgerError: there is no such ledger.
             MetadataSerializationError: it cannot be read.
         """
         ...

@@ -83,7 +83,7 @@ async def view(client: Client, ledger_id: LedgerId) -> ViewedLedger:
     """Look at a ledger without recovering it, with the password in its metadata.
 
     Raises:
-        NoSuchLedgerError: there is none.
+        NoSuchLedgerError: there is no such ledger.
         MetadataSerializationError: its metadata cannot be read.
         MetadataStoreError: the store failed.
     """

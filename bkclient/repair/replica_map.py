@@ -119,7 +119,7 @@ async def map_replicas(client: Client, ledger_id: LedgerId) -> ReplicaMap:
     """Ask every bookie of a ledger what it holds. No writer is fenced, nothing is written.
 
     Raises:
-        NoSuchLedgerError: there is none.
+        NoSuchLedgerError: there is no such ledger.
         MetadataSerializationError: its metadata cannot be read.
     """
     ledger = with_handover_end(await view(client, ledger_id))

@@ -127,7 +127,7 @@ async def verify(
     ledger that is not closed it is what is confirmed.
 
     Raises:
-        NoSuchLedgerError: there is none.
+        NoSuchLedgerError: there is no such ledger.
         MetadataSerializationError: its metadata cannot be read.
     """
     for more in reversed(range(TRIES)):
@@ -444,7 +444,7 @@ async def read_copies(
     """Yield what one bookie has of these entries, in their order, some at a time.
 
     Raises:
-        NoSuchLedgerError: there is none.
+        NoSuchLedgerError: there is no such ledger.
         ClientError: the bookie does not answer at all.
     """
     ledger = await view(client, ledger_id)

@@ -39,30 +39,34 @@ class AdminConfig:
         doc="Serve the HTTP admin API.",
     )
     http_port: int = setting(
-        8080, key="httpServerPort", minimum=0, maximum=65_535, doc="Its port; 0 for any."
+        8080,
+        key="httpServerPort",
+        minimum=0,
+        maximum=65_535,
+        doc="Port of the HTTP admin API; 0 is any free port.",
     )
     http_host: str = setting(
         "127.0.0.1",
         key="httpServerHost",
-        doc="The address it listens at. Java's default is 0.0.0.0.",
+        doc="Address of the HTTP admin API. Java's default is 0.0.0.0.",
     )
     http_token: str = setting(
         "",
         key="httpAdminToken",
-        doc="What a request has to bear that changes anything or reads entries: "
-        "'Authorization: Bearer TOKEN'.",
+        doc="Token for requests that change settings or state, or read entries: 'Authorization: "
+        "Bearer TOKEN'.",
         secret=True,
     )
     http_token_file: str = setting(
         "",
         key="httpAdminTokenFile",
-        doc="A file with that token, which wins over httpAdminToken; SIGHUP has it read again.",
+        doc="File with the token; wins over httpAdminToken. SIGHUP reads the file again.",
     )
     http_open_writes: bool = setting(
         False,
         key="httpAdminAllowUnauthenticatedWrites",
-        doc="Let requests that change something do without a token, as Java does. Reading entries "
-        "needs one all the same.",
+        doc="Accept changes without a token, as Java does. Reading entries needs a token in any "
+        "case.",
     )
     http_allowed_hosts: tuple[str, ...] = setting(
         (),
@@ -70,9 +74,7 @@ class AdminConfig:
         doc="Names that a request may have in 'Host' beside this host's own, addresses, and names "
         "that no public DNS has; * for any. Other names may come from a web page in a browser.",
     )
-    http_tls: bool = setting(
-        False, key="httpServerTlsEnable", doc="Serve HTTP in TLS, and in nothing else."
-    )
+    http_tls: bool = setting(False, key="httpServerTlsEnable", doc="Serve HTTP only over TLS.")
     http_key_store_type: StoreType = setting(
         StoreType.JKS,
         key="httpServerKeyStoreType",
@@ -106,22 +108,22 @@ class AdminConfig:
     http_client_authentication: bool = setting(
         True,
         key="httpServerTlsClientAuthentication",
-        doc="Turn away clients that show no certificate, as Java does. If false, they may ask, and "
-        "change things with the token.",
+        doc="Refuse clients without a certificate, as Java does. If false, clients without a "
+        "certificate may read, and make changes with the token.",
     )
     stats_provider: str = setting(
         "",
         key="statsProviderClass",
-        doc="PrometheusMetricsProvider serves metrics on prometheusStatsHttpPort where the admin "
-        "server, which serves them always, is off.",
+        doc="PrometheusMetricsProvider serves metrics on prometheusStatsHttpPort if "
+        "httpServerEnabled is false. The admin server always serves metrics.",
     )
     stats_http_enabled: bool = setting(
-        True, key="prometheusStatsHttpEnable", doc="Whether that provider has a port of its own."
+        True, key="prometheusStatsHttpEnable", doc="Serve metrics on prometheusStatsHttpPort."
     )
     stats_host: str = setting(
         "127.0.0.1",
         key="prometheusStatsHttpAddress",
-        doc="The address of that port. Java's default is 0.0.0.0.",
+        doc="Address of prometheusStatsHttpPort. Java's default is 0.0.0.0.",
     )
     stats_port: int = setting(
         8000, key="prometheusStatsHttpPort", minimum=0, maximum=65_535, doc="That port."

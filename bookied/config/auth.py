@@ -60,7 +60,7 @@ class BookieAuthConfig(JaasConfig):
         ".*bookkeeper.*",
         key="saslJaasClientAllowedIds",
         reloads=True,
-        doc="Of those, only users whose complete name this regular expression matches are allowed.",
+        doc="Only users whose complete name matches this regular expression are allowed.",
         refuse=_no_pattern,
     )
 

@@ -25,14 +25,14 @@ class AutoRecoveryConfig:
         0,
         key="lostBookieRecoveryDelay",
         minimum=0,
-        doc="How long one lost bookie may take to come back before its ledgers are marked; "
-        "what is stored in the metadata wins.",
+        doc="Time for a lost bookie to return before its ledgers are marked; the delay in the "
+        "metadata wins.",
     )
     bookie_check_interval_s: int = setting(
         86_400,
         key="auditorPeriodicBookieCheckInterval",
         minimum=0,
-        doc="How often the auditor looks for lost bookies unasked; 0 is at its start only.",
+        doc="How often the auditor looks for lost bookies; 0 is only at its start.",
     )
     ledger_check_interval_s: int = setting(
         604_800,
@@ -42,12 +42,12 @@ class AutoRecoveryConfig:
     placement_check_interval_s: int = setting(
         0,
         key="auditorPeriodicPlacementPolicyCheckInterval",
-        doc="How often it looks whether closed ledgers are spread well; not above 0 is never.",
+        doc="How often the auditor checks the placement of closed ledgers; not above 0 is never.",
     )
     replicas_check_interval_s: int = setting(
         0,
         key="auditorReplicasCheckInterval",
-        doc="How often it asks bookies which entries they have; not above 0 is never.",
+        doc="How often the auditor asks bookies for their entries; not above 0 is never.",
     )
     verified_percentage: int = setting(
         0,
@@ -78,13 +78,13 @@ class AutoRecoveryConfig:
         300_000,
         key="lockReleaseOfFailedLedgerGracePeriod",
         minimum=0,
-        doc="Longest pause before a ledger that cannot be repaired is tried again.",
+        doc="Longest pause before a failed repair is retried.",
     )
     repair_backoff_ms: int = setting(
         5_000,
         key="rwRereplicateBackoffMs",
         minimum=0,
-        doc="How long a worker rests after a repair that failed.",
+        doc="Pause of a worker after a failed repair.",
     )
     repairs_per_s: float = setting(
         0,
@@ -102,5 +102,5 @@ class AutoRecoveryConfig:
     repair_placement: bool = setting(
         False,
         key="repairedPlacementPolicyNotAdheringBookieEnabled",
-        doc="Mark ledgers that are not spread well, and move their fragments.",
+        doc="Mark ledgers that violate the placement policy, and move their fragments.",
     )

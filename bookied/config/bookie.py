@@ -59,7 +59,7 @@ class IdentityConfig:
     bookie_id: str | None = setting(
         None,
         key="bookieId",
-        doc="The bookie's name for good; address and port where it is not set.",
+        doc="The bookie's permanent id; by default its address and port.",
     )
     advertised_address: str | None = setting(
         None, key="advertisedAddress", doc="Host name or address that clients use."
@@ -93,8 +93,8 @@ class IdentityConfig:
         0,
         key="serverTcpUserTimeoutMs",
         minimum=0,
-        doc="How long a peer may leave what was sent unconfirmed before the system drops the "
-        "connection; 0 is the system's.",
+        doc="How long sent bytes may stay unconfirmed before the system drops the connection; 0 "
+        "is the system's.",
     )
     permitted_users: tuple[str, ...] = setting(
         (), key="permittedStartupUsers", doc="Users that may start the bookie; any where empty."
@@ -102,8 +102,8 @@ class IdentityConfig:
     file_umask: str = setting(
         "027",
         key="fileUmask",
-        doc="Permissions in octal that no directory or file of the bookie has, beside those that "
-        "the process may not give anyway: 027 makes directories 0750 and files 0640. Not a key "
+        doc="Permissions (octal) that the bookie's directories and files lack, in addition to the "
+        "process's umask: 027 makes directories 0750 and files 0640. Not a key "
         "of Java.",
         refuse=_not_an_umask,
     )
@@ -133,7 +133,7 @@ class LogConfig:
         reloads=True,
         group="Log",
         choices=LEVELS,
-        doc="Least level that is logged, where neither --log-level nor BOOKIE_ROOT_LOG_LEVEL says.",
+        doc="Lowest level to log, unless --log-level or BOOKIE_ROOT_LOG_LEVEL is given.",
     )
 
 

@@ -50,13 +50,13 @@ class DiskConfig:
         default_text="diskUsageThreshold",
     )
     read_only_mode: bool = setting(
-        True, key="readOnlyModeEnabled", doc="Go read-only when disks are full, rather than stop."
+        True, key="readOnlyModeEnabled", doc="Become read-only when disks are full; otherwise stop."
     )
     read_only_on_any_full: bool = setting(
         True,
         key="readOnlyModeOnAnyDiskFullEnabled",
         reloads=True,
-        doc="One full disk is enough for that.",
+        doc="Become read-only when one disk is full.",
     )
     persist_status: bool = setting(
         False, key="persistBookieStatusEnabled", doc="Remember read-only over restarts."
@@ -65,8 +65,8 @@ class DiskConfig:
         100 * _MB,
         key="minUsableSizeForIndexFileCreation",
         minimum=0,
-        doc="Space needed for new index files on a full disk: without it no recovery adds are "
-        "taken. What is acknowledged is written to any directory with space.",
+        doc="Space needed for new index files on a full disk: with less space the bookie refuses "
+        "recovery adds. Acknowledged entries are written to any directory with space.",
     )
     _entry_log_bytes_min: int | None = setting(
         None,

@@ -118,7 +118,7 @@ class CollectorConfig:
     verify_metadata_on_gc: bool = setting(
         False,
         key="verifyMetadataOnGC",
-        doc="Read a ledger's metadata before its entries go.",
+        doc="Read a ledger's metadata before its entries are deleted.",
     )
     over_replicated_wait_ms: int = setting(
         86_400_000,

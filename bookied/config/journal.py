@@ -60,21 +60,21 @@ class JournalConfig:
     journal_remove_from_page_cache: bool = setting(
         True,
         key="journalRemoveFromPageCache",
-        doc="Keep journals out of the page cache: by direct writes over space that is zeroed "
-        "ahead, or where the file system takes none by dropping pages after a sync.",
+        doc="Keep journals out of the page cache: by direct writes to preallocated space, or by "
+        "dropping pages after a sync.",
     )
     journal_adaptive_groups: bool = setting(
         True,
         key="journalAdaptiveGroupWrites",
         doc="Let adds share an fsync.",
-        without_effect="what arrives in one fsync shares the next",
+        without_effect="adds that arrive during one fsync share the next",
     )
     journal_group_wait_ms: int | None = setting(
         None,
         key="journalMaxGroupWaitMSec",
         minimum=0,
-        doc="Longest wait to share an fsync. Not set: none, and what arrives in one fsync shares "
-        "the next.",
+        doc="Longest wait to share an fsync. By default no wait: adds that arrive during one "
+        "fsync share the next.",
     )
     journal_group_bytes_max: int = setting(
         524_288, key="journalBufferedWritesThreshold", minimum=0, doc="Bytes that end a group."
@@ -116,7 +116,7 @@ class JournalConfig:
         512,
         key="journalAlignmentSize",
         minimum=512,
-        doc="Groups are padded to a multiple of it, and of 4096.",
+        doc="Groups are padded to a multiple of this value, and of 4096.",
     )
     journal_queue_max: int = setting(
         10_000,

@@ -31,7 +31,7 @@ class LimitsConfig:
         key="maxReadsInProgressLimit",
         reloads=True,
         minimum=0,
-        doc="The same for reads; 0 is no limit.",
+        doc="Reads in progress before connections are paused; 0 is no limit.",
     )
     read_threads: int = setting(
         8,
@@ -59,29 +59,29 @@ class LimitsConfig:
         False,
         key="closeChannelOnResponseTimeout",
         reloads=True,
-        doc="Cut connections that do not take their answers within "
-        "waitTimeoutOnResponseBackpressureMs. Otherwise they are kept and not read, where Java "
-        "drops the answers.",
+        doc="Close connections that do not read their responses within "
+        "waitTimeoutOnResponseBackpressureMs. Otherwise bookied keeps these connections and reads "
+        "no requests from them. Java drops the responses.",
     )
     response_wait_ms: int = setting(
         -1,
         key="waitTimeoutOnResponseBackpressureMs",
         reloads=True,
-        doc="How long a connection may not take its answers; below 0 is no limit.",
+        doc="How long a connection may leave its responses unread; below 0 is no limit.",
     )
     connections_max: int = setting(
         0,
         key="serverMaxConnections",
         reloads=True,
         minimum=0,
-        doc="Connections from clients; 0 is as many as the limit on open files leaves room for.",
+        doc="Connections from clients; 0 is as many as the limit on open files allows.",
     )
     address_connections_max: int = setting(
         0,
         key="serverMaxConnectionsPerAddress",
         reloads=True,
         minimum=0,
-        doc="Connections from clients of one address; 0 is half of what all may have.",
+        doc="Connections from one address; 0 is half of serverMaxConnections.",
     )
     frame_wait_ms: int = setting(
         60_000,
@@ -109,22 +109,22 @@ class LimitsConfig:
         key="serverHalfFramesMaxBytes",
         reloads=True,
         minimum=1,
-        doc="Bytes of requests that are not whole, over all connections.",
+        doc="Bytes of incomplete requests, over all connections.",
     )
     unsent_bytes_max: int = setting(
         67_108_864,
         key="serverUnsentResponsesMaxBytes",
         reloads=True,
         minimum=1,
-        doc="Bytes of answers that are not taken, over all connections.",
+        doc="Bytes of unread responses, over all connections.",
     )
     stop_wait_ms: int = setting(
         90_000,
         key="serverStopTimeoutMs",
         reloads=True,
         minimum=0,
-        doc="How long a stop may take before the process ends without it, and the next start "
-        "replays; 0 is no limit.",
+        doc="Longest clean stop; after it the process ends, and the next start replays the "
+        "journals. 0 is no limit.",
     )
     force_read_only: bool = setting(
         False, key="forceReadOnlyBookie", doc="Start read-only and stay so."

@@ -148,13 +148,13 @@ class LedgerConfig:
     check_integrity: bool = setting(
         False,
         key="dataIntegrityChecking",
-        doc="Fetch entries that are missing here from other bookies (DbLedgerStorage only).",
+        doc="Copy missing entries from other bookies (DbLedgerStorage only).",
     )
     stamp_missing_cookies: bool = setting(
         False,
         key="dataIntegrityStampMissingCookies",
-        doc="With dataIntegrityChecking: start where cookies are missing or differ, as after the "
-        "loss of a disk, repair, and write new ones.",
+        doc="With dataIntegrityChecking: start although cookies are missing or differ, as after "
+        "the loss of a disk; repair, and write new cookies.",
     )
     consistency_check_at_start: bool = setting(
         False,

@@ -22,7 +22,7 @@ class BookieTlsConfig(TlsConfig):
     )
     tls_key_store: str = setting("", key="tlsKeyStore", doc="File with the bookie's key.")
     tls_key_store_password_path: str = setting(
-        "", key="tlsKeyStorePasswordPath", doc="File with that file's password."
+        "", key="tlsKeyStorePasswordPath", doc="File with the password of the key or trust store."
     )
     tls_trust_store_type: StoreType = setting(
         StoreType.JKS,
@@ -33,13 +33,13 @@ class BookieTlsConfig(TlsConfig):
         "", key="tlsTrustStore", doc="File with the certificates that clients' must come from."
     )
     tls_trust_store_password_path: str = setting(
-        "", key="tlsTrustStorePasswordPath", doc="File with that file's password."
+        "", key="tlsTrustStorePasswordPath", doc="File with the password of the key or trust store."
     )
 
     tls_required: bool = setting(
         False,
         key="tlsRequired",
-        doc="Refuse whatever a client asks in clear, but for START_TLS. Not a key of Java.",
+        doc="Refuse requests without TLS, except START_TLS. Not a key of Java.",
     )
 
     @property
