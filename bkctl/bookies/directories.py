@@ -106,7 +106,7 @@ def _insist(root: Path) -> None:
     if not root.is_dir():
         raise NothingFoundError(
             f"{root}: no such directory",
-            next_step="correct --ledger-dir, --journal-dir or --index-dir, or the file of -c",
+            next_step="correct DIR, --ledger-dir, --journal-dir or --index-dir, or the file of -c",
         )
     if not (root / CURRENT).is_dir():
         raise NothingFoundError(f"{root} has no directory {CURRENT}", next_step=_elsewhere(root))

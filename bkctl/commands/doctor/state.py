@@ -63,7 +63,18 @@ def _finding(v: ClusterFinding, width: int | None, color: bool) -> Iterator[str]
     yield (f"{_COLORS[v.severity]}{word}{_RESET}" if color else word) + texts[0]
     yield from (f"{'':{_INDENT}}{text}" for text in texts[1:])
     if v.fix:
-        yield f"{'':{_INDENT}}-> {safe(v.fix)}"
+        yield from (f"{'':{_INDENT}}{text}" for text in _fix(safe(v.fix), room))
+
+
+def _fix(text: str, room: int) -> Iterator[str]:
+    """Yield what repairs a finding; a command that does not fit has a line for itself."""
+    why, mark, command = text.partition(": bkctl ")
+    if not mark or len(text) + 3 <= room:
+        yield f"-> {text}"
+        return
+    first, *others = wrapped(f"{why}:", room - 3)
+    yield f"-> {first}"
+    yield from (f"   {one}" for one in (*others, f"bkctl {command}"))
 
 
 def _named_in(v: ClusterFinding) -> bool:

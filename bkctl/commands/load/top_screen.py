@@ -26,7 +26,7 @@ from bkctl.commands.load.bookie_loads import (
 )
 from bkctl.errors import error_message
 from bkctl.output.canvas import Canvas
-from bkctl.output.forms.table import Cell, Table
+from bkctl.output.forms.table import Cell, Table, wrapped
 from bkctl.output.units import counted, human_bytes, human_ms, human_time
 from wire.errors import BookKeeperError
 
@@ -46,6 +46,8 @@ HISTORY_MAX: Final = 600
 _KEY_WAIT_S: Final = 0.1
 _SPARK_MAX: Final = 100
 _FIGURES_WIDTH: Final = 45
+_NARROW: Final = 56
+"""Columns below which figures are not aligned."""
 _SPARK_MIN: Final = 8
 _SCALE_WIDTH: Final = len(" max 17.3 ms")
 
@@ -76,18 +78,18 @@ ORDERS: Final = (
 
 _COLUMNS: Final[tuple[tuple[str, int, bool, Callable[[BookieLoad], str]], ...]] = (
     ("BOOKIE", 0, False, lambda b: b.bookie_id),
-    ("STATE", 1, False, lambda b: b.state),
+    ("STATE", 2, False, lambda b: b.state),
     ("ADDS/S", 0, True, lambda b: count_text(b.rates.adds_s)),
-    ("READS/S", 0, True, lambda b: count_text(b.rates.reads_s)),
-    ("ADD P50", 5, True, lambda b: human_ms(b.figures.add_p50_ms)),
+    ("READS/S", 1, True, lambda b: count_text(b.rates.reads_s)),
+    ("ADD P50", 6, True, lambda b: human_ms(b.figures.add_p50_ms)),
     ("ADD P99", 0, True, lambda b: human_ms(b.figures.add_p99_ms)),
-    ("READ P50", 8, True, lambda b: human_ms(b.figures.read_p50_ms)),
-    ("READ P99", 3, True, lambda b: human_ms(b.figures.read_p99_ms)),
-    ("SYNC P99", 4, True, lambda b: human_ms(b.figures.sync_p99_ms)),
-    ("QUEUE", 2, True, lambda b: count_text(b.figures.journal_queue)),
-    ("DISK", 2, True, lambda b: "-" if b.disk_used is None else f"{b.disk_used:.0f} %"),
-    ("IN/S", 6, True, lambda b: _bytes(b.rates.added_bytes_s)),
-    ("OUT/S", 7, True, lambda b: _bytes(b.rates.read_bytes_s)),
+    ("READ P50", 9, True, lambda b: human_ms(b.figures.read_p50_ms)),
+    ("READ P99", 4, True, lambda b: human_ms(b.figures.read_p99_ms)),
+    ("SYNC P99", 5, True, lambda b: human_ms(b.figures.sync_p99_ms)),
+    ("QUEUE", 3, True, lambda b: count_text(b.figures.journal_queue)),
+    ("DISK", 3, True, lambda b: "-" if b.disk_used is None else f"{b.disk_used:.0f} %"),
+    ("IN/S", 7, True, lambda b: _bytes(b.rates.added_bytes_s)),
+    ("OUT/S", 8, True, lambda b: _bytes(b.rates.read_bytes_s)),
 )
 
 
@@ -139,7 +141,7 @@ def _head(load: ClusterLoad, canvas: Canvas, history: Sequence[ClusterLoad]) -> 
             canvas.width,
         ).rstrip()
     )
-    yield f"{counted(len(load.bookies), 'bookie')}: {states}"
+    yield from wrapped(f"{counted(len(load.bookies), 'bookie')}: {states}", canvas.width)
     for name, rate, p50, p99 in (
         ("adds", adds_of, lambda b: b.figures.add_p50_ms, lambda b: b.figures.add_p99_ms),
         ("reads", reads_of, lambda b: b.figures.read_p50_ms, lambda b: b.figures.read_p99_ms),
@@ -159,7 +161,10 @@ def _head(load: ClusterLoad, canvas: Canvas, history: Sequence[ClusterLoad]) -> 
     queue = count_text(load.total(lambda b: b.figures.journal_queue))
     marks = f"{load.underreplicated}{'+' if load.underreplicated >= MARKS_MAX else ''}"
     lacking = canvas.state(f"under-replicated {marks}", "missing" if load.underreplicated else "ok")
-    yield f"journal queue {queue}; failures {count_text(failures)}/s; {lacking}"
+    between = "; " if canvas.width >= _NARROW else "\n"
+    yield from f"journal queue {queue}; failures {count_text(failures)}/s{between}{lacking}".split(
+        "\n"
+    )
     yield ""
 
 
@@ -173,7 +178,7 @@ def _with_spark(
     """Return figures with a sparkline to their right, and its highest value, where they fit."""
     room = min(canvas.width - _FIGURES_WIDTH - len(title) - 1, _SPARK_MAX)
     if not values or room < _SPARK_MIN:
-        return figures
+        return figures if canvas.width >= _NARROW else " ".join(figures.split())
     with_scale = room - _SCALE_WIDTH >= _SPARK_MIN
     room -= _SCALE_WIDTH if with_scale else 0
     known = [value for value in values[-room:] if value is not None]

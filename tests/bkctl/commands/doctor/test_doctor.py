@@ -10,6 +10,7 @@ import json
 import time
 from typing import Any
 
+import attrs
 import pytest
 
 from bkclient.config.findings import Severity
@@ -493,6 +494,14 @@ def test_on_a_terminal_findings_are_wrapped_at_words_and_the_worst_are_red() -> 
         "\x1b[1;31mloss     \x1b[0mledger 4711 has lost each of",
         "         its copies",
         f"         -> {fix}",
+    ]
+    with_a_choice = attrs.evolve(
+        one, fix="start the bookie again, or remove it: bkctl decommission b1"
+    )
+    assert list(view.lines(with_a_choice, 40, False))[2:] == [
+        "         -> start the bookie again, or",
+        "            remove it:",
+        "            bkctl decommission b1",
     ]
 
 

@@ -179,7 +179,7 @@ def in_utc() -> Iterator[None]:
 
 
 class TestScreen:
-    @pytest.mark.parametrize("width", WIDTHS)
+    @pytest.mark.parametrize("width", [40, *WIDTHS])
     @pytest.mark.parametrize("unicode", [True, False])
     @pytest.mark.usefixtures("in_utc")
     def test_a_look_is_drawn_with_its_history(self, width: int, unicode: bool) -> None:  # noqa: FBT001
