@@ -283,6 +283,24 @@ class TestClocks:
         other.close()
         core.close()
 
+    def test_a_session_that_was_given_up_is_ended_with_the_next_write(
+        self, files: SqliteDriver
+    ) -> None:
+        monotonic_s = [0.0]
+        core = Core(
+            files.path,
+            now_s=lambda: 1_700_000_000.0,
+            monotonic_s=lambda: monotonic_s[0],
+            session_timeout_s=10.0,
+            busy_timeout_s=0.0,
+        )
+        lock: Any = lambda rows, one: rows.insert("lock", 1, b"", one)  # noqa: E731
+        assert core.do(lock, write=True, needs_session=True).error is None
+        monotonic_s[0] = 6.0  # By the wall clock no time has passed.
+        assert core.do(lambda _rows, one: one, write=True).lost_session
+        assert core.do(lambda rows, _: rows.get("lock", 1), write=True).value is None
+        core.close()
+
     def test_a_session_lives_on_while_its_process_does(self, files: SqliteDriver) -> None:
         async def scenario() -> None:
             store, other = await files.open(session_timeout_s=3.0), await files.open()

@@ -120,9 +120,11 @@ class SimBookie:
     def start(self) -> None:
         """Start it, unless it runs, or is lost."""
         world = self._world
-        if self.is_running or self.is_lost:
+        if self.is_lost:
             return
         self.is_wanted = True
+        if self.is_running:
+            return  # One that is about to end is started again then.
         world.network.power_on(self.name)
         skew_s, rate = world.skew()
         process = self.process = Process(world.clock, self.name, skew_s=skew_s, rate=rate)
