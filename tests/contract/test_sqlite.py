@@ -283,6 +283,34 @@ class TestClocks:
         other.close()
         core.close()
 
+    @pytest.mark.parametrize(
+        ("back_s", "is_over"), [(2.0, False), (3.0, False), (4.0, True), (86_400.0, True)]
+    )
+    def test_a_clock_set_back_leaves_no_session_of_the_future(
+        self, files: SqliteDriver, back_s: float, *, is_over: bool
+    ) -> None:
+        now_s = [1_700_000_000.0]
+
+        def opened() -> Core:
+            return Core(
+                files.path,
+                now_s=lambda: now_s[0],
+                monotonic_s=lambda: 0.0,
+                session_timeout_s=10.0,
+                busy_timeout_s=0.0,
+            )
+
+        dead, other = opened(), opened()
+        lock: Any = lambda rows, one: rows.insert("lock", 1, b"", one)  # noqa: E731
+        assert dead.do(lock, write=True, needs_session=True).error is None
+        now_s[0] -= back_s
+        seen = other.do(lambda rows, _: rows.get("lock", 1), write=False).value
+        assert (seen is None) is is_over
+        assert dead.renew().lost_session is is_over  # Both count alike.
+        assert (other.do(lock, write=True, needs_session=True).error is None) is is_over
+        dead.close()
+        other.close()
+
     def test_a_session_that_was_given_up_is_ended_with_the_next_write(
         self, files: SqliteDriver
     ) -> None:

@@ -21,8 +21,8 @@ from bkclient.metadata.api import (
     Watch,
 )
 from bkclient.metadata.session_state import SessionState
-from bkclient.metadata.sqlite.driver_thread import META, RENEWALS, Core, OneThread, StepOutcome
-from bkclient.metadata.sqlite.rows import Key, Rows
+from bkclient.metadata.sqlite.driver_thread import META, Core, OneThread, StepOutcome
+from bkclient.metadata.sqlite.rows import RENEWALS, Key, Rows
 from bkclient.metadata.tree.nodes import NodeExistsError, NoNodeError
 
 log = Logger()

@@ -18,14 +18,11 @@ from bkclient.errors import ClientClosedError
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import NotInitializedError
 from bkclient.metadata.sqlite.database import Database
-from bkclient.metadata.sqlite.rows import Key, Rows
+from bkclient.metadata.sqlite.rows import RENEWALS, Key, Rows
 
 T = TypeVar("T")
 
 META: Final = "meta"
-
-RENEWALS: Final = 3
-"""How many times a lease is renewed within its time-out."""
 
 
 class OneThread:
@@ -136,10 +133,10 @@ class Core:
             nonlocal begun
             if needs_cluster and rows.get(META, zk_paths.LAYOUT) is None:
                 raise NotInitializedError(f"{self._path}: there is no cluster in this file")
-            if write:
-                for session_id in self._abandoned:
-                    rows.sessions.end(session_id)
             session_id = self._live_session(rows, outcome)
+            if write:
+                for abandoned in self._abandoned:
+                    rows.sessions.end(abandoned)
             if needs_session and not session_id:
                 session_id = begun = rows.sessions.begin(self._timeout_ms)
             return step(rows, session_id)
@@ -263,7 +260,7 @@ class Core:
         return self._now_s(), self._monotonic_s()
 
     def _lose_session(self, outcome: StepOutcome[Any]) -> None:
-        """Have done with the session; what it may still own goes with the next write."""
+        """Have done with the session; what it may still own goes with this write, or the next."""
         if self._session_id:
             outcome.lost_session = True
             self._abandoned.add(self._session_id)

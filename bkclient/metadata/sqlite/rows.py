@@ -22,6 +22,9 @@ _VERSIONS: Final = {
 """The sequences that versions of new rows begin with; rows of other kinds begin with 0."""
 CHANGES_KEPT: Final = 10_000
 
+RENEWALS: Final = 3
+"""How many times a lease is renewed within its time-out."""
+
 
 @attrs.frozen
 class NodeRow:
@@ -39,7 +42,13 @@ class Sessions:
 
     def __init__(self, connection: sqlite3.Connection, now_ms: int) -> None:
         self._connection, self._now_ms = connection, now_ms
-        found = connection.execute("SELECT id FROM session WHERE expires_ms <= ?", (now_ms,))
+        # A lease that ends later than any can is of before the clock was set back. Its owner has
+        # given it up, or does so with its next step: see ``Core``.
+        found = connection.execute(
+            "SELECT id FROM session WHERE expires_ms <= ?1"
+            " OR expires_ms > ?1 + timeout_ms + timeout_ms / ?2",
+            (now_ms, RENEWALS),
+        )
         self.expired = frozenset(session_id for (session_id,) in found)
         """Those whose rows are gone for everybody, though they may still be in the file."""
 
