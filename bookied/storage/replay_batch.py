@@ -5,13 +5,14 @@ Of a run only the location in the index page is looked after entry by entry.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, MutableSequence, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from twisted.logger import Logger
 
 from bookied.storage.index.format import PAGE_SLOTS
 from bookied.storage.index.ledger_pages import CachedLedger
+from bookied.storage.index.new_locations import WritablePage
 from bookied.storage.journal import format as layout
 from bookied.storage.journal.reader import EntryHead
 from bookied.storage.ledger_storage.storage import LedgerStorage
@@ -40,9 +41,9 @@ class Target:
         self.batch, self.state, self._has_place = batch, state, has_place
         self.page_no = _NO_PAGE
         """Of the page that every entry may be put into without a further look."""
-        self.page: MutableSequence[int] = []
+        self.page: WritablePage = []
 
-    def page_of(self, entry_id: int) -> MutableSequence[int] | None:
+    def page_of(self, entry_id: int) -> WritablePage | None:
         """Return the page an entry belongs to; None where the index cannot have it."""
         self.page_no = _NO_PAGE
         if self.state is None:
@@ -56,7 +57,8 @@ class Target:
             return None
         page_no = entry_id // PAGE_SLOTS
         self.page = self.state.page_for_write(page_no)
-        if self._has_place((page_no + 1) * PAGE_SLOTS - 1):
+        # Few new locations become the page once they are many: it has to be asked for each time.
+        if page_no in self.state.pages and self._has_place((page_no + 1) * PAGE_SLOTS - 1):
             self.page_no = page_no
         return self.page
 
@@ -93,7 +95,7 @@ class ReplayBatch:
         counted = self._counted
         for length, ledger_id, entry_id, lac in heads:
             target = targets[ledger_id]
-            page: MutableSequence[int] | None = target.page
+            page: WritablePage | None = target.page
             if entry_id >> 10 != target.page_no:
                 page = target.page_of(entry_id)
                 self.pages += 1

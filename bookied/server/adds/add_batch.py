@@ -8,13 +8,14 @@ of answers for each pair of storage and journal.
 from __future__ import annotations
 
 import struct
-from collections.abc import MutableSequence
+from contextlib import suppress
 from functools import partial
 from typing import Final, NamedTuple, Protocol
 
 from bookied.server.rules.bookie import Bookie
 from bookied.storage.index.format import ENTRY_ID_MAX
 from bookied.storage.index.ledger_pages import CachedLedger
+from bookied.storage.index.new_locations import WritablePage
 from bookied.storage.journal.writer import Journal
 from bookied.storage.ledger_storage.storage import LedgerStorage
 from wire.errors import BookKeeperError
@@ -149,8 +150,11 @@ class AddBatch:
         if max_lac > state.lac:
             # Readers who wait for it are woken when the entries can be read.
             self._advanced.append((state, max_lac))
+        if state.new is not None:
+            with suppress(BookKeeperError, OSError):  # It is met again with the next add.
+                state.join_many()
 
-    def page(self, page_no: int) -> MutableSequence[int] | None:
+    def page(self, page_no: int) -> WritablePage | None:
         """Return the page of the index to note locations in, None where the plain path refuses."""
         if self._state is None or not 0 <= page_no <= _PAGE_MAX:
             return None

@@ -14,7 +14,6 @@ less where many that are alike come in a row (``uniform_adds``).
 from __future__ import annotations
 
 import struct
-from collections.abc import MutableSequence
 from typing import Final
 
 from bookied.server.adds.add_batch import AddBatch, AddReplies, AnswerShape
@@ -29,6 +28,7 @@ from bookied.server.adds.uniform_adds import (
 )
 from bookied.server.rules.add_requests import Writes
 from bookied.server.rules.bookie import Bookie
+from bookied.storage.index.new_locations import WritablePage
 from bookied.storage.journal.format import ENTRY_BYTES_MIN
 from wire.codes import FRAME_BYTES_MAX, MASTER_KEY_BYTES, Operation
 from wire.frames import v3
@@ -109,7 +109,7 @@ class FastAdds:
         last_start = end - _FRAME_BYTES_MIN
         records: list[bytes] = []
         answers: list[bytes] = []
-        page: MutableSequence[int] = []
+        page: WritablePage = []
         # What the add before had. No add has these.
         length = page_no = last_entry = max_lac = _NONE
         location = 0
@@ -201,7 +201,7 @@ class FastAdds:
         unpack, frame_bytes, tail = shape.unpack_from, shape.frame_bytes, shape.tail
         records: list[bytes] = []
         answers: list[bytes] = []
-        page: MutableSequence[int] = []
+        page: WritablePage = []
         ledger = page_no = last_entry = max_lac = _NONE
         location = 0
         is_run = False

@@ -7,9 +7,11 @@ them. Where any frame differs nothing is taken: ``fast_adds`` goes through them 
 
 from __future__ import annotations
 
-from collections.abc import MutableSequence, Sequence
+from collections.abc import Sequence
 from struct import Struct
 from typing import Final
+
+from bookied.storage.index.new_locations import WritablePage
 
 ROWS: Final = 16
 """Frames taken together. With twice as many a frame costs little less, and more are left over."""
@@ -46,7 +48,7 @@ class _Rows:
         at: int,
         entries: Sequence[int],
         location: int,
-        page: MutableSequence[int],
+        page: WritablePage,
         records: list[bytes],
     ) -> None:
         row = self._records.copy()
@@ -90,7 +92,7 @@ class V2Rows(_Rows):
         at: int,
         location: int,
         page_no: int,
-        page: MutableSequence[int],
+        page: WritablePage,
         records: list[bytes],
         answers: list[bytes],
     ) -> Taken | None:
@@ -148,7 +150,7 @@ class V3Rows(_Rows):
         at: int,
         location: int,
         page_no: int,
-        page: MutableSequence[int],
+        page: WritablePage,
         records: list[bytes],
         answers: list[bytes],
     ) -> Taken | None:

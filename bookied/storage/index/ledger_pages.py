@@ -18,6 +18,13 @@ import attrs
 
 from bookied.errors import CorruptError, IndexCutError, IndexTruncatedError
 from bookied.storage.index import format as layout
+from bookied.storage.index.new_locations import (
+    PAGES_IN_ONE,
+    SLOTS_MAX,
+    NewLocations,
+    PageSlots,
+    WritablePage,
+)
 from bookied.storage.index.read_pages import ReadPages
 
 _EMPTY_PAGE: Final = bytes(layout.PAGE_BYTES)
@@ -77,6 +84,7 @@ class CachedLedger:
         "ledger_id",
         "limbo",
         "master_key",
+        "new",
         "other_state_bits",
         "pages",
         "version",
@@ -101,6 +109,8 @@ class CachedLedger:
         self.other_state_bits = 0
         self.is_header_dirty = False
         self.pages: dict[int, array[int]] = {}
+        self.new: NewLocations | None = None
+        """What is new of pages that are not in ``pages``, if there is any."""
         self.file_pages = 0
         self.changes = 0
         """Grows when a page begins to be written to, in memory or on disk.
@@ -111,18 +121,33 @@ class CachedLedger:
         self._before: dict[int, bytes] = {}
         self._registry = registry
 
-    def page_for_write(self, page_no: int) -> array[int]:
+    def page_for_write(self, page_no: int) -> WritablePage:
         """Return the page of entries ``page_no << 10`` and on, to write locations to.
 
-        Good until the reactor's turn ends: after a checkpoint it has to be asked for again. A page
-        that is on disk and not in memory is read, which blocks shortly.
+        Good until it is asked for again, or the reactor's turn ends: after a checkpoint it has to
+        be asked for again. A page that is on disk and not in memory is read, which blocks shortly,
+        unless the disk takes single locations and few of the page are new.
 
         Raises:
             OSError: it could not be read.
         """
         if page_no in self._dirty:
             return self.pages[page_no]
+        if self.new is not None:
+            new = self.new.pages.get(page_no)
+            if new is not None and len(new) <= SLOTS_MAX:
+                return new
         return self._registry.make_dirty(self, page_no)
+
+    def join_many(self) -> None:
+        """Turn new locations that take more memory than their page into that page.
+
+        Raises:
+            OSError: a page could not be read.
+        """
+        if self.new is not None:
+            for page_no in self.new.large_pages():
+                self._registry.make_dirty(self, page_no)
 
     def location(self, entry_id: int) -> int | None:
         """Return where an entry is, 0 if nowhere; None if only the disk knows."""
@@ -130,17 +155,23 @@ class CachedLedger:
         page = self.pages.get(page_no)
         if page is not None:
             return page[entry_id & 1023]
-        if page_no >= self.file_pages:
-            return 0
+        found = self.new.location(page_no, entry_id & 1023) if self.new is not None else 0
+        if found or page_no >= self.file_pages:
+            return found
         return self._registry.read_pages.location(self.ledger_id, entry_id)
 
     def locations(self, first: int, count_max: int, stride: int = 1) -> Sequence[int]:
         """Return where ``first``, ``first + stride``, ... are; empty if only the disk knows.
 
-        Fewer where a page or the ledger ends; 0 for those that are not there.
+        Fewer where a page or the ledger ends; 0 for those that are not there, or that only the disk
+        knows.
         """
         page_no, slot = first >> 10, first & (layout.PAGE_SLOTS - 1)
-        page = self.pages.get(page_no) or self._registry.read_pages.page(self.ledger_id, page_no)
+        page = self.pages.get(page_no)
+        if page is None:
+            page = self._registry.read_pages.page(self.ledger_id, page_no)
+            if self.new is not None:
+                page = self.new.over(page_no, page)
         count = min(count_max * stride, self.last_entry + 1 - first)
         return page[slot : slot + max(0, count) : stride] if page is not None else ()
 
@@ -154,7 +185,8 @@ class CachedLedger:
     @property
     def is_clean(self) -> bool:
         """Whether the disk has all of it."""
-        return not self._dirty and not self.is_header_dirty
+        has_new = self.new is not None and self.new.pages
+        return not (self._dirty or self.is_header_dirty or has_new)
 
     @property
     def takes_adds(self) -> bool:
@@ -192,6 +224,9 @@ class LedgerChange:
     before: Mapping[int, bytes] = attrs.field(factory=dict, repr=False)
     """Those of the pages that are known as the disk has them, likewise, for who asked for it."""
 
+    new: tuple[tuple[int, PageSlots], ...] = ()
+    """Of other pages: page numbers, and locations by slot."""
+
     taken_from: CachedLedger | None = attrs.field(default=None, repr=False, eq=False)
     """Whose they are; another ledger may have the id by the time they are written."""
 
@@ -206,6 +241,41 @@ def page_in_doubt(state: CachedLedger) -> int | None:
         return None
     page_no = (doubt.offset - layout.HEADER_BYTES) // layout.PAGE_BYTES
     return page_no if page_no > 0 else None
+
+
+class DirtyLedgers:
+    """What no checkpoint has taken, and sets of the ledgers that are written to."""
+
+    def __init__(self) -> None:
+        self.ledgers: dict[int, CachedLedger] = {}
+        self.pages = self.new_pages = 0
+        """How many pages are dirty, and of how many others there are new locations."""
+        self._watches: list[set[int]] = []
+
+    @property
+    def page_count(self) -> int:
+        """How many pages are dirty; ones with few new locations count as what they take."""
+        return self.pages + self.new_pages // PAGES_IN_ONE
+
+    def note(self, state: CachedLedger) -> None:
+        """Note that a ledger has something to write."""
+        self.ledgers[state.ledger_id] = state
+        for watched in self._watches:
+            watched.add(state.ledger_id)
+
+    def watch(self) -> set[int]:
+        """Return a set that every ledger comes into which is written to from now on.
+
+        What the disk does not have of earlier writes counts as well: a page that is dirty already
+        does not tell of the next write. The set grows to all ledgers at most, until ``unwatch``.
+        """
+        watched = set(self.ledgers)
+        self._watches.append(watched)
+        return watched
+
+    def unwatch(self, watched: set[int]) -> None:
+        """End a watch."""
+        self._watches = [one for one in self._watches if one is not watched]
 
 
 class LedgerPages:
@@ -233,8 +303,9 @@ class LedgerPages:
             ledgers_max: likewise.
             read_pages_bytes_max: how much those take that only readers need.
             header_version: of new ledgers.
-            keeps_before: remember dirty pages as they were, for a store that writes single
-                locations; at most as much memory again as the dirty pages take.
+            keeps_before: remember dirty pages as they were, and few new locations without a page,
+                for a store that writes single locations; at most as much memory again as the dirty
+                pages take.
         """
         self._source, self._header_version = source, header_version
         self._keeps_before = keeps_before
@@ -242,13 +313,16 @@ class LedgerPages:
         self.hot: dict[int, CachedLedger] = {}
         # Dropped from ``hot``, and yet still referred to: there is one state of a ledger.
         self._held: WeakValueDictionary[int, CachedLedger] = WeakValueDictionary()
-        self._dirty_ledgers: dict[int, CachedLedger] = {}
         self._clean: dict[tuple[int, int], None] = {}  # Longest unchanged first.
-        self._watches: list[set[int]] = []
+        self.dirty = DirtyLedgers()
         self.read_pages = ReadPages(bytes_max=read_pages_bytes_max)
-        self.dirty_page_count = 0
         self.evicted = 0
         """How many ledgers have been forgotten to make space."""
+
+    @property
+    def dirty_page_count(self) -> int:
+        """How many pages are dirty; see ``DirtyLedgers``."""
+        return self.dirty.page_count
 
     def find(self, ledger_id: int) -> CachedLedger | None:
         """Return a ledger, from memory or from disk; None if there is none.
@@ -309,8 +383,7 @@ class LedgerPages:
         """Note that key, fence or explicit LAC have to be written."""
         self._revive(state)
         state.is_header_dirty = True
-        self._dirty_ledgers[state.ledger_id] = state
-        self._tell_watches(state.ledger_id)
+        self.dirty.note(state)
 
     def _revive(self, state: CachedLedger) -> None:
         """Take back a ledger that was dropped and is still held, because it is written to."""
@@ -318,12 +391,18 @@ class LedgerPages:
             self.hot[state.ledger_id] = state
         assert self.hot.get(state.ledger_id) is state, "written to after it was deleted"
 
-    def make_dirty(self, state: CachedLedger, page_no: int) -> array[int]:
-        """Return a page that is about to be written to."""
+    def make_dirty(self, state: CachedLedger, page_no: int) -> WritablePage:
+        """Return a page that is about to be written to, or what is new of it."""
         self._revive(state)
-        self.read_pages.drop(state.ledger_id, page_no)
         state.changes += 1
         page = state.pages.get(page_no)
+        if page is None and self._keeps_before:
+            new = state.new = state.new or NewLocations()
+            if page_no not in new.pages:
+                self.dirty.new_pages += 1
+                self.dirty.note(state)
+                return new.pages.setdefault(page_no, {})
+        self.read_pages.drop(state.ledger_id, page_no)
         if page is None:
             if page_no < state.file_pages:
                 try:
@@ -334,6 +413,8 @@ class LedgerPages:
                 before = page.tobytes() if self._keeps_before else b""
             else:
                 page, before = array("q", _EMPTY_PAGE), _EMPTY_PAGE
+            if state.new is not None:
+                self.dirty.new_pages -= state.new.join(page_no, page)
             state.pages[page_no] = page
         else:
             self._clean.pop((state.ledger_id, page_no), None)
@@ -342,55 +423,15 @@ class LedgerPages:
         if self._keeps_before:
             state._before[page_no] = before  # noqa: SLF001
         state._dirty.add(page_no)  # noqa: SLF001  # the registry keeps it
-        self.dirty_page_count += 1
-        self._dirty_ledgers[state.ledger_id] = state
-        self._tell_watches(state.ledger_id)
+        self.dirty.pages += 1
+        self.dirty.note(state)
         return page
-
-    def switch(self, moves: Iterable[Move]) -> None:
-        """Point entries elsewhere whose location in memory is still the old one.
-
-        The disk has been told already; the page is dirty nevertheless, so that the two agree even
-        if that has failed half-way.
-        """
-        page_key = state = page = None
-        for ledger_id, entry_id, old, new in moves:
-            page_no, slot = entry_id >> 10, entry_id & (layout.PAGE_SLOTS - 1)
-            if page_key != (ledger_id, page_no):
-                page_key = ledger_id, page_no
-                self.read_pages.drop(ledger_id, page_no)
-                state = self.hot.get(ledger_id)
-                page = None if state is None else state.pages.get(page_no)
-                if state is not None:
-                    state.changes += 1  # What is being read now may be old.
-            if state is not None and page is not None and page[slot] == old:
-                state.page_for_write(page_no)[slot] = new
-
-    # Who is written to ----------------------------------------------------------------------------
-
-    def watch(self) -> set[int]:
-        """Return a set that every ledger comes into which is written to from now on.
-
-        What the disk does not have of earlier writes counts as well: a page that is dirty already
-        does not tell of the next write. The set grows to all ledgers at most, until ``unwatch``.
-        """
-        watched = set(self._dirty_ledgers)
-        self._watches.append(watched)
-        return watched
-
-    def unwatch(self, watched: set[int]) -> None:
-        """End a watch."""
-        self._watches = [one for one in self._watches if one is not watched]
-
-    def _tell_watches(self, ledger_id: int) -> None:
-        for watched in self._watches:
-            watched.add(ledger_id)
 
     # Checkpoints ----------------------------------------------------------------------------------
 
     def dirty_ledgers(self) -> list[int]:
         """Return the ids of the ledgers that have something to write."""
-        return list(self._dirty_ledgers)
+        return list(self.dirty.ledgers)
 
     def take(self, ledger_ids: Iterable[int], *, pages_max: int) -> Iterator[list[LedgerChange]]:
         """Copy what is dirty of the given ledgers, in lists of about ``pages_max`` pages each.
@@ -400,13 +441,13 @@ class LedgerPages:
         changes: list[LedgerChange] = []
         pages = 0
         for ledger_id in ledger_ids:
-            state = self._dirty_ledgers.get(ledger_id)
+            state = self.dirty.ledgers.get(ledger_id)
             numbers = sorted(state._dirty) if state is not None else []  # noqa: SLF001
             for start in range(0, max(1, len(numbers)), pages_max):
                 if state is None or state.is_clean:
                     break
                 changes.append(self._take_from(state, numbers[start : start + pages_max]))
-                pages += len(changes[-1].pages) + 1
+                pages += len(changes[-1].pages) + len(changes[-1].new) // PAGES_IN_ONE + 1
                 if pages >= pages_max:
                     yield changes
                     changes, pages = [], 0
@@ -420,13 +461,15 @@ class LedgerPages:
         dirty = state._dirty  # noqa: SLF001  # the registry keeps it
         numbers = [number for number in numbers if number in dirty]
         dirty.difference_update(numbers)
-        self.dirty_page_count -= len(numbers)
+        self.dirty.pages -= len(numbers)
+        new = state.new.take() if state.new is not None else ()
+        self.dirty.new_pages -= len(new)
         if state.is_clean:
-            del self._dirty_ledgers[state.ledger_id]
+            del self.dirty.ledgers[state.ledger_id]
         pages = tuple((number, state.pages[number].tobytes()) for number in numbers)
         known = state._before  # noqa: SLF001
         before = {number: known.pop(number) for number in numbers if number in known}
-        return LedgerChange(state.ledger_id, header, pages, before, state)
+        return LedgerChange(state.ledger_id, header, pages, before, new, state)
 
     def written(
         self,
@@ -448,6 +491,12 @@ class LedgerPages:
                     state.doubt = None  # The file is complete now, as the next start will find it.
                 if number not in state._dirty and number in state.pages:  # noqa: SLF001
                     self._clean[change.ledger_id, number] = None
+            if change.new and state.new is not None:
+                state.new = state.new.written()
+                state.changes += 1
+            for number, _ in change.new:
+                state.file_pages = max(state.file_pages, number + 1)
+                self.read_pages.drop(state.ledger_id, number)
         self._drop_clean_pages()
 
     def put_back(self, changes: Iterable[LedgerChange]) -> None:
@@ -458,7 +507,13 @@ class LedgerPages:
                 continue
             if change.header is not None:
                 self.header_changed(state)
-            for number, _ in change.pages:
+            numbers = [number for number, _ in change.pages]
+            if change.new and state.new is not None:
+                self.dirty.new_pages -= len(state.new.pages)
+                numbers += state.new.put_back(state.pages)
+                self.dirty.new_pages += len(state.new.pages)
+                self.dirty.note(state)
+            for number in numbers:
                 if number not in state._dirty:  # noqa: SLF001
                     self.make_dirty(state, number)
                 state._before.pop(number, None)  # noqa: SLF001  # Perhaps half of it was written.
@@ -484,7 +539,7 @@ class LedgerPages:
         for state in list(self.hot.values()):
             if len(self.hot) <= self._ledgers_max:
                 break
-            if state.is_clean and state.ledger_id not in self._dirty_ledgers:
+            if state.is_clean and state.ledger_id not in self.dirty.ledgers:
                 self._forget_pages(state)
                 del self.hot[state.ledger_id]
                 self._held[state.ledger_id] = state
@@ -500,9 +555,37 @@ class LedgerPages:
         """Forget a ledger that was deleted, dirty or not."""
         state = self.hot.pop(ledger_id, None) or self._held.pop(ledger_id, None)
         if state is not None:
-            self.dirty_page_count -= len(state._dirty)  # noqa: SLF001
+            self.dirty.pages -= len(state._dirty)  # noqa: SLF001
+            if state.new is not None:
+                self.dirty.new_pages -= len(state.new.pages)
+                state.new = None
             state._dirty.clear()  # noqa: SLF001
             state._before.clear()  # noqa: SLF001
             self._forget_pages(state)
         self._held.pop(ledger_id, None)
-        self._dirty_ledgers.pop(ledger_id, None)
+        self.dirty.ledgers.pop(ledger_id, None)
+
+
+def switch(pages: LedgerPages, moves: Iterable[Move]) -> None:
+    """Point entries elsewhere whose location in memory is still the old one.
+
+    The disk has been told already; the page is dirty nevertheless, so that the two agree even if
+    that has failed half-way.
+    """
+    page_key = state = page = None
+    for ledger_id, entry_id, old, new in moves:
+        page_no, slot = entry_id >> 10, entry_id & (layout.PAGE_SLOTS - 1)
+        if page_key != (ledger_id, page_no):
+            page_key = ledger_id, page_no
+            pages.read_pages.drop(ledger_id, page_no)
+            state = pages.hot.get(ledger_id)
+            page = None if state is None else state.pages.get(page_no)
+            if state is not None:
+                state.changes += 1  # What is being read now may be old.
+        if state is None:
+            continue
+        if page is not None:
+            if page[slot] == old:
+                state.page_for_write(page_no)[slot] = new
+        elif state.new is not None and state.new.location(page_no, slot) == old:
+            state.page_for_write(page_no)[slot] = new

@@ -190,11 +190,11 @@ class StoredLedgers:
 
     def watch(self) -> set[int]:
         """Return a set that every ledger written to from now on comes into, until ``unwatch``."""
-        return self._pages.watch()
+        return self._pages.dirty.watch()
 
     def unwatch(self, watched: set[int]) -> None:
         """End a watch."""
-        self._pages.unwatch(watched)
+        self._pages.dirty.unwatch(watched)
 
     def are_fenced(self, ledger_ids: Sequence[int]) -> set[int]:
         """Return those that are fenced on disk, or cannot be read there. Blocks; any thread."""

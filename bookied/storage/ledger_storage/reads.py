@@ -20,6 +20,7 @@ from bookied.storage.entrylog.reader import EntryLogReader
 from bookied.storage.index import format as layout
 from bookied.storage.index.format import PAGE_SLOTS
 from bookied.storage.index.ledger_pages import CachedLedger, LedgerPages
+from bookied.storage.index.new_locations import PageSlots, with_slots
 from bookied.storage.index.store import IndexStore
 from bookied.storage.ledger_storage.index_lock import IndexLock
 from bookied.storage.write_cache import WriteCache
@@ -250,10 +251,12 @@ class StoredEntryReads:
         A run costs about as much as one entry of ``iter_entries``.
         """
         state = self._pages.hot.get(ledger_id)
+        # New locations first: what leaves them meanwhile is in a page then, or on the disk.
+        new = state.new.snapshot() if state is not None and state.new is not None else {}
         in_memory = dict(state.pages) if state is not None else {}
         is_on_disk = state.file_pages if state else ledger_id not in self._turn.deleted
         on_disk = self._index.pages(ledger_id) if is_on_disk else iter(())
-        for page_no, page in _latest(in_memory, on_disk):
+        for page_no, page in _latest(in_memory, new, on_disk):
             first = page_no * PAGE_SLOTS
             if page.tobytes().strip(b"\0"):
                 for run in _USED.finditer(bytes(map(bool, page))):
@@ -266,18 +269,24 @@ _USED: Final = re.compile(b"\x01+")
 
 
 def _latest(
-    in_memory: Mapping[int, array[int]], on_disk: Iterable[tuple[int, array[int]]]
+    in_memory: Mapping[int, array[int]],
+    new: Mapping[int, PageSlots],
+    on_disk: Iterable[tuple[int, array[int]]],
 ) -> Iterator[tuple[int, array[int]]]:
     """Give pages by number, one at a time; those in memory count before those on disk."""
-    waiting = sorted(in_memory, reverse=True)
-    for page_no, page in on_disk:
+
+    def known(page_no: int, stored: array[int] | None) -> array[int]:
+        page = in_memory.get(page_no)
+        return with_slots(stored, new[page_no]) if page is None else page
+
+    waiting = sorted({*in_memory, *new}, reverse=True)
+    for page_no, stored in on_disk:
         while waiting and waiting[-1] < page_no:
-            yield waiting[-1], in_memory[waiting.pop()]
-        if waiting and waiting[-1] == page_no:
-            waiting.pop()
-        yield page_no, in_memory.get(page_no, page)
+            yield waiting[-1], known(waiting.pop(), None)
+        is_in_memory = waiting and waiting[-1] == page_no
+        yield page_no, known(waiting.pop(), stored) if is_in_memory else stored
     while waiting:
-        yield waiting[-1], in_memory[waiting.pop()]
+        yield waiting[-1], known(waiting.pop(), None)
 
 
 def explicit_lac(packet: bytes) -> int:

@@ -9,7 +9,7 @@ from itertools import compress
 from bookied.errors import CorruptError, StorageError
 from bookied.storage.entrylog.reader import EntryLogReader
 from bookied.storage.entrylog.writer import EntryLogWriter, LedgerBytes
-from bookied.storage.index.ledger_pages import LedgerPages, Move
+from bookied.storage.index.ledger_pages import LedgerPages, Move, switch
 from bookied.storage.index.store import IndexStore
 from bookied.storage.ledger_storage.index_lock import IndexLock
 from bookied.storage.ledger_storage.settings import RunBlocking
@@ -140,7 +140,7 @@ class Relocation:
                 await run_blocking(partial(self._index.switch, moves))
                 self._unsure = []
             finally:
-                self._pages.switch(moves)
+                switch(self._pages, moves)
 
     @property
     def is_unsure(self) -> bool:

@@ -173,7 +173,7 @@ class RocksIndex:
             OSError: some may be written, some not.
         """
         try:
-            self._write_locations([change for change in changes if change.pages])
+            self._write_locations([change for change in changes if change.pages or change.new])
             self._write_ledgers(changes)
         except OSError as error:
             if error.errno not in NO_SPACE:

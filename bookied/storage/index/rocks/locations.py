@@ -165,3 +165,7 @@ def _locations(changes: Sequence[LedgerChange]) -> Iterator[tuple[bytes, bytes]]
             first = page_no * PAGE_SLOTS
             for slot, location in layout.changed_slots(change.before.get(page_no), native):
                 yield key(change.ledger_id, first + slot), value(location)
+        for page_no, slots in change.new:
+            first = page_no * PAGE_SLOTS
+            for slot, location in slots.items():
+                yield key(change.ledger_id, first + slot), value(location)
