@@ -1,12 +1,13 @@
 """Ledgers to Parquet, on Spark and without, next to reading and to writing alone.
 
-Three bookies of ours in processes, SQLite for the metadata, ledgers of E3 Qw3 Qa2 and of Qw2 as the
-defaults have it. Everyone has a turn in each round; the best of all rounds is printed, for the
+Three bookies of ours in processes, ZooKeeper for the metadata, ledgers of E3 Qw3 Qa2 and of Qw2 as
+the defaults have it. Everyone has a turn in each round; the best of all rounds is printed, for the
 machine is rarely quiet. Rates are payload MB/s; CPU is user and system time in seconds a GB, of
 this process with all others below it but the bookies (Spark's JVM and Python workers too), and of
-the bookies. "writer alone" is pyarrow writing the same rows from memory. "task in this process" is
-what each process of an engine does, and the difference is what processes cost to start. Spark's
-session is started once, and the time to its first row is a row of its own.
+the bookies. "writer alone" is pyarrow writing the same rows from memory. "java reader alone" is
+Java's client, which opens one ledger after the other and reads it in batches over V2. "task in this
+process" is what each process of an engine does, and the difference is what processes cost to start.
+Spark's session is started once, and the time to its first row is a row of its own.
 """
 
 from __future__ import annotations
@@ -27,9 +28,12 @@ from bkctl.commands.export.task.extents import read_extents
 from bkctl.commands.export.task.parquet_file import ROW_GROUP_BYTES, CopyJob
 from bkctl.commands.export.task.plan import LedgerExtent, cut
 from bkctl.commands.export.task.rows import COLUMNS, RowBuffer, read_ranges
+from tests.bench.cluster_bench import java_reads
 from tests.bench.loads.load import cpu_seconds
 from tests.bench.spark_bench.family import cpu_by_kind
 from tests.bkctl.support.cluster import Cluster, local_cluster
+from tests.interop.peers.java_client import JavaClient
+from tests.interop.peers.jvm import JavaVM
 
 MB: Final = 1_000_000
 ROUNDS: Final = 2
@@ -48,10 +52,11 @@ def ledger_rows(mib: int, small_ledgers: int, tiny_entries: int) -> None:
     """Measure and print."""
     with (
         tempfile.TemporaryDirectory(prefix="spark-bench-") as scratch,
-        local_cluster(Path(scratch) / "bk", 3) as cluster,
+        local_cluster(Path(scratch) / "bk", 3, "--zookeeper") as cluster,
         BlockingClient(cluster.uri) as client,
+        JavaVM(Path(scratch) / "vm", heap_mb=1024, jvm_options=()) as vm,
     ):
-        bench = Bench(cluster, client, Path(scratch))
+        bench = Bench(cluster, client, vm, Path(scratch))
         entries = mib * 1024
         large = bench.write([bytes(1024)] * entries, 1, write_quorum=3)
         striped = bench.write([bytes(1024)] * entries, 1, write_quorum=2)
@@ -74,8 +79,8 @@ def ledger_rows(mib: int, small_ledgers: int, tiny_entries: int) -> None:
 class Bench:
     """A cluster, and what is measured on it."""
 
-    def __init__(self, cluster: Cluster, client: BlockingClient, scratch: Path) -> None:
-        self._cluster, self._client, self._scratch = cluster, client, scratch
+    def __init__(self, cluster: Cluster, client: BlockingClient, vm: JavaVM, scratch: Path) -> None:
+        self._cluster, self._client, self._vm, self._scratch = cluster, client, vm, scratch
         self._outputs = 0
         self._bookies = [
             int(path.parent.name)
@@ -97,6 +102,7 @@ class Bench:
         works: dict[str, Callable[[], object]] = {
             "reader alone": lambda: self._read(extents),
             "writer alone": self._writer(extents),
+            "java reader alone": lambda: self._java_reads(extents),
             "task in this process": lambda: self._copy_here(extents),
             "local, 1 process": lambda: self._copy(extents, LocalEngine(1)),
             "local, 2 processes": lambda: self._copy(extents, LocalEngine(2)),
@@ -129,6 +135,14 @@ class Bench:
         ranges = [r for task in cut(extents, 1) for r in task]
         for _ in self._client.iterate(lambda client: read_ranges(client, ranges)):
             pass
+
+    def _java_reads(self, extents: Sequence[LedgerExtent]) -> None:
+        with JavaClient(self._vm, self._cluster.uri, v2=True, throttle=0) as java:
+            for extent in extents:
+                ledger = java.open_ledger(extent.ledger_id)
+                size = extent.length // extent.entries
+                java_reads(self._vm, ledger, extent.entries, size, in_batches=True)
+                ledger.close()
 
     def _writer(self, extents: Sequence[LedgerExtent]) -> Callable[[], None]:
         """Return what writes as many rows as Parquet, from one batch in memory."""

@@ -1,8 +1,9 @@
 """A log that another process writes to, followed by a stream of Spark.
 
 The writer appends entries of 1 KiB at a steady rate, each with its number and the time.
-Printed: entries lost and repeated, the lag behind the writer in triggers, CPU seconds a GB, and the
-memory of each kind of process over time.
+Printed: entries lost and repeated, the lag behind the writer in triggers, the steps of the median
+and the slowest trigger, CPU seconds a GB, the memory of each kind of process over time, and what
+the JVM's heap holds after a full collection.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -71,7 +73,7 @@ def _follow(spark: Any, uri: str, scratch: str, total: int, seconds: float) -> N
     command = [sys.executable, "-m", "tests.bench.spark_bench.stream", uri, str(total)]
     writer = subprocess.Popen([*command, str(seconds)])
     began_s = time.perf_counter()
-    before, sampled_s = cpu_by_kind(), 0.0
+    before, sampled_s, heap_mib = cpu_by_kind(), 0.0, list[float]()
     try:
         while (now_s := time.perf_counter() - began_s) < seconds + LATE_S:
             if writer.poll() is not None and all(counts):
@@ -83,18 +85,39 @@ def _follow(spark: Any, uri: str, scratch: str, total: int, seconds: float) -> N
                     f"{kind} {sum(rss[kind]) / 2**20:.0f} in {len(rss[kind])}" for kind in SPARK
                 )
                 print(f"stream at {now_s:4.0f} s, MiB: {memory}", flush=True)
+            if len(heap_mib) < 2 and now_s >= seconds * (len(heap_mib) + 1) / 3:
+                heap_mib.append(_live_heap_mib(spark))
             assert query.isActive, query.exception()
             time.sleep(0.2)
     finally:
         writer.kill()
         writer.wait()
+        progress = query.recentProgress
         query.stop()
     used = cpu_by_kind() - before
     size = total * ENTRY_BYTES
     cpu = ", ".join(f"{kind} {used[kind] / size * 1e9:.1f}" for kind in (*SPARK, "bookie"))
     lost, repeated = sum(not count for count in counts), sum(count > 1 for count in counts)
     print(f"stream: {total:,} entries, {lost:,} lost, {repeated:,} repeated; CPU s/GB: {cpu}")
+    live = ", ".join(f"{mib:.0f}" for mib in [*heap_mib, _live_heap_mib(spark)])
+    print(f"stream: MiB on the JVM's heap after a collection, each third of the time: {live}")
     _print_lag(seen)
+    _print_steps([one["durationMs"] for one in progress if one["numInputRows"]][STARTING:])
+
+
+def _live_heap_mib(spark: Any) -> float:
+    jvm = spark.sparkContext._jvm
+    jvm.System.gc()
+    runtime = jvm.Runtime.getRuntime()
+    return float(runtime.totalMemory() - runtime.freeMemory()) / 2**20
+
+
+def _print_steps(durations_ms: list[dict[str, int]]) -> None:
+    """Print how long each step took of the median and of the slowest trigger."""
+    ranked = sorted(durations_ms, key=lambda one: one["triggerExecution"])
+    for name, one in (("median", ranked[len(ranked) // 2]), ("slowest", ranked[-1])):
+        steps = ", ".join(f"{step} {ms}" for step, ms in one.items() if ms)
+        print(f"stream: {name} trigger, ms: {steps}")
 
 
 def _number(start: int, name: str) -> str:
@@ -104,6 +127,8 @@ def _number(start: int, name: str) -> str:
 def _print_lag(seen: list[tuple[int, int]]) -> None:
     """Print the age of the newest entry after each micro-batch, and that in triggers.
 
+    A stream that keeps up reads all that was confirmed when its trigger began. So the age is also
+    compared with the time of its own trigger: a single slow one is not a stream that falls behind.
     The first ones are left out, for Spark starts its workers then; the last ones are short.
     """
     steady = seen[STARTING:-1]
@@ -111,11 +136,12 @@ def _print_lag(seen: list[tuple[int, int]]) -> None:
         return
     apart_ns = (steady[-1][0] - steady[0][0]) / (len(steady) - 1)
     lags = sorted(lag_ns for _began_ns, lag_ns in steady)
+    own = max(lag_ns / (end_ns - began_ns) for (began_ns, lag_ns), (end_ns, _) in pairwise(steady))
     median, most = lags[len(lags) // 2], lags[-1]
     print(
         f"stream: {len(seen)} triggers, {apart_ns / 1e9:.2f} s apart; lag: median"
         f" {median / 1e9:.2f} s or {median / apart_ns:.2f} triggers,"
-        f" at most {most / 1e9:.2f} s or {most / apart_ns:.2f}"
+        f" at most {most / 1e9:.2f} s or {most / apart_ns:.2f}, of its own trigger {own:.2f}"
     )
 
 
