@@ -31,6 +31,7 @@ _PLACES: Final = {"XDG_CONFIG_HOME": "config", "XDG_CACHE_HOME": "cache", "XDG_S
 def temporary_home() -> Path:
     """Make a directory that is gone when this process ends."""
     home = Path(tempfile.mkdtemp(prefix="bkctl-tests-home-"))
+    (home / "tmp").mkdir()
     atexit.register(shutil.rmtree, home, ignore_errors=True)
     return home
 
@@ -44,7 +45,7 @@ def keep_away(
     if "PYTEST_XDIST_WORKER" in environ:
         return  # All the rest is as the process that started this one has left it.
     if not _PLAIN.fullmatch(tempfile.gettempdir()):
-        environ["TMPDIR"], tempfile.tempdir = "/tmp", None
+        tempfile.tempdir = "/tmp"
     # What is fetched once for a user stays where it is.
     jars = default_directory(environ)
     environ.setdefault(JARS_VARIABLE, str(jars))
@@ -52,3 +53,5 @@ def keep_away(
     home = make_home()
     environ.setdefault("HOME", str(home))
     environ.update({name: str(home / place) for name, place in _PLACES.items()})
+    # Programs under test may be killed: what they leave goes with the home.
+    environ["TMPDIR"] = str(home / "tmp")

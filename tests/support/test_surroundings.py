@@ -49,10 +49,15 @@ def test_temporary_files_are_where_tests_can_name_them(
     odd = tmp_path / name
     odd.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(odd))
-    environ = {"TMPDIR": str(odd)}
+    keep_away({"TMPDIR": str(odd)}, lambda: HOME)
+    assert tempfile.tempdir == "/tmp"
+
+
+def test_programs_that_tests_start_keep_temporary_files_in_the_home() -> None:
+    before, environ = tempfile.gettempdir(), {"TMPDIR": "/tmp"}
     keep_away(environ, lambda: HOME)
-    assert environ["TMPDIR"] == "/tmp"
-    assert tempfile.tempdir != str(odd)
+    assert environ["TMPDIR"] == f"{HOME}/tmp"
+    assert tempfile.gettempdir() == before
 
 
 def test_nothing_is_left_behind(tmp_path: Path) -> None:

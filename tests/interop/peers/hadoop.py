@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from py4j.java_gateway import JavaGateway
+
 from bkctl.commands.local.java import find_java, pyspark_jars
 from bkctl.commands.local.process import ChildProcess
 from tests.interop.peers.jars import default_directory, jars_of
@@ -24,6 +26,22 @@ _AWS_MODULES: Final = tuple(
     ("software.amazon.awssdk", name)
     for name in ("s3-transfer-manager", "sts", "apache-client", "netty-nio-client")
 )
+_OF_YARN: Final = {
+    ("org.junit.jupiter", "junit-jupiter-api"): "5.13.4",
+    ("org.bouncycastle", "bcpkix-jdk18on"): "1.80",
+}
+"""What the test cluster of YARN uses, and the jar of the test clusters does not have."""
+
+_YARN: Final = {
+    "yarn.resourcemanager.scheduler.class": (
+        "org.apache.hadoop.yarn.server.resourcemanager.scheduler.fifo.FifoScheduler"
+    ),
+    "yarn.scheduler.minimum-allocation-mb": "128",
+    "yarn.nodemanager.resource.memory-mb": "4096",
+    "yarn.nodemanager.disk-health-checker.enable": "false",
+    "yarn.nodemanager.pmem-check-enabled": "false",
+    "yarn.nodemanager.vmem-check-enabled": "false",
+}
 _QUICK: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
 
 
@@ -68,7 +86,7 @@ def hdfs(directory: Path) -> Iterator[str]:
     """Run a name node and a data node; give the file system's URI."""
     details = directory / "details.json"
     command = [
-        *(str(find_java().executable), *_QUICK),
+        *(str(find_java().executable), *_QUICK, f"-Djava.io.tmpdir={directory}"),
         *("-cp", ":".join(map(str, hadoop_jars())), "org.apache.hadoop.test.MiniDFSClusterManager"),
         *("-datanodes", "1", "-format", "-writeDetails", str(details)),
         *("-D", f"hdfs.minidfs.basedir={directory}"),
@@ -80,3 +98,44 @@ def hdfs(directory: Path) -> Iterator[str]:
         yield f"hdfs://localhost:{json.loads(details.read_text())['namenode_port']}"
     finally:
         process.stop(30)
+
+
+@contextmanager
+def yarn(directory: Path) -> Iterator[None]:
+    """Run a resource manager and a node manager; write the client's ``yarn-site.xml``."""
+    cache, spark = default_directory(), pyspark_jars()
+    more = [
+        jar
+        for module, version in _OF_YARN.items()
+        for jar in jars_of(cache.with_name(f"{module[1]}-{version}"), (module,), version)
+    ]
+    (py4j,) = spark.glob("py4j-*.jar")
+    with (directory / "yarn.log").open("w") as log:
+        gateway = JavaGateway.launch_gateway(
+            jarpath=str(py4j),
+            classpath=":".join(map(str, [*hadoop_jars(), *more, *spark.glob("log4j-*.jar")])),
+            javaopts=[*_QUICK, f"-Djava.io.tmpdir={directory}"],
+            java_path=str(find_java().executable),
+            redirect_stdout=log,
+            redirect_stderr=log,
+            die_on_exit=True,
+            enable_auth=True,
+            cwd=str(directory),
+        )
+    try:
+        hadoop = gateway.jvm.org.apache.hadoop
+        settings = hadoop.yarn.conf.YarnConfiguration()
+        for key, value in _YARN.items():
+            settings.set(key, value)
+        cluster = hadoop.yarn.server.MiniYARNCluster("yarn", 1, 1, 1)
+        cluster.init(settings)
+        cluster.start()
+        assert cluster.waitForNodeManagersToConnect(60_000)
+        site = gateway.jvm.java.io.FileOutputStream(str(directory / "yarn-site.xml"))
+        cluster.getConfig().writeXml(site)
+        site.close()
+        yield
+    finally:
+        gateway.shutdown()
+        gateway.java_process.kill()
+        gateway.java_process.communicate()

@@ -297,6 +297,7 @@ def java_command(
         *NETTY_OPTIONS,
         *(shared_classes(java) if {*FAST_JVM} <= {*options} else ()),
         f"-Dlog4j.configurationFile={log4j}",
+        f"-Djava.io.tmpdir={directory}",
         *options,
         "-cp",
         os.pathsep.join(map(str, class_path)),

@@ -168,6 +168,7 @@ class PulsarBroker:
         log4j.write_text(_LOG4J)
         path = ":".join(map(str, pulsar_jars()))
         options = [*_JVM, *_OPENED, f"-Dlog4j2.configurationFile={log4j}"]
+        options.append(f"-Djava.io.tmpdir={self.directory}")
         return [str(self._java.executable), *options, "-cp", path, *main]
 
 

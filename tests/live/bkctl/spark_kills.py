@@ -69,9 +69,10 @@ ROWS_MAX: Final = 60
 DRIVER: Final = """
 import sys
 from bkctl.commands.export.run import spark_session
-from tests.bkctl.support.spark import QUICK
+from pathlib import Path
+from tests.bkctl.support.spark import quick_in
 
-uri, checkpoint, master, lost_s = sys.argv[1:]
+uri, checkpoint, master, lost_s, temporary = sys.argv[1:]
 of_executors = {
     "spark.executor.memory": "512m",
     "spark.executor.heartbeatInterval": "1s",
@@ -80,7 +81,9 @@ of_executors = {
     "spark.deploy.maxExecutorRetries": "-1",
 }
 patient = {"spark.python.authenticate.socketTimeout": "120s"}
-options = QUICK | patient | (of_executors if master.startswith("local-cluster") else {})
+options = quick_in(Path(temporary)) | patient
+if master.startswith("local-cluster"):
+    options |= of_executors
 with spark_session(master, options=options) as spark:
     while True:
         stream = spark.readStream.format("bookkeeper").options(
@@ -151,11 +154,15 @@ class Driver:
         self.log = directory / "driver.log"
         self.checkpoint = directory / "checkpoint"
         master = f"local-cluster[{executors},1,512]" if executors else "local[2,4]"
+        temporary = directory / "tmp"
+        temporary.mkdir(exist_ok=True)
+        words = [cluster.uri, str(self.checkpoint), master, str(LOST_S), str(temporary)]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", DRIVER, cluster.uri, self.checkpoint, master, str(LOST_S)],
+                [sys.executable, "-c", DRIVER, *words],
                 env={
                     **os.environ,
+                    "TMPDIR": str(temporary),
                     "SPARK_HOME": str(spark_home(directory / "spark")),
                     "SPARK_AUTH_SOCKET_TIMEOUT": str(WORKER_S),
                 },

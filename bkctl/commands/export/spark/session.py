@@ -6,7 +6,6 @@ import contextlib
 import os
 import signal
 import sys
-import tempfile
 import threading
 import warnings
 from collections.abc import Iterator, Mapping
@@ -15,6 +14,7 @@ from typing import Any, Final
 
 from bkctl.commands.export.errors import SparkMissingError, SparkStartError, start_cause
 from bkctl.commands.export.interrupts import uninterrupted
+from bkctl.commands.export.scratch import scratch_directory
 
 DEFAULTS: Final = {
     "spark.ui.enabled": "false",
@@ -62,14 +62,15 @@ def spark_session(
     from bkctl.commands.local import java
 
     given = dict(options or {})
-    with tempfile.TemporaryDirectory(prefix="bkctl-spark-") as scratch:
-        conf_dir = configuration(Path(scratch), os.environ)
+    with scratch_directory() as scratch:
+        conf_dir = configuration(scratch, os.environ)
         kept = set(given) | keys_in(conf_dir / "spark-defaults.conf")
         with environment(
             **python_of_workers(os.environ, kept),
+            **temporary_files(scratch, os.environ, kept),
             PYTHONPATH=os.pathsep.join(path for path in sys.path if path),
             PYTHONWARNINGS="ignore::FutureWarning",
-            JAVA_HOME=str(java.spark_java_home(Path(scratch), quiet=True)),
+            JAVA_HOME=str(java.spark_java_home(scratch, quiet=True)),
             SPARK_CONF_DIR=str(conf_dir),
             SPARK_LOCAL_IP=own_address(master, os.environ),
         ):
@@ -105,6 +106,18 @@ def python_of_workers(environ: Mapping[str, str], kept: set[str]) -> dict[str, s
     if "PYSPARK_PYTHON" in environ or "spark.pyspark.python" in kept:
         return {}
     return {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
+
+
+def temporary_files(scratch: Path, environ: Mapping[str, str], kept: set[str]) -> dict[str, str]:
+    """Return the variables by which Spark here keeps its temporary files in ``scratch``.
+
+    The user's choices stay as they are: of Spark's local directories, and options of the JVM.
+    """
+    users = environ.get("SPARK_SUBMIT_OPTS", "")
+    found = {"SPARK_SUBMIT_OPTS": f'"-Djava.io.tmpdir={scratch}" {users}'.rstrip()}
+    if "SPARK_LOCAL_DIRS" not in environ and "spark.local.dir" not in kept:
+        found["SPARK_LOCAL_DIRS"] = str(scratch)
+    return found
 
 
 def own_address(master: str, environ: Mapping[str, str]) -> str | None:

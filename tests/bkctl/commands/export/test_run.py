@@ -25,6 +25,8 @@ from bkctl.commands.export.run import (
     export_ledgers,
     own_address,
 )
+from bkctl.commands.export.scratch import PREFIX
+from bkctl.commands.export.spark.session import temporary_files
 from bkctl.commands.export.target.commit import STAGING_PREFIX
 from bkctl.commands.export.target.file_systems import open_files
 from tests.bkctl.support.cluster import BKCTL, Cluster, local_cluster
@@ -78,6 +80,21 @@ def test_every_byte_of_every_ledger_arrives(cluster, client, spark, tmp_path) ->
 def test_the_user_says_where_a_cluster_of_spark_reaches_us(master: str, address: str) -> None:
     assert own_address(master, {"SPARK_LOCAL_IP": "10.0.0.7"}) == address
     assert own_address("yarn", {}) is None
+
+
+def test_spark_keeps_its_temporary_files_in_a_directory_of_the_session(spark) -> None:
+    jvm = spark.sparkContext._jvm
+    temporary = Path(jvm.System.getProperty("java.io.tmpdir"))
+    assert temporary.name.startswith(PREFIX)
+    local = Path(jvm.org.apache.spark.util.Utils.getLocalDir(spark.sparkContext._jsc.sc().conf()))
+    assert temporary in local.parents
+
+
+def test_a_user_says_where_spark_keeps_its_temporary_files(tmp_path) -> None:
+    user = {"SPARK_SUBMIT_OPTS": "-Djava.io.tmpdir=/mine", "SPARK_LOCAL_DIRS": "/local"}
+    found = temporary_files(tmp_path, user, set())
+    assert found == {"SPARK_SUBMIT_OPTS": f'"-Djava.io.tmpdir={tmp_path}" -Djava.io.tmpdir=/mine'}
+    assert "SPARK_LOCAL_DIRS" not in temporary_files(tmp_path, {}, {"spark.local.dir"})
 
 
 def test_columns_and_footers_say_what_an_entry_is(cluster, client, spark, tmp_path) -> None:

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import venv
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,12 +21,12 @@ from bkctl.commands.local.java import find_java, pyspark_jars, spark_java_home
 from bkctl.commands.local.process import free_port
 from tests.bkctl.support.cluster import BKCTL, Cluster, local_cluster
 from tests.bkctl.support.secured import PAYLOADS, secured_cluster
-from tests.bkctl.support.spark import QUICK, QUICK_JVM
+from tests.bkctl.support.spark import QUICK_JVM, bare_python, quick_in
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.spark, pytest.mark.processes]
 
-START_TIMEOUT_S = 90.0
+START_TIMEOUT_S = 300.0
 DEPLOY = "org.apache.spark.deploy"
 ALONE = {"ensemble_size": 1, "write_quorum": 1, "ack_quorum": 1}
 
@@ -37,6 +36,7 @@ class Standalone:
     """Spark's own cluster manager, from PySpark's jars; each process leads a group."""
 
     directory: Path
+    bare_python: Path
     port: int = attrs.field(factory=lambda: free_port("127.0.0.1"))
     processes: dict[str, subprocess.Popen] = attrs.field(factory=dict)
 
@@ -47,7 +47,8 @@ class Standalone:
     def start(self, name: str, main: str, *words: str) -> None:
         home = spark_java_home(self.directory / "java", quiet=True)
         command = [
-            *(str(home / "bin" / "java"), "-Xmx256m", *QUICK_JVM, "-cp", f"{pyspark_jars()}/*"),
+            *(str(home / "bin" / "java"), "-Xmx256m", *QUICK_JVM),
+            *(f"-Djava.io.tmpdir={self.directory}", "-cp", f"{pyspark_jars()}/*"),
             *(main, "--host", "127.0.0.1", *words),
         ]
         env = {
@@ -64,21 +65,6 @@ class Standalone:
             self.processes[name] = subprocess.Popen(
                 command, env=env, stdout=log, stderr=log, start_new_session=True
             )
-
-    @property
-    def bare_python(self) -> Path:
-        return self.directory / "bare" / "bin" / "python3"
-
-    def make_bare_python(self) -> None:
-        venv.create(self.directory / "bare", symlinks=True, with_pip=False)
-        for package in ("bkctl", "pyarrow", "pyspark"):
-            found = subprocess.run(
-                [self.bare_python, "-c", f"import {package}"],
-                check=False,
-                capture_output=True,
-                cwd=self.directory,
-            )
-            assert found.returncode == 1, f"{self.bare_python} has {package}"
 
     def log(self, name: str) -> Path:
         return self.directory / f"{name}.log"
@@ -106,8 +92,8 @@ class Standalone:
 @pytest.fixture(scope="module")
 def standalone(tmp_path_factory) -> Iterator[Standalone]:
     find_java()
-    running = Standalone(tmp_path_factory.mktemp("standalone"))
-    running.make_bare_python()
+    directory = tmp_path_factory.mktemp("standalone")
+    running = Standalone(directory, bare_python(directory))
     try:
         web = str(free_port("127.0.0.1"))
         running.start(
@@ -147,7 +133,7 @@ def query(standalone: Standalone, bundle: Path, **options: object) -> dict:
     """Run ``QUERY`` as a user does: no path of the driver reaches the workers."""
     environ = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     home = spark_java_home(standalone.directory / "java", quiet=True)
-    given = QUICK | {
+    given = quick_in(standalone.directory) | {
         "spark.executor.memory": "512m",
         "spark.archives": f"{bundle}#bkctl",
         "spark.executorEnv.PYTHONPATH": "bkctl",
@@ -215,7 +201,7 @@ def test_a_worker_that_dies_costs_no_entry(standalone: Standalone, tmp_path) -> 
     target = tmp_path / "out"
     with local_cluster(tmp_path / "bk", 1) as cluster, BlockingClient(cluster.uri) as client:
         ledger_id, _ = client.write_ledger(payloads, **ALONE)
-        settings = QUICK | {"spark.executor.memory": "512m"}
+        settings = quick_in(standalone.directory) | {"spark.executor.memory": "512m"}
         words = ["--master", standalone.master]
         words += [f"--spark-conf={key}={value}" for key, value in settings.items()]
         with (tmp_path / "log").open("wb") as log:

@@ -1,0 +1,87 @@
+"""Scratch directories of Spark sessions: gone at the end, and those of killed processes later."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from bkctl.commands.export.scratch import AGE_S_MIN, PREFIX, scratch_directory
+
+HOLDS_ONE = """
+import sys
+from bkctl.commands.export.scratch import scratch_directory
+with scratch_directory() as made:
+    print(made, flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture(autouse=True)
+def _place(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+
+def make_old(directory: Path) -> None:
+    before_s = directory.stat().st_mtime - AGE_S_MIN - 1
+    os.utime(directory, (before_s, before_s))
+
+
+def directory_of_another_process(*, killed: bool) -> tuple[subprocess.Popen, Path]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLDS_ONE],
+        env={**os.environ, "TMPDIR": tempfile.gettempdir()},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    made = Path(process.stdout.readline().strip())
+    if killed:
+        process.kill()
+        process.wait()
+    return process, made
+
+
+def close(process: subprocess.Popen) -> None:
+    process.communicate()
+
+
+def test_it_is_gone_afterwards_with_all_that_it_holds(tmp_path) -> None:
+    with scratch_directory() as made:
+        (made / "blockmgr").mkdir()
+        (made / "blockmgr" / "block").write_text("1")
+    assert not list(tmp_path.iterdir())
+
+
+def test_one_that_a_killed_process_left_is_removed_later(tmp_path) -> None:
+    process, left = directory_of_another_process(killed=True)
+    close(process)
+    make_old(left)
+    with scratch_directory() as made:
+        assert list(tmp_path.iterdir()) == [made]
+
+
+def test_one_that_is_in_use_or_young_stays(tmp_path) -> None:
+    process, used = directory_of_another_process(killed=False)
+    make_old(used)
+    young = tmp_path / f"{PREFIX}young"
+    young.mkdir()
+    try:
+        with scratch_directory() as made:
+            assert {*tmp_path.iterdir()} == {made, used, young}
+    finally:
+        close(process)
+
+
+def test_a_link_is_not_followed(tmp_path) -> None:
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    make_old(mine)
+    (tmp_path / f"{PREFIX}link").symlink_to(mine)
+    with scratch_directory():
+        assert mine.is_dir()
