@@ -25,6 +25,8 @@ _OF_A_USER: Final = re.compile(
 _PLAIN: Final = re.compile(r"[\w./-]{1,40}", re.ASCII)
 """A place for temporary files that can be typed at a shell, and is short enough for sockets."""
 
+_TMPDIR_OF_TESTS: Final = "BKCTL_TEST_TMPDIR"
+
 _PLACES: Final = {"XDG_CONFIG_HOME": "config", "XDG_CACHE_HOME": "cache", "XDG_STATE_HOME": "state"}
 
 
@@ -43,6 +45,7 @@ def keep_away(
     for name in filter(_OF_A_USER.fullmatch, [*environ]):
         del environ[name]
     if "PYTEST_XDIST_WORKER" in environ:
+        tempfile.tempdir = environ.get(_TMPDIR_OF_TESTS)
         return  # All the rest is as the process that started this one has left it.
     if not _PLAIN.fullmatch(tempfile.gettempdir()):
         tempfile.tempdir = "/tmp"
@@ -54,4 +57,4 @@ def keep_away(
     environ.setdefault("HOME", str(home))
     environ.update({name: str(home / place) for name, place in _PLACES.items()})
     # Programs under test may be killed: what they leave goes with the home.
-    environ["TMPDIR"] = str(home / "tmp")
+    environ.update({_TMPDIR_OF_TESTS: tempfile.gettempdir(), "TMPDIR": str(home / "tmp")})

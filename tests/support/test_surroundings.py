@@ -58,6 +58,10 @@ def test_programs_that_tests_start_keep_temporary_files_in_the_home() -> None:
     keep_away(environ, lambda: HOME)
     assert environ["TMPDIR"] == f"{HOME}/tmp"
     assert tempfile.gettempdir() == before
+    # A process that shares the tests of this one makes its own files where this one does.
+    tempfile.tempdir = environ["TMPDIR"]
+    keep_away({**environ, "PYTEST_XDIST_WORKER": "gw0"}, lambda: HOME)
+    assert tempfile.gettempdir() == before
 
 
 def test_nothing_is_left_behind(tmp_path: Path) -> None:
