@@ -209,7 +209,7 @@ class SqliteRepair(SqliteMarks):
             return
 
         def end(rows: Rows, session_id: int) -> None:
-            if session_id != held.session_id or not is_own(rows, LOCK, ledger_id, session_id):
+            if not is_own(rows, LOCK, ledger_id, session_id):
                 return  # An expired session's lock is not ours any more, nor is its mark.
             mark = rows.get(MARK, ledger_id)
             if repaired and mark is not None and mark.version == held.mark_version:

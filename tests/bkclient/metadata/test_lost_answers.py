@@ -449,6 +449,66 @@ def test_work_under_an_expired_lock_is_not_finished() -> None:
     assert stage.run(stage.witness.lock_owner(L1)) is not None
 
 
+def test_a_lock_that_the_next_session_made_is_ended_like_any_other() -> None:
+    stage = Stage()
+    stage.run(stage.store.acquire_lock(LedgerId(2)))
+    stage.store.session.suspend()
+    stage.clock.advance(9)
+    locking = start(stage.store.acquire_lock(L1))
+    stage.clock.advance(2)  # The session expires while the lock waits for a connection.
+    stage.store.session.resume()
+    stage.clock.advance(1)
+    assert locking.result is True
+    assert stage.run(stage.witness.lock_owner(L1)) is not None
+    stage.run(stage.store.mark_replicated(L1))
+    assert stage.run(stage.witness.lock_owner(L1)) is None
+
+
+def test_nobody_is_elected_by_a_vote_that_is_gone() -> None:
+    stage = Stage()
+    expired: list[TreeOperation] = []
+
+    def expire(operation: TreeOperation) -> Fault:
+        if operation.name == "set" and operation.path == zk_paths.ELECTION and not expired:
+            expired.append(operation)
+            stage.store.session.expire()
+        return Fault.NONE
+
+    stage.cluster.faults = expire
+    stage.run(stage.store.elect(B1))
+    assert expired
+    assert stage.run(stage.witness.current_auditor()) == B1
+
+
+async def epochs(stage: Stage, *numbers: int) -> None:
+    """Let short ids be used up, and these epochs of long ones have begun."""
+    await stage.witness._create_shared(zk_paths.IDGEN_LONG)
+    for number in numbers:
+        await stage.witness._begin_epoch(number)
+
+
+def test_an_epoch_that_was_deleted_gives_no_id_twice() -> None:
+    stage = Stage()
+    stage.run(epochs(stage, 1))
+    first = stage.run(stage.store.allocate_ledger_id())
+    stage.run(epochs(stage, 2, 3))
+    stage.run(stage.witness._tree.delete(zk_paths.epoch(1)))
+    assert (first >> 32, stage.run(stage.store.allocate_ledger_id()) >> 32) == (1, 3)
+    # Made again it would give its ids again, to a client that knows no later one.
+    assert stage.run(stage.witness._tree.stat(zk_paths.epoch(1))) is None
+    assert (first >> 32, stage.run(stage.store.allocate_ledger_id()) >> 32) == (1, 3)
+    # Made again it would give its ids again, to a client that knows no later one.
+    assert stage.run(stage.witness._tree.stat(zk_paths.epoch(1))) is None
+
+
+def test_ids_are_skipped_without_an_epoch_that_others_may_have_used() -> None:
+    stage = Stage()
+    stage.run(epochs(stage, 5, 6, 7, 8))
+    stage.run(stage.store.skip_ledger_ids(LedgerId(3 << 32 | 7)))
+    assert stage.run(stage.witness._tree.stat(zk_paths.epoch(4))) is None
+    assert stage.run(stage.store.allocate_ledger_id()) >> 32 == 9
+
+
 def test_watches_survive_a_partition_during_which_things_changed() -> None:
     stage = Stage()
     stage.run(created(stage))

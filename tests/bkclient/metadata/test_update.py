@@ -52,6 +52,7 @@ class Store:
         self.current = Versioned(metadata, 0)
         self.script: list[Callable[[], None] | Exception | str] = []
         self.writes = 0
+        self.local: LocalMetadata | None = None
 
     async def read_ledger(self, ledger_id: LedgerId) -> Versioned[LedgerMetadata]:
         return self.current
@@ -70,7 +71,12 @@ class Store:
         self.current = Versioned(metadata, version + 1)
         if act == "lose the reply":
             raise MetadataUnavailableError("lost")
-        return self.current.version
+        stored = self.current.version
+        if act == "hear of the next change first":
+            self.rewrite()
+            assert self.local is not None
+            self.local.install(self.current)
+        return stored
 
     def rewrite(self) -> None:
         """Do what replication does."""
@@ -85,7 +91,7 @@ def is_open(metadata: LedgerMetadata) -> bool:
 def run(store: Store, clock: Clock | None = None) -> list[object]:
     clock = clock or Clock()
     updater = Updater(store=store, clock=clock, rng=random.Random(0))  # type: ignore[arg-type]
-    local = LocalMetadata(Versioned(OPEN, 0))
+    local = store.local = LocalMetadata(Versioned(OPEN, 0))
     results: list[object] = []
     work = Deferred.fromCoroutine(updater.update(L, local, is_open, marked))
     work.addBoth(lambda result: results.append(getattr(result, "value", result)))
@@ -132,6 +138,15 @@ def test_a_lost_reply_is_looked_up(loss: str) -> None:
     assert result == store.current.value
     assert local == store.current
     assert store.writes == (1 if loss == "lose the reply" else 2)
+
+
+def test_what_holds_is_the_change_after_it_that_a_watch_told_first() -> None:
+    store = Store()
+    store.script = ["hear of the next change first"]
+    result, local = run(store)
+    assert local == store.current
+    assert result == store.current.value
+    assert store.writes == 1
 
 
 def test_a_store_that_is_away_is_given_up() -> None:
