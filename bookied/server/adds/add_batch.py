@@ -7,6 +7,7 @@ of answers for each pair of storage and journal.
 
 from __future__ import annotations
 
+import math
 import struct
 from contextlib import suppress
 from functools import partial
@@ -15,7 +16,7 @@ from typing import Final, NamedTuple, Protocol
 from bookied.server.rules.bookie import Bookie
 from bookied.storage.index.format import ENTRY_ID_MAX
 from bookied.storage.index.ledger_pages import CachedLedger
-from bookied.storage.index.new_locations import WritablePage
+from bookied.storage.index.new_locations import SLOTS_MAX, WritablePage
 from bookied.storage.journal.writer import Journal
 from bookied.storage.ledger_storage.storage import LedgerStorage
 from wire.errors import BookKeeperError
@@ -58,12 +59,14 @@ class AddBatch:
         "_begin",
         "_begin_at",
         "_bookie",
+        "_kinds",
         "_part",
         "_parts",
         "_shape",
         "_size_bytes_max",
         "_state",
         "_stored",
+        "_takes",
         "answers",
         "is_recovery",
         "location",
@@ -80,7 +83,10 @@ class AddBatch:
         """
         self._bookie, self._size_bytes_max, self._shape = bookie, size_bytes_max, shape
         self._stored: dict[LedgerStorage, _Stored] = {}
-        self._parts: dict[tuple[LedgerStorage, Journal], _Part] = {}
+        # Ledgers whose ids leave the same remainder have one storage and one journal.
+        self._kinds = math.lcm(len(bookie.storages), len(bookie.journals))
+        self._parts: dict[int, _Part] = {}
+        self._takes = bookie.adds.takes
         self._state: CachedLedger | None = None
         self._advanced: list[tuple[CachedLedger, int]] = []
         self._begin = self._begin_at = 0
@@ -99,26 +105,26 @@ class AddBatch:
             master_key: what the adds have as their key.
             at: where the run's first frame begins.
         """
-        bookie = self._bookie
-        storage = bookie.storages.of(ledger_id)
-        state = storage.hot.get(ledger_id)
+        kind = ledger_id % self._kinds
+        part = self._parts.get(kind)
+        hot = self._bookie.storages.of(ledger_id).hot if part is None else part.hot
+        state = hot.get(ledger_id)
         if state is None or state.master_key != master_key or not state.key_logged:
             return None
-        if state.lac_is_unread:
+        if state.lac_is_unread or not self._takes(state, is_recovery=self.is_recovery):
             return None
-        if not bookie.adds.takes(state, is_recovery=self.is_recovery):
-            return None
-        journal = bookie.journals[ledger_id % len(bookie.journals)]
-        part = self._parts.get((storage, journal)) or self._begin_part(storage, journal)
         if part is None:
-            return None
+            part = self._begin_part(kind)
+            if part is None:
+                return None
         stored = part.stored
         self._state, self._part, self._begin_at = state, part, at
         self.location, self.records, self.answers = stored.location, stored.records, part.answers
         self._begin = len(stored.records)
         return state
 
-    def _begin_part(self, storage: LedgerStorage, journal: Journal) -> _Part | None:
+    def _begin_part(self, kind: int) -> _Part | None:
+        storage, journals = self._bookie.storages.of(kind), self._bookie.journals
         stored = self._stored.get(storage)
         if stored is None:
             try:
@@ -126,7 +132,8 @@ class AddBatch:
             except (BookKeeperError, OSError):
                 return None  # The plain path meets the same trouble and answers for it.
             stored = self._stored[storage] = _Stored(location)
-        part = self._parts[storage, journal] = _Part(stored)
+        part = _Part(storage, journals[kind % len(journals)], stored)
+        self._parts[kind] = part
         return part
 
     def end_run(self, at: int, location: int, last_entry: int, max_lac: int) -> None:
@@ -144,13 +151,14 @@ class AddBatch:
         part, stored = self._part, self._part.stored
         stored.sizes.append((state.ledger_id, location - stored.location))
         stored.location = location
-        part.runs.append((self._begin, len(stored.records)))
+        end = len(stored.records)
+        part.runs.append((self._begin, end))
         part.frame_bytes += at - self._begin_at
         state.last_entry = last_entry
         if max_lac > state.lac:
             # Readers who wait for it are woken when the entries can be read.
             self._advanced.append((state, max_lac))
-        if state.new is not None:
+        if end - self._begin > SLOTS_MAX and state.new is not None:
             with suppress(BookKeeperError, OSError):  # It is met again with the next add.
                 state.join_many()
 
@@ -175,16 +183,16 @@ class AddBatch:
                 blobs[storage] = blob = b"".join(stored.records)
                 storage.adds.append(blob, stored.sizes)
         all_adds = 0
-        for (storage, journal), part in self._parts.items():
+        for part in self._parts.values():
             adds = len(part.answers) // self._shape.parts
             if not adds:
                 continue
             answers = self._shape.start + self._shape.start.join(part.answers)
             done = partial(replies.adds_synced, answers, part.frame_bytes, adds, began_ns)
-            records = part.records(blobs[storage])
+            records = part.records(blobs[part.storage])
             replies.begin_adds(part.frame_bytes, adds)
             try:
-                journal.append(records, done, entries=adds)
+                part.journal.append(records, done, entries=adds)
             except BaseException:
                 replies.drop_adds(part.frame_bytes, adds)
                 raise
@@ -210,10 +218,11 @@ class _Stored:
 class _Part:
     """The adds of one storage that one journal gets."""
 
-    __slots__ = ("answers", "frame_bytes", "runs", "stored")
+    __slots__ = ("answers", "frame_bytes", "hot", "journal", "runs", "storage", "stored")
 
-    def __init__(self, stored: _Stored) -> None:
-        self.stored = stored
+    def __init__(self, storage: LedgerStorage, journal: Journal, stored: _Stored) -> None:
+        self.storage, self.journal, self.stored = storage, journal, stored
+        self.hot = storage.hot
         self.answers: list[bytes] = []
         self.frame_bytes = 0
         self.runs: list[tuple[int, int]] = []
