@@ -38,6 +38,10 @@ ELSEWHERE: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Words of shells, of `zkCli.sh` and of our other groups, and what a group has for the same."""
 
+_COPY: Final = (
+    "ledger read LEDGER_ID --length-prefixed | bkctl -u URI ledger write - --length-prefixed"
+)
+
 LINES: Final[Mapping[str, tuple[str, ...]]] = {
     "autorecovery lost": ("autorecovery list", "doctor"),
     "bookie df": ("bookie show",),
@@ -88,6 +92,7 @@ LINES: Final[Mapping[str, tuple[str, ...]]] = {
     "root underreplicated": ("autorecovery list",),
     "root verify": ("ledger verify --all",),
     "autorecovery progress": ("autorecovery active", "autorecovery list --watch"),
+    "autorecovery throttle": ("config show replicationRateByBytes",),
     "autorecovery watch": ("autorecovery active --watch", "autorecovery list --watch"),
     "bookie ban": ("bookie readonly BOOKIE_ID on",),
     "bookie check": ("bookie test BOOKIE_ID", "doctor"),
@@ -136,11 +141,15 @@ LINES: Final[Mapping[str, tuple[str, ...]]] = {
     "disk add": ("disk expand",),
     "disk list": ("disk files", "disk ledgers"),
     "disk ls": ("disk files", "disk ledgers"),
+    "disk lock": ("disk lock-status DIR",),
     "disk move": ("disk expand", "bookie decommission BOOKIE_ID"),
+    "disk owner": ("disk lock-status DIR",),
     "disk replace": ("disk expand", "bookie decommission BOOKIE_ID"),
     "disk show": ("disk files", "disk usage"),
     "ledger bookies": ("ledger map LEDGER_ID",),
     "ledger check-replicas": ("ledger verify LEDGER_ID",),
+    "ledger copy": (_COPY,),
+    "ledger cp": (_COPY,),
     "ledger export": ("export LEDGER_ID --to DIR", "ledger read LEDGER_ID -o jsonl"),
     "ledger find": ("ledger list", "ledger map LEDGER_ID"),
     "ledger locate": ("ledger map LEDGER_ID",),
@@ -167,6 +176,7 @@ _OF_OBJECTS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
 _SECURITY: Final = (
     "TLS and passwords are settings of the client: -c FILE or -X KEY=VALUE; see docs/security.md"
 )
+_TLS_FILES: Final = "use --ca-file, --cert-file and --key-file"
 _FIND_AND_DELETE: Final = "choose by `bkctl ledger list`; `-o id | bkctl ledger delete -` deletes"
 
 OPTIONS: Final[Mapping[str, str]] = {
@@ -217,6 +227,9 @@ OPTIONS: Final[Mapping[str, str]] = {
     "log append -f": "use --file",
     "log tail -n": "use --from INDEX:ENTRY; `bkctl log show NAME` shows the ledgers",
     "log tail --no-follow": "use --exit-at-end",
+    "profile --tls": _TLS_FILES,
+    "profile --tls-ca": _TLS_FILES,
+    "profile --tls-cert": _TLS_FILES,
     "ledger tail --no-follow": "use --exit-at-end",
     "topic export --out": "FILE is an argument: `bkctl topic export TOPIC FILE`",
 }

@@ -35,6 +35,12 @@ class _Size(_ParamType):
             return value
         if value in {"log", "logs"}:
             self.fail("`bkctl local status DIR` names the log of each bookie", param, ctx)
+        if value == "restart":
+            self.fail(
+                "use `bkctl local stop DIR BOOKIE_ID`, then `bkctl local start DIR BOOKIE_ID`",
+                param,
+                ctx,
+            )
         if not value.isdigit() or not 1 <= int(value) <= _BOOKIES_MAX:
             words = ", ".join(f"`{word}`" for word in _WORDS[:-1])
             self.fail(

@@ -572,6 +572,14 @@ def test_each_line_that_is_offered_for_another_is_a_command() -> None:
         (["bookie", "find", "b:1"], "did you mean `bkctl bookie show BOOKIE_ID`"),
         (["cluster", "diff"], "did you mean `bkctl config diff FILE FILE`"),
         (["disk", "move", "a", "b"], "did you mean `bkctl disk expand` or `bkctl bookie decom"),
+        (
+            ["local", "restart", "d", "b:1"],
+            "use `bkctl local stop DIR BOOKIE_ID`, then `bkctl local",
+        ),
+        (["disk", "owner", "d"], "did you mean `bkctl disk lock-status DIR`?"),
+        (["ledger", "copy", "0"], "| bkctl -u URI ledger write - --length-prefixed`?"),
+        (["autorecovery", "throttle"], "did you mean `bkctl config show replicationRateByBytes`?"),
+        (["profile", "create", "p", "--tls-ca", "f"], "use --ca-file, --cert-file and --key-file"),
         (["local", "--detach"], "no such option '--detach'; `bkctl local --help` shows how"),
     ],
 )
