@@ -132,6 +132,7 @@ LINES: Final[Mapping[str, tuple[str, ...]]] = {
     "cluster events": ("cluster watch",),
     "cluster start": ("local N --dir DIR --background",),
     "cluster stop": ("local stop DIR",),
+    "cluster wait": ("cluster status --until healthy",),
     "cluster verify": ("ledger verify --all",),
     "config list": ("config show",),
     "config search": ("config show '*PART*'",),
@@ -168,6 +169,7 @@ LINES: Final[Mapping[str, tuple[str, ...]]] = {
 _OF_OBJECTS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "bookie": (r".+:\d+", ("bookie show {}",)),
     "ledger": (r"\d+|0x[0-9a-fA-F]+", ("ledger show {}", "ledger read {}")),
+    "metadata": (r"\d+|0x[0-9a-fA-F]+", ("ledger show {}", "ledger metadata dump {} FILE")),
     "log": (r".+", ("log tail {}", "log show {}")),
     "topic": (r".+", ("topic peek {}", "topic show {}")),
 }
@@ -176,6 +178,7 @@ _OF_OBJECTS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
 _SECURITY: Final = (
     "TLS and passwords are settings of the client: -c FILE or -X KEY=VALUE; see docs/security.md"
 )
+_DEFAULTS: Final = "`bkctl config diff FILE` compares a settings file with the defaults"
 _TLS_FILES: Final = "use --ca-file, --cert-file and --key-file"
 _FIND_AND_DELETE: Final = "choose by `bkctl ledger list`; `-o id | bkctl ledger delete -` deletes"
 
@@ -219,6 +222,8 @@ OPTIONS: Final[Mapping[str, str]] = {
     "ledger list --under-replicated": "`bkctl autorecovery list` lists them",
     "bookie list --state up": "use --state writable",
     "bookie list --state lost": "use --state down",
+    "bookie config --changed": _DEFAULTS,
+    "bookie config --diff": _DEFAULTS,
     "bookie config --set": "`bkctl bookie config-set BOOKIE_ID KEY=VALUE` changes settings",
     "bookie readonly --off": "`off` is an argument: `bkctl bookie readonly BOOKIE_ID off`",
     "bookie readonly --on": "`on` is an argument: `bkctl bookie readonly BOOKIE_ID on`",

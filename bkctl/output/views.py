@@ -145,7 +145,11 @@ class View:
         """Return the error of a word that names no field."""
         names = [field.name for field in self.fields]
         titles = [field.title.lower() for field in self.fields]
-        custom = "; --meta KEY=VALUE finds custom metadata" if "custom" in names else ""
+        custom = (
+            "; --meta KEY=VALUE finds custom metadata"
+            if "custom" in names and option.startswith("--filter")
+            else ""
+        )
         return UsageError(
             f"{option}: no field {word!r}{did_you_mean(word.lower(), [*names, *titles])}",
             next_step=f"the fields are {', '.join(names)}{custom}",
