@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 import struct
-from typing import Final
+from typing import Final, NamedTuple
 
 import attrs
 
@@ -34,9 +34,11 @@ _HEAD: Final = struct.Struct(">HI")
 _MAGIC: Final = 0x4778
 
 
-@attrs.frozen(order=True)
-class MessageId:
-    """Where a message is. ``batch_index`` is -1 for a message that has an entry of its own."""
+class MessageId(NamedTuple):
+    """Where a message is. ``batch_index`` is -1 for a message that has an entry of its own.
+
+    A tuple, for readers compare two ids with their limits for each entry.
+    """
 
     ledger_id: int
     entry_id: int

@@ -11,8 +11,9 @@ from __future__ import annotations
 import base64
 import binascii
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import compress
+from types import MappingProxyType
 from typing import Any, Final
 
 import attrs
@@ -21,9 +22,10 @@ from google.protobuf.message import DecodeError
 from bkclient.topic.compression import decompress
 from bkclient.topic.entry import StoredMessage
 from bkclient.topic.errors import TopicFormatError
+from bkclient.topic.even_batch import even_batch
 from bkclient.topic.managed_ledger import MessageId
 from bkclient.topic.names import NO_PARTITION
-from bkclient.topic.single_metadata import SingleMetadata, even_batch, usual_metadata
+from bkclient.topic.single_metadata import SingleMetadata, usual_metadata
 from wire.frames import protobuf
 from wire.pb import pulsar_pb2 as pb
 
@@ -69,10 +71,13 @@ class TopicMessage:
         return MessageId(self.ledger_id, self.entry_id, self.batch_index)
 
 
-_DEFAULTS: Final[dict[str, Any]] = {
-    **{field.name: field.default for field in attrs.fields(TopicMessage)},
-    "properties": {},
-}
+DEFAULTS: Final[Mapping[str, Any]] = MappingProxyType(
+    {
+        **{field.name: field.default for field in attrs.fields(TopicMessage)},
+        "properties": MappingProxyType({}),
+    }
+)
+"""What a message has in a column that ``EntryMessages`` lacks."""
 
 
 @attrs.frozen(kw_only=True)
@@ -80,21 +85,22 @@ class EntryMessages:
     """The messages of an entry, or of chunks that were put together, by column.
 
     Columns are called as the fields of ``TopicMessage``. ``common`` has the values that all
-    messages share, ``each`` those of each message; a column in neither has the field's default.
+    messages share, ``each`` those of each message; a column in neither has the value of
+    ``DEFAULTS``.
     """
 
     count: int
     size_bytes: int
     """Bytes of the payload, decompressed."""
     common: dict[str, Any]
-    each: dict[str, Sequence[Any]] = attrs.field(factory=dict)
+    each: Mapping[str, Sequence[Any]] = MappingProxyType({})
 
     def column(self, name: str) -> Sequence[Any]:
         """Return a field of all messages."""
         found = self.each.get(name)
         if found is not None:
             return found
-        return [self.common.get(name, _DEFAULTS[name])] * self.count
+        return [self.common.get(name, DEFAULTS[name])] * self.count
 
     def messages(self) -> list[TopicMessage]:
         """Return the messages one by one."""
@@ -128,35 +134,36 @@ def unpack(stored: StoredMessage, ledger_id: int, entry_id: int, **place: Any) -
         "ledger_id": ledger_id,
         "entry_id": entry_id,
         "publish_time_ms": found.publishTime,
-        "broker_time_ms": stored.broker_time_ms,
         "producer": _text(found.producerName),
-        "schema_version": found.schemaVersion if found.HasField("schemaVersion") else None,
-        "replicated_from": (
-            _text(found.replicatedFrom) if found.HasField("replicatedFrom") else None
-        ),
     }
+    if stored.broker_time_ms is not None:
+        common["broker_time_ms"] = stored.broker_time_ms
+    if found.HasField("schemaVersion"):
+        common["schema_version"] = found.schemaVersion
+    if found.HasField("replicatedFrom"):
+        common["replicated_from"] = _text(found.replicatedFrom)
     if stored.is_encrypted:
-        return _single(stored, stored.payload, common, encrypted=True)
+        return _single(stored, stored.payload, {**common, "encrypted": True})
     payload = decompress(stored.payload, found.compression, found.uncompressedSize)
     if not found.HasField("numMessagesInBatch") or stored.is_chunk:
         return _single(stored, payload, common)
     return _batch(stored, payload, common)
 
 
-def _single(
-    stored: StoredMessage, payload: bytes, common: dict[str, Any], *, encrypted: bool = False
-) -> EntryMessages:
+def _single(stored: StoredMessage, payload: bytes, common: dict[str, Any]) -> EntryMessages:
     found = stored.metadata
-    common |= {
-        "key": _key(found),
-        "ordering_key": found.orderingKey if found.HasField("orderingKey") else None,
-        "value": None if found.nullValue else payload,
-        "properties": _properties(found.properties),
-        "event_time_ms": found.eventTime or None,
-        "sequence_id": found.sequenceId,
-        "index": stored.index,
-        "encrypted": encrypted,
-    }
+    common["sequence_id"] = found.sequenceId
+    common["value"] = None if found.nullValue else payload
+    if found.HasField("partitionKey"):
+        common["key"] = _key(found)
+    if found.HasField("orderingKey"):
+        common["ordering_key"] = found.orderingKey
+    if found.properties:
+        common["properties"] = _properties(found.properties)
+    if found.eventTime:
+        common["event_time_ms"] = found.eventTime
+    if stored.index is not None:
+        common["index"] = stored.index
     return EntryMessages(count=1, size_bytes=len(payload), common=common)
 
 
@@ -166,14 +173,15 @@ def _batch(stored: StoredMessage, payload: bytes, common: dict[str, Any]) -> Ent
         raise TopicFormatError(f"a batch of {count} messages in {len(payload)} bytes")
     first_index = None if stored.index is None else stored.index - count + 1
     each: dict[str, Sequence[Any]] = {}
-    even = None if found.nullValue else even_batch(payload, count)
+    even = None if count == 1 or found.nullValue else even_batch(payload, count)
     if even is not None:
-        common["event_time_ms"] = found.eventTime or None
         each = {
             "batch_index": range(count),
             "value": even.values,
             "sequence_id": even.sequence_ids,
         }
+        if found.eventTime:
+            common["event_time_ms"] = found.eventTime
         if first_index is not None:
             each["index"] = range(first_index, first_index + count)
     elif rows := list(_rows(payload, found)):
@@ -181,6 +189,10 @@ def _batch(stored: StoredMessage, payload: bytes, common: dict[str, Any]) -> Ent
         if first_index is not None:
             each["index"] = [first_index + number for number in each["batch_index"]]
     kept = len(each.get("batch_index", ()))
+    if kept == 1:
+        alone = {name: column[0] for name, column in each.items()}
+        common |= {name: value for name, value in alone.items() if value != DEFAULTS[name]}
+        each = {}
     return EntryMessages(count=kept, size_bytes=len(payload), common=common, each=each)
 
 

@@ -51,6 +51,9 @@ Limit = Union[MessageId, int]
 
 EARLIEST: Final = MessageId(-1, -1)
 
+BYTES_AT_ONCE: Final = 4 * 1024 * 1024
+"""Payload of the messages that are yielded together, decompressed; one entry may have more."""
+
 
 class TopicReader:
     """Reads one topic without partitions, or one partition, once.
@@ -113,12 +116,18 @@ class TopicReader:
         async with aclosing(self.entries(first, end)) as chunks:
             async for entries in chunks:
                 messages: list[EntryMessages] = []
+                size_bytes = 0
                 for entry in entries:
                     found = await self._messages(entry)
                     if found is None:
                         self.held_back_at = MessageId(entry.ledger_id, entry.entry_id)
                         break
                     messages += found
+                    size_bytes += sum(one.size_bytes for one in found)
+                    if size_bytes >= BYTES_AT_ONCE:
+                        # A chunk of entries may be hundreds of times as large, decompressed.
+                        yield messages
+                        messages, size_bytes = [], 0
                 if messages:
                     yield messages
                 if self.held_back_at is not None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from bkclient.client import Client
 from bkclient.topic.lookup import parts_of
 from bkclient.topic.managed_ledger import MessageId
-from bkclient.topic.messages import TopicMessage
+from bkclient.topic.messages import EntryMessages, TopicMessage
 from bkclient.topic.names import parse_topic
 from bkclient.topic.read import TopicReader
 from bkclient.topic.schema import Decoder
@@ -50,14 +50,14 @@ def message_id(text: str | None) -> MessageId | None:
     return MessageId(int(found[1]), int(found[2]), -1 if found[3] is None else int(found[3]))
 
 
-async def messages(
+async def columns(
     client: Client,
     name: str,
     start: MessageId | None = None,
     end: MessageId | None = None,
     decode: str | None = None,
-) -> AsyncIterator[list[TopicMessage]]:
-    """Yield the messages of a topic between two ids, some at a time."""
+) -> AsyncIterator[list[EntryMessages]]:
+    """Yield the messages of a topic between two ids, some at a time: see ``read_columns``."""
     parts = await parts_of(client, parse_topic(name))
     if len(parts) > 1 and (start or end) is not None:
         raise UsageError(
@@ -67,7 +67,7 @@ async def messages(
     for part in parts:
         decoder = None if decode is None else Decoder(client, part, decode)
         reader = TopicReader(client, part, start=start, end=end, decoder=decoder)
-        async with aclosing(reader.read()) as found:
+        async with aclosing(reader.read_columns()) as found:
             async for some in found:
                 yield some
 
@@ -77,8 +77,9 @@ def _rows(
 ) -> Iterator[TopicMessageRow]:
     """Yield the first messages from an id on, as rows."""
     is_table = session.options.output not in _FOR_PROGRAMS
-    with closing(session.iterate(messages, name, message_id(start), None, decode)) as found:
-        for message in islice((message for some in found for message in some), count):
+    with closing(session.iterate(columns, name, message_id(start), None, decode)) as found:
+        messages = (message for some in found for one in some for message in one.messages())
+        for message in islice(messages, count):
             yield TopicMessageRow(message, _text(session, message, decode, is_table=is_table))
 
 

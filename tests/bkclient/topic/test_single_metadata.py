@@ -13,31 +13,11 @@ from hypothesis import strategies as st
 from bkclient.topic.entry import split_entry
 from bkclient.topic.errors import TopicFormatError
 from bkclient.topic.messages import EntryMessages, unpack
-from bkclient.topic.single_metadata import even_batch, usual_metadata
-from tests.bkclient.topic.entries import batch_payload, entry, pairs, sized
+from bkclient.topic.single_metadata import usual_metadata
+from tests.bkclient.topic.entries import batch_payload, entry, sized
+from tests.bkclient.topic.strategies import FIELDS, MESSAGES
 from wire.pb import pulsar_pb2 as pb
 
-NUMBERS = st.one_of(
-    st.integers(0, 300), st.integers(0, 2**64 - 1), st.sampled_from([2**56 - 1, 2**56, 2**63])
-)
-FIELDS = st.fixed_dictionaries(
-    {},
-    optional={
-        "sequenceId": NUMBERS,
-        "eventTime": NUMBERS,
-        "partitionKey": st.text(max_size=20) | st.text("k", min_size=120, max_size=140),
-        "partitionKeyB64Encoded": st.booleans(),
-        "orderingKey": st.binary(max_size=20),
-        "properties": st.just(pairs(a="1", b="2")),
-        "nullValue": st.booleans(),
-        "nullPartitionKey": st.booleans(),
-        "compactedOut": st.booleans(),
-    },
-)
-USUAL = st.fixed_dictionaries({}, optional={"sequenceId": st.integers(0, 2**56 - 1)})
-MESSAGES = st.lists(
-    st.tuples(FIELDS | USUAL, st.binary(max_size=200)), min_size=1, max_size=8
-) | st.lists(st.tuples(USUAL, st.binary(min_size=3, max_size=3)), min_size=1, max_size=40)
 OF_BATCH = st.fixed_dictionaries(
     {},
     optional={
@@ -188,33 +168,6 @@ def test_a_batch_is_what_was_sent_whatever_its_shape(
         assert list(found.column(name)) == [getattr(row, name) for row in rows]
 
 
-@given(count=st.integers(1, 50), first=st.integers(0, 2**40), size=st.integers(0, 200))
-def test_an_even_batch_is_read_without_a_loop(count: int, first: int, size: int) -> None:
-    ids = range(first, first + count)
-    sent = [({"sequenceId": one}, b"%0*d" % (size, one % 10) if size else b"") for one in ids]
-    payload = batch_payload(sent)
-    found = even_batch(payload, count)
-    lengths = {len(batch_payload([one])) for one in sent}
-    assert (found is not None) == (len(lengths) == 1)
-    if found is not None:
-        assert list(found.sequence_ids) == list(ids)
-        assert found.sequence_ids[-1] == ids[-1]
-        assert list(found.values) == [value for _, value in sent]
-
-
-@given(st.data())
-def test_an_even_batch_with_any_byte_changed_is_read_as_any_other(data: st.DataObject) -> None:
-    payload = bytearray(batch_payload([({"sequenceId": 300 + n}, b"%03d" % n) for n in range(4)]))
-    payload[data.draw(st.integers(0, len(payload) - 1))] = data.draw(st.integers(0, 255))
-    if even_batch(bytes(payload), 4) is not None:
-        # A byte behind the last message is ignored, and makes the batch uneven.
-        even, other = (
-            unpack(split_entry(entry(bytes(payload) + tail, numMessagesInBatch=4)), 5, 6)
-            for tail in (b"", b"\0")
-        )
-        assert even.messages() == other.messages()
-
-
 def test_a_size_beyond_the_batch_is_refused() -> None:
     for payload in (
         struct.pack(">I", 2**32 - 1) + b"\x18\x02ab",
@@ -233,3 +186,23 @@ def test_some_of_the_messages() -> None:
     some = found.where([False, True])
     assert some.messages() == found.messages()[1:]
     assert some.count == 1
+
+
+def test_no_message_shares_its_properties() -> None:
+    batch = batch_payload([({"sequenceId": 1}, b"a"), ({"sequenceId": 2}, b"b")])
+    for stored in (entry(b"a"), entry(batch, numMessagesInBatch=2)):
+        found = unpack(split_entry(stored), 5, 6)
+        with pytest.raises(TypeError):
+            found.column("properties")[0]["a"] = "b"
+        found.messages()[0].properties["a"] = "b"
+        assert [one.properties for one in found.messages()] == [{}] * found.count
+
+
+@pytest.mark.parametrize("fields", [{}, {"partitionKey": "k"}])
+def test_a_batch_of_one_message_has_no_columns_of_its_own(fields: dict[str, Any]) -> None:
+    stored = entry(batch_payload([({"sequenceId": 3, **fields}, b"a")]), numMessagesInBatch=1)
+    found = unpack(split_entry(stored), 5, 6)
+    assert not found.each
+    (message,) = found.messages()
+    key = b"k" if fields else None
+    assert (message.batch_index, message.sequence_id, message.key) == (0, 3, key)

@@ -29,7 +29,7 @@ from bkctl.commands.export.spark.source_options import (
     SourceOptions,
     check_columns,
 )
-from bkctl.commands.export.spark.topic_rows import MessageBuffer, TopicReading, read_messages
+from bkctl.commands.export.spark.topic_rows import TopicReading, read_messages
 from bkctl.commands.export.task.copy import connect
 from bkctl.commands.export.task.errors import TaskError
 from bkctl.commands.export.task.plan import LedgerExtent, Task, cost, cut
@@ -171,11 +171,9 @@ class Query:
             yield rows.take()
 
     def _read_messages(self, client: BlockingClient, ranges: Task) -> Iterator[pa.RecordBatch]:
-        rows = MessageBuffer(self.columns, self.nullable)
+        from bkctl.commands.topic.arrow_columns import record_batches
+        from bkctl.commands.topic.arrow_schema import topic_schema
+
         how = TopicReading(self.options.decode, self.options.fail_on_data_loss)
-        for messages in client.iterate(lambda connected: read_messages(connected, ranges, how)):
-            rows.add(messages)
-            if rows.is_full:
-                yield rows.take()
-        if rows.messages:
-            yield rows.take()
+        found = client.iterate(lambda connected: read_messages(connected, ranges, how))
+        yield from record_batches(found, topic_schema(self.columns, self.nullable))

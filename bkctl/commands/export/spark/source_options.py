@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from bkctl.commands.export.spark.topic_rows import DECODED, TOPIC_COLUMNS
 from bkctl.commands.export.task.ledger_selection import (
     IdRange,
     LedgerChoice,
@@ -18,6 +17,7 @@ from bkctl.commands.export.task.ledger_selection import (
     parse_state,
 )
 from bkctl.commands.export.task.rows import COLUMNS, LOG_COLUMNS
+from bkctl.commands.topic.arrow_schema import DECODED, TOPIC_COLUMNS
 from bkctl.quantities import parse_size, parse_time_ms
 from bkctl.suggest import did_you_mean
 from wire.codes import LedgerState

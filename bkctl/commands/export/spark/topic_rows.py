@@ -1,14 +1,10 @@
-"""Messages of Pulsar topics as Arrow rows: what the tasks of the data source do for topics."""
+"""Messages of Pulsar topics in ranges of entries: what the tasks of the data source read."""
 
 from __future__ import annotations
 
-import base64
-import datetime as dt
-import json
-from collections.abc import AsyncGenerator, Collection, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from itertools import chain
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -16,24 +12,8 @@ from bkctl.commands.export.task.plan import EntryRange
 from wire.errors import BookKeeperError
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from bkclient.client import Client
     from bkclient.topic.messages import EntryMessages
-
-TOPIC_COLUMNS: Final = (
-    "ledger_id", "entry_id", "batch_index", "topic", "partition", "key", "ordering_key", "value",
-    "properties", "publish_time", "event_time", "broker_time", "index", "sequence_id", "producer",
-    "schema_version", "replicated_from", "encrypted",
-)  # fmt: skip
-"""The columns of a topic: those of ``bkctl topic export``."""
-
-DECODED: Final = "decoded"
-"""The column that the option ``decode`` adds: the value as text, or as JSON."""
-
-ROWS_AT_ONCE: Final = 8192
-BYTES_AT_ONCE: Final = 4 * 1024 * 1024
-"""An Arrow batch ends at whichever comes first."""
 
 
 class TopicReadError(BookKeeperError):
@@ -100,87 +80,3 @@ async def _of_range(
             f"message {reader.held_back_at} is of a transaction that has not ended: "
             "read to there by endingPosition"
         )
-
-
-class MessageBuffer:
-    """Messages gathered for one Arrow batch with some of the columns."""
-
-    def __init__(self, columns: Sequence[str], nullable: Collection[str]) -> None:
-        self._schema = topic_schema(columns, nullable)
-        self._entries: list[EntryMessages] = []
-        self._messages = self._bytes = 0
-
-    def add(self, messages: Sequence[EntryMessages]) -> None:
-        """Take messages."""
-        self._entries += messages
-        self._messages += sum(one.count for one in messages)
-        self._bytes += sum(one.size_bytes for one in messages)
-
-    @property
-    def is_full(self) -> bool:
-        """Whether it is time to ``take``."""
-        return self._messages >= ROWS_AT_ONCE or self._bytes >= BYTES_AT_ONCE
-
-    @property
-    def messages(self) -> int:
-        """How many messages there are."""
-        return self._messages
-
-    def take(self) -> pa.RecordBatch:
-        """Return what was gathered as one batch, and begin anew."""
-        import pyarrow as pa
-
-        entries, self._entries, self._messages, self._bytes = self._entries, [], 0, 0
-        arrays = [_array(entries, field) for field in self._schema]
-        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
-
-
-def topic_schema(columns: Sequence[str], nullable: Collection[str]) -> pa.Schema:
-    """Return the Arrow schema of some columns, in the order given; times in µs, as Spark's are."""
-    import pyarrow as pa
-
-    from bkctl.commands.topic.export import arrow_schema
-
-    time = pa.timestamp("us", tz="UTC")
-    every = {field.name: field for field in arrow_schema()}
-    every[DECODED] = pa.field(DECODED, pa.string())
-    fields = [every[name] for name in columns]
-    return pa.schema(
-        [
-            pa.field(
-                field.name,
-                time if pa.types.is_timestamp(field.type) else field.type,
-                nullable=field.nullable or field.name in nullable,
-            )
-            for field in fields
-        ]
-    )
-
-
-def _array(entries: list[EntryMessages], field: pa.Field) -> pa.Array:
-    import pyarrow as pa
-
-    is_time = pa.types.is_timestamp(field.type)
-    name = f"{field.name}_ms" if is_time else field.name
-    values = list(chain.from_iterable(one.column(name) for one in entries))
-    if is_time:
-        return pa.array(values, pa.timestamp("ms", tz="UTC")).cast(field.type)
-    if field.name == DECODED:
-        values = [_text(one) for one in values]
-    elif field.name == "properties":
-        values = [list(one.items()) for one in values]
-    return pa.array(values, field.type)
-
-
-def _text(decoded: Any) -> str | None:
-    """Return a decoded value as the text of the column: JSON, but for what is text already."""
-    if decoded is None or isinstance(decoded, str):
-        return decoded
-    return json.dumps(decoded, default=_plain, ensure_ascii=False)
-
-
-def _plain(value: Any) -> Any:
-    """Return what JSON has for a value of Avro: Base64 for bytes, ISO 8601 for times."""
-    if isinstance(value, bytes | bytearray):
-        return base64.b64encode(value).decode()
-    return value.isoformat() if isinstance(value, dt.date | dt.time) else str(value)

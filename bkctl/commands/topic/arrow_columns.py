@@ -1,0 +1,169 @@
+"""Messages of topics as Arrow columns: of the files of ``bkctl topic export``, and of Spark."""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate, groupby
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import attrs
+
+from bkclient.topic.even_batch import EvenColumn, EvenNumbers, EvenValues
+from bkclient.topic.messages import DEFAULTS, EntryMessages
+from bkctl.commands.topic.arrow_schema import DECODED
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+ROWS_AT_ONCE: Final = 8192
+BYTES_AT_ONCE: Final = 4 * 1024 * 1024
+"""An Arrow batch ends at whichever comes first."""
+
+EVEN_ROWS_MIN: Final = 100
+"""Fewer values are faster as Python objects."""
+
+
+def record_batches(
+    found: Iterable[Sequence[EntryMessages]],
+    schema: pa.Schema,
+    *,
+    rows_at_once: int = ROWS_AT_ONCE,
+    bytes_at_once: int = BYTES_AT_ONCE,
+) -> Iterator[pa.RecordBatch]:
+    """Yield messages as rows, many at a time, with the columns of a ``topic_schema``.
+
+    A batch ends with an entry, at ``rows_at_once`` messages or ``bytes_at_once`` of payload.
+    """
+    entries: list[EntryMessages] = []
+    rows = size_bytes = 0
+    for some in found:
+        for one in some:
+            entries.append(one)
+            rows += one.count
+            size_bytes += one.size_bytes
+            if rows >= rows_at_once or size_bytes >= bytes_at_once:
+                yield _record_batch(entries, schema)
+                entries, rows, size_bytes = [], 0, 0
+    if rows:
+        yield _record_batch(entries, schema)
+
+
+def _record_batch(entries: Sequence[EntryMessages], schema: pa.Schema) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    entries = [one for one in entries if one.count]
+    indices = _entry_indices(entries)
+    arrays = [_array(entries, indices, field) for field in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _entry_indices(entries: Sequence[EntryMessages]) -> pa.Array | None:
+    """Return the index of each message's entry; None where each entry is one message."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if all(one.count == 1 for one in entries):
+        return None
+    ends = pa.array(accumulate(one.count for one in entries), pa.int32())
+    numbers = pa.array(range(len(entries)), pa.int32())
+    return pc.run_end_decode(pa.RunEndEncodedArray.from_arrays(ends, numbers))
+
+
+def _array(entries: Sequence[EntryMessages], indices: pa.Array | None, field: pa.Field) -> pa.Array:
+    import pyarrow as pa
+
+    name = f"{field.name}_ms" if pa.types.is_timestamp(field.type) else field.name
+    if any(name in one.each for one in entries):
+        arrays = [_of_run(list(run), shape, name, field) for shape, run in _runs(entries, name)]
+        return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
+    default = DEFAULTS[name]
+    shared = _of_objects([one.common.get(name, default) for one in entries], field)
+    return shared if indices is None else shared.take(indices)
+
+
+def _each(entries: Iterable[EntryMessages], name: str) -> list[Any]:
+    """Return a column as a list."""
+    values: list[Any] = []
+    for one in entries:
+        column = one.each.get(name)
+        if column is not None:
+            values += column
+        else:
+            values += [one.common.get(name, DEFAULTS[name])] * one.count
+    return values
+
+
+def _of_objects(values: list[Any], field: pa.Field) -> pa.Array:
+    import pyarrow as pa
+
+    if pa.types.is_timestamp(field.type):
+        return pa.array(values, pa.timestamp("ms", tz="UTC")).cast(field.type)
+    if field.name == DECODED:
+        values = [_text(one) for one in values]
+    elif field.name == "properties":
+        values = [list(one.items()) for one in values]
+    return pa.array(values, field.type)
+
+
+def _runs(
+    entries: Iterable[EntryMessages], name: str
+) -> Iterable[tuple[tuple[int, ...] | None, Iterable[EntryMessages]]]:
+    """Return the entries in groups whose columns have one shape; None where they have none."""
+
+    def shape(one: EntryMessages) -> tuple[int, ...] | None:
+        column = one.each.get(name)
+        return column.shape if isinstance(column, EvenColumn) else None
+
+    return groupby(entries, shape)
+
+
+def _of_run(
+    run: list[EntryMessages], shape: tuple[int, ...] | None, name: str, field: pa.Field
+) -> pa.Array:
+    if shape is None or sum(one.count for one in run) < EVEN_ROWS_MIN:
+        return _of_objects(_each(run, name), field)
+    columns = [cast("EvenColumn[Any]", one.each[name]) for one in run]
+    joined = attrs.evolve(columns[0], payload=b"".join(one.payload for one in columns))
+    if isinstance(joined, EvenNumbers):
+        return _even_numbers(joined)
+    assert isinstance(joined, EvenValues), joined
+    return _even_values(joined)
+
+
+def _even_values(values: EvenValues) -> pa.Array:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    buffers = [None, pa.py_buffer(values.payload)]
+    messages = pa.Array.from_buffers(pa.binary(values.stride), len(values), buffers)
+    return pc.binary_slice(messages, values.begin).cast(pa.binary())
+
+
+def _even_numbers(numbers: EvenNumbers) -> pa.Array:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    found = pa.repeat(pa.scalar(0, pa.int64()), len(numbers))
+    for at in range(numbers.size):
+        buffers = [None, pa.py_buffer(numbers.column(at))]
+        encoded = pa.Array.from_buffers(pa.uint8(), len(numbers), buffers)
+        bits = pc.bit_wise_and(encoded, pa.scalar(0x7F, pa.uint8())).cast(pa.int64())
+        found = pc.bit_wise_or(found, pc.shift_left(bits, 7 * at))
+    return found
+
+
+def _text(decoded: Any) -> str | None:
+    """Return a decoded value as the text of the column: JSON, but for what is text already."""
+    if decoded is None or isinstance(decoded, str):
+        return decoded
+    return json.dumps(decoded, default=_plain, ensure_ascii=False)
+
+
+def _plain(value: Any) -> Any:
+    """Return what JSON has for a value of Avro: Base64 for bytes, ISO 8601 for times."""
+    if isinstance(value, bytes | bytearray):
+        return base64.b64encode(value).decode()
+    return value.isoformat() if isinstance(value, dt.date | dt.time) else str(value)

@@ -1,0 +1,29 @@
+"""Messages of batches as hypothesis draws them: their metadata and values."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from tests.bkclient.topic.entries import pairs
+
+NUMBERS = st.one_of(
+    st.integers(0, 300), st.integers(0, 2**64 - 1), st.sampled_from([2**56 - 1, 2**56, 2**63])
+)
+FIELDS = st.fixed_dictionaries(
+    {},
+    optional={
+        "sequenceId": NUMBERS,
+        "eventTime": NUMBERS,
+        "partitionKey": st.text(max_size=20) | st.text("k", min_size=120, max_size=140),
+        "partitionKeyB64Encoded": st.booleans(),
+        "orderingKey": st.binary(max_size=20),
+        "properties": st.just(pairs(a="1", b="2")),
+        "nullValue": st.booleans(),
+        "nullPartitionKey": st.booleans(),
+        "compactedOut": st.booleans(),
+    },
+)
+USUAL = st.fixed_dictionaries({}, optional={"sequenceId": st.integers(0, 2**56 - 1)})
+MESSAGES = st.lists(
+    st.tuples(FIELDS | USUAL, st.binary(max_size=200)), min_size=1, max_size=8
+) | st.lists(st.tuples(USUAL, st.binary(min_size=3, max_size=3)), min_size=1, max_size=40)
