@@ -1,20 +1,30 @@
 """Reads what is alive of a finished entry log, in batches: what a compaction copies.
 
-A record is alive if the index on disk has its entry at this very place. Blocking; in a thread.
+A record is alive if the index on disk has its entry at this very place. Also what is known of a log
+that such batches were written to. Blocking; in a thread.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from array import array
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 import attrs
+from crc32c import crc32c
 
-from bookied.storage.entrylog.format import LENGTH
+from bookied.errors import EntryLogRecordError
+from bookied.storage.entrylog.format import HEADER_BYTES, LENGTH
 from bookied.storage.entrylog.reader import LogPiece, open_scan
 from bookied.storage.files.files import Files
 from bookied.storage.index.ledger_pages import Move
+
+MOVES_MAX: Final = 500_000
+"""Moves that are kept of a log: 16 MB."""
+
+_CHUNK_BYTES: Final = 4 * 1024 * 1024
+_WORDS: Final = len(Move._fields)
 
 
 class Index(Protocol):
@@ -121,3 +131,66 @@ class _Parts:
     def join(self) -> RecordBatch:
         """Return all of it."""
         return RecordBatch(b"".join(self._spans), self._counted, self._places)
+
+
+class Moves:
+    """Entries that were copied, 32 bytes each."""
+
+    def __init__(self) -> None:
+        self._words = array("q")
+
+    def __len__(self) -> int:
+        return len(self._words) // _WORDS
+
+    def extend(self, moves: list[Move]) -> None:
+        """Add moves."""
+        for move in moves:
+            self._words.extend(move)
+
+    def pieces(self, count: int) -> Iterator[list[Move]]:
+        """Yield them, ``count`` at a time."""
+        size = count * _WORDS
+        for at in range(0, len(self._words), size):
+            words = self._words[at : at + size]
+            yield list(map(Move._make, zip(*[iter(words)] * _WORDS, strict=True)))
+
+
+@attrs.define
+class WrittenRecords:
+    """The records of a log that was just written, so that it need not be scanned."""
+
+    moves: Moves | None = attrs.field(factory=Moves, init=False)
+    """None where there are more than ``moves_max``; a scan gives them."""
+    moves_max: int = MOVES_MAX
+    _size_bytes: int = attrs.field(default=0, init=False)
+    _checksum: int = attrs.field(default=0, init=False)
+
+    def add(self, batch: RecordBatch, base: int) -> None:
+        """Note a batch that is put at location ``base``, behind all that was noted before."""
+        self._size_bytes += len(batch.blob)
+        self._checksum = crc32c(batch.blob, self._checksum)
+        if self.moves is not None and len(self.moves) + len(batch.places) <= self.moves_max:
+            self.moves.extend(batch.moves(base))
+        else:
+            self.moves = None
+
+    def insist_stored(self, files: Files, path: Path) -> None:
+        """Make sure that the log at ``path`` has all of it. Blocking.
+
+        Raises:
+            EntryLogRecordError: it holds something else.
+        """
+        at, end = HEADER_BYTES, HEADER_BYTES + self._size_bytes
+        found, file = 0, files.open_read(path)
+        try:
+            while at < end:
+                data = file.read_at(at, min(_CHUNK_BYTES, end - at))
+                if not data:
+                    break
+                found = crc32c(data, found)
+                at += len(data)
+        finally:
+            file.close()
+        if (at, found) != (end, self._checksum):
+            message = "the records are not those that compaction has written"
+            raise EntryLogRecordError(path, HEADER_BYTES, message)

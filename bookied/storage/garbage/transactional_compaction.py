@@ -39,7 +39,7 @@ from bookied.storage.garbage.compaction_in_place import (
     count,
     read_slice,
 )
-from bookied.storage.garbage.live_records import LiveRecords, RecordBatch
+from bookied.storage.garbage.live_records import LiveRecords, RecordBatch, WrittenRecords
 from bookied.storage.garbage.throttle import Pace
 from bookied.storage.index.ledger_pages import Move
 from bookied.storage.ledger_storage.settings import RunBlocking
@@ -114,7 +114,7 @@ class Transactional:
             raise
         if writer.copied.entries:
             await self._pace.blocking(partial(_publish, self._files, todo))
-            await self._finish(todo, path, is_ours=True)
+            await self._finish(todo, path, written=writer.written)
         else:
             await self._pace.blocking(partial(self._storage.logs.remove, path))
         return writer.copied
@@ -138,30 +138,44 @@ class Transactional:
             await pace.blocking(writer.finish)
 
     async def _finish(
-        self, todo: UnfinishedCompaction, source: Path | None, *, is_ours: bool
+        self, todo: UnfinishedCompaction, source: Path | None, *, written: WrittenRecords | None
     ) -> None:
-        """Steps 4 to 7, with the locations that a scan of the target gives."""
+        """Steps 4 to 7; ``written`` is the target if this process has just written it."""
         pace = self._pace
         await pace.blocking(partial(_make_available, self._files, todo))
-        scan, moves = open_scan(self._files, todo.final), list[Move]()
-        try:
-            find = partial(self._moves, todo, scan, is_ours=is_ours or source is None)
-            while (some := await pace.blocking(find)) is not None:
-                moves += some
-                if len(moves) >= self._outstanding_max:
-                    await self._storage.relocation.switch(moves, self._run_blocking)
-                    moves = []
-            await pace.blocking(scan.insist_complete)
-        finally:
-            scan.close()
-        pace.check()
-        if moves:
-            await self._storage.relocation.switch(moves, self._run_blocking)
-        if source is not None and not is_ours:
+        if written is not None:
+            await pace.blocking(partial(written.insist_stored, self._files, todo.final))
+        if written is not None and written.moves is not None:
+            for moves in written.moves.pieces(self._outstanding_max):
+                await self._switch(moves)
+        else:
+            await self._switch_scanned(todo, is_ours=written is not None or source is None)
+        if source is not None and written is None:
             await self._insist_unused(source)
         await pace.blocking(partial(_remove, self._files, todo.compacted))
         if source is not None:
             await pace.blocking(partial(self._storage.logs.remove, source))
+
+    async def _switch(self, moves: list[Move]) -> None:
+        self._pace.check()
+        if moves:
+            await self._storage.relocation.switch(moves, self._run_blocking)
+
+    async def _switch_scanned(self, todo: UnfinishedCompaction, *, is_ours: bool) -> None:
+        """Step 5, with the locations that a scan of the target gives."""
+        pace = self._pace
+        scan, moves = open_scan(self._files, todo.final), list[Move]()
+        try:
+            find = partial(self._moves, todo, scan, is_ours=is_ours)
+            while (some := await pace.blocking(find)) is not None:
+                moves += some
+                if len(moves) >= self._outstanding_max:
+                    await self._switch(moves)
+                    moves = []
+            await pace.blocking(scan.insist_complete)
+        finally:
+            scan.close()
+        await self._switch(moves)
 
     def _moves(
         self, todo: UnfinishedCompaction, scan: LogScan, *, is_ours: bool
@@ -206,7 +220,7 @@ class Transactional:
                 log.info("finishing the compaction of {path}", path=todo.compacted)
                 try:
                     source = await self._pace.blocking(partial(self._source_of, todo))
-                    await self._finish(todo, source, is_ours=False)
+                    await self._finish(todo, source, written=None)
                 except (CorruptError, OSError) as error:
                     log.warn("a compaction cannot be finished: {error}", error=error)
                     left |= {todo.source, todo.target}
@@ -242,9 +256,10 @@ class _TargetWriter:
 
     def __init__(self, files: Files, todo: UnfinishedCompaction, *, direct: bool) -> None:
         self._files, self._path, self._direct = files, todo.compacting, direct
+        self._base = todo.target << 32
         self._file: AppendFile | None = None
         self._ledgers: dict[int, int] = {}
-        self.copied = CopyTotals()
+        self.copied, self.written = CopyTotals(), WrittenRecords()
 
     def append(self, batch: RecordBatch) -> None:
         """Append a batch; the file is made with the first that holds anything."""
@@ -253,6 +268,7 @@ class _TargetWriter:
         if self._file is None:
             self._file = self._files.open_append(self._path, direct=self._direct)
             self._file.write([layout.LogHeader().encode()])
+        self.written.add(batch, self._base + self._file.tell())
         self._file.write([batch.blob])
         for ledger_id, size in batch.counted.items():
             self._ledgers[ledger_id] = self._ledgers.get(ledger_id, 0) + size

@@ -11,9 +11,9 @@ import attrs
 from bookied.storage import replay
 from bookied.storage.entrylog.failures import OneSync
 from bookied.storage.entrylog.ids import LogIds
-from bookied.storage.entrylog.reader import LogScan, list_all_logs
+from bookied.storage.entrylog.reader import list_all_logs
 from bookied.storage.garbage.ledger_removal import DroppedLedgers
-from bookied.storage.garbage.live_records import LiveRecords
+from bookied.storage.garbage.live_records import LiveRecords, WrittenRecords
 from bookied.storage.garbage.log_usage import LogCensus
 from bookied.storage.index.ledger_pages import LedgerPages
 from bookied.storage.index.rocks.index import RocksIndex
@@ -41,9 +41,9 @@ def _damage_ends_source(stack: Stack) -> None:
     put(stack, LiveRecords, insist_complete=lambda _self: None)
 
 
-def _damage_ends_target(stack: Stack) -> None:
-    """A transactional compaction takes damage in its target for the end of the target."""
-    put(stack, LogScan, insist_complete=lambda _self: None)
+def _target_is_believed(stack: Stack) -> None:
+    """A transactional compaction switches to its target without reading what it has written."""
+    put(stack, WrittenRecords, insist_stored=lambda _self, _files, _path: None)
 
 
 def _doubt_is_ignored(stack: Stack) -> None:
@@ -193,11 +193,11 @@ STORAGE_MUTATIONS: Final[dict[str, Mutation]] = {
         f"{_COLLECTOR}:test_live_records_behind_a_damaged_length_keep_their_log",
         0,
     ),
-    "damage-ends-target": switch(
-        "a transactional compaction takes damage for the end of its target",
+    "target-is-believed": switch(
+        "a transactional compaction does not read what it has written",
         "storage",
         "I1",
-        _damage_ends_target,
+        _target_is_believed,
         f"{_STORAGE}.garbage.test_transactional_compaction:"
         "test_a_target_that_is_damaged_after_it_was_written_leaves_its_source",
         0,

@@ -156,7 +156,7 @@ def test_a_source_that_is_gone_already_is_no_matter(world: GcWorld) -> None:
 
 
 def test_a_target_that_is_damaged_after_it_was_written_leaves_its_source() -> None:
-    """The scan takes the damage for the end of the target; the index points at the source."""
+    """The index points at the source until the target has been read."""
     world = make_world(transactional=True)
     fill(world, size=500)
     world.delete(0)
