@@ -22,6 +22,8 @@ DEFAULTS: Final = {
     "spark.sql.session.timeZone": "UTC",
     # What is pushed down is not read: see the data source.
     "spark.sql.python.filterPushdown.enabled": "true",
+    # The JVM hands work to Python; most of its CPU in a short session went into compiling itself.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
 }
 """What our sessions have where the user's spark-defaults.conf and options say nothing else."""
 
