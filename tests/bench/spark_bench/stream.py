@@ -113,8 +113,10 @@ def _live_heap_mib(spark: Any) -> float:
 
 
 def _print_steps(durations_ms: list[dict[str, int]]) -> None:
-    """Print how long each step took of the median and of the slowest trigger."""
+    """Print how long each step took of the median and of the slowest trigger, if there are any."""
     ranked = sorted(durations_ms, key=lambda one: one["triggerExecution"])
+    if not ranked:
+        return
     for name, one in (("median", ranked[len(ranked) // 2]), ("slowest", ranked[-1])):
         steps = ", ".join(f"{step} {ms}" for step, ms in one.items() if ms)
         print(f"stream: {name} trigger, ms: {steps}")
