@@ -34,13 +34,13 @@ class UsageError(CommandError):
 
 
 class NothingFoundError(CommandError):
-    """What was named is not there."""
+    """The named object does not exist."""
 
     exit_status: ClassVar[int] = ExitStatus.NOT_FOUND
 
 
 class RefusedError(CommandError):
-    """Not done, because the user did not confirm it or a safety check said no."""
+    """Not done: the user did not confirm, or a safety check refused."""
 
     exit_status: ClassVar[int] = ExitStatus.REFUSED
 
@@ -52,19 +52,19 @@ class TimeLimitError(CommandError):
 
 
 class ConflictError(CommandError):
-    """The object is not in the state this needs."""
+    """The object is not in the required state."""
 
     exit_status: ClassVar[int] = ExitStatus.CONFLICT
 
 
 class PartlyDoneError(CommandError):
-    """Some of it was done; the output says what was not."""
+    """A part of the work was done; the output says what is missing."""
 
     exit_status: ClassVar[int] = ExitStatus.PARTLY
 
 
 class WarningsError(CommandError):
-    """A check found what should be looked at, and nothing worse."""
+    """A check found only warnings."""
 
     exit_status: ClassVar[int] = ExitStatus.WARNINGS
 

@@ -26,7 +26,7 @@ class StorageError(BookKeeperError):
 
 
 class CorruptError(StorageError):
-    """A file does not hold what its format says."""
+    """A file does not match its format."""
 
     exit_status = 7
 
@@ -44,7 +44,7 @@ class CorruptError(StorageError):
 
 
 class BadCookieError(CorruptError):
-    """The VERSION file is not a cookie we can read."""
+    """The VERSION file is not a readable cookie."""
 
 
 class JournalFormatError(CorruptError):
@@ -61,11 +61,11 @@ class JournalRecordError(CorruptError):
 
 
 class JournalMissingError(CorruptError):
-    """A journal that was begun is not there: lastMark, its neighbours or bookied.journal say so."""
+    """A journal is missing, as lastMark, the other journals or bookied.journal show."""
 
 
 class DirectoryEmptiedError(CorruptError):
-    """A directory has its cookie, and nothing of what it held."""
+    """A directory has its cookie, but its files are missing."""
 
 
 class LastMarkError(CorruptError):
@@ -109,7 +109,7 @@ class IndexTruncatedError(CorruptError):
 
 
 class IndexCutError(IndexTruncatedError):
-    """The index file has lost pages that this process has seen in it."""
+    """The index file has lost pages while this process ran."""
 
 
 class IndexEntryError(CorruptError):
@@ -117,7 +117,7 @@ class IndexEntryError(CorruptError):
 
 
 class DbRecordError(CorruptError):
-    """A key or value of a RocksDB index is not what it should be."""
+    """A key or value of a RocksDB index is invalid."""
 
 
 class LayoutTooOldError(CorruptError):
@@ -169,7 +169,7 @@ class IndexFullError(NoWritableDirError):
 
 
 class DiskWriteFailedError(StorageError):
-    """A write or sync failed in a way that cannot be made good without a restart and replay."""
+    """A write or sync failed; only a restart with a replay can repair that."""
 
     exit_status = 5
 
@@ -288,7 +288,7 @@ class WrongLayoutError(BookieStopError):
 
 
 class SessionLostError(BookieStopError):
-    """The metadata session was lost and could not be made anew in time."""
+    """The metadata session was lost and could not be renewed in time."""
 
     exit_status = BookieExitStatus.SESSION_LOST
 
@@ -310,29 +310,29 @@ class WrongIdentityError(BookieStopError):
 
 
 class DamagedError(BookieStopError):
-    """What is on the disks is damaged or missing, and no start can repair it."""
+    """Data on the disks is damaged or missing, and a restart cannot repair it."""
 
     exit_status = BookieExitStatus.DAMAGED
 
 
 class NoSpaceError(BookieStopError):
-    """There is no space on the disks, and the bookie may not go read-only."""
+    """The disks are full, and the settings forbid a read-only bookie."""
 
     exit_status = BookieExitStatus.FATAL
 
 
 class RunTimeError(BookieStopError):
-    """Something failed for good while the bookie ran."""
+    """A part of the running bookie failed for good."""
 
     exit_status = BookieExitStatus.FATAL
 
 
 class UnflushedStopError(BookieStopError):
-    """At its stop the bookie found no space for what only its journals hold."""
+    """At its stop the bookie had no space for entries that only its journals hold."""
 
 
 class StopTimeoutError(BookieStopError):
-    """The bookie did not come to its end in time: a disk hangs, or is very slow."""
+    """The bookie did not stop in time: a disk hangs, or is very slow."""
 
     exit_status = BookieExitStatus.FATAL
 

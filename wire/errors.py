@@ -24,7 +24,7 @@ class ProtocolError(BookKeeperError):
 
 
 class LocalProtocolError(ProtocolError):
-    """Our own side asked for something the protocol cannot express: a bug or a bad argument."""
+    """This side requested something that the protocol cannot express: a bug or a bad argument."""
 
 
 class RemoteProtocolError(ProtocolError):
@@ -32,11 +32,11 @@ class RemoteProtocolError(ProtocolError):
 
 
 class TlsOrderError(RemoteProtocolError):
-    """Something came where START_TLS and the handshake leave no place for it."""
+    """Bytes arrived that START_TLS and the handshake do not allow."""
 
 
 class FormatError(BookKeeperError):
-    """Stored bytes (metadata, cookie, registration) do not have the form they should."""
+    """Stored bytes (metadata, cookie, registration) are not in a valid form."""
 
 
 class MetadataFormatError(FormatError):
@@ -44,7 +44,7 @@ class MetadataFormatError(FormatError):
 
 
 class DigestMismatchError(BookKeeperError):
-    """An entry's bytes do not match its digest, ledger id or entry id; another replica may do."""
+    """An entry does not match its digest or its ids; another replica may be intact."""
 
 
 class BookieError(BookKeeperError):
@@ -73,7 +73,7 @@ class NoSuchEntryError(BookieError):
 
 
 class BadRequestError(BookieError):
-    """The bookie could not make sense of the request."""
+    """The bookie could not understand the request."""
 
     rc = ReturnCode.EBADREQ
 
@@ -99,7 +99,7 @@ class LedgerFencedError(BookieError):
 
 
 class ReadOnlyBookieError(BookieError):
-    """The bookie is read-only: full, or told to be."""
+    """The bookie is read-only: its disks are full, or an operator made it read-only."""
 
     rc = ReturnCode.EREADONLY
 

@@ -39,7 +39,7 @@ _DIRECTIVE: Final = re.compile(
 
 
 class AuthenticationError(RemoteProtocolError):
-    """The other end did not prove who it is; the text says why, and never holds a password."""
+    """The other side failed to authenticate; the text says why, without a password."""
 
 
 class _Step(enum.Enum):

@@ -19,7 +19,7 @@ class NotLeaderError(LogError):
 
 
 class LogUnwritableError(LogError):
-    """The log could not be written, and its writer gave it up; the entry was not appended.
+    """The log could not be written, and its writer has ended; the entry was not appended.
 
     No other writer has taken the log over: it can be opened again.
     """
@@ -31,7 +31,7 @@ class LogUnwritableError(LogError):
 
 
 class AppendUnknownError(LogError):
-    """The entry may be in the log or not; read its end to find out before appending it again."""
+    """The entry may be in the log or not; read the end of the log before appending it again."""
 
     exit_status: ClassVar[int] = 6
 
@@ -56,7 +56,7 @@ class LogTrimmedError(LogError):
 
 
 class LogDamagedError(LogError):
-    """A ledger that the log's record lists is gone, or the record cannot be understood."""
+    """A ledger of the log is missing, or the log's record cannot be read."""
 
 
 class NoSuchCursorError(LogError):

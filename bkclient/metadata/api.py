@@ -49,7 +49,7 @@ ANY: Final = -1
 
 
 class MetadataUnavailableError(MetadataStoreError):
-    """The metadata service cannot be reached, or went away in mid-operation.
+    """The metadata service cannot be reached, or the connection was lost during the operation.
 
     A write that ends so may have been applied: read again before repeating it.
     """
@@ -59,20 +59,20 @@ class MetadataUnavailableError(MetadataStoreError):
 
 
 class MetadataAccessError(MetadataStoreError):
-    """The metadata service does not let this user do that."""
+    """The metadata service does not allow this user to do that."""
 
     exit_status: ClassVar[int] = 4
     hint: ClassVar[str] = "check the credentials for the metadata service"
 
 
 class NotInitializedError(MetadataStoreError):
-    """The metadata root has not been made, or holds no layout."""
+    """The metadata root does not exist, or has no layout."""
 
     hint: ClassVar[str] = "`bkctl cluster init` makes a new cluster; or check the service URI"
 
 
 class IncompatibleLayoutError(MetadataStoreError):
-    """The layout found in the store is not the one asked for, or not one we know."""
+    """The layout in the store is unknown, or is not the requested layout."""
 
     exit_status: ClassVar[int] = 7
 
@@ -84,7 +84,7 @@ class AlreadyInitializedError(MetadataStoreError):
 
 
 class ClusterInUseError(MetadataStoreError):
-    """The cluster still has registered bookies, or its root holds what is not the cluster's."""
+    """The cluster still has registered bookies, or its root has nodes of other programs."""
 
     exit_status: ClassVar[int] = 7
 
@@ -109,7 +109,7 @@ class RegistrationExistsError(ClientError):
 
 
 class AlreadySetError(ClientError):
-    """The switch has that position already."""
+    """The switch is already in that position."""
 
     exit_status: ClassVar[int] = 7
 
@@ -128,7 +128,7 @@ class LogExistsError(ClientError):
 
 
 class NotFoundError(ClientError):
-    """There is no such thing in the metadata store."""
+    """The metadata store has no such object."""
 
     exit_status: ClassVar[int] = 3
 

@@ -23,7 +23,7 @@ from wire.ledger_metadata import Fragment, LedgerMetadata
 
 
 class FragmentChangedError(ReplicationError):
-    """The fragment is not what it was when its copy began; the ledger has to be looked at again."""
+    """The fragment has changed since its copy began; the ledger has to be checked again."""
 
 
 @attrs.frozen(kw_only=True)

@@ -49,14 +49,14 @@ class AutorecoveryDisabledError(ClientError):
 
 
 class MarkNeededError(ClientError):
-    """A ledger is not known to be whole: its mark has to stay."""
+    """A ledger may lack replicas: its mark has to stay."""
 
     exit_status: ClassVar[int] = 7
     hint: ClassVar[str] = "`bkctl autorecovery list --detail` shows what the ledger waits for"
 
 
 class DamagedMarkError(ClientError):
-    """A mark cannot be read, and its ledger is not known to be whole."""
+    """A mark cannot be read, and its ledger may lack replicas."""
 
     exit_status: ClassVar[int] = 4
     hint: ClassVar[str] = (

@@ -78,12 +78,12 @@ def _advice(cause: str, *steps: str) -> Advice:
 _AFTER_LOSS: Final = (
     (
         "with DbLedgerStorage: remove VERSION from the directory and start with "
-        "dataIntegrityChecking=true and dataIntegrityStampMissingCookies=true; the bookie fetches "
-        "what it lacks from the others"
+        "dataIntegrityChecking=true and dataIntegrityStampMissingCookies=true; the bookie copies "
+        "missing entries from the other bookies"
     ),
     (
-        "else give the bookie up: `bkctl recover BOOKIE` copies its ledgers elsewhere, then "
-        "`bkctl disk format -c FILE` makes it a new one"
+        "otherwise replace the bookie: `bkctl recover BOOKIE` copies its entries to other "
+        "bookies, then `bkctl disk format -c FILE` empties its directories"
     ),
 )
 """What to do where data of a bookie is gone for good."""
@@ -91,100 +91,99 @@ _AFTER_LOSS: Final = (
 ADVICE: Final[Mapping[str, Advice]] = MappingProxyType(
     {
         "BK-NO-SUCH-LEDGER": _advice(
-            "The id is not in the metadata: it was deleted, never made, or belongs to another "
-            "cluster. Ids are decimal unless they begin with 0x.",
+            "The metadata has no ledger of this id: it was deleted, never created, or belongs to "
+            "another cluster. Ids are decimal unless they begin with 0x.",
             "`bkctl ledger list --limit 10` shows that this is the cluster you mean",
-            "`bkctl config show --origin` says which cluster that is, and why",
+            "`bkctl config show --origin` says which cluster is used, and why",
         ),
         "BK-NO-SUCH-ENTRY-IN-LEDGER": _advice(
-            "The ledger ends before this entry, or, while it is open, the entry is not confirmed "
-            "to everybody yet.",
+            "The ledger ends before this entry, or the ledger is open and the entry is not "
+            "confirmed yet.",
             "`bkctl ledger show ID` says where the ledger ends",
-            "`bkctl ledger read ID --unconfirmed` also reads what is not confirmed",
+            "`bkctl ledger read ID --unconfirmed` also reads unconfirmed entries",
         ),
         "BK-LEDGER-FENCED": _advice(
             "Another client opened the ledger with recovery while it was written: a fail-over, an "
-            "operator's `ledger recover`, or autorecovery of a bookie that was lost. What this "
-            "writer had confirmed is kept. Its other adds may be kept or not.",
+            "operator's `ledger recover`, or autorecovery of a bookie that was lost. Entries that "
+            "this writer has confirmed are kept. Its other entries may be kept or not.",
             "`bkctl ledger show ID` says where the ledger ended",
-            "write on in a new ledger: a fenced one takes nothing any more",
+            "continue in a new ledger: a fenced ledger accepts no more entries",
         ),
         "BK-LEDGER-CLOSED": _advice(
             "A closed ledger never takes entries again.",
-            "`bkctl ledger write FILE` puts them into a new one",
+            "`bkctl ledger write FILE` writes entries to a new ledger",
             "`bkctl log append NAME` is for a sequence without an end",
         ),
         "BK-NOT-HANDED-OVER": _advice(
-            "Only a ledger whose last writer handed it over can be added to, because a writer that "
-            "still runs cannot be told from one that died.",
-            "`bkctl ledger recover ID` ends it, and fences a writer that lives",
-            "`bkctl ledger create` makes one that can be added to by turns",
+            "`bkctl ledger add` needs a ledger that its last writer handed over, because a "
+            "running writer cannot be distinguished from a crashed one.",
+            "`bkctl ledger recover ID` closes the ledger, and fences a running writer",
+            "`bkctl ledger create` creates a ledger that several processes can add to, one at a "
+            "time",
         ),
         "BK-NOT-ENOUGH-BOOKIES": _advice(
-            "The ensemble is larger than the number of bookies that take adds. Read-only bookies, "
-            "those in quarantine and those that the rules of racks, regions or zones forbid do not "
-            "count.",
-            "`bkctl bookie list` shows who takes adds",
-            "`bkctl ledger create -E 1 -W 1 -A 1` does with a smaller ensemble",
+            "The ensemble is larger than the number of usable bookies. Read-only bookies, bookies "
+            "in quarantine and bookies that the placement policy excludes do not count.",
+            "`bkctl bookie list` shows which bookies are writable",
+            "`bkctl ledger create -E 1 -W 1 -A 1` needs only one bookie",
         ),
         "BK-BOOKIE-UNAVAILABLE": _advice(
-            "The bookie is registered but does not answer, or is not there: the process is "
-            "stopped, the network is cut, or what it publishes cannot be reached from here.",
+            "The bookie does not answer, or is not registered: the process is stopped, the "
+            "network is cut, or the published address cannot be reached from this host.",
             "`bkctl bookie show ID` shows the address that it publishes",
-            "`bkctl bookie list --state down` shows who is gone",
+            "`bkctl bookie list --state down` shows the bookies that are down",
         ),
         "BK-METADATA-UNAVAILABLE": _advice(
-            "ZooKeeper (or the SQLite file) cannot be reached, or was lost during the command. A "
-            "change in progress may have been made.",
-            "`bkctl config show --origin` says which service that is, and why",
+            "ZooKeeper (or the SQLite file) cannot be reached, or the connection was lost during "
+            "the command. A change in progress may have been stored.",
+            "`bkctl config show --origin` says which service is used, and why",
             "`bkctl cluster status --timeout 5` tries it again",
         ),
         "BK-METADATA-ACCESS": _advice(
-            "The metadata service is there and says no: ACLs, a read-only file, wrong credentials.",
-            "`bkctl config show zkEnableSecurity` says how clients name themselves",
+            "The metadata service refuses access: ACLs, a read-only file, or wrong credentials.",
+            "`bkctl config show zkEnableSecurity` says how clients authenticate",
         ),
         "BK-METADATA-VERSION": _advice(
-            "Another process changed the same metadata in between: a writer, autorecovery, another "
+            "Another process changed the same metadata meanwhile: a writer, autorecovery, another "
             "operator. Nothing of this change was made.",
             "run the command again: it begins with the present metadata",
         ),
         "BK-NOT-INITIALIZED": _advice(
-            "There is a metadata service, and no cluster below this path.",
-            "`bkctl config show --origin` says where the path is from",
-            "`bkctl cluster init` makes a cluster there",
+            "The metadata service has no cluster below this path.",
+            "`bkctl config show --origin` says where the path comes from",
+            "`bkctl cluster init` creates a cluster",
         ),
         "BK-INCOMPATIBLE-LAYOUT": _advice(
             "The cluster keeps its ledgers in another layout than the URI names.",
-            "leave the layout out: zk://HOST/PATH or zk+null://HOST/PATH takes the one there is",
+            "leave the layout out: zk://HOST/PATH or zk+null://HOST/PATH uses the existing layout",
         ),
         "BK-COOKIE-NOT-FOUND": _advice(
-            "No bookie of this id was ever part of the cluster, or its cookie was deleted, as the "
-            "end of a decommission.",
-            "`bkctl cookie list` shows whose there are",
+            "No bookie of this id was ever part of the cluster, or its cookie was deleted, as by "
+            "a decommission.",
+            "`bkctl cookie list` lists the stored cookies",
             "`bkctl cookie generate -c FILE` shows what this bookie would write",
         ),
         "BK-WRONG-IDENTITY": _advice(
-            "What the directories say of the bookie (id, directories, instance id) is not what the "
-            "metadata says. The usual causes: a changed address or host name, a disk that is "
+            "The cookies in the directories (id, directories, instance id) differ from the cookie "
+            "in the metadata. The usual causes: a changed address or host name, a disk that is "
             "missing or belongs to another bookie, a cluster that was formatted anew. The bookie "
-            "does not start, because it could answer for entries that it does not have.",
+            "does not start, because it could report acknowledged entries as missing.",
             "`bkctl doctor --local -c FILE` names the difference",
             "`bkctl bookie rename -c FILE` after a change of address",
             "`bkctl disk expand -c FILE` after new directories",
         ),
         "BK-UNAUTHORIZED": _advice(
-            "The ledger has a password, and this is another one; or the bookie wants its clients "
-            "to say who they are.",
+            "The ledger has another password, or the bookie requires its clients to authenticate.",
             "`bkctl ledger read ID --password-file FILE` gives the password",
         ),
         "BK-DIGEST-MISMATCH": _advice(
-            "A replica's bytes are not those that were written, or the digest type or password is "
-            "another one. Other replicas may be good.",
+            "A replica is damaged, or the digest type or password is wrong. Other replicas may be "
+            "intact.",
             "`bkctl ledger show ID` says which digest the ledger has",
             "`bkctl disk check -c FILE` on the bookie's machine looks for damage",
         ),
         "BK-READ-FAILED": _advice(
-            "No bookie of the entry's write set gave it: all are down, slow, or have lost it.",
+            "No bookie of the write set returned the entry: all are down, slow, or have lost it.",
             "`bkctl bookie list` shows the bookies",
             "`bkctl doctor` says whether replicas are missing",
         ),
@@ -195,14 +194,15 @@ ADVICE: Final[Mapping[str, Advice]] = MappingProxyType(
             "`bkctl ledger recover ID` tries again once they are back",
         ),
         "BK-ADD-QUORUM-TIMEOUT": _advice(
-            "Too few bookies acknowledged in time. The entry may be there or not.",
+            "Too few bookies acknowledged in time. The ledger may have the entry or not.",
             "`bkctl bookie list` shows the bookies",
-            "`bkctl ledger recover ID` settles which entries the ledger has",
+            "`bkctl ledger recover ID` determines which entries the ledger has",
         ),
         "BK-READ-ONLY-BOOKIE": _advice(
-            "The bookie's disks are full, or it was told to be read-only. Writers turn to others.",
+            "The bookie's disks are full, or an operator made it read-only. Writers use other "
+            "bookies.",
             "`bkctl bookie list` shows free space",
-            "`bkctl bookie readonly ID` says whether that was by hand",
+            "`bkctl bookie readonly ID` says whether an operator made it read-only",
         ),
         "BK-AUTORECOVERY-DISABLED": _advice(
             "Autorecovery is switched off for the whole cluster, so no replica is repaired.",
@@ -211,15 +211,15 @@ ADVICE: Final[Mapping[str, Advice]] = MappingProxyType(
         "BK-NO-AUDITOR": _advice(
             "No process with autorecovery runs, so the ledgers of a lost bookie are not repaired.",
             "`bkctl config show autoRecoveryDaemonEnabled` is the switch in bookies",
-            "`bkctl autorecovery status` shows the rest",
+            "`bkctl autorecovery status` shows whether an auditor is elected",
         ),
         "BK-BACKUP-DAMAGED": _advice(
             "The file was not written by `cluster backup`, or its end, which has a checksum, is "
             "missing. Nothing was restored.",
-            "take an older backup; `bkctl cluster restore FILE --dry-run` checks one",
+            "use an older backup; `bkctl cluster restore FILE --dry-run` checks a backup",
         ),
         "BK-AUTHENTICATION": _advice(
-            "Name or password do not fit, or the other end does not speak DIGEST-MD5.",
+            "The name or password is wrong, or the other side does not support DIGEST-MD5.",
             "compare the sections Client and Bookie of both sides' saslJaasConfigFile",
         ),
         "BK-REFUSED": _advice(
@@ -228,15 +228,16 @@ ADVICE: Final[Mapping[str, Advice]] = MappingProxyType(
             "add --dry-run to see what would be done",
         ),
         "BK-CONFLICT": _advice(
-            "What was named is there, and not in the state that this needs. Nothing was changed.",
+            "The object exists, but its state does not allow this command. Nothing was changed.",
         ),
         "BK-TIME-LIMIT": _advice(
-            "--timeout, or a limit of the command, came first. Work begun elsewhere may go on.",
-            "run the command again, with a longer --timeout: it takes up what is left",
+            "--timeout, or a limit of the command, was reached. Work in other processes may "
+            "continue.",
+            "run the command again with a longer --timeout: it continues",
         ),
         "BK-INTERRUPTED": _advice(
-            "Ctrl-C or SIGTERM ended the command; one that changes things ends at a safe point.",
-            "run the command again: it takes up what is left",
+            "Ctrl-C or SIGTERM ended the command, at a safe point.",
+            "run the command again: it continues",
         ),
         "BK-USAGE": _advice(
             "The command line, or a setting, cannot be used as it is. Nothing was done.",
@@ -245,41 +246,41 @@ ADVICE: Final[Mapping[str, Advice]] = MappingProxyType(
         "BK-CONFIG": _advice(
             "A value in a settings file, a variable or -X is refused. Nothing was done.",
             "`bkctl config check FILE` names all of them",
-            "`bkctl config show KEY` says what a key may be",
+            "`bkctl config show KEY` says which values a key may have",
         ),
         "BK-PROPERTIES": _advice(
             "The settings file cannot be read, or breaks the syntax of Java's properties.",
             "`bkctl config check FILE` names the line",
         ),
         "BK-PARTLY-DONE": _advice(
-            "Some of it could not be done; the output says what, and why.",
-            "run the command again: it leaves alone what is done",
+            "A part of the work failed; the output says which part, and why.",
+            "run the command again: it does only the remaining work",
         ),
         "BK-DIRECTORY-IN-USE": _advice(
-            "A bookie runs on these directories, and what changes them needs it stopped.",
-            "`bkctl disk lock-status -c FILE` says which process it is",
+            "A bookie uses these directories. Commands that change them need the bookie stopped.",
+            "`bkctl disk lock-status -c FILE` names the process",
         ),
         "BK-CORRUPT": _advice(
-            "Bytes on a disk are not what they should be. The message names the file and the "
+            "Data on a disk is damaged. The message names the file and the "
             "offset. Ledgers with other replicas can be read and repaired.",
             "`bkctl disk check -c FILE` looks for more, with the bookie stopped",
-            "`bkctl disk check --repair-plan -c FILE` says what would repair it",
+            "`bkctl disk check --repair-plan -c FILE` prints the commands that repair it",
         ),
         "BK-JOURNAL-MISSING": _advice(
-            "A journal that the last mark still needs is gone, or the last one that was begun: "
-            "the directory was emptied, is not mounted, or was put back from an older copy. "
-            "Entries that were acknowledged may be on no disk of this bookie any more, and it "
-            "does not start, because it would deny them.",
+            "A journal that the last mark needs, or the newest journal, is missing: the directory "
+            "was emptied, is not mounted, or was restored from an older copy. This bookie may "
+            "have lost acknowledged entries. It does not start, because it would report them as "
+            "missing.",
             "`bkctl disk lastmark -c FILE` says which journal is needed",
-            "put the journals back where they were, if they are anywhere",
+            "move the journals back to their directory, if they still exist",
             *_AFTER_LOSS,
         ),
         "BK-DIRECTORY-EMPTIED": _advice(
-            "A ledger or index directory has its cookie and nothing of what a checkpoint has seen "
-            "in it: it was emptied, or an empty copy of it put back. The bookie does not start, "
-            "because it would deny what it has acknowledged, and recoveries believe that.",
-            "put back what was in it, if that is anywhere",
-            "where only the index is lost, and the logs are not: "
+            "A ledger or index directory has its cookie, but the files that a checkpoint has seen "
+            "are missing: the directory was emptied, or replaced by an empty copy. The bookie "
+            "does not start, because it would report acknowledged entries as missing.",
+            "move the files back to the directory, if they still exist",
+            "if only the index is lost: "
             "`bkctl disk rebuild-index --all -c FILE`; with DbLedgerStorage "
             "`bkctl disk rebuild-db --ledgers --locations -c FILE`",
             *_AFTER_LOSS,
@@ -289,7 +290,7 @@ ADVICE: Final[Mapping[str, Advice]] = MappingProxyType(
             "`bkctl disk upgrade -c FILE` shows what an upgrade would do",
         ),
         "BK-BUG": _advice(
-            "Something that should not happen.",
+            "This error should not happen.",
             "run it again with -v, and report what it prints",
         ),
     }
@@ -400,7 +401,7 @@ def _kinds(kind: type[BookKeeperError]) -> Iterator[type[BookKeeperError]]:
 
 def _sentence(kind: type[BookKeeperError]) -> str:
     text = error_message(kind.__new__(kind)).replace("``", "`")
-    return f"{text[:1].upper()}{text[1:]}."
+    return f"{text[:1].upper()}{text[1:]}" + ("" if text.endswith("?") else ".")
 
 
 @shown(

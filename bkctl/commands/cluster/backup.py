@@ -134,7 +134,7 @@ class ClusterRestored:
 
 
 class BackupDamagedError(CommandError):
-    """The file is not a backup, or not a whole one."""
+    """The file is not a complete backup."""
 
 
 @attrs.define

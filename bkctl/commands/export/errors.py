@@ -10,7 +10,7 @@ from wire.errors import BookKeeperError
 
 
 class ExportError(BookKeeperError):
-    """The export failed; what was exported before is untouched, and nothing half-done is left."""
+    """The export failed; earlier exports are unchanged, and no partial files are left."""
 
 
 class SparkMissingError(ExportError):
@@ -42,7 +42,7 @@ class ExportWriteError(ExportError):
 
 
 class ExportVerifyError(ExportError):
-    """The files do not hold what the plan says; nothing was put in place."""
+    """The files do not match the plan; nothing was published."""
 
 
 class ForeignFilesError(ExportError):

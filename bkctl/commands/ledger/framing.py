@@ -37,7 +37,7 @@ class Framing(enum.Enum):
 
 
 class FramingError(CommandError):
-    """The input cannot be cut into entries as asked."""
+    """The input cannot be split into entries as requested."""
 
     exit_status = ExitStatus.USAGE
 

@@ -28,7 +28,7 @@ _NO_LINK: Final = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNO
 
 
 class ConversionRefusedError(BookKeeperError):
-    """The directories are not in a state that this can start from."""
+    """A conversion cannot begin in the present state of the directories."""
 
     exit_status: ClassVar[int] = 4
 

@@ -45,7 +45,7 @@ _NO_LINK: Final = frozenset(
 
 
 class UpgradeRefusedError(BookKeeperError):
-    """The roots are not in a state that this can start from."""
+    """An upgrade cannot begin in the present state of the directories."""
 
     exit_status: ClassVar[int] = 4
 

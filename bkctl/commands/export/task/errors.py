@@ -13,7 +13,7 @@ FAILURE_MARK: Final = "BKCTL-EXPORT-FAILURE "
 
 
 class TaskError(BookKeeperError):
-    """A task could not do its share; the text is for the driver to take apart."""
+    """A task failed; the driver reads the details from the text."""
 
     def __init__(self, where: str, cause: BaseException) -> None:
         failure = {"where": where, "error": type(cause).__name__, "message": str(cause)}

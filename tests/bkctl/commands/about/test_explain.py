@@ -154,7 +154,7 @@ def test_an_explanation_is_wrapped_at_words(width: int, monkeypatch: pytest.Monk
     assert cli.run(["explain", "BK-LEDGER-FENCED"], host) == 0
     lines = host.out.text.splitlines()
     assert max(map(len, lines)) <= min(width, 96)
-    assert "write on in a new ledger: a fenced one takes nothing any more" in " ".join(
+    assert "continue in a new ledger: a fenced ledger accepts no more entries" in " ".join(
         line.strip() for line in lines
     )
     assert _run("BK-LEDGER-FENCED")[1].split() == host.out.text.split()
