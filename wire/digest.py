@@ -18,7 +18,6 @@ Agrees with BookKeeper 4.18.0, DigestManager and its subclasses, and MacDigestMa
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import hmac
 import struct
@@ -274,12 +273,8 @@ def digester(digest_type: DigestType, password: bytes) -> Digester:
     raise LocalProtocolError(f"no digest type {digest_type!r}")
 
 
-@functools.cache
 def _checksum(digest_type: DigestType, field: struct.Struct, crc: _Crc) -> _Digester:
-    """Return the digester of a checksum, the same for all ledgers.
-
-    The digests of many entries take no line of Python for each.
-    """
+    """Return the digester of a checksum. That of many entries has no line of Python for each."""
 
     def compute(head: bytes, payload: bytes) -> bytes:
         return field.pack(crc(payload, crc(head)))
