@@ -51,6 +51,7 @@ from bookied.storage.journal.file import JournalFile
 from bookied.storage.ledger_storage.ledgers import StoredLedgers
 from tests.sim.engine.switches import Mutation, put, switch
 from tests.sim.mutations.log import LOG_MUTATIONS
+from tests.sim.mutations.metadata import METADATA_MUTATIONS
 from tests.sim.mutations.repair import REPAIR_MUTATIONS
 from tests.sim.mutations.scenarios import SCENARIO_MUTATIONS
 from tests.sim.mutations.storage import STORAGE_MUTATIONS
@@ -1009,5 +1010,6 @@ MUTATIONS: Final[dict[str, Mutation]] = {
     **LOG_MUTATIONS,
     **SCENARIO_MUTATIONS,
     **STORAGE_MUTATIONS,
+    **METADATA_MUTATIONS,
 }
 """By name; tests run each."""

@@ -1,0 +1,164 @@
+"""Rules of metadata services, and of batches that logs take, broken on purpose."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from typing import Any, Final
+
+from bkclient.client import Client
+from bkclient.errors import NoSuchLedgerError
+from bkclient.log import manager
+from bkclient.log.batches import batch_of
+from bkclient.log.record import LogRecord
+from bkclient.metadata import zk_paths
+from bkclient.metadata.api import ANY, Version
+from bkclient.metadata.sqlite.rows import Key, Rows, Sessions
+from bkclient.metadata.tree.election import TreeElection
+from bkclient.metadata.tree.ids import TreeLedgerIds
+from tests.sim.engine.switches import Mutation, put, switch
+from wire.ids import LedgerId
+
+Stack = contextlib.ExitStack
+_LOST: Final = "tests.bkclient.metadata.test_lost_answers"
+_BATCHES: Final = "tests.bkclient.log.test_batches"
+
+
+def _rows_blindly(stack: Stack) -> None:
+    """A row of the file is replaced whatever its version."""
+    usual = Rows.update
+
+    def update(self: Any, kind: str, key: Key, value: bytes, _version: Version = ANY) -> Version:
+        return usual(self, kind, key, value, ANY)
+
+    put(stack, Rows, update=update)
+
+
+def _leases_for_ever(stack: Stack) -> None:
+    """What a session that is over owns is read as if it lived."""
+    usual = Sessions.__init__
+
+    def begin(self: Any, connection: sqlite3.Connection, now_ms: int) -> None:
+        usual(self, connection, now_ms)
+        self.expired = frozenset()
+
+    put(stack, Sessions, __init__=begin)
+
+
+def _epochs_again(stack: Stack) -> None:
+    """An epoch of ledger ids that was deleted is made again."""
+    usual = TreeLedgerIds._read_epochs
+
+    async def read_epochs(self: Any) -> None:
+        await self._create_shared(zk_paths.epoch(1))
+        await usual(self)
+
+    put(stack, TreeLedgerIds, _read_epochs=read_epochs)
+
+
+def _skips_to_former_epochs(stack: Stack) -> None:
+    """Ids are skipped to the epoch after them, though later ones have begun."""
+
+    async def skip(self: Any, last: LedgerId) -> None:
+        await self._create_shared(zk_paths.IDGEN_LONG)
+        await self._begin_epoch((last >> 32) + 1)
+
+    put(stack, TreeLedgerIds, skip_ledger_ids=skip)
+
+
+def _dead_votes_win(stack: Stack) -> None:
+    """A vote wins although it is gone by then."""
+
+    async def is_own(_self: Any, _path: str) -> bool:
+        return True
+
+    put(stack, TreeElection, _is_own=is_own)
+
+
+def _gaps_end_batches(stack: Stack) -> None:
+    """Behind a deleted ledger no batch is looked for."""
+
+    async def last_batch(client: Client, record: LogRecord, stream: str) -> int | None:
+        for ledger in reversed(record.ledgers):
+            try:
+                metadata = (await client.read_metadata(ledger.ledger_id)).value
+            except NoSuchLedgerError:
+                return None
+            found = batch_of(dict(metadata.custom), stream)
+            if found is not None:
+                return found
+        return None
+
+    put(stack, manager, last_batch=last_batch)
+
+
+def _closed_is_settled(stack: Stack) -> None:
+    """A log whose last ledger is closed has no writer."""
+
+    async def is_settled(client: Client, record: LogRecord) -> bool:
+        last = record.last_ledger_id
+        return last is None or (await client.read_metadata(last)).value.is_closed
+
+    put(stack, manager, is_settled=is_settled)
+
+
+METADATA_MUTATIONS: Final[dict[str, Mutation]] = {
+    "rows-blindly": switch(
+        "a row of the file is replaced whatever its version",
+        "metadata",
+        "I4 I1 I2 I3 I16 I17",
+        _rows_blindly,
+        "sqlite_partial",
+        20,
+    ),
+    "leases-for-ever": switch(
+        "what a session that is over owns is read as if it lived",
+        "metadata",
+        "L3",
+        _leases_for_ever,
+        "tests.sim.test_sqlite_deaths:"
+        "test_nothing_of_a_session_that_is_over_is_seen_before_it_is_removed",
+        0,
+    ),
+    "epochs-again": switch(
+        "an epoch of ledger ids that was deleted is made again",
+        "metadata 9",
+        "I1",
+        _epochs_again,
+        f"{_LOST}:test_an_epoch_that_was_deleted_gives_no_id_twice",
+        0,
+    ),
+    "skips-to-former-epochs": switch(
+        "ids are skipped to the epoch after them, though later ones have begun",
+        "metadata 9",
+        "I1",
+        _skips_to_former_epochs,
+        f"{_LOST}:test_ids_are_skipped_without_an_epoch_that_others_may_have_used",
+        0,
+    ),
+    "dead-votes-win": switch(
+        "a vote wins although it is gone by then",
+        "metadata 12",
+        "L3",
+        _dead_votes_win,
+        f"{_LOST}:test_nobody_is_elected_by_a_vote_that_is_gone",
+        0,
+    ),
+    "gaps-end-batches": switch(
+        "behind a deleted ledger no batch of a stream is looked for",
+        "log",
+        "G1",
+        _gaps_end_batches,
+        f"{_BATCHES}:test_a_batch_is_taken_once_although_a_ledger_after_it_was_deleted",
+        0,
+    ),
+    "closed-is-settled": switch(
+        "a log whose last ledger is closed has no writer to be fenced",
+        "log",
+        "G6",
+        _closed_is_settled,
+        f"{_BATCHES}:test_a_writer_is_fenced_although_the_ledger_it_has_just_begun_is_closed",
+        0,
+    ),
+}
+"""By name; part of ``mutations.MUTATIONS``."""
