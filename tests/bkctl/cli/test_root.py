@@ -580,6 +580,8 @@ def test_each_line_that_is_offered_for_another_is_a_command() -> None:
         (["ledger", "copy", "0"], "| bkctl -u URI ledger write - --length-prefixed`?"),
         (["autorecovery", "throttle"], "did you mean `bkctl config show replicationRateByBytes`?"),
         (["profile", "create", "p", "--tls-ca", "f"], "use --ca-file, --cert-file and --key-file"),
+        (["ledger", "count"], "did you mean `bkctl ledger list --count`?"),
+        (["ledger", "repair", "7"], "or `bkctl autorecovery audit --check all-ledgers`?"),
         (["cluster", "wait"], "did you mean `bkctl cluster status --until healthy`?"),
         (["ledger", "metadata", "7"], "did you mean `bkctl ledger show 7` or `bkctl ledger metada"),
         (["local", "--detach"], "no such option '--detach'; `bkctl local --help` shows how"),
