@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import socket
 import threading
 import time
@@ -108,6 +109,37 @@ class TestLostAnswers:
             assert ("set_data", False) in heard
             await store.read_ledger(L1)
             assert heard[-1] == ("get_data", True)
+
+        zk_driver.run(scenario())
+
+    def test_any_one_of_many_writes_may_lose_its_answer(self, zk_driver: ZooKeeperDriver) -> None:
+        proxy = zk_driver.proxy
+
+        async def scenario() -> None:
+            store, other = await zk_driver.open(), await zk_driver.open()
+            for after in itertools.count():
+                ledger_id, name = LedgerId(after), f"log-{after}"
+                await other.create_ledger(ledger_id, metadata())
+                await other.create_log(name, b"record")
+                lost_before = proxy.lost
+                proxy.lose_answer(after=after)
+                assert await store.acquire_lock(ledger_id)
+                assert not await other.acquire_lock(ledger_id)
+                await store.remove_log(name)
+                await store.remove_ledger(ledger_id)
+                await store.set_lost_bookie_recovery_delay(after)
+                await store.release_lock(ledger_id)
+                await store.register(B1, info(B1), read_only=after % 2 == 1)
+                proxy.lose_answer(0)
+                assert await other.list_logs() == []
+                assert await all_ids(other) == []
+                assert await other.lost_bookie_recovery_delay() == after
+                assert await other.lock_owner(ledger_id) is None
+                registered = await other.writable_bookies(), await other.read_only_bookies()
+                assert registered == ((set(), {B1}) if after % 2 else ({B1}, set()))
+                if proxy.lost == lost_before:
+                    assert after > 5
+                    return
 
         zk_driver.run(scenario())
 

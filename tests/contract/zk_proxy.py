@@ -37,6 +37,9 @@ class ZooKeeperLink(Link):
             if not self._greeted:
                 self._greeted = True
             elif operation in WRITES and self.proxy.answers_to_lose and self._doomed_xid is None:
+                if self.proxy.writes_to_pass:
+                    self.proxy.writes_to_pass -= 1
+                    continue
                 self.proxy.answers_to_lose -= 1
                 self._doomed_xid = xid
         super().from_client(data)
@@ -67,13 +70,16 @@ class ZooKeeperProxy(TcpProxy):
 
     def __init__(self, reactor: Any, server_port: int) -> None:
         super().__init__(reactor, server_port)
-        self.answers_to_lose = 0
+        self.answers_to_lose = self.writes_to_pass = 0
         self.lost = 0
         self.answers_to_spoil = 0
 
-    def lose_answer(self, count: int = 1) -> None:
-        """Cut the connection when the next writes have been applied, each before its answer."""
-        self.answers_to_lose = count
+    def lose_answer(self, count: int = 1, *, after: int = 0) -> None:
+        """Cut the connection when the next writes have been applied, each before its answer.
+
+        ``after`` so many writes, which are answered.
+        """
+        self.answers_to_lose, self.writes_to_pass = count, after
 
     def spoil_answer(self, count: int = 1) -> None:
         """Put an error code that nobody knows into the next answers."""
