@@ -6,13 +6,14 @@ A test that is about such a variable or file gives it itself; programs it starts
 from __future__ import annotations
 
 import atexit
+import contextlib
 import re
-import shutil
 import tempfile
 from collections.abc import Callable, MutableMapping
 from pathlib import Path
 from typing import Final
 
+from bkctl.commands.export.scratch import scratch_directory
 from tests.interop.peers.jars import JARS_VARIABLE, default_directory
 
 _OF_A_USER: Final = re.compile(
@@ -31,10 +32,14 @@ _PLACES: Final = {"XDG_CONFIG_HOME": "config", "XDG_CACHE_HOME": "cache", "XDG_S
 
 
 def temporary_home() -> Path:
-    """Make a directory that is gone when this process ends."""
-    home = Path(tempfile.mkdtemp(prefix="bkctl-tests-home-"))
+    """Make a directory that is gone when this process ends.
+
+    If this process is killed, the next one removes it.
+    """
+    until_the_end = contextlib.ExitStack()
+    atexit.register(until_the_end.close)
+    home = until_the_end.enter_context(scratch_directory("bkctl-test-home-"))
     (home / "tmp").mkdir()
-    atexit.register(shutil.rmtree, home, ignore_errors=True)
     return home
 
 

@@ -19,16 +19,16 @@ AGE_S_MIN: Final = 60.0
 
 
 @contextlib.contextmanager
-def scratch_directory() -> Iterator[Path]:
+def scratch_directory(prefix: str = PREFIX) -> Iterator[Path]:
     """Make a directory; remove it afterwards, whatever it holds then.
 
-    The directory is locked meanwhile. Those that are not, as their processes were killed, are
-    removed before.
+    The directory is locked meanwhile. Those of the same prefix that are not, as their processes
+    were killed, are removed before.
     """
-    for left in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+    for left in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
         with contextlib.suppress(OSError):  # It is in use, or another user's.
             _remove_left(left)
-    made = tempfile.TemporaryDirectory(prefix=PREFIX, ignore_cleanup_errors=True)
+    made = tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True)
     with made as name, _locked(Path(name)):
         yield Path(name)
 
