@@ -81,7 +81,8 @@ def test_executors_need_nothing_installed(
     )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    assert found["payloads"] == {str(n): payload.decode() for n, payload in enumerate(PAYLOADS)}
+    (payloads,) = found["payloads"]
+    assert payloads == {str(n): payload.decode() for n, payload in enumerate(PAYLOADS)}
     for program, module in found["workers"]:
         assert program == str(python)
         assert Path(module).is_relative_to(yarn_directory), module

@@ -1,6 +1,6 @@
-"""One Spark for all tests of the export: a start takes longer than most of them.
+"""One Spark and one cluster for all tests of the export: a start takes longer than most of them.
 
-A module that asks for a cluster has one of its own.
+No test stops a bookie of the cluster, or counts ledgers that it did not write.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ def spark(events: Path) -> Iterator[Any]:
         yield session
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with local_cluster(tmp_path_factory.mktemp("cluster") / "bk", 3) as running:
         yield running
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def client(cluster: Cluster) -> Iterator[BlockingClient]:
     with BlockingClient(cluster.uri) as connected:
         yield connected

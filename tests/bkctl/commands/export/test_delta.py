@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -16,15 +14,15 @@ from bkclient.admin import handover
 from bkclient.blocking import BlockingClient
 from bkctl.commands.export.errors import ForeignFilesError, TableChangedError
 from bkctl.commands.export.run import export_ledgers
-from tests.bkctl.support.cluster import BKCTL
+from tests.bkctl.support.runner import runner
 
 pytestmark = pytest.mark.processes
 
 ALONE = {"ensemble_size": 1, "write_quorum": 1, "ack_quorum": 1}
 
 
-def write(client: BlockingClient, count: int) -> int:
-    return client.write_ledger([b"%d" % n for n in range(count)], **ALONE)[0]
+def write(client: BlockingClient, count: int, **options) -> int:
+    return client.write_ledger([b"%d" % n for n in range(count)], **ALONE, **options)[0]
 
 
 def rows(target: Path) -> list[tuple[int, int, bytes]]:
@@ -104,13 +102,9 @@ def test_formats_do_not_mix(cluster, client, tmp_path) -> None:
 
 
 def test_the_command_line_follows_into_a_table(cluster, client, tmp_path) -> None:
-    ledger_id = write(client, 5)
-    command = [*BKCTL, "-u", cluster.uri, "-o", "json", "export", "--since-last"]
-    done = subprocess.run(
-        [*command, "--to", tmp_path / "table", "--format", "delta", "--verify"],
-        capture_output=True,
-        check=True,
-        text=True,
-    )
-    assert json.loads(done.stdout)["read_back"].startswith("spark.read.format")
-    assert [row for row in rows(tmp_path / "table") if row[0] == ledger_id] == entries(ledger_id, 5)
+    ledger_id = write(client, 5, custom={"application": b"a table"})
+    chosen = ("--since-last", "--meta", "application=a table", "--to", tmp_path / "table")
+    with runner(cluster) as run:
+        told = run("export", *chosen, "--format", "delta", "--verify", "-o", "json").json
+    assert told["read_back"].startswith("spark.read.format")
+    assert rows(tmp_path / "table") == entries(ledger_id, 5)

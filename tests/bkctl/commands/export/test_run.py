@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import attrs
@@ -30,6 +31,7 @@ from bkctl.commands.export.spark.session import temporary_files
 from bkctl.commands.export.target.commit import STAGING_PREFIX
 from bkctl.commands.export.target.file_systems import open_files
 from tests.bkctl.support.cluster import BKCTL, Cluster, local_cluster
+from tests.bkctl.support.runner import Run, runner
 from tests.support.waiting import until
 from wire.codes import DigestType, LedgerState
 from wire.digest import digester, master_key
@@ -366,22 +368,19 @@ def test_ledgers_are_a_data_source(cluster, client, spark) -> None:
     assert [bytes(row["payload"]) for row in rows] == PAYLOADS
 
 
+@pytest.fixture(scope="module")
+def run(cluster: Cluster) -> Iterator[Run]:
+    with runner(cluster) as running:
+        yield running
+
+
 class TestCommand:
     """``bkctl export`` as it is typed."""
 
-    def run(self, cluster: Cluster, *arguments: str, timeout_s: float = 150, **env: str):
-        return subprocess.run(
-            [*BKCTL, "-u", cluster.uri, "export", *arguments],
-            capture_output=True,
-            text=True,
-            timeout=timeout_s,
-            env={**os.environ, **env},
-            check=False,
-        )
-
     def test_it_tells_counts_and_how_to_read_back(self, cluster, client, tmp_path) -> None:
         ledger_id = write(client, PAYLOADS)
-        done = self.run(cluster, str(ledger_id), "--to", str(tmp_path), "-o", "json")
+        words = ["-u", cluster.uri, "export", str(ledger_id), "--to", str(tmp_path), "-o", "json"]
+        done = subprocess.run([*BKCTL, *words], capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         told = json.loads(done.stdout)
         assert (told["entries"], told["files"]) == (len(PAYLOADS), 1)
@@ -389,55 +388,54 @@ class TestCommand:
         assert told["ledgers"][0]["ledger_id"] == str(ledger_id)
         assert "\r" not in done.stderr
 
-    def test_an_unknown_ledger_is_3(self, cluster, tmp_path) -> None:
-        done = self.run(cluster, "987654", "--to", str(tmp_path / "out"))
-        assert done.returncode == 3
-        assert "987654" in done.stderr
+    def test_an_unknown_ledger_is_3(self, run: Run, tmp_path) -> None:
+        done = run("export", "987654", "--to", tmp_path / "out", ok=False)
+        assert done.status == 3
+        assert "987654" in done.err
         assert not (tmp_path / "out").exists()
 
-    def test_ranges_without_a_ledger_are_3(self, cluster, tmp_path) -> None:
-        done = self.run(cluster, "987654-987660", "--to", str(tmp_path / "out"))
-        assert (done.returncode, done.stdout) == (3, "")
-        assert "no ledger in 987654-987660" in done.stderr
+    def test_ranges_without_a_ledger_are_3(self, run: Run, tmp_path) -> None:
+        done = run("export", "987654-987660", "--to", tmp_path / "out", ok=False)
+        assert (done.status, done.out) == (3, "")
+        assert "no ledger in 987654-987660" in done.err
         assert not (tmp_path / "out").exists()
 
-    def test_the_totals_are_those_of_the_target(self, cluster, client, tmp_path) -> None:
+    def test_the_totals_are_those_of_the_target(self, run: Run, client, tmp_path) -> None:
         from pyarrow import parquet
 
         tag = {"application": b"test_the_totals"}
         write(client, PAYLOADS[:7], custom=tag)
         chosen = ("--since-last", "--meta", "application=test_the_totals", "--to", str(tmp_path))
-        assert self.run(cluster, *chosen).returncode == 0
+        run("export", *chosen)
         write(client, PAYLOADS[:5], custom=tag)
-        done = self.run(cluster, *chosen, "-o", "json")
-        told = json.loads(done.stdout)
+        told = run("export", *chosen, "-o", "json").json
         files = [parquet.ParquetFile(path) for path in tmp_path.glob("ledger=*/*.parquet")]
         assert told["entries"] == sum(file.metadata.num_rows for file in files) == 12
         assert told["files"] == len(files) == 2
         assert (told["copied_entries"], told["copied_ledgers"]) == (5, 1)
-        again = self.run(cluster, *chosen, "-o", "table")
-        assert f"nothing is new; {tmp_path} now holds 12 entries" in again.stdout
+        again = run("export", *chosen, "-o", "table")
+        assert f"nothing is new; {tmp_path} now holds 12 entries" in again.out
 
-    def test_a_dry_run_plans_what_the_export_does(self, cluster, client, tmp_path) -> None:
+    def test_a_dry_run_plans_what_the_export_does(self, run: Run, client, tmp_path) -> None:
         ids = [str(write(client, [b"abc"] * n)) for n in (5, 7)]
         target = tmp_path / "out"
         words = (*ids, "--to", str(target), "-o", "json")
-        planned = json.loads(self.run(cluster, *words, "--dry-run").stdout)
+        planned = run("export", *words, "--dry-run").json
         assert planned["would"] == [
             f"export ledger {ids[0]} to {target}: 5 entries, 15 B",
             f"export ledger {ids[1]} to {target}: 7 entries, 21 B",
         ]
         assert not target.exists()
-        assert self.run(cluster, *words).returncode == 0
+        run("export", *words)
         kept = sorted(target.rglob("*"))
-        assert json.loads(self.run(cluster, *words, "--dry-run").stdout)["would"] == []
+        assert run("export", *words, "--dry-run").json["would"] == []
         assert sorted(target.rglob("*")) == kept
 
-    def test_a_dry_run_fences_nobody(self, cluster, client, tmp_path) -> None:
+    def test_a_dry_run_fences_nobody(self, run: Run, client, tmp_path) -> None:
         ledger_id, _ = client.call(handover.create_handed_over)
         add(client, ledger_id, [b"a", b"b"])
         words = (str(ledger_id), "--recover", "--to", str(tmp_path), "--dry-run", "-o", "json")
-        assert json.loads(self.run(cluster, *words).stdout)["would"] == [
+        assert run("export", *words).json["would"] == [
             f"close ledger {ledger_id}, which fences its writer",
             f"export ledger {ledger_id} to {tmp_path}: 2 entries, 2 B",
         ]
@@ -478,21 +476,23 @@ class TestCommand:
         assert process.returncode == 130, told
         assert list(target.iterdir()) == []
 
-    def test_since_last_is_a_line_for_cron(self, cluster, client, tmp_path) -> None:
+    def test_since_last_is_a_line_for_cron(self, run: Run, client, tmp_path) -> None:
         target = tmp_path / "out"
         words = ["--since-last", "--to", str(target), "--partition-by", "day", "--verify"]
-        with local_cluster(tmp_path / "other", 1) as other, BlockingClient(other.uri) as writer:
+        with (
+            local_cluster(tmp_path / "other", 1) as other,
+            BlockingClient(other.uri) as writer,
+            runner(other) as run_other,
+        ):
             alone = {"ensemble_size": 1, "write_quorum": 1, "ack_quorum": 1}
             ids = [write(writer, PAYLOADS[:5], **alone) for _ in range(2)]
             for expected in (ids, []):
-                done = self.run(other, *words, "-o", "json")
-                assert done.returncode == 0, done.stderr
-                found = [int(one["ledger_id"]) for one in json.loads(done.stdout)["ledgers"]]
-                assert found == expected
+                told = run_other("export", *words, "-o", "json").json
+                assert [int(one["ledger_id"]) for one in told["ledgers"]] == expected
         assert list(target.glob("run=1/day=2*/*.parquet"))
-        done = self.run(cluster, str(write(client, [b"x"])), *words[1:])
-        assert done.returncode == 4
-        assert "holds an export of cluster" in done.stderr
+        done = run("export", write(client, [b"x"]), *words[1:], ok=False)
+        assert done.status == 4
+        assert "holds an export of cluster" in done.err
 
     @pytest.mark.parametrize("layout", ["ledger", "none"])
     def test_since_last_goes_on_past_a_ledger_that_cannot_be_read(
@@ -503,27 +503,30 @@ class TestCommand:
         target = tmp_path / "out"
         words = ["--since-last", "--to", str(target), "--partition-by", layout, "--verify"]
         alone = {"ensemble_size": 1, "write_quorum": 1, "ack_quorum": 1}
-        with local_cluster(tmp_path / "bk", 1) as own, BlockingClient(own.uri) as client:
+        with (
+            local_cluster(tmp_path / "bk", 1) as own,
+            BlockingClient(own.uri) as client,
+            runner(own) as run,
+        ):
             good = [write(client, PAYLOADS[:5], **alone)]
             bad = write_open(client, PAYLOADS[:5])
             close_at(client, bad, 5)
             good.append(write(client, PAYLOADS[:3], **alone))
             for expected in (good, []):
-                done = self.run(own, *words, "-o", "json")
-                assert done.returncode == 8, done.stderr
-                told = json.loads(done.stdout)
+                done = run("export", *words, "-o", "json", ok=False)
+                assert done.status == 8, done.err
+                told = done.json
                 assert [int(one["ledger_id"]) for one in told["ledgers"]] == expected
                 (left,) = told["unreadable"]
                 assert (int(left["ledger_id"]), "entry 5" in left["why"]) == (bad, True)
             close_at(client, bad, 4)
-            done = self.run(own, *words, "-o", "json")
-            assert done.returncode == 0, done.stderr
+            run("export", *words, "-o", "json")
             found = parquet.ParquetDataset(target, partitioning=None).read().to_pylist()
         rows = sorted((row["ledger_id"], row["entry_id"], row["payload"]) for row in found)
         whole = {good[0]: PAYLOADS[:5], bad: PAYLOADS[:5], good[1]: PAYLOADS[:3]}
         assert rows == sorted((i, n, p) for i, some in whole.items() for n, p in enumerate(some))
 
-    def test_ledgers_are_chosen_as_in_the_source(self, cluster, client, tmp_path) -> None:
+    def test_ledgers_are_chosen_as_in_the_source(self, run: Run, client, tmp_path, capfd) -> None:
         marked = write(client, PAYLOADS[:2], custom={"job": b"daily"})
         other = write(client, PAYLOADS[:2])
         for words, expected in (
@@ -534,15 +537,13 @@ class TestCommand:
             ([str(other), "--state", "closed"], [other]),
         ):
             place = tmp_path / str(len(list(tmp_path.iterdir())))
-            done = self.run(cluster, *words, "--to", str(place), "-o", "json")
-            assert done.returncode == 0, done.stderr
-            found = [int(one["ledger_id"]) for one in json.loads(done.stdout)["ledgers"]]
-            assert found == expected, words
+            told = run("export", *words, "--to", place, "-o", "json").json
+            assert [int(one["ledger_id"]) for one in told["ledgers"]] == expected, words
         for words, why in (
             (["--log", "a", "--topic", "b"], "exclude each other"),
             (["1-5", "--recover"], "give the ids"),
             (["9-1"], "ends before it begins"),
             (["--created-after", "yesterday"], "yesterday"),
         ):
-            done = self.run(cluster, *words, "--to", str(tmp_path / "no"))
-            assert (done.returncode, why in done.stderr) == (2, True), done.stderr
+            done = run("export", *words, "--to", tmp_path / "no", ok=False)
+            assert (done.status, why in done.err + capfd.readouterr().err) == (2, True), words

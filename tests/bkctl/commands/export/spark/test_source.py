@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import pytest
 
@@ -12,18 +11,12 @@ pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'bk
 from bkclient.blocking import BlockingClient
 from bkclient.log import Cursors, LogManager, LogOptions, Position
 from bkclient.metadata.api import NEW
-from tests.bkctl.support.cluster import Cluster, local_cluster
+from tests.bkctl.support.cluster import Cluster
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.spark, pytest.mark.processes]
 
 ALONE = {"ensemble_size": 1, "write_quorum": 1, "ack_quorum": 1}
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory) -> Iterator[Cluster]:
-    with local_cluster(tmp_path_factory.mktemp("cluster") / "bk", 1) as running:
-        yield running
 
 
 def read(spark, cluster: Cluster, **options):

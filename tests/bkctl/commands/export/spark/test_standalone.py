@@ -19,7 +19,7 @@ from bkclient.blocking import BlockingClient
 from bkctl.commands.export.target.commit import STAGING_PREFIX
 from bkctl.commands.local.java import find_java, pyspark_jars, spark_java_home
 from bkctl.commands.local.process import free_port
-from tests.bkctl.support.cluster import BKCTL, Cluster, local_cluster
+from tests.bkctl.support.cluster import BKCTL, Cluster
 from tests.bkctl.support.secured import PAYLOADS, secured_cluster
 from tests.bkctl.support.spark import QUICK_JVM, bare_python, quick_in
 from tests.support.waiting import until
@@ -29,6 +29,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.processes]
 START_TIMEOUT_S = 300.0
 DEPLOY = "org.apache.spark.deploy"
 ALONE = {"ensemble_size": 1, "write_quorum": 1, "ack_quorum": 1}
+NUMBERS = [b"%d" % n for n in range(1000)]
 
 
 @attrs.define
@@ -121,16 +122,21 @@ def of_worker(_):
     return sys.executable, bkctl.__file__
 
 spark = SparkSession.builder.getOrCreate()
-ledgers = spark.read.format("bookkeeper").options(**json.loads(sys.argv[1]))
-rows = ledgers.option("minPartitions", 4).load().collect()
-found = {row["entry_id"]: row["payload"].decode() for row in rows}
+found = []
+for options in sys.argv[1:]:
+    ledgers = spark.read.format("bookkeeper").options(**json.loads(options))
+    rows = ledgers.option("minPartitions", 4).load().collect()
+    found.append({row["entry_id"]: row["payload"].decode() for row in rows})
 tasks = spark.sparkContext.range(2).map(of_worker).collect()
 print(json.dumps({"payloads": found, "workers": tasks}))
 """
 
 
-def query(standalone: Standalone, bundle: Path, **options: object) -> dict:
-    """Run ``QUERY`` as a user does: no path of the driver reaches the workers."""
+def query(standalone: Standalone, bundle: Path, *options: dict[str, object]) -> dict:
+    """Run ``QUERY`` as a user does: no path of the driver reaches the workers.
+
+    Each of ``options`` reads some ledgers.
+    """
     environ = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     home = spark_java_home(standalone.directory / "java", quiet=True)
     given = quick_in(standalone.directory) | {
@@ -140,7 +146,7 @@ def query(standalone: Standalone, bundle: Path, **options: object) -> dict:
     }
     submitted = [f"--conf '{key}={value}'" for key, value in given.items()]
     done = subprocess.run(
-        [sys.executable, "-c", QUERY, json.dumps(options)],
+        [sys.executable, "-c", QUERY, *map(json.dumps, options)],
         env={
             **environ,
             "JAVA_HOME": str(home),
@@ -170,59 +176,82 @@ def bundle(tmp_path_factory) -> Path:
     return path
 
 
+@attrs.frozen
+class Queried:
+    """What one driver read from two clusters, and what its workers said of themselves."""
+
+    of_plain: dict[str, str]
+    of_secured: dict[str, str]
+    workers: list[tuple[str, str]]
+
+
+@pytest.fixture(scope="module")
+def queried(
+    standalone: Standalone,
+    bundle: Path,
+    cluster: Cluster,
+    client: BlockingClient,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Queried:
+    with secured_cluster(tmp_path_factory.mktemp("secured")) as secured:
+        ledger_id, _ = client.write_ledger(NUMBERS, **ALONE)
+        plain: dict[str, object] = {"uri": cluster.uri, "ledgers": ledger_id}
+        kept: dict[str, object] = {"conf": str(secured.conf), "ledgers": secured.write()}
+        found = query(standalone, bundle, plain, kept)
+    return Queried(*found["payloads"], found["workers"])
+
+
 def exporting(cluster: Cluster, ledger_id: int, target: Path) -> list[str]:
     """Return the command that exports a ledger, in a process whose Spark is its own."""
     return [*BKCTL, "-u", cluster.uri, "export", str(ledger_id), "--to", str(target)]
 
 
-def test_workers_need_nothing_installed(standalone: Standalone, bundle: Path, tmp_path) -> None:
-    payloads = [b"%d" % n for n in range(1000)]
-    with local_cluster(tmp_path / "bk", 1) as cluster, BlockingClient(cluster.uri) as client:
-        ledger_id, _ = client.write_ledger(payloads, **ALONE)
-        found = query(standalone, bundle, uri=cluster.uri, ledgers=ledger_id)
-    assert found["payloads"] == {str(n): payload.decode() for n, payload in enumerate(payloads)}
-    for python, module in found["workers"]:
+def numbered(payloads: list[bytes]) -> dict[str, str]:
+    return {str(n): payload.decode() for n, payload in enumerate(payloads)}
+
+
+def test_workers_need_nothing_installed(standalone: Standalone, queried: Queried) -> None:
+    assert queried.of_plain == numbered(NUMBERS)
+    for python, module in queried.workers:
         # This Python has no packages, and what it imports is in a directory of the worker.
         assert python == str(standalone.bare_python)
         assert Path(module).is_relative_to(standalone.directory), module
 
 
-def test_workers_reach_a_secured_cluster(standalone: Standalone, bundle: Path, tmp_path) -> None:
-    with secured_cluster(tmp_path) as secured:
-        ledger_id = secured.write()
-        found = query(standalone, bundle, conf=str(secured.conf), ledgers=ledger_id)
-    assert found["payloads"] == {str(n): payload.decode() for n, payload in enumerate(PAYLOADS)}
+def test_workers_reach_a_secured_cluster(queried: Queried) -> None:
+    assert queried.of_secured == numbered(PAYLOADS)
 
 
-def test_a_worker_that_dies_costs_no_entry(standalone: Standalone, tmp_path) -> None:
+def test_a_worker_that_dies_costs_no_entry(
+    standalone: Standalone, cluster: Cluster, client: BlockingClient, tmp_path: Path
+) -> None:
     from pyarrow import parquet
 
     payloads = [b"%08d" % n * 125 for n in range(60_000)]
     target = tmp_path / "out"
-    with local_cluster(tmp_path / "bk", 1) as cluster, BlockingClient(cluster.uri) as client:
-        ledger_id, _ = client.write_ledger(payloads, **ALONE)
-        settings = quick_in(standalone.directory) | {"spark.executor.memory": "512m"}
-        words = ["--master", standalone.master]
-        words += [f"--spark-conf={key}={value}" for key, value in settings.items()]
-        with (tmp_path / "log").open("wb") as log:
-            export = subprocess.Popen(
-                [*exporting(cluster, ledger_id, target), *words, "-o", "json"],
-                stdout=subprocess.PIPE,
-                stderr=log,
-            )
-        try:
-            staged = f"{STAGING_PREFIX}*/**/*.parquet"
-            until(
-                lambda: list(target.glob(staged)),
-                (tmp_path / "log").read_text,
-                timeout_s=START_TIMEOUT_S,
-            )
-            standalone.kill("worker1")
-            assert not list(target.glob("ledger=*")), "the worker was killed in the middle"
-            told, _ = export.communicate(timeout=START_TIMEOUT_S)
-        finally:
-            export.kill()
-            export.wait()
+    ledger_id, _ = client.write_ledger(payloads, **ALONE)
+    settings = quick_in(standalone.directory) | {"spark.executor.memory": "512m"}
+    words = ["--master", standalone.master]
+    words += [f"--spark-conf={key}={value}" for key, value in settings.items()]
+    with (tmp_path / "log").open("wb") as log:
+        export = subprocess.Popen(
+            [*exporting(cluster, ledger_id, target), *words, "-o", "json"],
+            stdout=subprocess.PIPE,
+            stderr=log,
+        )
+    try:
+        staged = f"{STAGING_PREFIX}*/**/*.parquet"
+        until(
+            lambda: list(target.glob(staged)),
+            (tmp_path / "log").read_text,
+            timeout_s=START_TIMEOUT_S,
+        )
+        standalone.kill("worker1")
+        assert not list(target.glob("ledger=*")), "the worker was killed in the middle"
+        told, _ = export.communicate(timeout=START_TIMEOUT_S)
+    finally:
+        export.kill()
+        export.wait()
     assert export.returncode == 0, (tmp_path / "log").read_text()
     assert json.loads(told)["entries"] == len(payloads)
     table = parquet.read_table(target, columns=["entry_id", "payload"]).sort_by("entry_id")
@@ -230,15 +259,16 @@ def test_a_worker_that_dies_costs_no_entry(standalone: Standalone, tmp_path) -> 
     assert table.column("payload").to_pylist() == payloads
 
 
-def test_a_master_that_is_not_there_is_one_line(tmp_path) -> None:
-    with local_cluster(tmp_path / "bk", 1) as cluster, BlockingClient(cluster.uri) as client:
-        ledger_id, _ = client.write_ledger([b"x"], **ALONE)
-        done = subprocess.run(
-            [*exporting(cluster, ledger_id, tmp_path / "out"), "--master", "local:x"],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+def test_a_master_that_is_not_there_is_one_line(
+    cluster: Cluster, client: BlockingClient, tmp_path: Path
+) -> None:
+    ledger_id, _ = client.write_ledger([b"x"], **ALONE)
+    done = subprocess.run(
+        [*exporting(cluster, ledger_id, tmp_path / "out"), "--master", "local:x"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     (line,) = [one for one in done.stderr.splitlines() if "local:x" in one]
     assert "Spark does not start on local:x: " in line
     assert "Could not parse Master URL: 'local:x'" in line
