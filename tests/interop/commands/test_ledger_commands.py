@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import attrs
 import pytest
 
-from bkctl.cli.root import cli
 from bkctl.exit_status import ExitStatus
 from tests.bkctl.support.runner import Result
-from tests.bkctl.support.terminal import FakeHost
-from tests.interop.peers.ours import PATIENT_ENVIRON
 from tests.interop.peers.peers import (
     JavaBookie,
     Peers,
@@ -24,6 +20,7 @@ from tests.interop.peers.peers import (
     ledgers_root,
     zookeeper_client,
 )
+from tests.interop.peers.sides import bkctl
 from wire.ids import BookieId
 from wire.ledger_metadata import decode_metadata, encode_metadata
 
@@ -59,14 +56,6 @@ class Stage:
         with zookeeper_client(self.uri) as zk:
             value, _ = zk.get(path)
             return bytes(value)
-
-
-def bkctl(*words: object, typed: str = "", ok: bool = True) -> Result:
-    with closing(FakeHost(typed, environ=PATIENT_ENVIRON)) as host:
-        status = cli.run([*map(str, words)], host)
-    result = Result(status, host.out.data.decode("utf-8", "surrogateescape"), host.err.text)
-    assert not ok or status == 0, (words, result)
-    return result
 
 
 def text_of(done: ShellResult) -> str:

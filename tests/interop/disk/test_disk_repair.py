@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
-from tests.bkctl.support.cluster import BKCTL
 from tests.interop.disk.test_storage_handover import INTERLEAVED, SORTED, Handover
+from tests.interop.peers import sides
 from tests.interop.peers.ours import OurBookie
 from tests.interop.peers.peers import JavaBookie, Peers, java_shell, ledgers_root, zookeeper_client
 
@@ -29,10 +28,9 @@ DB: Final[dict[str, Any]] = SORTED | {
 
 def bkctl(handover: Handover, *words: object, status: int = 0) -> str:
     """Run a command on the stopped bookie's settings; return what it prints."""
-    command = [*BKCTL, *map(str, words), "-c", str(handover.bookie.conf_path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == status, done.stdout + done.stderr
-    return done.stdout + done.stderr
+    done = sides.bkctl(*words, "-c", handover.bookie.conf_path, ok=False)
+    assert done.status == status, done
+    return done.out + done.err
 
 
 def written_by_java(peers: Peers, conf: dict[str, Any], directories: int = 1) -> Handover:

@@ -24,10 +24,10 @@ from wire.ledger_metadata import decode_metadata
 INSTANCE_ID = re.compile(rb"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
-def bkctl(*words: object, ok: bool = True) -> Result:
-    with closing(FakeHost(environ=PATIENT_ENVIRON)) as host:
+def bkctl(*words: object, typed: str = "", ok: bool = True) -> Result:
+    with closing(FakeHost(typed, environ=PATIENT_ENVIRON)) as host:
         status = cli.run([*map(str, words)], host)
-    result = Result(status, host.out.data.decode(), host.err.text)
+    result = Result(status, host.out.data.decode("utf-8", "surrogateescape"), host.err.text)
     assert not ok or status == 0, (words, result)
     return result
 
