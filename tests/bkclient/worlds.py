@@ -372,7 +372,6 @@ class World:
         self.metadata = MemoryCluster.initialized(self.clock)
         self.bookies: dict[BookieId, FakeBookie] = {}
         self._sessions: dict[BookieId, MemoryMetadata] = {}
-        self._last_arrival: dict[object, float] = {}
         for number in range(1, bookies + 1):
             self.add_bookie(f"b{number}")
 

@@ -23,9 +23,6 @@ class Cluster:
     directory: Path
     uri: str
 
-    def port_of(self, bookie_id: str) -> int:
-        return int(bookie_id.rpartition(":")[2])
-
 
 @contextmanager
 def local_cluster(directory: Path, bookies: int = 3, *options: str) -> Iterator[Cluster]:
