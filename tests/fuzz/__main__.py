@@ -14,15 +14,11 @@ import random
 import resource
 import sys
 from pathlib import Path
-from typing import Final
 
 from twisted.logger import globalLogBeginner
 
 from tests.fuzz.hunt import Crash, Hunt, Target, judge, keep, kept
 from tests.fuzz.targets import TARGETS
-
-MEMORY_BYTES: Final = 256 * 1024 * 1024
-"""What a hunt may take beyond what the process has when it begins."""
 
 
 def main() -> int:
@@ -36,12 +32,13 @@ def main() -> int:
     parser.add_argument("--replay", metavar="HEX", help="run one input on the target and stop")
     asked = parser.parse_args()
     targets = [TARGETS[name] for name in asked.target or TARGETS]
-    _limit_memory()
     globalLogBeginner.beginLoggingTo([], discardBuffer=True, redirectStandardIO=False)
     if asked.replay is not None:
+        _limit_memory(targets[0])
         return _report(targets[0], judge(targets[0], bytes.fromhex(asked.replay)))
     crashes = executions = branches = 0
     for target in targets:
+        _limit_memory(target)
         hunt = Hunt(target)
         hunt.feed([*target.seeds, *kept(target)])
         hunt.run(random.Random(asked.seed), asked.minutes * 60 / len(targets))
@@ -66,9 +63,9 @@ def _report(target: Target, crashes: list[Crash]) -> int:
     return len(crashes)
 
 
-def _limit_memory() -> None:
+def _limit_memory(target: Target) -> None:
     pages = int(Path("/proc/self/statm").read_text().split()[0])
-    limit = pages * resource.getpagesize() + MEMORY_BYTES
+    limit = pages * resource.getpagesize() + target.memory_bytes
     resource.setrlimit(resource.RLIMIT_AS, (limit, resource.RLIM_INFINITY))
 
 

@@ -23,6 +23,7 @@ from tests.fuzz.mutate import mutated
 ROOT: Final = Path(__file__).parent.parent.parent
 CORPUS: Final = Path(__file__).parent / "corpus"
 SLOW_S: Final = 1.0
+MEMORY_BYTES: Final = 256 * 1024 * 1024
 KEPT_BYTES_MAX: Final = 2048
 KEPT_MAX: Final = 60
 
@@ -39,6 +40,8 @@ class Target:
     decode: Callable[[bytes], object]
     errors: tuple[type[Exception], ...]
     seeds: tuple[bytes, ...] = (b"",)
+    memory_bytes: int = MEMORY_BYTES
+    """What a hunt may take of addresses beyond what the process has when it begins."""
 
 
 @attrs.frozen

@@ -37,9 +37,9 @@ from bookied.storage.journal import groups
 from bookied.storage.journal import mark as journal_mark
 from bookied.storage.journal.reader import open_scan as open_journal
 from tests.bookied.worlds.golden import DIRECTORY
-from tests.fuzz import security
+from tests.fuzz import life, security
 from tests.fuzz.bookie import FuzzedBookie, FuzzedGuardedBookie, FuzzedTlsBookie, pieces
-from tests.fuzz.hunt import Target
+from tests.fuzz.hunt import MEMORY_BYTES, Target
 from tests.wire.vectors import load
 from wire.codes import ProtocolVersion
 from wire.connection import ClientConnection, ServerConnection
@@ -244,9 +244,14 @@ def _target(
     decode: Callable[[bytes], object],
     errors: type[Exception] | tuple[type[Exception], ...] = (),
     seeds: tuple[bytes, ...] = (b"",),
+    memory_bytes: int = MEMORY_BYTES,
 ) -> Target:
     named = errors if isinstance(errors, tuple) else (errors,)
-    return Target(name=name, decode=decode, errors=named, seeds=seeds)
+    return Target(name=name, decode=decode, errors=named, seeds=seeds, memory_bytes=memory_bytes)
+
+
+_ROCKSDB_BYTES: Final = 4 << 30
+"""RocksDB's threads take 72 MiB of addresses each, and little memory."""
 
 
 _ALL: Final = (
@@ -268,6 +273,8 @@ _ALL: Final = (
     ),
     _target("bookie", FuzzedBookie().take, (), _STREAMS),
     _target("bookie-auth", FuzzedGuardedBookie().take, (), (*security.LOGINS, *_STREAMS)),
+    _target("life-files", life.live(db=False), (), tuple(life.seeds())),
+    _target("life-db", life.live(db=True), (), tuple(life.seeds()), _ROCKSDB_BYTES),
     _target("bookie-tls", FuzzedTlsBookie().take, (), security.UPGRADES),
     _target("digest-md5-challenge", security.challenge, AuthenticationError, security.CHALLENGES),
     _target("digest-md5-response", security.response, AuthenticationError, security.RESPONSES),
