@@ -108,7 +108,6 @@ REVIEWED: Final = {
     "GroupReader._chunks: range(0, size, CHUNK_BYTES)": "inside the file: checked before",
     "file_start: (checked + crc32c(checked).to_bytes(4, 'big')).ljust(size, b'\\x00')": _BLOCK,
     "group_head: bytes(fill)": _BLOCK,
-    "_first_non_zero: range(offset, size, CHUNK_BYTES)": _FILE,
     "OfflineBookie.marks: range(journals_count)": _SETTING,
     "journal_entry: bytes(content)": _BUFFER,
     "marks: range(journals_count)": _SETTING,

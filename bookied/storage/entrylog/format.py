@@ -61,6 +61,7 @@ MAP_ENTRY_ID: Final = -2
 MAP_LEDGERS_MAX: Final = 10_000
 MAP_HEAD: Final = struct.Struct(">iqqi")
 _MAP_ROW: Final = struct.Struct(">qq")
+_MAP_PADDING_BYTES_MAX: Final = 64 * 1024
 
 DIRECT_BLOCK: Final = 4096
 DIRECT_PADDING: Final = b"\xf0"
@@ -153,6 +154,15 @@ def encode_ledgers_map(ledgers: Mapping[int, int]) -> bytes:
         _encode_map_record(rows[at : at + MAP_LEDGERS_MAX])
         for at in range(0, len(rows), MAP_LEDGERS_MAX)
     )
+
+
+def ledgers_map_bytes_max(header: LogHeader) -> int:
+    """Return how long the map of a log can be, padding included.
+
+    Each ledger in the map has a record in front of it.
+    """
+    ledgers = max(0, min(header.ledgers, header.map_offset // RECORD.size))
+    return ledgers * (MAP_HEAD.size + _MAP_ROW.size) + _MAP_PADDING_BYTES_MAX
 
 
 def _encode_map_record(rows: list[tuple[int, int]]) -> bytes:

@@ -256,6 +256,8 @@ def read_ledgers_map(files: Files, path: Path) -> dict[int, int]:
                 f"the ledgers map should be at {header.map_offset}, but the file has {size} bytes"
             )
             raise LedgersMapError(path, layout.MAP_PLACE_OFFSET, message)
+        if size - header.map_offset > layout.ledgers_map_bytes_max(header):
+            raise LedgersMapError(path, header.map_offset, "bytes behind the ledgers map")
         data = file.read_at(header.map_offset, size - header.map_offset)
         return layout.decode_ledgers_map(data, header, path)
     finally:

@@ -132,8 +132,8 @@ def _groups_behind(scan: JournalScan) -> Iterator[int]:
 
     At most one group is written before the one in front of it is on disk.
     """
-    at = scan.end
-    while at < scan.size:
+    at: int | None = scan.end
+    while at is not None and (at := scan.next_data(at)) is not None and at < scan.size:
         data = scan.read_at(at, CHUNK_BYTES)
         found = data.find(_PADDING)
         while found >= 0:

@@ -102,7 +102,8 @@ class GroupReader:
 
     def _later_groups(self, at: int) -> Iterator[tuple[int, int]]:
         at += BLOCK_BYTES
-        while at < self._size:
+        while (found_at := self._file.next_data(at)) is not None and found_at < self._size:
+            at = max(at, found_at - found_at % BLOCK_BYTES)  # Past a hole of any size.
             data = self._file.read_at(at, CHUNK_BYTES)
             found = data.find(GROUP_MAGIC)
             while found >= 0:

@@ -235,8 +235,7 @@ class JournalScan:
         """
         if self.is_torn:
             return None
-        at = self._file.next_data(self.end)
-        return None if at is None else _first_non_zero(self._file, at, self.size)
+        return _first_non_zero(self._file, self.end, self.size)
 
     @property
     def has_groups(self) -> bool:
@@ -246,6 +245,10 @@ class JournalScan:
     def read_at(self, offset: int, size: int) -> bytes:
         """Return bytes of the file, as ``ReadFile`` does."""
         return self._file.read_at(offset, size)
+
+    def next_data(self, offset: int) -> int | None:
+        """Return where data follows at or behind ``offset``, as ``ReadFile`` does."""
+        return self._file.next_data(offset)
 
     def close(self) -> None:
         """Give up the file."""
@@ -356,9 +359,12 @@ def _group_reader(file: ReadFile, path: Path, size: int) -> GroupReader | None:
 
 
 def _first_non_zero(file: ReadFile, offset: int, size: int) -> int | None:
-    for at in range(offset, size, CHUNK_BYTES):
+    """Return where the first byte is that is not zero; holes of any size are passed over."""
+    at = file.next_data(offset)
+    while at is not None and at < size:
         chunk = file.read_at(at, CHUNK_BYTES)
         rest = chunk.lstrip(b"\0")
         if rest:
             return at + len(chunk) - len(rest)
+        at = file.next_data(at + CHUNK_BYTES)
     return None

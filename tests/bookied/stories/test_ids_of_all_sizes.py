@@ -6,6 +6,7 @@ the lines of Python that run, and what is allocated.
 
 from __future__ import annotations
 
+import os
 import struct
 import tracemalloc
 from collections.abc import Callable, Iterator
@@ -171,6 +172,35 @@ def test_a_restart_replays_them(world: RealWorld) -> None:
     assert world.replayed.entries >= len(LEDGERS)
     with bounded():
         world.check()
+
+
+HUGE = 3 << 42
+
+
+@pytest.mark.parametrize("suffix", [".txn", ".log", ".idx"])
+def test_a_hole_of_terabytes_behind_a_file_costs_no_start_and_no_tool(
+    tmp_path: Path, suffix: str
+) -> None:
+    world = filled(tmp_path, db=False)
+    checkpoint(world)
+    world.add(7, 5, 40)
+    for journal in world.journals:
+        while journal.step():
+            pass
+        journal.stop()
+    for storage in world.storages:
+        storage.abandon()
+    for path in tmp_path.rglob(f"*{suffix}"):
+        os.truncate(path, HUGE)
+    with bounded():
+        checks(world)
+    with bounded():
+        world.start()
+    with bounded():
+        world.collect()
+    with bounded():
+        world.check()
+    world.close()
 
 
 def checks(world: RealWorld) -> list[DiskFinding]:
