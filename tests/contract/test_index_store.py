@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -228,10 +229,12 @@ def checkpoint(pages: LedgerPages, index: IndexStore, rng: Random) -> None:
             pages.put_back(changes)
             continue
         state = pages.hot[changes[0].ledger_id]
-        if changes[0].pages and rng.random() < 0.3:
-            number = changes[0].pages[0][0]
-            taken = state.page_for_write(number)
-            taken[0] = taken[0]
+        if rng.random() < 0.3:
+            for number, locations in changes[0].pages[:1]:
+                state.page_for_write(number)[0] = array("q", locations)[0]
+            for number, slots in changes[0].new[:1]:
+                slot, location = next(iter(slots.items()))
+                state.page_for_write(number)[slot] = location
         if rng.random() < 0.2:
             index.write(changes[: len(changes) // 2])
             pages.put_back(changes)
