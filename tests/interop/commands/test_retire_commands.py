@@ -299,7 +299,7 @@ def test_a_bookie_is_emptied_while_it_runs_taken_back_and_then_taken_out(
     assert "is empty and down" in side.ours("bookie", "decommission-status", name).out
     with in_java(cluster.peers, cluster.uri, "ReplicationWorker", **GRACE):
         side.ours("decommission", name, "--yes")
-        assert "is out" in side.ours("bookie", "decommission-status", name).out
+        assert "is decommissioned" in side.ours("bookie", "decommission-status", name).out
         cluster.wait_whole(BookieId(name))
 
 
