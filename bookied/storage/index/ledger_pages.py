@@ -414,8 +414,10 @@ class LedgerPages:
             else:
                 page, before = array("q", _EMPTY_PAGE), _EMPTY_PAGE
             if state.new is not None:
-                self.dirty.new_pages -= state.new.join(page_no, page)
+                state.new.put_into(page_no, page)
             state.pages[page_no] = page
+            if state.new is not None:
+                self.dirty.new_pages -= state.new.forget(page_no)
         else:
             self._clean.pop((state.ledger_id, page_no), None)
             # Perhaps on its way to the disk just now; ``put_back`` sees to it if that fails.
@@ -444,8 +446,8 @@ class LedgerPages:
             state = self.dirty.ledgers.get(ledger_id)
             numbers = sorted(state._dirty) if state is not None else []  # noqa: SLF001
             for start in range(0, max(1, len(numbers)), pages_max):
-                if state is None or state.is_clean:
-                    break
+                if state is None or self.dirty.ledgers.get(ledger_id) is not state:
+                    break  # All of it is taken, or it was deleted since the last list.
                 changes.append(self._take_from(state, numbers[start : start + pages_max]))
                 pages += len(changes[-1].pages) + len(changes[-1].new) // PAGES_IN_ONE + 1
                 if pages >= pages_max:
@@ -462,7 +464,9 @@ class LedgerPages:
         numbers = [number for number in numbers if number in dirty]
         dirty.difference_update(numbers)
         self.dirty.pages -= len(numbers)
-        new = state.new.take() if state.new is not None else ()
+        new: tuple[tuple[int, PageSlots], ...] = ()
+        if state.new is not None:
+            state.new, new = state.new.take()
         self.dirty.new_pages -= len(new)
         if state.is_clean:
             del self.dirty.ledgers[state.ledger_id]
@@ -491,12 +495,12 @@ class LedgerPages:
                     state.doubt = None  # The file is complete now, as the next start will find it.
                 if number not in state._dirty and number in state.pages:  # noqa: SLF001
                     self._clean[change.ledger_id, number] = None
-            if change.new and state.new is not None:
-                state.new = state.new.written()
-                state.changes += 1
             for number, _ in change.new:
                 state.file_pages = max(state.file_pages, number + 1)
                 self.read_pages.drop(state.ledger_id, number)
+            if change.new and state.new is not None:
+                state.new = state.new.written()
+                state.changes += 1
         self._drop_clean_pages()
 
     def put_back(self, changes: Iterable[LedgerChange]) -> None:
@@ -510,7 +514,8 @@ class LedgerPages:
             numbers = [number for number, _ in change.pages]
             if change.new and state.new is not None:
                 self.dirty.new_pages -= len(state.new.pages)
-                numbers += state.new.put_back(state.pages)
+                state.new, joined = state.new.put_back(state.pages)
+                numbers += joined
                 self.dirty.new_pages += len(state.new.pages)
                 self.dirty.note(state)
             for number in numbers:
@@ -587,5 +592,5 @@ def switch(pages: LedgerPages, moves: Iterable[Move]) -> None:
         if page is not None:
             if page[slot] == old:
                 state.page_for_write(page_no)[slot] = new
-        elif state.new is not None and state.new.location(page_no, slot) == old:
-            state.page_for_write(page_no)[slot] = new
+        elif state.new is not None:
+            state.new.move(page_no, slot, old, new)

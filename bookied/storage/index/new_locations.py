@@ -34,15 +34,20 @@ class WritablePage(Protocol):
 class NewLocations:
     """The new locations of one ledger: those since the last checkpoint, and those it writes now.
 
-    The reactor's thread changes it; ``snapshot`` is for any.
+    The reactor's thread changes it; ``snapshot`` is for any. So that a thread misses none, what a
+    checkpoint takes, has written or gives back is another object than before.
     """
 
     __slots__ = ("_writing", "pages")
 
-    def __init__(self) -> None:
-        self.pages: dict[int, dict[int, int]] = {}
+    def __init__(
+        self,
+        pages: dict[int, dict[int, int]] | None = None,
+        writing: dict[int, dict[int, int]] | None = None,
+    ) -> None:
+        self.pages = {} if pages is None else pages
         """By page number; what no checkpoint has taken."""
-        self._writing: dict[int, dict[int, int]] = {}
+        self._writing = {} if writing is None else writing
 
     def large_pages(self) -> list[int]:
         """Return the pages with more than ``SLOTS_MAX`` new locations."""
@@ -56,51 +61,51 @@ class NewLocations:
                 return found[slot]
         return 0
 
+    def move(self, page_no: int, slot: int, old: int, new: int) -> None:
+        """Change a location that no checkpoint has taken, if it is still the old one."""
+        slots = self.pages.get(page_no, {})
+        if slots.get(slot) == old:
+            slots[slot] = new
+
     def over(self, page_no: int, page: array[int] | None) -> array[int] | None:
         """Return a page, or the beginning of it, with what is new; 0 where neither has any."""
         new = {**self._writing.get(page_no, {}), **self.pages.get(page_no, {})}
         return with_slots(page, new) if new else page
 
-    def join(self, page_no: int, page: array[int]) -> bool:
-        """Put what is new into the page, which is in memory from now on; say whether any waited."""
-        waits = page_no in self.pages
+    def put_into(self, page_no: int, page: array[int]) -> None:
+        """Put what is new into the page; ``forget`` it once the page is in memory."""
         for pages in (self._writing, self.pages):
             for slot, location in pages.get(page_no, {}).items():
                 page[slot] = location
-        self.pages.pop(page_no, None)
-        return waits
 
-    def take(self) -> tuple[tuple[int, PageSlots], ...]:
-        """Return all that no checkpoint has taken, for one that writes it."""
+    def forget(self, page_no: int) -> bool:
+        """Forget what no checkpoint has taken of a page; return whether there was any."""
+        return self.pages.pop(page_no, None) is not None
+
+    def take(self) -> tuple[NewLocations, tuple[tuple[int, PageSlots], ...]]:
+        """Return what is left while a checkpoint writes, and all that it writes."""
         assert not self._writing, "one checkpoint at a time"
-        self._writing, self.pages = self.pages, {}
-        return tuple(self._writing.items())
+        return NewLocations(writing=self.pages), tuple(self.pages.items())
 
     def written(self) -> NewLocations | None:
-        """Forget what was taken: the disk has it; return self, or None if nothing is left."""
-        self._writing = {}
-        return self if self.pages else None
+        """Return what is left once the disk has what was taken; None if nothing is."""
+        return NewLocations(self.pages) if self.pages else None
 
-    def put_back(self, in_memory: Collection[int]) -> list[int]:
-        """Keep what was taken for the next checkpoint; what has come since is newer.
+    def put_back(self, in_memory: Collection[int]) -> tuple[NewLocations, list[int]]:
+        """Return all for the next checkpoint: what was taken, and what has come since.
 
-        Return the pages that ``join`` has put in memory meanwhile: those have it, and keep it.
+        Of pages that are in memory by now, only the numbers: those pages have it, and keep it.
         """
+        pages = self.pages.copy()
         for page_no, slots in self._writing.items():
             if page_no not in in_memory:
-                self.pages[page_no] = {**slots, **self.pages.get(page_no, {})}
-        joined = [page_no for page_no in self._writing if page_no in in_memory]
-        self._writing = {}
-        return joined
+                pages[page_no] = {**slots, **pages.get(page_no, {})}
+        return NewLocations(pages), [one for one in self._writing if one in in_memory]
 
     def snapshot(self) -> dict[int, PageSlots]:
-        """Return all by page number. Any thread.
-
-        What is moved meanwhile is in the second that is looked at, if not in the first.
-        """
-        newest = {page_no: dict(slots) for page_no, slots in list(self.pages.items())}
+        """Return all by page number. Any thread, which looks at the pages in memory after that."""
         found: dict[int, PageSlots] = dict(self._writing)
-        for page_no, slots in newest.items():
+        for page_no, slots in self.pages.copy().items():
             found[page_no] = {**found.get(page_no, {}), **slots}
         return found
 

@@ -252,7 +252,8 @@ class StoredEntryReads:
         """
         state = self._pages.hot.get(ledger_id)
         # New locations first: what leaves them meanwhile is in a page then, or on the disk.
-        new = state.new.snapshot() if state is not None and state.new is not None else {}
+        locations = state.new if state is not None else None
+        new = locations.snapshot() if locations is not None else {}
         in_memory = dict(state.pages) if state is not None else {}
         is_on_disk = state.file_pages if state else ledger_id not in self._turn.deleted
         on_disk = self._index.pages(ledger_id) if is_on_disk else iter(())

@@ -563,7 +563,9 @@ class BookieWorld:
                 may_be_fenced = kept.fence_sent or kept.is_deleted
                 is_fence = answer.rc is ReturnCode.EFENCED and may_be_fenced
                 is_busy = answer.rc is ReturnCode.ETOOMANYREQUESTS
-                self._insist(is_fence or is_busy or self._may_fail, f"add: {answer.rc.name}")
+                is_in_doubt = answer.rc is ReturnCode.EIO and self._is_in_doubt(ledger_id)
+                may_fail = is_fence or is_busy or is_in_doubt or self._may_fail
+                self._insist(may_fail, f"add: {answer.rc.name}")
 
         key = kept.key
         return AddRequest(LedgerId(ledger_id), EntryId(entry_id), key, packet, flags), answered
@@ -658,7 +660,7 @@ class BookieWorld:
         return ReadRequest(LedgerId(ledger_id), EntryId(entry_id)), answered
 
     def _is_in_doubt(self, ledger_id: int) -> bool:
-        """Whether a power cut tore an index so that the bookie cannot vouch for absence."""
+        """Whether a power cut tore an index: no absence is sure, and no add is taken."""
         state = self.storages.of(ledger_id).ledgers.lookup(ledger_id)
         return state is not None and state.doubt is not None
 

@@ -62,3 +62,22 @@ def test_a_key_that_is_replaced_while_the_one_before_is_written_is_not_logged_ye
     (taken,) = pages.take([1], pages_max=1)
     pages.written(taken)
     assert state.key_logged
+
+
+@pytest.mark.parametrize("comes_again", [False, True], ids=["deleted", "created again"])
+def test_of_a_ledger_that_is_deleted_between_two_lists_no_more_is_taken(
+    *, comes_again: bool
+) -> None:
+    pages = LedgerPages(OneEntry(0), clean_pages_max=0, ledgers_max=1)
+    state = pages.create(1, b"old")
+    for page_no in range(3):
+        state.page_for_write(page_no)[0] = 5000
+    lists = pages.take([1], pages_max=2)
+    pages.written(next(lists))
+    pages.header_changed(state)
+    pages.remove(1)
+    if comes_again:
+        pages.create(1, b"new")
+    assert list(lists) == []
+    assert pages.dirty_ledgers() == [1] * comes_again
+    assert pages.dirty_page_count == 0

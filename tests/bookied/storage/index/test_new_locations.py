@@ -150,6 +150,16 @@ def test_what_is_new_may_move_before_it_is_stored() -> None:
     assert world.store.locations == world.wanted
 
 
+def test_all_new_locations_of_a_page_move_however_many_there_are() -> None:
+    world = World()
+    entries = range(SLOTS_MAX + 1)
+    world.add(1, *entries)
+    moves = [Move(1, one, world.wanted[1, one], 90_000 + one) for one in entries]
+    switch(world.pages, moves)
+    world.checkpoint()
+    assert [world.store.locations[1, one] for one in entries] == [move.new for move in moves]
+
+
 def test_a_ledger_that_is_deleted_takes_what_is_new_with_it() -> None:
     world = World()
     world.add(1, 0)
