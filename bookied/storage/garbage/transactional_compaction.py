@@ -193,7 +193,8 @@ class Transactional:
         moves = []
         found = self._storage.relocation.locations([row[:2] for row in piece.rows])
         for row, old in zip(piece.rows, found, strict=True):
-            if old >> 32 == todo.source and (is_ours or self._is_copy(old, row, piece.data)):
+            is_there = old and old >> 32 == todo.source  # An entry that is nowhere is at 0.
+            if is_there and (is_ours or self._is_copy(old, row, piece.data)):
                 moves.append(Move(row[0], row[1], old, row[2]))
         return moves
 

@@ -155,6 +155,25 @@ def test_a_source_that_is_gone_already_is_no_matter(world: GcWorld) -> None:
     world.check()
 
 
+@pytest.mark.parametrize("is_source_gone", [False, True])
+def test_an_entry_that_the_index_lacks_is_not_in_the_first_log(
+    world: GcWorld, *, is_source_gone: bool
+) -> None:
+    """The place of an entry that is nowhere is 0, as if it was in log 0."""
+    todo = compacted(world)
+    assert todo.source == 0
+    if is_source_gone:
+        world.collect()
+        world.files.link(todo.final, todo.compacted)
+    world.delete(1)
+    world.storages.of(1).ledgers.delete(1)
+    world.add(1, 900, 0)
+    restart(world)
+    world.collect()
+    assert world.storages.of(1).reads.entries(1) == [900]
+    assert todo.compacted.name not in world.log_names()
+
+
 def test_a_target_that_is_damaged_after_it_was_written_leaves_its_source() -> None:
     """The index points at the source until the target has been read."""
     world = make_world(transactional=True)
