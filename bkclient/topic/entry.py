@@ -99,9 +99,14 @@ def split_entry(entry: bytes) -> StoredMessage:
     return StoredMessage(
         metadata,
         payload,
-        broker.brokerTimestamp if broker.HasField("brokerTimestamp") else None,
-        broker.index if broker.HasField("index") else None,
+        signed(broker.brokerTimestamp) if broker.HasField("brokerTimestamp") else None,
+        signed(broker.index) if broker.HasField("index") else None,
     )
+
+
+def signed(number: int) -> int:
+    """Return an unsigned number as Pulsar's clients have it: -1 is sent as 2^64 - 1."""
+    return number - 2**64 if number >= 2**63 else number
 
 
 def _magic(entry: bytes, at: int) -> int:

@@ -20,7 +20,7 @@ import attrs
 from google.protobuf.message import DecodeError
 
 from bkclient.topic.compression import decompress
-from bkclient.topic.entry import StoredMessage
+from bkclient.topic.entry import StoredMessage, signed
 from bkclient.topic.errors import TopicFormatError
 from bkclient.topic.even_batch import even_batch
 from bkclient.topic.managed_ledger import MessageId
@@ -133,7 +133,7 @@ def unpack(stored: StoredMessage, ledger_id: int, entry_id: int, **place: Any) -
         **place,
         "ledger_id": ledger_id,
         "entry_id": entry_id,
-        "publish_time_ms": found.publishTime,
+        "publish_time_ms": signed(found.publishTime),
         "producer": _text(found.producerName),
     }
     if stored.broker_time_ms is not None:
@@ -152,7 +152,7 @@ def unpack(stored: StoredMessage, ledger_id: int, entry_id: int, **place: Any) -
 
 def _single(stored: StoredMessage, payload: bytes, common: dict[str, Any]) -> EntryMessages:
     found = stored.metadata
-    common["sequence_id"] = found.sequenceId
+    common["sequence_id"] = signed(found.sequenceId)
     common["value"] = None if found.nullValue else payload
     if found.HasField("partitionKey"):
         common["key"] = _key(found)
@@ -161,7 +161,7 @@ def _single(stored: StoredMessage, payload: bytes, common: dict[str, Any]) -> En
     if found.properties:
         common["properties"] = _properties(found.properties)
     if found.eventTime:
-        common["event_time_ms"] = found.eventTime
+        common["event_time_ms"] = signed(found.eventTime)
     if stored.index is not None:
         common["index"] = stored.index
     return EntryMessages(count=1, size_bytes=len(payload), common=common)
@@ -181,7 +181,7 @@ def _batch(stored: StoredMessage, payload: bytes, common: dict[str, Any]) -> Ent
             "sequence_id": even.sequence_ids,
         }
         if found.eventTime:
-            common["event_time_ms"] = found.eventTime
+            common["event_time_ms"] = signed(found.eventTime)
         if first_index is not None:
             each["index"] = range(first_index, first_index + count)
     elif rows := list(_rows(payload, found)):
@@ -204,7 +204,7 @@ _COLUMNS: Final = (
 def _rows(payload: bytes, found: pb.MessageMetadata) -> Iterator[tuple[Any, ...]]:
     """Yield the ``_COLUMNS`` of each message of a batch that was not compacted out."""
     at, are_null = 0, found.nullValue
-    sequence_id, event_time_ms = found.sequenceId, found.eventTime or None
+    sequence_id, event_time_ms = signed(found.sequenceId), signed(found.eventTime) or None
     for number in range(found.numMessagesInBatch):
         begin = at + _SIZE.size
         if begin > len(payload):
@@ -247,8 +247,8 @@ def _by_protobuf(data: bytes) -> SingleMetadata:
         single.payloadSize,
         key=_key(single),
         ordering_key=single.orderingKey if single.HasField("orderingKey") else None,
-        event_time_ms=single.eventTime if single.HasField("eventTime") else None,
-        sequence_id=single.sequenceId if single.HasField("sequenceId") else None,
+        event_time_ms=signed(single.eventTime) if single.HasField("eventTime") else None,
+        sequence_id=signed(single.sequenceId) if single.HasField("sequenceId") else None,
         properties=_properties(single.properties),
         is_null=single.nullValue if single.HasField("nullValue") else None,
     )

@@ -22,6 +22,10 @@ ROWS_AT_ONCE: Final = 8192
 BYTES_AT_ONCE: Final = 4 * 1024 * 1024
 """An Arrow batch ends at whichever comes first."""
 
+FIRST_MS: Final = -62_135_596_800_000
+LAST_MS: Final = 253_402_300_799_999
+"""The first and the last millisecond of the years 1 to 9999."""
+
 EVEN_ROWS_MIN: Final = 100
 """Fewer values are faster as Python objects."""
 
@@ -100,12 +104,21 @@ def _of_objects(values: list[Any], field: pa.Field) -> pa.Array:
     import pyarrow as pa
 
     if pa.types.is_timestamp(field.type):
-        return pa.array(values, pa.timestamp("ms", tz="UTC")).cast(field.type)
+        return _times(values).cast(pa.timestamp("ms", tz="UTC")).cast(field.type)
     if field.name == DECODED:
         values = [_text(one) for one in values]
     elif field.name == "properties":
         values = [list(one.items()) for one in values]
     return pa.array(values, field.type)
+
+
+def _times(values: list[int | None]) -> pa.Array:
+    """Return times in ms since 1970, none of them outside what Spark and Python have."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    times = pc.min_element_wise(pa.array(values, pa.int64()), LAST_MS, skip_nulls=False)
+    return pc.max_element_wise(times, FIRST_MS, skip_nulls=False)
 
 
 def _runs(

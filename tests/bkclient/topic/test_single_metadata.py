@@ -122,6 +122,11 @@ def test_long_metadata_is_left_to_protobuf() -> None:
     assert usual_metadata(b"\x18\x01" * 10_000, 0, 20_000) is None
 
 
+def as_long(number: int) -> int:
+    """The same 64 bits as a signed number, as Java's ``long`` has them."""
+    return int.from_bytes(number.to_bytes(8, "big"), "big", signed=True)
+
+
 def expected(
     messages: list[tuple[dict[str, Any], bytes]], of_batch: dict[str, Any]
 ) -> list[dict[str, Any]]:
@@ -131,8 +136,8 @@ def expected(
             "batch_index": number,
             "value": None if fields.get("nullValue", of_batch.get("nullValue")) else value,
             "properties": {"a": "1", "b": "2"} if "properties" in fields else {},
-            "event_time_ms": fields.get("eventTime", of_batch.get("eventTime")) or None,
-            "sequence_id": fields.get("sequenceId", of_batch.get("sequenceId", 7)),
+            "event_time_ms": as_long(fields.get("eventTime", of_batch.get("eventTime", 0))) or None,
+            "sequence_id": as_long(fields.get("sequenceId", of_batch.get("sequenceId", 7))),
             "ordering_key": fields.get("orderingKey"),
             "key": (
                 None

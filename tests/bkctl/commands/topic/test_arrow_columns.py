@@ -11,19 +11,19 @@ from hypothesis import strategies as st
 
 from bkclient.topic.entry import split_entry
 from bkclient.topic.messages import EntryMessages, TopicMessage, unpack
-from bkctl.commands.topic.arrow_columns import record_batches
+from bkctl.commands.topic.arrow_columns import FIRST_MS, LAST_MS, record_batches
 from bkctl.commands.topic.arrow_schema import DECODED, TOPIC_COLUMNS, topic_schema
 from tests.bkclient.topic.entries import batch_payload, entry, pairs
 from tests.bkclient.topic.strategies import MESSAGES
 from wire.pb import pulsar_pb2 as pb
 
-TIMES = st.integers(0, 2**32 * 1000)
+NUMBERS = st.integers(0, 2**64 - 1) | st.integers(0, 2**42)
 OF_ENTRY = st.fixed_dictionaries(
     {},
     optional={
-        "eventTime": TIMES,
+        "eventTime": NUMBERS,
         "nullValue": st.booleans(),
-        "sequenceId": st.integers(0, 2**63 - 1),
+        "sequenceId": NUMBERS,
         "partitionKey": st.text(max_size=3),
         "orderingKey": st.binary(max_size=3),
         "schemaVersion": st.binary(max_size=8),
@@ -36,10 +36,8 @@ EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 
 
 def as_sent(fields: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a message with numbers that Arrow can hold, and a key that is text."""
-    limits = {"sequenceId": 2**63, "eventTime": 2**42}
-    kept = {name: one for name, one in fields.items() if name != "partitionKeyB64Encoded"}
-    return {name: one % limits[name] if name in limits else one for name, one in kept.items()}
+    """The fields of a message whose key is text."""
+    return {name: one for name, one in fields.items() if name != "partitionKeyB64Encoded"}
 
 
 @st.composite
@@ -60,7 +58,9 @@ def entries(draw: st.DrawFn) -> EntryMessages:
 def cell(message: TopicMessage, name: str) -> Any:
     if name.endswith("_time"):
         found = getattr(message, f"{name}_ms")
-        return None if found is None else EPOCH + dt.timedelta(milliseconds=found)
+        if found is None:
+            return None
+        return EPOCH + dt.timedelta(milliseconds=min(max(found, FIRST_MS), LAST_MS))
     found = getattr(message, name)
     return list(found.items()) if name == "properties" else found
 
@@ -81,6 +81,23 @@ def test_rows_are_the_messages(
         assert all(batch.schema == schema and len(batch) for batch in batches)
         rows = [row for batch in batches for row in batch.to_pylist()]
         assert rows == [{name: cell(one, name) for name in columns} for one in messages]
+
+
+@pytest.mark.parametrize("count", [1, 150])
+def test_numbers_are_those_of_a_long_and_times_those_of_the_years_1_to_9999(count: int) -> None:
+    nanoseconds, minus_one = 1_700_000_000_000_000_000, 2**64 - 1
+    sent = [({"sequenceId": minus_one, "eventTime": nanoseconds}, b"a")] * count
+    stored = entry(batch_payload(sent), numMessagesInBatch=count, publishTime=2**63)
+    found = unpack(split_entry(stored), 5, 6)
+    schema = topic_schema(("publish_time", "event_time", "sequence_id"))
+    (batch,) = record_batches([[found]], schema)
+    utc = dt.timezone.utc
+    row = {
+        "publish_time": dt.datetime(1, 1, 1, tzinfo=utc),
+        "event_time": dt.datetime(9999, 12, 31, 23, 59, 59, 999_000, tzinfo=utc),
+        "sequence_id": -1,
+    }
+    assert batch.to_pylist() == [row] * count
 
 
 def even(size: int, first_id: int = 0, count: int = 100) -> EntryMessages:
