@@ -44,6 +44,8 @@ def test_snippets_of_the_pages_go_through_the_doors() -> None:
                 assert f"{room}.{name}" in NAMES, (page, name)
 
 
-def test_a_room_loads_nothing_before_it_is_asked() -> None:
-    code = "import sys, bkclient, wire; sys.exit(any('twisted' in name for name in sys.modules))"
+@pytest.mark.parametrize("rooms", ["bkclient, wire", "pyspark_bookkeeper"])
+def test_a_room_loads_nothing_before_it_is_asked(rooms: str) -> None:
+    """Every Python worker of Spark imports all modules that are named ``pyspark_*``."""
+    code = f"import sys, {rooms}; sys.exit(bool({{'twisted', 'crc32c'}} & sys.modules.keys()))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -27,7 +27,8 @@ from bkctl.commands.export.task.copy import copy_task
 from bkctl.commands.export.task.extents import read_extents
 from bkctl.commands.export.task.parquet_file import ROW_GROUP_BYTES, CopyJob
 from bkctl.commands.export.task.plan import LedgerExtent, cut
-from bkctl.commands.export.task.rows import COLUMNS, RowBuffer, read_ranges
+from bkctl.commands.export.task.row_schema import COLUMNS
+from bkctl.commands.export.task.rows import RowBuffer, read_ranges
 from tests.bench.cluster_bench import java_reads
 from tests.bench.loads.load import cpu_seconds
 from tests.bench.spark_bench.family import cpu_by_kind

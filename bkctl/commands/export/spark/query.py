@@ -29,11 +29,8 @@ from bkctl.commands.export.spark.source_options import (
     SourceOptions,
     check_columns,
 )
-from bkctl.commands.export.spark.topic_rows import TopicReading, read_messages
-from bkctl.commands.export.task.copy import connect
 from bkctl.commands.export.task.errors import TaskError
 from bkctl.commands.export.task.plan import LedgerExtent, Task, cost, cut
-from bkctl.commands.export.task.rows import RowBuffer, read_ranges
 from wire.errors import BookKeeperError
 
 if TYPE_CHECKING:
@@ -138,6 +135,8 @@ class Query:
 
     def client(self) -> BlockingClient:
         """Return a client, in a task or on the driver."""
+        from bkctl.commands.export.task.copy import connect
+
         return connect(self.uri, self.config)
 
     def partitions(self, extents: Sequence[LedgerExtent]) -> list[TaskPartition]:
@@ -160,6 +159,8 @@ class Query:
             yield from read(client, ranges)
 
     def _read_entries(self, client: BlockingClient, ranges: Task) -> Iterator[pa.RecordBatch]:
+        from bkctl.commands.export.task.rows import RowBuffer, read_ranges
+
         rows = RowBuffer(self.columns, self.nullable)
         skip_gone = not self.options.fail_on_data_loss
         for parts in client.iterate(lambda some: read_ranges(some, ranges, skip_gone=skip_gone)):
@@ -171,6 +172,7 @@ class Query:
             yield rows.take()
 
     def _read_messages(self, client: BlockingClient, ranges: Task) -> Iterator[pa.RecordBatch]:
+        from bkctl.commands.export.spark.topic_rows import TopicReading, read_messages
         from bkctl.commands.topic.arrow_columns import record_batches
         from bkctl.commands.topic.arrow_schema import topic_schema
 

@@ -12,7 +12,8 @@ import attrs
 import crc32c
 
 from bkctl.commands.export.task.plan import EntryRange
-from bkctl.commands.export.task.rows import RowBuffer, arrow_schema
+from bkctl.commands.export.task.row_schema import arrow_schema
+from bkctl.commands.export.task.rows import RowBuffer
 from wire.entry_batch import EntryBatch
 from wire.ids import EntryId, LedgerId
 

@@ -1,4 +1,4 @@
-"""Entries as Arrow rows: the columns of an export and of the data source."""
+"""Entries as Arrow rows: they are read, and gathered into batches."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from bkclient.client import Client
 from bkclient.errors import NoSuchLedgerError
 from bkclient.metadata.api import Versioned
 from bkctl.commands.export.task.plan import EntryRange
+from bkctl.commands.export.task.row_schema import COLUMNS, arrow_schema
 from wire.codes import ENTRY_HEADER_BYTES
 from wire.entry_batch import EntryBatch
 from wire.errors import BookKeeperError
@@ -42,10 +43,6 @@ RANGES_AHEAD: Final = 16
 METADATA_AHEAD: Final = 100
 """Small ranges whose metadata is read at a time."""
 
-COLUMNS: Final = ("ledger_id", "entry_id", "lac", "length", "ctime", "payload")
-LOG_COLUMNS: Final = ("log", "log_index", *COLUMNS)
-"""Of a log: its name, and the index of the ledger in it. Index and entry id are a position."""
-
 
 class RangeReadError(BookKeeperError):
     """An entry of a ledger cannot be read; the message names ledger, entry and bookie."""
@@ -53,32 +50,6 @@ class RangeReadError(BookKeeperError):
     def __init__(self, entry_range: EntryRange, cause: BaseException) -> None:
         self.ledger_id = entry_range.ledger_id
         super().__init__(f"ledger {entry_range.ledger_id}: {cause} ({type(cause).__name__})")
-
-
-def arrow_schema(
-    columns: Sequence[str] = COLUMNS, nullable: Collection[str] = frozenset()
-) -> pa.Schema:
-    """Return the Arrow schema of some of ``LOG_COLUMNS``, in the order given.
-
-    No column but ``ctime`` has nulls; ``nullable`` ones may have them by the schema.
-    """
-    import pyarrow as pa
-
-    every = pa.schema(
-        [
-            pa.field("log", pa.string(), nullable=False),
-            pa.field("log_index", pa.int64(), nullable=False),
-            pa.field("ledger_id", pa.int64(), nullable=False),
-            pa.field("entry_id", pa.int64(), nullable=False),
-            pa.field("lac", pa.int64(), nullable=False),
-            pa.field("length", pa.int64(), nullable=False),
-            pa.field("ctime", pa.timestamp("us", tz="UTC")),
-            pa.field("payload", pa.binary(), nullable=False),
-        ]
-    )
-    return pa.schema(
-        [every.field(name).with_nullable(name in nullable or name == "ctime") for name in columns]
-    )
 
 
 Part = tuple[EntryRange, EntryBatch]
