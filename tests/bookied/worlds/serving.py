@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import struct
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +22,15 @@ from bookied.server.rules.bookie import Bookie, ReadLimits
 from bookied.server.server import BookieServer
 from bookied.storage.files.files import Files, ReadFile, RealFiles
 from bookied.storage.index.files import IndexFiles
+from bookied.storage.index.rocks.index import RocksIndex
+from bookied.storage.index.store import IndexStore
 from bookied.storage.journal.settings import JournalEvents, JournalSettings
 from bookied.storage.journal.writer import Journal
 from bookied.storage.ledger_storage.settings import StorageEvents, StorageLimits
 from bookied.storage.ledger_storage.storage import LedgerStorage
 from bookied.storage.storages import Storages
 from tests.bookied.worlds.fakes import done
+from tests.sim.world.key_values import SimKeyValues
 from wire.codes import ProtocolVersion
 from wire.connection import ClientConnection
 from wire.digest import master_key
@@ -77,6 +81,7 @@ class Serving:
         journal_class: type[Journal] = Journal,
         storage_class: type[LedgerStorage] = LedgerStorage,
         is_cold: bool = True,
+        db: bool = False,
         server_settings: ConnectionSettings | None = None,
         access: AccessRules | None = None,
         read_limits: ReadLimits | None = None,
@@ -99,6 +104,7 @@ class Serving:
                     self.fatal.append,
                     storage_limits,
                     is_cold=is_cold,
+                    db=db,
                 )
                 for i in range(storages)
             ],
@@ -291,15 +297,19 @@ def open_storage(
     limits: StorageLimits | None = None,
     *,
     is_cold: bool = True,
+    db: bool = False,
 ) -> LedgerStorage:
     """Open a storage in ``directory``; its entry log is written by hand.
 
-    Where it is cold, reads need the disk, whatever the page cache holds.
+    Where it is cold, reads need the disk, whatever the page cache holds. With ``db`` its index
+    stores single locations, as DbLedgerStorage's does.
     """
     current = directory / "current"
     current.mkdir(parents=True, exist_ok=True)
     files, rng = ColdFiles() if is_cold else RealFiles(), random.Random(1)
-    index = IndexFiles(files, [current], rng=rng)
+    index: IndexStore = IndexFiles(files, [current], rng=rng)
+    if db:
+        index = RocksIndex(current, partial(SimKeyValues, RealFiles()))
     storage = kind(
         files, [current], index, events=StorageEvents(on_fatal=on_fatal), rng=rng, limits=limits
     )

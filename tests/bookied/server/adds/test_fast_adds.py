@@ -25,6 +25,7 @@ from bookied.server.rules.bookie import Bookie
 from bookied.storage.entrylog.usage import read_usage
 from bookied.storage.files.files import Buffer, Files, RealFiles
 from bookied.storage.index.files import IndexFiles
+from bookied.storage.index.new_locations import SLOTS_MAX
 from bookied.storage.index.store import IndexStore
 from bookied.storage.journal.reader import open_scan
 from bookied.storage.journal.writer import Journal
@@ -82,8 +83,10 @@ class CountingAdds(FastAdds):
         return end
 
 
-def serve(directory: Path, kind: type[FastAdds], journals: int, storages: int = 1) -> Serving:
-    serving = Serving(directory, journals=journals, storages=storages)
+def serve(
+    directory: Path, kind: type[FastAdds], journals: int, storages: int = 1, *, db: bool = False
+) -> Serving:
+    serving = Serving(directory, journals=journals, storages=storages, db=db)
     serving.server.shared.fast_adds = kind(serving.bookie)
     if kind is PlainAdds:
         serving.server.shared.fast_reads = PlainReads(serving.storages)
@@ -110,7 +113,7 @@ def runs(draw: st.DrawFn) -> list[Request]:
         AddRequest(
             LedgerId(ledger_id), EntryId(e), KEY, packet(ledger_id, e, e - 1, payload), flags
         )
-        for e in range(first, first + draw(st.sampled_from([1, 5, 12, 17, 40])))
+        for e in range(first, first + draw(st.sampled_from([1, 5, 12, 17, 40, SLOTS_MAX + 9])))
     ]
 
 
@@ -170,6 +173,7 @@ def play(client: Client, data: bytes, cuts: list[int]) -> tuple[bytes, bool]:
     cuts=st.lists(st.integers(0, 20_000), max_size=5),
     journals=st.integers(1, 3),
     storages=st.integers(1, 3),
+    db=st.booleans(),
     first_txn_id=st.sampled_from([1, 120, 2**63]),
 )
 def test_the_hot_loops_and_the_plain_path_agree(
@@ -181,6 +185,8 @@ def test_the_hot_loops_and_the_plain_path_agree(
     journals: int,
     storages: int,
     first_txn_id: int,
+    *,
+    db: bool,
 ) -> None:
     data = b"".join(
         encode(request, protocol, first_txn_id + number, mangled.get(number, 0))
@@ -189,7 +195,7 @@ def test_the_hot_loops_and_the_plain_path_agree(
     directory = tmp_path_factory.mktemp("agree")
     outcomes = []
     for kind in (PlainAdds, CountingAdds):
-        serving = serve(directory / kind.__name__, kind, journals, storages)
+        serving = serve(directory / kind.__name__, kind, journals, storages, db=db)
         for ledger_id in LEDGERS[:2]:
             prepare = AddRequest(LedgerId(ledger_id), EntryId(0), KEY, packet(ledger_id, 0))
             serving.connect().send(v2.encode_request(prepare))
