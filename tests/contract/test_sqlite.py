@@ -138,7 +138,7 @@ class TestPlaces:
         connection = sqlite3.connect(f"file:{files.path}?mode=ro", uri=True, isolation_level=None)
         database = Database(files.path, connection, busy_timeout_s=1.0)
         with pytest.raises(MetadataUnavailableError, match="cannot be written"):
-            database.transact(lambda rows: rows.insert("meta", "x", b""), 0, write=True)
+            database.transact(lambda rows: rows.insert("meta", "x", b""), lambda: 0, write=True)
         connection.close()
 
     def test_damage_is_said(self, files: SqliteDriver) -> None:
@@ -311,6 +311,40 @@ class TestClocks:
         dead.close()
         other.close()
 
+    def test_a_write_that_waited_for_the_file_ends_no_session_renewed_meanwhile(
+        self, files: SqliteDriver
+    ) -> None:
+        now_s = [1_700_000_000.0]
+
+        def opened() -> Core:
+            return Core(
+                files.path,
+                now_s=lambda: now_s[0],
+                monotonic_s=lambda: now_s[0],
+                session_timeout_s=10.0,
+                busy_timeout_s=0.0,
+            )
+
+        live, waiting = opened(), opened()
+        lock: Any = lambda rows, one: rows.insert("lock", 1, b"", one)  # noqa: E731
+        assert live.do(lock, write=True, needs_session=True).error is None
+        assert waiting.look().error is None
+
+        def wait(statement: str) -> None:
+            if statement == "BEGIN IMMEDIATE":
+                now_s[0] += 4.0
+                assert live.renew().error is None
+
+        assert waiting._database is not None
+        connection = waiting._database._connection
+        connection.set_trace_callback(wait)
+        assert waiting.do(lambda _rows, one: one, write=True).error is None
+        connection.set_trace_callback(None)
+        assert not live.renew().lost_session
+        assert waiting.do(lambda rows, _: rows.get("lock", 1), write=False).value is not None
+        live.close()
+        waiting.close()
+
     def test_a_session_that_was_given_up_is_ended_with_the_next_write(
         self, files: SqliteDriver
     ) -> None:
@@ -387,12 +421,12 @@ class TestFiles:
             for number in range(CHANGES_KEPT * 3):
                 rows.put("meta", "x", b"%d" % number)
 
-        database.transact(many, 1, write=True)
+        database.transact(many, lambda: 1, write=True)
         kept = database.transact(
-            lambda rows: rows.changes.after(CHANGES_KEPT * 3 - 5), 1, write=False
+            lambda rows: rows.changes.after(CHANGES_KEPT * 3 - 5), lambda: 1, write=False
         )
         assert kept
-        assert database.transact(lambda rows: rows.changes.after(0), 1, write=False) is None
+        assert database.transact(lambda rows: rows.changes.after(0), lambda: 1, write=False) is None
         database.close()
         with sqlite3.connect(files.path) as connection:
             count = connection.execute("SELECT count(*) FROM change").fetchone()[0]

@@ -106,10 +106,11 @@ class Database:
         """Return whether the path still leads to the file that is open."""
         return _identity(self._path) == self._identity
 
-    def transact(self, step: Callable[[Rows], T], now_ms: int, *, write: bool) -> T:
+    def transact(self, step: Callable[[Rows], T], now_ms: Callable[[], int], *, write: bool) -> T:
         """Run ``step`` in a transaction; commit it, or roll back what raised.
 
-        A writing one begins with removing expired sessions.
+        A writing one begins with removing expired sessions. The clock is asked within it: before,
+        another process may have the file for longer than a lease is renewed in.
 
         Raises:
             MetadataStoreError: the file cannot be read or written.
@@ -117,7 +118,7 @@ class Database:
         with _translated(self._path, self._busy_timeout_s):
             return self._transact(step, now_ms, write=write)
 
-    def _transact(self, step: Callable[[Rows], T], now_ms: int, *, write: bool) -> T:
+    def _transact(self, step: Callable[[Rows], T], now_ms: Callable[[], int], *, write: bool) -> T:
         self._connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
         try:
             rows = Rows(self._connection, now_ms)

@@ -144,7 +144,7 @@ class Core:
         try:
             database = self._opened(outcome, create=create)
             started_at_s = self._times_s()
-            outcome.value = database.transact(whole, self._now_ms(), write=write)
+            outcome.value = database.transact(whole, self._now_ms, write=write)
             if begun:
                 self._session_id, self._renewed_at_s = begun, started_at_s
             if write:
@@ -163,9 +163,9 @@ class Core:
         try:
             database = self._opened(outcome, create=False)
             if database.transact(
-                lambda rows: bool(rows.sessions.expired), self._now_ms(), write=False
+                lambda rows: bool(rows.sessions.expired), self._now_ms, write=False
             ):
-                database.transact(lambda _rows: None, self._now_ms(), write=True)
+                database.transact(lambda _rows: None, self._now_ms, write=True)
                 self._read_changes(database, outcome)
             elif database.data_version() != self._seen_version:
                 self._read_changes(database, outcome)
@@ -198,7 +198,7 @@ class Core:
             if self._session_id and database.is_still_the_file():
                 database.transact(
                     lambda rows: rows.sessions.end(self._session_id),
-                    self._now_ms(),
+                    self._now_ms,
                     write=True,
                 )
         finally:
@@ -229,7 +229,7 @@ class Core:
 
     def _begin_seeing(self, database: Database) -> None:
         self._seen_version = database.data_version()
-        self._seen_change = database.transact(_last_change, self._now_ms(), write=False)
+        self._seen_change = database.transact(_last_change, self._now_ms, write=False)
 
     # Session
 
@@ -272,7 +272,7 @@ class Core:
         def read(rows: Rows) -> tuple[int, list[tuple[str, Key]] | None]:
             return rows.changes.last(), rows.changes.after(self._seen_change)
 
-        last, changes = database.transact(read, self._now_ms(), write=False)
+        last, changes = database.transact(read, self._now_ms, write=False)
         self._seen_change = last
         if outcome.changes is not None:
             outcome.changes = changes

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from collections.abc import Callable
 from typing import Any, Final
 
 import attrs
@@ -40,30 +41,32 @@ class NodeRow:
 class Sessions:
     """Leases, by the wall clock; what a session owns vanishes with it."""
 
-    def __init__(self, connection: sqlite3.Connection, now_ms: int) -> None:
-        self._connection, self._now_ms = connection, now_ms
+    def __init__(self, connection: sqlite3.Connection, now_ms: Callable[[], int]) -> None:
+        self._connection = connection
+        found = connection.execute("SELECT id, expires_ms, timeout_ms FROM session").fetchall()
+        self.now_ms = now_ms()
+        """When this transaction has seen the leases: none of them was renewed later."""
         # A lease that ends later than any can is of before the clock was set back. Its owner has
         # given it up, or does so with its next step: see ``Core``.
-        found = connection.execute(
-            "SELECT id FROM session WHERE expires_ms <= ?1"
-            " OR expires_ms > ?1 + timeout_ms + timeout_ms / ?2",
-            (now_ms, RENEWALS),
+        self.expired = frozenset(
+            session_id
+            for session_id, expires_ms, timeout_ms in found
+            if not 0 < expires_ms - self.now_ms <= timeout_ms + timeout_ms // RENEWALS
         )
-        self.expired = frozenset(session_id for (session_id,) in found)
         """Those whose rows are gone for everybody, though they may still be in the file."""
 
     def begin(self, timeout_ms: int) -> int:
         """Begin a session; return its id."""
         session_id = self._connection.execute(
             "INSERT INTO session(expires_ms, timeout_ms, pid) VALUES(?, ?, ?)",
-            (self._now_ms + timeout_ms, timeout_ms, os.getpid()),
+            (self.now_ms + timeout_ms, timeout_ms, os.getpid()),
         ).lastrowid
         assert session_id is not None
         return session_id
 
     def renew(self, session_id: int, timeout_ms: int) -> None:
         """Let a session live for ``timeout_ms`` from now."""
-        expires_ms = self._now_ms + timeout_ms
+        expires_ms = self.now_ms + timeout_ms
         self._connection.execute(
             "UPDATE session SET expires_ms = ? WHERE id = ?", (expires_ms, session_id)
         )
@@ -156,9 +159,10 @@ class RowChanges:
 class Rows:
     """The rows as one transaction sees them: without those of expired sessions."""
 
-    def __init__(self, connection: sqlite3.Connection, now_ms: int) -> None:
-        self._connection, self.now_ms = connection, now_ms
+    def __init__(self, connection: sqlite3.Connection, now_ms: Callable[[], int]) -> None:
+        self._connection = connection
         self.sessions = Sessions(connection, now_ms)
+        self.now_ms = self.sessions.now_ms
         self.sequences = Sequences(connection)
         self.changes = RowChanges(connection)
 
