@@ -198,15 +198,10 @@ class LogScan:
         length = layout.LENGTH.unpack(start)[0] if len(start) == layout.LENGTH.size else 0
         if self.is_torn and 0 <= length <= FRAME_BYTES_MAX:
             return
-        at: int | None = self.end
-        while at is not None and (at := self._file.next_data(at)) is not None:
-            data = self._file.read_at(at, CHUNK_BYTES)
-            if data.strip(b"\0" + layout.DIRECT_PADDING):
-                message = (
-                    f"from byte {self.end} on, the bytes after the last entry are not an entry"
-                )
-                raise EntryLogRecordError(self.path, at, message)
-            at = at + len(data) if data else None
+        at = _first_data(self._file, self.end)
+        if at is not None:
+            message = f"from byte {self.end} on, the bytes after the last entry are not an entry"
+            raise EntryLogRecordError(self.path, at, message)
 
     def close(self) -> None:
         """Give up the file."""
@@ -256,12 +251,26 @@ def read_ledgers_map(files: Files, path: Path) -> dict[int, int]:
                 f"the ledgers map should be at {header.map_offset}, but the file has {size} bytes"
             )
             raise LedgersMapError(path, layout.MAP_PLACE_OFFSET, message)
-        if size - header.map_offset > layout.ledgers_map_bytes_max(header):
+        end = min(size, header.map_offset + layout.ledgers_map_bytes_max(header))
+        # Java's direct writer reserves space for a log of the largest size, and leaves what it does
+        # not need as zeros.
+        if _first_data(file, end) is not None:
             raise LedgersMapError(path, header.map_offset, "bytes behind the ledgers map")
-        data = file.read_at(header.map_offset, size - header.map_offset)
+        data = file.read_at(header.map_offset, end - header.map_offset)
         return layout.decode_ledgers_map(data, header, path)
     finally:
         file.close()
+
+
+def _first_data(file: ReadFile, offset: int) -> int | None:
+    """Return about where bytes follow that are no padding, or None; holes cost nothing."""
+    at: int | None = offset
+    while at is not None and (at := file.next_data(at)) is not None:
+        data = file.read_at(at, CHUNK_BYTES)
+        if data.strip(b"\0" + layout.DIRECT_PADDING):
+            return at
+        at = at + len(data) if data else None
+    return None
 
 
 def list_logs(files: Files, directories: Iterable[Path]) -> dict[int, Path]:

@@ -123,6 +123,15 @@ def test_a_finished_log_is_scanned_and_its_map_read() -> None:
     assert sum(ledgers.values()) == sum(len(body) + 4 for _, _, body in entries.values())
 
 
+def test_a_map_is_read_in_a_log_with_space_for_many_more_entries() -> None:
+    data, _ = a_log()
+    ledgers = read_ledgers_map(on_disk(data), PATH)
+    reserved = data + bytes(3 << 20)
+    assert read_ledgers_map(on_disk(reserved), PATH) == ledgers
+    with pytest.raises(LedgersMapError, match="bytes behind"):
+        read_ledgers_map(on_disk(reserved + b"x"), PATH)
+
+
 def test_a_cut_log_gives_the_entries_before_the_cut() -> None:
     data, entries = a_log()
     whole, _, _ = scan(data)
