@@ -31,6 +31,9 @@ from wire.pb import pulsar_pb2 as pb
 
 NOT_IN_BATCH: Final = -1
 
+_INDEX_MIN: Final = -(2**63)
+"""Of a message in its topic. Only a damaged index of a batch is lower, counted from its last."""
+
 _SIZE: Final = struct.Struct(">I")
 _SINGLE_BYTES_MIN: Final = 4 + 2
 """What one message of a batch takes at least: the size, and metadata with a payload's size."""
@@ -171,7 +174,7 @@ def _batch(stored: StoredMessage, payload: bytes, common: dict[str, Any]) -> Ent
     count, found = stored.metadata.numMessagesInBatch, stored.metadata
     if not 0 < count <= len(payload) // _SINGLE_BYTES_MIN:
         raise TopicFormatError(f"a batch of {count} messages in {len(payload)} bytes")
-    first_index = None if stored.index is None else stored.index - count + 1
+    first_index = None if stored.index is None else max(_INDEX_MIN, stored.index - count + 1)
     each: dict[str, Sequence[Any]] = {}
     even = None if count == 1 or found.nullValue else even_batch(payload, count)
     if even is not None:

@@ -100,6 +100,15 @@ def test_numbers_are_those_of_a_long_and_times_those_of_the_years_1_to_9999(coun
     assert batch.to_pylist() == [row] * count
 
 
+@pytest.mark.parametrize("count", [2, 200])
+def test_a_damaged_index_does_not_end_a_read(count: int) -> None:
+    broker = pb.BrokerEntryMetadata(index=2**63)
+    payload = batch_payload([({"sequenceId": n}, b"v" * (n % count)) for n in range(count)])
+    found = unpack(split_entry(entry(payload, broker=broker, numMessagesInBatch=count)), 5, 6)
+    (batch,) = record_batches([[found]], topic_schema(("index",)))
+    assert batch.column("index").to_pylist()[0] == -(2**63)
+
+
 def even(size: int, first_id: int = 0, count: int = 100) -> EntryMessages:
     sent = [({"sequenceId": first_id + n}, b"%0*d" % (size, n)) for n in range(count)]
     return unpack(split_entry(entry(batch_payload(sent), numMessagesInBatch=count)), 5, 6)
