@@ -69,7 +69,7 @@ def spark_session(
         kept = set(given) | keys_in(conf_dir / "spark-defaults.conf")
         with environment(
             **python_of_workers(os.environ, kept),
-            **temporary_files(scratch, os.environ, kept),
+            **temporary_files(scratch, os.environ),
             PYTHONPATH=os.pathsep.join(path for path in sys.path if path),
             PYTHONWARNINGS="ignore::FutureWarning",
             JAVA_HOME=str(java.spark_java_home(scratch, quiet=True)),
@@ -110,16 +110,14 @@ def python_of_workers(environ: Mapping[str, str], kept: set[str]) -> dict[str, s
     return {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
 
 
-def temporary_files(scratch: Path, environ: Mapping[str, str], kept: set[str]) -> dict[str, str]:
-    """Return the variables by which Spark here keeps its temporary files in ``scratch``.
+def temporary_files(scratch: Path, environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variable by which Spark here keeps its temporary files in ``scratch``.
 
-    The user's choices stay as they are: of Spark's local directories, and options of the JVM.
+    Spark's local directories are there too, where the user has not chosen others: they follow
+    ``java.io.tmpdir``. Options of the user for the JVM come later, and so override this one.
     """
     users = environ.get("SPARK_SUBMIT_OPTS", "")
-    found = {"SPARK_SUBMIT_OPTS": f'"-Djava.io.tmpdir={scratch}" {users}'.rstrip()}
-    if "SPARK_LOCAL_DIRS" not in environ and "spark.local.dir" not in kept:
-        found["SPARK_LOCAL_DIRS"] = str(scratch)
-    return found
+    return {"SPARK_SUBMIT_OPTS": f'"-Djava.io.tmpdir={scratch}" {users}'.rstrip()}
 
 
 def own_address(master: str, environ: Mapping[str, str]) -> str | None:

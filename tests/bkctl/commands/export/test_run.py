@@ -93,10 +93,9 @@ def test_spark_keeps_its_temporary_files_in_a_directory_of_the_session(spark) ->
 
 
 def test_a_user_says_where_spark_keeps_its_temporary_files(tmp_path) -> None:
-    user = {"SPARK_SUBMIT_OPTS": "-Djava.io.tmpdir=/mine", "SPARK_LOCAL_DIRS": "/local"}
-    found = temporary_files(tmp_path, user, set())
+    """Spark's local directories follow ``java.io.tmpdir``, unless a variable says otherwise."""
+    found = temporary_files(tmp_path, {"SPARK_SUBMIT_OPTS": "-Djava.io.tmpdir=/mine"})
     assert found == {"SPARK_SUBMIT_OPTS": f'"-Djava.io.tmpdir={tmp_path}" -Djava.io.tmpdir=/mine'}
-    assert "SPARK_LOCAL_DIRS" not in temporary_files(tmp_path, {}, {"spark.local.dir"})
 
 
 def test_columns_and_footers_say_what_an_entry_is(cluster, client, spark, tmp_path) -> None:
