@@ -33,6 +33,7 @@ from wire.messages import (
     ReadLacResponse,
     ReadRequest,
     ReadResponse,
+    Response,
 )
 from wire.records.entry_list import encode_entry_runs
 
@@ -124,10 +125,13 @@ class ReadRules:
         def found(state: CachedLedger, packet: bytes) -> ReadResponse:
             return ReadResponse(ReturnCode.EOK, ledger_id, entry_id, packet, state.lac, moved_ms)
 
+        def failed(code: ReturnCode) -> Response:
+            return without if code is ReturnCode.ENOENTRY else asked.refused(code)
+
         try:
-            return self._reads.entry(ledger_id, entry_id, found, asked.refused)
+            return self._reads.entry(ledger_id, entry_id, found, failed)
         except NoSuchEntryError:
-            return without  # It was striped to other bookies.
+            return without  # It was striped to other bookies; the disk may tell, see ``failed``.
 
     def read_lac(self, asked: PendingRequest[ReadLacRequest]) -> None:
         """Return the explicit LAC and the last entry."""

@@ -601,6 +601,19 @@ def test_the_next_entry_may_be_on_another_bookie(v3: Client) -> None:
     assert v3.ask(poll(5, 0)) == ReadResponse(EOK, LedgerId(5), NO_ENTRY, None, 2)
 
 
+def test_a_poll_for_an_entry_of_other_bookies_is_no_failure_where_only_the_disk_knows(
+    tmp_path: Path,
+) -> None:
+    """Where no page is kept, the disk tells that the entry was striped to others."""
+    limits = StorageLimits(clean_pages_max=0, read_pages_bytes_max=0)
+    serving = Serving(tmp_path, storage_limits=limits)
+    v3 = serving.connect(V3)
+    v3.ask(add(5, 0))
+    v3.ask(add(5, 3, lac=2))
+    serving.flush()
+    assert v3.ask(poll(5, 0)) == ReadResponse(EOK, LedgerId(5), NO_ENTRY, None, 2)
+
+
 def test_a_poll_without_time_to_wait_answers_what_there_is(v3: Client) -> None:
     v3.ask(add(5, 0))
     answer = v3.ask(poll(5, 50, timeout_ms=None))
