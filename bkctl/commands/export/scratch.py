@@ -57,7 +57,7 @@ def _remove_left(directory: Path) -> None:
 
 @contextlib.contextmanager
 def _opened(path: Path | str, flags: int, *, within: int | None = None) -> Iterator[int]:
-    """Open a file that is no link; yield its descriptor."""
+    """Open a file, but no link, and yield its descriptor."""
     descriptor = os.open(path, flags | os.O_NOFOLLOW, dir_fd=within)
     try:
         yield descriptor

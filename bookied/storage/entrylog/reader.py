@@ -263,7 +263,7 @@ def read_ledgers_map(files: Files, path: Path) -> dict[int, int]:
 
 
 def _first_data(file: ReadFile, offset: int) -> int | None:
-    """Return about where bytes follow that are no padding, or None; holes cost nothing."""
+    """Return about where the first bytes but padding are, or None; holes cost nothing."""
     at: int | None = offset
     while at is not None and (at := file.next_data(at)) is not None:
         data = file.read_at(at, CHUNK_BYTES)

@@ -160,9 +160,10 @@ def test_deleted_ledgers_leave_the_disk_and_live_ones_stay(
         return sum(log_files(bookie).values()) < full_bytes + added_bytes - 2 * one_ledger_bytes
 
     until(is_room_back, "the room is not back", timeout_s=120, pause_s=1)
-    insist_readable(client, live)
+    # A client of its own: one that met the bookie while it was down may not try it again at once.
+    insist_readable(peers.java_client(uri), live)
     bookie.restart(kill=True)
-    insist_readable(client, live)
+    insist_readable(peers.java_client(uri), live)
     bookie.stop()
     java = JavaBookie(uri, bookie.directory, bookie.port, **conf)
     peers.on_close(java.kill)
