@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import sys
 import threading
@@ -117,7 +118,8 @@ def temporary_files(scratch: Path, environ: Mapping[str, str]) -> dict[str, str]
     ``java.io.tmpdir``. Options of the user for the JVM come later, and so override this one.
     """
     users = environ.get("SPARK_SUBMIT_OPTS", "")
-    return {"SPARK_SUBMIT_OPTS": f'"-Djava.io.tmpdir={scratch}" {users}'.rstrip()}
+    quoted = re.sub(r'(["\\])', r"\\\1", f"-Djava.io.tmpdir={scratch}")
+    return {"SPARK_SUBMIT_OPTS": f'"{quoted}" {users}'.rstrip()}
 
 
 def own_address(master: str, environ: Mapping[str, str]) -> str | None:

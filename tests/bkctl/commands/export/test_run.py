@@ -98,6 +98,11 @@ def test_a_user_says_where_spark_keeps_its_temporary_files(tmp_path) -> None:
     assert found == {"SPARK_SUBMIT_OPTS": f'"-Djava.io.tmpdir={tmp_path}" -Djava.io.tmpdir=/mine'}
 
 
+def test_any_path_may_be_the_one_of_temporary_files() -> None:
+    found = temporary_files(Path('/a "b"/c\\d e'), {})
+    assert found == {"SPARK_SUBMIT_OPTS": r'"-Djava.io.tmpdir=/a \"b\"/c\\d e"'}
+
+
 def test_columns_and_footers_say_what_an_entry_is(cluster, client, spark, tmp_path) -> None:
     from pyarrow import parquet
 
