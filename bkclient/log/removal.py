@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from typing import Final
 
 from twisted.logger import Logger
@@ -20,7 +20,7 @@ from bkclient.log.batches import SWEEP_AGE_S as BATCH_SWEEP_AGE_S
 from bkclient.log.cursors import Cursors
 from bkclient.log.errors import LogError, LogInUseError
 from bkclient.log.ledger_list import CONFLICTS_MAX, LOG_KEY, LedgerList
-from bkclient.log.record import LogLedger, LogRecord, Position
+from bkclient.log.record import LogRecord, Position
 from bkclient.metadata.api import MetadataUnavailableError, NoSuchLogError
 from wire.ids import LedgerId
 
@@ -51,7 +51,7 @@ class LogRemoval:
         """
         ledgers = LedgerList(self._client, name)
         first: LogRecord | None = None
-        dropped: Sequence[LogLedger] = ()
+        dropped: set[LedgerId] = set()
         lost: MetadataUnavailableError | None = None
         for _ in range(CONFLICTS_MAX):
             known = await ledgers.read_patiently()
@@ -63,7 +63,8 @@ class LogRemoval:
                 raise ledgers.gone()
             index = await self._first_kept(known.record, before.index)
             if index > known.record.trimmed:
-                dropped = known.record.ledgers[: index - known.record.trimmed]
+                gone = known.record.ledgers[: index - known.record.trimmed]
+                dropped.update(one.ledger_id for one in gone)
                 try:
                     known = await ledgers.write(known, known.record.trimmed_to(index))
                 except MetadataVersionError:
@@ -71,9 +72,9 @@ class LogRemoval:
                 except MetadataUnavailableError as error:
                     lost = error  # Stored or not: the record says so when it is read again.
                     continue
-            for one in dropped:
-                if not known.record.lists(one.ledger_id):
-                    await self._client.delete_ledger(one.ledger_id)
+            for ledger_id in sorted(dropped):
+                if not known.record.lists(ledger_id):
+                    await self._client.delete_ledger(ledger_id)
             return Position(index, 0)
         raise lost or MetadataVersionError(f"log {name} is changed by others all the time")
 

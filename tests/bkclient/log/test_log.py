@@ -44,6 +44,10 @@ async def _await(deferred: Any) -> Any:
     return await deferred
 
 
+async def _list_of(found: Any) -> list[Any]:
+    return [one async for one in found]
+
+
 def logs(world: World, seed: int = 0, **settings: Any) -> LogManager:
     return LogManager(world.client(seed=seed, **settings))
 
@@ -329,6 +333,35 @@ class TestLeading:
         append(world, writer, b"4")
         world.run(writer.close())
         assert all_of(world, manager) == [b"2", b"3", b"4"]
+
+    def test_a_trim_whose_answer_is_lost_deletes_all_it_took_although_the_log_grows(self) -> None:
+        world = World(3)
+        manager = logs(world)
+        writer = opened(world, manager)
+        for number in range(2):
+            append(world, writer, b"%d" % number)
+            world.run(writer.roll())
+        lost: list[TreeOperation] = []
+
+        def judge(operation: TreeOperation) -> Fault:
+            if lost or operation.name != "set" or not operation.path.startswith(".logs/"):
+                return Fault.NONE
+            lost.append(operation)
+            return Fault.ANSWER_LOST
+
+        world.metadata.faults = judge
+        world.metadata.delay_s = lambda one: 9.0 if lost and one.name == "get" else 0.0
+        trim = world.start(logs(world, 1).trim("events", Position(9, 0)))
+        world.settle(1)
+        world.metadata.delay_s = lambda _operation: 0.0
+        append(world, writer, b"2")
+        world.run(writer.roll())
+        world.run(writer.close())
+        world.settle(10)
+        assert (bool(lost), trim.result) == (True, Position(3, 0))
+        listed = {one.ledger_id for one in world.run(manager.info("events")).ledgers}
+        kept = world.run(_list_of(world.client().list_ledgers()))
+        assert set(kept) == listed
 
 
 class TestFailingBookies:
