@@ -8,11 +8,8 @@ says, and ends at the first that breaks a promise, with the one command that run
 from __future__ import annotations
 
 import argparse
-import errno
-import os
 import sys
 import time
-from pathlib import Path
 from random import Random
 from typing import Union
 
@@ -22,7 +19,7 @@ from twisted.logger import globalLogBeginner
 from bookied.errors import BookieStopError, StorageError
 from tests.sim.engine.hunting import Found, hunt, left_lying
 from tests.sim.world.bookie_world import SOUND, BookieWorld, Build
-from tests.sim.world.disk import Fault, PowerCut
+from tests.sim.world.disk import Fault, PowerCut, failing
 from tests.sim.world.faults import FAULTS
 from wire.errors import BookKeeperError
 
@@ -119,19 +116,11 @@ def suffer(world: BookieWorld) -> None:
 
 def some_fault(rng: Random) -> Fault:
     """Make one kind of operation fail now and then, in one kind of directory."""
-    wanted = rng.choice(
-        ["write", *["sync"] * 4, "create", "rename", "sync_dir", "truncate", "mkdir"]
+    return failing(
+        rng,
+        ["write", *["sync"] * 4, "create", "rename", "sync_dir", "truncate", "mkdir"],
+        ["/l", "/j", "/i", "/"],
     )
-    where = rng.choice(["/l", "/j", "/i", "/"])
-    number = rng.choice([errno.EIO, errno.ENOSPC])
-    often = rng.choice([0.02, 0.3, 1.0])
-
-    def fault(operation: str, path: Path) -> OSError | None:
-        if operation == wanted and str(path).startswith(where) and rng.random() < often:
-            return OSError(number, os.strerror(number), str(path))
-        return None
-
-    return fault
 
 
 # The hunt -----------------------------------------------------------------------------------------

@@ -158,15 +158,20 @@ def test_ledgers_are_collected_and_logs_compacted(world: RealWorld) -> None:
     assert world.collectors[0].status.ledgers_dropped == len(LEDGERS[::2])
 
 
-def test_a_restart_replays_them(world: RealWorld) -> None:
-    for ledger_id in LEDGERS:
-        world.add(ledger_id, 2**39, 40)
+def abandon(world: RealWorld) -> None:
+    """End the bookie once its journals have all, and without a checkpoint."""
     for journal in world.journals:
         while journal.step():
             pass
         journal.stop()
     for storage in world.storages:
         storage.abandon()
+
+
+def test_a_restart_replays_them(world: RealWorld) -> None:
+    for ledger_id in LEDGERS:
+        world.add(ledger_id, 2**39, 40)
+    abandon(world)
     with bounded():
         world.start()
     assert world.replayed.entries >= len(LEDGERS)
@@ -184,12 +189,7 @@ def test_a_hole_of_terabytes_behind_a_file_costs_no_start_and_no_tool(
     world = filled(tmp_path, db=False)
     checkpoint(world)
     world.add(7, 5, 40)
-    for journal in world.journals:
-        while journal.step():
-            pass
-        journal.stop()
-    for storage in world.storages:
-        storage.abandon()
+    abandon(world)
     for path in tmp_path.rglob(f"*{suffix}"):
         os.truncate(path, HUGE)
     with bounded():

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import errno
-import os
 from collections.abc import Callable
-from pathlib import Path
 from random import Random
 
 from bookied.errors import StorageError
 from tests.bookied.worlds.storage_world import World
-from tests.sim.world.disk import Fault, PowerCut
+from tests.sim.world.disk import Fault, PowerCut, failing
 
 
 def live_until_power_cut(world: World, *, operations: int, acts: int) -> None:
@@ -38,17 +35,11 @@ def crash(world: World, start: Callable[[], object], *, operations: int) -> None
 
 def some_fault(rng: Random) -> Fault:
     """Make one kind of operation fail now and then, on one kind of directory."""
-    wanted = rng.choice(["write", "sync", "create", "rename", "sync_dir", "truncate", "mkdir"])
-    where = rng.choice(["/l", "/j", "/"])
-    number = rng.choice([errno.EIO, errno.ENOSPC])
-    often = rng.choice([0.02, 0.3, 1.0])
-
-    def fault(operation: str, path: Path) -> OSError | None:
-        if operation == wanted and str(path).startswith(where) and rng.random() < often:
-            return OSError(number, os.strerror(number), str(path))
-        return None
-
-    return fault
+    return failing(
+        rng,
+        ["write", "sync", "create", "rename", "sync_dir", "truncate", "mkdir"],
+        ["/l", "/j", "/"],
+    )
 
 
 def live_until_it_hurts(world: World, *, acts: int) -> None:

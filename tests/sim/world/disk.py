@@ -448,3 +448,18 @@ class _SimAppendFile(_SimFile):
         if self.size() != self._size:
             self.truncate(self._size)
         super().close()
+
+
+def failing(rng: Random, operations: Sequence[str], places: Sequence[str]) -> Fault:
+    """Return what makes one of the operations fail now and then, below one of the places."""
+    wanted = rng.choice(operations)
+    where = rng.choice(places)
+    number = rng.choice([errno.EIO, errno.ENOSPC])
+    often = rng.choice([0.02, 0.3, 1.0])
+
+    def fault(operation: str, path: Path) -> OSError | None:
+        if operation == wanted and str(path).startswith(where) and rng.random() < often:
+            return OSError(number, os.strerror(number), str(path))
+        return None
+
+    return fault
