@@ -10,6 +10,7 @@ from typing import ClassVar, Final
 
 from wire.codes import ReturnCode
 from wire.errors import BookKeeperError
+from wire.ids import LedgerId
 
 
 class ClientError(BookKeeperError):
@@ -204,6 +205,11 @@ class NoSuchLedgerError(ClientError):
     code = -25
     exit_status = 3
     hint = "`bkctl ledger list` shows the existing ledgers"
+
+    @classmethod
+    def of(cls, ledger_id: LedgerId) -> NoSuchLedgerError:
+        """Return the error that names this ledger."""
+        return cls(f"there is no ledger {ledger_id}")
 
 
 class IllegalOperationError(ClientError):

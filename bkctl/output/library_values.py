@@ -13,7 +13,7 @@ from typing import Final
 
 LIBRARY_VALUES: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "bkclient.admin.bookie_test.Sanity": "bkctl.commands.bookie.columns",
+        "bkclient.admin.bookie_test.Sanity": "bkctl.commands.bookie.sanity_columns",
         "bkclient.admin.cluster_test.Trial": "bkctl.commands.cluster.test_columns",
         "bkclient.admin.cookies.StoredCookie": "bkctl.commands.cookie.columns",
         "bkclient.config.findings.SettingFinding": "bkctl.commands.settings.columns",

@@ -14,7 +14,7 @@ from twisted.logger import Logger
 
 from bkclient.errors import SecurityError
 from bookied.admin.control.control import Control
-from bookied.admin.http.bounds import Hosts
+from bookied.admin.http.hosts import Hosts
 from bookied.admin.metrics_port import listen, listen_for_metrics
 from bookied.admin.monitoring import bookied_metrics, java_metrics, repair_metrics
 from bookied.admin.monitoring.bookied_metrics import BookiedFigures

@@ -46,13 +46,13 @@ from bookied.admin.http.bounds import (
     IDLE_S,
     SHARE_OF_ADDRESS,
     STALL_S,
-    Hosts,
     HttpLimit,
     HttpTurns,
     UnsentAnswers,
     connections_max,
 )
 from bookied.admin.http.channel import AdminChannel, AnswerBody
+from bookied.admin.http.hosts import Hosts
 from bookied.admin.jobs import JobRefusedError, NoSuchJobError
 from bookied.admin.monitoring.http_metrics import HttpCounts
 from bookied.admin.monitoring.prometheus_text import CONTENT_TYPE

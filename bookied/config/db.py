@@ -31,7 +31,7 @@ class DbStorageConfig:
         unit="MiB",
         group="DbLedgerStorage",
         minimum=1,
-        doc="Entries kept in memory before they are flushed; skipListSizeLimit if not set.",
+        doc="Memory for entries that are in no entry log yet; skipListSizeLimit if not set.",
         default_text="",
     )
     rocks_write_buffer_mb: int | None = setting(

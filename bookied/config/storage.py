@@ -73,7 +73,7 @@ class LedgerConfig:
         67_108_864,
         key="skipListSizeLimit",
         minimum=_MB,
-        doc="Entries kept in memory before they are flushed.",
+        doc="Memory for entries that are in no entry log yet: above it, clients wait.",
     )
     log_bytes_max: int = setting(
         _LOG_BYTES_MAX,

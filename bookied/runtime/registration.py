@@ -38,6 +38,9 @@ from wire.records.service_info import BookieServiceInfo
 RETRY_S_MIN: Final = 0.5
 RETRY_S_MAX: Final = 10.0
 
+GIVE_UP_S: Final = 600.0
+"""How long a bookie serves without a registration before it stops."""
+
 log = Logger()
 
 
@@ -55,7 +58,7 @@ class Registration:
         bookie_id: BookieId,
         info: BookieServiceInfo,
         *,
-        give_up_s: float,
+        give_up_s: float = GIVE_UP_S,
         failed: Callable[[BookieStopError], None],
     ) -> None:
         """Prepare a registration; nothing is written before ``register``.

@@ -50,9 +50,6 @@ from wire.records.service_info import BOOKIE_RPC, BookieServiceInfo, Endpoint
 DRAIN_S: Final = 10.0
 """How long clients have to take their last answers when the bookie stops."""
 
-GIVE_UP_S: Final = 600.0
-"""How long a bookie serves without a registration before it stops."""
-
 
 log = Logger()
 
@@ -200,7 +197,6 @@ class BookieService:
             parts.clock,
             identity.bookie_id,
             _service_info(identity, self.other_endpoints, has_tls=port.has_tls),
-            give_up_s=GIVE_UP_S,
             failed=self._errors.fail,
         )
         await self.registration.register(read_only=self.disk_mode.mode.read_only)

@@ -63,7 +63,7 @@ class SqliteLedgers(SqlitePart):
         """See ``LedgerStore``."""
         row = await self._read(lambda rows, _: rows.get(LEDGER, ledger_id))
         if row is None:
-            raise _no_ledger(ledger_id)
+            raise NoSuchLedgerError.of(ledger_id)
         return Versioned(decode_stored(ledger_id, row.value, row.ctime_ms), row.version)
 
     async def read_ledgers(self, ids: Sequence[LedgerId]) -> AsyncGenerator[list[StoredLedger]]:
@@ -87,7 +87,7 @@ class SqliteLedgers(SqlitePart):
         try:
             return await self._write(lambda rows, _: rows.update(LEDGER, ledger_id, value, version))
         except NoNodeError as error:
-            raise _no_ledger(ledger_id) from error
+            raise NoSuchLedgerError.of(ledger_id) from error
         except NodeVersionError as error:
             raise changed_meanwhile(ledger_id, version) from error
 
@@ -97,7 +97,7 @@ class SqliteLedgers(SqlitePart):
             await self._write(lambda rows, _: rows.delete(LEDGER, ledger_id, version))
         except NoNodeError as error:
             if version != ANY:
-                raise _no_ledger(ledger_id) from error
+                raise NoSuchLedgerError.of(ledger_id) from error
         except NodeVersionError as error:
             raise changed_meanwhile(ledger_id, version) from error
 
@@ -126,10 +126,6 @@ class SqliteLedgers(SqlitePart):
 
 def _rows_of(ids: Sequence[LedgerId], rows: Rows, _session_id: int) -> list[NodeRow | None]:
     return [rows.get(LEDGER, ledger_id) for ledger_id in ids]
-
-
-def _no_ledger(ledger_id: LedgerId) -> NoSuchLedgerError:
-    return NoSuchLedgerError(f"there is no ledger {ledger_id}")
 
 
 def _same_creator(value: bytes, token: int) -> bool:

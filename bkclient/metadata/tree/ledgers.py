@@ -89,7 +89,7 @@ class TreeLedgers(TreePart):
         try:
             node = await self._tree.get(await self._path_of(ledger_id))
         except NoNodeError as error:
-            raise NoSuchLedgerError(f"there is no ledger {ledger_id}") from error
+            raise NoSuchLedgerError.of(ledger_id) from error
         return Versioned(
             decode_stored(ledger_id, node.value, node.stat.ctime_ms), node.stat.version
         )
@@ -115,7 +115,7 @@ class TreeLedgers(TreePart):
         try:
             return await self._tree.set(path, encode_metadata(metadata), version)
         except NoNodeError as error:
-            raise NoSuchLedgerError(f"there is no ledger {ledger_id}") from error
+            raise NoSuchLedgerError.of(ledger_id) from error
         except NodeVersionError as error:
             raise changed_meanwhile(ledger_id, version) from error
 
@@ -129,7 +129,7 @@ class TreeLedgers(TreePart):
                 await self._tree.delete(path, version)
         except NoNodeError as error:
             if version != ANY:
-                raise NoSuchLedgerError(f"there is no ledger {ledger_id}") from error
+                raise NoSuchLedgerError.of(ledger_id) from error
         except NodeVersionError as error:
             raise changed_meanwhile(ledger_id, version) from error
         if (await self._ledger_layout()).prunes:

@@ -1,8 +1,8 @@
 """What Tab offers behind ``bkctl``: asked of the click tree, on behalf of a shell's script.
 
 Commands, options and choices come from the tree, and no more of it is imported than the line names.
-Ids that exist come through ``live_ids``. Whatever goes wrong, a line is answered with nothing:
-no message could be shown here.
+Parameters whose type is ``LiveType`` offer the ids that exist. Whatever goes wrong, a line is
+answered with nothing: no message could be shown here.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from bkctl.commands.export.errors import ExportError, translated
 from bkctl.commands.export.interrupts import uninterrupted
 from bkctl.commands.export.task.copy import TaskResult, copy_task
 from bkctl.commands.export.task.parquet_file import CopyJob, WrittenFile
-from bkctl.commands.export.task.plan import Task
+from bkctl.commands.export.task.partitions import Task
 
 WATCH_INTERVAL_S: Final = 0.2
 Look = Callable[[], object]

@@ -16,7 +16,7 @@ from wire.codes import LedgerState
 
 if TYPE_CHECKING:
     from bkctl.commands.export.outcome import ExportReport
-    from bkctl.commands.export.task.plan import LedgerExtent
+    from bkctl.commands.export.task.partitions import LedgerExtent
     from bkctl.session.session import Session
 
 

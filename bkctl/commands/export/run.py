@@ -56,7 +56,7 @@ from bkctl.commands.export.target.new_since_last import (
 from bkctl.commands.export.target.verify import check_footers, check_ranges, verify_files
 from bkctl.commands.export.task.ledger_selection import LedgerChoice
 from bkctl.commands.export.task.parquet_file import CopyJob, WrittenFile
-from bkctl.commands.export.task.plan import LedgerExtent, cut
+from bkctl.commands.export.task.partitions import LedgerExtent, cut
 from bkctl.commands.export.task.progress import Done, open_listener
 
 if TYPE_CHECKING:

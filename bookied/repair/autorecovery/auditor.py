@@ -32,7 +32,7 @@ from bookied.repair.autorecovery.audit_schedule import (
     check_intervals_s,
     first_run_s,
 )
-from bookied.repair.autorecovery.auditor_checks import (
+from bookied.repair.autorecovery.audits import (
     DisabledError,
     audit_bookies,
     available_bookies,

@@ -46,7 +46,7 @@ from bkclient.repair.fragment_copy import ByteRate, FragmentRepairer, Unreadable
 from bkclient.repair.replica_check import LedgerChecker, ViewedLedger, view
 from bookied.config.autorecovery import AutoRecoveryConfig
 from bookied.metrics.counters import WorkerStats
-from bookied.repair.autorecovery.auditor_checks import available_bookies
+from bookied.repair.autorecovery.audits import available_bookies
 from bookied.repair.autorecovery.repair_retries import Failures
 from bookied.repair.autorecovery.wake_up import WakeUp, until_enabled
 from wire.errors import BookKeeperError

@@ -35,7 +35,7 @@ log = Logger()
 PAUSE_S: Final = 0.02
 """Between two looks whether the storage has written what it was given."""
 
-COPIED_AT_ONCE: Final = 1000
+LOOKED_UP_AT_ONCE: Final = 1000
 """Entries of one look into the index for what is missing."""
 
 
@@ -202,7 +202,7 @@ class IntegrityCheck:
 
     async def _copy(self, ledger_id: LedgerId, metadata: LedgerMetadata, found: Healing) -> None:
         owed = entries_owed(metadata, self._bookie_id)
-        while wanted := list(islice(owed, COPIED_AT_ONCE)):
+        while wanted := list(islice(owed, LOOKED_UP_AT_ONCE)):
             lacking = self._storage.lacking(ledger_id, wanted)
             if lacking:
                 async for entry_id, packet in self._peers.packets(ledger_id, lacking):

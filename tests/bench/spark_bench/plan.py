@@ -27,7 +27,7 @@ from bkctl.commands.export.spark.entry_ranges import chosen_ledgers
 from bkctl.commands.export.spark.source_options import parse_options
 from bkctl.commands.export.target.manifest import TargetTree
 from bkctl.commands.export.target.new_since_last import find_changes, in_order
-from bkctl.commands.export.task.plan import LedgerExtent, cut
+from bkctl.commands.export.task.partitions import LedgerExtent, cut
 from tests.bench.audit_bench import STORES, closed_metadata, make_ledgers
 from tests.bench.loads.load import peak_rss_bytes, rss_bytes
 from tests.bkclient.worlds import World

@@ -26,9 +26,9 @@ from bookied.admin.http.bounds import (
     REQUEST_S,
     SHARE,
     STALL_S,
-    Hosts,
     HttpTurns,
 )
+from bookied.admin.http.hosts import Hosts
 from bookied.admin.monitoring.http_metrics import HttpCounts
 from bookied.admin.web import Access, Credentials, site
 

@@ -47,7 +47,7 @@ from bkclient.quorum.read_rules import LacQuorum
 from bkclient.quorum.recovery_rules import EntryVerdict, ReadReplicas, Recovery
 from bookied.server.rules.deleted_ledgers import FencedDeletions
 from bookied.server.rules.fencing import Fences
-from bookied.storage.journal.file import JournalFile
+from bookied.storage.journal.journal_file import JournalFile
 from bookied.storage.ledger_storage.ledgers import StoredLedgers
 from tests.sim.engine.switches import Mutation, put, switch
 from tests.sim.mutations.log import LOG_MUTATIONS

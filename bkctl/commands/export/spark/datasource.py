@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from bkclient.client import Client
     from bkctl.commands.export.spark.log_stream import FollowingReader
     from bkctl.commands.export.spark.sink import SinkStreamWriter, SinkWriter
-    from bkctl.commands.export.task.plan import LedgerExtent
+    from bkctl.commands.export.task.partitions import LedgerExtent
 
 
 class LedgerSource(DataSource):

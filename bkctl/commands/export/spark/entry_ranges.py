@@ -21,7 +21,7 @@ from bkctl.commands.export.spark.source_options import (
     Where,
 )
 from bkctl.commands.export.task.extents import extent_of, read_extents, stored_ledgers
-from bkctl.commands.export.task.plan import LedgerExtent
+from bkctl.commands.export.task.partitions import LedgerExtent
 from wire.ids import EntryId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
 

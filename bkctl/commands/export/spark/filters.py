@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import attrs
 
-from bkctl.commands.export.task.plan import LedgerExtent
+from bkctl.commands.export.task.partitions import LedgerExtent
 from wire.ids import EntryId
 
 _EVERYTHING: Final = (-(2**63), 2**63 - 1)

@@ -30,7 +30,7 @@ from bkctl.commands.export.spark.source_options import (
     check_columns,
 )
 from bkctl.commands.export.task.errors import TaskError
-from bkctl.commands.export.task.plan import LedgerExtent, Task, cost, cut
+from bkctl.commands.export.task.partitions import LedgerExtent, Task, cost, cut
 from wire.errors import BookKeeperError
 
 if TYPE_CHECKING:

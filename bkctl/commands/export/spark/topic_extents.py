@@ -20,7 +20,7 @@ from bkclient.topic.managed_ledger import MessageId, TopicLedger
 from bkclient.topic.names import TopicName
 from bkclient.topic.readable_end import Frontier, position_at
 from bkctl.commands.export.spark.source_options import SourceOptionError, SourceOptions, Where
-from bkctl.commands.export.task.plan import CLOSED, LedgerExtent
+from bkctl.commands.export.task.partitions import CLOSED, LedgerExtent
 from wire.ids import EntryId
 
 Positions = dict[TopicName, MessageId]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from bkctl.commands.export.task.plan import EntryRange
+from bkctl.commands.export.task.partitions import EntryRange
 from wire.errors import BookKeeperError
 
 if TYPE_CHECKING:

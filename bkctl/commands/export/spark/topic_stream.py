@@ -36,7 +36,7 @@ from bkctl.commands.export.spark.topic_extents import (
     limited,
     starts_of,
 )
-from bkctl.commands.export.task.plan import LedgerExtent
+from bkctl.commands.export.task.partitions import LedgerExtent
 
 Offset = dict[str, dict[str, str]]
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 import attrs
 
 from bkctl.commands.export.task.parquet_file import WrittenFile
-from bkctl.commands.export.task.plan import LedgerExtent
+from bkctl.commands.export.task.partitions import LedgerExtent
 from wire.errors import BookKeeperError
 from wire.ids import EntryId, LedgerId
 

@@ -12,7 +12,7 @@ import attrs
 from bkctl.commands.export.errors import ExportVerifyError, ForeignFilesError
 from bkctl.commands.export.target.manifest import TargetTree
 from bkctl.commands.export.task.parquet_file import WrittenFile
-from bkctl.commands.export.task.plan import LedgerExtent
+from bkctl.commands.export.task.partitions import LedgerExtent
 from wire.ids import EntryId
 
 LAYOUTS: Final = ("ledger", "none", "day", "log")

@@ -8,7 +8,7 @@ from typing import Any, Final
 from bkctl.commands.export.errors import ExportVerifyError
 from bkctl.commands.export.target.file_systems import TargetFiles
 from bkctl.commands.export.task.parquet_file import RowDigest, WrittenFile
-from bkctl.commands.export.task.plan import LedgerExtent
+from bkctl.commands.export.task.partitions import LedgerExtent
 
 _READ_ROWS: Final = 8192
 

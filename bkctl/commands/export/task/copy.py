@@ -15,7 +15,7 @@ import attrs
 
 from bkctl.commands.export.task.errors import TaskError, host
 from bkctl.commands.export.task.parquet_file import CopyJob, ParquetFile, WrittenFile
-from bkctl.commands.export.task.plan import EntryRange, Task
+from bkctl.commands.export.task.partitions import EntryRange, Task
 from bkctl.commands.export.task.progress import ProgressReporter
 from bkctl.commands.export.task.rows import RangeReadError, read_ranges
 from wire.errors import BookKeeperError

@@ -13,7 +13,7 @@ from bkclient.errors import NoSuchLedgerError
 from bkclient.log.ledger_list import LOG_KEY
 from bkclient.metadata.api import MetadataUnavailableError, StoredLedger
 from bkclient.metadata.stored_values import IDS_AT_ONCE
-from bkctl.commands.export.task.plan import LedgerExtent
+from bkctl.commands.export.task.partitions import LedgerExtent
 from wire.errors import BookKeeperError
 from wire.ids import NO_ENTRY, EntryId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
@@ -62,7 +62,7 @@ async def read_extents(
                     still_open[one.ledger_id] = metadata
         for ledger_id in () if may_be_gone else gone:
             with _noted(ledger_id, unreadable):
-                raise NoSuchLedgerError(f"there is no ledger {ledger_id}")
+                raise NoSuchLedgerError.of(ledger_id)
 
     for at in range(0, len(wanted), IDS_AT_ONCE):
         await look(wanted[at : at + IDS_AT_ONCE])

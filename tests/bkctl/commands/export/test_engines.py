@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from bkctl.commands.export.engines import copy_readable
 from bkctl.commands.export.task.copy import TaskResult
 from bkctl.commands.export.task.parquet_file import WrittenFile, WrittenRange
-from bkctl.commands.export.task.plan import EntryRange, Task
+from bkctl.commands.export.task.partitions import EntryRange, Task
 from wire.ids import EntryId, LedgerId
 
 tasks_of_ledgers = st.lists(st.lists(st.integers(0, 9), min_size=1, max_size=4), max_size=8)

@@ -17,7 +17,7 @@ from bkctl.commands.export.engines import SparkEngine
 from bkctl.commands.export.errors import ExportReadError
 from bkctl.commands.export.run import export_ledgers
 from bkctl.commands.export.task.parquet_file import CopyJob
-from bkctl.commands.export.task.plan import EntryRange
+from bkctl.commands.export.task.partitions import EntryRange
 from tests.bkctl.support.cluster import BKCTL
 from tests.bkctl.support.secured import (
     LEDGER_PASSWORD,

@@ -8,7 +8,7 @@ import attrs
 import pytest
 
 from bkctl.commands.export.spark.filters import bounded
-from bkctl.commands.export.task.plan import LedgerExtent
+from bkctl.commands.export.task.partitions import LedgerExtent
 from wire.ids import EntryId, LedgerId
 
 UTC = dt.timezone.utc

@@ -30,7 +30,7 @@ from bkctl.commands.export.target.new_since_last import (
     find_changes,
 )
 from bkctl.commands.export.task.parquet_file import WrittenFile, WrittenRange
-from bkctl.commands.export.task.plan import LedgerExtent
+from bkctl.commands.export.task.partitions import LedgerExtent
 from wire.ids import EntryId, LedgerId
 
 STAGED = f"{STAGING_PREFIX}1"

@@ -6,7 +6,7 @@ import attrs
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bkctl.commands.export.task.plan import (
+from bkctl.commands.export.task.partitions import (
     ENTRY_OVERHEAD_BYTES,
     PIECES_MAX,
     TASK_BYTES_MIN,

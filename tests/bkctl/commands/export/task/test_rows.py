@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'bkctl[spark]'")
 
 from bkctl.commands.export.task.extents import read_extents
-from bkctl.commands.export.task.plan import cut
+from bkctl.commands.export.task.partitions import cut
 from bkctl.commands.export.task.rows import Part, RangeReadError, read_ranges
 from tests.bkclient.worlds import World
 from tests.bkctl.support.world import WorldClient
