@@ -33,6 +33,7 @@ EVERY_COMMAND_EXITS: Final = (ExitStatus.DONE, ExitStatus.USAGE, ExitStatus.INTE
 _SHOWN_FOR_ALL: Final = ("output", "timeout_s")
 _SHOWN_FOR_CHANGES: Final = ("yes", "dry_run")
 _SHOWN_FOR_WATCHING: Final = ("watch_s", "until")
+_SHOWN_FOR_LISTS: Final = ("columns", "sort_by", "filters")
 
 
 _UNBROKEN: Final = "\ue000"
@@ -179,6 +180,7 @@ class Command(click.Command):
         own = [p for p in options if not is_global(p)]
         shown = _SHOWN_FOR_ALL + (() if self.effect is Effect.READ else _SHOWN_FOR_CHANGES)
         shown += _SHOWN_FOR_WATCHING if self.can_be_watched else ()
+        shown += _SHOWN_FOR_LISTS if self.name == "list" else ()
         common = [p for p in options if is_global(p) and p.name in shown]
         for title, parameters in (("Options", own), ("Common options", common)):
             records = [r for r in (p.get_help_record(ctx) for p in parameters) if r is not None]

@@ -39,7 +39,8 @@ class Comparison:
     """``FIELD=VALUE``, or with ``!=``, ``<``, ``<=``, ``>``, ``>=``, or ``~`` for a part of it.
 
     Numbers may have a unit (``free<10GiB``). Texts are compared without regard to case. A list
-    equals each of its members. A value that is absent equals ``none`` and nothing else.
+    equals each of its members, one with keys also each ``KEY=VALUE``. A value that is absent equals
+    ``none`` and nothing else.
     """
 
     field: str
@@ -82,13 +83,16 @@ class Comparison:
         return _ORDER[self.sign](str(found).lower(), self.text.lower())
 
     def _is_in(self, found: Any) -> bool:
-        among = self.text.lower() in (str(one).lower() for one in found)
+        members = [str(one).lower() for one in found]
+        if isinstance(found, dict):
+            members += [f"{key}={value}".lower() for key, value in found.items()]
+        among = self.text.lower() in members
         if self.sign in _EQUAL:
             return among or (not found and self.text.lower() in _NOTHING)
         if self.sign == "!=":
             return not among
         if self.sign == "~":
-            return any(self.text.lower() in str(one).lower() for one in found)
+            return any(self.text.lower() in one for one in members)
         return _ORDER[self.sign](len(found), self._number())
 
     def insist_number(self) -> None:

@@ -59,9 +59,12 @@ class Emitter:
 
     def one(self, value: Any) -> None:
         """Print one value."""
+        if self._is_shown(view_of(type(value)), value):
+            self.result(value)
+
+    def result(self, value: Any) -> None:
+        """Print one value that filters have nothing to do with any more."""
         view = view_of(type(value))
-        if not self._is_shown(view, value):
-            return
         field = view[view.id_field]
         self._host.last[field.name] = flat(self._machine.plain(field, field.get(value)))
         if self._form in {"table", "wide"}:
@@ -78,13 +81,20 @@ class Emitter:
         view = view_of(kind)
         self._many(view, _one_by_one(self._seen(view, self._select(view, values))))
 
-    def stream(self, batches: Iterable[Sequence[Any]], kind: type) -> None:
-        """Print values, as many at a time as have come together."""
-        if self._options.sort_by:
-            self.many(itertools.chain.from_iterable(batches), kind)
-            return
+    def stream(
+        self, batches: Iterable[Sequence[Any]], kind: type, *, limit: int | None = None
+    ) -> None:
+        """Print values, as many at a time as have come together; the first ``limit`` picked."""
         view = view_of(kind)
+        if self._options.sort_by or limit is not None:
+            picked = self.picked(itertools.chain.from_iterable(batches), kind)
+            self._many(view, _one_by_one(self._seen(view, itertools.islice(picked, limit))))
+            return
         self._many(view, (self._seen(view, self._select(view, batch)) for batch in batches))
+
+    def picked(self, values: Iterable[Any], kind: type) -> Iterable[Any]:
+        """Return the values that the options' filters leave, in the order they ask for."""
+        return self._select(view_of(kind), values)
 
     def _many(self, view: View, batches: Iterable[Iterable[Any]]) -> None:
         if self._form in {"table", "wide"}:

@@ -171,10 +171,6 @@ class Session:
 
             raise RefusedError("this would be refused", next_step=self.refused)
 
-    def emit_stream(self, batches: Iterable[Sequence[Any]], kind: type) -> None:
-        """Print values of one kind, as many at a time as have come together."""
-        self.emitter.stream(batches, kind)
-
     def emit_all(self, values: Iterable[Any], kind: type) -> None:
         """Print values of one kind as they come; none at all is a result too."""
         self.emitter.many(values, kind)

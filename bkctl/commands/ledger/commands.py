@@ -292,15 +292,19 @@ ledger.command(
             help="Only ledgers with this custom metadata.",
         ),
         option("--after", type=LEDGER_ID, metavar="ID", help="Only ledgers with an id above ID."),
-        option("--limit", type=click.IntRange(1), metavar="N", help="Print at most N ledgers."),
+        option("--limit", type=click.IntRange(1), metavar="N", help="At most N of these ledgers."),
         option("--count", is_flag=True, help="Print only the number of ledgers."),
     ),
     effect=Effect.READ,
     examples=(
-        ("bkctl ledger list", "all ledgers, by id"),
         (
             "bkctl ledger list --state open --older-than 1d",
             "open ledgers that a writer may have left behind",
+        ),
+        ("bkctl ledger list --sort-by length:desc --limit 10", "the ten largest closed ledgers"),
+        (
+            "bkctl ledger list --meta app=foo --filter 'length>10kB'",
+            "the ledgers of an application that are larger than 10 kB",
         ),
         ("bkctl ledger list -o id --limit 100 --after 4711", "the next hundred ids, for a pipe"),
     ),

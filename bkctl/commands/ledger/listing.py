@@ -80,12 +80,20 @@ def print_ledgers(
 ) -> None:
     """Print ledgers in the order of their ids, as they are found; or only their number."""
     wanted = LedgerFilter.of(state=state, bookie=bookie, older_than_s=older_than, meta=dict(meta))
-    ids_only = wanted.is_open and (count or session.options.ids_only)
-    found = ledgers(session, wanted, after=after, limit=limit, ids_only=ids_only)
+    options = session.options
+    picks = bool(options.filters or options.sort_by)  # The limit is of what these leave.
+    found = ledgers(
+        session,
+        wanted,
+        after=after,
+        limit=None if picks else limit,
+        ids_only=wanted.is_open and not picks and (count or options.ids_only),
+    )
     if count:
-        session.emit(LedgerCount(sum(map(len, found))))
+        picked = session.emitter.picked(each(found), LedgerSummary)
+        session.emitter.result(LedgerCount(sum(1 for _ in itertools.islice(picked, limit))))
     else:
-        session.emit_stream(found, LedgerSummary)
+        session.emitter.stream(found, LedgerSummary, limit=limit if picks else None)
 
 
 def ledgers(

@@ -41,6 +41,10 @@ from bkctl.output.conditions import parse_comparison
         ("x~B2", ["b1", "b2"], True),
         ("x>=2", ["b1", "b2"], True),
         ("x=owner", {"owner": "me"}, True),
+        ("x=owner=me", {"owner": "me"}, True),
+        ("x~owner=m", {"owner": "me"}, True),
+        ("x=owner=you", {"owner": "me"}, False),
+        ("x!=owner=me", {"owner": "me"}, False),
         ("x=a=b", "a=b", True),
     ],
 )

@@ -334,6 +334,23 @@ def test_ledgers_are_listed_by_id_and_can_be_filtered(run: Run) -> None:
     assert [int(word, 16) for word in hexadecimal.split()] == [int(i) for i in ids]
 
 
+def test_a_limit_counts_what_is_left_after_filters_and_in_the_order_asked_for(run: Run) -> None:
+    listing = ("ledger", "list", "--meta", "batch=limit-test")
+    ids = [run("ledger", "create", "--meta", "batch=limit-test").id for _ in range(4)]
+    for size, ledger in enumerate(ids, 1):
+        run("ledger", "add", ledger, "x" * size)
+        run("ledger", "close", ledger)
+    largest = run(*listing, "--sort-by", "length:desc", "--limit", 2, "-o", "id").out
+    assert largest.split() == ids[:1:-1]
+    kept = ("--filter", "length>2")
+    assert run(*listing, *kept, "--limit", 1, "-o", "id").out.split() == [ids[2]]
+    assert run(*listing, *kept, "--limit", 3, "-o", "id").out.split() == ids[2:]
+    assert run(*listing, *kept, "--count").out == "2\n"
+    assert run(*listing, "--sort-by", "length", "--count").out == "4\n"
+    assert run("ledger", "list", *kept, "--count").out != "0\n"
+    assert ids[3] in run("ledger", "list", "--filter", "length=4", "-o", "id").out.split()
+
+
 def test_shown_ledgers_may_come_from_a_pipe(run: Run, ten: str) -> None:
     many = run("ledger", "show", "-", "--json", typed=f"{ten}\n{ten}\n").json["ledgers"]
     assert [one["ledger_id"] for one in many] == [ten, ten]
