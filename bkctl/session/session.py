@@ -7,7 +7,7 @@ thread and block; the reactor has a thread of its own behind ``BlockingClient``.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 import click
