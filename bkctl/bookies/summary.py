@@ -19,7 +19,12 @@ if TYPE_CHECKING:
 @shown(
     "bookies",
     BOOKIE,
-    column("state", "writable, read-only or down.", kind=Kind.STATE),
+    column(
+        "state",
+        "writable, read-only or down.",
+        kind=Kind.STATE,
+        cell=lambda v: v.state_seen,
+    ),
     column("address", "Where it listens.", rank=2),
     column("free", "Free bytes on its disks.", kind=Kind.BYTES, rank=1),
     column("total", "Bytes of its disks.", kind=Kind.BYTES, rank=1),
@@ -62,6 +67,11 @@ class BookieSummary:
     @property
     def host(self) -> str:
         return (self.address or "").rpartition(":")[0]
+
+    @property
+    def state_seen(self) -> str:
+        """The registered state; ``unreachable`` where the bookie was asked and did not answer."""
+        return "unreachable" if self.unreachable else self.state
 
     @property
     def is_registered(self) -> bool:

@@ -16,16 +16,16 @@ def reminder(note: bytes) -> str:
 
 
 def pause_text(pause: Pause, now_s: float) -> str:
-    """Return since when, for how long and why it is off, to go on with a sentence."""
+    """Return by whom, since when, for how long and why it is off, to go on with a sentence."""
     words = []
-    if pause.since_ms is not None:
-        words.append(f" since {human_duration(max(0, now_s - pause.since_ms / 1000))}")
     if pause.user is not None or pause.host is not None:
         words.append(f" by {'@'.join(one for one in (pause.user, pause.host) if one)}")
+    if pause.since_ms is not None:
+        words.append(f", {human_duration(max(0, now_s - pause.since_ms / 1000))} ago")
     if pause.until_ms is not None:
         left_s = pause.until_ms / 1000 - now_s
-        late = "should be on again since" if left_s < 0 else "for another"
-        words.append(f", {late} {human_duration(abs(left_s))}")
+        end = human_duration(abs(left_s))
+        words.append(f", should have ended {end} ago" if left_s < 0 else f", for another {end}")
     if pause.reason is not None:
         words.append(f" ({pause.reason})")
     return "".join(words)

@@ -42,7 +42,12 @@ autorecovery.command(
 autorecovery.command(
     "list",
     body="bkctl.commands.autorecovery.marks:list_marked",
-    help="List the ledgers that are marked as lacking replicas.",
+    short_help="List the ledgers that are marked as lacking replicas.",
+    help="""List the ledgers that are marked as lacking replicas.
+
+    The auditor marks the ledgers of a bookie after its registration has ended, unless autorecovery
+    is disabled. `bkctl doctor` looks at all ledgers itself.
+    """,
     params=(
         option(
             "--missing",
@@ -62,7 +67,7 @@ autorecovery.command(
     ),
     effect=Effect.READ,
     examples=(
-        ("bkctl autorecovery list", "every ledger that lacks replicas, and its worker"),
+        ("bkctl autorecovery list", "every marked ledger, and its worker"),
         (
             "bkctl autorecovery list --missing 10.0.0.1:3181 --count",
             "the number of ledgers that lack that bookie's replica",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ from bkclient.metadata.api import HeldLock
 from bkclient.repair import autorecovery
 from bkclient.repair.autorecovery import Mark
 from bkclient.repair.repair_states import LedgerRepairState, MissingReplicas, repair_states
+from bkctl.bookies import ask_bookies
 from bkctl.commands.ledger.columns import LedgerCount
 from bkctl.errors import PartlyDoneError
 from bkctl.output.units import counted
@@ -18,6 +20,7 @@ from bkctl.session.safety_names import DAMAGED_MARK
 from wire.errors import MetadataFormatError
 
 if TYPE_CHECKING:
+    from bkclient.client import Client
     from bkctl.session.session import Session
     from wire.ids import LedgerId
 
@@ -33,7 +36,9 @@ def list_marked(
 ) -> None:
     """List the ledgers that are marked as lacking replicas."""
     damaged: list[LedgerId] = []
-    found = _marks(session, missing, not_missing, older_than_s, damaged)
+    listed = _marks(session, missing, not_missing, older_than_s, damaged)
+    first = list(itertools.islice(listed, 1))
+    found = itertools.chain(first, listed)
     if count:
         session.emit(LedgerCount(sum(1 for _ in found)))
     elif detail:
@@ -41,6 +46,28 @@ def list_marked(
     else:
         session.emit_all(found, Mark)
     _insist_readable(damaged)
+    wants_all = (missing, not_missing, older_than_s) == (None, None, None)
+    if not first and wants_all and session.options.output in {None, "table", "wide"}:
+        _note_unmarked(session)
+
+
+def _note_unmarked(session: Session) -> None:
+    """Say why ledgers may lack replicas though none is marked, where something speaks for it."""
+    why: list[str] = session.call(_why_unmarked)
+    if why:
+        session.note(f"{'; '.join(why)}: `bkctl doctor` shows ledgers that are not marked yet")
+
+
+async def _why_unmarked(client: Client) -> list[str]:
+    bookies = await ask_bookies.bookies(client, None, ask=True)
+    down = sum(not one.is_registered for one in bookies)
+    silent = sum(bool(one.unreachable) for one in bookies)
+    why = [] if await client.store.replication_enabled() else ["autorecovery is disabled"]
+    if down:
+        why.append(f"{counted(down, 'bookie')} {'is' if down == 1 else 'are'} down")
+    if silent:
+        why.append(f"{counted(silent, 'bookie')} {'does' if silent == 1 else 'do'} not answer")
+    return why
 
 
 def _marks(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _BAR_MIN, _BAR_MAX = 8, 40
 _PERCENT_WIDTH: Final = 6
 _FREE_WIDTH: Final = 16
-_STATE_WIDTH: Final = 10
+_STATE_WIDTH: Final = 11
 
 
 @attrs.frozen
@@ -123,7 +123,10 @@ async def read_map(client: Client, *, ask: bool) -> ClusterMap:
 
 def glyph(state: str, canvas: Canvas) -> str:
     """Return the sign for a bookie's state; its word stands beside it or in a legend."""
-    signs = {"writable": ("●", "+"), "read-only": ("◐", "-"), "down": ("✗", "x")}
+    signs = {
+        "writable": ("●", "+"), "read-only": ("◐", "-"), "down": ("✗", "x"),
+        "unreachable": ("✗", "x"),
+    }  # fmt: skip
     return canvas.pick(*signs.get(state, ("?", "?")))
 
 
@@ -166,8 +169,8 @@ def _rows(bookies: Sequence[BookieSummary], names: int, canvas: Canvas) -> Itera
     bar = min(_BAR_MAX, left - _FREE_WIDTH if with_free else left)
     for one in bookies:
         name = canvas.fitted(one.bookie_id, names)
-        state = canvas.state(f"{glyph(one.state, canvas)} ", one.state)
-        word = canvas.state(canvas.fitted(one.state, _STATE_WIDTH), one.state)
+        state = canvas.state(f"{glyph(one.state_seen, canvas)} ", one.state_seen)
+        word = canvas.state(canvas.fitted(one.state_seen, _STATE_WIDTH), one.state_seen)
         text, width = _disks(one, bar, canvas, with_free=with_free)
         fill = " " * (room - 2 - names - 1 - _STATE_WIDTH - 1 - width)
         yield f"{state}{name} {word} {text}{fill}"

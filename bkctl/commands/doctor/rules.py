@@ -14,6 +14,7 @@ from bkclient.config.findings import Severity
 from bkctl.bookies.summary import BookieSummary
 from bkctl.commands.doctor.local_rules import SAME_TIME, local_findings
 from bkctl.commands.doctor.state import (
+    REMEMBERED_MAX,
     ClusterFinding,
     ClusterSurvey,
     LedgerSample,
@@ -24,6 +25,8 @@ from bkctl.output.units import counted, human_bytes, human_duration
 from wire.ids import LEDGER_ID_REFUSED, BookieId, LedgerId
 
 START_AUDITOR: Final = "bookied autorecovery --conf FILE"
+_NAMED_MAX: Final = 5
+"""Ledgers that a sentence names."""
 
 
 def diagnose(cluster: ClusterSurvey, local: LocalSurvey | None) -> list[ClusterFinding]:
@@ -95,9 +98,9 @@ def _out_of_reach(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
 
 def _lacking(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
     ledgers = seen.ledgers
-    some, unmarked, last = ledgers.lacking, ledgers.unmarked.count, ledgers.last_copy.count
+    some, unmarked, last = ledgers.lacking, ledgers.unmarked.count, ledgers.last_copy
     what = f"{_does(some.count, 'is', 'are')} under-replicated"
-    if last:
+    if last.count:
         what += f"; {_of_them(last, some.count)} entries with one copy left"
     if unmarked == some.count:
         what += f"; {_does(some.count, 'it is not', 'none is')} marked for repair"
@@ -107,10 +110,15 @@ def _lacking(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
     yield from _of(Severity.RISK, "ledgers-lack-copies", some, what, fix)
 
 
-def _of_them(part: int, whole: int) -> str:
+def _of_them(part: LedgerSample, whole: int) -> str:
     if whole == 1:
         return "it has"
-    return "all have" if part == whole else f"{part} {_does(part, 'has', 'have')}"
+    if part.count == whole:
+        return "all have"
+    ids = ", ".join(map(str, part.first[:_NAMED_MAX]))
+    if part.count > _NAMED_MAX:
+        return f"{part.count} ({ids}, ...) have"
+    return f"{_does(part.count, 'ledger', 'ledgers')} {ids} {_does(part.count, 'has', 'have')}"
 
 
 def _repair_advice(seen: ClusterSurvey, *, unmarked: bool = False) -> str:
@@ -118,7 +126,7 @@ def _repair_advice(seen: ClusterSurvey, *, unmarked: bool = False) -> str:
     if not seen.enabled:
         return "bkctl autorecovery enable"
     if seen.auditor is None:
-        return START_AUDITOR
+        return _start_auditor(seen)
     return "bkctl autorecovery audit" if unmarked else "bkctl autorecovery list"
 
 
@@ -174,17 +182,28 @@ def _single(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
 
 def _too_few(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
     writable = len(seen.of_state(BookieState.WRITABLE))
-    needed = seen.ledgers.ensemble_max
+    short = {size: some for size, some in seen.ledgers.by_ensemble.items() if size > writable}
     if not writable:
         yield ClusterFinding(
             Severity.RISK, "bookies-none-writable", "no bookie is writable", fix=_start(seen)
         )
-    elif writable < needed:
+    elif short:
+        count = sum(some.count for some in short.values())
+        size = f"{min(short)}" if len(short) == 1 else f"{min(short)} to {max(short)}"
         what = (
-            f"only {counted(writable, 'bookie')} {_does(writable, 'is', 'are')} writable, and "
-            f"ledgers need {needed}: no ledger can be created or repaired"
+            f"only {counted(writable, 'bookie')} {_does(writable, 'is', 'are')} writable: no "
+            f"bookie can replace a lost one in {counted(count, 'ledger')} with an ensemble of "
+            f"{size}"
         )
-        yield ClusterFinding(Severity.RISK, "bookies-too-few", what, fix=_start(seen))
+        ids = sorted(one for some in short.values() for one in some.first)[:REMEMBERED_MAX]
+        yield ClusterFinding(
+            Severity.RISK,
+            "bookies-too-few",
+            what,
+            fix=_start(seen),
+            examples=tuple(map(str, ids)),
+            count=count,
+        )
     elif writable < seen.ledgers.newest_ensemble:
         what = (
             f"only {counted(writable, 'bookie')} {_does(writable, 'is', 'are')} writable, and the "
@@ -282,7 +301,9 @@ def _same_address(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
 def _unreachable(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
     for one in seen.bookies:
         if one.unreachable:
-            what = f"{one.bookie_id} is registered and does not answer: {one.unreachable}"
+            ledgers = seen.ledgers.holds[one.bookie_id]
+            lists = f", and {counted(ledgers, 'ledger')} {_list_it(ledgers)}" if ledgers else ""
+            what = f"{one.bookie_id} is registered and does not answer{lists}: {one.unreachable}"
             fix = (
                 f"start {one.bookie_id} again if its process has ended; while it runs, "
                 f"bkctl bookie test {one.bookie_id}, which shows what fails"
@@ -306,7 +327,7 @@ def _back_or_out(seen: ClusterSurvey, bookie_id: BookieId) -> str:
     """Return how a bookie takes adds again, and, if no ledger lists it, how to take it out."""
     back = f"bkctl bookie readonly {bookie_id} off"
     if seen.ledgers.holds[bookie_id]:
-        return back
+        return f"if no drain of it is in progress: {back}"
     return f"stop it, then: bkctl decommission {bookie_id}, or keep it: {back}"
 
 
@@ -392,12 +413,18 @@ def _no_auditor(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
     elif seen.is_on_one_machine:
         severity, why = Severity.NOTE, "all bookies are on one machine, so that may be meant"
     yield ClusterFinding(
-        severity, "auditor-missing", f"no auditor is elected: {why}", fix=START_AUDITOR
+        severity, "auditor-missing", f"no auditor is elected: {why}", fix=_start_auditor(seen)
     )
 
 
+def _start_auditor(seen: ClusterSurvey) -> str:
+    """Return what to start for an auditor: bookies that are down may run autorecovery too."""
+    down = [one.bookie_id for one in seen.of_state(BookieState.DOWN)][:3]
+    return f"start {' and '.join(down)} again, or {START_AUDITOR}" if down else START_AUDITOR
+
+
 def _is_needed(seen: ClusterSurvey) -> bool:
-    return bool(seen.ledgers.lacking.count or seen.marks)
+    return bool(seen.ledgers.lacking.count or seen.ledgers.out_of_reach.count or seen.marks)
 
 
 def _stale_marks(seen: ClusterSurvey) -> Iterator[ClusterFinding]:

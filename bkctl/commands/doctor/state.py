@@ -155,7 +155,7 @@ class LedgerCensus:
     last_copy: LedgerSample = attrs.field(factory=LedgerSample)
     """Some entry that should have several copies has one in service."""
     lacking: LedgerSample = attrs.field(factory=LedgerSample)
-    """Some entry has fewer copies in service than it should."""
+    """Every entry has a copy in service, and some entry has fewer than it should."""
     unmarked: LedgerSample = attrs.field(factory=LedgerSample)
     """Of these, without a mark."""
     unmendable: LedgerSample = attrs.field(factory=LedgerSample)
@@ -172,8 +172,8 @@ class LedgerCensus:
     from_future: LedgerSample = attrs.field(factory=LedgerSample)
     future_ms: int = 0
     """How far in the future the furthest of them was created."""
-    ensemble_max: int = 0
-    """The largest ensemble of a ledger that is not closed, or lacks copies."""
+    by_ensemble: dict[int, LedgerSample] = attrs.field(factory=dict)
+    """Ledgers that are not closed, or lack copies, by the size of their ensemble."""
     newest: int = -1
     newest_ensemble: int = 0
     """Ensemble size of the ledger with the highest id: the next ledger will need as many."""
@@ -185,6 +185,11 @@ class LedgerCensus:
         default=attrs.Factory(lambda self: set(self.marks), takes_self=True)
     )
     """Marks of ledgers that the walk has not met; after it, those that are deleted."""
+
+    @property
+    def ensemble_max(self) -> int:
+        """The largest ensemble of a ledger that is not closed, or lacks copies."""
+        return max(self.by_ensemble, default=0)
 
     def add(self, one: StoredLedger) -> None:
         """Look at one ledger."""
@@ -205,7 +210,7 @@ class LedgerCensus:
         if metadata.state is LedgerState.IN_RECOVERY:
             self.recovering[one.ledger_id] = one.stored.version
         if not metadata.is_closed or lacks_copies(metadata, self.in_service):
-            self.ensemble_max = max(self.ensemble_max, metadata.ensemble_size)
+            self.by_ensemble.setdefault(metadata.ensemble_size, LedgerSample()).add(one.ledger_id)
         self._look_at_time(one.ledger_id, metadata)
 
     def _look_at_copies(self, ledger_id: LedgerId, metadata: LedgerMetadata) -> None:
@@ -214,17 +219,16 @@ class LedgerCensus:
             if marked and self.marks[ledger_id].missing:
                 self.marked_in_service.add(ledger_id)
             return
-        self.lacking.add(ledger_id)
-        if not marked:
-            self.unmarked.add(ledger_id)
         if is_out_of_reach(metadata, self.in_service):
             self.out_of_reach.add(ledger_id)
             if marked:
                 self.unmendable.add(ledger_id)
-        elif metadata.write_quorum > 1 and any(
-            len(holders & self.in_service) == 1 for holders in write_sets(metadata)
-        ):
-            self.last_copy.add(ledger_id)
+        else:
+            self.lacking.add(ledger_id)
+            if not marked:
+                self.unmarked.add(ledger_id)
+            if any(len(holders & self.in_service) == 1 for holders in write_sets(metadata)):
+                self.last_copy.add(ledger_id)
         if (
             metadata.state is LedgerState.OPEN
             and HANDOVER_KEY not in metadata.custom

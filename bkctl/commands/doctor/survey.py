@@ -107,7 +107,8 @@ def _conclude(session: Session, found: list[ClusterFinding], cluster: ClusterSur
     if troubles:
         session.note(looked)
         raise WarningsError(f"{counted(troubles, 'finding')} of trouble")
-    session.note(f"{looked}: no problem found")
+    notes = f"{counted(len(found), 'note')}, and " if found else ""
+    session.note(f"{looked}: {notes}no problem found")
 
 
 # The cluster ------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ _RESET: Final = "\x1b[0m"
 _STATE_COLORS: Final = {
     "\x1b[32m": ("open", "writable", "up", "ready", "ok"),
     "\x1b[33m": ("in-recovery", "read-only", "starting", "stopping"),
-    "\x1b[31m": ("down", "failed", "missing"),
+    "\x1b[31m": ("down", "unreachable", "failed", "missing"),
 }
 
 

@@ -208,7 +208,11 @@ def drawing(found: LedgerMap, canvas: Canvas) -> Iterator[str]:
         for health, (*_, words) in _GLYPHS.items()
         if health in shown
     ]
-    yield from _wrapped([*signs, f"{canvas.pick('·', '.')} not its bookie"], canvas.width)
+    signs.append(f"{canvas.pick('·', '.')} not its bookie")
+    metadata = found.replicas.metadata
+    if metadata.write_quorum < metadata.ensemble_size:
+        signs.append("COPIES: of the entry with the fewest")
+    yield from _wrapped(signs, canvas.width)
 
 
 def labels() -> Iterator[str]:
@@ -239,10 +243,10 @@ def _legend_of_bookies(
     widest = max(map(display_width, names), default=0)
     short = max(map(len, names.values()), default=1)
     for bookie, name in names.items():
-        state = found.states.get(bookie, "")
+        state = _state_seen(found.states.get(bookie, ""), held[bookie])
         sign = canvas.state(glyph(state, canvas), state)
         lead = f"{name:{short}} "
-        line = f"{bookie:{widest}}  {state:9}"
+        line = f"{bookie:{widest}}  {state:11}"
         replicas = _places_of(held[bookie])
         space = canvas.width - len(lead) - 2
         if display_width(line) + 2 + display_width(replicas) <= space:
@@ -251,6 +255,12 @@ def _legend_of_bookies(
         yield f"{lead}{sign} {canvas.fitted(line, space).rstrip()}"
         if replicas:
             yield f"{'':{len(lead) + 2}}{canvas.fitted(replicas, space).rstrip()}"
+
+
+def _state_seen(registered: str, places: Sequence[ReplicaPlace]) -> str:
+    """Return a bookie's state as it is registered, or that a registered bookie did not answer."""
+    is_silent = any(place.health is Health.UNREACHABLE for place in places)
+    return "unreachable" if is_silent and registered in {"writable", "read-only"} else registered
 
 
 def _places_of(places: Sequence[ReplicaPlace]) -> str:

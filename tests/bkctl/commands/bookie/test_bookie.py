@@ -65,7 +65,11 @@ class TestList:
         world = World(2)
         world.kill("b1", unregister=False)
         listed = run_in(world, "bookie", "list")
-        assert listed.out.count("writable") == 2
+        assert [line.split()[:2] for line in listed.out.splitlines()[1:]] == [
+            ["b1", "unreachable"], ["b2", "writable"],
+        ]  # fmt: skip
+        shown = run_in(world, "bookie", "list", "--json").json["bookies"]
+        assert [one["state"] for one in shown] == ["writable", "writable"], "as it is registered"
         assert "b1 is registered and does not answer: " in listed.err
         assert "b2 is" not in listed.err
 

@@ -14,7 +14,7 @@ import attrs
 import pytest
 
 from bkclient.config.findings import Severity
-from bkclient.metadata.api import NEW, HeldLock, StoredLedger
+from bkclient.metadata.api import NEW, HeldLock, StoredLedger, Versioned
 from bkctl.cli.root import cli
 from bkctl.commands.doctor.rules import diagnose
 from bkctl.commands.doctor.state import (
@@ -165,7 +165,24 @@ def test_3_an_empty_ledger_left_open_is_told_from_one_that_cannot_be_copied(
     assert found["ledgers-abandoned"]["fix"] == "bkctl ledger recover 1"
     assert found["ledgers-out-of-reach"]["examples"] == ["2"]
     assert found["bookies-unknown"]["examples"] == ["gone:1"]
-    assert found["ledgers-lack-copies"]["examples"] == ["1", "2"]
+    assert found["ledgers-lack-copies"]["examples"] == ["1"], "2 is a loss already"
+
+
+def test_ledgers_with_one_copy_left_are_named_among_others(patient: Patient) -> None:
+    patient.ledger(1, A, B, C)
+    patient.ledger(2, A, B)
+    patient.world.kill("b2")
+    assert patient.findings()["ledgers-lack-copies"]["what"] == (
+        "2 ledgers are under-replicated; ledger 2 has entries with one copy left; none is marked "
+        "for repair"
+    )
+
+
+def test_notes_are_no_problem_and_are_counted(patient: Patient) -> None:
+    patient.ledger(1, A, write_quorum=1)
+    result = patient.doctor()
+    assert result.status == 0
+    assert result.err.endswith(": 1 note, and no problem found\n")
 
 
 def test_a_ledger_that_was_handed_over_has_no_writer_to_miss(patient: Patient) -> None:
@@ -181,7 +198,11 @@ def test_4_too_few_bookies_are_told_with_the_numbers(patient: Patient) -> None:
     patient.ledger(1, A, B, C, D, state=LedgerState.OPEN)
     patient.world.kill("b4")
     too_few = patient.findings()["bookies-too-few"]
-    assert "only 3 bookies are writable, and ledgers need 4" in too_few["what"]
+    assert too_few["what"] == (
+        "only 3 bookies are writable: no bookie can replace a lost one in 1 ledger with an "
+        "ensemble of 4"
+    )
+    assert too_few["examples"] == ["1"]
     assert too_few["fix"] == "start b4 again, or add bookies"
     patient.world.kill("b3")
     patient.world.kill("b2")
@@ -305,9 +326,10 @@ def test_two_ids_at_one_address_are_seen(patient: Patient) -> None:
 
 
 def test_17_a_bookie_that_is_registered_and_dead_is_seen(patient: Patient) -> None:
+    patient.ledger(1, A, B)
     patient.world.kill("b2", unregister=False)
     found = patient.findings()["bookie-unreachable"]
-    assert found["what"].startswith("b2 is registered and does not answer")
+    assert found["what"].startswith("b2 is registered and does not answer, and 1 ledger lists it:")
     assert found["fix"].startswith("start b2 again if its process has ended")
 
 
@@ -344,17 +366,19 @@ def test_25_no_room_for_one_more_copy_is_told(patient: Patient) -> None:
     patient.world.kill("b3")
     assert "bookies-too-few" not in patient.findings()
     patient.world.kill("b4")
-    assert "no ledger can be created or repaired" in patient.findings()["bookies-too-few"]["what"]
+    assert "only 2 bookies are writable" in patient.findings()["bookies-too-few"]["what"]
 
 
 def test_26_a_million_ledgers_take_no_more_memory_than_a_few() -> None:
-    seen = LedgerCensus(now_ms=0, in_service=frozenset(), marks={}, limits=DoctorLimits())
     held = metadata()
-    for number in range(10_000):
-        seen.add(StoredLedger(LedgerId(number), None))
-        seen._look_at_copies(LedgerId(number), held)
-    for some in (seen.unreadable, seen.lacking, seen.unmarked, seen.out_of_reach):
-        assert (some.count, len(some.first)) == (10_000, REMEMBERED_MAX)
+    for in_service in (frozenset[BookieId](), frozenset(held.ensemble[:1])):
+        seen = LedgerCensus(now_ms=0, in_service=in_service, marks={}, limits=DoctorLimits())
+        for number in range(10_000):
+            seen.add(StoredLedger(LedgerId(number), None))
+            seen.add(StoredLedger(LedgerId(number), Versioned(held, NEW)))
+        lost = [seen.lacking, seen.unmarked] if in_service else [seen.out_of_reach]
+        for some in (seen.unreadable, *seen.by_ensemble.values(), *lost):
+            assert (some.count, len(some.first)) == (10_000, REMEMBERED_MAX)
 
 
 def test_what_is_damaged_is_told_and_the_rest_is_looked_at_all_the_same(patient: Patient) -> None:
@@ -404,7 +428,8 @@ def test_autorecovery_that_is_off_or_undirected_is_told(patient: Patient) -> Non
     patient.world.kill("b2")
     found = patient.findings()
     assert found["auditor-missing"]["danger"] == "risk"
-    assert found["ledgers-lack-copies"]["fix"] == "bookied autorecovery --conf FILE"
+    start = "start b2 again, or bookied autorecovery --conf FILE"
+    assert found["ledgers-lack-copies"]["fix"] == found["auditor-missing"]["fix"] == start
     patient.world.run(patient.store.set_replication_enabled(enabled=False))
     assert patient.findings()["ledgers-lack-copies"]["fix"] == "bkctl autorecovery enable"
 

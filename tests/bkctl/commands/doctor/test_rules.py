@@ -48,7 +48,7 @@ def everything_wrong() -> ClusterSurvey:
         in_service=frozenset(),
         marks={mark.ledger_id: mark for mark in marks[:1]},
         limits=DoctorLimits(),
-        ensemble_max=9,
+        by_ensemble={9: some()},
         **{
             name: some()
             for name in (
@@ -139,7 +139,7 @@ def test_a_bookie_that_is_read_only_by_hand_is_not_sent_to_free_its_disk() -> No
     assert found.fix == f"stop it, then: bkctl decommission ro:1, or keep it: {back}"
     seen.ledgers.holds["ro:1"] = 3
     (found,) = (one for one in diagnose(seen, None) if one.kind == "bookie-read-only")
-    assert found.fix == back
+    assert found.fix == f"if no drain of it is in progress: {back}"
 
 
 @pytest.mark.parametrize(

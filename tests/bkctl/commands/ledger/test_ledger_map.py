@@ -93,6 +93,11 @@ class TestDrawing:
         partly = ledger_map(["abc"], [[OK, OK, AWAY]])
         assert verdict(partly.replicas) == "1 unreachable of 3 replicas of fragments"
 
+    def test_a_bookie_that_is_registered_and_silent_is_not_drawn_as_writable(self) -> None:
+        found = ledger_map(["abc"], [[OK, OK, AWAY]])
+        line = next(one for one in drawing(found, Canvas(80)) if "bk-c" in one)
+        assert line.split()[1:4] == ["✗", "bk-c.example.org:3181", "unreachable"]
+
 
 class TestMap:
     def test_people_get_a_drawing_and_programs_the_numbers(self) -> None:
