@@ -58,13 +58,15 @@ def named(
 ) -> Directories:
     """Return directories by their names, be it the roots or their ``current``.
 
-    Without index directories the ledger directories are meant.
+    Their paths are absolute, as a bookie writes them into its cookie. Without index directories the
+    ledger directories are meant.
     """
     lists = (journals, ledgers, indexes or ledgers)
     return Directories(*(tuple(_root(Path(name)) for name in names) for names in lists))
 
 
 def _root(path: Path) -> Path:
+    path = path.absolute()
     return path.parent if path.name == CURRENT else path
 
 

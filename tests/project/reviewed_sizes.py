@@ -139,7 +139,6 @@ REVIEWED: Final = {
     "_rows: ' ' * (room - 2 - names - 1 - _STATE_WIDTH - 1 - width)": _SCREEN,
     "MetadataContents.lines: [f\"{counted(self.marks, 'mark')} of ledgers that lack replicas\"]"
     " * bool(self.marks)": "one or none",
-    "note_sums: 's' * (len(found) != 1)": "one or none",
     "_read_next_v2: range(at, last_start + 1, _READ.size)": "inside what was received",
     "_repeated: pa.repeat(pa.scalar(value, kind), len(batch))": _ITEMS,
     "_extremes: range(footer.num_row_groups)": "the footer of a file that was just written",

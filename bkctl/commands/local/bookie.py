@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import socket
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
+from bkclient.config.properties import Property, parse_properties, read_properties
 from bkctl.commands.local.columns import LocalBookie
 from bkctl.commands.local.directory import CONF_FILE, write_private
 from bkctl.commands.local.metadata import HOST
 from bkctl.commands.local.process import ChildProcess, port_is_free
 from bkctl.errors import CommandError
 from bkctl.exit_status import ExitStatus
+from bkctl.output.atomic_file import write_whole
+from wire.errors import BookKeeperError
 
 _REASON: Final = "bookied: "
 """How the line begins with which bookied says why it ends."""
@@ -36,6 +41,15 @@ BOOKIE_SETTINGS: Final[Mapping[str, str]] = {
 """What differs from a bookie's defaults on one machine."""
 
 
+_OWN: Final = ("bookiePort", "advertisedAddress", "metadataServiceUri", "httpAdminTokenFile")
+"""Settings that tie a bookie to its cluster; those of a copied directory name the first one's."""
+
+_STATEMENT: Final = re.compile(rb"(?:(?!\s*[#!])[^\n]*\\\n)*[^\n]*\n?")
+"""A line of a settings file, with the lines that continue it."""
+
+_KEY: Final = re.compile(rb"\s*([^\s#!=:]+)")
+
+
 class LocalStartError(CommandError):
     """A part of the local cluster did not start."""
 
@@ -49,6 +63,7 @@ class BookieProcess:
         self.host, self.port, self.directory = host, port, directory
         self._process: ChildProcess | None = None
         self._is_stopping = False
+        self._undo: tuple[Path, bytes | None] | None = None
         self.is_decommissioned = False
         """Whether its cookie is gone from the metadata: its directories never start again."""
 
@@ -64,13 +79,18 @@ class BookieProcess:
     def log(self) -> Path:
         return self.directory / "bookie.log"
 
-    def start(self, settings: Mapping[str, str]) -> None:
-        """Write the bookie's settings and start its process.
+    def start(
+        self, settings: Mapping[str, str], given: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
+        """Start the bookie's process; write its settings file if it has none yet.
 
-        ``settings`` are those of the cluster; they come before what each local bookie has.
+        ``settings`` are those of the cluster; they come before what each local bookie has. An
+        existing file stays as its user has edited it, apart from the keys in ``given``. A stop
+        undoes these, unless ``keep_settings`` was called.
 
         Raises:
-            LocalStartError: another process has the port.
+            LocalStartError: another process has the port, or the file is not this bookie's.
+            PropertiesError: the file breaks the syntax.
         """
         self.directory.mkdir(exist_ok=True)
         if not port_is_free(self.host, self.port):
@@ -86,10 +106,32 @@ class BookieProcess:
             **BOOKIE_SETTINGS,
             **settings,
         }
-        write_private(self.conf, "".join(f"{key}={text}\n" for key, text in lines.items()))
+        before = self.conf.read_bytes() if self.conf.exists() else None
+        if before is None:
+            write_private(self.conf, _text(lines))
+        else:
+            self._insist_own(lines)
+        if given:
+            self._undo = (self.conf, before)
+        if given and before is not None:
+            write_whole(str(self.conf), with_settings(before, given), private=True)
         command = [sys.executable, "-m", "bookied", "--conf", str(self.conf)]
         self._is_stopping = False
         self._process = ChildProcess(command, self.log, env=_environment())
+
+    def _insist_own(self, lines: Mapping[str, str]) -> None:
+        found = read_properties(self.conf)
+        for one in parse_properties(_text({key: lines[key] for key in _OWN})):
+            there = found.get(one.key)
+            if there is None or _texts(there) != _texts(one):
+                raise LocalStartError(
+                    f"{self.conf} does not set {one.key}={lines[one.key]}",
+                    next_step="write that line there, or remove the file to get a new one",
+                )
+
+    def keep_settings(self) -> None:
+        """Let later starts have the settings of this one."""
+        self._undo = None
 
     def insist_running(self) -> None:
         """Do nothing while the started bookie runs.
@@ -98,9 +140,11 @@ class BookieProcess:
             LocalStartError: it has ended; the message has its reason.
         """
         if self._process is not None and self._process.returncode is not None:
+            where = f"its log is {self.log}"
+            if self._undo is None:
+                where = f"its settings are {self.conf}, its log {self.log}"
             raise LocalStartError(
-                f"bookie {self.bookie_id} did not start: {self._cause()}",
-                next_step=f"its settings are {self.conf}, its log {self.log}",
+                f"bookie {self.bookie_id} did not start: {self._cause()}", next_step=where
             )
 
     def log_tail(self) -> str:
@@ -109,6 +153,12 @@ class BookieProcess:
             if self._process is not None:
                 return self._process.log_tail(5) or "it wrote no log"
         return "it wrote no log"
+
+    def log_reason(self, error: BookKeeperError) -> None:
+        """Write into the log why the bookie was not started, as the bookie itself would."""
+        hint = f"; {error.hint}" if error.hint else ""
+        with self.log.open("a", encoding="utf-8") as log:
+            log.write(f"{_REASON}{error}{hint}\n")
 
     def _cause(self) -> str:
         """Return the reason that the bookie printed at its end; else the last line of its log."""
@@ -126,6 +176,12 @@ class BookieProcess:
         """Wait until the bookie has ended; kill it after ``timeout_s``."""
         if self._process is not None:
             self._process.stop(timeout_s)
+        if self._undo is not None:
+            path, before = self._undo
+            if before is None:
+                path.unlink(missing_ok=True)
+            else:
+                write_whole(str(path), before, private=True)
 
     def kill(self) -> None:
         """End the bookie with SIGKILL."""
@@ -150,6 +206,24 @@ class BookieProcess:
             directory=str(self.directory),
             log=str(self.log),
         )
+
+
+def with_settings(text: bytes, settings: Mapping[str, str]) -> bytes:
+    """Return the text of a settings file with other values for some keys; the rest stays."""
+    kept = b"".join(
+        statement
+        for statement in _STATEMENT.findall(text)
+        if not ((key := _KEY.match(statement)) and key[1].decode("utf-8", "replace") in settings)
+    )
+    return kept + (b"" if kept.endswith(b"\n") or not kept else b"\n") + _text(settings).encode()
+
+
+def _text(settings: Mapping[str, str]) -> str:
+    return "".join(f"{key}={text}\n" for key, text in settings.items())
+
+
+def _texts(found: Property) -> list[str]:
+    return [value.text for value in found.values]
 
 
 def printed_reason(log: Path, offset: int) -> str | None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from bkclient.config.properties import PropertiesError
 from bkclient.config.settings import value_text
 from bkctl.commands.local.bookie import BookieProcess, LocalStartError
 from bkctl.commands.local.columns import LocalBookie
@@ -50,6 +51,7 @@ class LocalCluster:
     ) -> None:
         """Without ``directory`` a temporary one is made; ``settings`` go into each bookie's file.
 
+        An existing file changes in these keys alone: the rest is as its user has edited it.
         ``hosts`` are addresses of this machine that the bookies get in turn, so that they can be in
         several racks. Settings of earlier starts apply as well, unless ``settings`` changes them.
         ``defaults`` apply where neither sets a key.
@@ -71,6 +73,7 @@ class LocalCluster:
         self._started_with = known.settings
         self.settings = {**known.settings, **settings}
         """For each bookie, beyond what every local bookie has."""
+        self._given = settings
         self._defaults = defaults
         self._metadata = LocalMetadataService(
             path, has_zookeeper=zookeeper, zookeeper_port=known.zookeeper_port, elsewhere=uri
@@ -122,7 +125,7 @@ class LocalCluster:
         self._await_gone(registered, wanted, report)
         report(f"starting {counted(len(wanted), 'bookie')}")
         for bookie in wanted:
-            bookie.start(self._bookie_settings())
+            bookie.start(self._bookie_settings(), self._given)
         self._wait(registered, wanted)
         self.keep_settings()  # Only now: settings that stop a start are not kept for the next one.
 
@@ -141,6 +144,8 @@ class LocalCluster:
     def keep_settings(self) -> None:
         """Let later starts have the settings of this one."""
         self._started_with = self.settings
+        for bookie in self._bookies:
+            bookie.keep_settings()
         self.save()
 
     def save(self) -> None:
@@ -268,8 +273,9 @@ class LocalCluster:
             if bookie.state().state != "up":
                 try:
                     bookie.start(self._bookie_settings())
-                except LocalStartError as error:
+                except (LocalStartError, PropertiesError) as error:
                     warn(f"bookie {bookie.bookie_id} was not started: {error}")
+                    bookie.log_reason(error)  # `local start` waits for it.
             request.unlink(missing_ok=True)
 
     @property

@@ -95,6 +95,7 @@ local = Command(
 
     `local status DIR` shows the bookies of a cluster that was started with --dir. `local stop DIR`
     stops the cluster. With BOOKIE_ID, `local stop` and `local start` stop and start one bookie.
+    DIR/bookie-N/bookie.conf has the settings of a bookie: what you change there stays.
     """,
     params=(
         argument("bookies", metavar="N|zookeeper|status|start|stop", type=_Size()),

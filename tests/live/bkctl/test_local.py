@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import socket
 import sqlite3
@@ -286,7 +287,7 @@ def test_a_bookie_that_cannot_start_stops_all_and_says_why(tmp_path: Path) -> No
     assert f"port {base} is in use" in failed.stderr
     wrong = _run("local", 2, "--dir", tmp_path / "bk2", "--set", "journalAlignmentSize=7")
     assert wrong.returncode == ExitStatus.UNREACHABLE
-    cause = "journalAlignmentSize: '7' is out of range; allowed: 512 and above; its settings"
+    cause = "journalAlignmentSize: '7' is out of range; allowed: 512 and above; its log"
     assert cause in wrong.stderr
     assert "did not start: /" in wrong.stderr
     assert _processes(tmp_path) == []
@@ -341,6 +342,33 @@ def test_a_bookie_that_does_not_start_again_says_why(tmp_path: Path) -> None:
         assert refused.returncode == ExitStatus.UNREACHABLE
         assert f"bookie {ids[1]} did not start: " in refused.stderr
         assert f"its log is {directory}/bookie-2/bookie.log" in refused.stderr
+
+
+@pytest.mark.processes
+def test_what_a_user_changes_in_the_settings_of_a_bookie_stays(tmp_path: Path) -> None:
+    directory = tmp_path / "bk"
+    conf, ledgers = directory / "bookie-1" / CONF_FILE, f"{directory}/bookie-1/ledgers"
+    with local_cluster(directory, 1) as cluster:
+        bookie_id = _run("local", "status", directory, "-o", "id").stdout.strip()
+        assert _run("local", "stop", directory, bookie_id).returncode == 0
+        edited = conf.read_text().replace(ledgers, f"{ledgers},{ledgers}2") + "# mine\n"
+        conf.write_text(edited)
+        refused = _run("local", "start", directory, bookie_id)
+        assert (refused.returncode, conf.read_text()) == (ExitStatus.UNREACHABLE, edited)
+        expanded = _run("-u", cluster.uri, "disk", "expand", "-c", conf, "--yes")
+        assert expanded.returncode == 0, expanded.stderr
+        started = _run("local", "start", directory, bookie_id)
+        assert (started.returncode, conf.read_text()) == (0, edited), started.stderr
+        assert _run("local", "stop", directory, bookie_id).returncode == 0
+        conf.write_text(re.sub("bookiePort=.*", "bookiePort=1", edited))
+        other = _run("local", "start", directory, bookie_id)
+        assert other.returncode == ExitStatus.UNREACHABLE
+        assert f"{conf} does not set bookiePort=" in other.stderr
+        conf.write_text(edited)
+    wrong = _run("local", 1, "--dir", directory, "--set", "journalAlignmentSize=7")
+    assert (wrong.returncode, conf.read_text()) == (ExitStatus.UNREACHABLE, edited)
+    with local_cluster(directory, 1, "--set", "gcWaitTime=77000"):
+        assert conf.read_text() == f"{edited}gcWaitTime=77000\n"
 
 
 @pytest.mark.processes

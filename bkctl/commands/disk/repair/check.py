@@ -10,7 +10,7 @@ import attrs
 
 from bkclient.config.findings import Severity
 from bkctl.bookies.directories import open_bookie
-from bkctl.errors import NothingFoundError, ProblemsError
+from bkctl.errors import NothingFoundError, ProblemsError, WarningsError
 from bkctl.output.units import counted
 from bkctl.output.views import column, shown
 from bookied.directories.in_use import uses
@@ -94,10 +94,10 @@ class Checking:
             )
 
     def finish(self) -> None:
-        """Say what was looked at, and end with status 10 if there was a problem.
+        """Say what was checked, and end with status 10 for problems, or 9 for warnings alone.
 
         Raises:
-            ProblemsError: there was.
+            ProblemsError, WarningsError: there were some.
         """
         self._session.finish()  # What was found comes before the sum.
         counts = self._findings.counts
@@ -118,6 +118,10 @@ class Checking:
             raise ProblemsError(
                 counted(self._severities[Severity.PROBLEM], "problem") + " found",
                 next_step="--repair-plan says what to do",
+            )
+        if self._severities[Severity.WARNING]:
+            raise WarningsError(
+                f"{counted(self._severities[Severity.WARNING], 'warning')}, and no problem"
             )
 
     def _sum(self) -> str:

@@ -144,7 +144,8 @@ REPAIRS: Final = (
         help="""Check a bookie's directories, and change nothing.
 
     A note is a trace of a crash that the next start repairs. A warning loses no data. A problem
-    means that data is lost or that the bookie cannot start; the exit status is then 10.
+    means that data is lost or that the bookie cannot start. The exit status is 10 for problems, and
+    9 for warnings alone.
     """,
         params=(
             option(
@@ -171,7 +172,7 @@ REPAIRS: Final = (
             ("bkctl disk check --deep -c bk_server.conf", "every byte, and digests"),
             ("bkctl disk check --repair-plan -c bk_server.conf", "which commands would help"),
         ),
-        exits=(*FAILURES, ExitStatus.PROBLEMS),
+        exits=(*FAILURES, ExitStatus.WARNINGS, ExitStatus.PROBLEMS),
         replaces="bookkeeper shell localconsistencycheck; check-db-ledgers-index",
     ),
     Command(

@@ -462,6 +462,14 @@ def test_usage_tells_live_from_dead_and_what_each_threshold_frees(tmp_path: Path
     told = run("usage", *words, "-c", conf).err
     assert "(below 45% live)" in told
     assert "(below 80%)" in told
+    assert "is not counted" not in told
+    locks = DirectoryLocks()
+    locks.take([tmp_path / "bookie/ledgers"])
+    try:
+        beside = run("usage", *words)
+    finally:
+        locks.release()
+    assert "log 5 is not counted there: the bookie still writes it" in beside.err
     rows = run("usage", "--directories", *words, "-o", "jsonl").rows
     assert [row["directory"].rsplit("/", 1)[1] for row in rows] == ["journal", "ledgers"]
     assert rows[0]["journals"] > 0

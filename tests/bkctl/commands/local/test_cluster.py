@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from bkctl.cli.root import cli
+from bkctl.commands.local.bookie import with_settings
 from bkctl.commands.local.cluster import LocalCluster
 from bkctl.commands.local.directory import (
     BACKGROUND_LOG,
@@ -131,6 +132,13 @@ def test_settings_that_a_start_has_proven_are_kept_for_the_next(tmp_path: Path) 
     first.keep_settings()
     assert LocalCluster(tmp_path, 1).settings == {"a": "1", "b": "2"}
     assert LocalCluster(tmp_path, 1, settings={"b": "3"}).settings == {"a": "1", "b": "3"}
+
+
+def test_new_values_replace_the_statements_of_a_settings_file_that_have_the_key() -> None:
+    before = b"# a=0 \\\na=1,\\\n  2\n\nb : 3\n  aa=4"
+    found = with_settings(before, {"a": "5", "b": "6"})
+    assert found == b"# a=0 \\\n\n  aa=4\na=5\nb=6\n"
+    assert with_settings(b"", {"a": "1"}) == b"a=1\n"
 
 
 def test_the_settings_of_each_bookie_are_left_for_javas_shell(tmp_path: Path) -> None:

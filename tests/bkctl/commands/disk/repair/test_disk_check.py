@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from bkctl.exit_status import ExitStatus
 from bookied.directories.lock import DirectoryLocks
 from tests.bkctl.support.disk import copy_of, dirs, run, snapshot
@@ -39,6 +41,22 @@ def test_problems_are_named_with_place_and_next_command_and_status_10(tmp_path: 
     assert "ledger 0 (5 entries, 0 to 4): no such log" in found.out
     assert "problems found; --repair-plan says what to do" in found.err
     assert snapshot(tmp_path) == before
+
+
+def test_a_relative_path_is_the_same_directory_and_warnings_alone_end_with_9(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy_of("sorted/clean", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    bookie = tmp_path / "bookie"
+    cookie = f'5\nbookieHost: "b"\njournalDir: "{bookie}/journal"\nledgerDirs: "1\\t{{}}"\n'
+    for place, status in ((f"{bookie}/ledgers", ExitStatus.DONE), ("/gone", ExitStatus.WARNINGS)):
+        for root in ("journal", "ledgers"):
+            (bookie / root / "current/VERSION").write_text(cookie.format(place))
+        found = [run("check", path, "-o", "jsonl", ok=False) for path in (bookie, "bookie")]
+        assert [one.status for one in found] == [status, status], found
+        assert found[0].rows == found[1].rows
+    assert "2 warnings, and no problem" in found[0].err
 
 
 def test_programs_get_one_object_a_finding(tmp_path: Path) -> None:
