@@ -106,7 +106,8 @@ class BookieServer(Factory):
             refusals=Refusals(clock),
             login_delays=LoginDelays(clock),
         )
-        self.connections: set[BookieConnection] = set()
+        self.connections: dict[BookieConnection, None] = {}
+        """In the order they came, which a simulation can play again."""
         self.connections_broken = 0
         """How many ended without an end: reset, or given up by the system for silence."""
         self._counts = ConnectionCounts(self.hits, clock)
@@ -192,7 +193,7 @@ class BookieServer(Factory):
 
     def connection_made(self, connection: BookieConnection, host: str) -> None:
         """Take a connection in."""
-        self.connections.add(connection)
+        self.connections[connection] = None
         self._counts.opened(connection, host)
         self._watch.begin()
 
@@ -200,7 +201,7 @@ class BookieServer(Factory):
         """Forget a connection."""
         self._let_journals_run()
         self.connections_broken += broken
-        self.connections.discard(connection)
+        self.connections.pop(connection, None)
         self._counts.closed(connection, host)
         if not self.connections:
             self._watch.end()

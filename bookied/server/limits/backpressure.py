@@ -128,7 +128,7 @@ class Backpressure:
         self.limits, self._clock, self._unwritten_bytes = limits, clock, unwritten_bytes
         self._limited, self._freed, self._write_soon = limited, freed, write_soon
         self._rechecking = False
-        self._loads: set[ConnectionLoad] = set()
+        self._loads: dict[ConnectionLoad, None] = {}
         self._sharers = 1
         self._shared_adds = SharedAdds(clock)
         self._adds_wait = False
@@ -149,12 +149,12 @@ class Backpressure:
 
     def begin(self, load: ConnectionLoad) -> None:
         """Take in a new connection."""
-        self._loads.add(load)
+        self._loads[load] = None
         load.is_held = self.level is PressureLevel.FULL
 
     def end(self, load: ConnectionLoad) -> None:
         """Forget a connection; what it has in flight still counts."""
-        self._loads.discard(load)
+        self._loads.pop(load, None)
 
     def received(self, load: ConnectionLoad, size_bytes: int, adds: int = 0) -> None:
         """Count a connection's request, or a batch of its adds."""

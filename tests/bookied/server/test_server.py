@@ -22,7 +22,7 @@ from bookied.server.rules.bookie import DISK_SIZES_S
 from bookied.storage.ledger_storage.ledgers import StoredLedgers
 from bookied.storage.ledger_storage.settings import StorageLimits
 from bookied.storage.ledger_storage.storage import LedgerStorage
-from tests.bookied.worlds.serving import KEY, Client, Serving, packet
+from tests.bookied.worlds.serving import KEY, Client, Serving, Transport, packet
 from wire.codes import BookieInfoFlag, OpCode, ProtocolVersion, ReadFlag, ReturnCode
 from wire.frames import v2, v3
 from wire.ids import NO_ENTRY, EntryId, LedgerId
@@ -541,6 +541,25 @@ def test_draining_answers_what_came_and_closes(serving: Serving) -> None:
     busy.disconnect()
     assert drained == [None]
     assert serving.clock.getDelayedCalls() == []
+
+
+def test_draining_closes_connections_in_the_order_they_came(serving: Serving) -> None:
+    closed: list[int] = []
+
+    class Noted(Transport):
+        def __init__(self, number: int) -> None:
+            super().__init__()
+            self.number = number
+
+        def loseConnection(self) -> None:  # noqa: N802
+            super().loseConnection()
+            closed.append(self.number)
+
+    clients = [serving.connect(transport=Noted(number)) for number in range(40)]
+    serving.server.drain(timeout_s=5.0)
+    assert closed == list(range(40))
+    for client in clients:
+        client.disconnect()
 
 
 def test_draining_cuts_who_takes_too_long(serving: Serving) -> None:

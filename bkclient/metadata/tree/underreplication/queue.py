@@ -33,7 +33,7 @@ class RepairQueue:
     ) -> None:
         self._tree, self._branch, self._locks = tree, branch, locks
         self._clock, self._chance = clock, chance
-        self._watches: set[StandingWatch] = set()
+        self._watches: dict[StandingWatch, None] = {}
 
     async def poll(self) -> LedgerId | None:
         """Lock a ledger by a random descent, so that workers seldom collide; return its id."""
@@ -90,7 +90,7 @@ class RepairQueue:
                 level = [child for some in listed for child in some]
 
         watch = _QueueWatch(self._tree, arm, changed, self._watches)
-        self._watches.add(watch)
+        self._watches[watch] = None
         await watch.start()
         return watch
 
@@ -115,11 +115,11 @@ class _QueueWatch(StandingWatch):
         tree: Tree,
         arm: Callable[[Fired], Awaitable[object]],
         changed: Callable[[], None],
-        among: set[StandingWatch],
+        among: dict[StandingWatch, None],
     ) -> None:
         super().__init__(tree, arm, changed)
         self._among = among
 
     def cancel(self) -> None:
         super().cancel()
-        self._among.discard(self)
+        self._among.pop(self, None)
