@@ -9,7 +9,7 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from bkclient.metadata.api import (
 )
 from bkclient.metadata.sqlite.database import Database, file_system_of
 from bkclient.metadata.sqlite.driver_thread import Core
-from bkclient.metadata.sqlite.rows import CHANGES_KEPT
+from bkclient.metadata.sqlite.rows import CHANGES_KEPT, Rows
 from bkclient.metadata.sqlite.store import open_sqlite, parse_uri
 from tests.bkclient.metadata.values import B1, B2, closed, info, metadata
 from tests.contract.metadata_drivers import SqliteDriver
@@ -58,6 +58,20 @@ def process(path: Path, role: str, *arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parent.parent.parent
     )
+
+
+def core_at(path: Path, now_s: Callable[[], float], monotonic_s: Callable[[], float]) -> Core:
+    return Core(
+        path,
+        now_s=now_s,
+        monotonic_s=monotonic_s,
+        session_timeout_s=10.0,
+        busy_timeout_s=0.0,
+    )
+
+
+def lock(rows: Rows, session: int | None) -> None:
+    rows.insert("lock", 1, b"", session)
 
 
 class TestUris:
@@ -257,13 +271,7 @@ class TestClocks:
 
     def test_a_lease_counts_from_before_its_renewal(self, files: SqliteDriver) -> None:
         now_s = [0.0]
-        core = Core(
-            files.path,
-            now_s=lambda: 1_700_000_000 + now_s[0],
-            monotonic_s=lambda: now_s[0],
-            session_timeout_s=10.0,
-            busy_timeout_s=0.0,
-        )
+        core = core_at(files.path, lambda: 1_700_000_000 + now_s[0], lambda: now_s[0])
         assert core.do(lambda _rows, one: one, write=True, needs_session=True).value
         now_s[0] = 3.0
 
@@ -290,18 +298,7 @@ class TestClocks:
         self, files: SqliteDriver, back_s: float, *, is_over: bool
     ) -> None:
         now_s = [1_700_000_000.0]
-
-        def opened() -> Core:
-            return Core(
-                files.path,
-                now_s=lambda: now_s[0],
-                monotonic_s=lambda: 0.0,
-                session_timeout_s=10.0,
-                busy_timeout_s=0.0,
-            )
-
-        dead, other = opened(), opened()
-        lock: Any = lambda rows, one: rows.insert("lock", 1, b"", one)  # noqa: E731
+        dead, other = (core_at(files.path, lambda: now_s[0], lambda: 0.0) for _ in range(2))
         assert dead.do(lock, write=True, needs_session=True).error is None
         now_s[0] -= back_s
         seen = other.do(lambda rows, _: rows.get("lock", 1), write=False).value
@@ -315,18 +312,7 @@ class TestClocks:
         self, files: SqliteDriver
     ) -> None:
         now_s = [1_700_000_000.0]
-
-        def opened() -> Core:
-            return Core(
-                files.path,
-                now_s=lambda: now_s[0],
-                monotonic_s=lambda: now_s[0],
-                session_timeout_s=10.0,
-                busy_timeout_s=0.0,
-            )
-
-        live, waiting = opened(), opened()
-        lock: Any = lambda rows, one: rows.insert("lock", 1, b"", one)  # noqa: E731
+        live, waiting = (core_at(files.path, lambda: now_s[0], lambda: now_s[0]) for _ in range(2))
         assert live.do(lock, write=True, needs_session=True).error is None
         assert waiting.look().error is None
 
@@ -349,14 +335,7 @@ class TestClocks:
         self, files: SqliteDriver
     ) -> None:
         monotonic_s = [0.0]
-        core = Core(
-            files.path,
-            now_s=lambda: 1_700_000_000.0,
-            monotonic_s=lambda: monotonic_s[0],
-            session_timeout_s=10.0,
-            busy_timeout_s=0.0,
-        )
-        lock: Any = lambda rows, one: rows.insert("lock", 1, b"", one)  # noqa: E731
+        core = core_at(files.path, lambda: 1_700_000_000.0, lambda: monotonic_s[0])
         assert core.do(lock, write=True, needs_session=True).error is None
         monotonic_s[0] = 6.0  # By the wall clock no time has passed.
         assert core.do(lambda _rows, one: one, write=True).lost_session

@@ -9,6 +9,7 @@ from typing import Any
 import attrs
 import pytest
 
+from bkclient.ledger.writer import LedgerWriter
 from bookied.errors import RegistrationError, WrongIdentityError
 from tests.sim.engine.scene import Scene, add_answer
 from tests.sim.world.bookie import SESSION_S, SimBookie
@@ -53,6 +54,16 @@ def empty(bookie: SimBookie) -> SimFiles:
     return SimBookie(bookie._world, bookie.name, bookie.config, "empty").files
 
 
+def with_entries(**settings: Any) -> tuple[Scene, LedgerWriter, SimBookie]:
+    """Return a scene, the writer of a ledger with five entries, and a bookie that has them."""
+    scene = Scene(3)
+    writer = scene.writer(scene.client("w", **settings))
+    added = [scene.add(writer) for _ in range(5)]
+    scene.drive(1)
+    assert [one for outcome in added for one in outcome] == list(range(5))
+    return scene, writer, scene.members(writer)[0]
+
+
 def the_end_of(scene: Scene, bookie: SimBookie) -> Any:
     """Return why a bookie has ended; systemd does not start it again."""
     assert scene.world.drive(WAIT_S, lambda: bookie.last_error is not None)
@@ -65,18 +76,14 @@ def the_end_of(scene: Scene, bookie: SimBookie) -> Any:
     ("disks", "error"), [(copied, RegistrationError), (empty, WrongIdentityError)]
 )
 def test_the_second_of_two_ends_and_the_first_serves_on(disks: Any, error: type[Exception]) -> None:
-    scene = Scene(3)
-    writer = scene.writer(scene.client("w"))
-    added = [scene.add(writer) for _ in range(5)]
-    scene.drive(1)
-    first = scene.members(writer)[0]
+    scene, writer, first = with_entries()
     twin = twin_of(scene, first, disks(first))
     twin.start()
-    added += [scene.add(writer) for _ in range(5)]
+    added = [scene.add(writer) for _ in range(5)]
     assert isinstance(the_end_of(scene, twin), error)
     added += [scene.add(writer) for _ in range(5)]
     scene.drive(1)
-    assert [one for outcome in added for one in outcome] == list(range(15))
+    assert [one for outcome in added for one in outcome] == list(range(5, 15))
     assert first.is_serving
     del scene.world.bookies["twin"]
     reader = scene.open(scene.client("r"), writer)
@@ -84,12 +91,7 @@ def test_the_second_of_two_ends_and_the_first_serves_on(disks: Any, error: type[
 
 
 def test_of_two_that_start_at_once_one_serves() -> None:
-    scene = Scene(3)
-    writer = scene.writer(scene.client("w"))
-    for _ in range(5):
-        scene.add(writer)
-    scene.drive(1)
-    first = scene.members(writer)[0]
+    scene, writer, first = with_entries()
     first.stay_away(power=False)
     scene.drive(2 * SESSION_S)  # The session of the old process is over.
     twin = twin_of(scene, first, copied(first))
@@ -104,14 +106,10 @@ def test_of_two_that_start_at_once_one_serves() -> None:
 
 def test_a_process_whose_disks_were_taken_over_acknowledges_nothing_more() -> None:
     """It is paused beyond its session, and its volume is mounted elsewhere meanwhile."""
-    scene = Scene(3)
-    writer = scene.writer(scene.client("w", add_timeout_s=60))
-    first = scene.members(writer)[0]
-    added = [scene.add(writer) for _ in range(5)]
-    scene.drive(1)
+    scene, writer, first = with_entries(add_timeout_s=60)
     assert first.process is not None
     first.process.pause()
-    added += [scene.add(writer) for _ in range(5)]  # These wait in the socket of the first.
+    added = [scene.add(writer) for _ in range(5)]  # These wait in the socket of the first.
     scene.drive(1)
     session = first.store.session
     scene.world.metadata.end_session(session.session_id)
@@ -129,7 +127,7 @@ def test_a_process_whose_disks_were_taken_over_acknowledges_nothing_more() -> No
     assert the_end_of(scene, first) is not None
     scene.drive(60)
     assert not [m for m in said if m.response is not None and m.response.rc is ReturnCode.EOK]
-    assert [one for outcome in added for one in outcome] == list(range(10))
+    assert [one for outcome in added for one in outcome] == list(range(5, 10))
     del scene.world.bookies[first.name]
     scene.open(scene.client("r"), writer)
 
@@ -140,12 +138,7 @@ def test_a_process_that_lost_its_session_to_another_ends() -> None:
     What it acknowledges over connections that it still has is not on the copy: docs/proof.md names
     this among what is not promised.
     """
-    scene = Scene(3)
-    writer = scene.writer(scene.client("w"))
-    for _ in range(5):
-        scene.add(writer)
-    scene.drive(1)
-    first = scene.members(writer)[0]
+    scene, writer, first = with_entries()
     session = first.store.session
     session.suspend()
     twin = twin_of(scene, first, copied(first))

@@ -12,7 +12,7 @@ from bkclient.admin import handover, operations
 from bkclient.admin.handover import NotHandedOverError
 from bkclient.client import Client
 from bkclient.errors import ClientError
-from tests.bkclient.stories.dying import Death, Killed, Processes, deaths
+from tests.bkclient.stories.dying import Death, Killed, Processes, deaths, steps_of
 from tests.bkclient.worlds import collect
 from wire.ids import LedgerId
 
@@ -79,17 +79,9 @@ def recover(relay: Relay) -> None:
     relay.recover()
 
 
-def steps_of(work: Work) -> int:
-    relay = Relay()
-    before = relay.steps
-    work(relay)
-    assert relay.steps - before >= 3
-    return relay.steps - before
-
-
 @pytest.mark.parametrize("work", [add_and_release, add_and_close, recover])
 def test_a_process_that_dies_at_any_step_costs_no_acknowledged_entry(work: Work) -> None:
-    for death in deaths(steps_of(work)):
+    for death in deaths(steps_of(Relay(), work, steps_min=3)):
         relay = Relay(death)
         with pytest.raises(Killed):
             work(relay)
@@ -106,7 +98,7 @@ def test_a_process_that_dies_at_any_step_costs_no_acknowledged_entry(work: Work)
 
 @pytest.mark.parametrize("work", [add_and_release, add_and_close, recover])
 def test_a_process_that_loses_one_answer_does_all_of_its_work_once(work: Work) -> None:
-    for death in deaths(steps_of(work), is_fatal=False):
+    for death in deaths(steps_of(Relay(), work, steps_min=3), is_fatal=False):
         relay = Relay(death)
         work(relay)
         assert relay.death is not None
@@ -135,10 +127,7 @@ def test_a_process_that_dies_at_any_step_of_its_recovery_leaves_it_to_the_next()
         relay.death = None if death is None else attrs.evolve(death)
         return relay
 
-    relay = torn(None)
-    before = relay.steps
-    relay.recover()
-    for death in deaths(relay.steps - before):
+    for death in deaths(steps_of(torn(None), recover)):
         relay = torn(death)
         with pytest.raises(Killed):
             relay.recover()

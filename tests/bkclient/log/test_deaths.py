@@ -14,7 +14,7 @@ from bkclient.log import EARLIEST, LogManager, LogOptions, Position
 from bkclient.log.cursors import Cursors
 from bkclient.log.errors import NoSuchCursorError
 from bkclient.metadata.api import NoSuchLogError
-from tests.bkclient.stories.dying import Death, Killed, Processes, deaths
+from tests.bkclient.stories.dying import Death, Killed, Processes, deaths, steps_of
 from wire.ids import LedgerId
 
 ONE = LogOptions(ensemble_size=1, write_quorum=1, ack_quorum=1)
@@ -106,14 +106,6 @@ def trim(readers: Readers) -> None:
     readers.trim()
 
 
-def steps_of(work: Work) -> int:
-    readers = Readers()
-    before = readers.steps
-    work(readers)
-    assert readers.steps > before
-    return readers.steps - before
-
-
 def dead(work: Work, death: Death) -> Readers:
     """Return what a process leaves that dies in its work."""
     readers = Readers(death)
@@ -124,7 +116,7 @@ def dead(work: Work, death: Death) -> Readers:
 
 
 def test_a_process_that_dies_as_it_moves_a_cursor_puts_none_back_later() -> None:
-    for death in deaths(steps_of(advance)):
+    for death in deaths(steps_of(Readers(), advance)):
         for entry, expected in ((3, {"0:3", "0:5"}), (7, {"0:7"})):
             readers = dead(advance, death)
             moved = readers.advance("etl", 0, entry)
@@ -135,7 +127,7 @@ def test_a_process_that_dies_as_it_moves_a_cursor_puts_none_back_later() -> None
 
 
 def test_a_process_that_dies_as_it_deletes_a_cursor_does_not_delete_its_next_life() -> None:
-    for death in deaths(steps_of(delete)):
+    for death in deaths(steps_of(Readers(), delete)):
         readers = dead(delete, death)
         if "etl" in readers.positions():
             readers.delete("etl")
@@ -148,7 +140,7 @@ def test_a_process_that_dies_as_it_deletes_a_cursor_does_not_delete_its_next_lif
 
 
 def test_a_process_that_dies_as_it_deletes_a_log_harms_no_later_log_of_the_name() -> None:
-    for death in deaths(steps_of(delete_log)):
+    for death in deaths(steps_of(Readers(), delete_log)):
         readers = dead(delete_log, death)
         try:
             readers.delete_log()
@@ -162,7 +154,7 @@ def test_a_process_that_dies_as_it_deletes_a_log_harms_no_later_log_of_the_name(
 
 
 def test_a_process_that_dies_as_it_trims_a_log_takes_nothing_that_is_listed() -> None:
-    for death in deaths(steps_of(trim)):
+    for death in deaths(steps_of(Readers(), trim)):
         readers = dead(trim, death)
         kept = readers.read()
         assert kept in ([b"one", b"two", b"three"], [b"three"]), death
@@ -182,7 +174,7 @@ def test_a_process_that_dies_as_it_trims_a_log_takes_nothing_that_is_listed() ->
     ],
 )
 def test_one_lost_answer_changes_nothing(work: Work, expected: dict[str, str]) -> None:
-    for death in deaths(steps_of(work), is_fatal=False):
+    for death in deaths(steps_of(Readers(), work), is_fatal=False):
         readers = Readers(death)
         work(readers)
         assert readers.death is not None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 import attrs
 from twisted.internet.defer import Deferred
@@ -161,6 +161,18 @@ class Processes:
         if last is None:
             return Fate.SERVE
         return {Last.LOST: Fate.LOSE, Last.ANSWERED: Fate.LOSE_ANSWER, Last.LATE: Fate.HOLD}[last]
+
+
+P = TypeVar("P", bound=Processes)
+
+
+def steps_of(processes: P, work: Callable[[P], Any], *, steps_min: int = 1) -> int:
+    """Return how many requests a piece of work makes, where nothing strikes it."""
+    before = processes.steps
+    work(processes)
+    steps = processes.steps - before
+    assert steps >= steps_min
+    return steps
 
 
 def deaths(steps: int, *, is_fatal: bool = True) -> Iterator[Death]:
