@@ -7,7 +7,9 @@
 from __future__ import annotations
 
 import datetime as dt
+import functools
 import itertools
+import json
 import os
 import subprocess
 import sys
@@ -23,7 +25,7 @@ from tests.sim.engine.seeds import command, play, shrink, try_seed
 from tests.sim.engine.story import Story
 from tests.sim.engine.tales import TALES, plan_of
 
-HUNT_S = float(os.environ.get("BKCTL_SIM_S", "45"))
+HUNT_S = float(os.environ.get("BKCTL_SIM_S", "10"))
 FIXED = {
     "ledger": 140,
     "repair": 35,
@@ -31,7 +33,7 @@ FIXED = {
     "handover": 35,
     "moments": 35,
     "remade": 35,
-    "outlived": 35,
+    "outlived": 14,
     "wiped": 35,
     "retire": 35,
     "lagging": 35,
@@ -49,7 +51,8 @@ CORPUS = sorted((Path(__file__).parent / "corpus").glob("*.json"))
     ("tale", "first"), [(tale, n) for tale, count in FIXED.items() for n in range(0, count, A_TURN)]
 )
 def test_a_cluster_keeps_its_promises(tale: str, first: int) -> None:
-    for outcome in hunt(try_seed, range(first, first + A_TURN), None, tale):
+    seeds = range(first, min(first + A_TURN, FIXED[tale]))
+    for outcome in hunt(try_seed, seeds, None, tale):
         assert not isinstance(outcome, Found), f"{outcome}: {command(outcome.seed, (), None, tale)}"
 
 
@@ -88,19 +91,35 @@ def trace_of(seed: int, tale: str) -> list[str]:
     return lines
 
 
-@pytest.mark.parametrize("tale", TALES)
-def test_a_seed_is_the_same_story_every_time(tale: str) -> None:
-    assert trace_of(9, tale) == trace_of(9, tale)
+first_trace = functools.cache(trace_of)
+"""The trace as this process told it the first time."""
 
 
-@pytest.mark.parametrize("tale", TALES)
-def test_a_seed_is_the_same_story_in_another_process(tale: str) -> None:
-    code = f"from tests.sim.test_cluster import trace_of; print(*trace_of(9, {tale!r}), sep='\\n')"
+@pytest.fixture(scope="module")
+def elsewhere() -> dict[str, list[str]]:
+    """The trace of each tale, from a process that hashes otherwise."""
+    code = (
+        "import json; from tests.sim.test_cluster import *;"
+        "print(json.dumps({tale: trace_of(9, tale) for tale in TALES}))"
+    )
     environment = os.environ | {"PYTHONHASHSEED": "12345"}
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
     )
-    assert done.stdout.splitlines() == trace_of(9, tale)
+    found: dict[str, list[str]] = json.loads(done.stdout)
+    return found
+
+
+@pytest.mark.parametrize("tale", TALES)
+def test_a_seed_is_the_same_story_every_time(tale: str) -> None:
+    assert trace_of(9, tale) == first_trace(9, tale)
+
+
+@pytest.mark.parametrize("tale", TALES)
+def test_a_seed_is_the_same_story_in_another_process(
+    tale: str, elsewhere: dict[str, list[str]]
+) -> None:
+    assert elsewhere[tale] == first_trace(9, tale)
 
 
 def test_a_find_is_reduced_to_what_it_takes() -> None:

@@ -18,7 +18,7 @@ from tests.sim.storage import command, try_seed
 from tests.sim.world.bookie_world import DB_SEEDS
 from tests.sim.world.faults import FAULTS
 
-HUNT_S = float(os.environ.get("BOOKIED_SIM_S", "15"))
+HUNT_S = float(os.environ.get("BOOKIED_SIM_S", "5"))
 FIXED, A_TURN = 80, 20
 DOCS = Path(__file__).with_name("README.md").read_text()
 TOOK = {
