@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from tests.support.waiting import NotInTimeError, until
+from tests.support.waiting import NotInTimeError, pause_after, until
 
 
 def test_it_ends_as_soon_as_the_condition_holds_with_what_that_gave() -> None:
@@ -33,6 +33,13 @@ def test_it_fails_at_the_deadline_with_what_is_wrong_by_then() -> None:
         until(lambda: asked.append(0), lambda: f"asked {len(asked)} times", timeout_s=-1.0)
     with pytest.raises(NotInTimeError, match="no bookie"):
         until(lambda: False, "no bookie", timeout_s=-1.0)
+
+
+def test_pauses_grow_with_the_wait_to_a_bound() -> None:
+    assert [pause_after(waited_s) for waited_s in (0.0, 0.2, 0.5, 1.0, 60.0)] == [
+        0.02, 0.02, 0.05, 0.1, 0.1,
+    ]  # fmt: skip
+    assert pause_after(60.0, pause_s=1.0) == 1.0
 
 
 def test_what_makes_waiting_useless_ends_it_at_once() -> None:

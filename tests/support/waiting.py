@@ -9,6 +9,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 PAUSE_S = 0.02
+PAUSE_S_MAX = 0.1
 
 START_S = 180.0
 """How long a server or a JVM may take to start, on a machine that does much else."""
@@ -16,6 +17,11 @@ START_S = 180.0
 
 class NotInTimeError(AssertionError):
     """The condition did not hold before the deadline."""
+
+
+def pause_after(waited_s: float, pause_s: float = PAUSE_S) -> float:
+    """Return how long to pause: longer after a long wait, which costs the others less CPU so."""
+    return max(pause_s, min(waited_s / 10, PAUSE_S_MAX))
 
 
 def until(
@@ -29,15 +35,16 @@ def until(
     """Ask again and again until a condition holds; return the true value it gave.
 
     ``what`` says what is wrong where it never holds: a text, or what makes one then. ``check`` runs
-    before each pause and raises where waiting on is of no use.
+    before each pause and raises where waiting on is of no use. ``pause_s`` is the shortest pause.
 
     Raises:
         NotInTimeError: the condition does not hold after ``timeout_s``.
     """
-    deadline_s = time.monotonic() + timeout_s
+    began_s = time.monotonic()
     while not (found := condition()):
         check()
-        if time.monotonic() > deadline_s:
+        waited_s = time.monotonic() - began_s
+        if waited_s > timeout_s:
             raise NotInTimeError(what if isinstance(what, str) else what())
-        time.sleep(pause_s)
+        time.sleep(pause_after(waited_s, pause_s))
     return found
