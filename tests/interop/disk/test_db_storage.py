@@ -193,13 +193,20 @@ def end(bookie: JavaBookie, how: str) -> None:
         assert bookie.stop() in (0, 143)
 
 
-@pytest.mark.parametrize("directories", [1, 2])
-@pytest.mark.parametrize("how", ["stopped", "killed"])
+@pytest.mark.parametrize(
+    ("directories", "ends"),
+    [
+        pytest.param(1, ("stopped", "killed", "killed", "stopped"), id="1-directory"),
+        pytest.param(2, ("killed", "stopped", "stopped", "killed"), id="2-directories"),
+    ],
+)
 def test_directories_go_from_java_to_ours_and_back(
-    peers: Peers, directories: int, how: str
+    peers: Peers, directories: int, ends: tuple[str, ...]
 ) -> None:
+    """Each of the two bookies is stopped once and killed once."""
     shared = Shared(peers, directories)
-    for turn, kind in enumerate([JavaBookie, OurBookie, JavaBookie, OurBookie]):
+    kinds = itertools.cycle([JavaBookie, OurBookie])
+    for turn, (kind, how) in enumerate(zip(kinds, ends, strict=False)):
         bookie = shared.start(kind, how)
         shared.check()
         # A killed Java bookie loses the fence of a ledger without a key (storage.md D1).
