@@ -10,7 +10,6 @@ import random
 import socket
 import struct
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -21,6 +20,7 @@ import pytest
 from tests.interop.peers.ours import OurBookie
 from tests.interop.peers.peers import JavaBookie, Peers
 from tests.live.bookied.processes import SOON_FORGOTTEN, BookieProcess, make_cluster, write_conf
+from tests.support.waiting import until
 from wire.codes import ProtocolVersion, ReadFlag, ReturnCode
 from wire.connection import ClientConnection
 from wire.digest import master_key
@@ -119,6 +119,10 @@ class Memory:
     lac_acked: dict[int, int] = attrs.field(factory=dict)
     troubles: list[str] = attrs.field(factory=list)
 
+    @property
+    def acked_count(self) -> int:
+        return sum([*self.acked.values()])
+
     def check(self, port: int) -> None:
         """Read everything back: nothing acknowledged is missing, nothing is invented."""
         assert not self.troubles
@@ -204,6 +208,14 @@ class Load:
         for thread in self._threads:
             thread.join(120)
             assert not thread.is_alive()
+
+    def go_on(self, adds: int) -> None:
+        """Wait until so many more adds are acknowledged."""
+        memory, wanted = self._memory, self._memory.acked_count + adds
+        until(
+            lambda: memory.acked_count >= wanted or memory.troubles,
+            lambda: f"{memory.acked_count} of {wanted} adds are acknowledged",
+        )
 
     def _run(self, work: Work, protocol: ProtocolVersion, ledgers: list[int]) -> None:
         try:
@@ -291,8 +303,8 @@ def test_what_was_acknowledged_survives_every_kill(
     memory = Memory()
     for turn in range(4):
         processes.append(BookieProcess(conf).ready())
-        with Load(memory, processes[-1].port, rng, turn * 10):
-            time.sleep(rng.uniform(0.2, 0.7))
+        with Load(memory, processes[-1].port, rng, turn * 10) as load:
+            load.go_on(rng.randint(500, 3000))
             processes[-1].kill()
     processes.append(BookieProcess(conf).ready())
     memory.check(processes[-1].port)
@@ -305,8 +317,8 @@ def test_a_stop_under_load_keeps_what_it_acknowledged(
     memory, uri = Memory(), make_cluster(tmp_path / "metadata")
     conf = write_conf(tmp_path / "bookie", uri, **SMALL_FILES)
     processes.append(BookieProcess(conf).ready())
-    with Load(memory, processes[-1].port, random.Random(3), 0):
-        time.sleep(0.5)
+    with Load(memory, processes[-1].port, random.Random(3), 0) as load:
+        load.go_on(2000)
         assert processes[-1].stop() == 0
     processes.append(BookieProcess(conf).ready())
     memory.check(processes[-1].port)
@@ -324,8 +336,8 @@ def test_directories_go_to_java_and_back_over_kills(peers: Peers) -> None:
             # What it replays of these, and what it is told, it loses when it is killed (D1 to D3).
             memory.fenced.clear()
             memory.lac_acked.clear()
-        with Load(memory, port, rng, turn * 10, is_fencing=kind is not JavaBookie):
-            time.sleep(0.5)
+        with Load(memory, port, rng, turn * 10, is_fencing=kind is not JavaBookie) as load:
+            load.go_on(2000)
             bookie.kill()
     with OurBookie(uri, directory, port, **SMALL_FILES):
         memory.check(port)
