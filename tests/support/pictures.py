@@ -74,7 +74,7 @@ QUIET_S: Final = 1.0
 """A screen that stays as it is for so long shows all."""
 PROMPT: Final = "$ "
 
-_COLORS: Final = {"brown": "yellow", "brightbrown": "bright_yellow"}
+_COLORS: Final = {"brown": "yellow", "brightbrown": "brightyellow"}
 """Names that pyte has and rich has not."""
 
 
