@@ -85,6 +85,12 @@ def real_reactor() -> Any:
     return reactor.the_reactor()
 
 
+@pytest.fixture(scope="package", autouse=True)
+def nothing_of_other_tests_is_left() -> None:
+    """Collect what tests of other folders have left, which would count against the first here."""
+    gc.collect()
+
+
 @pytest.fixture(autouse=True)
 def nothing_goes_wrong_unheard() -> Iterator[None]:
     """Fail the test after which an error was only logged."""
