@@ -7,6 +7,7 @@ from typing import Any
 
 from bkclient.client import Client
 from bkclient.ledger.writer import LedgerWriter
+from bkclient.metadata.api import CookieNotFoundError
 from bkclient.quorum.distribution import write_set
 from tests.bkclient.worlds import FakeBookie, World
 from tests.support.memory_cluster import MemoryMetadata
@@ -85,6 +86,14 @@ def mark(world: World, ledger_id: LedgerId, *missing: str) -> None:
     store = store_of(world)
     world.run(store.mark_underreplicated(ledger_id, tuple(map(BookieId, missing))))
     world.run(store.close())
+
+
+def has_cookie(world: World, name: str) -> bool:
+    try:
+        world.run(store_of(world).read_cookie(BookieId(name)))
+    except CookieNotFoundError:
+        return False
+    return True
 
 
 def is_reading(entry_id: int) -> Callable[[Request], bool]:

@@ -32,7 +32,7 @@ from bkclient.log.errors import (
 from bkclient.log.ledger_list import LOG_KEY
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import LogExistsError, NoSuchLogError
-from tests.bkclient.worlds import Fate, World, is_add, when
+from tests.bkclient.worlds import Fate, Running, World, is_add, when
 from tests.support.memory_cluster import Fault, TreeOperation
 from wire.codes import LedgerState
 from wire.ids import LedgerId
@@ -82,16 +82,19 @@ def outcome_of(append: Any) -> list[Any]:
     return outcome
 
 
-def followed(world: World, reader: LogReader) -> list[bytes]:
-    """Let somebody follow the log; return a list that will hold what it gives."""
+def following(world: World, reader: LogReader) -> tuple[Running, list[bytes]]:
+    """Let a reader follow the log; return its run, and a list that will hold what it gives."""
     seen: list[bytes] = []
 
     async def follow() -> None:
         async for _position, payload in reader:
             seen.append(payload)
 
-    world.start(follow())
-    return seen
+    return world.start(follow()), seen
+
+
+def followed(world: World, reader: LogReader) -> list[bytes]:
+    return following(world, reader)[1]
 
 
 def held(world: World) -> None:
@@ -911,13 +914,7 @@ class TestTakingAway:
         manager, other = logs(world), logs(world, 1)
         writer = opened(world, manager)
         append(world, writer, b"0")
-        seen: list[bytes] = []
-
-        async def follow() -> None:
-            async for _position, payload in await manager.open_reader("events"):
-                seen.append(payload)
-
-        reading = world.start(follow())
+        reading, seen = following(world, world.run(manager.open_reader("events")))
         world.settle(5)
         world.run(writer.close())
         world.settle(5)
@@ -938,13 +935,7 @@ class TestTakingAway:
         manager, other = logs(world), logs(world, 1)
         writer = opened(world, manager)
         append(world, writer, b"0")
-        seen: list[bytes] = []
-
-        async def follow() -> None:
-            async for _position, payload in await manager.open_reader("events"):
-                seen.append(payload)
-
-        reading = world.start(follow())
+        reading, seen = following(world, world.run(manager.open_reader("events")))
         world.settle(5)
         world.run(writer.close())
         world.settle(5)

@@ -17,7 +17,7 @@ from bkclient.errors import (
 )
 from bkclient.ledger.recovery import mark
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import NEW, CookieNotFoundError
+from bkclient.metadata.api import NEW
 from bkclient.repair.fragment_copy import CopiedEntry
 from bkclient.repair.recover_bookies import (
     LedgerMove,
@@ -31,6 +31,7 @@ from tests.bkclient.repairs import (
     STRIPED,
     check_whole,
     closed_ledger,
+    has_cookie,
     member,
     open_writer,
     payloads,
@@ -72,14 +73,6 @@ class Recover:
 
 def write_cookie(world: World, name: str) -> None:
     world.run(store_of(world).write_cookie(BookieId(name), b"4\ncookie", NEW))
-
-
-def has_cookie(world: World, name: str) -> bool:
-    try:
-        world.run(store_of(world).read_cookie(BookieId(name)))
-    except CookieNotFoundError:
-        return False
-    return True
 
 
 def test_all_ledgers_of_dead_bookies_are_moved_and_no_other_is_touched() -> None:

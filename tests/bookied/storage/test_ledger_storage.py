@@ -31,7 +31,7 @@ from bookied.storage.ledger_storage.settings import StorageEvents, StorageLimits
 from bookied.storage.ledger_storage.storage import LedgerStorage
 from bookied.storage.replay import do_now, run_now
 from bookied.storage.storages import Storages
-from tests.bookied.worlds.storage_world import Blocking, Turns
+from tests.bookied.worlds.storage_world import Blocking, JournalPosition, Turns
 from tests.sim.world.disk import SimFiles
 from wire.codes import ReturnCode
 from wire.errors import NoSuchEntryError
@@ -399,21 +399,10 @@ def test_a_checkpoint_is_asked_for_by_bytes() -> None:
     assert desk.storage.has_changes
 
 
-class Position:
-    """A journal as a checkpoint sees it."""
-
-    def __init__(self, synced: LastMark) -> None:
-        self.synced = synced
-        self.removed: list[LastMark] = []
-
-    def remove_old(self, mark: LastMark) -> None:
-        self.removed.append(mark)
-
-
 def test_the_mark_that_is_written_was_taken_before_the_flush_began() -> None:
     desk = Desk()
     desk.add(1, 0)
-    first, second = Position(LastMark(5, 512)), Position(LastMark(8, 1024))
+    first, second = JournalPosition(LastMark(5, 512)), JournalPosition(LastMark(8, 1024))
     checkpoint = Turns(desk.storages.checkpoint([first, second], Blocking))
     first.synced = LastMark(5, 9999)
     checkpoint.finish()
@@ -473,7 +462,7 @@ def test_marks_and_new_logs_go_to_writable_directories() -> None:
     desk = Desk()
     desk.storage.avoid([L0])
     desk.add(1, 0)
-    run_now(desk.storages.checkpoint([Position(LastMark(5, 512))], do_now))
+    run_now(desk.storages.checkpoint([JournalPosition(LastMark(5, 512))], do_now))
     assert "lastMark" not in desk.files.list(L0)
     assert "0.log" in desk.files.list(L1)
     assert desk.storages.marks.read(1) == [LastMark(5, 512)]

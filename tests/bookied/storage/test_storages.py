@@ -13,7 +13,7 @@ from bookied.storage.ledger_storage.settings import StorageEvents, StorageLimits
 from bookied.storage.ledger_storage.storage import LedgerStorage
 from bookied.storage.replay import do_now, run_now
 from bookied.storage.storages import Storages
-from tests.bookied.worlds.storage_world import Blocking, Turns
+from tests.bookied.worlds.storage_world import Blocking, JournalPosition, Turns
 from tests.sim.world.disk import SimFiles
 
 L0, L1 = Path("/l0/current"), Path("/l1/current")
@@ -21,17 +21,6 @@ L0, L1 = Path("/l0/current"), Path("/l1/current")
 
 def packet(ledger: int, entry: int) -> bytes:
     return struct.pack(">qqqq", ledger, entry, entry - 1, 0) + b"body" * 20
-
-
-class Position:
-    """A journal as a checkpoint sees it."""
-
-    def __init__(self, synced: LastMark) -> None:
-        self.synced = synced
-        self.removed: list[LastMark] = []
-
-    def remove_old(self, mark: LastMark) -> None:
-        self.removed.append(mark)
 
 
 class Desk:
@@ -88,7 +77,7 @@ def test_the_marks_move_only_when_all_storages_are_on_disk() -> None:
     desk = Desk()
     desk.add(0, 0)
     desk.add(1, 0)
-    position = Position(LastMark(5, 512))
+    position = JournalPosition(LastMark(5, 512))
     checkpoint = Turns(desk.storages.checkpoint([position], Blocking))
     position.synced = LastMark(5, 9999)
     while not checkpoint.is_done:
@@ -111,7 +100,7 @@ def test_a_storage_that_cannot_be_flushed_keeps_the_marks_where_they_are() -> No
         OSError(5, "EIO") if L1 in path.parents and operation == "sync" else None
     )
     with pytest.raises((StorageError, OSError)):
-        run_now(desk.storages.checkpoint([Position(LastMark(5, 512))], do_now))
+        run_now(desk.storages.checkpoint([JournalPosition(LastMark(5, 512))], do_now))
     desk.files.fault = None
     assert desk.storages.marks.read(1) == [LastMark(0, 0)]
     assert desk.storages.has_changes

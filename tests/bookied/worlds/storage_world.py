@@ -18,6 +18,7 @@ from bookied.storage.index.ledger_pages import CachedLedger
 from bookied.storage.index.rocks.index import RocksIndex
 from bookied.storage.index.store import IndexStore
 from bookied.storage.journal.format import entry_record, explicit_lac_record, fence_record
+from bookied.storage.journal.mark import LastMark
 from bookied.storage.journal.settings import JournalEvents, JournalSettings
 from bookied.storage.journal.writer import Journal
 from bookied.storage.ledger_storage.reads import NeedsDisk
@@ -38,6 +39,17 @@ LIMITS = StorageLimits(
     open_logs_max=2,
     open_indexes_max=2,
 )
+
+
+class JournalPosition:
+    """A journal as a checkpoint sees it."""
+
+    def __init__(self, synced: LastMark) -> None:
+        self.synced = synced
+        self.removed: list[LastMark] = []
+
+    def remove_old(self, mark: LastMark) -> None:
+        self.removed.append(mark)
 
 
 class Blocking(Awaitable[Any]):

@@ -10,7 +10,7 @@ import pytest
 from twisted.internet.defer import Deferred
 
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import NEW, CookieNotFoundError
+from bkclient.metadata.api import NEW
 from bkclient.repair.decommission import DecommissionProgress, decommission
 from bkclient.repair.recover_bookies import recover_bookies
 from bkclient.repair.repair_states import RepairState
@@ -18,6 +18,7 @@ from tests.bkclient.repairs import (
     STRIPED,
     check_whole,
     closed_ledger,
+    has_cookie,
     marks,
     open_writer,
     payloads,
@@ -149,14 +150,6 @@ class TestZones:
         assert f"{words}upgrade domain of a zone: {ledger_id}" in told.err
 
 
-def has_cookie(world: World) -> bool:
-    try:
-        world.run(store_of(world).read_cookie(B2))
-    except CookieNotFoundError:
-        return False
-    return True
-
-
 class TestRecover:
     def test_what_a_lost_bookie_held_is_copied_to_others(self) -> None:
         world = World(5)
@@ -166,7 +159,7 @@ class TestRecover:
         said = run_in(world, "bookie", "recover", "b2", typed="y\n", tty=True)
         assert said.out.startswith("moved 1 ledger: ")
         check_whole(world, ledger_id, payloads(10))
-        assert has_cookie(world)
+        assert has_cookie(world, "b2")
         assert run_in(world, "recover", "b2").out.startswith("moved 0 ledgers")
 
     def test_the_progress_has_entries_and_bytes(self) -> None:
@@ -264,16 +257,16 @@ class TestRecover:
         world = World(5)
         lost(world)
         wrong = run_in(world, "recover", "b2", "--delete-cookie", typed="y\n", tty=True, ok=False)
-        assert (wrong.status, has_cookie(world)) == (4, True)
+        assert (wrong.status, has_cookie(world, "b2")) == (4, True)
         run_in(world, "recover", "b2", "--delete-cookie", typed="b2\n", tty=True)
-        assert not has_cookie(world)
+        assert not has_cookie(world, "b2")
 
     def test_the_cookie_stays_where_a_ledger_is_left_and_the_report_is_shown(self) -> None:
         world = World(3)
         ledger_id = lost(world)
         words = ("recover", "b2", "--delete-cookie", "--yes")
         failed = run_in(world, *words, ok=False)
-        assert (failed.status, has_cookie(world)) == (8, True)
+        assert (failed.status, has_cookie(world, "b2")) == (8, True)
         assert failed.out.startswith("moved 0 ledgers")
         assert f"1 ledger of 1 not moved: {ledger_id}; the cookies stay; " in failed.err
         whole = run_in(world, *words, "-o", "json", ok=False).json
@@ -316,7 +309,7 @@ class TestDecommission:
         assert "no auditor is elected" in said.err
         assert world.clock.seconds() - began_s >= 10
         check_whole(world, ledger_id, payloads(10))
-        assert not has_cookie(world)
+        assert not has_cookie(world, "b2")
 
     def test_a_mark_that_cannot_be_read_is_told_with_what_mends_it_and_stops_nothing(self) -> None:
         world = World(5)
@@ -357,7 +350,7 @@ class TestDecommission:
         assert "move 1 ledger" in wrong.err
         planned = run_in(world, "bookie", "decommission", "b2", "--dry-run").out
         assert planned == f"would {MOVE}\nwould remove the cookie of b2\n"
-        assert has_cookie(world)
+        assert has_cookie(world, "b2")
 
     def test_it_does_not_begin_what_cannot_end(self) -> None:
         world = World(3)
@@ -414,7 +407,7 @@ class TestDecommission:
             kept.out
             == "bookie b2 is decommissioned: no ledger was left to move, no cookie deleted\n"
         )
-        assert has_cookie(world)
+        assert has_cookie(world, "b2")
         empty = run_in(world, "bookie", "decommission-status", "b2").out
         assert empty == "bookie b2 is empty and down; it has a cookie\n"
         run_in(world, "decommission", "b2", "--yes")
@@ -532,7 +525,7 @@ class TestDecommission:
         refused = run_in(world, command, "b2", "--yes", *more, ok=False)
         assert (refused.status, "it runs" in refused.err) == (4, True)
         assert ("bkctl decommission b2 --drain" in refused.err) == (command == "decommission")
-        assert has_cookie(world)
+        assert has_cookie(world, "b2")
 
 
 class TestUnreadable:

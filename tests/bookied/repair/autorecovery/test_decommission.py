@@ -10,7 +10,7 @@ from bkclient.admin.cookies import CookieNeededError
 from bkclient.client import Client
 from bkclient.errors import IllegalOperationError, MetadataSerializationError
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import NEW, CookieNotFoundError
+from bkclient.metadata.api import NEW
 from bkclient.repair.decommission import (
     LOOK_S_MAX,
     DecommissionProgress,
@@ -23,6 +23,7 @@ from tests.bkclient.repairs import (
     STRIPED,
     check_whole,
     closed_ledger,
+    has_cookie,
     mark,
     marks,
     member,
@@ -60,14 +61,6 @@ def retire(world: World, bookie: str) -> None:
     world.run(store_of(world).write_cookie(BookieId(bookie), b"4\ncookie", NEW))
     world.kill(bookie)
     world.settle()
-
-
-def has_cookie(world: World, name: str) -> bool:
-    try:
-        world.run(store_of(world).read_cookie(BookieId(name)))
-    except CookieNotFoundError:
-        return False
-    return True
 
 
 def test_a_bookie_that_was_stopped_is_emptied_and_its_cookie_goes_last() -> None:
