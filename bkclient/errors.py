@@ -232,8 +232,8 @@ class ClientUnauthorizedError(ClientError):
     code = -102
     exit_status = 4
     hint = (
-        "the bookie's log has the reason: the ledger's password is another, or we lack a name and "
-        "password, a certificate or TLS (docs/security.md)"
+        "the ledger's password is another, or this client is not authenticated: the bookie's log "
+        "says which (docs/security.md)"
     )
 
 

@@ -209,6 +209,7 @@ OPTIONS: Final[Mapping[str, str]] = {
     "ledger create -a": "use -A",
     "ledger create -e": "use -E",
     "ledger create -w": "use -W",
+    "ledger --password-file": "the password is in the ledger's metadata, and is taken from there",
     "ledger delete --meta": _FIND_AND_DELETE,
     "ledger delete --created-before": _FIND_AND_DELETE,
     "ledger delete --older-than": _FIND_AND_DELETE,

@@ -86,7 +86,9 @@ def settle_keys(
     if password is None:
         password = config.password.encode()
     if stored_password is not None and password != stored_password:
-        raise ClientUnauthorizedError(f"wrong password for ledger {ledger_id}")
+        error = ClientUnauthorizedError(f"wrong password for ledger {ledger_id}")
+        error.hint = "its metadata has another one; that is taken where no password is given"  # type: ignore[misc] # no bookie was asked
+        raise error
     if stored_digest is None:
         return cluster.keys(ledger_id, digest_type or config.digest_type, password)
     if digest_type not in {None, stored_digest} and not config.detect_digest_type:

@@ -99,6 +99,8 @@ class Field:
     cell: Callable[[Any], str] | None = None
     optional: bool = False
     """Left out of JSON and YAML where there is none, instead of null."""
+    cell_of_none: bool = False
+    """Whether ``cell`` also has a text where the field holds nothing, in place of a dash."""
 
     @property
     def title(self) -> str:
@@ -168,6 +170,7 @@ class Column:
     header: str = ""
     cell: Callable[[Any], str] | None = None
     optional: bool = False
+    cell_of_none: bool = False
 
     def on(self, shown_class: type) -> Field:
         """Return the field of values of ``shown_class``.
@@ -182,7 +185,15 @@ class Column:
         else:
             kind = self.kind or Kind.TEXT
         return Field(
-            self.name, self.doc, get, kind, self.rank, self.header, self.cell, self.optional
+            self.name,
+            self.doc,
+            get,
+            kind,
+            self.rank,
+            self.header,
+            self.cell,
+            self.optional,
+            self.cell_of_none,
         )
 
 
@@ -196,12 +207,13 @@ def column(
     header: str = "",
     cell: Callable[[Any], str] | None = None,
     optional: bool = False,
+    cell_of_none: bool = False,
 ) -> Column:
     """Declare a field. ``of`` is what it holds: an attribute's path (``name``), or a function.
 
     Lists stand for tuples, and dictionaries for mappings.
     """
-    return Column(name, doc, of or name, kind, rank, header, cell, optional)
+    return Column(name, doc, of or name, kind, rank, header, cell, optional, cell_of_none)
 
 
 def _kind_of(shown_class: type, path: str) -> Kind:

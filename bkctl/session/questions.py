@@ -54,6 +54,8 @@ class Questions:
             self._messages.say(line)
         if not self.can_ask:
             again = self._options.again("--yes")
+            if "-" in self._options.args:
+                again = f"... | {again}"
             raise RefusedError(
                 f"{question} There is no terminal to ask".lstrip(),
                 next_step=f"add --yes: {again}",

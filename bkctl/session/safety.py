@@ -35,13 +35,14 @@ def refuse_unless_forced(
     *,
     option: str = "--force",
 ) -> None:
-    """Refuse at the first objection that is not overridden.
+    """Refuse if an objection is not overridden, and name all that are not.
 
-    A dry run reports all of them, and is refused after its plan.
+    A dry run reports them, and is refused after its plan.
 
     Raises:
         RefusedError: there is one.
     """
+    left: list[tuple[str, str]] = []
     for one in objections:
         override = f"{option} {one.check}" if one.check else ""
         is_named = not override or override in one.next_step
@@ -52,7 +53,10 @@ def refuse_unless_forced(
             session.note(f"refused{' without ' if override else ''}{override}: {one.why}")
             session.refused = session.refused or way
         else:
-            raise RefusedError(one.why, next_step=way)
+            left.append((one.why, way))
+    if left:
+        whys, ways = zip(*left, strict=True)
+        raise RefusedError("; and ".join(whys), next_step="; ".join(dict.fromkeys(ways)))
 
 
 def named(values: Collection[object]) -> str:

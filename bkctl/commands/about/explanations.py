@@ -174,7 +174,7 @@ ADVICE: Final[Mapping[str, Advice]] = MappingProxyType(
         ),
         "BK-UNAUTHORIZED": _advice(
             "The ledger has another password, or the bookie requires its clients to authenticate.",
-            "`bkctl ledger read ID --password-file FILE` gives the password",
+            "`bkctl ledger read ID --password-file FILE` passes the password",
         ),
         "BK-DIGEST-MISMATCH": _advice(
             "A replica is damaged, or the digest type or password is wrong. Other replicas may be "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -51,6 +52,20 @@ def _length(value: Any) -> int | None:
     return None if m is None or not m.is_closed else m.length
 
 
+def _last_entry(value: Any) -> str:
+    """Return the last entry of a closed ledger, or where the writer that released it ended."""
+    metadata = value.metadata
+    last = None if metadata is None else metadata.last_entry_id
+    found = _confirmed(value) if last is None else last
+    return "-" if found is None else str(found)
+
+
+def _password(value: Any) -> str:
+    if value.password is not None:
+        return f"{base64.b64encode(value.password).decode()} (base64)"
+    return "set; --show-secrets prints it" if value.metadata.password else "-"
+
+
 def _custom(value: Any) -> dict[str, str]:
     if value.metadata is None:
         return {}
@@ -77,6 +92,8 @@ LEDGER_COLUMNS: Final = (
         _meta("last_entry_id"),
         Kind.COUNT,
         rank=1,
+        cell=_last_entry,
+        cell_of_none=True,
     ),
     column("length", "Bytes of payload; none while not closed.", _length, Kind.BYTES, rank=1),
     column(
@@ -198,7 +215,13 @@ def _details_fields() -> tuple[Column, ...]:
             "format_version", "Form of the stored metadata.", _meta("format_version"), Kind.COUNT
         ),
         column("version", "Version of the stored metadata.", kind=Kind.COUNT),
-        column("password", "Ledger password; with --show-secrets.", kind=Kind.DATA),
+        column(
+            "password",
+            "Ledger password; with --show-secrets.",
+            kind=Kind.DATA,
+            cell=_password,
+            cell_of_none=True,
+        ),
     )
 
 

@@ -57,6 +57,9 @@ ledger.command(
 
     Any process may then add entries with `bkctl ledger add`, one process at a time, until the
     ledger is closed.
+
+    The metadata keeps the password of a ledger, and commands take the password from there. A
+    password keeps out only clients that cannot read the metadata.
     """,
     params=(*NEW_LEDGER,),
     effect=Effect.REVERSIBLE,
@@ -68,7 +71,7 @@ ledger.command(
         ),
         (
             "bkctl ledger create --digest mac --password-file pw",
-            "only clients with the password can add",
+            "an HMAC for each entry, with a key made of the password",
         ),
     ),
     exits=(*FAILURES, ExitStatus.CONFLICT),
@@ -84,7 +87,8 @@ ledger.command(
     The command works on ledgers that `bkctl ledger create` made. Each add takes over the ledger
     from the previous add, and releases the ledger at its end. A shell keeps the ledger until the
     shell ends. An add that fails does not release the ledger. `bkctl ledger recover` then closes
-    the ledger with every confirmed entry.
+    the ledger with every confirmed entry. Autorecovery, too, closes an open ledger: 30
+    seconds after one of its bookies is lost, unless an add has replaced that bookie.
     """,
     params=(
         argument("ledger_id", type=LEDGER_ID),
@@ -140,7 +144,7 @@ ledger.command(
     Without --recover the command changes nothing, and reads an open ledger up to its last confirmed
     entry. A ledger that `bkctl ledger write` made is printed as its original bytes. With --bookie
     the command reads only the entries that this bookie should have. If the bookie lacks an entry,
-    the exit status is 8.
+    the exit status is 8. `bkctl ledger tail LEDGER_ID -n 3` prints the last three entries.
     """,
     params=(
         argument("ledger_id", type=LEDGER_ID),
@@ -155,7 +159,7 @@ ledger.command(
             "--last",
             type=click.IntRange(0),
             metavar="N",
-            help="Id of the last entry.  [default: the last confirmed]",
+            help="Id of the last entry, not a number of entries.  [default: the last confirmed]",
         ),
         option("--unconfirmed", is_flag=True, help="Read unconfirmed entries, too."),
         option("--recover", is_flag=True, help="Close the ledger first, which fences its writer."),

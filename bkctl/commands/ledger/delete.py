@@ -107,6 +107,8 @@ def _candidates(session: Session, ids: Iterable[LedgerId]) -> list[DeletionCandi
             found.append(DeletionCandidate(ledger_id, stored))
     if not found:
         raise NothingFoundError("no ledger ids on stdin")
+    if len(found) > 1:
+        session.about = ""
     return found
 
 

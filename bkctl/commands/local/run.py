@@ -60,8 +60,11 @@ def local(
     if isinstance(bookies, str) and bookies != "zookeeper":
         from bkctl.commands.local import running_bookie, running_cluster
 
+        directory = directory or _directory_in_use(session)
         if directory is None:
-            raise click.UsageError(f"`local {bookies}` needs DIR, as --dir named it")
+            raise click.UsageError(
+                f"`local {bookies}` needs DIR, as --dir named it, or `. DIR/bkctl.env` before it"
+            )
         if bookies == "start":
             running_bookie.start(session, Path(directory), bookie_id)
         elif bookie_id is not None and bookies == "stop":
@@ -213,6 +216,15 @@ def _run_until_stopped(session: Session, cluster: LocalCluster) -> None:
             raise
 
 
+def _directory_in_use(session: Session) -> str | None:
+    """Return the directory of the cluster whose `bkctl.env` this shell has read, if any."""
+    from bkctl.commands.local.directory import PROFILE_FILE, STATE_FILE
+
+    profiles = Path(session.host.environ.get("BKCTL_CONFIG", ""))
+    is_local = profiles.name == PROFILE_FILE and (profiles.parent / STATE_FILE).is_file()
+    return str(profiles.parent) if is_local else None
+
+
 def _show(session: Session, cluster: LocalCluster) -> None:
     """Print the bookies and what to type next."""
     from bkctl.commands.local.columns import LocalSummary, show
@@ -221,7 +233,7 @@ def _show(session: Session, cluster: LocalCluster) -> None:
     show(session, found)
     if session.options.output in {None, "table", "wide"}:
         out = session.host.stdout
-        out.write(f"\n. {shlex.quote(str(cluster.directory.env_file))}\n")
+        out.write(f"\nto select it in a shell: . {shlex.quote(str(cluster.directory.env_file))}\n")
         out.flush()
         session.note("\nthen, in another terminal: bkctl ledger write FILE; Ctrl-C here stops all")
 

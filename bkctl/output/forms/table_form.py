@@ -99,6 +99,8 @@ class TableForm:
         """Return what makes a field's text in a table from a value."""
         get, human = field.get, self._human_of(field)
         own = None if self._options.exact else field.cell
+        if own is not None and field.cell_of_none:
+            return lambda value: safe(own(value))
         if own is not None:
             return lambda value: "-" if get(value) is None else safe(own(value))
 

@@ -187,7 +187,8 @@ def test_one_object_is_a_vertical_list() -> None:
     lines = _printed(details).splitlines()
     assert lines[0].split() == ["ledger", "7"]
     assert any(line.split() == ["from", "4:", *BOOKIES[::-1]] for line in lines)
-    assert "secret" not in "".join(lines)
+    assert lines[-1].split(maxsplit=1) == ["password", "set; --show-secrets prints it"]
+    assert "secret" not in "".join(lines).replace("--show-secrets", "")
 
 
 def test_sentences_are_printed_as_they_come() -> None:

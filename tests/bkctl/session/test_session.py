@@ -10,6 +10,7 @@ from bkctl.exit_status import Effect
 from bkctl.host import Host
 from bkctl.options import Options
 from bkctl.session.interrupt import Interrupts
+from bkctl.session.safety import Objection, refuse_unless_forced
 from bkctl.session.session import Session
 from tests.bkctl.support.terminal import FakeHost
 
@@ -53,6 +54,14 @@ def test_with_nobody_to_ask_it_is_refused_with_the_line_to_type(given: dict[str,
     assert caught.value.exit_status == 4
     assert caught.value.hint == "add --yes: bkctl ledger delete 7 --yes"
     assert "7: 10 entries" in host.err.text
+
+
+def test_a_refusal_names_every_objection_that_is_not_overridden() -> None:
+    session = _session(FakeHost())
+    objections = [Objection(name, f"{name} is so", "wait") for name in ("one", "two", "three")]
+    with pytest.raises(RefusedError, match=r"^one is so; and three is so") as caught:
+        refuse_unless_forced(session, objections, ["two"])
+    assert caught.value.hint == "wait, or --force one; wait, or --force three"
 
 
 def test_yes_is_not_asked_for_again() -> None:

@@ -289,7 +289,7 @@ def test_a_bookie_is_emptied_while_it_runs_taken_back_and_then_taken_out(
     cluster.ledgers[LedgerId(writer.ledger_id)].entries.append(b"elsewhere")
     assert name not in stored(cluster, writer).ensemble
     assert (
-        "and it takes adds"
+        "cancelled: the bookie is writable"
         in side.ours("decommission", name, "--cancel", "--token-file", token).out
     )
     assert name in run(cluster.store.writable_bookies())

@@ -63,8 +63,8 @@ ENABLE: Final = "`bkctl autorecovery enable` switches it on"
 
 
 def _cancelled(v: DecommissionCancelled) -> str:
-    marks = counted(len(v.ledgers), "mark")
-    return f"bookie {v.bookie_id} stays: {marks} taken back, and it takes adds"
+    marks = f", {counted(len(v.ledgers), 'mark')} removed" if v.ledgers else ""
+    return f"decommission of {v.bookie_id} cancelled{marks}: the bookie is writable"
 
 
 @shown(

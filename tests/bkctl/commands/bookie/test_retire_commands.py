@@ -339,7 +339,7 @@ class TestDecommission:
         world.metadata.set(zk_paths.mark(spoilt), b"\xffnonsense")
         world.restart("b2")
         said = run_in(world, "decommission", "b2", "--cancel")
-        assert said.out == "bookie b2 stays: 1 mark taken back, and it takes adds\n"
+        assert said.out == "decommission of b2 cancelled, 1 mark removed: the bookie is writable\n"
         assert f"the mark of ledger {spoilt}: " in said.err
 
     def test_it_wants_the_bookies_id_and_shows_what_goes(self) -> None:
@@ -446,7 +446,7 @@ class TestDecommission:
         planned = run_in(world, "decommission", "b2", "--cancel", "--dry-run").out
         assert planned == "would take back the marks that name b2 alone\n"
         said = run_in(world, "decommission", "b2", "--cancel").out
-        assert said == "bookie b2 stays: 1 mark taken back, and it takes adds\n"
+        assert said == "decommission of b2 cancelled, 1 mark removed: the bookie is writable\n"
         assert set(marks(world)) == {both}
         mixed = run_in(world, "decommission", "b2", "--cancel", "--keep-cookie", ok=False)
         assert mixed.status == 2
@@ -458,7 +458,7 @@ class TestDecommission:
         world.restart("b2")
         world.bookies[B2].ledgers[ledger_id].entries.clear()
         said = run_in(world, "decommission", "b2", "--cancel")
-        assert said.out == "bookie b2 stays: 0 marks taken back, and it takes adds\n"
+        assert said.out == "decommission of b2 cancelled: the bookie is writable\n"
         assert f"these keep their marks: {ledger_id}\n" in said.err
         assert set(marks(world)) == {ledger_id}
         assert world.run(store_of(world).repair_locks()) == []

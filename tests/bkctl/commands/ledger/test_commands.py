@@ -50,6 +50,11 @@ def test_a_ledger_is_created_added_to_by_turns_and_closed(run: Run) -> None:
         "ledger_id": ledger, "first": 2, "last": 2, "entries": 1, "size": 5,
     }  # fmt: skip
     assert run("ledger", "read", ledger).out == "first\nsecond\nthird\n"
+    listed = run("ledger", "list").out.splitlines()
+    assert [row.split()[:3] for row in listed if row.startswith(f"{ledger} ")] == [
+        [ledger, "open", "2"]
+    ], "the add has released it"
+    assert run("ledger", "show", ledger, "--json").json["last_entry"] is None
     assert run("ledger", "close", ledger).out == f"ledger {ledger} closed: 3 entries, 16 B\n"
     assert "was closed before" in run("ledger", "close", ledger).out
     shown = run("ledger", "show", ledger, "--json").json
@@ -299,7 +304,9 @@ def test_binary_never_reaches_a_terminal_unless_it_is_asked_for(run: Run) -> Non
     assert run("ledger", "read", ledger, "--raw", tty=True).out == "\x1b[2Jevil\n"
 
 
-def test_a_password_is_needed_only_by_who_gives_a_wrong_one(run: Run, tmp_path: Path) -> None:
+def test_a_password_is_needed_only_by_who_gives_a_wrong_one(
+    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     right, wrong = tmp_path / "right", tmp_path / "wrong"
     right.write_text("secret\n")
     wrong.write_text("guess\n")
@@ -308,7 +315,14 @@ def test_a_password_is_needed_only_by_who_gives_a_wrong_one(run: Run, tmp_path: 
     assert run("ledger", "read", ledger, "--password-file", right).out == "x\n"
     refused = run("ledger", "read", ledger, "--password-file", wrong, ok=False)
     assert refused.status == ExitStatus.REFUSED
+    assert "its metadata has another one" in refused.err
     assert run("ledger", "show", ledger, "--json").json["password"] is None
+    assert "set; --show-secrets prints it" in run("ledger", "show", ledger).out
+    assert "c2VjcmV0 (base64)" in run("ledger", "show", ledger, "--show-secrets").out
+    run("ledger", "add", ledger, "y", "--password-file", right, ok=False)
+    assert "the password is in the ledger's metadata" in capsys.readouterr().err
+    plain = run("ledger", "create").id
+    assert "set;" not in run("ledger", "show", plain).out
     shown = run("ledger", "show", ledger, "--json", "--show-secrets").json
     assert base64.b64decode(shown["password"]) == b"secret"
 
@@ -448,6 +462,9 @@ def test_many_are_deleted_only_when_all_are_there(run: Run) -> None:
     listed = "\n".join([*ids, "123456789"])
     missing = run("ledger", "delete", "-", "--yes", typed=listed, ok=False)
     assert missing.status == ExitStatus.NOT_FOUND
+    refused = run("ledger", "delete", "-", typed="\n".join(ids), ok=False).err.splitlines()[-1]
+    assert refused.startswith("bkctl: Delete 2 ledgers? There is no terminal to ask")
+    assert "... | bkctl " in refused
     deleted = run("ledger", "delete", "-", "--yes", "--json", typed="\n".join(ids)).json
     assert [one["ledger_id"] for one in deleted["ledgers"]] == ids
 

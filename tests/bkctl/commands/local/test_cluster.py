@@ -305,6 +305,20 @@ def test_a_bookie_may_have_its_directories_on_another_disk(tmp_path: Path) -> No
             refuse_others_directory(path)
 
 
+def test_a_directory_need_not_be_named_where_its_environment_was_read(tmp_path: Path) -> None:
+    cluster = LocalCluster(tmp_path, 1)
+    cluster.save()
+    for environ, status in (
+        ({"BKCTL_CONFIG": str(tmp_path / PROFILE_FILE)}, ExitStatus.DONE),
+        ({"BKCTL_CONFIG": str(tmp_path / "mine.toml")}, ExitStatus.USAGE),
+        ({}, ExitStatus.USAGE),
+    ):
+        with closing(FakeHost(environ=environ)) as host:
+            assert cli.run(["local", "status"], host) == status, host.err.text
+            named = host.out.text if status is ExitStatus.DONE else host.err.text
+            assert (str(tmp_path) in named) == (status is ExitStatus.DONE), named
+
+
 def test_a_stop_does_not_end_a_process_that_has_only_the_number(tmp_path: Path) -> None:
     LocalCluster(tmp_path, 1).save()
     held = DirectoryLocks()
