@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,7 +15,7 @@ from bkctl.bookies.admin_client import HttpAddress
 from bkctl.bookies.load_rates import LoadFigures, Rates, rates
 from bkctl.errors import CommandError, ProblemsError, error_message
 from bkctl.output.units import counted, human_count, human_ms, human_time
-from bkctl.output.views import BOOKIE, Column, Kind, column, shown
+from bkctl.output.views import BOOKIE, Column, Kind, column, shown, view_of
 from wire.errors import BookKeeperError
 from wire.ids import BookieId
 
@@ -58,6 +59,11 @@ class BookieLoad:
         return self.bookie.state
 
     @property
+    def has_figures(self) -> bool:
+        """Whether the bookie has reported its metrics."""
+        return self.figures.started_s is not None or self.figures.journal_queue is not None
+
+    @property
     def disk_used(self) -> float | None:
         """Per cent of its fullest directory in use, or of its disks together."""
         if self.figures.disk_used is not None:
@@ -89,6 +95,25 @@ def _bookie(one: BookieLoad) -> dict[str, Any]:
         "disk_used": rounded(one.disk_used),
         "error": one.error or None,
     }
+
+
+def in_order(bookies: Sequence[BookieLoad], by: str | None) -> tuple[BookieLoad, ...]:
+    """Return bookies in the order of ``--sort-by``, those that lack the field last.
+
+    Raises:
+        UsageError: no column has that name.
+    """
+    found = list(bookies)
+    for word in reversed(by.split(",") if by else []):
+        name, _, order = word.strip().partition(":")
+        field = view_of(ClusterLoad).named(name)
+        if field is None:
+            raise view_of(ClusterLoad).no_field("--sort-by", name)
+        values = [(_bookie(one).get(field.name), one) for one in found]
+        known = [(value, one) for value, one in values if value is not None]
+        known.sort(key=operator.itemgetter(0), reverse=order == "desc")
+        found = [one for _, one in known] + [one for value, one in values if value is None]
+    return tuple(found)
 
 
 def _sum(name: str, doc: str) -> Column:
@@ -212,6 +237,7 @@ class LoadSampler:
         marks: how many ledgers are under-replicated.
         clock: seconds that only grow, and those since the epoch.
         stats_port: where bookies are asked that have published no address; None: nowhere.
+        sort_by: the order of the bookies, as ``--sort-by`` has it.
     """
 
     def __init__(
@@ -223,9 +249,10 @@ class LoadSampler:
         instance_id: str | None,
         clock: tuple[Callable[[], float], Callable[[], float]] = (time.monotonic, time.time),
         stats_port: int | None = None,
+        sort_by: str | None = None,
     ) -> None:
         self._bookies, self._ask, self._marks = bookies, ask, marks
-        self._instance_id, self._stats_port = instance_id, stats_port
+        self._instance_id, self._stats_port, self._sort_by = instance_id, stats_port, sort_by
         self._monotonic_s, self._now_s = clock
         self._before: dict[BookieId, FiguresSample] = {}
         self._sampled_s = self._monotonic_s()
@@ -239,7 +266,7 @@ class LoadSampler:
             time_ms=int(self._now_s() * 1000),
             over_s=now_s - self._sampled_s,
             instance_id=self._instance_id,
-            bookies=tuple(map(self._load, found, samples)),
+            bookies=in_order([*map(self._load, found, samples)], self._sort_by),
             underreplicated=self._marks(),
         )
         self._before = {one.bookie_id: sample for one, sample in zip(found, samples, strict=True)}
@@ -277,7 +304,9 @@ def address_of(one: BookieSummary, stats_port: int | None) -> HttpAddress | None
     return HttpAddress(one.host, stats_port)
 
 
-def load_sampler(session: Session, stats_port: int | None) -> LoadSampler:
+def load_sampler(
+    session: Session, stats_port: int | None, sort_by: str | None = None
+) -> LoadSampler:
     """Return a sampler of the session's cluster."""
     return LoadSampler(
         lambda: session.call(ask_bookies.bookies, None, ask=True),
@@ -285,6 +314,7 @@ def load_sampler(session: Session, stats_port: int | None) -> LoadSampler:
         lambda: session.call(_marks),
         instance_id=session.call(_instance_id),
         stats_port=stats_port,
+        sort_by=sort_by,
     )
 
 

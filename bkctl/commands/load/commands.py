@@ -30,8 +30,9 @@ top = Command(
 
     Rates count what bookies store and serve: an entry with two copies is two adds. Latencies are
     from each bookie's last complete minute, up to two minutes behind the rates; the first lines
-    show the latencies of the worst bookie. A dash is a figure that a bookie does not report: enable
-    its HTTP server. Without a terminal the command prints one line for each reading.
+    show the latencies of the worst bookie. `no adds` is a minute without adds. A dash is a figure
+    that a bookie does not report: enable its HTTP server. --sort-by orders the bookies. Without a
+    terminal the command prints one line for each reading.
     """,
     params=(
         _INTERVAL,
@@ -42,7 +43,7 @@ top = Command(
     without=(Facility.WATCH,),
     examples=(
         ("bkctl top", "a live screen: q quits, s sorts, p pauses"),
-        ("bkctl top --once", "one screen, after two seconds"),
+        ("bkctl top --once --sort-by add_p99_ms:desc", "one screen, the slowest bookie first"),
         ("bkctl top -i 10s -o jsonl > load.jsonl", "an object every ten seconds, for programs"),
     ),
     exits=(*_FAILURES, ExitStatus.INTERRUPTED),

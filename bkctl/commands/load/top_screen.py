@@ -54,15 +54,15 @@ _SCALE_WIDTH: Final = len(" max 17.3 ms")
 
 @attrs.frozen
 class Order:
-    """One way to sort bookies: the highest figure first, what is not known last."""
+    """One way to sort bookies: the highest figure first, what is not known last, then as given."""
 
     name: str
     get: Callable[[BookieLoad], float | None]
 
     def sorted(self, bookies: Sequence[BookieLoad]) -> list[BookieLoad]:
-        def key(one: BookieLoad) -> tuple[bool, float, str]:
+        def key(one: BookieLoad) -> tuple[bool, float]:
             value = self.get(one)
-            return value is None, -(value or 0.0), one.bookie_id
+            return value is None, -(value or 0.0)
 
         return sorted(bookies, key=key)
 
@@ -72,25 +72,31 @@ ORDERS: Final = (
     Order("adds/s", lambda one: one.rates.adds_s),
     Order("reads/s", lambda one: one.rates.reads_s),
     Order("add p99", lambda one: one.figures.add_p99_ms),
+    Order("read p99", lambda one: one.figures.read_p99_ms),
     Order("queue", lambda one: one.figures.journal_queue),
     Order("disk", lambda one: one.disk_used),
 )
 
 _COLUMNS: Final[tuple[tuple[str, int, bool, Callable[[BookieLoad], str]], ...]] = (
     ("BOOKIE", 0, False, lambda b: b.bookie_id),
-    ("STATE", 2, False, lambda b: b.state),
+    ("STATE", 2, False, lambda b: b.bookie.state_seen),
     ("ADDS/S", 0, True, lambda b: count_text(b.rates.adds_s)),
     ("READS/S", 1, True, lambda b: count_text(b.rates.reads_s)),
-    ("ADD P50", 6, True, lambda b: human_ms(b.figures.add_p50_ms)),
-    ("ADD P99", 0, True, lambda b: human_ms(b.figures.add_p99_ms)),
-    ("READ P50", 9, True, lambda b: human_ms(b.figures.read_p50_ms)),
-    ("READ P99", 4, True, lambda b: human_ms(b.figures.read_p99_ms)),
-    ("SYNC P99", 5, True, lambda b: human_ms(b.figures.sync_p99_ms)),
+    ("ADD P50", 6, True, lambda b: _latency(b, b.figures.add_p50_ms, "adds")),
+    ("ADD P99", 0, True, lambda b: _latency(b, b.figures.add_p99_ms, "adds")),
+    ("READ P50", 9, True, lambda b: _latency(b, b.figures.read_p50_ms, "reads")),
+    ("READ P99", 4, True, lambda b: _latency(b, b.figures.read_p99_ms, "reads")),
+    ("SYNC P99", 5, True, lambda b: _latency(b, b.figures.sync_p99_ms, "syncs")),
     ("QUEUE", 3, True, lambda b: count_text(b.figures.journal_queue)),
     ("DISK", 3, True, lambda b: "-" if b.disk_used is None else f"{b.disk_used:.0f} %"),
     ("IN/S", 7, True, lambda b: _bytes(b.rates.added_bytes_s)),
     ("OUT/S", 8, True, lambda b: _bytes(b.rates.read_bytes_s)),
 )
+
+
+def _latency(one: BookieLoad, value_ms: float | None, what: str) -> str:
+    """Return a latency; ``no adds`` where a bookie that reports had none in its last minute."""
+    return f"no {what}" if value_ms is None and one.has_figures else human_ms(value_ms)
 
 
 def _bytes(value: float | None) -> str:
@@ -165,6 +171,8 @@ def _head(load: ClusterLoad, canvas: Canvas, history: Sequence[ClusterLoad]) -> 
     yield from f"journal queue {queue}; failures {count_text(failures)}/s{between}{lacking}".split(
         "\n"
     )
+    about = "latencies: of each bookie's last full minute; above, those of the worst bookie"
+    yield from map(canvas.dim, wrapped(about, canvas.width))
     yield ""
 
 
@@ -339,7 +347,7 @@ def _loop(
 
 def top(session: Session, interval: float, *, once: bool, stats_port: int | None) -> None:
     """Show the load again and again, or once."""
-    source = load_sampler(session, stats_port)
+    source = load_sampler(session, stats_port, session.options.sort_by)
     if once:
         source.sample()
         time.sleep(interval)

@@ -210,6 +210,14 @@ class TestScreen:
         if height < 40:
             assert any(line.endswith("more)") for line in lines)
 
+    def test_a_minute_without_adds_is_no_missing_figure(self) -> None:
+        idle = attrs.evolve(load(1).bookies[0], figures=LoadFigures(journal_queue=0))
+        silent = attrs.evolve(idle, figures=LoadFigures())
+        for one, is_said in ((idle, True), (silent, False)):
+            shown = [*top_screen.drawing(attrs.evolve(load(1), bookies=(one,)), Canvas(200))]
+            row = next(line for line in shown if line.startswith("bk-01"))
+            assert all((words in row) == is_said for words in ("no adds", "no reads", "no syncs"))
+
     def test_the_screen_says_why_a_bookie_tells_nothing_where_there_is_room(self) -> None:
         state = TopState(2.0)
         silent = attrs.evolve(load(1).bookies[0], error="it has published no HTTP server")
@@ -232,7 +240,9 @@ class TestScreen:
         assert state.order == 0
 
     def test_the_highest_comes_first_and_what_is_not_known_last(self) -> None:
-        for order, first in ((ORDERS[1], "bk-01"), (ORDERS[2], "bk-02"), (ORDERS[5], "bk-02")):
+        firsts = {"adds/s": "bk-01", "reads/s": "bk-02", "read p99": "bk-01", "disk": "bk-02"}
+        for name, first in firsts.items():
+            (order,) = (one for one in ORDERS if one.name == name)
             ids = [one.bookie_id for one in order.sorted(load().bookies)]
             assert ids[0].startswith(first), order.name
             assert ids[-1].startswith("bk-03")
@@ -295,6 +305,17 @@ class TestCommands:
         one = json.loads(shown.out)
         assert (one["writable"], one["adds_s"], one["disk_used"]) == (3, None, 60.0)
         assert [b["bookie_id"] for b in one["bookies"]] == ["b1", "b2", "b3"]
+
+    def test_bookies_are_in_the_order_of_a_field(self) -> None:
+        one, two, three = load().bookies
+        assert top_work.in_order([one, two, three], "adds_s:desc") == (one, two, three)
+        assert top_work.in_order([one, two, three], "adds_s") == (two, one, three)
+        assert top_work.in_order([one, two, three], "add_p99_ms:desc") == (one, two, three)
+        assert top_work.in_order([three, two, one], None) == (three, two, one)
+        refused = run_in(
+            World(3), "top", "--once", "-i", "0.01", "--sort-by", "add_p99:desc", ok=False
+        )
+        assert (refused.status, "did you mean add_p99_ms?" in refused.err) == (2, True)
 
     def test_slow_needs_some_to_compare(self) -> None:
         said = run_in(World(3), "bookie", "slow", ok=False)
