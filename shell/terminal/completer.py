@@ -103,6 +103,14 @@ class TreeCompleter(Completer):
         found, _ = self._look(document, complete_event)
         return found
 
+    def sole(self, document: Document) -> Completion | None:
+        """Return the only completion, where it is known now and adds something."""
+        found, coming = self._look(document, CompleteEvent(completion_requested=True))
+        if len(found) != 1 or coming is not None:
+            return None
+        typed = document.text_before_cursor[document.cursor_position + found[0].start_position :]
+        return None if typed == found[0].text else found[0]
+
     async def get_completions_async(
         self, document: Document, complete_event: CompleteEvent
     ) -> AsyncGenerator[Completion, None]:

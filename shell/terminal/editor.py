@@ -139,7 +139,7 @@ def make_session(
     completer = TreeCompleter(shell)
     session: PromptSession[str] = PromptSession(
         multiline=True,
-        key_bindings=_keys(),
+        key_bindings=_keys(completer),
         prompt_continuation=MORE,
         history=history,
         auto_suggest=AutoSuggestFromHistory(),
@@ -167,7 +167,7 @@ def offer_late(buffer: Buffer, document: Document) -> None:
         buffer.start_completion()
 
 
-def _keys() -> KeyBindings:
+def _keys(completer: TreeCompleter) -> KeyBindings:
     keys = KeyBindings()
 
     @keys.add("enter", filter=has_focus(DEFAULT_BUFFER))
@@ -180,6 +180,25 @@ def _keys() -> KeyBindings:
             buffer.newline(copy_margin=False)
         else:
             buffer.validate_and_handle()
+
+    @keys.add("tab", filter=has_focus(DEFAULT_BUFFER))
+    def tab(event: KeyPressEvent) -> None:
+        """Insert the only completion; else move in the menu, or open it.
+
+        A key may come before the menu is open: a menu that is being made ignores the next one.
+        """
+        buffer = event.current_buffer
+        state = buffer.complete_state
+        is_chosen = state is not None and state.complete_index is not None
+        only = None if is_chosen else completer.sole(buffer.document)
+        if only is not None:
+            buffer.cancel_completion()
+            buffer.apply_completion(only)
+            buffer.insert_text("" if only.display_text.endswith("/") else " ")
+        elif state is not None:
+            buffer.complete_next()
+        else:
+            buffer.start_completion(insert_common_part=True)
 
     return keys
 

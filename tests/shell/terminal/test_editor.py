@@ -83,6 +83,12 @@ def test_a_paste_runs_nothing_before_enter(typed: Type) -> None:
     assert shell.program.obj == []
 
 
+def test_a_tab_inserts_the_only_completion_although_no_menu_is_open_yet(typed: Type) -> None:
+    shell = make_shell()
+    typed(shell, "boo\tre\tb1\r", "book read b2\t\r", "\x04")
+    assert shell.program.obj == [("read", "b1", None), ("read", "b2", None)]
+
+
 def test_history_is_searched_over_runs(typed: Type) -> None:
     typed(make_shell(), "book read b1\r", "words something else\r", "\x04")
     shell = make_shell()

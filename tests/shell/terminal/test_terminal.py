@@ -50,12 +50,21 @@ def test_menus_come_while_typing_and_tab_takes_from_them(shelf: Terminal) -> Non
 
 
 def test_enter_on_something_chosen_takes_it_and_does_not_run_it(shelf: Terminal) -> None:
+    shelf.type("book read b10 --voice ")
+    shelf.shows("high", "low")
+    shelf.type("\t\t")
+    shelf.shows("--voice low")
+    shelf.type("\r", "\r")
+    assert "b10 all" in shelf.prompts(PROMPT)
+
+
+def test_the_only_completion_of_an_open_menu_is_inserted_with_a_space(shelf: Terminal) -> None:
     shelf.type("words ", "book read")
     shelf.type("\x15", "book rea")
     shelf.shows("Read BOOK_ID.")
     shelf.type("\t")
     shelf.shows("shelf> book read")
-    shelf.type("\r", " b10", "\r")
+    shelf.type("b10", "\r")
     assert "b10 all" in shelf.prompts(PROMPT)
 
 
