@@ -75,11 +75,12 @@ class ByteRate:
 
 @attrs.frozen
 class CopiedEntry:
-    """One entry has been copied, to so many bookies."""
+    """One entry has been copied, to so many bookies; ``size_bytes`` with its header and digest."""
 
     entry_id: EntryId
     size_bytes: int
     copies: int
+    payload_bytes: int
 
 
 @attrs.frozen(kw_only=True)
@@ -266,10 +267,12 @@ class _FragmentCopy:
             await self._targets[index].write(held)
 
         await for_each(self._targets, write, len(self._targets))
-        for entry_id, packet in packed:
+        for entry, (entry_id, packet) in zip(batch, packed, strict=True):
             copies = sum(self._fragment.holds(entry_id, index) for index in self._targets)
             self._repairer.rate.copied(len(packet))
-            self._repairer.report(CopiedEntry(EntryId(entry_id), len(packet), copies))
+            self._repairer.report(
+                CopiedEntry(EntryId(entry_id), len(packet), copies, len(entry.payload))
+            )
 
 
 class _EntryWrite:

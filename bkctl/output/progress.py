@@ -38,8 +38,19 @@ class Progress(Protocol):
 
     def __exit__(self, *_: object) -> None: ...
 
-    def update(self, done: int, items: int | None = None, total: int | None = None) -> None:
-        """Say how far it is: units done, things done, and the total where it is known by now."""
+    def update(
+        self,
+        done: int,
+        items: int | None = None,
+        total: int | None = None,
+        *,
+        work: tuple[int, int] | None = None,
+    ) -> None:
+        """Say how far it is: units done, things done, and the total where it is known by now.
+
+        The share and the time left follow ``work``, what is done and its total, where the units do
+        not measure the time.
+        """
         ...
 
 
@@ -76,7 +87,14 @@ class SilentProgress:
     def __exit__(self, *_: object) -> None:
         pass
 
-    def update(self, done: int, items: int | None = None, total: int | None = None) -> None:
+    def update(
+        self,
+        done: int,
+        items: int | None = None,
+        total: int | None = None,
+        *,
+        work: tuple[int, int] | None = None,
+    ) -> None:
         pass
 
 
@@ -97,7 +115,8 @@ class _MeasuredProgress(abc.ABC):
         self._now_s = now_s
         self._began_s = now_s()
         self._done, self._items = 0, 0
-        self._past = [(self._began_s, 0)]
+        self._work: tuple[int, int | None] = 0, total
+        self._past = [(self._began_s, 0, 0)]
 
     def __enter__(self) -> Self:
         return self
@@ -105,13 +124,21 @@ class _MeasuredProgress(abc.ABC):
     def __exit__(self, *_: object) -> None:
         self.end()
 
-    def update(self, done: int, items: int | None = None, total: int | None = None) -> None:
+    def update(
+        self,
+        done: int,
+        items: int | None = None,
+        total: int | None = None,
+        *,
+        work: tuple[int, int] | None = None,
+    ) -> None:
         self._done = done
         self._items = self._items if items is None else items
         self._total = self._total if total is None else total
+        self._work = work or (done, self._total)
         now_s = self._now_s()
         if now_s - self._past[-1][0] >= 1.0:
-            self._past.append((now_s, done))
+            self._past.append((now_s, done, self._work[0]))
             while self._past[2:] and now_s - self._past[1][0] >= _RATE_OVER_S:
                 del self._past[0]
         self.show(now_s)
@@ -125,12 +152,21 @@ class _MeasuredProgress(abc.ABC):
 
     def rate(self, now_s: float) -> float:
         """Return units a second over the last seconds."""
-        then_s, before = self._past[0]
+        then_s, before, _ = self._past[0]
         return (self._done - before) / (now_s - then_s) if now_s > then_s else 0.0
 
     def left_s(self, now_s: float) -> float | None:
-        rate = self.rate(now_s)
-        return (self._total - self._done) / rate if rate and self._total is not None else None
+        then_s, _, before = self._past[0]
+        done, total = self._work
+        if total is None or done == before or now_s <= then_s:
+            return None
+        return (total - done) / ((done - before) / (now_s - then_s))
+
+    @property
+    def percent(self) -> str:
+        """How much of the work is done; empty where its total is unknown."""
+        done, total = self._work
+        return f"{done / total:.0%}" if total else ""
 
     def amount(self, count: float) -> str:
         return human_bytes(count) if self._unit == "bytes" else f"{count:,.0f} {self._unit}"
@@ -145,7 +181,7 @@ class Lines(_MeasuredProgress):
         if now_s - max(self._last_s, self._began_s) < _LINE_EVERY_S:
             return
         self._last_s = now_s
-        percent = f"{self._done / self._total:.0%}, " if self._total else ""
+        percent = f"{self.percent}, " if self.percent else ""
         items = f"{self._items:,} entries, " if self._items else ""
         left_s = self.left_s(now_s)
         left = f", {human_duration(left_s)} left" if left_s is not None else ""
@@ -208,7 +244,10 @@ class Bar(_MeasuredProgress):
                     return
                 self._start()
             self._progress.update(
-                self._task, completed=self._done, total=self._total, figures=self._figures(now_s)
+                self._task,
+                completed=self._work[0],
+                total=self._work[1],
+                figures=self._figures(now_s),
             )
 
     def _show_silence(self) -> None:
@@ -240,7 +279,7 @@ class Bar(_MeasuredProgress):
         self._progress.start()
 
     def _figures(self, now_s: float) -> str:
-        share = f"{self._done / self._total:4.0%} " if self._total else ""
+        share = f"{self.percent:>4} " if self.percent else ""
         left_s = self.left_s(now_s)
         left = f" {human_duration(left_s)} left" if left_s is not None else ""
         share += f"{self._items:,} entries " if self._items and self._unit == "bytes" else ""

@@ -67,6 +67,15 @@ def test_lines_come_every_thirty_seconds() -> None:
     ]
 
 
+def test_the_share_and_the_time_left_follow_the_work_where_it_is_given() -> None:
+    out, now = io.StringIO(), _Time()
+    with Lines(out, "moving", 1000, "bytes", now) as progress:
+        for second in range(1, 31):
+            now.now_s += 1
+            progress.update(920, items=second, work=(second * 10, 1000))
+    assert out.getvalue() == "moving: 30%, 30 entries, 920 B, 0 B/s, 1m10s left\n"
+
+
 def test_json_lines_end_with_the_whole() -> None:
     out, now = io.StringIO(), _Time()
     with JsonLines(out, "writing", 1000, "bytes", now) as progress:

@@ -24,10 +24,12 @@ from bkclient.repair.recover_bookies import BookieLedger, RecoverOptions, ledger
 from bkclient.repair.repair_states import LedgerRepairState, MissingReplicas, repair_states
 from bkctl.bookies.stopped_bookie import is_registered, refuse_registered
 from bkctl.commands.bookie.retire.recover import (
+    copying_work,
     forecast_racks,
     insist_known,
     move,
     note_few_racks,
+    resume_text,
     too_few_racks,
 )
 from bkctl.errors import PartlyDoneError, RefusedError, UsageError
@@ -277,11 +279,13 @@ def _wait(
                 session.note(
                     f"waiting for the workers to move {left}; Ctrl-C ends only the waiting"
                 )
-            progress.update(
-                step.size_bytes - step.size_bytes_left,
-                step.entries - step.entries_left,
-                step.size_bytes,
+            done_bytes = step.size_bytes - step.size_bytes_left
+            done_entries = step.entries - step.entries_left
+            work = (
+                copying_work(done_bytes, done_entries),
+                copying_work(step.size_bytes, step.entries),
             )
+            progress.update(done_bytes, done_entries, step.size_bytes, work=work)
             if step.ledgers_left and step.auditor is None and not told:
                 told = True
                 session.warn("no auditor is elected, so workers may be missing; run `bkctl doctor`")
@@ -343,7 +347,7 @@ def _drain(
         [f"To empty {bookie_id}:", *(f"  {step}" for step in steps)], "", proof=bookie_id
     )
     _set_mode(session, bookie_id, address, token_file, read_only=True)
-    session.resume = f"what is moved stays so; to go on: {session.options.again()}"
+    session.resume = resume_text(session)
     options = RecoverOptions(
         spare_writers=True,
         skip_unrecoverable=True,

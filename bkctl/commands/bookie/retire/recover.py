@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 from click.core import ParameterSource
@@ -30,12 +30,16 @@ from bkctl.exit_status import Effect
 from bkctl.ledger_ids import parse_ledger_id
 from bkctl.output.units import counted, human_bytes
 from bkctl.session.safety import named
-from wire.codes import ENTRY_HEADER_BYTES, LedgerState
+from wire.codes import LedgerState
 from wire.ids import BookieId, LedgerId
 
 if TYPE_CHECKING:
     from bkclient.client import Client
     from bkctl.session.session import Session
+
+
+_ENTRY_WORK_BYTES: Final = 8192
+"""Copying an entry takes as long as copying so many bytes, besides its payload: measured."""
 
 
 def recover(
@@ -99,7 +103,7 @@ def recover(
         _plan(session, bookies, options)
         return
     _confirm(session, bookies, found, options)
-    session.resume = f"what is moved stays so; to go on: {session.options.again()}"
+    session.resume = resume_text(session)
     report = move(session, bookies, options, found)
     session.resume = ""
     note_few_racks(session, found)
@@ -112,6 +116,14 @@ def recover(
             f"{left}: {named([one.ledger_id for one in report.left])}{stay}",
             next_step="the warnings say why; run it again after the repair",
         )
+
+
+def resume_text(session: Session) -> str:
+    """Return what an interrupted move leaves, and what to type to go on."""
+    return (
+        "finished ledgers stay moved; those in work start over; to go on: "
+        f"{session.options.again()}"
+    )
 
 
 def _query(session: Session, bookies: Sequence[BookieId], ledger_id: LedgerId | None) -> None:
@@ -311,6 +323,11 @@ def _grows_there(one: BookieLedger, bookies: Collection[BookieId]) -> bool:
     return is_open and not set(bookies).isdisjoint(one.metadata.ensemble)
 
 
+def copying_work(size_bytes: int, entries: int) -> int:
+    """Return how much work it is to copy entries, in bytes that take as long."""
+    return size_bytes + entries * _ENTRY_WORK_BYTES
+
+
 def move(
     session: Session,
     bookies: Sequence[BookieId],
@@ -319,8 +336,8 @@ def move(
 ) -> RecoverReport:
     """Move the ledgers, with progress in bytes; warn of each ledger that is not moved."""
     loads = [one.load(bookies) for one in found]
-    # What is copied are packets: payloads with their headers.
-    size = sum((load.size_bytes or 0) + load.copies * ENTRY_HEADER_BYTES for load in loads)
+    size = sum(load.size_bytes or 0 for load in loads)
+    copies = sum(load.copies for load in loads)
     total = len(found)
     entries = done_bytes = moved = 0
     with session.progress(f"moving {counted(total, 'ledger')}", total=size) as progress:
@@ -328,9 +345,11 @@ def move(
         def copied(one: CopiedEntry) -> None:
             nonlocal entries, done_bytes
             entries += one.copies
-            done_bytes += one.copies * one.size_bytes
+            done_bytes += one.copies * one.payload_bytes
             # Ledgers that are not closed are not in the total, and grow it.
-            progress.update(done_bytes, entries, max(size, done_bytes))
+            all_bytes, all_entries = max(size, done_bytes), max(copies, entries)
+            work = copying_work(done_bytes, entries), copying_work(all_bytes, all_entries)
+            progress.update(done_bytes, entries, all_bytes, work=work)
 
         def report(one: LedgerMove) -> None:
             nonlocal moved
@@ -346,8 +365,8 @@ def move(
         except LedgerRecoveryError:
             if not options.skip_unrecoverable:
                 session.failed = (
-                    f"{total - moved} of {counted(total, 'ledger')} are left, what is moved stays "
-                    "so; --skip-unrecoverable goes on behind those ledgers"
+                    f"{total - moved} of {counted(total, 'ledger')} are left, finished ledgers "
+                    "stay moved; --skip-unrecoverable goes on behind those ledgers"
                 )
             raise
     return done
