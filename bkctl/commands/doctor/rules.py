@@ -482,7 +482,10 @@ def _marks_in_service(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
 
 def _marks_of_gone(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
     gone = sorted(seen.ledgers.marks_of_gone)
-    what = f"{_does(len(gone), 'is', 'are')} marked and deleted; a worker drops such marks"
+    what = (
+        f"{_does(len(gone), 'is', 'are')} marked and deleted; a worker drops such marks when it "
+        "next tries to repair them, within minutes"
+    )
     yield from _of(
         Severity.NOTE, "marks-of-deleted", LedgerSample(len(gone), gone), what, _forget(gone)
     )
