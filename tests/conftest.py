@@ -18,6 +18,9 @@ from tests.support.surroundings import keep_away
 
 keep_away(os.environ)
 
+# What collecting the tests makes stays: looking through it for garbage was a seventh of its time.
+gc.disable()
+
 # Until logging begins, Twisted keeps events; a command under test would print those of all tests
 # before it.
 globalLogBeginner.beginLoggingTo([], redirectStandardIO=False, discardBuffer=True)
@@ -78,6 +81,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Schedulin
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish() -> None:
     """Have later garbage collections leave out the tests and their modules."""
+    gc.enable()
     gc.collect()
     gc.freeze()
 
