@@ -79,7 +79,7 @@ class Adds:
 
     def takes(self, state: CachedLedger, *, is_recovery: bool) -> bool:
         """Whether an add with the right key may be stored at once, as ``add`` would in the end."""
-        if not state.takes_adds:
+        if state.doubt is not None:
             return False
         if is_recovery:
             return state.ledger_id not in self._deletions

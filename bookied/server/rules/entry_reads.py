@@ -52,9 +52,6 @@ class EntryReads:
         state = self._storages.of(ledger_id).ledgers.lookup(ledger_id, with_lac=with_lac)
         if state is None:
             raise NoSuchLedgerError(f"ledger {ledger_id}")
-        if state.doubt is not None:
-            with contextlib.suppress(OSError):
-                self._storages.of(ledger_id).ledgers.settle_doubt(state)
         return state
 
     def entry(

@@ -55,11 +55,8 @@ class LedgerWrites:
 
         Raises:
             CorruptError: its index is damaged.
-            OSError: its index cannot be read.
         """
         if state.doubt is not None:
-            self.storages.of(state.ledger_id).ledgers.settle_doubt(state)
-        if state.doubt is not None and not state.takes_adds:
             raise state.doubt
 
     def journal(self, ledger_id: int) -> Journal:

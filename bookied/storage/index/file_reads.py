@@ -208,6 +208,11 @@ def complete_pages(size_bytes: int) -> int:
     return max(0, size_bytes - layout.HEADER_BYTES) // layout.PAGE_BYTES
 
 
+def begun_pages(size_bytes: int) -> int:
+    """Return the same with the page that the file ends in, if it ends within one."""
+    return max(0, -(-(size_bytes - layout.HEADER_BYTES) // layout.PAGE_BYTES))
+
+
 def cut_error(path: Path, pages: int, known: int) -> IndexCutError:
     """Return what is wrong with a file that has lost pages while this process runs."""
     message = f"has {pages} complete pages and had {known}: entries may be missing"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
@@ -19,7 +19,7 @@ from bookied.storage.files.open_files import NO_DESCRIPTOR, OpenFiles
 from bookied.storage.index import format as layout
 from bookied.storage.index.changes import copy_index, switch_slots, write_change
 from bookied.storage.index.file_places import IndexPlaces
-from bookied.storage.index.file_reads import complete_pages, cut_error, read_pages
+from bookied.storage.index.file_reads import begun_pages, complete_pages, cut_error, read_pages
 from bookied.storage.index.ledger_pages import LedgerChange, Move
 
 log = Logger()
@@ -29,7 +29,8 @@ class IndexWrites:
     """Puts changes into files: new ones, those that are there, and those that have to move.
 
     One checkpoint or compaction at a time. A new file is written under another name and renamed
-    once it is complete and synced: so every ``.idx`` has a whole header.
+    once it is complete and synced, and a file that is there grows durably before its new pages are
+    written: so a power cut leaves complete headers and pages, and anything else is damage.
     """
 
     def __init__(
@@ -102,7 +103,7 @@ class IndexWrites:
                 write = self._place(waiting[0])
                 try:
                     with _noting_no_space(write, homeless):
-                        opened.append((write, self._open_and_write(write)))
+                        opened.append((write, self._open_file(write)))
                 except OSError as error:
                     if not self._may_go_on(error, is_any_open=bool(opened)):
                         raise
@@ -110,7 +111,8 @@ class IndexWrites:
                         break
                     continue
                 waiting.popleft()
-            self._sync(opened, homeless)
+            self._grow(opened, homeless)
+            self._write(opened, homeless)
             for write, file in opened:
                 self._places.has_pages(write.change.ledger_id, complete_pages(file.size()))
         finally:
@@ -134,56 +136,71 @@ class IndexWrites:
         directory = self._places.blank_directory(ledger_id) or self._rng.choice(self._writable)
         return _PageWrite(change, directory, _created(ledger_id, directory))
 
-    def _open_and_write(self, write: _PageWrite) -> UpdateFile:
+    def _open_file(self, write: _PageWrite) -> UpdateFile:
         if write.new is None:
-            path = write.directory / layout.relative_path(write.change.ledger_id)
-            file = self._files.open_update(path)
-        else:
-            self._files.mkdirs(write.new.path.parent)
-            file = self._files.open_update(write.new.temporary, create=True)
-        try:
-            if write.new is not None:
-                file.truncate(0)
-                write_change(file, write.change)
-            else:
-                self._write_in_place(file, path, write.change)
-        except BaseException:
-            file.close()
-            raise
-        return file
+            return self._files.open_update(_path(write))
+        self._files.mkdirs(write.new.path.parent)
+        return self._files.open_update(write.new.temporary, create=True)
 
-    def _write_in_place(self, file: UpdateFile, path: Path, change: LedgerChange) -> None:
-        """Write a change to a ledger's file; mark a file that something else has cut.
+    def _grow(self, opened: _Opened, homeless: list[_PageWrite]) -> None:
+        """Let files have space for all their pages, durably; mark those that something has cut."""
+        growing = [one for one in opened if one[0].new is None and self._has_to_grow(*one)]
+        self._apply(growing, homeless, lambda write, file: file.truncate(_end(write.change)))
 
-        What is written behind a cut would make the file look intact: so that each later start
-        doubts it, it ends within a page from then on.
-        """
-        ledger_id = change.ledger_id
-        size, known = file.size(), self._places.pages(ledger_id)
-        if size < layout.page_offset(known):
-            error = cut_error(path, complete_pages(size), known)
+    def _has_to_grow(self, write: _PageWrite, file: UpdateFile) -> bool:
+        ledger_id = write.change.ledger_id
+        size = file.size()
+        known = max(self._places.pages(ledger_id), begun_pages(size))
+        if ledger_id not in self._places.cut and size < layout.page_offset(known):
+            error = cut_error(_path(write), complete_pages(size), known)
             self._places.cut[ledger_id] = error
             log.error("{error}", error=error)
-        if ledger_id not in self._places.cut:
-            write_change(file, change)
-            return
-        state = change.taken_from
-        header = change.header or (state.header() if state is not None else None)
-        write_change(file, attrs.evolve(change, header=header))
-        file.write_at(layout.page_offset(complete_pages(file.size())), b"\0")
+        return ledger_id not in self._places.cut and size < _end(write.change)
 
-    def _sync(
-        self, opened: Sequence[tuple[_PageWrite, UpdateFile]], homeless: list[_PageWrite]
+    def _write(self, opened: _Opened, homeless: list[_PageWrite]) -> None:
+        """Write and sync what has found space so far."""
+        opened = [one for one in opened if one[0] not in homeless]
+        self._apply(opened, homeless, self._write_one)
+
+    def _write_one(self, write: _PageWrite, file: UpdateFile) -> None:
+        """Write a change; a file that something has cut ends within a page from then on.
+
+        What is written behind a cut would make the file look intact to the next start.
+        """
+        change = write.change
+        if write.new is not None:
+            file.truncate(0)
+        elif change.ledger_id in self._places.cut:
+            state = change.taken_from
+            header = change.header or (state.header() if state is not None else None)
+            write_change(file, attrs.evolve(change, header=header))
+            pages = begun_pages(file.size())
+            if file.size() == layout.page_offset(pages):
+                file.write_at(layout.page_offset(pages), b"\0")
+            return
+        write_change(file, change)
+
+    def _apply(
+        self,
+        opened: _Opened,
+        homeless: list[_PageWrite],
+        step: Callable[[_PageWrite, UpdateFile], None],
     ) -> None:
+        """Take a step with each file and sync all; note those for which there is no space."""
+        done: list[tuple[_PageWrite, UpdateFile]] = []
+        for write, file in opened:
+            with _noting_no_space(write, homeless):
+                step(write, file)
+                done.append((write, file))
         try:
-            self._files.sync_all([file for _, file in opened])
+            self._files.sync_all([file for _, file in done])
         except OSError as error:
             if error.errno not in NO_SPACE:
                 raise
             # Space may be missing as late as this. What was not synced has to be written again.
-            for write, file in opened:
+            for write, file in done:
                 with _noting_no_space(write, homeless):
-                    write_change(file, write.change)
+                    step(write, file)
                     file.sync()
 
     def _rehome(self, write: _PageWrite, created: list[_NewIndexFile]) -> bool:
@@ -205,8 +222,10 @@ class IndexWrites:
 
     def _create_in(self, directory: Path, change: LedgerChange) -> _NewIndexFile:
         new = _created(change.ledger_id, directory)
-        file = self._open_and_write(_PageWrite(change, directory, new))
+        write = _PageWrite(change, directory, new)
+        file = self._open_file(write)
         try:
+            self._write_one(write, file)
             file.sync()
         finally:
             file.close()
@@ -340,6 +359,18 @@ class _PageWrite(NamedTuple):
     change: LedgerChange
     directory: Path
     new: _NewIndexFile | None
+
+
+_Opened = Sequence[tuple[_PageWrite, UpdateFile]]
+
+
+def _path(write: _PageWrite) -> Path:
+    return write.directory / layout.relative_path(write.change.ledger_id)
+
+
+def _end(change: LedgerChange) -> int:
+    """Return where the last page of a change ends in the file."""
+    return layout.page_offset(max((number + 1 for number, _ in change.pages), default=0))
 
 
 @contextlib.contextmanager

@@ -16,7 +16,7 @@ from weakref import WeakValueDictionary
 
 import attrs
 
-from bookied.errors import CorruptError, IndexCutError, IndexTruncatedError
+from bookied.errors import CorruptError, IndexCutError
 from bookied.storage.index import format as layout
 from bookied.storage.index.new_locations import (
     PAGES_IN_ONE,
@@ -189,14 +189,6 @@ class CachedLedger:
         return not (self._dirty or self.is_header_dirty or has_new)
 
     @property
-    def takes_adds(self) -> bool:
-        """Whether entries may be added: not behind damage, which a write could make look intact.
-
-        A page that a power cut tore is complete again once the entries of a replay are written.
-        """
-        return self.doubt is None or page_in_doubt(self) in self._dirty
-
-    @property
     def dirty_pages(self) -> set[int]:
         """The pages that the disk does not have yet; do not change it."""
         return self._dirty
@@ -229,18 +221,6 @@ class LedgerChange:
 
     taken_from: CachedLedger | None = attrs.field(default=None, repr=False, eq=False)
     """Whose they are; another ledger may have the id by the time they are written."""
-
-
-def page_in_doubt(state: CachedLedger) -> int | None:
-    """Return the page that the index file ended in, where a power cut can have torn that page.
-
-    The first page comes with the file, so a file that ends in it was damaged otherwise.
-    """
-    doubt = state.doubt
-    if not isinstance(doubt, IndexTruncatedError) or doubt.offset is None:
-        return None
-    page_no = (doubt.offset - layout.HEADER_BYTES) // layout.PAGE_BYTES
-    return page_no if page_no > 0 else None
 
 
 class DirtyLedgers:
@@ -488,11 +468,8 @@ class LedgerPages:
             if change.header is not None and change.header.master_key == state.master_key:
                 state.key_logged = True
             state.doubt = damaged.get(change.ledger_id, state.doubt)
-            doubted = page_in_doubt(state)
             for number, _ in change.pages:
                 state.file_pages = max(state.file_pages, number + 1)
-                if number == doubted:
-                    state.doubt = None  # The file is complete now, as the next start will find it.
                 if number not in state._dirty and number in state.pages:  # noqa: SLF001
                     self._clean[change.ledger_id, number] = None
             for number, _ in change.new:

@@ -8,8 +8,7 @@ from twisted.logger import Logger
 
 from bookied.errors import BadEntryLengthError, CorruptError, StorageError, WrongEntryError
 from bookied.storage.entrylog.reader import EntryLogReader
-from bookied.storage.entrylog.writer import EntryLogWriter
-from bookied.storage.index.ledger_pages import CachedLedger, LedgerPages, page_in_doubt
+from bookied.storage.index.ledger_pages import CachedLedger, LedgerPages
 from bookied.storage.index.store import IndexStore
 from bookied.storage.journal.format import ledger_key_record
 from bookied.storage.ledger_storage.adds import UnflushedChanges
@@ -36,10 +35,9 @@ class StoredLedgers:
         *,
         reads: StoredEntryReads,
         logs: EntryLogReader,
-        log_writer: EntryLogWriter,
     ) -> None:
         self._index, self._pages, self._turn, self._changes = index, pages, turn, changes
-        self._reads, self._logs, self._log_writer = reads, logs, log_writer
+        self._reads, self._logs = reads, logs
 
     def lookup(self, ledger_id: int, *, with_lac: bool = True) -> CachedLedger | None:
         """Return a ledger; None if it is unknown. May read its index file.
@@ -85,24 +83,6 @@ class StoredLedgers:
                 log.warn("no LAC for ledger {id}: {error}", id=state.ledger_id, error=error)
             else:
                 state.lac = max(state.lac, packet_lac(packet))
-
-    def settle_doubt(self, state: CachedLedger) -> None:
-        """Drop the doubt about a ledger's index if it is only what a crash leaves.
-
-        Of a page that a power cut tore while it was new, replay has brought all again; any other
-        cut has taken away what was durable, as one in the first page has: that comes with the file.
-        A page that also has slots which no replay brings waits for the checkpoint that writes the
-        page: the file is complete from then on. Blocks, for a page.
-
-        Raises:
-            OSError: the page cannot be read.
-        """
-        page_no = page_in_doubt(state)
-        if page_no is not None:
-            page = state.pages.get(page_no) or self._index.load_page(state.ledger_id, page_no)
-            used = {one >> 32 for one in page if one}
-            if used and used <= self._log_writer.paths.keys():
-                state.doubt = None
 
     def begin_anew(self, ledger_id: int, in_journals: Callable[[], set[int]]) -> bool:
         """Forget a ledger's index if nothing was ever written to it; say whether. Blocks.

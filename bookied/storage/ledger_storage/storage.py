@@ -121,7 +121,7 @@ class LedgerStorage:
         )
         """Entries as they are read."""
         self.ledgers = self.ledgers_class(
-            index, pages, turn, self._changes, reads=self.reads, logs=reader, log_writer=writer
+            index, pages, turn, self._changes, reads=self.reads, logs=reader
         )
         """Which ledgers there are, and what is known of them."""
         self.adds = EntryAdds(writer, cache, pages, self._changes)

@@ -563,8 +563,7 @@ class BookieWorld:
                 may_be_fenced = kept.fence_sent or kept.is_deleted
                 is_fence = answer.rc is ReturnCode.EFENCED and may_be_fenced
                 is_busy = answer.rc is ReturnCode.ETOOMANYREQUESTS
-                is_in_doubt = answer.rc is ReturnCode.EIO and self._is_in_doubt(ledger_id)
-                may_fail = is_fence or is_busy or is_in_doubt or self._may_fail
+                may_fail = is_fence or is_busy or self._may_fail
                 self._insist(may_fail, f"add: {answer.rc.name}")
 
         key = kept.key
@@ -644,8 +643,7 @@ class BookieWorld:
             what = f"entry {entry_id} of ledger {ledger_id}"
             if answer.rc is not ReturnCode.EOK:
                 is_absent = answer.rc in {ReturnCode.ENOENTRY, ReturnCode.ENOLEDGER}
-                is_in_doubt = self._is_emptied or self._is_in_doubt(ledger_id)
-                may_fail = self._may_fail or (least < 0 and is_in_doubt)
+                may_fail = self._may_fail or (least < 0 and self._is_emptied)
                 self._insist(is_absent or may_fail, f"{what}: {answer.rc.name}")
                 self._insist(least < 0 or not is_absent, f"{what} is gone")
                 return
@@ -658,11 +656,6 @@ class BookieWorld:
             self._insist(versions.index(packet) >= least, f"{what} is an older one")
 
         return ReadRequest(LedgerId(ledger_id), EntryId(entry_id)), answered
-
-    def _is_in_doubt(self, ledger_id: int) -> bool:
-        """Whether a power cut tore an index: no absence is sure, and no add is taken."""
-        state = self.storages.of(ledger_id).ledgers.lookup(ledger_id)
-        return state is not None and state.doubt is not None
 
     @property
     def _may_fail(self) -> bool:

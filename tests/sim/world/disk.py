@@ -377,8 +377,9 @@ class _SimFile:
         file.apply(offset, bytes(data))
 
     def truncate(self, size: int) -> None:
-        self._disk.tick("truncate", self._path)
-        self._file.apply(size, None)
+        file = self._file
+        self._disk.tick("truncate", self._path, max(0, size - len(file.data)))
+        file.apply(size, None)
 
     def sync(self) -> None:
         file = self._file
@@ -421,7 +422,8 @@ class _SimAppendFile(_SimFile):
             assert not self._is_aligned or end % BLOCK == 0, "whole blocks only"
             if self._preallocate and end > len(self._file.data):
                 steps = -(-end // self._preallocate)
-                self.truncate(steps * self._preallocate)
+                self._disk.tick("truncate", self._path)
+                self._file.apply(steps * self._preallocate, None)
             self.write_at(self._size, data)
             if self._is_aligned:
                 self._write_zeros_behind(end)

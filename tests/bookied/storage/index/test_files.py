@@ -76,6 +76,45 @@ def test_there_is_no_file_before_all_of_it_is_on_disk(files: SimFiles) -> None:
     assert files.list(A / "0/1") == []
 
 
+@pytest.mark.parametrize("seed", range(200))
+def test_a_file_that_grows_ends_with_a_complete_page_wherever_the_power_goes(seed: int) -> None:
+    files = SimFiles(Random(seed))
+    files.mkdirs(A)
+    files.mkdirs(B)
+    files.sync_dir(Path("/"))
+    index = opened(files)
+    ledgers = (1, 2, 3)
+    index.write([LedgerChange(number, HEADER, ((0, page(e0=5000)),)) for number in ledgers])
+    files.cut_at = files.operations + 1 + seed % 17
+    more = ((0, page(e0=5000, e1=6000)), (1, page(e0=7000)), (4, page(e9=8000)))
+    with contextlib.suppress(PowerCut):
+        index.write([LedgerChange(number, HEADER, more) for number in ledgers])
+    files.crash()
+    index = opened(files)
+    for number in ledgers:
+        stored = index.load(number)
+        assert stored is not None
+        assert stored.doubt is None
+        assert index.location(number, 0) == 5000
+
+
+def test_what_is_written_to_a_damaged_file_leaves_the_page_it_ends_in(files: SimFiles) -> None:
+    index = opened(files)
+    location = 0x7F000000_00001000
+    index.write([LedgerChange(1, HEADER, ((0, page(e0=5000)), (1, page(e0=location))))])
+    file = files.open_update(A / "0/1/1.idx")
+    file.truncate(layout.page_offset(1) + 100)
+    file.close()
+    index = opened(files)
+    fenced = layout.IndexHeader(b"k" * 20, layout.FENCED)
+    assert index.write([LedgerChange(1, fenced, ())]).keys() == {1}
+    stored = opened(files).load(1)
+    assert stored is not None
+    assert stored.doubt is not None
+    assert stored.header.is_fenced
+    assert opened(files).location(1, 1024) == location
+
+
 def test_many_ledgers_are_written_with_few_files_open(files: SimFiles) -> None:
     index = opened(files)
     index.write([LedgerChange(number, HEADER, ((0, page(e0=5000)),)) for number in range(300)])

@@ -171,6 +171,26 @@ def test_room_that_is_missing_as_late_as_the_sync_counts_too() -> None:
     assert has_later(disks.open())
 
 
+def test_a_file_that_was_grown_and_cannot_be_written_moves_too() -> None:
+    disks = Disks()
+    disks.files.room.clear()
+    failed: list[Path] = []
+
+    def fault(operation: str, path: Path) -> OSError | None:
+        if operation == "write" and A in path.parents:
+            failed.append(path)
+            return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        return None
+
+    index = disks.open()
+    disks.files.fault = fault
+    index.write([LATER])
+    assert failed, "the file system finds out when it has to allocate blocks"
+    disks.files.crash()
+    assert disks.open().path(1) == B / PLACE
+    assert has_later(disks.open())
+
+
 def test_a_broken_disk_is_no_want_of_room() -> None:
     disks = Disks()
     disks.files.fault = lambda operation, path: (
