@@ -120,5 +120,11 @@ class _Nothing:
     def sync(self) -> None:
         pass
 
+    def note_synced(self) -> None:
+        pass
+
+    def check_synced(self) -> None:
+        pass
+
     def close(self) -> None:
         pass

@@ -116,6 +116,8 @@ class JournalMarks:
             OSError: not all could be written.
         """
         self._before_write()
+        for shard in self._shards:
+            shard.note_synced()
         writable = [one for shard in self._shards for one in shard.directories.writable]
         for number, mark in enumerate(marks):
             name = file_name(number, len(marks))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -11,8 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bookied.config.db import RocksSettings
+from bookied.errors import DbRecordError
 from bookied.storage.index.key_values import KeyValues
-from bookied.storage.index.rocks.database import locations_options, open_database
+from bookied.storage.index.rocks.database import (
+    locations_options,
+    open_database,
+    open_of_index,
+    open_read_only,
+)
 from tests.sim.world.disk import SimFiles
 from tests.sim.world.key_values import SimKeyValues
 
@@ -191,3 +200,88 @@ def test_what_was_written_is_in_the_log_of_rocksdb(tmp_path: Path) -> None:
     store.sync()
     assert sum(path.stat().st_size for path in (tmp_path / "db").glob("*.log")) > 1000
     store.close()
+
+
+def noted(store: KeyValues) -> KeyValues:
+    """Return a store after a checkpoint: 100 changes are durable, and noted; one more is not."""
+    for number in range(100):
+        store.put([(key(number), b"value" * 100)])
+    store.sync()
+    store.note_synced()
+    store.put([(key(999), b"later")])
+    return store
+
+
+def killed(tmp_path: Path) -> tuple[Path, Path]:
+    """Return what a process leaves that is killed behind its checkpoint: database and log."""
+    store = noted(open_of_index(SMALL, tmp_path / "alive/db"))
+    shutil.copytree(tmp_path / "alive", tmp_path / "killed")
+    store.close()
+    database = tmp_path / "killed/db"
+    (wal,) = (one for one in database.glob("*.log") if one.stat().st_size)
+    return database, wal
+
+
+@pytest.mark.parametrize("share", [0.01, 0.5, 0.98])
+def test_a_write_ahead_log_that_is_damaged_before_its_synced_end_is_noticed(
+    tmp_path: Path, share: float
+) -> None:
+    database, wal = killed(tmp_path)
+    data = bytearray(wal.read_bytes())
+    data[int(share * 100 * len(data) / 101)] ^= 1
+    wal.write_bytes(data)
+    for opening in (open_read_only, partial(open_of_index, SMALL)):
+        store = opening(database)
+        with pytest.raises(DbRecordError, match="and change 100 was durable"):
+            store.check_synced()
+        store.close()
+
+
+def test_what_was_not_synced_may_be_missing(tmp_path: Path) -> None:
+    database, wal = killed(tmp_path)
+    os.truncate(wal, wal.stat().st_size - 3)
+    store = open_of_index(SMALL, database)
+    store.check_synced()
+    assert store.get(key(99)) is not None
+    assert store.get(key(999)) is None
+    store.close()
+
+
+def test_what_was_noted_is_there_after_a_restart(opened: Open) -> None:
+    store = noted(opened())
+    for _ in range(2):
+        store.check_synced()
+        store.close()
+        store = opened()
+    store.close()
+
+
+def test_an_older_copy_is_noticed(tmp_path: Path) -> None:
+    store = open_of_index(SMALL, tmp_path / "db")
+    store.put([(key(1), b"1")])
+    store.close()
+    shutil.copytree(tmp_path / "db", tmp_path / "old")
+    noted(open_of_index(SMALL, tmp_path / "db")).close()
+    shutil.rmtree(tmp_path / "db")
+    (tmp_path / "old").rename(tmp_path / "db")
+    store = open_of_index(SMALL, tmp_path / "db")
+    with pytest.raises(DbRecordError, match="ends with change 1, and change 101 was durable"):
+        store.check_synced()
+    store.close()
+
+
+def test_a_database_that_was_made_anew_counts_from_the_start(tmp_path: Path) -> None:
+    noted(open_of_index(SMALL, tmp_path / "db")).close()
+    shutil.rmtree(tmp_path / "db")
+    store = open_of_index(SMALL, tmp_path / "db")
+    store.check_synced()
+    store.close()
+
+
+def test_the_simulated_store_notices_a_loss_too() -> None:
+    files = SimFiles(Random(1))
+    noted(SimKeyValues(files, Path("/db")))
+    data = files.read(Path("/db/wal"))
+    files.write_atomic(Path("/db/wal"), data[: len(data) // 2])
+    with pytest.raises(DbRecordError, match="ends with change 50, and change 100 was durable"):
+        SimKeyValues(files, Path("/db")).check_synced()

@@ -151,6 +151,9 @@ class IndexFiles:
         """Put no new file into directories that are full, unless all are."""
         self._writes.avoid(full)
 
+    def note_synced(self) -> None:
+        """Do nothing: damage to a file is noticed when it is read."""
+
     # Deleting -------------------------------------------------------------------------------------
 
     def hide(self, ledger_id: int) -> None:

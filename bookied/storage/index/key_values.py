@@ -46,6 +46,16 @@ class KeyValues(Protocol):
     def sync(self) -> None:
         """Return once everything written so far is durable."""
 
+    def note_synced(self) -> None:
+        """Put down beside it, durably, how much of it is synced; for ``check_synced``."""
+
+    def check_synced(self) -> None:
+        """Insist that it has all that ``note_synced`` ever put down.
+
+        Raises:
+            DbRecordError: it does not: damage, or an older copy.
+        """
+
     def compact(self) -> None:
         """Rewrite the stored pairs without the deleted ones; others go on meanwhile.
 

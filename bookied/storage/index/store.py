@@ -132,6 +132,9 @@ class IndexStore(Protocol):
             OSError: some may be left; call again. So for ``StorageError``.
         """
 
+    def note_synced(self) -> None:
+        """Put down, before a mark relies on it, how much is durable: a later loss is noticed."""
+
     # Otherwise ------------------------------------------------------------------------------------
 
     def avoid(self, full: Collection[Path]) -> None:

@@ -241,6 +241,10 @@ class LedgerStorage:
         """Whether one is due now, before its time."""
         return is_due(self.limits, self._changes, self._pages)
 
+    def note_synced(self) -> None:
+        """Note that the index is as durable as a mark says from now on. Blocks."""
+        self._index.note_synced()
+
     async def flush(self, run_blocking: RunBlocking) -> None:
         """Make durable in files all that is in memory at the call; see ``Flush``.
 

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bookied.config.storage import StorageClass
-from bookied.errors import DirectoryEmptiedError, StorageKindError, WrongIdentityError
+from bookied.directories.roots import directories
+from bookied.errors import (
+    DbRecordError,
+    DirectoryEmptiedError,
+    StorageKindError,
+    WrongIdentityError,
+)
+from bookied.offline.repair.rebuild_db import RebuildDb
+from bookied.offline.repair.storages import open_rocks
 from bookied.service.bookie import BookieService
+from bookied.storage.files.files import RealFiles
 from tests.bookied.service.test_bookie import Running, running
 from tests.support.reactor import call, run, until
 from wire.codes import ReturnCode
@@ -58,6 +68,24 @@ def test_it_serves_what_it_had_after_a_restart(
         }
         assert not list(current.rglob("*.idx"))
     check(running, running.start(**settings))
+
+
+def test_an_older_copy_of_a_database_is_refused_until_it_is_made_anew(
+    running: Running, tmp_path: Path
+) -> None:
+    run(running.start(**db(tmp_path, 1)).stop())
+    locations, old = tmp_path / "ledgers0/current/locations", tmp_path / "old"
+    shutil.copytree(locations, old)
+    service = running.start()
+    fill(running, service)
+    run(service.stop())
+    shutil.rmtree(locations)
+    old.rename(locations)
+    with pytest.raises(DbRecordError, match=r"was durable.*disk rebuild-db --locations"):
+        running.start()
+    found = directories(service.config)
+    RebuildDb(RealFiles(), found, open_rocks, "1").locations()
+    check(running, running.start())
 
 
 def test_locations_are_compacted_while_it_serves(running: Running, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from bookied.storage.files.files import Files
+from bookied.storage.index.rocks.synced_note import SyncedNote, check_note, encode_note, note_path
 
 
 class SimKeyValues:
@@ -22,6 +23,7 @@ class SimKeyValues:
     def __init__(self, files: Files, directory: Path) -> None:
         self._files, self._path = files, directory / "wal"
         self._is_broken = False
+        self._identity, self._changes, self._synced = directory.name, 0, 0
         if not files.exists(directory):
             files.mkdirs(directory)
         files.sync_dir(directory.parent)
@@ -30,12 +32,15 @@ class SimKeyValues:
     def _open(self) -> None:
         """Take what the log holds, up to the first record that is not whole, into a new one."""
         self._map: dict[bytes, bytes] = {}
+        self._changes = 0
         if self._files.exists(self._path):
             for line in self._files.read(self._path).split(b"\n"):
                 if not self._replay(line):
                     break
         self._keys = sorted(self._map)
-        records = [_record("put", key, value) for key, value in self._map.items()]
+        begin = self._changes - len(self._map)
+        records = [_record("begin", self._identity.encode(), b"%d" % begin)]
+        records += [_record("put", key, value) for key, value in self._map.items()]
         self._files.write_atomic(self._path, b"".join(records))
         self._file = self._files.open_update(self._path)
         self._end = self._file.size()
@@ -50,7 +55,10 @@ class SimKeyValues:
         return True
 
     def _apply(self, kind: str, first: bytes, second: bytes) -> None:
-        if kind == "put":
+        self._changes += 1
+        if kind == "begin":
+            self._identity, self._changes = first.decode(), int(second)
+        elif kind == "put":
             self._map[first] = second
         elif kind == "delete":
             self._map.pop(first, None)
@@ -109,6 +117,17 @@ class SimKeyValues:
         except OSError:
             self._is_broken = True
             raise
+        self._synced = self._changes
+
+    def note_synced(self) -> None:
+        note = SyncedNote(self._identity, self._synced)
+        self._files.write_atomic(note_path(self._path.parent), encode_note(note))
+
+    def check_synced(self) -> None:
+        path = note_path(self._path.parent)
+        if self._files.exists(path):
+            found = SyncedNote(self._identity, self._changes)
+            check_note(self._files.read(path), found, self._path.parent)
 
     def close(self) -> None:
         self._file.close()

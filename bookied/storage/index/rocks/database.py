@@ -28,8 +28,9 @@ from twisted.logger import Logger
 
 from bookied.config.db import RocksSettings
 from bookied.errors import DatabaseInUseError, DbRecordError, StorageError
-from bookied.storage.files.files import open_regular, read_regular
+from bookied.storage.files.files import RealFiles, open_regular, read_regular
 from bookied.storage.index.rocks.format import LOCATIONS
+from bookied.storage.index.rocks.synced_note import SyncedNote, check_note, encode_note, note_path
 
 if TYPE_CHECKING:
     from rocksdict import Options, Rdict
@@ -37,13 +38,17 @@ if TYPE_CHECKING:
 log = Logger()
 
 CURRENT: Final = "CURRENT"
+"""The file without which there is no database."""
+
+IDENTITY: Final = "IDENTITY"
+"""The file with what no other database has."""
+
 # A MANIFEST: blocks of 32 KiB with records of (masked CRC32C, length, type), little-endian.
 _BLOCK: Final = 32 << 10
 _RECORD: Final = struct.Struct("<IHB")
 _CURRENT_BYTES_MAX: Final = 1024
 _KINDS: Final = range(1, 5)
 _RECYCLABLE: Final = range(5, 9)
-"""The file without which there is no database."""
 
 BINDING_FILE: Final = "rocksdict-config.json"
 """What rocksdict leaves in a database's directory; Java ignores it."""
@@ -251,6 +256,7 @@ class RocksDatabase:
         self._path, self._reopened, self._closed, self._sleep = path, opened, closed, sleep
         self._lock, self._compacting = threading.Lock(), threading.Lock()
         self._is_broken = self._is_closed = False
+        self._synced = self._noted = 0
         self._quickly = rocksdict.WriteOptions()
         self._quickly.no_slowdown = True
         self._db = opened()
@@ -329,7 +335,27 @@ class RocksDatabase:
         """See ``KeyValues``."""
         self._reopen_if_broken()
         with self._breaking():
+            reached = self._db.latest_sequence_number()
             self._db.flush_wal(sync=True)
+        self._synced = reached
+
+    def note_synced(self) -> None:
+        """See ``KeyValues``."""
+        if self._synced > self._noted:
+            note = SyncedNote(self._identity(), self._synced)
+            RealFiles().write_atomic(note_path(self._path), encode_note(note))
+            self._noted = self._synced
+
+    def check_synced(self) -> None:
+        """See ``KeyValues``."""
+        with contextlib.suppress(FileNotFoundError):
+            data = read_regular(note_path(self._path), _CURRENT_BYTES_MAX)
+            with self._lock, _TranslatedErrors(self._path):
+                changes = self._db.latest_sequence_number()
+            check_note(data, SyncedNote(self._identity(), changes), self._path)
+
+    def _identity(self) -> str:
+        return read_regular(self._path / IDENTITY, _CURRENT_BYTES_MAX).decode().strip()
 
     def compact(self) -> None:
         """See ``KeyValues``; a table's keys at a time, and rocksdict gives Python's lock up."""
@@ -361,7 +387,8 @@ class RocksDatabase:
             with contextlib.suppress(StorageError, OSError), _TranslatedErrors(self._path):
                 self._db.close()
             self._db = self._reopened()
-            self._is_broken = False
+        self.check_synced()
+        self._is_broken = False
 
     def close(self) -> None:
         """See ``KeyValues``."""

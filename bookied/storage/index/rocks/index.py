@@ -13,12 +13,16 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from twisted.logger import Logger
+
 from bookied.errors import NO_SPACE, CorruptError, DbRecordError, IndexFullError
 from bookied.storage.index.format import PAGE_SLOTS
 from bookied.storage.index.key_values import OpenKeyValues
 from bookied.storage.index.ledger_pages import LedgerChange, LedgerOnDisk, Move
 from bookied.storage.index.rocks.ledgers import RocksLedgers
 from bookied.storage.index.rocks.locations import RocksLocations
+
+log = Logger()
 
 
 class RocksIndex:
@@ -59,6 +63,14 @@ class RocksIndex:
     def locations_path(self) -> Path:
         """The database with the places of entries."""
         return self._locations.path
+
+    def note_synced(self) -> None:
+        """Put down how much of both is durable; where that fails the note before stays."""
+        try:
+            self._ledgers.note_synced()
+            self._locations.note_synced()
+        except OSError as error:
+            log.warn("{path}: notes are not written: {error}", path=self._directory, error=error)
 
     def compact_locations(self) -> None:
         """Rewrite it without what was deleted; see ``KeyValues.compact``. Blocks, any thread."""

@@ -33,6 +33,7 @@ class RocksLedgers:
         """Open the database and list the ledgers; see ``RocksIndex.open``."""
         self._rows = open_key_values(self._path)
         try:
+            self._rows.check_synced()
             self._list()
         except BaseException:
             self._rows.close()
@@ -129,6 +130,10 @@ class RocksLedgers:
         """Store the flags, durably; between checkpoints only."""
         self._rows.put([(layout.FLAGS_KEY, layout.encode_location(flags))])
         self._rows.sync()
+
+    def note_synced(self) -> None:
+        """Put down how much of it is durable."""
+        self._rows.note_synced()
 
     def close(self) -> None:
         """Release the database."""

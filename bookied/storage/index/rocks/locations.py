@@ -38,6 +38,15 @@ class RocksLocations:
     def open(self, open_key_values: OpenKeyValues) -> None:
         """Open the database."""
         self._rows = open_key_values(self.path)
+        try:
+            self._rows.check_synced()
+        except BaseException:
+            self._rows.close()
+            raise
+
+    def note_synced(self) -> None:
+        """Put down how much of it is durable."""
+        self._rows.note_synced()
 
     def compact(self) -> None:
         """Rewrite it without what was deleted; see ``KeyValues.compact``. Blocks, any thread."""

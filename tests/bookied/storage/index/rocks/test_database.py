@@ -56,6 +56,9 @@ class Handle:
         self._next()
         return key
 
+    def latest_sequence_number(self) -> int:
+        return 0
+
     def close(self) -> None:
         self.is_closed = True
 
