@@ -177,7 +177,8 @@ class OfflineBookie:
     def to_replay(self, journal: int) -> Iterator[tuple[Path, int]]:
         """Give the journals that the next start reads, and from where; 0 for all of one."""
         directory = self.found.journal_dirs[journal]
-        mark = trusted_mark(self.files, directory, self.highest_mark(journal))
+        highest = self.highest_mark(journal)
+        mark = trusted_mark(self.files, directory, highest, may_be_cut=True)
         for number in journals.journal_ids(self.files, directory):
             if number >= mark.journal_id:
                 offset = mark.offset if number == mark.journal_id else 0

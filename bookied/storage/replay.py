@@ -165,7 +165,8 @@ class _Replay:
         """Replay the journals of one directory; return where they end."""
         # A process may have died before it made a name durable that the mark is going to mention.
         self._files.sync_dir(directory)
-        mark = trusted_mark(self._files, directory, mark)
+        may_be_cut = self._skip_invalid or self._may_be_missing
+        mark = trusted_mark(self._files, directory, mark, may_be_cut=may_be_cut)
         ids = journals_to_replay(self._files, directory, mark, may_be_missing=self._may_be_missing)
         if self._may_be_missing and mark.journal_id not in ids:
             # A mark that named a journal which is gone would stop the next start.

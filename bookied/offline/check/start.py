@@ -134,6 +134,9 @@ def check_mark(bookie: OfflineBookie, number: int, mark: LastMark) -> Iterator[D
         return
     try:
         size, is_place = bookie.files.size(path), is_boundary(bookie.files, path, mark.offset)
+    except JournalRecordError as error:
+        yield from_error(error, fix=_SALVAGE_FIX)
+        return
     except (CorruptError, OSError):
         return  # Told with the journals.
     if mark.offset > size:
@@ -196,7 +199,8 @@ def _check_gaps(bookie: OfflineBookie, number: int) -> Iterator[DiskFinding]:
     mark = bookie.highest_mark(number)
     directory = bookie.found.journal_dirs[number]
     try:
-        journals_to_replay(bookie.files, directory, trusted_mark(bookie.files, directory, mark))
+        trusted = trusted_mark(bookie.files, directory, mark, may_be_cut=True)
+        journals_to_replay(bookie.files, directory, trusted)
     except JournalMissingError as error:
         if error.path.name != layout.file_name(mark.journal_id):  # That was told with the marks.
             yield from_error(error, fix=_MARK_FIX)

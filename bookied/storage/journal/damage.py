@@ -55,14 +55,23 @@ def journals_to_replay(
     return ids
 
 
-def trusted_mark(files: Files, directory: Path, mark: LastMark) -> LastMark:
+def trusted_mark(
+    files: Files, directory: Path, mark: LastMark, *, may_be_cut: bool = False
+) -> LastMark:
     """Return where replay has to start: at the mark, or before all if that cannot be one.
 
     What was replayed before does no harm; what a mark too high passes over is lost.
+
+    Raises:
+        JournalRecordError: the journal ends before its mark, unless it ``may_be_cut``.
     """
     path = directory / layout.file_name(mark.journal_id)
-    if mark.offset == 0 or not files.exists(path) or is_boundary(files, path, mark.offset):
-        return mark
+    try:
+        if mark.offset == 0 or not files.exists(path) or is_boundary(files, path, mark.offset):
+            return mark
+    except JournalRecordError:
+        if not may_be_cut:
+            raise
     log.warn(
         "lastMark is at {offset} of {path}, where no record begins: all journals are replayed",
         offset=mark.offset,
@@ -75,6 +84,10 @@ def is_boundary(files: Files, path: Path, offset: int) -> bool:
     """Whether a mark can be at ``offset``: records end there, or begin.
 
     Only where nothing can be read at the mark, the journal is read up to there.
+
+    Raises:
+        JournalRecordError: the journal was synced up to the mark, and ends before it. What was
+            behind the mark is lost as well.
     """
     if offset == files.size(path) or _reads_on(files, path, offset):
         return True
@@ -85,11 +98,17 @@ def is_boundary(files: Files, path: Path, offset: int) -> bool:
                 return True
             if offset < record.offset + layout.LENGTH.size + len(record.body):
                 return False
-        return offset <= scan.end + BEHIND_END_MAX
     except CorruptError:
         return True  # What cannot be read says nothing against the mark.
     finally:
         scan.close()
+    if offset <= scan.end + BEHIND_END_MAX:
+        return True
+    # Of a journal in groups the mark is ours, or comes from a replay, and is no wrong number.
+    if scan.has_groups and (offset > scan.size or not scan.is_torn):
+        message = f"ends here, and lastMark is at {offset}: it was cut, or is an older copy"
+        raise JournalRecordError(path, scan.end, message)
+    return False
 
 
 def _reads_on(files: Files, path: Path, offset: int) -> bool:

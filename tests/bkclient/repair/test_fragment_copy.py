@@ -145,6 +145,20 @@ def test_two_places_get_two_bookies() -> None:
     check_whole(world, ledger_id, payloads(12))
 
 
+def test_each_of_two_new_bookies_gets_what_is_striped_to_its_own_place() -> None:
+    world = World(6)
+    client = world.client()
+    quorums = {"ensemble_size": 4, "write_quorum": 3, "ack_quorum": 2}
+    ledger_id = closed_ledger(world, client, 12, **quorums)
+    lose(world, ledger_id, 0)
+    lose(world, ledger_id, 1)
+    (swap,) = Repair(world, client, ledger_id).finish()
+    held = {i: world.bookies[bookie].entries(ledger_id) for i, bookie in swap.new.items()}
+    assert sorted(held[0]) == [entry_id for entry_id in range(12) if entry_id % 4 != 1]
+    assert sorted(held[1]) == [entry_id for entry_id in range(12) if entry_id % 4 != 2]
+    check_whole(world, ledger_id, payloads(12))
+
+
 def test_with_one_spare_bookie_one_of_two_places_is_repaired() -> None:
     world = World(4)
     client = world.client()

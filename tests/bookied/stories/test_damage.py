@@ -363,6 +363,42 @@ def test_swapped_and_doubled_entry_logs_give_no_wrong_entry() -> None:
 # Journals and marks -------------------------------------------------------------------------------
 
 
+def written_past_its_mark(entries: int) -> tuple[Patient, str, bytes]:
+    """Return a bookie, its journal's name, and what the journal held some entries ago."""
+    patient = start(copy({}))
+    for entry_id in range(5):
+        assert patient.add(ONE, entry_id) is ReturnCode.EOK
+    (name,) = (one for one in patient.files.contents() if one.endswith(".txn"))
+    older = patient.files.contents()[name]
+    for entry_id in range(5, 10):
+        assert patient.add(ONE, entry_id) is ReturnCode.EOK
+    patient.checkpoint()
+    for entry_id in range(10, 10 + entries):
+        assert patient.add(ONE, entry_id) is ReturnCode.EOK
+    return patient, name, older
+
+
+@pytest.mark.parametrize("is_cut", [False, True], ids=["older copy", "cut"])
+@pytest.mark.parametrize("entries", [0, 3])
+def test_a_journal_that_ends_before_its_mark_stops_the_start(entries: int, *, is_cut: bool) -> None:
+    patient, name, older = written_past_its_mark(entries)
+    data = older.rstrip(b"\0") if is_cut else older
+    files = copy(patient.files.contents() | {name: data})
+    with pytest.raises(JournalRecordError, match="ends here, and lastMark is at"):
+        start(files)
+    assert start(files, skip_invalid=True).read(ONE, 9) == packet(ONE, 9)
+
+
+def test_wrong_bytes_before_a_mark_with_nothing_behind_it_are_no_reason_to_stop() -> None:
+    patient, name, older = written_past_its_mark(0)
+    data = bytearray(patient.files.contents()[name])
+    data[len(older.rstrip(b"\0")) + 100 + 512] ^= 1
+    patient = start(copy(patient.files.contents() | {name: bytes(data)}))
+    assert [patient.read(ONE, entry_id) for entry_id in range(10)] == [
+        packet(ONE, entry_id) for entry_id in range(10)
+    ]
+
+
 def last_group() -> set[tuple[int, int]]:
     """The entry of the last group: of that one a crash may have left a part."""
     return {(TWO, NEW[-1])}
