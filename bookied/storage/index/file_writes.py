@@ -112,7 +112,8 @@ class IndexWrites:
                     continue
                 waiting.popleft()
             self._grow(opened, homeless)
-            self._write(opened, homeless)
+            grown = [one for one in opened if one[0] not in homeless]
+            self._apply(grown, homeless, self._write_one)
             for write, file in opened:
                 self._places.has_pages(write.change.ledger_id, complete_pages(file.size()))
         finally:
@@ -157,28 +158,13 @@ class IndexWrites:
             log.error("{error}", error=error)
         return ledger_id not in self._places.cut and size < _end(write.change)
 
-    def _write(self, opened: _Opened, homeless: list[_PageWrite]) -> None:
-        """Write and sync what has found space so far."""
-        opened = [one for one in opened if one[0] not in homeless]
-        self._apply(opened, homeless, self._write_one)
-
     def _write_one(self, write: _PageWrite, file: UpdateFile) -> None:
-        """Write a change; a file that something has cut ends within a page from then on.
-
-        What is written behind a cut would make the file look intact to the next start.
-        """
-        change = write.change
         if write.new is not None:
             file.truncate(0)
-        elif change.ledger_id in self._places.cut:
-            state = change.taken_from
-            header = change.header or (state.header() if state is not None else None)
-            write_change(file, attrs.evolve(change, header=header))
-            pages = begun_pages(file.size())
-            if file.size() == layout.page_offset(pages):
-                file.write_at(layout.page_offset(pages), b"\0")
-            return
-        write_change(file, change)
+        if write.change.ledger_id in self._places.cut:
+            _write_behind_cut(file, write.change)
+        else:
+            write_change(file, write.change)
 
     def _apply(
         self,
@@ -366,6 +352,19 @@ _Opened = Sequence[tuple[_PageWrite, UpdateFile]]
 
 def _path(write: _PageWrite) -> Path:
     return write.directory / layout.relative_path(write.change.ledger_id)
+
+
+def _write_behind_cut(file: UpdateFile, change: LedgerChange) -> None:
+    """Write a change to a file that something has cut: it ends within a page from then on.
+
+    What is written behind a cut would make the file look intact to the next start.
+    """
+    state = change.taken_from
+    header = change.header or (state.header() if state is not None else None)
+    write_change(file, attrs.evolve(change, header=header))
+    pages = begun_pages(file.size())
+    if file.size() == layout.page_offset(pages):
+        file.write_at(layout.page_offset(pages), b"\0")
 
 
 def _end(change: LedgerChange) -> int:

@@ -104,7 +104,7 @@ def is_boundary(files: Files, path: Path, offset: int) -> bool:
         scan.close()
     if offset <= scan.end + BEHIND_END_MAX:
         return True
-    # Of a journal in groups the mark is ours, or comes from a replay, and is no wrong number.
+    # The mark of a journal in groups comes from ours, or from a replay: the number is right.
     if scan.has_groups and (offset > scan.size or not scan.is_torn):
         message = f"ends here, and lastMark is at {offset}: it was cut, or is an older copy"
         raise JournalRecordError(path, scan.end, message)

@@ -206,6 +206,18 @@ def test_a_bookie_that_answers_while_the_copy_is_made_keeps_its_place() -> None:
     check_whole(world, ledger_id, payloads(12))
 
 
+def test_a_bookie_that_is_still_silent_after_the_copy_loses_its_place() -> None:
+    world = World(4)
+    client = world.client()
+    ledger_id = closed_ledger(world, client, 12)
+    slow = member(world, ledger_id, 0)
+    slow.policy = lambda request: Fate.LOSE if isinstance(request, ReadRequest) else Fate.SERVE
+    (swap,) = Repair(world, client, ledger_id).finish()
+    assert list(swap.old.values()) == [slow.bookie_id]
+    assert slow.bookie_id not in ensemble(world, ledger_id)
+    check_whole(world, ledger_id, payloads(12))
+
+
 def ensemble(world: World, ledger_id: LedgerId) -> tuple[BookieId, ...]:
     return world.stored(ledger_id).ensemble
 

@@ -240,3 +240,14 @@ def test_a_client_that_is_closed_meanwhile_says_nothing_about_bookies() -> None:
     world.run(client.close())
     world.settle()
     assert isinstance(running.result, ClientClosedError)
+
+
+def test_a_bookie_that_lacks_an_entry_is_not_taken_for_a_silent_one() -> None:
+    world = World(3)
+    client = world.client()
+    ledger_id = closed_ledger(world, client, 12)
+    bookie = member(world, ledger_id, 1)
+    del bookie.ledgers[ledger_id].entries[0]
+    bookie.policy = when(is_reading(11), Fate.LOSE)
+    (lack,) = check(world, client, ledger_id)
+    assert (lack.indexes, dict(lack.unanswered)) == ((1,), {})
