@@ -13,6 +13,7 @@ from bkclient.errors import (
     IllegalOperationError,
     IncorrectParameterError,
     LedgerRecoveryError,
+    MetadataStoreError,
     NotEnoughBookiesError,
 )
 from bkclient.ledger.recovery import mark
@@ -387,6 +388,22 @@ def test_a_ledgers_lock_is_held_while_it_is_moved_and_released_then() -> None:
         bookie.release()
     recover.finish()
     assert world.run(other.acquire_lock(ledger_id))
+
+
+def test_a_ledgers_lock_is_released_when_its_new_ensemble_cannot_be_stored() -> None:
+    world = World(4)
+    ledger_id = closed_ledger(world, world.client(), 6)
+    lost = member(world, ledger_id).bookie_id
+    world.kill(lost)
+
+    def fault(operation: TreeOperation) -> Fault:
+        is_lost = operation.name == "set" and "/L" in operation.path
+        return Fault.REQUEST_LOST if is_lost else Fault.NONE
+
+    world.metadata.faults = fault
+    with pytest.raises(MetadataStoreError):
+        Recover(world, [lost]).finish()
+    assert world.run(store_of(world).acquire_lock(ledger_id))
 
 
 def test_a_ledger_that_a_worker_has_locked_is_moved_all_the_same() -> None:
