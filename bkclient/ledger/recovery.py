@@ -299,7 +299,8 @@ class RecoveryRun:
             lambda m: recovered(m, fragments, command.last_entry, command.length),
         )
         # Another recoverer may have been first: the store's word holds.
-        self._report("closed", metadata.last_entry_id or NO_ENTRY)
+        last = metadata.last_entry_id
+        self._report("closed", NO_ENTRY if last is None else last)
         if not self._result.called:
             self._result.callback(metadata)
 

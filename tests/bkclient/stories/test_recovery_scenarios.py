@@ -441,6 +441,17 @@ def test_recovery_of_striped_ledgers(
     assert world.run(collect(reader.read())) == payloads
 
 
+@pytest.mark.parametrize("entries", [0, 1])
+def test_the_last_step_of_a_recovery_has_the_end_of_a_short_ledger(entries: int) -> None:
+    world = World(3)
+    client, other = world.client(), world.client(seed=1)
+    writer = open_writer(world, client)
+    world.run(writer.add_many([b"entry"] * entries))
+    steps: list[RecoveryProgress] = []
+    metadata = world.run(operations.recover_ledger(other, writer.ledger_id, steps.append))
+    assert (steps[-1].last_entry, metadata.last_entry_id) == (entries - 1, entries - 1)
+
+
 def test_recovery_with_a_bookie_down_and_many_entries_in_flight() -> None:
     world = World(5)
     client, other = world.client(), world.client(seed=1, recovery_read_batch_size=8)
