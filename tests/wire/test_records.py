@@ -336,6 +336,8 @@ def test_periods_are_honoured() -> None:
     assert list(found) == [2, 3, 4, 7, 8, 9, 12, 13, 14]
     assert found.count == 9
     assert [e for e in range(20) if e in found] == list(found)
+    without_gaps = decode_entry_list(header + _GROUP.pack(2, 12, 5, 5))
+    assert [e for e in range(20) if e in without_gaps] == list(range(2, 17))
 
 
 @pytest.mark.parametrize(

@@ -92,6 +92,7 @@ def copy_index(
     except OSError:
         with contextlib.suppress(OSError):
             files.remove(path)
+            files.sync_dir(path.parent)  # Or it comes back, and its ledger may be deleted by then.
         raise
     finally:
         copy.close()

@@ -56,7 +56,9 @@ class IndexPlaces:
             if ledger_id is None:
                 return
             if ledger_id in self._directory_of:
+                # For good: after its ledger's deletion it would count.
                 self._files.remove(path)
+                self._files.sync_dir(path.parent)
             else:
                 self._files.rename(path, final)
                 self._files.sync_dir(path.parent)

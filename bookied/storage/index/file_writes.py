@@ -114,14 +114,13 @@ class IndexWrites:
             self._grow(opened, homeless)
             grown = [one for one in opened if one[0] not in homeless]
             self._apply(grown, homeless, self._write_one)
-            for write, file in opened:
+            written = [one for one in opened if one[0] not in homeless]
+            for write, file in written:
                 self._places.has_pages(write.change.ledger_id, complete_pages(file.size()))
         finally:
             for _, file in opened:
                 file.close()
-        created += (
-            write.new for write, _ in opened if write.new is not None and write not in homeless
-        )
+        created += (write.new for write, _ in written if write.new is not None)
         return homeless
 
     def _may_go_on(self, error: OSError, *, is_any_open: bool) -> bool:

@@ -141,6 +141,27 @@ def test_a_ledger_without_room_anywhere_does_not_keep_the_others_back() -> None:
     assert has_later(index)
 
 
+@pytest.mark.parametrize("is_restarted", [False, True], ids=["at once", "restarted"])
+@pytest.mark.parametrize("seed", range(20))
+def test_a_copy_that_found_no_room_is_never_taken_for_the_file_of_a_deleted_ledger(
+    seed: int, *, is_restarted: bool
+) -> None:
+    disks = Disks(seed)
+    disks.files.room[B] = disks.files.used(B) + 12_000
+    index = disks.open()
+    if is_restarted:
+        disks.files.cut_at = disks.files.operations + 3
+    with pytest.raises(PowerCut if is_restarted else IndexFullError):
+        index.write([LATER])
+    if is_restarted:
+        disks.files.crash()
+        index = disks.open()
+    index.hide(1)
+    index.remove_hidden()
+    disks.files.crash()
+    assert disks.open().ledger_ids() == []
+
+
 def test_a_new_ledger_goes_where_there_is_room() -> None:
     disks = Disks(directories=(A, B, C))
     disks.files.room[B] = disks.files.used(B)
