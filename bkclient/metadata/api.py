@@ -178,6 +178,7 @@ class StoredNode:
 
     The root's path is ``""``; what is beside it begins with ``.logs`` or ``.cursors``.
     ``children`` is how many lie right below it. An ephemeral one vanishes with its session.
+    ``ctime_ms`` is when the node was created; 0 where that is unknown.
     """
 
     path: str
@@ -185,6 +186,7 @@ class StoredNode:
     version: Version
     children: int = 0
     is_ephemeral: bool = False
+    ctime_ms: int = 0
 
 
 class Watch(Protocol):
@@ -492,7 +494,7 @@ class RawNodes(Protocol):
         """Make those of the nodes that are not there, and the root; nothing is replaced.
 
         Each needs its parent, among them or there. Return the paths of those that are there with
-        another value.
+        another value. A SQLite file keeps their creation times; a tree sets new ones.
         """
         ...
 

@@ -93,7 +93,7 @@ class SqliteAdmin(SqlitePart):
 
     async def layout(self) -> LayoutInfo:
         """See ``ClusterAdmin``."""
-        return await self._read(lambda rows, _: _stored_layout(rows))
+        return await self._read(lambda rows, _: stored_layout(rows))
 
     async def instance_id(self) -> str | None:
         """See ``ClusterAdmin``."""
@@ -120,7 +120,8 @@ class SqliteAdmin(SqlitePart):
         )
 
 
-def _stored_layout(rows: Rows) -> LayoutInfo:
+def stored_layout(rows: Rows) -> LayoutInfo:
+    """Return the layout of a file that has a cluster."""
     row = rows.get(META, zk_paths.LAYOUT)
     assert row is not None, "checked before every step"
     return known_layout(row.value)
@@ -132,7 +133,7 @@ def _insert_layout(rows: Rows, name: str) -> None:
 
 def dump_rows(rows: Rows, _session_id: int) -> dict[str, tuple[bytes, Version]]:
     """Return what the rows would be in ZooKeeper, but for logs."""
-    layout = zk_paths.LAYOUTS[_stored_layout(rows).name]
+    layout = zk_paths.LAYOUTS[stored_layout(rows).name]
 
     def path_of(kind: str, key: Key) -> str:
         if kind == LEDGER:

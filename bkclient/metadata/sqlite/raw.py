@@ -15,7 +15,7 @@ from bkclient.metadata.api import (
     Version,
     Versioned,
 )
-from bkclient.metadata.sqlite.admin import dump_rows
+from bkclient.metadata.sqlite.admin import dump_rows, stored_layout
 from bkclient.metadata.sqlite.base import COOKIE, CURSORS, LEDGER, LOG, MARK, SqlitePart
 from bkclient.metadata.sqlite.driver_thread import META
 from bkclient.metadata.sqlite.rows import Key, Rows
@@ -43,14 +43,14 @@ class SqliteRaw(SqlitePart):
     ) -> AsyncIterator[tuple[StoredNode, ...]]:
         """See ``RawNodes``."""
         try:
-            found = await self._read(_all)
+            found, ctimes = await self._read(_all)
         except NotInitializedError:
-            found = {}
+            found, ctimes = {}, {}
         if path not in found:
             raise NotFoundError(f"{self._uri}: there is no node {path or '/'}")
         children = Counter(zk_paths.parent(one) for one in found if not zk_paths.is_top(one))
         wanted = [
-            StoredNode(one, *found[one], children[one], _is_ephemeral(one))
+            StoredNode(one, *found[one], children[one], _is_ephemeral(one), ctimes.get(one, 0))
             for one in sorted(found)
             if _is_at_or_below(one, path, depth)
         ]
@@ -74,7 +74,7 @@ class SqliteRaw(SqlitePart):
                     continue
                 there = rows.get(*place)
                 if there is None:
-                    rows.insert(*place, node.value)
+                    rows.insert(*place, node.value, ctime_ms=node.ctime_ms)
                 elif there.value != node.value:
                     differing.append(node.path)
 
@@ -86,7 +86,8 @@ class SqliteRaw(SqlitePart):
         await self._write(lambda rows, _: rows.sequences.skip_to(LEDGER, last + 1))
 
 
-def _all(rows: Rows, session_id: int) -> dict[str, tuple[bytes, Version]]:
+def _all(rows: Rows, session_id: int) -> tuple[dict[str, tuple[bytes, Version]], dict[str, int]]:
+    """Return values and versions by path, and when each ledger was created."""
     beside: dict[str, tuple[bytes, Version]] = {}
     for kind, top, path_of in (
         (LOG, zk_paths.LOGS, zk_paths.log),
@@ -96,7 +97,12 @@ def _all(rows: Rows, session_id: int) -> dict[str, tuple[bytes, Version]]:
         if found:
             beside[top] = (b"", 0)
             beside |= {path_of(str(key)): (row.value, row.version) for key, row in found}
-    return {"": (b"", 0), **dump_rows(rows, session_id), **beside}
+    dumped = dump_rows(rows, session_id)
+    layout = zk_paths.LAYOUTS[stored_layout(rows).name]
+    ctimes = {
+        layout.path_of(LedgerId(int(key))): row.ctime_ms for key, row in rows.all(LEDGER).items()
+    }
+    return {"": (b"", 0), **dumped, **beside}, ctimes
 
 
 def _is_ephemeral(path: str) -> bool:

@@ -214,8 +214,10 @@ class Rows:
                 return found[0], row
         return None
 
-    def insert(self, kind: str, key: Key, value: bytes, owner: int | None = None) -> Version:
-        """Make a row; return its version.
+    def insert(
+        self, kind: str, key: Key, value: bytes, owner: int | None = None, *, ctime_ms: int = 0
+    ) -> Version:
+        """Make a row; return its version. ``ctime_ms`` is when it was created; 0 is now.
 
         Raises:
             NodeExistsError: there is one.
@@ -223,7 +225,7 @@ class Rows:
         version = self._first_version(kind)
         made = self._connection.execute(
             "INSERT OR IGNORE INTO node VALUES(?, ?, ?, ?, ?, ?)",
-            (kind, key, value, version, self.now_ms, owner),
+            (kind, key, value, version, ctime_ms or self.now_ms, owner),
         ).rowcount
         if not made:
             raise NodeExistsError(f"{kind} {key} exists")

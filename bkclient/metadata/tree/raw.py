@@ -53,8 +53,11 @@ class TreeRaw(TreePart):
             names = await self._tree.children(path) if node.stat.children else []
         except NoNodeError:
             return None
-        ephemeral = bool(node.stat.owner)
-        return StoredNode(path, node.value, node.stat.version, len(names), ephemeral), names
+        stat = node.stat
+        return (
+            StoredNode(path, node.value, stat.version, len(names), bool(stat.owner), stat.ctime_ms),
+            names,
+        )
 
     async def add_nodes(self, nodes: Sequence[StoredNode], layout: str) -> list[str]:
         """See ``RawNodes``.

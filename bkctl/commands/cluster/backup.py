@@ -13,7 +13,7 @@ import os
 import tempfile
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
@@ -24,7 +24,7 @@ from bkclient.concurrency import wall_s
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import NotFoundError, NotInitializedError, StoredNode
 from bkclient.metadata.store_settings import store_options
-from bkctl.commands.cluster.known_nodes import known
+from bkctl.commands.cluster.known_nodes import KnownNode, known
 from bkctl.commands.cluster.removal.metadata_contents import MetadataContents, read_contents
 from bkctl.errors import CommandError, ConflictError, NothingFoundError, RefusedError
 from bkctl.output.units import counted, human_bytes, human_duration, rfc3339
@@ -45,6 +45,10 @@ FORMAT_VERSION: Final = 1
 IDS_SPARED: Final = 1000
 """Ids behind the highest in a backup that are not given again: of ledgers deleted before it."""
 
+_NEW_CTIMES: Final = (
+    "ZooKeeper gives each restored node a new creation time: for --older-than, ledgers whose"
+    " metadata has none are as old as this restore"
+)
 _NODES_AT_ONCE: Final = 500
 _HEAD_BYTES_MAX: Final = 1 << 16
 _KINDS: Final = ("ledger", "cookie", "mark", "log")
@@ -111,9 +115,27 @@ class BackupWritten:
     seconds: float
 
 
+@attrs.frozen
+class _Missing:
+    """What a root lacks of a backup."""
+
+    nodes: int
+    lines: tuple[str, ...]
+    ledger_ids: tuple[LedgerId, ...]
+
+    @property
+    def text(self) -> str:
+        """What it is, for people: first the ledgers, with their ids."""
+        ids = f" ({named(self.ledger_ids)})" if self.ledger_ids else ""
+        kinds = ", ".join((f"{self.lines[0]}{ids}", *self.lines[1:])) if self.lines else ""
+        return f"{counted(self.nodes, 'node')}{': ' if kinds else ''}{kinds}"
+
+
 def _restored(v: ClusterRestored) -> str:
     has = ", ".join(v.info.lines()) or "no ledger"
-    return f"restored cluster {v.info.instance_id} to {v.uri}: {has}"
+    if v.added is None:
+        return f"restored cluster {v.info.instance_id} to {v.uri}: {has}"
+    return f"added {v.added.text} to {v.uri}; {counted(v.existing, 'node')} existed and stay"
 
 
 @shown(
@@ -121,6 +143,7 @@ def _restored(v: ClusterRestored) -> str:
     column("uri", "The metadata service."),
     *_INFO,
     column("kept", "Nodes that were there with another value, and stay."),
+    column("added", "Nodes that were missing.", "added_nodes", Kind.COUNT),
     id="instance_id",
     sentence=_restored,
 )
@@ -131,6 +154,16 @@ class ClusterRestored:
     uri: str
     info: BackupInfo
     kept: tuple[str, ...] = ()
+    added: _Missing | None = None
+    """What the root lacked; None for a root that was empty."""
+
+    @property
+    def added_nodes(self) -> int:
+        return self.info.nodes if self.added is None else self.added.nodes
+
+    @property
+    def existing(self) -> int:
+        return self.info.nodes - self.added_nodes
 
 
 class BackupDamagedError(CommandError):
@@ -146,14 +179,15 @@ class _BackupCounts:
     kinds: Counter[str] = attrs.field(factory=Counter)
     highest: LedgerId | None = None
 
-    def add(self, path: str) -> None:
-        """Count one node."""
+    def add(self, path: str) -> KnownNode:
+        """Count one node; return what it is."""
         self.nodes += 1
         found = known(path, b"", self.info.layout)
         if found.kind in _KINDS:
             self.kinds[found.kind] += 1
         if found.kind == "ledger" and found.ledger_id is not None:
             self.highest = max(self.highest or found.ledger_id, found.ledger_id)
+        return found
 
     def result(self) -> BackupInfo:
         """Return the info with all that was counted."""
@@ -313,6 +347,8 @@ def _head_line(info: BackupInfo) -> dict[str, Any]:
 
 def _node_line(node: StoredNode) -> dict[str, Any]:
     line: dict[str, Any] = {"path": node.path, "version": node.version}
+    if node.ctime_ms:
+        line["ctime_ms"] = node.ctime_ms
     if node.value:
         line["value_b64"] = base64.b64encode(node.value).decode()
     return line
@@ -344,7 +380,8 @@ def _node(line: bytes, number: int) -> StoredNode:
     try:
         found = json.loads(line)
         value = base64.b64decode(found.get("value_b64", ""), validate=True)
-        return StoredNode(str(found["path"]), value, int(found["version"]))
+        ctime_ms = int(found.get("ctime_ms", 0))
+        return StoredNode(str(found["path"]), value, int(found["version"]), ctime_ms=ctime_ms)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise BackupDamagedError(f"line {number} is not a node of a backup") from error
 
@@ -435,13 +472,26 @@ def restore(session: Session, file: Path, force: Sequence[str]) -> None:
     if replaced is None:
         refuse_unless_forced(session, _objections(session, target), force)
     has = ", ".join(info.lines()) or "no ledger"
+    missing = None
+    if replaced is None and target.nodes:
+        missing = _missing(file, info, _with_store(session, _existing))
     gone = [] if replaced is None else [f"remove the empty cluster {replaced}"]
     if session.dry_run:
         nodes = counted(info.nodes, "node")
-        session.plan([*gone, f"restore {nodes} of cluster {info.instance_id}: {has}"])
+        session.plan(
+            [*gone, f"restore {nodes} of cluster {info.instance_id}: {has}"]
+            if missing is None
+            else [
+                f"add {missing.text}; {counted(info.nodes - missing.nodes, 'node')} exist and stay"
+            ]
+        )
         return
     session.confirm(
-        [f"The backup of {rfc3339(info.time_ms)} has {has}.", *(f"First: {one}." for one in gone)],
+        [
+            f"The backup of {rfc3339(info.time_ms)} has {has}.",
+            *(f"First: {one}." for one in gone),
+            *([] if missing is None else [f"Missing are {missing.text}; existing nodes stay."]),
+        ],
         f"Restore cluster {info.instance_id} to {session.uri}?",
     )
     if replaced is not None:
@@ -450,7 +500,9 @@ def restore(session: Session, file: Path, force: Sequence[str]) -> None:
     session.resume = session.failed = "`--force root` continues with the existing nodes"
     with session.progress("restoring", total=info.nodes, unit="nodes") as progress:
         kept: list[str] = _with_store(session, lambda store: _put(store, file, info, progress))
-    session.emit(ClusterRestored(uri=session.uri, info=info, kept=tuple(kept)))
+    session.emit(ClusterRestored(uri=session.uri, info=info, kept=tuple(kept), added=missing))
+    if not session.uri.startswith("sqlite:"):
+        session.note(_NEW_CTIMES)
     if kept:
         session.warn(f"{counted(len(kept), 'node')} differ and stay as they are: {named(kept)}")
 
@@ -490,8 +542,26 @@ def _objections(session: Session, target: _RestoreTarget) -> Iterator[Objection]
         yield Objection(
             ROOT,
             f"{session.uri} is not empty: it has {counted(target.nodes, 'node')} at its top",
-            "`bkctl cluster nuke` removes a cluster; --force root adds only missing nodes",
+            "--force root adds the missing nodes and keeps all others; `bkctl cluster nuke` removes"
+            " the cluster",
         )
+
+
+async def _existing(store: MetadataStore) -> frozenset[str]:
+    return frozenset([node.path async for some in store.nodes() for node in some])
+
+
+def _missing(file: Path, info: BackupInfo, existing: Collection[str]) -> _Missing:
+    """Return what a backup has beyond existing paths."""
+    tally = _BackupCounts(info)
+    ledger_ids: list[LedgerId] = []
+    for some in stored_nodes(file):
+        for node in some:
+            if node.path not in existing:
+                found = tally.add(node.path)
+                if found.kind == "ledger" and found.ledger_id is not None:
+                    ledger_ids.append(found.ledger_id)
+    return _Missing(tally.nodes, tuple(tally.result().lines()), tuple(ledger_ids))
 
 
 def _with_store(session: Session, work: Any) -> Any:

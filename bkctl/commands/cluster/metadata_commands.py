@@ -81,8 +81,9 @@ METADATA: Final = (
 
     The root must be empty. The command never replaces a node: with --force root it adds missing
     nodes and names nodes that differ. It refuses the root of another cluster, unless that cluster
-    is empty. Nodes get new versions. New ledger ids continue after the highest id in the backup.
-    Bookies can start again when their cookies are restored.
+    is empty. Nodes get new versions. A SQLite file keeps the creation times of ledgers; ZooKeeper
+    sets new ones, and --older-than counts from there. New ledger ids continue after the highest
+    id in the backup. Bookies can start again when their cookies are restored.
 
     `cluster restore` also undoes `cluster format`: the backup replaces the formatted cluster while
     that cluster is empty. Ledgers that bookies have deleted meanwhile stay lost.

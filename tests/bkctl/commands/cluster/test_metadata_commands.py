@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
+import re
 from contextlib import closing
 from pathlib import Path
 
@@ -250,6 +252,24 @@ class TestRestore:
             assert at(target, *words).out == run_in(world, *words).out, words
         assert at(target, "autorecovery", "status", "--json").json["enabled"] is False
 
+    def test_ledgers_stay_as_old_as_they_were(self, file: Path, tmp_path: Path) -> None:
+        old_ms, lines = 1_600_000_000_000, file.read_text().splitlines(keepends=True)
+        lines[1:-1] = [
+            line.replace('"version"', f'"ctime_ms": {old_ms}, "version"')
+            if '"ctime_ms"' not in line
+            else re.sub('(?<="ctime_ms": )[0-9]+', str(old_ms), line)
+            for line in lines[1:-1]
+        ]
+        digest = hashlib.sha256("".join(lines[:-1]).encode()).hexdigest()
+        lines[-1] = re.sub('(?<="sha256": ")[0-9a-f]+', digest, lines[-1])
+        file.write_text("".join(lines))
+        target = f"sqlite://{tmp_path}/new.db"
+        at(target, "cluster", "restore", file, "--yes")
+        created = [row["created"] for row in at(target, "ledger", "list", "--json").json["ledgers"]]
+        assert {one[:10] for one in created} == {"2020-09-13"}
+        at(target, "cluster", "backup", tmp_path / "again.jsonl")
+        assert (tmp_path / "again.jsonl").read_text().count(f'"ctime_ms": {old_ms}') == 4
+
     def test_new_ledgers_get_ids_behind_those_of_the_backup(
         self, file: Path, tmp_path: Path
     ) -> None:
@@ -271,12 +291,17 @@ class TestRestore:
         at(target, "cluster", "restore", file, "--yes")
         again = at(target, "cluster", "restore", file, "--yes", ok=False)
         assert (again.status, again.err.count("--force root")) == (4, 1)
+        assert again.err.index("--force root") < again.err.index("cluster nuke")
         at(target, "ledger", "delete", 0, "--yes", "--force", "open-ledgers")
         at(target, "autorecovery", "enable")
         cookie = tmp_path / "cookie"
         cookie.write_bytes(encode_cookie(Cookie("b1", "/other", ("/l",), None, "cluster")))
         at(target, "cookie", "update", "b1", "--file", cookie, "--force", "content", "--yes")
-        forced = at(target, "cluster", "restore", file, "--yes", "--force", "root", "--json")
+        words = ("cluster", "restore", file, "--yes", "--force", "root")
+        plan = at(target, *words, "--dry-run").out
+        assert plan == "would add 2 nodes: 1 ledger (0); 24 nodes exist and stay\n"
+        forced = at(target, *words, "--json")
+        assert forced.json["added"] == 2  # Autorecovery was disabled at the time of the backup.
         assert forced.json["kept"] == ["/cookies/b1"]
         assert "1 node differ and stay" in forced.err
         assert at(target, "ledger", "list", "-o", "id").out.split() == ["0", "1", "2", "3"]
