@@ -183,7 +183,8 @@ _SECURITY: Final = (
 )
 _DEFAULTS: Final = "`bkctl config diff FILE` compares a settings file with the defaults"
 _TLS_FILES: Final = "use --ca-file, --cert-file and --key-file"
-_FIND_AND_DELETE: Final = "choose by `bkctl ledger list`; `-o id | bkctl ledger delete -` deletes"
+_FIND_AND_DELETE: Final = "use `bkctl ledger list {} -o id | bkctl ledger delete -`"
+_BY_SIZE: Final = "use --filter 'length>10MB'"
 
 OPTIONS: Final[Mapping[str, str]] = {
     "--password": _SECURITY,
@@ -210,15 +211,21 @@ OPTIONS: Final[Mapping[str, str]] = {
     "ledger create -e": "use -E",
     "ledger create -w": "use -W",
     "ledger --password-file": "the password is in the ledger's metadata, and is taken from there",
-    "ledger delete --meta": _FIND_AND_DELETE,
-    "ledger delete --created-before": _FIND_AND_DELETE,
-    "ledger delete --older-than": _FIND_AND_DELETE,
+    "ledger delete --meta": _FIND_AND_DELETE.format("--meta KEY=VALUE"),
+    "ledger delete --created-before": _FIND_AND_DELETE.format("--older-than 30d"),
+    "ledger delete --older-than": _FIND_AND_DELETE.format("--older-than 30d"),
     "ledger create --custom-metadata": "use --meta",
     "ledger create --metadata": "use --meta",
     "ledger create --replicas": "use -W for copies of each entry",
     "ledger list -n": "use --limit",
     "ledger list --created-after": "use --filter 'created>=2026-01-31'",
     "ledger list --created-before": "use --older-than 30d, or --filter 'created<2026-01-31'",
+    "ledger list --larger": _BY_SIZE,
+    "ledger list --larger-than": _BY_SIZE,
+    "ledger list --min-size": _BY_SIZE,
+    "ledger list --size": _BY_SIZE,
+    "ledger list --smaller": "use --filter 'length<10MB'",
+    "ledger list --smaller-than": "use --filter 'length<10MB'",
     "ledger list --slow": "`bkctl bookie slow` names slow bookies",
     "ledger list --state under-replicated": "`bkctl autorecovery list` lists them",
     "ledger list --state underreplicated": "`bkctl autorecovery list` lists them",

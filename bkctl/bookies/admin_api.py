@@ -77,12 +77,12 @@ class Mode:
 
 @shown(
     "collectors",
-    column("number", "One for each storage.", header="NO"),
+    column("number", "One for each storage.", header="NO", rank=4),
     column("running", "Whether it is at work."),
-    column("compacting", "major or minor, if it compacts."),
-    column("rounds", "Rounds so far.", rank=2),
-    column("minor_compactions", "So far.", rank=3),
-    column("major_compactions", "So far.", rank=3),
+    column("compacting", "major or minor, if it compacts.", rank=2),
+    column("rounds", "Rounds so far.", rank=5),
+    column("minor_compactions", "So far.", header="MINOR", rank=3),
+    column("major_compactions", "So far.", header="MAJOR", rank=3),
     column(
         "last_minor",
         "When one ended; a Java bookie's start, if none has.",
@@ -91,12 +91,12 @@ class Mode:
         rank=WIDE,
     ),
     column("last_major", "Likewise.", "last_major_ms", Kind.TIME_MS, rank=WIDE),
-    column("ledgers", "Ledgers there are.", rank=4),
-    column("logs", "Finished entry logs.", rank=4),
-    column("total", "Their bytes.", "total_bytes", Kind.BYTES, rank=1),
-    column("live", "Those still needed.", "live_bytes", Kind.BYTES, rank=1),
-    column("freed", "Freed bytes so far.", "freed_bytes", Kind.BYTES, rank=2),
-    column("last_error", "What ended the last round early.", rank=5),
+    column("ledgers", "Ledgers there are.", rank=6),
+    column("logs", "Finished entry logs.", rank=6),
+    column("total", "Their bytes.", "total_bytes", Kind.BYTES, rank=2),
+    column("live", "Those still needed.", "live_bytes", Kind.BYTES, rank=2),
+    column("freed", "Freed bytes so far.", "freed_bytes", Kind.BYTES),
+    column("last_error", "What ended the last round early.", rank=1),
     done=lambda v: not v.running,
 )
 @attrs.frozen(kw_only=True)
@@ -186,7 +186,13 @@ def _value(value: float) -> str:
     return repr(int(value)) if value == value // 1 else repr(value)
 
 
-@shown("metrics", *_sample_fields(), id="name")
+def _sample(v: MetricSample) -> str:
+    """Return a sample as a line that begins with its value: names and labels may be long."""
+    labels = f"{{{_labels(v)}}}" if v.labels else ""
+    return f"{_value(v.value):>10}  {v.name}{labels}"
+
+
+@shown("metrics", *_sample_fields(), id="name", sentence=_sample)
 @attrs.frozen(kw_only=True)
 class MetricSample:
     """One line of a bookie's metrics."""

@@ -185,7 +185,7 @@ class Emitter:
             self._host.stderr.write("" if self._options.quiet else f"{view.nothing}\n")
         elif table.hidden and not self._options.quiet and not self._pager.started:
             hidden = ", ".join(name.lower() for name in table.hidden)
-            self._below.append(f"(no space for: {hidden}; -o wide shows all)")
+            self._below.append(f"(no space for: {hidden}; -o wide shows all, --columns some)")
 
     # Out ----------------------------------------------------------------------------------------
 

@@ -36,7 +36,8 @@ class CollectorConfig:
         0.2,
         key="minorCompactionThreshold",
         reloads=True,
-        doc="Share of live bytes below which a minor compaction rewrites a log.",
+        doc="Share of live bytes, at most 1, below which a minor compaction rewrites a log; less "
+        "than majorCompactionThreshold.",
     )
     minor_time_ms_max: int = setting(
         -1,
@@ -54,7 +55,7 @@ class CollectorConfig:
         0.8,
         key="majorCompactionThreshold",
         reloads=True,
-        doc="Share of live bytes below which a major compaction rewrites a log.",
+        doc="Share of live bytes, at most 1, below which a major compaction rewrites a log.",
         risky=lambda share: "1 or more rewrites every log again and again" if share >= 1 else None,
     )
     major_time_ms_max: int = setting(

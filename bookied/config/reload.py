@@ -27,6 +27,10 @@ class SettingsRefusedError(BookKeeperError):
     """A setting cannot be changed while the bookie runs, or not to this value."""
 
 
+class InvalidValueError(SettingsRefusedError):
+    """A setting cannot have this value."""
+
+
 def changeable() -> dict[str, DeclaredSetting]:
     """Return the settings that can be, by their Java keys."""
     return {
@@ -50,7 +54,7 @@ def changed_settings(config: BookieConfig, given: Mapping[str, object]) -> Booki
     before = set(_errors(config))
     for error in _errors(changed):
         if error not in before:
-            raise SettingsRefusedError(f"{error.key}: {error.message}")
+            raise InvalidValueError(f"{error.key}: {error.message}")
     return changed
 
 
@@ -58,7 +62,8 @@ def read_settings(given: Mapping[str, object]) -> dict[str, Any]:
     """Return values by their names in ``BookieConfig``, each looked at by itself.
 
     Raises:
-        SettingsRefusedError: one cannot be changed, or is nothing that it may be.
+        SettingsRefusedError: one cannot be changed.
+        InvalidValueError: one cannot have this value.
     """
     by_key = changeable()
     fixed = sorted(given.keys() - by_key.keys())
@@ -75,12 +80,12 @@ def _value(one: DeclaredSetting, given: object) -> object:
     try:
         value: object = one.convert(text)
     except ValueError as error:
-        raise SettingsRefusedError(
+        raise InvalidValueError(
             f"{one.spec.key}: '{text}' {error}; allowed: {one.allowed}"
         ) from error
     reason = one.spec.refuse(value) if one.spec.refuse else None
     if reason:
-        raise SettingsRefusedError(f"{one.spec.key}: '{text}' {reason}")
+        raise InvalidValueError(f"{one.spec.key}: '{text}' {reason}")
     return value
 
 

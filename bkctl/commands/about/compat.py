@@ -271,6 +271,8 @@ def _our_options() -> dict[str, bool]:
 
 
 def _no_option(row: Row, word: str, names: Sequence[str]) -> str:
+    if word == "-c":
+        return f"settings come first: `bkctl -c FILE compat {row.java} ...`"
     near = nearest(word.lstrip("-"), names)
     meant = f"; did you mean -{near[0]}?" if near else ""
     return f"Java's {row.java} has no option {word}{meant}"

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import attrs
 
 from bkclient.repair import autorecovery
 from bkctl.commands.autorecovery.pause import note_end_of_pause, pause
+from bkctl.output.autorecovery_pause import pause_text
+from bkctl.output.units import human_duration
 from bkctl.output.views import column, shown
 
 if TYPE_CHECKING:
@@ -52,16 +55,25 @@ def disable(session: Session, *, for_s: float | None, reason: str | None) -> Non
 def _switch(
     session: Session, *, enabled: bool, for_s: float | None = None, reason: str | None = None
 ) -> None:
+    former = session.call(autorecovery.paused)
+    why = None if enabled else pause(for_s, reason)
+    replaced = ""
+    if why is not None and why.is_asked_for and former is not None and former.is_asked_for:
+        replaced = f"this replaces the pause{pause_text(former, time.time())}"
     if session.dry_run:
-        is_so = session.call(autorecovery.status).enabled is enabled
         verb = "enable" if enabled else "disable"
-        session.plan([] if is_so else [f"{verb} autorecovery"])
+        lasting = "" if for_s is None else f" for {human_duration(for_s)}"
+        is_so = (former is None) is enabled and not (why is not None and why.is_asked_for)
+        plan = f"{verb} autorecovery{lasting}{'; ' if replaced else ''}{replaced}"
+        session.plan([] if is_so else [plan])
         return
-    why, session.reminds = None if enabled else pause(for_s, reason), False
+    session.reminds = False
     session.emit(
         AutorecoverySwitch(
             enabled, session.call(autorecovery.set_enabled, enabled=enabled, pause=why)
         )
     )
+    if replaced:
+        session.note(replaced)
     if why is not None and why.until_ms is not None:
         note_end_of_pause(session, why.until_ms)

@@ -102,8 +102,12 @@ ADMIN: Final = (
         params=(
             argument("bookie_id", type=BOOKIE_ID),
             *WHERE,
-            option("--major/--no-major", default=True, help="Allow a major compaction."),
-            option("--minor/--no-minor", default=True, help="Allow a minor compaction."),
+            option(
+                "--major/--no-major", default=True, help="Allow a major compaction, the default."
+            ),
+            option(
+                "--minor/--no-minor", default=True, help="Allow a minor compaction, the default."
+            ),
             option(
                 "--wait", is_flag=True, help="Return when the collection has ended; show its state."
             ),
@@ -217,7 +221,8 @@ ADMIN: Final = (
         body="bkctl.commands.bookie.running_bookie:metrics",
         help="""Show a bookie's metrics.
 
-    The command reads the bookie's /metrics.
+    The command reads the bookie's /metrics. `bkctl bench write --fail-if` measures adds as a client
+    sees them.
     """,
         params=(
             argument("bookie_id", type=BOOKIE_ID),

@@ -43,9 +43,9 @@ def planned(admin: AdminClient, pairs: Sequence[tuple[str, str]]) -> list[Change
     """Return what would be changed; a bookie of ours need not be asked whether it would.
 
     Raises:
-        UsageError: something is set twice.
+        UsageError: something is set twice, or to an invalid value.
         NothingFoundError: there is no such setting.
-        ConflictError: one cannot be changed while the bookie runs, or not so.
+        ConflictError: one cannot be changed while the bookie runs.
     """
     given, before = _given(admin, pairs)
     if admin.speaks_v2:
@@ -57,11 +57,13 @@ def change(admin: AdminClient, pairs: Sequence[tuple[str, str]]) -> list[Changed
     """Change settings; return what they were, and what they are by the bookie's own word.
 
     Raises:
-        UsageError: something is set twice.
+        UsageError: something is set twice, or to an invalid value.
         NothingFoundError: there is no such setting.
-        ConflictError: one cannot be changed while the bookie runs, or not so; none is then.
+        ConflictError: one cannot be changed while the bookie runs; none is changed then.
     """
     given, before = _given(admin, pairs)
+    if admin.speaks_v2:
+        _insist_changeable(given, before)
     admin.ask("PUT", _CONFIG, given)
     after = all_settings(admin)
     return _changed(before, {key: after.get(key, value) for key, value in given.items()})
@@ -103,6 +105,7 @@ def _insist_known(given: Mapping[str, str], known: Mapping[str, str]) -> None:
 def _insist_changeable(given: Mapping[str, str], before: Mapping[str, str]) -> None:
     from bookied.config.bookie import BookieConfig
     from bookied.config.reload import (
+        InvalidValueError,
         SettingsRefusedError,
         changeable,
         changed_settings,
@@ -113,5 +116,7 @@ def _insist_changeable(given: Mapping[str, str], before: Mapping[str, str]) -> N
     known = {key: text for key in changeable() if (text := before.get(key))}
     try:
         changed_settings(attrs.evolve(BookieConfig(), **read_settings(known)), given)
+    except InvalidValueError as error:
+        raise UsageError(str(error)) from error
     except SettingsRefusedError as error:
         raise ConflictError(str(error)) from error

@@ -41,7 +41,8 @@ def readonly(session: Session, bookie_id: BookieId, wanted: str, **where: Any) -
     admin = _admin(session, bookie_id, where)
     session.emit(admin_api.mode(admin, bookie_id, shift))
     if shift and not admin_api.keeps_mode(admin):
-        session.note("it is writable again after its next start: persistBookieStatusEnabled is off")
+        session.finish()
+        session.note("a restart makes it writable: persistBookieStatusEnabled is off")
 
 
 def gc(
@@ -108,6 +109,8 @@ def config_set(
         )
         return
     session.emit_all(admin_settings.change(admin, pairs), admin_settings.ChangedSetting)
+    session.finish()
+    session.note("a restart of the bookie loses this; to keep it, write it into its settings file")
 
 
 def metrics(

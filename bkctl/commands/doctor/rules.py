@@ -21,7 +21,7 @@ from bkctl.commands.doctor.state import (
     LocalSurvey,
 )
 from bkctl.output.autorecovery_pause import pause_text
-from bkctl.output.units import counted, human_bytes, human_duration
+from bkctl.output.units import counted, human_bytes, human_duration, rfc3339
 from wire.ids import LEDGER_ID_REFUSED, BookieId, LedgerId
 
 START_AUDITOR: Final = "bookied autorecovery --conf FILE"
@@ -124,7 +124,7 @@ def _of_them(part: LedgerSample, whole: int) -> str:
 def _repair_advice(seen: ClusterSurvey, *, unmarked: bool = False) -> str:
     """Return what makes autorecovery repair ledgers, by what keeps it from that."""
     if not seen.enabled:
-        return "bkctl autorecovery enable"
+        return _enabling(seen)
     if seen.auditor is None:
         return _start_auditor(seen)
     return "bkctl autorecovery audit" if unmarked else "bkctl autorecovery list"
@@ -400,8 +400,17 @@ def _disabled(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
             Severity.RISK if needed else Severity.TROUBLE,
             "autorecovery-disabled",
             f"autorecovery is disabled{why}: nothing{' of this' if needed else ''} is repaired",
-            fix="bkctl autorecovery enable",
+            fix=_enabling(seen),
         )
+
+
+def _enabling(seen: ClusterSurvey) -> str:
+    """Return what switches autorecovery on: for a pause that lasts, its end comes first."""
+    enable = "bkctl autorecovery enable"
+    until_ms = None if seen.pause is None else seen.pause.until_ms
+    if until_ms is None or until_ms <= seen.now_ms:
+        return enable
+    return f"the pause ends by itself at {rfc3339(until_ms)}; to end it now: {enable}"
 
 
 def _no_auditor(seen: ClusterSurvey) -> Iterator[ClusterFinding]:

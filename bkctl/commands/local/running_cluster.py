@@ -71,11 +71,10 @@ def stop(session: Session, directory: Path) -> None:
         session.note(f"no cluster runs in {directory}")
         return
     pid = insist_owner(directory)
-    number = counted(sum(one.state == "up" for one in found.bookies), "bookie")
     if session.dry_run:
-        session.plan([f"stop process {pid} with {number}"])
+        session.plan([f"stop process {pid} with its bookies"])
         return
-    session.note(f"stopping {number} in {directory}")
+    session.note(f"stopping the cluster in {directory}")
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGTERM)
     deadline_s = time.monotonic() + STOP_S_MAX

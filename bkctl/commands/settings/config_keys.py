@@ -62,7 +62,7 @@ def _default(v: KeyInfo) -> str:
 def _uses(v: KeyInfo) -> str:
     """Return what is done with the key; the second use is that of some values only."""
     first, *others = v.uses
-    return f"{first}; some values {' or '.join(others)}" if others else first
+    return f"{first}; some values are {' or '.join(others)}" if others else first
 
 
 @shown(

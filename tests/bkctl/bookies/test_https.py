@@ -96,7 +96,7 @@ def test_a_certificate_asks_and_changes_where_the_bookie_published_https(secured
     assert '"writable"' in out
     status, _, err = secured.run("bookie", "readonly", "b1", "on")
     assert status == 0
-    assert err == "it is writable again after its next start: persistBookieStatusEnabled is off\n"
+    assert err == "a restart makes it writable: persistBookieStatusEnabled is off\n"
     _, out, _ = secured.run("-o", "json", "bookie", "state", "b1")
     assert '"read-only"' in out
     assert secured.run("bookie", "readonly", "b1", "off")[0] == 0

@@ -566,7 +566,6 @@ def test_each_line_that_is_offered_for_another_is_a_command() -> None:
         (["disk", "check", "--dir", "d"], "no such option '--dir'; name the directories as DIR"),
         (["ledger", "read", "1", "-o", "raw"], "use --raw, or --out FILE for the original bytes"),
         (["ledger", "create", "--metadata", "a=b"], "use --meta"),
-        (["ledger", "delete", "--meta", "a=b"], "choose by `bkctl ledger list`"),
         (["ledger", "delete"], "`-` and the ids of `bkctl ledger list -o id` on stdin"),
         (["profile", "set", "dev"], "did you mean `bkctl profile edit NAME -X KEY=VALUE`?"),
         (["bookie", "find", "b:1"], "did you mean `bkctl bookie show BOOKIE_ID`"),
@@ -584,6 +583,15 @@ def test_each_line_that_is_offered_for_another_is_a_command() -> None:
         (["ledger", "repair", "7"], "or `bkctl autorecovery audit --check all-ledgers`?"),
         (["cluster", "wait"], "did you mean `bkctl cluster status --until healthy`?"),
         (["ledger", "metadata", "7"], "did you mean `bkctl ledger show 7` or `bkctl ledger metada"),
+        (["ledger", "list", "--larger-than", "1"], "'--larger-than'; use --filter 'length>10MB'"),
+        (
+            ["ledger", "delete", "--meta", "app=a"],
+            "use `bkctl ledger list --meta KEY=VALUE -o id | bkctl ledger delete -`",
+        ),
+        (
+            ["disk", "ledger", "bk/bookie-3", "5"],
+            "name the directories by --ledger-dir and --journal-dir, or by -c FILE",
+        ),
         (["local", "--detach"], "no such option '--detach'; `bkctl local --help` shows how"),
     ],
 )

@@ -178,7 +178,7 @@ def test_a_narrow_terminal_hides_columns_and_says_so_but_never_cuts_ids(
     lines = host.out.text.splitlines()
     assert all(len(line) <= 40 for line in lines)
     assert str(BIG) in lines[2]
-    hidden = "no space for: length, e, qw, qa, digest, created; -o wide shows all"
+    hidden = "no space for: length, e, qw, qa, digest, created; -o wide shows all, --columns some"
     assert hidden in " ".join(host.err.text.split())
 
 

@@ -91,7 +91,7 @@ _CONTENT: Final = (
     ),
     column(
         "detail",
-        "What else there is to say; in a table the payload's beginning.",
+        "What else there is to say; in a table the payload's beginning, with -o wide all of it.",
         rank=1,
         header="CONTENT",
         optional=True,
@@ -205,8 +205,10 @@ def _unknown(packet: bytes) -> dict[str, Any]:
 
 
 def _shown(session: Session, data: bytes) -> dict[str, Any]:
-    """Return a payload, shortened to the width of the output."""
-    if session.options.output in {None, "table", "wide"}:
+    """Return a payload; in a table it is shortened to the width of the output."""
+    if session.options.output == "wide":
+        return {"detail": preview(data, len(data))}
+    if session.options.output in {None, "table"}:
         width = shutil.get_terminal_size().columns if session.host.stdout.isatty() else _WIDTH
         return {"detail": preview(data, max(_PREVIEW_MIN, width - _OTHER_COLUMNS))}
     return {"text": payload_value(data, session.options.entry_format)}

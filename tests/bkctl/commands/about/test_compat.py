@@ -194,6 +194,7 @@ def test_a_java_line_becomes_ours(java: str, ours: str) -> None:
     [
         ("readledgr -l 3", "did you mean `readledger`"),
         ("readledger -ledgerd 3", "did you mean -ledgerid"),
+        ("listfilesondisc -txn -c f", "`bkctl -c FILE compat listfilesondisc ...`"),
         ("readledger", "needs -l"),
         ("readledger -l", "-l needs a value"),
         ("ledger", "needs ID"),

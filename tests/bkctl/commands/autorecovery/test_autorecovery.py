@@ -196,7 +196,13 @@ def test_who_disables_it_says_for_how_long_and_why_and_every_command_repeats_it(
     assert shown.json["pause"]["reason"] == "new disks"
     assert "(new disks)" in run_in(world, "autorecovery", "status").out
     assert "(new disks)" in run_in(world, "doctor", ok=False).out
-    run_in(world, "autorecovery", "disable", "--reason", "more disks")
+    replaced = "this replaces the pause since "
+    plan = run_in(world, "autorecovery", "disable", "--for", "15m", "--dry-run").out
+    assert plan.startswith(f"would disable autorecovery for 15m; {replaced}"), plan
+    assert replaced not in run_in(world, "autorecovery", "disable").err
+    again = run_in(world, "autorecovery", "disable", "--reason", "more disks").err
+    assert again.startswith(replaced), again
+    assert again.endswith("(new disks)\n"), again
     assert "(more disks)" in run_in(world, "ledger", "list").err
     run_in(world, "autorecovery", "enable")
     assert "disabled" not in run_in(world, "ledger", "list").err

@@ -16,6 +16,8 @@ from bkctl.bookies import admin_api as work
 from bkctl.bookies.admin_client import AdminAnswer, AdminClient, HttpAddress
 from bkctl.commands.bookie import admin_settings
 from bkctl.errors import CommandError, ConflictError, NothingFoundError, RefusedError, UsageError
+from bkctl.options import Options
+from bkctl.output.emit import Emitter
 from bkctl.output.views import view_of
 from bookied.admin.control.control import Control
 from bookied.admin.exchange import HttpRequest
@@ -158,11 +160,13 @@ def test_what_cannot_be_changed_while_it_runs_is_refused_with_what_can(tmp_path:
     before = work.all_settings(admin)
     with pytest.raises(ConflictError, match=r"while the bookie runs: bookiePort; .*gcWaitTime"):
         act(admin, [("gcWaitTime", "70000"), ("bookiePort", "1")])
-    with pytest.raises(ConflictError, match="gcWaitTime: 'soon'"):
+    with pytest.raises(UsageError, match="gcWaitTime: 'soon'"):
         act(admin, [("gcWaitTime", "soon")])
-    with pytest.raises(ConflictError, match="diskUsageWarnThreshold: is above"):
+    with pytest.raises(UsageError, match="majorCompactionThreshold: is above 1"):
+        act(admin, [("majorCompactionThreshold", "70")])
+    with pytest.raises(UsageError, match="diskUsageWarnThreshold: is above"):
         act(admin, [("diskUsageThreshold", "0.5"), ("diskUsageWarnThreshold", "0.9")])
-    with pytest.raises(ConflictError, match="diskUsageWarnThreshold: is above"):
+    with pytest.raises(UsageError, match="diskUsageWarnThreshold: is above"):
         act(admin, [("diskUsageThreshold", "0.5")])
     with pytest.raises(NothingFoundError, match="did you mean gcWaitTime"):
         act(admin, [("gcWaitTimee", "1")])
@@ -221,6 +225,34 @@ def test_metrics_are_taken_apart_and_chosen_by_a_pattern(stage: Stage) -> None:
         list(work.metrics(stage.admin, "("))
     value = view_of(work.MetricSample)["value"]
     assert [value.get(one) for one in found[1:4]] == ["7", "2", "nan"]
+    host = FakeHost(tty=True, environ={"PAGER": "", "NO_COLOR": "1"})
+    Emitter(Options(), host).many(found[1:3], work.MetricSample)
+    assert host.out.text.splitlines() == [
+        "         7  bookkeeper_server_ADD_ENTRY_count{success=true}",
+        "         2  bookkeeper_server_ADD_ENTRY_IN_PROGRESS",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("columns", "shown"),
+    [
+        (80, "NO RUNNING COMPACTING MINOR MAJOR TOTAL LIVE FREED LAST ERROR"),
+        (40, "RUNNING COMPACTING FREED LAST ERROR"),
+    ],
+)
+def test_a_narrow_terminal_shows_what_a_collection_freed_and_its_error(
+    monkeypatch: pytest.MonkeyPatch, columns: int, shown: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("LINES", "24")
+    host = FakeHost(tty=True, environ={"PAGER": "", "NO_COLOR": "1"})
+    found = work.GarbageRun(
+        number=0, running=False, compacting=None, minor_compactions=1, major_compactions=2,
+        last_minor_ms=None, last_major_ms=None, rounds=3, ledgers=4, logs=5,
+        total_bytes=10_000_000, live_bytes=2_000_000, freed_bytes=8_000_000,
+    )  # fmt: skip
+    Emitter(Options(), host).many([found], work.GarbageRun)
+    assert host.out.text.splitlines()[0].split() == shown.split()
 
 
 def test_jmx_attributes_are_told_by_what_replaces_them(stage: Stage) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from bkctl.commands.ledger.columns import preview
 from bkctl.exit_status import ExitStatus
 from bkctl.options import OUTPUTS
 from bookied.directories.lock import DirectoryLocks
@@ -429,6 +430,18 @@ def test_a_mark_whose_journal_is_gone_fails_the_check(tmp_path: Path) -> None:
     found = run("lastmark", "--check", *words, ok=False)
     assert found.status == ExitStatus.PROBLEMS
     assert "the bookie will not start; put that journal back" in found.err
+
+
+def test_a_table_cuts_payloads_and_o_wide_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    words = ("ledger", 0, *dirs("sorted/clean"), "--payload")
+    rows = run(*words, "-o", "jsonl").rows
+    data = max((base64.b64decode(row["payload_b64"]) for row in rows), key=len)
+    assert len(data) > 20
+    wide, cut = run(*words, "-o", "wide", tty=True).out, run(*words, tty=True).out
+    assert preview(data, len(data)) in wide
+    assert preview(data, 20) in cut
+    assert preview(data, len(data)) not in cut
 
 
 def test_files_are_listed_with_their_ids() -> None:

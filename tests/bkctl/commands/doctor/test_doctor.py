@@ -15,6 +15,7 @@ import pytest
 
 from bkclient.config.findings import Severity
 from bkclient.metadata.api import NEW, HeldLock, StoredLedger, Versioned
+from bkclient.repair.autorecovery import Pause
 from bkctl.cli.root import cli
 from bkctl.commands.doctor.rules import diagnose
 from bkctl.commands.doctor.state import (
@@ -432,6 +433,13 @@ def test_autorecovery_that_is_off_or_undirected_is_told(patient: Patient) -> Non
     assert found["ledgers-lack-copies"]["fix"] == found["auditor-missing"]["fix"] == start
     patient.world.run(patient.store.set_replication_enabled(enabled=False))
     assert patient.findings()["ledgers-lack-copies"]["fix"] == "bkctl autorecovery enable"
+    note = Pause(until_ms=4_000_000_000_000).encode()
+    patient.world.run(patient.store.set_replication_note(note))
+    ends = "the pause ends by itself at 2096-10-02T07:06:40"
+    found = patient.findings()
+    for kind in ("ledgers-lack-copies", "autorecovery-disabled"):
+        assert found[kind]["fix"].startswith(ends)
+        assert found[kind]["fix"].endswith("; to end it now: bkctl autorecovery enable")
 
 
 def test_a_delay_that_was_forgotten_is_told(patient: Patient) -> None:
