@@ -172,6 +172,15 @@ ADVICE: Final[Mapping[str, Advice]] = MappingProxyType(
             "`bkctl bookie rename -c FILE` after a change of address",
             "`bkctl disk expand -c FILE` after new directories",
         ),
+        "BK-LOCAL-START": _advice(
+            "A bookie or the ZooKeeper of a local cluster ended at its start; the message has the "
+            "reason. The usual causes: a setting in bookie.conf, a directory there that the cookie "
+            "does not name, a port in use.",
+            "`bkctl local status DIR` shows each bookie's directory, with bookie.conf and "
+            "bookie.log",
+            "`bkctl disk expand -c DIR/bookie-N/bookie.conf` after new ledger directories",
+            "remove bookie.conf to get a new one at the next start",
+        ),
         "BK-UNAUTHORIZED": _advice(
             "The ledger has another password, or the bookie requires its clients to authenticate.",
             "`bkctl ledger read ID --password-file FILE` passes the password",

@@ -196,7 +196,7 @@ def test_who_disables_it_says_for_how_long_and_why_and_every_command_repeats_it(
     assert shown.json["pause"]["reason"] == "new disks"
     assert "(new disks)" in run_in(world, "autorecovery", "status").out
     assert "(new disks)" in run_in(world, "doctor", ok=False).out
-    replaced = "this replaces the pause since "
+    replaced = "this replaces the pause by "
     plan = run_in(world, "autorecovery", "disable", "--for", "15m", "--dry-run").out
     assert plan.startswith(f"would disable autorecovery for 15m; {replaced}"), plan
     assert replaced not in run_in(world, "autorecovery", "disable").err
