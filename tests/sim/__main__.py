@@ -7,6 +7,7 @@ prints the command that plays the rest with a trace. ``--mutation NAME`` breaks 
 from __future__ import annotations
 
 import argparse
+import gc
 import sys
 import time
 from collections import Counter
@@ -65,6 +66,7 @@ def show(plan: Plan, mutation: str | None) -> int:
 def hunt_all(asked: Any) -> int:
     """Run seeds; end at the first find."""
     begin_s = time.monotonic()
+    gc.freeze()  # The program itself is not looked at with each burial of worlds.
     seeds = seeds_of(asked.first, asked.seeds, asked.tale, asked.theme)
     told: list[Told] = []
     for outcome in hunt(try_seed, seeds, asked.mutation, asked.tale, workers=asked.workers):

@@ -8,6 +8,7 @@ says, and ends at the first that breaks a promise, with the one command that run
 from __future__ import annotations
 
 import argparse
+import gc
 import sys
 import time
 from random import Random
@@ -156,6 +157,7 @@ def main() -> int:
         print(live(asked.seed, FAULTS[asked.fault].build if asked.fault else SOUND))
         return 0
     begin_s = time.monotonic()
+    gc.freeze()  # The program itself is not looked at with each burial of worlds.
     seeds = range(asked.first, asked.first + asked.seeds)
     stories: list[Story] = []
     for outcome in hunt(try_seed, seeds, asked.fault, workers=asked.workers):

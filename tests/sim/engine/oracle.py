@@ -152,7 +152,7 @@ class Oracle:
         self.coverage: Counter[tuple[str, str, str]] = Counter()
         self.wiped: set[str] = set()
         """Bookies that came back with empty disks."""
-        self.trace: Callable[[str], None] = lambda _what: None
+        self.trace: Callable[..., None] = lambda *_what: None
 
     def ledger(self, ledger_id: int) -> LedgerTruth:
         truth = self.ledgers.get(ledger_id)
@@ -161,7 +161,10 @@ class Oracle:
         return truth
 
     def bookie(self, name: str) -> BookieTruth:
-        return self.bookies.setdefault(name, BookieTruth())
+        truth = self.bookies.get(name)
+        if truth is None:
+            truth = self.bookies[name] = BookieTruth()
+        return truth
 
     def insist(self, name: str, holds: object, what: str) -> None:
         """Note that an invariant is broken, unless it holds."""
@@ -252,7 +255,7 @@ class Oracle:
     def sent(self, message: Message) -> None:
         """Take a request that leaves a client."""
         request = message.request
-        if isinstance(request, ReadRequest) and request.flags & ReadFlag.FENCE:
+        if isinstance(request, ReadRequest) and ReadFlag.FENCE in request.flags:
             self._check_mark(message, request)
 
     def _check_mark(self, message: Message, request: ReadRequest) -> None:
@@ -342,7 +345,7 @@ class Oracle:
     def dropped(self, name: str, ledger_id: int) -> None:
         """Take that a bookie drops a ledger: it was deleted, or is kept elsewhere."""
         truth = self.bookie(name)
-        self.trace(f"{name} drops ledger {ledger_id}")
+        self.trace(name, " drops ledger ", ledger_id)
         truth.dropped.setdefault(ledger_id, {}).update(truth.durable.pop(ledger_id, {}))
         truth.early.pop(ledger_id, None)
 
@@ -360,7 +363,7 @@ class Oracle:
     def acked(self, ledger_id: int, entry_id: int) -> None:
         """An application hears that its entry is safe (with deferred sync: stored)."""
         truth = self.ledger(ledger_id)
-        self.trace(f"entry {entry_id} of {ledger_id} is confirmed")
+        self.trace("entry ", entry_id, " of ", ledger_id, " is confirmed")
         what = f"entry {entry_id} of ledger {ledger_id}"
         self.insist("I9", entry_id == truth.last_acked + 1, f"{what} after {truth.last_acked}")
         truth.acked.append(entry_id)
@@ -386,13 +389,10 @@ class Oracle:
         packets = [self.bookie(ensemble[i]).holds(truth.ledger_id, entry_id) for i in members]
         sent, start = truth.sent.get(entry_id), truth.payload_at
         copies = sum(packet is not None and packet[start:] == sent for packet in packets)
-        who = [ensemble[i] for i in members]
-        self.insist(
-            name,
-            copies >= stored.ack_quorum,
-            f"entry {entry_id} of ledger {truth.ledger_id} has {copies} copies on {who}, "
-            f"not {stored.ack_quorum}",
-        )
+        if copies < stored.ack_quorum:
+            who = [ensemble[i] for i in members]
+            what = f"entry {entry_id} of ledger {truth.ledger_id} has {copies} copies on {who}"
+            self.insist(name, holds=False, what=f"{what}, not {stored.ack_quorum}")
 
     def was_read(self, ledger_id: int, entry_id: int, payload: bytes) -> None:
         """An application read an entry as confirmed."""

@@ -761,9 +761,9 @@ def kind_of(message: Message) -> str | None:
     """Return the kind of a message as plans name it."""
     request = message.request
     if isinstance(request, AddRequest):
-        return "recovery add" if request.flags & AddFlag.RECOVERY else "add"
+        return "recovery add" if AddFlag.RECOVERY in request.flags else "add"
     if isinstance(request, ReadRequest):
-        if not request.flags & ReadFlag.FENCE:
+        if ReadFlag.FENCE not in request.flags:
             return "read"
         return "fence" if request.entry_id < 0 else "recovery read"
     return None

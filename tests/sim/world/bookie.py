@@ -255,25 +255,24 @@ class SimBookie:
             self.process.callLater(self.turn_s(), self._turn)
 
     def _has_work(self) -> bool:
-        if self.jobs or self.reads or self._logs_are_late:
+        if self.jobs or self.reads:
             return True
-        return self.engine is not None and any(self._queued())
+        engine = self.engine
+        return engine is not None and (
+            any(not journal.is_idle for journal in engine.journals) or self._logs_are_late
+        )
 
     @property
     def _logs_are_late(self) -> bool:
         """Whether clients wait until entries are in their logs."""
-        server = None if self.service is None else self.service.server
+        service = self.service
         return (
-            server is not None
-            and server.backpressure.level is not PressureLevel.NONE
-            and self.engine is not None
-            and self.engine.storages.unwritten_bytes > 0
+            service is not None
+            and service.server is not None
+            and service.server.backpressure.level is not PressureLevel.NONE
+            and service.engine is not None
+            and service.engine.storages.unwritten_bytes > 0
         )
-
-    def _queued(self) -> list[Any]:
-        """Return the journals that have something to write."""
-        assert self.engine is not None
-        return [one for one in self.engine.journals if not one.is_idle]
 
     def _turn(self) -> None:
         self._turn_due = False
@@ -283,7 +282,7 @@ class SimBookie:
         if self.reads:
             steps.append(self.reads.run_one)
         if self.engine is not None:
-            steps += [journal.step for journal in self._queued()]
+            steps += [journal.step for journal in self.engine.journals if not journal.is_idle]
             if steps and self.rng.random() < 0.1:
                 steps.append(partial(self._step_logs, hand_over=True))
         if not steps:

@@ -143,10 +143,10 @@ class SimCluster:
         program.kill()
         file.is_made = True
 
-    def note(self, what: str) -> None:
-        """Write a line of the trace."""
+    def note(self, *what: object) -> None:
+        """Write a line of the trace; what it says is put into words only if somebody reads it."""
         if self._trace is not None:
-            self._trace(f"{self.clock.elapsed_s:10.4f}  {what}")
+            self._trace(f"{self.clock.elapsed_s:10.4f}  {''.join(map(str, what))}")
 
     def skew(self) -> tuple[float, float]:
         """Return how a new process's clock goes: seconds ahead, and its rate."""
@@ -214,20 +214,19 @@ class SimCluster:
         Raises:
             BrokenInvariantError: an invariant does not hold any more.
         """
-        end_s = self.clock.seconds() + for_s
+        clock, oracle = self.clock, self.oracle
+        end_s = clock.seconds() + for_s
         while True:
-            self._check()
+            if oracle.broken is not None:
+                raise oracle.broken
+            if self.failure is not None:
+                raise self.failure
             if until is not None and until():
                 return True
-            if not self.clock.step(end_s):
+            if not clock.step(end_s):
                 return False
-            if self.clock.steps > STEPS_MAX:
+            if clock.steps > STEPS_MAX:
                 raise AssertionError("L1: something spins")
-
-    def _check(self) -> None:
-        self.oracle.raise_broken()
-        if self.failure is not None:
-            raise self.failure
 
     def run(
         self, work: Deferred[T] | Coroutine[Deferred[Any], Any, T], limit_s: float = 120.0

@@ -8,7 +8,7 @@ change.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from random import Random
 from typing import Any, Final, TypeVar
 
@@ -207,14 +207,12 @@ class FollowerTree(MemoryTree):
         else:
             cluster._watch(path, called, of_children=of_children)
 
-    async def _do(self, name: str, path: str, apply: Callable[[], T]) -> T:
-        if not self._cluster.lag_s or name not in WRITES:
-            return await super()._do(name, path, apply)
-
+    def _do(self, name: str, path: str, apply: Callable[[], T]) -> Coroutine[Any, Any, T]:
         def written() -> T:
             try:
                 return apply()
             finally:
                 self._catch_up()
 
-        return await super()._do(name, path, written)
+        is_late = self._cluster.lag_s and name in WRITES
+        return super()._do(name, path, written if is_late else apply)

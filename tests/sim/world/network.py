@@ -53,6 +53,9 @@ class Fate(enum.Enum):
     ROT = enum.auto()
     """A bit of the entry that it carries is flipped, as on a disk."""
 
+    def __str__(self) -> str:
+        return "" if self is Fate.PASS else f" ({self.name})"
+
 
 @attrs.define(eq=False)
 class Message:
@@ -66,6 +69,10 @@ class Message:
     """``None`` on the way to the bookie."""
     note: Any = None
     """What the oracle noted when the request arrived."""
+
+    def with_answer(self, response: Response) -> Message:
+        """Return the answer to it."""
+        return Message(self.client, self.bookie, self.request, self.protocol, response, self.note)
 
     def __str__(self) -> str:
         if self.response is None:
@@ -216,7 +223,7 @@ class _End:
     def lose(self) -> None:
         if self.is_open:
             self.is_open = False
-            self.link.network.trace(f"{self.process.name}: connection lost to {self.getPeer()}")
+            self.link.network.trace(self.process.name, ": connection lost to ", self.getPeer())
             self.protocol.connectionLost(Failure(error.ConnectionLost()))
 
 
@@ -323,7 +330,7 @@ class Network:
         self.sent: Callable[[Message], None] = lambda _message: None
         self.asked: Callable[[Message], None] = lambda _message: None
         self.answered: Callable[[Message], None] = lambda _message: None
-        self.trace: Callable[[str], None] = lambda _what: None
+        self.trace: Callable[..., None] = lambda *_what: None
         self.ports: dict[str, Port] = {}
         self.down: set[str] = set()
         """Hosts without power: they do not even refuse."""
@@ -426,7 +433,7 @@ class Network:
                 continue
             fate = Fate.PASS if message is None else self.policy(message)
             if message is not None:
-                self.trace(f"{message}{'' if fate is Fate.PASS else f' ({fate.name})'}")
+                self.trace(message, fate)
             if fate is Fate.CUT:
                 link.cut()
                 return
@@ -455,7 +462,7 @@ class Network:
         asked = waiting.popleft()
         if not waiting:
             del link.asked[key]
-        return attrs.evolve(asked, response=answer.response)
+        return asked.with_answer(answer.response)
 
     def _damaged(self, frame: bytes, message: Message | None) -> bytes:
         """Flip a bit of a packet, as a disk would: heads, LACs and digests are hit as well."""

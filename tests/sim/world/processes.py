@@ -29,6 +29,16 @@ class _Timer(ABC):
     @abstractmethod
     def _arm(self, call: DelayedCall) -> None: ...
 
+    def _is_due(self, call: DelayedCall, due_s: float) -> bool:
+        """Whether to make a call that was armed for ``due_s``; one that was delayed comes again."""
+        if call.cancelled or call.called:
+            return False
+        if call.delayed_time:
+            call.activate_delay()
+            self._arm(call)
+            return False
+        return call.time == due_s  # Else it is there again.
+
     def callLater(  # noqa: N802
         self,
         delay: float,
@@ -48,45 +58,59 @@ class SimClock(_Timer):
     """Time that passes from one call to the next; ``steps`` counts them."""
 
     def __init__(self) -> None:
-        self._now_s = START_S
-        self._calls: list[tuple[float, int, DelayedCall]] = []
+        self.now_s = START_S
+        self._calls: list[tuple[float, int, SimClock | Process, DelayedCall, float]] = []
+        """What is to come: when by this clock, its number, whose, and when by that one's clock."""
         self._made = 0
         self.steps = 0
 
     def seconds(self) -> float:
-        return self._now_s
+        return self.now_s
 
     @property
     def elapsed_s(self) -> float:
         """How long the world has lived."""
-        return self._now_s - START_S
+        return self.now_s - START_S
+
+    def run(self, what: Callable[..., object], *args: object) -> None:
+        """Let something happen in no process: at once."""
+        what(*args)
 
     def _arm(self, call: DelayedCall) -> None:
+        self.arm(call.getTime(), self, call)
+
+    def arm(self, at_s: float, timer: SimClock | Process, call: DelayedCall) -> None:
+        """Let a timer's call come at ``at_s``."""
         self._made += 1
-        heapq.heappush(self._calls, (call.getTime(), self._made, call))
+        heapq.heappush(self._calls, (at_s, self._made, timer, call, call.getTime()))
 
     def getDelayedCalls(self) -> list[DelayedCall]:  # noqa: N802
-        return [call for _, _, call in self._calls if not (call.cancelled or call.called)]
+        return self.calls_of(self)
+
+    def calls_of(self, timer: SimClock | Process) -> list[DelayedCall]:
+        """Return the calls of a timer that are still to come."""
+        waiting = [call for _, _, whose, call, _ in self._calls if whose is timer and call.active()]
+        return list(dict.fromkeys(waiting))  # One that was moved is armed twice.
 
     def step(self, until_s: float) -> bool:
         """Make the next call, if it is due by then; else let time pass until then."""
         while self._calls and self._calls[0][0] <= until_s:
-            due_s, _, call = heapq.heappop(self._calls)
-            if call.cancelled or call.called:
+            at_s, _, timer, call, due_s = heapq.heappop(self._calls)
+            if timer is self and not self._is_due(call, due_s):
                 continue
-            if call.delayed_time:
-                call.activate_delay()
-                self._arm(call)
-                continue
-            if call.getTime() != due_s:
-                continue  # It was moved, and is there again.
-            self._now_s = max(self._now_s, due_s)
+            self.now_s = max(self.now_s, at_s)
             self.steps += 1
-            call.called = 1
-            call.func(*call.args, **call.kw)
+            if timer is self or timer._is_due(call, due_s):
+                timer.run(_make, call)
             return True
-        self._now_s = max(self._now_s, until_s)
+        self.now_s = max(self.now_s, until_s)
         return False
+
+
+def _make(call: DelayedCall) -> None:
+    if not (call.cancelled or call.called):
+        call.called = 1
+        call.func(*call.args, **call.kw)
 
 
 def _ignore(_call: DelayedCall) -> None:
@@ -122,7 +146,7 @@ class Process(_Timer):
         return f"<Process {self.name}>"
 
     def seconds(self) -> float:
-        return START_S + self._skew_s + (self._world.seconds() - START_S) * self._rate
+        return START_S + self._skew_s + (self._world.now_s - START_S) * self._rate
 
     def wall_s(self) -> float:
         """Return the time of day, as a steady reactor has it beside ``seconds``."""
@@ -130,26 +154,10 @@ class Process(_Timer):
 
     def _arm(self, call: DelayedCall) -> None:
         delay_s = (call.getTime() - self.seconds()) / self._rate
-        self._world.callLater(delay_s, self._due, call, call.getTime())
-
-    def _due(self, call: DelayedCall, due_s: float) -> None:
-        if call.cancelled or call.called:
-            return
-        if call.delayed_time:
-            call.activate_delay()
-            self._arm(call)
-        elif call.getTime() == due_s:
-            self.run(self._make, call)
-
-    def _make(self, call: DelayedCall) -> None:
-        if not (call.cancelled or call.called):
-            call.called = 1
-            call.func(*call.args, **call.kw)
+        self._world.arm(self._world.now_s + max(0.0, delay_s), self, call)
 
     def getDelayedCalls(self) -> list[DelayedCall]:  # noqa: N802
-        armed = [call.args[0] for call in self._world.getDelayedCalls() if call.func == self._due]
-        waiting = [call for call in armed if not (call.cancelled or call.called)]
-        return list(dict.fromkeys(waiting))  # One that was moved is armed twice.
+        return self._world.calls_of(self)
 
     def run(self, what: Callable[..., object], *args: object) -> None:
         """Let something happen in it: now, when it goes on, or never."""
