@@ -48,6 +48,12 @@ def parse_duration(text: str) -> float:
     return sum(float(number) * _SECONDS[unit] for number, unit in parts)
 
 
+FIRST_MS: Final = -62_135_424_000_000
+LAST_MS: Final = 253_402_214_399_999
+"""What Python and Spark have in every time zone: from the third day of year 1, to the last but one
+of year 9999."""
+
+
 def parse_time_ms(text: str) -> int:
     """Return ms since 1970, from a number of them or from ISO 8601; UTC without a zone.
 

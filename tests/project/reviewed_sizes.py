@@ -146,7 +146,7 @@ REVIEWED: Final = {
     "_verify_file: range(r.first, r.last + 1)": "lazy, and each step is a row of a file",
     "read_ranges: range(_ready(ahead))": _ITEMS,
     "_log_ledgers: range(at, min(at + ahead, record.next_index))": "ledgers that the record lists",
-    "Sink._payload: bytes(value)": "the value of a binary column",
+    "Sink._value: bytes(value)": "the value of a binary column",
     "_LengthPrefixed.feed: bytes(self._buffer[at - size:at])": _BUFFER,
     "_Whole.end: bytes(self._buffer)": _BUFFER,
     "_Chunks.feed: range(0, whole, self._size)": _ITEMS,

@@ -14,6 +14,7 @@ import attrs
 from bkclient.topic.even_batch import EvenColumn, EvenNumbers, EvenValues
 from bkclient.topic.messages import DEFAULTS, EntryMessages
 from bkctl.commands.topic.arrow_schema import DECODED
+from bkctl.quantities import FIRST_MS, LAST_MS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -21,10 +22,6 @@ if TYPE_CHECKING:
 ROWS_AT_ONCE: Final = 8192
 BYTES_AT_ONCE: Final = 4 * 1024 * 1024
 """An Arrow batch ends at whichever comes first."""
-
-FIRST_MS: Final = -62_135_596_800_000
-LAST_MS: Final = 253_402_300_799_999
-"""The first and the last millisecond of the years 1 to 9999."""
 
 EVEN_ROWS_MIN: Final = 100
 """Fewer values are faster as Python objects."""

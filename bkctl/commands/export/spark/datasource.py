@@ -88,9 +88,8 @@ class LedgerSource(DataSource):
         from bkctl.commands.export.spark.sink import Sink, SinkStreamWriter
 
         sink = Sink.of(self._asked, schema, overwrite=overwrite)
-        writer_id = sink.writer_id(dict(self.options))
         sink.check()
-        return SinkStreamWriter(sink, writer_id)
+        return SinkStreamWriter(sink)
 
 
 class LedgerSourceReader(DataSourceReader):

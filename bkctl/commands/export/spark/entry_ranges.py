@@ -138,24 +138,17 @@ async def log_end(client: Client, options: SourceOptions) -> LogPosition | None:
 
 
 async def _first_made_since(client: Client, record: LogRecord, time_ms: int) -> int:
-    """Return the index of the first ledger of a log that was created at a time or later."""
-    low, high = record.trimmed, record.next_index
-    while low < high:
-        middle = (low + high) // 2
-        if await _made_ms(client, record, middle) >= time_ms:
-            high = middle
-        else:
-            low = middle + 1
-    return low
+    """Return the index of the first ledger of a log that was created at a time or later.
 
-
-async def _made_ms(client: Client, record: LogRecord, index: int) -> int:
-    """Return when a ledger of a log was created; 0 if unknown."""
-    try:
-        metadata = (await client.read_metadata(record.ledger(index).ledger_id)).value
-    except NoSuchLedgerError:
-        return 0
-    return metadata.ctime_ms or 0
+    All are looked at in turn: ledgers of a sink's tasks are not in the order of their times. The
+    time of a ledger that is gone, or has none, is long ago.
+    """
+    ids = [one.ledger_id for one in record.ledgers]
+    for at in range(0, len(ids), AHEAD_MAX):
+        async for one in stored_ledgers(client, ids[at : at + AHEAD_MAX]):
+            if (one.readable().ctime_ms or 0) >= time_ms:
+                return record.trimmed + ids.index(one.ledger_id)
+    return record.next_index
 
 
 async def log_extents(
@@ -313,9 +306,9 @@ async def _record_at(client: Client, options: SourceOptions, at: LogPosition) ->
 
 def _made_again(options: SourceOptions, at: LogPosition) -> LogDamagedError:
     return LogDamagedError(
-        f"log {options.log}: position {at} is in a log that was deleted; another log was created "
-        "under this name. Use a new checkpoint, or failOnDataLoss=false to read the new log from "
-        "its first entry"
+        f"log {options.log}: position {at} is in another log: this one was deleted and created "
+        "again, or the checkpoint is of another log. Use a new checkpoint, or failOnDataLoss=false "
+        "to read this log from its first entry"
     )
 
 

@@ -78,12 +78,13 @@ class FollowingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _limits(self, limit: Any, *, is_known: bool) -> tuple[int | None, int | None]:
         """Return how many entries and bytes a micro-batch may have."""
-        if limit is not None:
-            return getattr(limit, "max_rows", None), getattr(limit, "max_bytes", None)
-        if limits is None and is_known:
-            options = self._query.options
-            return options.entries_per_trigger_max, options.bytes_per_trigger_max
-        return None, None
+        # Spark asks for the default limit, which names only one of the two, or for everything.
+        if limits is not None:
+            is_known = limit is not None and not isinstance(limit, limits.ReadAllAvailable)
+        options = self._query.options
+        if not is_known:
+            return None, None
+        return options.entries_per_trigger_max, options.bytes_per_trigger_max
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the partition's rows as Arrow batches."""
@@ -202,6 +203,19 @@ class LogStreamReader(FollowingReader):
         await Cursors(client, self._query.options.log).advance(cursor, Position(at.index, at.entry))
 
 
+def check_offset(offset: dict[str, Any], *keys: str) -> None:
+    """Refuse the offset of a checkpoint that does not have these keys.
+
+    Raises:
+        SourceOptionError: the checkpoint is of a query of something else.
+    """
+    if not all(key in offset for key in keys):
+        raise SourceOptionError(
+            f"the checkpoint is of a query that reads something else: its offset is {offset}. "
+            "Use a new checkpoint"
+        )
+
+
 def _at_latest(query: Query) -> Any:
     import attrs
 
@@ -214,4 +228,5 @@ def _to_offset(position: LogPosition) -> dict[str, Any]:
 
 
 def _to_position(offset: dict[str, Any]) -> LogPosition:
+    check_offset(offset, "index", "entry")
     return LogPosition(int(offset["index"]), int(offset["entry"]), offset.get("log_id", ""))

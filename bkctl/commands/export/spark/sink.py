@@ -4,19 +4,19 @@ Each task writes its rows to ledgers of its own, an entry a row, and closes them
 the ledgers of all tasks in the log by one compare-and-swap. Ledgers of tasks that failed, or ran
 twice, are in no list; ``bkctl log sweep`` deletes them.
 
-A micro-batch is in the log once, however often it is tried: its number and the name of its stream
-are in the ledgers' metadata, and the log takes no batch that it has.
+A micro-batch is in the log once, however often it is tried: its number and the id of its query are
+in the ledgers' metadata, and the log takes no batch that it has. The id is in the checkpoint, so a
+query with a new checkpoint, whose batches are numbered from 0 again, is another one.
 """
 
 from __future__ import annotations
 
 import base64
 import datetime as dt
-import decimal
-import hashlib
 import json
+import math
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -25,7 +25,23 @@ from pyspark.sql.datasource import (
     DataSourceWriter,
     WriterCommitMessage,
 )
-from pyspark.sql.types import BinaryType, StringType, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegralType,
+    MapType,
+    NullType,
+    StringType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
 
 from bkctl.commands.export.spark.query import short_errors
 from bkctl.commands.export.spark.sink_ledgers import (
@@ -43,6 +59,9 @@ if TYPE_CHECKING:
     from bkclient.blocking import BlockingClient
     from bkclient.config.client import ClientConfig
 
+ToJson = Callable[[Any], Any]
+"""Turns the value of a column into what ``json`` writes."""
+
 ADD_BYTES: Final = 1024 * 1024
 ADD_ROWS: Final = 1000
 """Rows are added this many at a time, at whichever comes first."""
@@ -50,8 +69,12 @@ ADD_ROWS: Final = 1000
 
 @attrs.frozen
 class WrittenLedgers(WriterCommitMessage):
-    """The closed ledgers of one task, in the order of its rows; none for a task without rows."""
+    """The closed ledgers of one task, in the order of its rows; none for a task without rows.
 
+    ``stream`` is what their metadata says of the stream that they belong to.
+    """
+
+    stream: str
     ledger_ids: tuple[LedgerId, ...]
 
 
@@ -61,9 +84,9 @@ class Sink:
 
     log: str
     value_column: str | None
+    schema: StructType
     uri: str
     config: ClientConfig
-    named_writer: str | None
     _connect: Callable[[str, ClientConfig], BlockingClient] = connect
 
     @classmethod
@@ -71,28 +94,18 @@ class Sink:
         """Return the sink for the options of a query.
 
         Raises:
-            SourceOptionError: no log is given, the mode is ``overwrite``, or a column is missing.
+            SourceOptionError: no log is given, the mode is ``overwrite``, a column is missing, or
+                its type cannot be JSON.
         """
         if options.log is None:
             raise SourceOptionError("which log? Give the option log")
         if overwrite:
             raise SourceOptionError("a log can be appended to only: use mode('append')")
         column = _value_column(options.value_column, schema)
+        if column is None:
+            _json_of(schema)
         uri, config = options.where()
-        return cls(options.log, column, uri, config, options.writer_id)
-
-    def writer_id(self, options: Mapping[str, str]) -> str:
-        """Return the name of the stream, which a query that is started again has again.
-
-        Raises:
-            SourceOptionError: nothing gives it one.
-        """
-        if self.named_writer is not None:
-            return self.named_writer
-        for name, value in options.items():
-            if name.lower() == "checkpointlocation":
-                return hashlib.sha256(value.encode()).hexdigest()[:32]
-        raise SourceOptionError("give checkpointLocation as an option of the query, or writerId")
+        return cls(options.log, column, schema, uri, config)
 
     def check(self) -> None:
         """Check that the log exists, before any task starts.
@@ -112,24 +125,27 @@ class Sink:
         """
         with short_errors(), self._connect(self.uri, self.config) as client:
             writer = TaskWriter(client.client, self.log, stream, batch)
-            for payloads in _chunks(map(self._payload, rows)):
+            for payloads in _chunks(map(self._to_payload(), rows)):
                 client.run(writer.add, payloads)
-            return WrittenLedgers(client.run(writer.finish))
+            return WrittenLedgers(stream, client.run(writer.finish))
 
-    def _payload(self, row: Any) -> bytes:
-        if self.value_column is None:
-            return json.dumps(row.asDict(recursive=True), default=_to_json).encode()
+    def _to_payload(self) -> Callable[[Any], bytes]:
+        if self.value_column is not None:
+            return self._value
+        to_json = _json_of(self.schema)
+        return lambda row: json.dumps(to_json(row)).encode()
+
+    def _value(self, row: Any) -> bytes:
         value = row[self.value_column]
         if value is None:
             raise ValueError(f"column {self.value_column} is null: an entry cannot be")
         return value.encode() if isinstance(value, str) else bytes(value)
 
-    def commit(
-        self, messages: Sequence[WriterCommitMessage | None], stream: str, batch: int
-    ) -> None:
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batch: int) -> None:
         """List the ledgers of all tasks in the log, if it does not have the batch."""
         ledger_ids = _ledgers_of(messages)
         if ledger_ids:
+            (stream,) = {one.stream for one in messages if isinstance(one, WrittenLedgers)}
             with short_errors(), self._connect(self.uri, self.config) as client:
                 client.call(list_in_log, self.log, ledger_ids, stream=stream, batch=batch)
 
@@ -167,15 +183,65 @@ def _value_column(name: str | None, schema: StructType) -> str | None:
     return name
 
 
-def _to_json(value: Any) -> Any:
-    """Return a JSON value for what JSON has no type for; bytes as base64."""
-    if isinstance(value, dt.date | dt.time):
-        return value.isoformat()
-    if isinstance(value, bytes | bytearray):
-        return base64.b64encode(value).decode()
-    if isinstance(value, decimal.Decimal):
-        return str(value)
-    raise TypeError(f"{type(value).__name__} cannot be written as JSON")
+def _json_of(kind: DataType) -> ToJson:
+    """Return what turns values of a type into what ``json`` writes, as Spark's ``to_json`` does.
+
+    But bytes become base64, decimals texts, and moments ISO 8601 in UTC.
+
+    Raises:
+        SourceOptionError: JSON has nothing for the type.
+    """
+    if isinstance(kind, StructType):
+        fields = [(field.name, _json_of(field.dataType)) for field in kind.fields]
+        return _or_null(
+            lambda row: {name: of(value) for (name, of), value in zip(fields, row, strict=True)}
+        )
+    if isinstance(kind, ArrayType):
+        item = _json_of(kind.elementType)
+        return _or_null(lambda items: [item(one) for one in items])
+    if isinstance(kind, MapType):
+        key, value = _json_of(kind.keyType), _json_of(kind.valueType)
+        if not isinstance(kind.keyType, StructType | ArrayType | MapType):
+            return _or_null(lambda pairs: {key(k): value(v) for k, v in pairs.items()})
+    for kinds, to_json in _JSON:
+        if isinstance(kind, kinds):
+            return to_json
+    if kind.typeName() == "time":  # PySpark 4.0 has no TimeType.
+        return _or_null(_iso)
+    raise SourceOptionError(f"{kind.simpleString()} cannot be written as JSON: give valueColumn")
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _or_null(to_json: ToJson) -> ToJson:
+    return lambda value: None if value is None else to_json(value)
+
+
+def _iso(value: dt.date | dt.time) -> str:
+    return value.isoformat()
+
+
+def _finite(value: float | None) -> float | str | None:
+    return value if value is None or math.isfinite(value) else _NOT_FINITE[str(value)]
+
+
+def _utc(moment: dt.datetime) -> str:
+    # PySpark gives moments in the time zone of the worker, without saying so.
+    return moment.astimezone(dt.timezone.utc).isoformat()
+
+
+_JSON: Final[tuple[tuple[tuple[type[DataType], ...], ToJson], ...]] = (
+    ((IntegralType, StringType, BooleanType, NullType), _same),
+    ((FloatType, DoubleType), _finite),
+    ((BinaryType,), _or_null(lambda value: base64.b64encode(value).decode())),
+    ((DecimalType,), _or_null(str)),
+    ((TimestampType,), _or_null(_utc)),
+    ((DateType, TimestampNTZType), _or_null(_iso)),
+)
+
+_NOT_FINITE: Final = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 
 def _chunks(payloads: Iterable[bytes]) -> Iterator[list[bytes]]:
@@ -203,7 +269,7 @@ class SinkWriter(DataSourceWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """List all ledgers in the log."""
-        self._sink.commit(messages, self._stream, 0)
+        self._sink.commit(messages, 0)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Delete the ledgers, if a task failed; see ``Sink.abort``."""
@@ -213,28 +279,29 @@ class SinkWriter(DataSourceWriter):
 class SinkStreamWriter(DataSourceStreamWriter):
     """Appends micro-batches to a log, each once."""
 
-    def __init__(self, sink: Sink, stream: str) -> None:
-        self._sink, self._stream = sink, stream
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
 
     def write(self, iterator: Iterator[Any]) -> WrittenLedgers:
         """Write the rows of one task of a micro-batch."""
-        return self._sink.write(iterator, self._stream, _batch_id())
+        batch = int(_of_task("streaming.sql.batchId"))
+        return self._sink.write(iterator, _of_task("sql.streaming.queryId"), batch)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """List all ledgers of a micro-batch in the log, if the log does not have the batch."""
-        self._sink.commit(messages, self._stream, batchId)
+        self._sink.commit(messages, batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
         """Delete the ledgers, if a task failed; see ``Sink.abort``."""
         self._sink.abort(messages)
 
 
-def _batch_id() -> int:
-    """Return which micro-batch a task belongs to; Spark says so in the task's properties."""
+def _of_task(name: str) -> str:
+    """Return what Spark says of the query that a task belongs to."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
-    number = None if context is None else context.getLocalProperty("streaming.sql.batchId")
-    if number is None:
+    value = None if context is None else context.getLocalProperty(name)
+    if value is None:
         raise ValueError("this task belongs to no micro-batch")
-    return int(number)
+    return value

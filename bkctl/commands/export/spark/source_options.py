@@ -85,7 +85,6 @@ class SourceOptions:
     entries_per_trigger_max: int | None = None
     bytes_per_trigger_max: int | None = None
     value_column: str | None = None
-    writer_id: str | None = None
     cursor: str | None = None
 
     @property
@@ -351,7 +350,6 @@ OPTIONS: Final = (
     Option("maxBytesPerTrigger", "bytes_per_trigger_max", _size, "Bytes of a micro-batch, about."),
     Option("cursor", "cursor", _cursor, "Name under which a stream notes what is committed."),
     Option("valueColumn", "value_column", _text, "Binary or text column to write as entries."),
-    Option("writerId", "writer_id", _text, "Name of a streaming writer, kept over restarts."),
 )
 
 _BY_LOWER: Final = {option.name.lower(): option for option in OPTIONS}

@@ -21,7 +21,7 @@ from bkclient.log.record import Position
 from bkclient.topic.errors import NoSuchTopicError, TopicTrimmedError
 from bkclient.topic.names import TopicName
 from bkclient.topic.readable_end import Frontier
-from bkctl.commands.export.spark.log_stream import FollowingReader
+from bkctl.commands.export.spark.log_stream import FollowingReader, check_offset
 from bkctl.commands.export.spark.query import Query
 from bkctl.commands.export.spark.source_options import LATEST
 from bkctl.commands.export.spark.topic_extents import (
@@ -69,6 +69,8 @@ class TopicStreamReader(FollowingReader):
         Raises:
             TopicTrimmedError: messages that were not read yet were deleted.
         """
+        if start is not None:
+            check_offset(start, "topics", "new")
         self._note_start(start)
         entries_max, bytes_max = self._limits(limit, is_known=self._start is not None)
         begin = start or self._start or self.initialOffset()
@@ -125,8 +127,9 @@ class TopicStreamReader(FollowingReader):
         gone = sorted(set(before) - set(ends))
         if gone and self._query.options.fail_on_data_loss:
             raise TopicTrimmedError(
-                f"{gone[0]} was deleted, or has no ledger any more: messages from "
-                f"{before[gone[0]]} on may be lost (failOnDataLoss=false goes on without)"
+                f"{gone[0]} was deleted, has no ledger any more, or is not asked for any more: "
+                f"messages from {before[gone[0]]} on may be lost (failOnDataLoss=false goes on "
+                "without)"
             )
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 -- Spark's name
@@ -143,6 +146,7 @@ class TopicStreamReader(FollowingReader):
         Raises:
             TopicTrimmedError: messages are gone, with ``failOnDataLoss``.
         """
+        check_offset(start, "topics", "new")
         self._start = end
         extents: list[LedgerExtent] = self._call(self._between, start, end)
         return self._query.partitions(extents)

@@ -14,6 +14,7 @@ from bkclient.log.ledger_list import LOG_KEY
 from bkclient.metadata.api import MetadataUnavailableError, StoredLedger
 from bkclient.metadata.stored_values import IDS_AT_ONCE
 from bkctl.commands.export.task.partitions import LedgerExtent
+from bkctl.quantities import FIRST_MS, LAST_MS
 from wire.errors import BookKeeperError
 from wire.ids import NO_ENTRY, EntryId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
@@ -124,13 +125,13 @@ def _closed_extent(ledger_id: LedgerId, metadata: LedgerMetadata) -> LedgerExten
 def _extent(
     ledger_id: LedgerId, metadata: LedgerMetadata, end: EntryId, length: int
 ) -> LedgerExtent:
-    log = metadata.custom.get(LOG_KEY)
+    log, ctime_ms = metadata.custom.get(LOG_KEY), metadata.ctime_ms
     return LedgerExtent(
         ledger_id,
         end,
         length,
         metadata.state.name,
         metadata.digest_type.name if metadata.digest_type else "unknown",
-        metadata.ctime_ms,
+        None if ctime_ms is None else max(FIRST_MS, min(LAST_MS, ctime_ms)),
         None if log is None else log.decode(errors="replace"),
     )

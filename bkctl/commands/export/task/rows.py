@@ -276,7 +276,10 @@ def _repeated(value: Any, kind: pa.DataType, batch: EntryBatch) -> pa.Array:
     return pa.repeat(pa.scalar(value, kind), len(batch))
 
 
+_EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
+
+
 def _utc(ctime_ms: int | None) -> dt.datetime | None:
     if ctime_ms is None:
         return None
-    return dt.datetime.fromtimestamp(ctime_ms / 1000, tz=dt.timezone.utc)
+    return _EPOCH + dt.timedelta(milliseconds=ctime_ms)

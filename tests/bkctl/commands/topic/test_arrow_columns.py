@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from bkclient.topic.entry import split_entry
 from bkclient.topic.messages import EntryMessages, TopicMessage, unpack
-from bkctl.commands.topic.arrow_columns import FIRST_MS, LAST_MS, record_batches
+from bkctl.commands.topic.arrow_columns import record_batches
 from bkctl.commands.topic.arrow_schema import DECODED, TOPIC_COLUMNS, topic_schema
+from bkctl.quantities import FIRST_MS, LAST_MS
 from tests.bkclient.topic.entries import batch_payload, entry, pairs
 from tests.bkclient.topic.strategies import MESSAGES
 from wire.pb import pulsar_pb2 as pb
@@ -93,8 +94,8 @@ def test_numbers_are_those_of_a_long_and_times_those_of_the_years_1_to_9999(coun
     (batch,) = record_batches([[found]], schema)
     utc = dt.timezone.utc
     row = {
-        "publish_time": dt.datetime(1, 1, 1, tzinfo=utc),
-        "event_time": dt.datetime(9999, 12, 31, 23, 59, 59, 999_000, tzinfo=utc),
+        "publish_time": dt.datetime(1, 1, 3, tzinfo=utc),
+        "event_time": dt.datetime(9999, 12, 30, 23, 59, 59, 999_000, tzinfo=utc),
         "sequence_id": -1,
     }
     assert batch.to_pylist() == [row] * count

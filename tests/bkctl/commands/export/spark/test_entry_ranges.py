@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import zip_longest
 from typing import Any
 
+import attrs
 import pytest
 from twisted.internet.defer import Deferred
 
 from bkclient.log import LogManager, LogOptions
 from bkclient.log.errors import LogDamagedError
-from bkctl.commands.export.spark.entry_ranges import LogPosition, log_extents, log_start
+from bkctl.commands.export.spark.entry_ranges import LogPosition, log_end, log_extents, log_start
 from bkctl.commands.export.spark.source_options import EARLIEST, LATEST, parse_options
 from tests.bkclient.worlds import World
 from tests.support.memory_cluster import TreeOperation
@@ -51,6 +53,17 @@ class Log:
         self.world.run(again())
         self.world.metadata.delay_s = self._delay_s
 
+    def set_times(self, made_ms: list[int]) -> None:
+        """Set when the first ledgers were created; all others were created later."""
+
+        async def rewrite() -> None:
+            for ledger_id, ms in zip_longest(self.ids, made_ms, fillvalue=10**12):
+                stored = await self.client.read_metadata(ledger_id)
+                made = attrs.evolve(stored.value, ctime_ms=ms, store_ctime=True)
+                await self.client.store.write_ledger(ledger_id, made, stored.version)
+
+        self.world.run(rewrite())
+
     def _delay_s(self, operation: TreeOperation) -> float:
         self.asked.append(operation)
         return ROUND_TRIP_S
@@ -83,6 +96,23 @@ def test_the_ledgers_of_a_long_log_are_read_many_at_a_time(log: Log) -> None:
     assert end == LogPosition(len(log.ids) - 1, 0)
     assert reads < len(log.ids) + 10
     assert took_s < 10 * ROUND_TRIP_S
+
+
+@pytest.mark.parametrize(
+    ("made_ms", "since", "start", "end"),
+    [
+        ([1000, 2000, 3000, 4000], 2500, 1, 2),
+        # Tasks of a sink do not end in the order of their ledgers.
+        ([1000, 3000, 2900, 2000, 4000], 2500, 0, 1),
+        ([3000, 2900, 2000, 4000], 2500, 0, 0),
+        ([1000, 2000], 2500, 1, 2),
+    ],
+)
+def test_no_ledger_of_a_time_is_left_out(made_ms, since, start, end) -> None:
+    log = Log()
+    log.set_times(made_ms)
+    assert log.call(log_start, EARLIEST, startingTimestamp=str(since))[0] == LogPosition(start, 0)
+    assert log.call(log_end, endingTimestamp=str(since))[0] == LogPosition(end, 0)
 
 
 def test_one_ledger_more_is_one_read_more(log: Log) -> None:
@@ -132,7 +162,7 @@ def test_a_log_that_was_deleted_and_made_again_is_noticed(log: Log) -> None:
     beginning = LogPosition(0, 0, log.call(log_start, EARLIEST)[0].log_id)
     (_, end), *_ = log.call(log_extents, beginning)
     assert beginning < read_up_to < end
-    with pytest.raises(LogDamagedError, match=r"events: position \d+:\d is in a log that .*new"):
+    with pytest.raises(LogDamagedError, match=r"events: position \d+:\d is in another log: .*new"):
         log.call(log_extents, read_up_to)
     with pytest.raises(LogDamagedError, match="log events"):
         log.call(log_extents, read_up_to, end)

@@ -69,7 +69,7 @@ class Spark(Processes):
         try:
             for number, rows in enumerate(tasks):
                 messages[number] = self._task(batch, rows, attempts)
-            self.sink.commit(messages, "s", batch)
+            self.sink.commit(messages, batch)
         except BaseException:
             if not self._driver_is_gone():
                 self.sink.abort(messages)
@@ -208,7 +208,7 @@ def test_a_commit_whose_answer_is_lost_is_not_undone_by_the_abort() -> None:
     ]
     spark.world.metadata.faults = fail
     with pytest.raises(MetadataUnavailableError):
-        spark.sink.commit(messages, "s", 1)
+        spark.sink.commit(messages, 1)
     assert is_away
     spark.world.metadata.faults = lambda _operation: Fault.NONE
     # Spark aborts whenever a commit raises.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pytest
 
@@ -11,6 +12,8 @@ pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'bk
 from bkclient.blocking import BlockingClient
 from bkclient.log import Cursors, LogManager, LogOptions, Position
 from bkclient.metadata.api import NEW
+from bkctl.commands.export.spark.datasource import LedgerSource
+from bkctl.commands.export.spark.source_options import SourceOptionError
 from tests.bkctl.support.cluster import Cluster
 from tests.support.waiting import until
 
@@ -26,6 +29,12 @@ def read(spark, cluster: Cluster, **options):
 
 def write(client: BlockingClient, payloads: list[bytes], **options) -> int:
     return client.write_ledger(payloads, **ALONE, **options)[0]
+
+
+def stream_reader(cluster: Cluster, **options):
+    """Return what Spark's driver keeps of a stream, without Spark."""
+    source = LedgerSource({"uri": cluster.uri, **{key: str(o) for key, o in options.items()}})
+    return source.streamReader(source.schema())
 
 
 def make_log(client: BlockingClient, name: str) -> None:
@@ -194,12 +203,42 @@ class TestStream:
         make_log(client, "again")
         append(client, "again", [b"new-0", b"new-1", b"new-2"])
         append(client, "again", [b"new-3"])
-        with pytest.raises(Exception, match=r"log again: .* deleted; another log .* checkpoint"):
+        with pytest.raises(
+            Exception, match=r"log again: .* deleted and created again.* checkpoint"
+        ):
             run()
         assert seen == [b"old"]
         run(failOnDataLoss="false")
         assert seen == [b"old", b"new-0", b"new-1", b"new-2", b"new-3"]
         run()
+
+    def test_the_limits_of_entries_and_bytes_hold_together(self, cluster, client) -> None:
+        make_log(client, "limits")
+        append(client, "limits", [b"x" * 1000] * 8)
+        for entries, size, expected in ((3, 5000, 3), (7, 5000, 5), (10, 100_000, 8)):
+            reader = stream_reader(
+                cluster,
+                log="limits",
+                startingPosition="earliest",
+                maxEntriesPerTrigger=entries,
+                maxBytesPerTrigger=size,
+            )
+            end = reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())
+            reader.stop()
+            assert (end["index"], end["entry"]) == ((0, expected) if expected < 8 else (1, 0))
+
+    @pytest.mark.parametrize(
+        ("options", "offset"),
+        [
+            ({"log": "events"}, {"topics": {}, "new": {}}),
+            ({"topicsPattern": ".*"}, {"index": 0, "entry": 0}),
+        ],
+    )
+    def test_a_checkpoint_of_something_else_is_refused(self, cluster, options, offset) -> None:
+        reader = stream_reader(cluster, **options)
+        for step in (reader.latestOffset, lambda start: reader.partitions(start, start)):
+            with pytest.raises(SourceOptionError, match=r"reads something else.* new checkpoint"):
+                step(offset)
 
     def test_an_open_ledger_is_followed_to_what_is_confirmed(
         self, spark, cluster, client, tmp_path
@@ -299,6 +338,47 @@ class TestSink:
         only.options(uri=cluster.uri, log="rows", valueColumn="name").save()
         assert read(spark, cluster, log="rows").count() == 200
 
+    def test_a_row_as_json_has_moments_in_utc_and_what_json_can_read(
+        self, spark, cluster, client
+    ) -> None:
+        make_log(client, "json")
+        frame = spark.sql(
+            """select timestamp'2026-01-01 12:00:00.5 +05:00' as moment,
+            timestamp_ntz'2026-01-01 12:00:00' as wall, date'2026-01-02' as day, X'00ff' as bytes,
+            1.50BD as price, array(double('NaN'), double('-Infinity'), 0.5D, null) as doubles,
+            map(timestamp'2026-01-01 00:00:00Z', named_struct('a', true, 'b', null)) as by_moment,
+            cast(null as struct<a: timestamp>) as nothing, map(1L, X'01') as by_number"""
+        )
+        writer = frame.write.format("bookkeeper").mode("append")
+        writer.options(uri=cluster.uri, log="json").save()
+
+        def refuse(word: str) -> None:
+            raise AssertionError(f"{word} is not JSON")
+
+        (payload,) = payloads_of(read(spark, cluster, log="json"), "entry_id")
+        assert json.loads(payload, parse_constant=refuse) == {
+            "moment": "2026-01-01T07:00:00.500000+00:00",
+            "wall": "2026-01-01T12:00:00",
+            "day": "2026-01-02",
+            "bytes": "AP8=",
+            "price": "1.50",
+            "doubles": ["NaN", "-Infinity", 0.5, None],
+            "by_moment": {"2026-01-01T00:00:00+00:00": {"a": True, "b": None}},
+            "nothing": None,
+            "by_number": {"1": "AQ=="},
+        }
+
+    @pytest.mark.parametrize("column", ["interval 1 day", "map(array(1), 2)"])
+    def test_what_json_has_nothing_for_fails_before_any_task(self, spark, cluster, column) -> None:
+        frame = spark.sql(f"select array({column}) as value, 1 as one")
+        with pytest.raises(
+            Exception, match="cannot be written as JSON: give valueColumn"
+        ) as caught:
+            frame.write.format("bookkeeper").mode("append").options(
+                uri=cluster.uri, log="nowhere"
+            ).save()
+        assert "stage" not in str(caught.value)
+
     def test_a_task_that_fails_leaves_nothing_in_the_log(self, spark, cluster, client) -> None:
         make_log(client, "failing")
         frame = spark.range(10).selectExpr("if(id = 9, null, cast(id as string)) as name")
@@ -323,36 +403,49 @@ class TestSink:
                 uri=cluster.uri, **options
             ).save()
 
+    def copy(self, spark, cluster, log: str, checkpoint: str) -> None:
+        """Run a stream from the log to another one until nothing is left."""
+        stream = spark.readStream.format("bookkeeper").options(
+            uri=cluster.uri,
+            log=log,
+            startingPosition="earliest",
+            columns="payload",
+            maxEntriesPerTrigger=20,
+        )
+        writer = stream.load().writeStream.format("bookkeeper")
+        writer = writer.options(uri=cluster.uri, log=f"{log}-to", checkpointLocation=checkpoint)
+        assert writer.trigger(availableNow=True).start().awaitTermination(60)
+
     def test_a_stream_from_log_to_log_survives_restarts(
         self, spark, cluster, client, tmp_path
     ) -> None:
         make_log(client, "from")
-        make_log(client, "to")
+        make_log(client, "from-to")
+        checkpoint = tmp_path / "checkpoint"
         expected = []
-        for n in range(3):
+        for n, place in enumerate((f"{checkpoint}", f"{checkpoint}/", f"file://{checkpoint}")):
             more = [b"%d-%d" % (n, i) for i in range(50)]
             append(client, "from", more)
             expected += more
-            stream = spark.readStream.format("bookkeeper").options(
-                uri=cluster.uri,
-                log="from",
-                startingPosition="earliest",
-                columns="payload",
-                maxEntriesPerTrigger=20,
-            )
-            writer = stream.load().writeStream.format("bookkeeper")
-            writer = writer.options(
-                uri=cluster.uri, log="to", checkpointLocation=str(tmp_path / "checkpoint")
-            )
-            query = writer.trigger(availableNow=True).start()
-            assert query.awaitTermination(60)
-            if n == 1:
-                # The last batch is forgotten: the next query tries it again.
-                last = max((tmp_path / "checkpoint" / "commits").glob("[0-9]*"), key=number)
-                last.unlink()
-                last.with_name(f".{last.name}.crc").unlink(missing_ok=True)
-        found = payloads_of(read(spark, cluster, log="to"), "log_index", "entry_id")
+            self.copy(spark, cluster, "from", place)
+            # The last batch is forgotten: the next query tries it again.
+            last = max((checkpoint / "commits").glob("[0-9]*"), key=number)
+            last.unlink()
+            last.with_name(f".{last.name}.crc").unlink(missing_ok=True)
+        found = payloads_of(read(spark, cluster, log="from-to"), "log_index", "entry_id")
         assert found == expected
+
+    def test_a_new_checkpoint_in_the_place_of_the_old_one_is_another_stream(
+        self, spark, cluster, client, tmp_path
+    ) -> None:
+        make_log(client, "anew")
+        make_log(client, "anew-to")
+        for payload in (b"a", b"b"):
+            append(client, "anew", [payload])
+            self.copy(spark, cluster, "anew", str(tmp_path / "checkpoint"))
+            shutil.rmtree(tmp_path / "checkpoint")
+        found = payloads_of(read(spark, cluster, log="anew-to"), "log_index", "entry_id")
+        assert found == [b"a", b"a", b"b"]
 
 
 def number(path) -> int:

@@ -207,7 +207,7 @@ class TestTables:
             ({"topic": "rows", "log": "rows"}, "exclude each other"),
             ({"topic": "rows", "decode": "jsn"}, "did you mean json"),
             ({"topic": "rows", "columns": "payload"}, "there are ledger_id, entry_id"),
-            ({"topicPatern": "x"}, "did you mean topicsPattern.*there are .*writerId"),
+            ({"topicPatern": "x"}, "did you mean topicsPattern.*there are .*valueColumn"),
         ],
     )  # fmt: skip
     def test_what_cannot_be_fails_on_the_driver(self, spark, pulsar, options, words) -> None:
