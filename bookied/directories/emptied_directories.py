@@ -36,6 +36,7 @@ from bookied.storage.files.files import Files
 from bookied.storage.index.format import DIRECTORY_NAME
 from bookied.storage.index.rocks.format import LEDGERS, LOCATIONS
 from bookied.storage.journal import format as layout
+from bookied.storage.journal.damage import has_begin
 from bookied.storage.journal.mark import MARK_NAME
 from bookied.storage.journal.reader import journal_ids
 
@@ -83,7 +84,7 @@ def check_losses(files: Files, found: Directories) -> None:
 
     Raises:
         DirectoryEmptiedError: one was emptied.
-        JournalMissingError: the last journal that was begun is gone.
+        JournalMissingError: the last journal that was begun is gone, or its begin is.
         OSError: a directory cannot be read.
     """
     for loss in losses(files, found):
@@ -207,12 +208,18 @@ def _has_any(files: Files, directory: Path) -> bool:
 def _lost_journal(files: Files, root: Path) -> JournalMissingError | None:
     served = read_served(files, root)
     ids = journal_ids(files, root / CURRENT)
-    if served is None or max(ids, default=-1) >= served.journal_id:
+    if served is None:
         return None
-    return JournalMissingError(
-        root / CURRENT / layout.file_name(served.journal_id),
-        None,
-        f"{root / SERVED} says that this journal was begun; neither it nor a later one is there: "
-        "the directory was emptied, or an older copy of it put back; "
-        + _GO_ON.format("BK-JOURNAL-MISSING"),
-    )
+    path = root / CURRENT / layout.file_name(served.journal_id)
+    if served.journal_id in ids and not has_begin(files, path):
+        what = "its first bytes are missing: it was cut or overwritten"
+    elif max(ids, default=-1) < served.journal_id:
+        what = (
+            "neither it nor a later one is there: the directory was emptied, or an older copy of "
+            "it put back"
+        )
+    else:
+        return None
+    go_on = _GO_ON.format("BK-JOURNAL-MISSING")
+    message = f"{root / SERVED} says that this journal was begun; {what}; {go_on}"
+    return JournalMissingError(path, None, message)

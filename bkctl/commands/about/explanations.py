@@ -276,10 +276,10 @@ ADVICE: Final[Mapping[str, Advice]] = MappingProxyType(
             "`bkctl disk check --repair-plan -c FILE` prints the commands that repair it",
         ),
         "BK-JOURNAL-MISSING": _advice(
-            "A journal that the last mark needs, or the newest journal, is missing: the directory "
-            "was emptied, is not mounted, or was restored from an older copy. This bookie may "
-            "have lost acknowledged entries. It does not start, because it would report them as "
-            "missing.",
+            "A journal that the last mark needs, or the newest journal, is missing or was cut: the "
+            "directory was emptied, is not mounted, or was restored from an older copy. This "
+            "bookie may have lost acknowledged entries. It does not start, because it would report "
+            "them as missing.",
             "`bkctl disk lastmark -c FILE` says which journal is needed",
             "move the journals back to their directory, if they still exist",
             *_AFTER_LOSS,

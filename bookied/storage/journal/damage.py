@@ -55,6 +55,15 @@ def journals_to_replay(
     return ids
 
 
+def has_begin(files: Files, path: Path) -> bool:
+    """Whether a journal begins as all do since version 2."""
+    file = files.open_read(path)
+    try:
+        return file.read_at(0, len(layout.MAGIC)) == layout.MAGIC
+    finally:
+        file.close()
+
+
 def trusted_mark(
     files: Files, directory: Path, mark: LastMark, *, may_be_cut: bool = False
 ) -> LastMark:

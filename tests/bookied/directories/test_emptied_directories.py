@@ -22,6 +22,7 @@ from bookied.directories.lost_fences import NO_LEDGER, ServedNote, note_journal
 from bookied.directories.roots import Directories
 from bookied.errors import CorruptError, DirectoryEmptiedError, JournalMissingError
 from bookied.storage.files.files import remove_tree
+from bookied.storage.journal.format import header
 from tests.sim.world.disk import SimFiles
 
 J, L0, L1, I0 = Path("/j"), Path("/l0"), Path("/l1"), Path("/i0")
@@ -44,7 +45,7 @@ class Desk:
         for name in names:
             path = root / "current" / name
             self.files.mkdirs(path.parent)
-            self.files.write_atomic(path, b"-")
+            self.files.write_atomic(path, header(6) if path.suffix == ".txn" else b"-")
 
     def serve(self) -> None:
         self.put(J, "1e.txn", "1f.txn")
@@ -134,6 +135,22 @@ def test_the_last_journal_that_was_begun_or_a_later_one_has_to_be_there(served: 
     assert error.path == J / "current/1f.txn"
     served.put(J, "20.txn")  # Java's, after which ours may have gone.
     check_losses(served.files, served.found)
+
+
+@pytest.mark.parametrize("begin", [b"", b"BKL", bytes(512)])
+def test_the_last_journal_that_was_begun_still_has_its_first_bytes(
+    served: Desk, begin: bytes
+) -> None:
+    """They are on disk before the note says that the journal was begun."""
+    served.files.write_atomic(J / "current/1e.txn", b"")  # As another bookie's crash leaves it.
+    check_losses(served.files, served.found)
+    served.files.write_atomic(J / "current/1f.txn", begin)
+    error = refusal(served)
+    assert isinstance(error, JournalMissingError)
+    assert error.path == J / "current/1f.txn"
+    assert "cut" in str(error)
+    served.put(J, "20.txn")  # Java's, which did not notice.
+    assert served.lost() == [J]
 
 
 @pytest.mark.parametrize("data", [None, b"nonsense"])
