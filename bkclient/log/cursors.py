@@ -202,9 +202,11 @@ def decode_cursors(source: str, stored: bytes) -> dict[str, Cursor]:
     if not stored:
         return {}
     try:
-        value = json.loads(stored)
+        value = json.loads(stored.decode())
         if value["v"] != FORMAT:
-            raise LogDamagedError(f"the cursors of {source} are of a later format, {value['v']}")
+            raise LogDamagedError(
+                f"the cursors of {source} are of a later format, {value['v']!r:.20}"
+            )
         return {name: _decoded(name, one) for name, one in value["cursors"].items()}
     except (
         ValueError,
@@ -215,7 +217,7 @@ def decode_cursors(source: str, stored: bytes) -> dict[str, Cursor]:
         RecursionError,
         IncorrectParameterError,
     ) as error:
-        raise LogDamagedError(f"the cursors of {source} cannot be read: {error!r}") from error
+        raise LogDamagedError.unreadable(f"the cursors of {source}", error) from error
 
 
 def _decoded(name: str, value: dict[str, Any]) -> Cursor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from bkclient.errors import ClientError
+from bkclient.errors import ClientError, IncorrectParameterError
 
 
 class LogError(ClientError):
@@ -57,6 +57,19 @@ class LogTrimmedError(LogError):
 
 class LogDamagedError(LogError):
     """A ledger of the log is missing, or the log's record cannot be read."""
+
+    @classmethod
+    def unreadable(cls, what: str, error: Exception) -> LogDamagedError:
+        """Return the error for a stored value that nobody writes, by what its decoder raised."""
+        if isinstance(error, KeyError):
+            why = f"{error!s:.40} is missing"
+        elif isinstance(error, UnicodeDecodeError):
+            why = "it is not UTF-8"
+        elif isinstance(error, (ValueError, IncorrectParameterError)):
+            why = f"{error!s:.200}"
+        else:
+            why = "a part of it has another form"
+        return cls(f"{what} cannot be read: {why}")
 
 
 class NoSuchCursorError(LogError):

@@ -182,9 +182,11 @@ def decode_record(name: str, stored: bytes) -> LogRecord:
         LogDamagedError: the bytes are not a record that ``encode`` writes.
     """
     try:
-        value = json.loads(stored)
+        value = json.loads(stored.decode())
         if value["v"] != FORMAT:
-            raise LogDamagedError(f"the record of log {name} is of a later format, {value['v']}")
+            raise LogDamagedError(
+                f"the record of log {name} is of a later format, {value['v']!r:.20}"
+            )
         return LogRecord(
             options=_options_from_json(value["options"]),
             ledgers=tuple(LogLedger(LedgerId(int(n)), int(ms)) for n, ms in value["ledgers"]),
@@ -200,7 +202,7 @@ def decode_record(name: str, stored: bytes) -> LogRecord:
         OverflowError,
         RecursionError,
     ) as error:
-        raise LogDamagedError(f"the record of log {name} cannot be read: {error!r}") from error
+        raise LogDamagedError.unreadable(f"the record of log {name}", error) from error
 
 
 def _options_to_json(options: LogOptions) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Final
 import attrs
 
 from bkclient.errors import MetadataSerializationError
+from bkclient.metadata import zk_paths
 from bkclient.metadata.api import (
     IncompatibleLayoutError,
     LayoutInfo,
@@ -26,6 +27,8 @@ from wire.records.service_info import BookieServiceInfo, decode_service_info
 
 IDS_AT_ONCE: Final = 10_000
 """How many ids of ledgers are given at a time."""
+
+INSTANCE_ID_BYTES_MAX: Final = 200
 
 
 def decode_stored(ledger_id: LedgerId, value: bytes, ctime_ms: int) -> LedgerMetadata:
@@ -53,6 +56,19 @@ def decode_info(bookie_id: BookieId, value: bytes) -> BookieServiceInfo:
         raise NotFoundError(f"bookie {bookie_id} is registered in a wrong way: {error}") from error
 
 
+def decode_instance_id(node: str, stored: bytes) -> str:
+    """Return the id of a cluster, which ``node`` holds; Java and ours write a UUID.
+
+    Raises:
+        FormatError: it is empty, too long, or not printable text.
+    """
+    text = stored.decode(errors="replace")
+    if not 0 < len(stored) <= INSTANCE_ID_BYTES_MAX or not text.isprintable() or "\ufffd" in text:
+        said = f"{len(stored)} bytes, {text[:36]!r}"
+        raise FormatError(f"{node} holds {said}, not the id of a cluster")
+    return text
+
+
 def known_layout(stored: bytes) -> LayoutInfo:
     """Decode a stored layout.
 
@@ -62,7 +78,7 @@ def known_layout(stored: bytes) -> LayoutInfo:
     try:
         factory = decode_layout(stored).factory
     except FormatError as error:
-        raise IncompatibleLayoutError(str(error)) from error
+        raise IncompatibleLayoutError(f"{zk_paths.LAYOUT} cannot be read: {error}") from error
     for name, known in LAYOUT_FACTORIES.items():
         # By the last part: the class may have been moved into another package (shading).
         if factory.rpartition(".")[2] in {known.rpartition(".")[2], name}:

@@ -11,7 +11,7 @@ from typing import Final
 
 import attrs
 
-from bkctl.output.forms.table import display_width
+from bkctl.output.forms.table import display_width, first_columns
 from bkctl.output.forms.text import safe
 
 WIDTH_DEFAULT: Final = 80
@@ -65,12 +65,9 @@ class Canvas:
         Nothing of it is what a terminal would obey.
         """
         text = safe(text)
-        if display_width(text) <= width:
-            return text + " " * (width - display_width(text))
-        mark = self.pick("…", "~")
-        while text and display_width(text) > width - 1:
-            text = text[:-1]
-        return (text + mark + " " * (width - 1 - display_width(text)))[: max(0, width)]
+        if len(begin := first_columns(text, width)) < len(text):
+            text = first_columns(begin, width - 1) + self.pick("…", "~")[: max(0, width)]
+        return text + " " * (width - display_width(text))
 
     def rule(self, title: str) -> str:
         """Return a line over the whole width with a title in it."""

@@ -37,7 +37,7 @@ from bkclient.metadata.api import (
 from bkclient.metadata.tree.nodes import together
 from tests.bkclient.metadata.values import B1, B2, B3, closed, info, metadata, start
 from wire.codes import LedgerState
-from wire.errors import MetadataFormatError
+from wire.errors import FormatError, MetadataFormatError
 from wire.ids import LEDGER_ID_REFUSED, BookieId, EntryId, LedgerId
 from wire.ledger_metadata import Fragment
 from wire.records.service_info import BookieServiceInfo
@@ -660,6 +660,20 @@ class TestCluster:
             assert (await store.layout()).name == "hierarchical"
             with pytest.raises(AlreadyInitializedError):
                 await store.initialize()
+
+        bare_driver.run(scenario())
+
+    @pytest.mark.parametrize(
+        "stored", [b"", b"\xff", b"one\ntwo", b"\x1b[31m", b"A" * 900_000], ids=len
+    )
+    def test_what_is_not_an_instance_id_is_named(self, bare_driver: Any, stored: bytes) -> None:
+        async def scenario() -> None:
+            store = await bare_driver.open()
+            await store.add_nodes([StoredNode("/INSTANCEID", stored, 0)], "hierarchical")
+            with pytest.raises(FormatError, match="/INSTANCEID holds ") as caught:
+                await store.instance_id()
+            assert str(caught.value).isprintable()
+            assert len(str(caught.value)) < 300
 
         bare_driver.run(scenario())
 

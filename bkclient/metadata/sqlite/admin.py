@@ -27,8 +27,7 @@ from bkclient.metadata.sqlite.base import (
 )
 from bkclient.metadata.sqlite.driver_thread import META
 from bkclient.metadata.sqlite.rows import Key, Rows
-from bkclient.metadata.stored_values import known_layout
-from wire.errors import FormatError
+from bkclient.metadata.stored_values import decode_instance_id, known_layout
 from wire.ids import BookieId, LedgerId
 from wire.records.layout import LAYOUT_FACTORIES, Layout, encode_layout
 
@@ -100,10 +99,9 @@ class SqliteAdmin(SqlitePart):
         row = await self._read(
             lambda rows, _: rows.get(META, zk_paths.INSTANCE_ID), needs_cluster=False
         )
-        try:
-            return None if row is None else row.value.decode()
-        except UnicodeDecodeError as error:
-            raise FormatError(f"{self._uri}: INSTANCEID is not text") from error
+        if row is None:
+            return None
+        return decode_instance_id(f"{self._uri}{zk_paths.INSTANCE_ID}", row.value)
 
     async def dump(self) -> dict[str, tuple[bytes, Version]]:
         """See ``ClusterAdmin``; inner nodes are those that ZooKeeper would need."""

@@ -15,6 +15,7 @@ from bkclient.metadata.api import (
     IncompatibleLayoutError,
     Version,
 )
+from bkclient.metadata.stored_values import decode_instance_id
 from bkclient.metadata.tree.base import TreePart
 from bkclient.metadata.tree.logs import remove_all_logs
 from bkclient.metadata.tree.nodes import (
@@ -26,7 +27,6 @@ from bkclient.metadata.tree.nodes import (
     insist,
     together,
 )
-from wire.errors import FormatError
 from wire.records.layout import LAYOUT_FACTORIES, Layout, encode_layout
 
 _ROOT = ""
@@ -164,11 +164,10 @@ class TreeAdmin(TreePart):
     async def instance_id(self) -> str | None:
         """See ``ClusterAdmin``."""
         try:
-            return (await self._tree.get(zk_paths.INSTANCE_ID)).value.decode()
+            stored = (await self._tree.get(zk_paths.INSTANCE_ID)).value
         except NoNodeError:
             return None
-        except UnicodeDecodeError as error:
-            raise FormatError(f"{self._tree.uri}: INSTANCEID is not text") from error
+        return decode_instance_id(f"{self._tree.uri}{zk_paths.INSTANCE_ID}", stored)
 
     async def dump(self) -> dict[str, tuple[bytes, Version]]:
         """See ``ClusterAdmin``."""

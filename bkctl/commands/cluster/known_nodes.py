@@ -9,6 +9,7 @@ import attrs
 from bkclient.log.cursors import decode_cursors
 from bkclient.log.record import decode_record
 from bkclient.metadata import zk_paths
+from bkclient.metadata.stored_values import decode_instance_id
 from bkclient.metadata.tree.underreplication.values import parse_delay
 from bkclient.metadata.zk_paths import LAYOUTS
 from wire.errors import BookKeeperError
@@ -125,7 +126,7 @@ def _decoded(found: KnownNode, path: str, value: bytes) -> Any:
         "autorecovery layout": lambda: decode_repair_layout(value),
         "recovery delay": lambda: parse_delay(value),
         "check time": lambda: decode_check_time(value),
-        "instance id": value.decode,
+        "instance id": lambda: decode_instance_id(path, value),
         "switch": lambda: _SWITCHES[path],
         "log": lambda: decode_record(name, value),
         "cursor list": lambda: decode_cursors(zk_paths.source_of_cursors(name), value),

@@ -238,6 +238,15 @@ def display_width(text: str) -> int:
     return sum(_char_width(char) for char in text)
 
 
+def first_columns(text: str, width: int) -> str:
+    """Return as much of the begin of ``text`` as fits into so many columns."""
+    for index, char in enumerate(text):
+        width -= _char_width(char)
+        if width < 0:
+            return text[:index]
+    return text
+
+
 def _char_width(char: str) -> int:
     if unicodedata.combining(char):
         return 0

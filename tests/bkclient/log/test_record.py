@@ -68,6 +68,24 @@ def test_what_is_no_record_is_refused(stored: bytes) -> None:
         decode_record("events", stored)
 
 
+@pytest.mark.parametrize(
+    ("stored", "why"),
+    [
+        (b"", "Expecting value: line 1 column 1 (char 0)"),
+        ("{}".encode("utf-16"), "it is not UTF-8"),
+        (b"{}", "'v' is missing"),
+        (b"[]", "a part of it has another form"),
+        (b'{"v": "' + b"2" * 1000 + b'"}', "later format"),
+    ],
+)
+def test_the_reason_is_short_and_in_words(stored: bytes, why: str) -> None:
+    with pytest.raises(LogDamagedError) as caught:
+        decode_record("events", stored)
+    assert why in str(caught.value)
+    assert "Error(" not in str(caught.value)
+    assert len(str(caught.value)) < 100
+
+
 def test_a_later_format_is_not_guessed_at() -> None:
     stored = json.loads(LogRecord().encode()) | {"v": 2}
     with pytest.raises(LogDamagedError, match="later format, 2"):

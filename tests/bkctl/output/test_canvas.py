@@ -70,6 +70,13 @@ def test_text_is_cut_with_a_mark_and_filled_up() -> None:
     assert Canvas().fitted("bookie", 4) == "boo…"
     assert PLAIN.fitted("bookie", 4) == "boo~"
     assert display_width(Canvas().fitted("日本語", 4)) == 4
+    assert Canvas().fitted("e\u0301" * 4, 3) == "e\u0301" * 2 + "…"
+    assert [Canvas().fitted("日本", width) for width in (0, 1, 2)] == ["", "…", "… "]
+
+
+def test_a_text_of_a_megabyte_is_cut_at_once() -> None:
+    """Metadata can hold one; cut column by column it took hours."""
+    assert Canvas().fitted("├─ " + "A" * 1_000_000, 8) == "├─ AAAA…"
 
 
 @pytest.mark.parametrize(
