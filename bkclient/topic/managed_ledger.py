@@ -113,7 +113,10 @@ def decode_cursor(name: str, value: bytes) -> TopicCursor:
         TopicFormatError: the value cannot be understood.
         CodecMissingError: it is compressed, and the library is not installed.
     """
-    info = protobuf.parse(pb.ManagedCursorInfo, _uncompressed(value), TopicFormatError)
+    try:
+        info = protobuf.parse(pb.ManagedCursorInfo, _uncompressed(value), TopicFormatError)
+    except TopicFormatError as error:
+        raise TopicFormatError(f"subscription {name}: {error}") from error
     is_known = info.HasField("markDeleteLedgerId") and info.HasField("markDeleteEntryId")
     return TopicCursor(
         name=name,

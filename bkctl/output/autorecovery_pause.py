@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import time
+from typing import Final
 
 from bkclient.repair import autorecovery
 from bkclient.repair.autorecovery import Pause
 from bkctl.output.units import human_duration
+
+_TEXT_MAX: Final = 200
+"""Characters of the reason; the metadata may hold a megabyte."""
 
 
 def reminder(note: bytes) -> str:
@@ -19,7 +23,8 @@ def pause_text(pause: Pause, now_s: float) -> str:
     """Return by whom, since when, for how long and why it is off, to go on with a sentence."""
     words = []
     if pause.user is not None or pause.host is not None:
-        words.append(f" by {'@'.join(one for one in (pause.user, pause.host) if one)}")
+        by = "@".join(one for one in (pause.user, pause.host) if one)
+        words.append(f" by {by:.{_TEXT_MAX}}")
     if pause.since_ms is not None:
         words.append(f", {human_duration(max(0, now_s - pause.since_ms / 1000))} ago")
     if pause.until_ms is not None:
@@ -27,5 +32,5 @@ def pause_text(pause: Pause, now_s: float) -> str:
         end = human_duration(abs(left_s))
         words.append(f", should have ended {end} ago" if left_s < 0 else f", for another {end}")
     if pause.reason is not None:
-        words.append(f" ({pause.reason})")
+        words.append(f" ({pause.reason:.{_TEXT_MAX}})")
     return "".join(words)

@@ -1045,6 +1045,16 @@ class TestSwitches:
 
         driver.run(scenario())
 
+    def test_a_damaged_check_time_is_named(self, driver: Any) -> None:
+        async def scenario() -> None:
+            store, path = await driver.open(), zk_paths.CHECK_TIMES["replicas"]
+            above = StoredNode(zk_paths.UNDERREPLICATION, b"", 0)
+            await store.add_nodes([above, StoredNode(path, b"\xff", 0)], "hierarchical")
+            with pytest.raises(FormatError, match=path):
+                await store.check_time("replicas")
+
+        driver.run(scenario())
+
 
 class TestVeryManyLedgers:
     def test_they_are_read_in_order_without_those_that_are_gone(self, driver: Any) -> None:

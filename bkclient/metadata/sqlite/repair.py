@@ -33,6 +33,7 @@ from bkclient.metadata.tree.underreplication.values import (
     name_in_lock,
     parse_delay,
     readable_mark,
+    stored_check_time,
     stored_mark,
 )
 from wire.errors import MetadataFormatError
@@ -42,7 +43,6 @@ from wire.records.repair_marks import (
     AuditorVote,
     LockData,
     UnderreplicatedMark,
-    decode_check_time,
     decode_lock,
     decode_vote,
     encode_check_time,
@@ -294,7 +294,7 @@ class SqliteRepair(SqliteMarks):
         """See ``UnderreplicationQueue``."""
         path = check_path(check)
         row = await self._read(lambda rows, _: rows.get(META, path))
-        return None if row is None else decode_check_time(row.value)
+        return None if row is None else stored_check_time(check, row.value)
 
     async def set_check_time(self, check: str, time_ms: int) -> None:
         """See ``UnderreplicationQueue``."""

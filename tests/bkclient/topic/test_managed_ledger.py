@@ -67,6 +67,11 @@ def test_a_cursor_has_a_position_or_a_ledger_with_it() -> None:
     assert (moving.ledger_id, moving.mark_deleted) == (8, None)
 
 
+def test_the_subscription_whose_cursor_is_damaged_is_named() -> None:
+    with pytest.raises(TopicFormatError, match="subscription mine: "):
+        decode_cursor("mine", b"\xff")
+
+
 def test_the_number_of_partitions_is_a_number() -> None:
     assert decode_partitions(b'{"partitions":3,"deleted":false}') == 3
     for wrong in (b"", b"[]", b"{}", b'{"partitions":-1}', b'{"partitions":true}', b"\xff",

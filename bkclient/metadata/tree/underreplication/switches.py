@@ -15,8 +15,13 @@ from bkclient.metadata.tree.nodes import (
     insist,
 )
 from bkclient.metadata.tree.underreplication.branch import RepairBranch
-from bkclient.metadata.tree.underreplication.values import check_path, encode_delay, parse_delay
-from wire.records.repair_marks import decode_check_time, encode_check_time
+from bkclient.metadata.tree.underreplication.values import (
+    check_path,
+    encode_delay,
+    parse_delay,
+    stored_check_time,
+)
+from wire.records.repair_marks import encode_check_time
 
 
 class RepairSwitches:
@@ -104,7 +109,7 @@ class RepairSwitches:
     async def check_time(self, check: str) -> int | None:
         """Return when this check ended last, in ms."""
         try:
-            return decode_check_time((await self._tree.get(check_path(check))).value)
+            return stored_check_time(check, (await self._tree.get(check_path(check))).value)
         except NoNodeError:
             return None
 

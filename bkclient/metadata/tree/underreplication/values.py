@@ -7,7 +7,12 @@ from bkclient.metadata import zk_paths
 from bkclient.metadata.api import DamagedMark
 from wire.errors import FormatError, MetadataFormatError
 from wire.ids import LedgerId
-from wire.records.repair_marks import UnderreplicatedMark, decode_lock, decode_mark
+from wire.records.repair_marks import (
+    UnderreplicatedMark,
+    decode_check_time,
+    decode_lock,
+    decode_mark,
+)
 
 
 def stored_mark(ledger_id: LedgerId, value: bytes) -> UnderreplicatedMark:
@@ -55,6 +60,18 @@ def check_path(check: str) -> str:
         raise IncorrectParameterError(
             f"no check {check!r}; there are {', '.join(zk_paths.CHECK_TIMES)}"
         ) from error
+
+
+def stored_check_time(check: str, value: bytes) -> int | None:
+    """Return when a check ended last, in ms.
+
+    Raises:
+        FormatError: the value cannot be read.
+    """
+    try:
+        return decode_check_time(value)
+    except FormatError as error:
+        raise FormatError(f"{check_path(check)}: {error}") from error
 
 
 def encode_delay(delay_s: int) -> bytes:

@@ -226,6 +226,9 @@ def test_a_pause_that_is_over_is_told_as_such(world: World, store: MemoryMetadat
     assert "should have ended " in run_in(world, "ledger", "list").err
     world.run(store.set_replication_note(b"by hand"))
     assert run_in(world, "ledger", "list").err.endswith("autorecovery is disabled (by hand)\n")
+    world.run(store.set_replication_note(b"A" * 900_000))
+    assert len(run_in(world, "ledger", "list").err) < 300
+    assert len(run_in(world, "autorecovery", "status").out) < 2000
 
 
 def test_active_repairs_are_listed_with_their_workers(world: World, store: MemoryMetadata) -> None:
