@@ -279,6 +279,11 @@ def epoch(number: int) -> str:
     return f"{IDGEN_LONG}/{EPOCH_PREFIX}{number:010d}"
 
 
+def is_numbered(name: str, prefix: str) -> bool:
+    """Return whether a child's name is a prefix and the number that ZooKeeper appends."""
+    return re.fullmatch(rf"{prefix}-?[0-9]{{1,10}}", name) is not None
+
+
 def sequence_of(name: str) -> int:
     """Return the number that ZooKeeper appended to a sequential node's name; may be negative.
 

@@ -1307,6 +1307,23 @@ class TestRepair:
 
 
 class TestElection:
+    def test_a_node_that_is_not_a_vote_keeps_nobody_from_being_elected(self, driver: Any) -> None:
+        async def scenario() -> None:
+            store = await driver.open()
+            tree = getattr(store, "_tree", None)
+            if tree is None:
+                return  # A file has votes only.
+            await store.elect(B1)
+            await tree.create(f"{zk_paths.ELECTION}/V_x")
+            other = await driver.open()
+            standing = start(other.elect(B2))
+            assert await store.current_auditor() == B1
+            await store.resign()
+            await standing
+            assert await store.current_auditor() == B2
+
+        driver.run(scenario())
+
     def test_the_first_to_stand_wins_and_the_next_follows(self, driver: Any) -> None:
         async def scenario() -> None:
             stores = [await driver.open() for _ in range(3)]

@@ -488,9 +488,10 @@ class TestLayouts:
             assert given == [4294967296, 4294967297]
             for epoch in (2, 3, 4, 7):
                 await tree.create(zk_paths.epoch(epoch))
+            await tree.create(f"{zk_paths.IDGEN_LONG}/HOB-x")
             fresh = await zk_driver.open()
             assert await fresh.allocate_ledger_id() == 30064771072
-            wanted = [f"HOB-{number:010d}" for number in (3, 4, 7)]
+            wanted = [*(f"HOB-{number:010d}" for number in (3, 4, 7)), "HOB-x"]
             # Old ones are deleted behind the caller's back; for ever wrong is a time-out.
             while sorted(await tree.children(zk_paths.IDGEN_LONG)) != wanted:
                 await zk_driver.sleep(0.05)

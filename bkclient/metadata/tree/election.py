@@ -90,8 +90,8 @@ class TreeElection(TreePart):
             names = await self._tree.children(zk_paths.ELECTION)
         except NoNodeError:
             return []
-        votes = [f"{zk_paths.ELECTION}/{n}" for n in names if n.startswith(zk_paths.VOTE_PREFIX)]
-        return sorted(votes, key=_rank)
+        votes = (name for name in names if zk_paths.is_numbered(name, zk_paths.VOTE_PREFIX))
+        return sorted((f"{zk_paths.ELECTION}/{name}" for name in votes), key=_rank)
 
     async def _until_gone(self, vote: str) -> None:
         """Wait until a watch on a vote fires, for whichever reason."""

@@ -120,7 +120,8 @@ class TreeLedgerIds(TreePart):
 
     async def _read_epochs(self) -> None:
         names = await self._tree.children(zk_paths.IDGEN_LONG)
-        numbers = sorted(zk_paths.sequence_of(n) for n in names if n.startswith(EPOCH_PREFIX))
+        epochs = (name for name in names if zk_paths.is_numbered(name, EPOCH_PREFIX))
+        numbers = sorted(map(zk_paths.sequence_of, epochs))
         for old in numbers[:-_EPOCHS_KEPT]:
             self._in_background(zk_paths.epoch(old), version=0)
         self._epochs = tuple(numbers[-_EPOCHS_KEPT:])

@@ -141,6 +141,20 @@ def test_sequence_numbers_are_read_off_names(name: str, number: int) -> None:
     assert zk_paths.sequence_of(name) == number
 
 
+def test_a_name_is_numbered_as_zookeeper_does_it() -> None:
+    names = [
+        "V_0000000012",
+        "V_-2147483648",
+        "V_",
+        "V_x",
+        "V_1_",
+        "V_\u0663",
+        "ID-1",
+        "V_" + "9" * 11,
+    ]
+    assert [name for name in names if zk_paths.is_numbered(name, "V_")] == names[:2]
+
+
 def test_other_names_have_no_sequence_number() -> None:
     with pytest.raises(ValueError, match="L0000"):
         zk_paths.sequence_of("/00/0000/L0000")
