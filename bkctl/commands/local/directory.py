@@ -37,8 +37,10 @@ from bkctl.output.units import counted
 from bookied.directories.lock import LOCK, DirectoryLocks, is_locked, lock_owner
 from bookied.directories.roots import CURRENT, VERSION
 from bookied.errors import DirectoryInUseError
+from bookied.storage.files.files import read_regular
 
 STATE_FILE: Final = "cluster.json"
+_RECORD_BYTES_MAX: Final = 1 << 20
 ENV_FILE: Final = "bkctl.env"
 CONF_FILE: Final = "bookie.conf"
 START_REQUEST: Final = "start.request"
@@ -68,11 +70,12 @@ def read_record(directory: Path) -> ClusterRecord | None:
     """Return how the cluster in a directory was made; None where the directory holds none.
 
     Raises:
-        RefusedError: the record cannot be read.
+        RefusedError: the file is not a record.
+        OSError: the file is not a regular one, is too large, or cannot be read.
     """
     path = directory / STATE_FILE
     try:
-        known = json.loads(path.read_text(encoding="utf-8"))
+        known = json.loads(read_regular(path, _RECORD_BYTES_MAX))
         return ClusterRecord(
             uri=known.get("uri", ""),
             ports=tuple(known["ports"]),
@@ -82,7 +85,7 @@ def read_record(directory: Path) -> ClusterRecord | None:
         )
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise RefusedError(f"{path} is not the record of a local cluster") from error
 
 

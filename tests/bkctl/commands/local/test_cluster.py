@@ -364,7 +364,20 @@ def test_a_bookie_whose_process_cannot_be_determined_is_not_said_to_be_down(
         held.release()
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"ports": 3}', "{}"])
+def test_a_record_that_is_not_a_file_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / STATE_FILE)
+    with closing(FakeHost()) as host:
+        assert cli.run(["local", "status", str(tmp_path)], host) == 1
+        assert "cluster.json: not a regular file" in host.err.text
+    (tmp_path / STATE_FILE).unlink()
+    (tmp_path / STATE_FILE).touch()
+    os.truncate(tmp_path / STATE_FILE, 1 << 40)
+    with closing(FakeHost()) as host:
+        assert cli.run(["local", "stop", str(tmp_path)], host) == 1
+        assert "cluster.json: larger than" in host.err.text
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"ports": 3}', "{}", "[" * 100_000])
 def test_a_record_that_cannot_be_read_is_named(tmp_path: Path, text: str) -> None:
     (tmp_path / STATE_FILE).write_text(text)
     with pytest.raises(RefusedError, match=r"cluster\.json is not the record of a local cluster"):
