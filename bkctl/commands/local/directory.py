@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Final
 
 import attrs
+from attrs import validators
 
 from bkctl.errors import ConflictError, RefusedError
 from bkctl.output.atomic_file import PART, write_whole
@@ -49,20 +50,25 @@ PROFILE_FILE: Final = "config.toml"
 TOKEN_FILE: Final = "admin-token"  # noqa: S105 -- its name
 PROFILE: Final = "local"
 
+_TEXT: Final = validators.instance_of(str)
+_PORT: Final = validators.and_(validators.instance_of(int), validators.ge(0), validators.le(65535))
+
 
 @attrs.frozen
 class ClusterRecord:
     """How a local cluster was made: the content of ``cluster.json``."""
 
-    uri: str
+    uri: str = attrs.field(validator=_TEXT)
     """The metadata service URI."""
-    ports: tuple[int, ...]
+    ports: tuple[int, ...] = attrs.field(validator=validators.deep_iterable(_PORT))
     """Of the bookies, in their order."""
-    zookeeper_port: int = 0
+    zookeeper_port: int = attrs.field(default=0, validator=_PORT)
     """Of the cluster's own ZooKeeper; 0 without."""
-    elsewhere: str = ""
+    elsewhere: str = attrs.field(default="", validator=_TEXT)
     """The URI of metadata that the cluster did not start; empty for metadata of its own."""
-    settings: Mapping[str, str] = attrs.field(factory=dict)
+    settings: Mapping[str, str] = attrs.field(
+        factory=dict, validator=validators.deep_mapping(_TEXT, _TEXT)
+    )
     """Settings that every bookie has started with, beyond those of each local cluster."""
 
 

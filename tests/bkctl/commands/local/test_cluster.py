@@ -377,7 +377,25 @@ def test_a_record_that_is_not_a_file_is_not_waited_for(tmp_path: Path) -> None:
         assert "cluster.json: larger than" in host.err.text
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"ports": 3}', "{}", "[" * 100_000])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        '{"ports": 3}',
+        "{}",
+        "[" * 100_000,
+        '{"ports": ["x"]}',
+        '{"ports": [1e999]}',
+        '{"ports": [65536]}',
+        '{"ports": [1], "uri": 5}',
+        '{"ports": [1], "elsewhere": null}',
+        '{"ports": [1], "zookeeper_port": "x"}',
+        '{"ports": [1], "settings": ["x"]}',
+        '{"ports": [1], "settings": {"x": 1}}',
+    ],
+)
 def test_a_record_that_cannot_be_read_is_named(tmp_path: Path, text: str) -> None:
     (tmp_path / STATE_FILE).write_text(text)
     with pytest.raises(RefusedError, match=r"cluster\.json is not the record of a local cluster"):
