@@ -15,6 +15,7 @@ from bookied.directories.lost_fences import ALL_LEDGERS, NAME, NO_LEDGER, Served
 from bookied.directories.roots import VERSION, directories, prepare
 from bookied.repair.integrity.cookies import HealingCookies
 from bookied.storage.files.files import RealFiles
+from bookied.storage.journal.format import header
 from tests.bookied.worlds.fakes import config_for, done
 from tests.support.memory_cluster import MemoryCluster, MemoryMetadata
 from wire.ids import BookieId
@@ -44,7 +45,7 @@ def test_what_was_lost_is_forgotten_with_the_new_cookies_and_nothing_else(tmp_pa
     cookies = healing(config, store)
     assert done(cookies.check()) is None
     journals, ledgers = found.journal_dirs[0], found.ledger_dirs[0]
-    (journals / "5.txn").touch()
+    (journals / "5.txn").write_bytes(header(6))
     note_journal(FILES, journals.parent, ServedNote(5, ALL_LEDGERS))
     (ledgers / "lastMark").write_bytes(bytes(20))
     ContentsNotes(FILES, found).update()
