@@ -60,7 +60,7 @@ class LogDamagedError(LogError):
 
     @classmethod
     def unreadable(cls, what: str, error: Exception) -> LogDamagedError:
-        """Return the error for a stored value that nobody writes, by what its decoder raised."""
+        """Return the error for a malformed stored value, by what its decoder raised."""
         if isinstance(error, KeyError):
             why = f"{error!s:.40} is missing"
         elif isinstance(error, UnicodeDecodeError):

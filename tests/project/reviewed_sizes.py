@@ -117,7 +117,6 @@ REVIEWED: Final = {
     "_JournalBench.write: range(total)": _SETTING,
     "payloads: os.urandom(size)": _SETTING,
     "Canvas.fitted: ' ' * (width - display_width(text))": _SCREEN,
-    "Canvas.fitted: ' ' * (width - 1 - display_width(text))": _SCREEN,
     "Canvas.bar: '█' * whole": _SCREEN,
     "Canvas.bar: '░' * (width - len(filled))": _SCREEN,
     "Canvas.bar: '#' * round(share * width)": _SCREEN,
