@@ -138,7 +138,7 @@ class IndexWrites:
 
     def _open_file(self, write: _PageWrite) -> UpdateFile:
         if write.new is None:
-            return self._files.open_update(_path(write))
+            return _open_in_place(self._files, self._names[write.directory], write)
         self._files.mkdirs(write.new.path.parent)
         return self._files.open_update(write.new.temporary, create=True)
 
@@ -369,6 +369,17 @@ def _write_behind_cut(file: UpdateFile, change: LedgerChange) -> None:
 def _end(change: LedgerChange) -> int:
     """Return where the last page of a change ends in the file."""
     return layout.page_offset(max((number + 1 for number, _ in change.pages), default=0))
+
+
+def _open_in_place(files: Files, names: _Names, write: _PageWrite) -> UpdateFile:
+    """Open a ledger's file; one that something else has deleted becomes one cut to nothing."""
+    path = _path(write)
+    try:
+        return files.open_update(path)
+    except FileNotFoundError:
+        files.mkdirs(path.parent)
+        names.changed(write.change.ledger_id)
+        return files.open_update(path, create=True)
 
 
 @contextlib.contextmanager

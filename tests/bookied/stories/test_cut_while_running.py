@@ -1,4 +1,4 @@
-"""Files of a running bookie are cut by something else: an operator, a script, a file system.
+"""Files of a running bookie are cut or deleted by an operator, a script or a file system.
 
 Of an entry that was acknowledged the bookie gives the very entry or EIO, before and after a
 restart. It never says "no such entry", and it takes no add that would hide the damage.
@@ -112,6 +112,26 @@ def test_no_acknowledged_entry_is_said_to_be_absent(
     ledger.patient.checkpoint()
     ledger.restart()
     ledger.check()
+
+
+@pytest.mark.parametrize("restarted", [False, True], ids=["since-writing", "since-reading"])
+@pytest.mark.parametrize("limits", LIMITS, ids=["all", "no-pages", "no-ledgers"])
+def test_an_index_file_that_is_deleted_costs_its_ledger_alone(
+    limits: StorageLimits, *, restarted: bool
+) -> None:
+    ledger = Ledger(limits, restarted=restarted)
+    ledger.patient.files.remove(ledger.path)
+    ledger.add(*LATER)
+    ledger.check()
+    ledger.patient.checkpoint()
+    ledger.check()
+    if len(ledger.acked) == len(STORED):
+        return  # Nothing was written to the ledger: a restart does not know that it was here.
+    for _ in range(2):
+        ledger.restart()
+        ledger.check()
+        ledger.add(9)
+        ledger.patient.checkpoint()
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.7, 1.0])
