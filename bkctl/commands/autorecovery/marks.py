@@ -40,7 +40,8 @@ def list_marked(
     first = list(itertools.islice(listed, 1))
     found = itertools.chain(first, listed)
     if count:
-        session.emit(LedgerCount(sum(1 for _ in found)))
+        picked = session.emitter.picked(found, Mark)
+        session.emitter.result(LedgerCount(sum(1 for _ in picked)))
     elif detail:
         session.emit_all(_detailed(session, found), LedgerRepairState)
     else:

@@ -107,6 +107,7 @@ def test_marks_are_listed_by_whose_replicas_they_lack(world: World, store: Memor
     assert ids("--not-missing", B1) == ["3"]
     assert ids("--missing", B1, "--not-missing", B2) == ["1"]
     assert run_in(world, "autorecovery", "list", "--count").out == "3\n"
+    assert run_in(world, "autorecovery", "list", "--count", "--filter", "ledger>1").out == "2\n"
     listed = run_in(world, "autorecovery", "list", "--json").json["marks"]
     assert listed[2]["worker"] == "localhost"
     assert listed[1]["missing"] == [B1, B2]
