@@ -13,9 +13,10 @@ import attrs
 from bkctl.bookies import ask_bookies, load_rates
 from bkctl.bookies.admin_client import HttpAddress
 from bkctl.bookies.load_rates import LoadFigures, Rates, rates
-from bkctl.errors import CommandError, ProblemsError, error_message
+from bkctl.errors import CommandError, ProblemsError, UsageError, error_message
 from bkctl.output.units import counted, human_count, human_ms, human_time
-from bkctl.output.views import BOOKIE, Column, Kind, column, shown, view_of
+from bkctl.output.views import BOOKIE, Column, Kind, column, shown
+from bkctl.suggest import did_you_mean
 from wire.errors import BookKeeperError
 from wire.ids import BookieId
 
@@ -80,6 +81,11 @@ _OF_RATES: Final = ("adds_s", "reads_s", "failures_s", "added_bytes_s", "read_by
 _OF_FIGURES: Final = ("add_p50_ms", "add_p99_ms", "read_p50_ms", "read_p99_ms", "sync_p99_ms")
 
 
+_SORTED_BY: Final = (
+    "bookie_id", "state", *_OF_RATES, *_OF_FIGURES, "journal_queue", "disk_used"
+)  # fmt: skip
+
+
 def rounded(value: float | None) -> float | None:
     """Return a figure as JSON has it."""
     return None if value is None else round(value, 3)
@@ -101,15 +107,18 @@ def in_order(bookies: Sequence[BookieLoad], by: str | None) -> tuple[BookieLoad,
     """Return bookies in the order of ``--sort-by``, those that lack the field last.
 
     Raises:
-        UsageError: no column has that name.
+        UsageError: no field of a bookie has that name.
     """
     found = list(bookies)
     for word in reversed(by.split(",") if by else []):
         name, _, order = word.strip().partition(":")
-        field = view_of(ClusterLoad).named(name)
-        if field is None:
-            raise view_of(ClusterLoad).no_field("--sort-by", name)
-        values = [(_bookie(one).get(field.name), one) for one in found]
+        field = name.strip().lower().replace("-", "_").replace(" ", "_")
+        if field not in _SORTED_BY:
+            raise UsageError(
+                f"--sort-by: no field {name!r}{did_you_mean(field, _SORTED_BY)}",
+                next_step=f"the fields are {', '.join(_SORTED_BY)}",
+            )
+        values = [(_bookie(one)[field], one) for one in found]
         known = [(value, one) for value, one in values if value is not None]
         known.sort(key=operator.itemgetter(0), reverse=order == "desc")
         found = [one for _, one in known] + [one for value, one in values if value is None]

@@ -348,6 +348,7 @@ def _loop(
 def top(session: Session, interval: float, *, once: bool, stats_port: int | None) -> None:
     """Show the load again and again, or once."""
     source = load_sampler(session, stats_port, session.options.sort_by)
+    session.options.sort_by = None  # Readings are not sorted: they have no end.
     if once:
         source.sample()
         time.sleep(interval)

@@ -16,6 +16,7 @@ from bkctl.bookies import admin_api
 from bkctl.bookies.admin_client import HttpAddress
 from bkctl.bookies.load_rates import LoadFigures, Rates, figures, rates
 from bkctl.bookies.summary import BookieSummary
+from bkctl.cli.root import cli
 from bkctl.commands.load import bookie_loads as top_work
 from bkctl.commands.load import plot, top_screen
 from bkctl.commands.load.bookie_loads import BookieLoad, ClusterLoad, LoadSampler, outliers
@@ -26,7 +27,7 @@ from bkctl.session.session import Session
 from tests.bkclient.worlds import World
 from tests.bkctl.support.drawn import WIDTHS, check_drawing
 from tests.bkctl.support.terminal import FakeHost
-from tests.bkctl.support.world import run_in
+from tests.bkctl.support.world import WorldClient, WorldHost, run_in
 from wire.ids import BookieId
 
 JAVA_PAGE = """\
@@ -312,10 +313,22 @@ class TestCommands:
         assert top_work.in_order([one, two, three], "adds_s") == (two, one, three)
         assert top_work.in_order([one, two, three], "add_p99_ms:desc") == (one, two, three)
         assert top_work.in_order([three, two, one], None) == (three, two, one)
-        refused = run_in(
-            World(3), "top", "--once", "-i", "0.01", "--sort-by", "add_p99:desc", ok=False
-        )
-        assert (refused.status, "did you mean add_p99_ms?" in refused.err) == (2, True)
+        assert top_work.in_order([two, three, one], "state,bookie_id:desc") == (three, two, one)
+
+    @pytest.mark.parametrize("name", ["add_p99", "time"])
+    def test_a_field_that_no_bookie_has_is_refused(self, name: str) -> None:
+        once = ("top", "--once", "-i", "0.01", "--sort-by")
+        refused = run_in(World(3), *once, f"{name}:desc", ok=False)
+        assert (refused.status, f"--sort-by: no field '{name}'" in refused.err) == (2, True)
+
+    def test_sorted_bookies_are_printed_at_each_reading(self) -> None:
+        host = WorldHost(World(3), "", tty=False)
+        host._connect = _Interrupted(host.world).connected
+        where = ("-u", "sqlite:///not/opened.db")
+        top = ("top", "-i", "0.01", "--sort-by", "bookie_id:desc", "-o", "jsonl")
+        assert cli.run([*where, *top], host) == 130
+        first, *_ = host.out.data.decode().splitlines()
+        assert [one["bookie_id"] for one in json.loads(first)["bookies"]] == ["b3", "b2", "b1"]
 
     def test_slow_needs_some_to_compare(self) -> None:
         said = run_in(World(3), "bookie", "slow", ok=False)
@@ -328,6 +341,21 @@ class TestCommands:
         said = run_in(world, "bookie", "plot", "b1", "adds", ok=False)
         assert (said.status, "published no HTTP server" in said.err) == (3, True)
         assert run_in(world, "bookie", "plot", "b1", "adds", "--for", "0.5", ok=False).status == 2
+
+
+class _Interrupted(WorldClient):
+    """A client that is interrupted after some calls."""
+
+    calls_left = 20
+
+    def connected(self, *_: object) -> WorldClient:
+        return self
+
+    def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        self.calls_left -= 1
+        if self.calls_left < 0:
+            raise KeyboardInterrupt
+        return super().call(function, *args, **kwargs)
 
 
 class TestSlow:
