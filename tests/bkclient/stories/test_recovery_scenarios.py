@@ -258,6 +258,20 @@ def test_s14_recovery_adds_carry_lac0() -> None:
     assert all(isinstance(one.result, ClientError) or not one.done for one in adding)
 
 
+def test_entries_written_back_carry_the_lac_that_the_recovery_found() -> None:
+    world = World(3)
+    writer = open_writer(world, world.client())
+    last = members(world, writer)[2]
+    world.run(writer.add(b"0"))
+    world.run(writer.add(b"1"))
+    last.policy = policy((is_add, Fate.LOSE))
+    world.run(writer.add(b"2"))
+    last.policy = policy()
+    assert 2 not in last.entries(writer.ledger_id)
+    world.run(world.client(seed=1).open_ledger(writer.ledger_id))
+    assert digest.header(last.ledgers[writer.ledger_id].entries[2]).lac == 1
+
+
 @pytest.mark.parametrize("which", ["fence", "recovery read"])
 def test_s16_a_damaged_answer_is_no_answer(which: str) -> None:
     world = World(3)
@@ -479,6 +493,26 @@ def test_a_recovery_replaces_who_is_silent_whatever_the_add_quorum_time_out() ->
     reader = world.run(client.open_ledger(writer.ledger_id))
     assert reader.last_add_confirmed == 0
     assert silent.bookie_id not in reader.metadata.last_fragment.ensemble
+    world.check_copies(writer.ledger_id, [b"entry"])
+
+
+def test_a_second_change_of_a_recovery_keeps_the_first_replacement() -> None:
+    world = World(6)
+    client = world.client()
+    writer = open_writer(world, client, ack_quorum=3)
+    world.run(writer.add(b"entry"))
+    ended = members(world, writer)[1:]
+    for bookie in ended:
+        bookie.policy = policy((is_recovery_add, Fate.LOSE))
+    opening = world.start(world.client(seed=1).open_ledger(writer.ledger_id))
+    world.settle(0.5)
+    for bookie in ended:
+        assert not opening.done
+        world.kill(bookie.bookie_id)
+        world.settle(0.5)
+    reader = opening.finish()
+    assert reader.last_add_confirmed == 0
+    assert not {b.bookie_id for b in ended} & set(reader.metadata.last_fragment.ensemble)
     world.check_copies(writer.ledger_id, [b"entry"])
 
 
