@@ -80,9 +80,10 @@ class TestLedgers:
     def test_ledgers_are_chosen_by_metadata(self, spark, cluster, client) -> None:
         mine = write(client, [b"mine"], custom={"Application": b"mine"})
         write(client, [b"other"], custom={"Application": b"other"})
-        found = read(spark, cluster, **{"meta.application": "mine", "state": "closed"})
+        chosen = {"meta.application": "mine", "state": "closed", "createdAfter": "2020-01-01"}
+        found = read(spark, cluster, **chosen)
         assert [row["ledger_id"] for row in found.collect()] == [mine]
-        assert read(spark, cluster, createdAfter="2100-01-01").count() == 0
+        assert read(spark, cluster, **chosen | {"createdAfter": "2100-01-01"}).count() == 0
 
     def test_filters_are_pushed_down(self, spark, cluster, client) -> None:
         ids = [write(client, [b"%d" % i for i in range(1000)]) for _ in range(3)]
