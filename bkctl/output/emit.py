@@ -65,6 +65,7 @@ class Emitter:
     def result(self, value: Any) -> None:
         """Print one value that filters have nothing to do with any more."""
         view = view_of(type(value))
+        self._see(view, value)
         field = view[view.id_field]
         self._host.last[field.name] = flat(self._machine.plain(field, field.get(value)))
         if self._form in {"table", "wide"}:
@@ -114,6 +115,7 @@ class Emitter:
         if not self._draws:
             self.one(value)
         elif self._is_shown(view_of(type(value)), value):
+            self._see(view_of(type(value)), value)
             self._write_lines(drawing(self.canvas))
 
     def draw_all(
@@ -155,7 +157,7 @@ class Emitter:
 
     def _is_shown(self, view: View, value: Any) -> bool:
         """Tell whether a single value is to be shown; say so if it is not."""
-        if list(self._seen(view, self._select(view, [value]))):
+        if list(self._select(view, [value])):
             return True
         self._host.stderr.write("" if self._options.quiet else f"no such {view.name}\n")
         return False
@@ -163,9 +165,12 @@ class Emitter:
     def _seen(self, view: View, values: Iterable[Any]) -> Iterable[Any]:
         """Let the watch see what is shown."""
         for value in values:
-            if self._watch is not None:
-                self._watch.see(view, value, self._machine.record(view, value))
+            self._see(view, value)
             yield value
+
+    def _see(self, view: View, value: Any) -> None:
+        if self._watch is not None:
+            self._watch.see(view, value, self._machine.record(view, value))
 
     def _head(self) -> Iterator[str]:
         """Yield what stands above a table: pasted elsewhere, it says where that was."""

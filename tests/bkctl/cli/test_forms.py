@@ -138,6 +138,9 @@ def test_a_state_can_be_waited_for(run: Run, names: dict[str, str]) -> None:
     assert (piped.status, bool(piped.out)) == (0, True)
     assert run("autorecovery", "status", "--until", "marked=0").status == 0
     assert run("autorecovery", "list", "--until", "done").status == 0
+    for command, condition in (("autorecovery", "count=0"), ("ledger", "count>0")):
+        counting = (command, "list", "--count", "--until", condition, "--timeout", 10)
+        assert run(*counting).status == 0
     opened = run("ledger", "create", "-E", 1, "-W", 1, "-A", 1).id
     rounds: list[dict[str, Any]] = []
     for limit_s in (1, 5, 30):  # However few rounds a busy machine gets to within a second.
