@@ -190,9 +190,16 @@ class TreeCompleter(Completer):
         return [_completion(item.value, item.help or "", 0) for item in items], None
 
     def _files(self, word: str, event: CompleteEvent) -> list[Completion]:
-        """Return files whose paths begin with ``word``."""
+        """Return files whose paths begin with ``word``; directories end with a slash."""
         found = self._paths.get_completions(Document(word, len(word)), event)
-        return [Completion(quoted(word + one.text), 0, display=one.display) for one in found]
+        return [
+            Completion(quoted(f"{word}{one.text}{_slash(one)}"), 0, display=one.display)
+            for one in found
+        ]
+
+
+def _slash(file: Completion) -> str:
+    return "/" if file.display_text.endswith("/") else ""
 
 
 def _menu(ctx: click.Context, asked: CursorWords) -> list[Completion]:

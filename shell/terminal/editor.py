@@ -194,7 +194,8 @@ def _keys(completer: TreeCompleter) -> KeyBindings:
         if only is not None:
             buffer.cancel_completion()
             buffer.apply_completion(only)
-            buffer.insert_text("" if only.display_text.endswith("/") else " ")
+            is_complete = not only.display_text.endswith("/")
+            buffer.insert_text(" " if is_complete and buffer.document.current_char != " " else "")
         elif state is not None:
             buffer.complete_next()
         else:

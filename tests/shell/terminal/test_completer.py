@@ -124,6 +124,8 @@ def test_files_are_offered_for_redirections_and_for_what_takes_files(
     assert list(_menu("how >> 'one")) == ["how >> 'one file'"]
     assert list(_menu(f"how --file {tmp_path}/ot")) == [f"how --file {tmp_path}/other"]
     assert list(_menu("how --file=ot")) == ["how --file=other"]
+    (tmp_path / "a folder").mkdir()
+    assert list(_menu("how --file a")) == ["how --file 'a folder/'"]
 
 
 def test_values_are_asked_for_with_what_is_set() -> None:

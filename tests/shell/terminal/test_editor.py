@@ -89,6 +89,23 @@ def test_a_tab_inserts_the_only_completion_although_no_menu_is_open_yet(typed: T
     assert shell.program.obj == [("read", "b1", None), ("read", "b2", None)]
 
 
+def test_a_tab_goes_on_into_the_only_directory(
+    typed: Type, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "folder" / "deeper").mkdir(parents=True)
+    (tmp_path / "folder" / "deeper" / "file").touch()
+    typed(make_shell(), f"words > {tmp_path}/fo\t\t\t\r", "history\r", "\x04")
+    assert f"words > {tmp_path}/folder/deeper/file" in capsys.readouterr().out
+
+
+def test_a_tab_before_a_space_inserts_no_second_one(
+    typed: Type, capsys: pytest.CaptureFixture[str]
+) -> None:
+    to_the_begin, right = "\x01", "\x06"
+    typed(make_shell(), f"boo read b1{to_the_begin}{right * 3}\t\r", "history\r", "\x04")
+    assert "book read b1" in capsys.readouterr().out.splitlines()
+
+
 def test_history_is_searched_over_runs(typed: Type) -> None:
     typed(make_shell(), "book read b1\r", "words something else\r", "\x04")
     shell = make_shell()
