@@ -12,6 +12,7 @@ query with a new checkpoint, whose batches are numbered from 0 again, is another
 from __future__ import annotations
 
 import base64
+import contextlib
 import datetime as dt
 import json
 import math
@@ -103,7 +104,7 @@ class Sink:
             raise SourceOptionError("a log can be appended to only: use mode('append')")
         column = _value_column(options.value_column, schema)
         if column is None:
-            _json_of(schema)
+            json_of(schema)
         uri, config = options.where()
         return cls(options.log, column, schema, uri, config)
 
@@ -132,7 +133,7 @@ class Sink:
     def _to_payload(self) -> Callable[[Any], bytes]:
         if self.value_column is not None:
             return self._value
-        to_json = _json_of(self.schema)
+        to_json = json_of(self.schema)
         return lambda row: json.dumps(to_json(row)).encode()
 
     def _value(self, row: Any) -> bytes:
@@ -183,24 +184,25 @@ def _value_column(name: str | None, schema: StructType) -> str | None:
     return name
 
 
-def _json_of(kind: DataType) -> ToJson:
+def json_of(kind: DataType) -> ToJson:
     """Return what turns values of a type into what ``json`` writes, as Spark's ``to_json`` does.
 
-    But bytes become base64, decimals texts, and moments ISO 8601 in UTC.
+    But bytes become base64, decimals texts, and moments ISO 8601 in UTC, or with their offset where
+    UTC has another year than 1 to 9999.
 
     Raises:
         SourceOptionError: JSON has nothing for the type.
     """
     if isinstance(kind, StructType):
-        fields = [(field.name, _json_of(field.dataType)) for field in kind.fields]
+        fields = [(field.name, json_of(field.dataType)) for field in kind.fields]
         return _or_null(
             lambda row: {name: of(value) for (name, of), value in zip(fields, row, strict=True)}
         )
     if isinstance(kind, ArrayType):
-        item = _json_of(kind.elementType)
+        item = json_of(kind.elementType)
         return _or_null(lambda items: [item(one) for one in items])
     if isinstance(kind, MapType):
-        key, value = _json_of(kind.keyType), _json_of(kind.valueType)
+        key, value = json_of(kind.keyType), json_of(kind.valueType)
         if not isinstance(kind.keyType, StructType | ArrayType | MapType):
             return _or_null(lambda pairs: {key(k): value(v) for k, v in pairs.items()})
     for kinds, to_json in _JSON:
@@ -229,7 +231,15 @@ def _finite(value: float | None) -> float | str | None:
 
 def _utc(moment: dt.datetime) -> str:
     # PySpark gives moments in the time zone of the worker, without saying so.
-    return moment.astimezone(dt.timezone.utc).isoformat()
+    try:
+        return moment.astimezone(dt.timezone.utc).isoformat()
+    except (ValueError, OverflowError):
+        # Python looks at the days around a moment too, which may be in the year 0 or 10000.
+        near = moment + dt.timedelta(days=2 if moment.year == 1 else -2)
+        local = moment.replace(tzinfo=near.astimezone().tzinfo)
+        with contextlib.suppress(OverflowError):  # In UTC it may be in the year 0 or 10000.
+            local = local.astimezone(dt.timezone.utc)
+        return local.isoformat()
 
 
 _JSON: Final[tuple[tuple[tuple[type[DataType], ...], ToJson], ...]] = (

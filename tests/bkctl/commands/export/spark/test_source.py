@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import shutil
+import time
 
 import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'bkctl[spark]'")
 
+from pyspark.sql.types import TimestampType
+
 from bkclient.blocking import BlockingClient
 from bkclient.log import Cursors, LogManager, LogOptions, Position
 from bkclient.metadata.api import NEW
 from bkctl.commands.export.spark.datasource import LedgerSource
+from bkctl.commands.export.spark.sink import json_of
 from bkctl.commands.export.spark.source_options import SourceOptionError
 from tests.bkctl.support.cluster import Cluster
 from tests.support.waiting import until
@@ -345,6 +350,7 @@ class TestSink:
         make_log(client, "json")
         frame = spark.sql(
             """select timestamp'2026-01-01 12:00:00.5 +05:00' as moment,
+            timestamp'0001-01-01 00:00:00Z' as first, timestamp'9999-12-31 00:00:00Z' as last,
             timestamp_ntz'2026-01-01 12:00:00' as wall, date'2026-01-02' as day, X'00ff' as bytes,
             1.50BD as price, array(double('NaN'), double('-Infinity'), 0.5D, null) as doubles,
             map(timestamp'2026-01-01 00:00:00Z', named_struct('a', true, 'b', null)) as by_moment,
@@ -359,6 +365,8 @@ class TestSink:
         (payload,) = payloads_of(read(spark, cluster, log="json"), "entry_id")
         assert json.loads(payload, parse_constant=refuse) == {
             "moment": "2026-01-01T07:00:00.500000+00:00",
+            "first": "0001-01-01T00:00:00+00:00",
+            "last": "9999-12-31T00:00:00+00:00",
             "wall": "2026-01-01T12:00:00",
             "day": "2026-01-02",
             "bytes": "AP8=",
@@ -368,6 +376,29 @@ class TestSink:
             "nothing": None,
             "by_number": {"1": "AQ=="},
         }
+
+    @pytest.mark.parametrize(
+        ("zone", "first", "last"),
+        [
+            ("UTC0", "0001-01-01T00:00:00+00:00", "9999-12-31T23:59:59+00:00"),
+            ("TOK-9", "0001-01-01T00:00:00+09:00", "9999-12-31T14:59:59+00:00"),
+            ("NYC5", "0001-01-01T05:00:00+00:00", "9999-12-31T23:59:59-05:00"),
+        ],
+    )
+    def test_the_first_and_last_moments_of_a_worker_become_json(
+        self, monkeypatch: pytest.MonkeyPatch, zone: str, first: str, last: str
+    ) -> None:
+        to_json = json_of(TimestampType())
+        moments = dt.datetime(1, 1, 1), dt.datetime(9999, 12, 31, 23, 59, 59)  # noqa: DTZ001
+        with monkeypatch.context() as patch:
+            patch.setenv("TZ", zone)
+            time.tzset()
+            try:
+                found = [to_json(one) for one in moments]
+            finally:
+                patch.undo()
+                time.tzset()
+        assert found == [first, last]
 
     @pytest.mark.parametrize("column", ["interval 1 day", "map(array(1), 2)"])
     def test_what_json_has_nothing_for_fails_before_any_task(self, spark, cluster, column) -> None:
