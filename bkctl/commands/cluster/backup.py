@@ -490,7 +490,7 @@ def restore(session: Session, file: Path, force: Sequence[str]) -> None:
         [
             f"The backup of {rfc3339(info.time_ms)} has {has}.",
             *(f"First: {one}." for one in gone),
-            *([] if missing is None else [f"Missing are {missing.text}; existing nodes stay."]),
+            *([] if missing is None else [f"Missing: {missing.text}; existing nodes stay."]),
         ],
         f"Restore cluster {info.instance_id} to {session.uri}?",
     )

@@ -482,9 +482,9 @@ def _unmendable(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
 def _marks_in_service(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
     some = seen.ledgers.marked_in_service
     what = (
-        f"{_does(some.count, 'is', 'are')} marked, with all bookies in service: these came back, "
-        "or have lost some entries; a worker checks them, and repairs them or drops the mark: "
-        "nothing else has to be done"
+        f"{_does(some.count, 'is', 'are')} marked, and the bookies of each entry are in service: a "
+        "bookie returned, or lost some entries; a worker checks that, and repairs the entries or "
+        "drops the mark: nothing else has to be done"
     )
     yield from _of(Severity.NOTE, "marks-in-service", some, what, "")
 

@@ -236,8 +236,18 @@ def test_7_marks_that_outlived_a_bookies_return_are_told_but_not_as_needless(
     patient.mark(1, B)
     found = patient.findings()["marks-in-service"]
     assert (found["examples"], found["danger"]) == (["1"], "note")
-    assert "or have lost some entries" in found["what"], "a check may have made it"
+    assert "or lost some entries" in found["what"], "a check may have made it"
     assert not found["fix"], "the worker does it"
+
+
+def test_7_a_bookie_that_has_no_entry_of_a_marked_ledger_is_not_called_in_service(
+    patient: Patient,
+) -> None:
+    patient.ledger(1, A, B, C, write_quorum=2, entries=1)
+    patient.mark(1, C)
+    patient.world.kill("b3")
+    what = patient.findings()["marks-in-service"]["what"]
+    assert "the bookies of each entry are in service" in what
 
 
 def test_8_idle_workers_are_told_with_the_cause(patient: Patient) -> None:
