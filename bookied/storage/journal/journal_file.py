@@ -123,6 +123,9 @@ class JournalFile:
                     file.close()
                 raise
             self._id, self._generation = kept
+            # A power cut must not bring it back: this file may be torn then, and be followed by it.
+            with contextlib.suppress(OSError):
+                self._files.sync_dir(self._directory)
             return
         file.close()
 

@@ -380,6 +380,19 @@ def test_without_room_for_the_next_file_it_goes_on_in_this_one(operation: str) -
     assert desk.after_power_cut() == [record(number) for number in range(8)]
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_a_next_file_without_room_does_not_come_back_behind_one_that_goes_on(seed: int) -> None:
+    """A power cut may tear the one that goes on, and a tear that another follows is damage."""
+    desk = Desk(size_bytes_max=10_000)
+    desk.files.rng.seed(seed)
+    fail(desk.files, "write", errno.ENOSPC, only="1001.txn")
+    for number in range(6):
+        desk.journal.append(record(number), number)
+        desk.journal.step()
+    desk.files.crash()
+    assert journal_ids(desk.files, BASE) == [0x1000]
+
+
 def fail(files: SimFiles, wanted: str, number: int = errno.EIO, only: str = "") -> None:
     def fault(operation: str, path: Path) -> OSError | None:
         if operation == wanted and only in path.name:
