@@ -118,24 +118,28 @@ def recover(
     marks = storages.marks.read(len(journal_directories))
     for directory, mark in zip(journal_directories, marks, strict=True):
         replay.found.marks.append(replay.directory(directory, mark))
-    if replay.put_into_files(lambda: run_now(storages.flush(do_now))):
-        _write_marks(storages, replay.found.marks, may_be_missing=may_be_missing)
+    is_in_files = replay.put_into_files(lambda: run_now(storages.flush(do_now)))
+    is_cut_allowed = may_be_missing or skip_invalid
+    if not is_in_files or not _write_marks(storages, replay.found.marks, lower=is_cut_allowed):
+        replay.cut_torn_ends()
     return replay.found
 
 
-def _write_marks(storages: Storages, marks: list[LastMark], *, may_be_missing: bool) -> None:
-    """Move the marks; a bookie starts on full disks too, read-only, to replay the same again.
+def _write_marks(storages: Storages, marks: list[LastMark], *, lower: bool) -> bool:
+    """Move the marks; say whether there was space, as a bookie starts on full disks too.
 
     No journal goes here: Java keeps them too, and the operator may want to look.
     """
     try:
-        if may_be_missing:
+        if lower:  # Or one that says more than its journal has would stop the next start.
             storages.marks.lower(marks)
         storages.marks.write(marks)
     except OSError as error:
         if error.errno not in NO_SPACE:
             raise
         log.warn("the next start replays the same journals: {error}", error=error)
+        return False
+    return True
 
 
 class _Replay:
@@ -160,12 +164,15 @@ class _Replay:
         self.found = ReplayReport()
         self._places: list[tuple[Path, int]] = []
         """Where to read in the directory that is being replayed: journals, and from which byte."""
+        self._torn_ends: list[tuple[Path, int]] = []
+        """The last journals of directories, where they are torn, and where their data ends."""
 
     def directory(self, directory: Path, mark: LastMark) -> LastMark:
         """Replay the journals of one directory; return where they end."""
         # A process may have died before it made a name durable that the mark is going to mention.
         self._files.sync_dir(directory)
         may_be_cut = self._skip_invalid or self._may_be_missing
+        stored = mark
         mark = trusted_mark(self._files, directory, mark, may_be_cut=may_be_cut)
         ids = journals_to_replay(self._files, directory, mark, may_be_missing=self._may_be_missing)
         if self._may_be_missing and mark.journal_id not in ids:
@@ -189,7 +196,22 @@ class _Replay:
             mark = max(mark, LastMark(number, scan.size if scan.is_torn else scan.end))
             if number == ids[-1]:
                 self._make_durable(scan.path, mark.offset)
+                if scan.is_torn and stored <= (number, scan.end):
+                    self._torn_ends.append((scan.path, scan.end))
         return mark
+
+    def cut_torn_ends(self) -> None:
+        """Take what is left of torn groups away: the next start reads these journals again.
+
+        By then others follow them, and a tear in one that another follows is damage.
+        """
+        for path, end in self._torn_ends:
+            file = self._files.open_update(path)
+            try:
+                file.truncate(end)
+                file.sync()
+            finally:
+                file.close()
 
     def _make_durable(self, path: Path, end: int) -> None:
         """Write the end of the last journal once more, and sync it.

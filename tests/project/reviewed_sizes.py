@@ -93,6 +93,7 @@ REVIEWED: Final = {
     "AnswerBody.resumeProducing: bytes(chunk)": _BUFFER,
     "DirectAppendFile.write: bytes(self._view[:fill])": _BUFFER,
     "DirectAppendFile.flush: bytes(BLOCK_BYTES - self._fill)": _BLOCK,
+    "_Replay.cut_torn_ends: file.truncate(end)": "less than the file has",
     "LogFile.give_up: cutting.truncate(kept)": "what a file of ours has had",
     ": bytes((v3.FIRST_BYTE,))": "one byte",
     "copy_file: range(0, size, COPY_BYTES)": _FILE,

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import errno
+import os
 import struct
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,8 +27,8 @@ J, L = Path("/j/current"), Path("/l/current")
 KEY = b"k" * 20
 
 
-def entry(ledger: int, number: int) -> bytes:
-    return layout.entry_record(struct.pack(">qqqq", ledger, number, number - 1, 0) + b"payload")
+def entry(ledger: int, number: int, payload: bytes = b"payload") -> bytes:
+    return layout.entry_record(struct.pack(">qqqq", ledger, number, number - 1, 0) + payload)
 
 
 def lac_packet(ledger: int, lac: int) -> bytes:
@@ -327,6 +329,39 @@ def test_a_tear_in_a_journal_that_another_followed_is_damage() -> None:
     assert desk.replay().entries == 1, "an earlier start has met the tear, and gone on"
 
 
+@pytest.mark.parametrize("space", [0, 20_000])
+def test_a_tear_that_no_mark_could_pass_is_no_damage_once_another_follows(space: int) -> None:
+    """On full disks the mark stays, or all that was replayed waits in memory."""
+    desk = Desk()
+    first = [[layout.ledger_key_record(1, KEY)], [entry(1, 0)]]
+    desk.files.write_atomic(J / "5.txn", in_groups(*first))
+    desk.replay()
+    more = in_groups(*first, [entry(1, 1)], [entry(1, 2, b"t" * 9000)])
+    desk.files.write_atomic(J / "5.txn", more[:-5000])
+    desk.files.room[L] = desk.files.used(L) + space
+    if space:
+        desk.files.fault = lambda _, path: (
+            no_space(path) if path.name.startswith("lastMark") else None
+        )
+    assert desk.replay().torn == [J / "5.txn"]
+    desk.files.write_atomic(J / "6.txn", in_groups([entry(1, 3)]))
+    desk.files.crash()
+    desk.files.room.clear()
+    desk.files.fault = None
+    assert desk.replay().entries == 2
+
+
+def test_a_tear_that_the_mark_of_another_bookie_is_in_keeps_its_bytes() -> None:
+    """Or the journal would end before that mark, as one that was cut does."""
+    desk = Desk()
+    data = in_groups([layout.ledger_key_record(1, KEY)], [entry(1, 0)], [entry(1, 1, b"t" * 9000)])
+    desk.files.write_atomic(J / "5.txn", data[:-5000])
+    desk.files.write_atomic(L / "lastMark", encode_mark(LastMark(5, len(data) - 6000)))
+    desk.files.fault = lambda _, path: no_space(path) if path.name.startswith("lastMark") else None
+    for _ in range(2):
+        assert desk.replay().entries == 1
+
+
 @pytest.mark.parametrize("damage", [b"\x7f", bytes(4)])
 def test_whole_groups_behind_damage_stop_the_start(damage: bytes) -> None:
     """A length that ends the reading too early, in a journal that has no checksums."""
@@ -347,14 +382,34 @@ def test_whole_groups_behind_damage_stop_the_start(damage: bytes) -> None:
     assert desk.replay().entries == 1
 
 
-def test_a_synced_group_that_is_damaged_stops_the_start_unless_told_otherwise() -> None:
-    desk = Desk()
+def in_groups(*written: list[bytes]) -> bytes:
     data = groups.file_start(6, 77, 4096)
-    for records in ([layout.ledger_key_record(1, KEY)], [entry(1, 0)], [entry(1, 1)]):
+    for records in written:
         size = len(data)
         head = groups.group_head(records, generation=77, offset=size, synced=size, alignment=4096)
         data += head + b"".join(records)
-    damaged = bytearray(data)
+    return data
+
+
+def no_space(path: Path) -> OSError:
+    return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+
+def test_a_journal_that_was_cut_stops_no_start_but_the_first() -> None:
+    desk = Desk()
+    data = in_groups([layout.ledger_key_record(1, KEY)], [entry(1, 0)], [entry(1, 1)])
+    desk.files.write_atomic(J / "5.txn", data)
+    desk.replay()
+    desk.files.write_atomic(J / "5.txn", data[:8192])
+    with pytest.raises(JournalRecordError, match=r"ends here, and lastMark is at 16384"):
+        desk.replay()
+    assert desk.replay(skip_invalid=True).marks == [LastMark(5, 8192)]
+    assert desk.replay().marks == [LastMark(5, 8192)]
+
+
+def test_a_synced_group_that_is_damaged_stops_the_start_unless_told_otherwise() -> None:
+    desk = Desk()
+    damaged = bytearray(in_groups([layout.ledger_key_record(1, KEY)], [entry(1, 0)], [entry(1, 1)]))
     damaged[-5000] ^= 1
     desk.files.write_atomic(J / "5.txn", bytes(damaged))
     with pytest.raises(JournalRecordError, match=r"5\.txn at offset 8192: damaged") as caught:
