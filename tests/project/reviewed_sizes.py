@@ -100,7 +100,7 @@ REVIEWED: Final = {
     "_File.read_now: bytearray(size)": "READ_NOW_BYTES_MAX, or the room of an answer",
     "_packet_now: bytes(memoryview(data)[layout.LENGTH.size:end])": _BUFFER,
     "write_change: file.truncate(size)": "what the file has had",
-    "IndexWrites._grow: file.truncate(_end(write.change))": "pages that are in memory",
+    "_grow_one: file.truncate(max(file.size(), _end(write.change)))": "pages that are in memory",
     "copy_index: copy.truncate(layout.page_offset(page_count))": "a hole, as the original has it",
     "LedgerPages.take: range(0, max(1, len(numbers)), pages_max)": _ITEMS,
     "changed_slots: range(begin, end)": "64 slots of a page",

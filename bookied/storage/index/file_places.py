@@ -28,6 +28,8 @@ class IndexPlaces:
         self._pages: dict[int, int] = {}
         self.cut: dict[int, IndexCutError] = {}
         """Ledgers whose file has lost pages, and what is wrong with it."""
+        self.grown: set[int] = set()
+        """Ledgers whose file has grown, perhaps without a sync, and has no entry there yet."""
         self.removals = 0
         """How many ledgers were deleted; what was read of one before may be of another file."""
 
@@ -151,6 +153,7 @@ class IndexPlaces:
         del self._directory_of[ledger_id]
         self._pages.pop(ledger_id, None)
         self.cut.pop(ledger_id, None)
+        self.grown.discard(ledger_id)
         self.removals += 1
         return [one for one in (path, self._twice.pop(ledger_id, None)) if one is not None]
 

@@ -101,6 +101,8 @@ class IndexReads:
         if complete < known:
             return attrs.evolve(found, doubt=cut_error(path, complete, known))
         self._places.has_pages(ledger_id, complete)
+        if found.last_entry < (found.pages - 1) * layout.PAGE_SLOTS:
+            self._places.grown.add(ledger_id)
         return found
 
     def load_many(self, ledger_ids: Sequence[int]) -> Iterator[tuple[int, LedgerOnDisk]]:

@@ -145,7 +145,10 @@ class IndexWrites:
     def _grow(self, opened: _Opened, homeless: list[_PageWrite]) -> None:
         """Let files have space for all their pages, durably; mark those that something has cut."""
         growing = [one for one in opened if one[0].new is None and self._has_to_grow(*one)]
-        self._apply(growing, homeless, lambda write, file: file.truncate(_end(write.change)))
+        self._places.grown.update(write.change.ledger_id for write, _ in growing)
+        self._apply(growing, homeless, _grow_one)
+        synced = [write.change.ledger_id for write, _ in growing if write not in homeless]
+        self._places.grown.difference_update(synced)
 
     def _has_to_grow(self, write: _PageWrite, file: UpdateFile) -> bool:
         ledger_id = write.change.ledger_id
@@ -155,7 +158,8 @@ class IndexWrites:
             error = cut_error(_path(write), complete_pages(size), known)
             self._places.cut[ledger_id] = error
             log.error("{error}", error=error)
-        return ledger_id not in self._places.cut and size < _end(write.change)
+        is_due = size < _end(write.change) or ledger_id in self._places.grown
+        return is_due and ledger_id not in self._places.cut
 
     def _write_one(self, write: _PageWrite, file: UpdateFile) -> None:
         if write.new is not None:
@@ -369,6 +373,10 @@ def _write_behind_cut(file: UpdateFile, change: LedgerChange) -> None:
 def _end(change: LedgerChange) -> int:
     """Return where the last page of a change ends in the file."""
     return layout.page_offset(max((number + 1 for number, _ in change.pages), default=0))
+
+
+def _grow_one(write: _PageWrite, file: UpdateFile) -> None:
+    file.truncate(max(file.size(), _end(write.change)))
 
 
 def _open_in_place(files: Files, names: _Names, write: _PageWrite) -> UpdateFile:

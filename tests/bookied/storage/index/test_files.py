@@ -98,6 +98,37 @@ def test_a_file_that_grows_ends_with_a_complete_page_wherever_the_power_goes(see
         assert index.location(number, 0) == 5000
 
 
+@pytest.mark.parametrize("has_failed", [False, True])
+@pytest.mark.parametrize("seed", range(40))
+def test_growth_that_was_not_synced_when_a_process_died_or_a_disk_failed_is_synced_first(
+    files: SimFiles, seed: int, *, has_failed: bool
+) -> None:
+    files.rng.seed(seed)
+    index = opened(files)
+    index.write([LedgerChange(1, HEADER, ((0, page(e0=5000)),))])
+    more = [LedgerChange(1, None, ((1, page(e0=6000)),))]
+    files.cut_at = None if has_failed else files.operations + 2
+    files.fault = lambda operation, _: OSError("broken") if operation == "sync" else None
+    with pytest.raises((OSError, PowerCut)):
+        index.write(more)
+    if not has_failed:
+        files.kill()
+        index = opened(files)
+        assert index.load(1) is not None
+
+    def cut_after_write(operation: str, _: Path) -> None:
+        files.cut_at = files.operations + 1 if operation == "write" else None
+
+    files.fault = cut_after_write
+    with pytest.raises(PowerCut):
+        index.write(more)
+    files.crash()
+    files.fault = None
+    stored = opened(files).load(1)
+    assert stored is not None
+    assert stored.doubt is None
+
+
 def test_what_is_written_to_a_damaged_file_leaves_the_page_it_ends_in(files: SimFiles) -> None:
     index = opened(files)
     location = 0x7F000000_00001000
