@@ -278,6 +278,16 @@ def test_a_database_that_was_made_anew_counts_from_the_start(tmp_path: Path) -> 
     store.close()
 
 
+def test_a_damaged_identity_keeps_no_tool_from_looking(tmp_path: Path) -> None:
+    """RocksDB itself writes it anew when it opens the database to write."""
+    noted(open_of_index(SMALL, tmp_path / "db")).close()
+    (tmp_path / "db/IDENTITY").write_bytes(b"\xff\xfe\0")
+    store = open_read_only(tmp_path / "db")
+    store.check_synced()
+    assert store.get(key(99)) is not None
+    store.close()
+
+
 def test_the_simulated_store_notices_a_loss_too() -> None:
     files = SimFiles(Random(1))
     noted(SimKeyValues(files, Path("/db")))

@@ -355,7 +355,8 @@ class RocksDatabase:
             check_note(data, SyncedNote(self._identity(), changes), self._path)
 
     def _identity(self) -> str:
-        return read_regular(self._path / IDENTITY, _CURRENT_BYTES_MAX).decode().strip()
+        data = read_regular(self._path / IDENTITY, _CURRENT_BYTES_MAX)
+        return data.decode("ascii", "replace").strip()
 
     def compact(self) -> None:
         """See ``KeyValues``; a table's keys at a time, and rocksdict gives Python's lock up."""
