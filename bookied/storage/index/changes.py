@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 from pathlib import Path
 
@@ -66,6 +66,7 @@ def copy_index(
     pages: Iterable[tuple[int, array[int]]],
     path: Path,
     change: LedgerChange,
+    write: Callable[[UpdateFile, LedgerChange], None] = write_change,
 ) -> None:
     """Write an index file with a change on top to another path, and sync it.
 
@@ -75,6 +76,7 @@ def copy_index(
         pages: those of it that may hold something; it may have holes of any size.
         path: the copy; it goes again where there is no space for all of it.
         change: what the copy has and the source has not.
+        write: writes it.
 
     Raises:
         OSError: there is no complete copy.
@@ -87,7 +89,7 @@ def copy_index(
         copy.write_at(0, source.read_at(0, layout.HEADER_BYTES))
         for page_no, page in pages:
             copy.write_at(layout.page_offset(page_no), layout.encode_page(page.tobytes()))
-        write_change(copy, change)
+        write(copy, change)
         copy.sync()
     except OSError:
         with contextlib.suppress(OSError):

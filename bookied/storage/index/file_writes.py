@@ -235,7 +235,8 @@ class IndexWrites:
         self._files.mkdirs(copy.parent)
         reading = self._files.open_read(source)
         try:
-            copy_index(self._files, reading, read_pages(reading), copy, change)
+            write = _write_behind_cut if ledger_id in self._places.cut else write_change
+            copy_index(self._files, reading, read_pages(reading), copy, change, write)
         finally:
             reading.close()
         self._names[new].changed(ledger_id)

@@ -146,6 +146,24 @@ def test_what_is_written_to_a_damaged_file_leaves_the_page_it_ends_in(files: Sim
     assert opened(files).location(1, 1024) == location
 
 
+def test_a_damaged_file_that_moves_to_where_there_is_space_stays_damaged(files: SimFiles) -> None:
+    index = opened(files)
+    index.write([LedgerChange(1, HEADER, ((0, page(e0=5000)), (1, page(e0=6000))))])
+    file = files.open_update(A / "0/1/1.idx")
+    file.truncate(layout.page_offset(1) + 100)
+    file.close()
+    files.room[A] = files.used(A)
+    index = IndexFiles(files, [A, B])
+    index.open()
+    assert index.write([LedgerChange(1, None, ((2, page(e0=7000)),))]).keys() == {1}
+    assert files.list(B / "0/1") == ["1.idx"]
+    index = opened(files)
+    stored = index.load(1)
+    assert stored is not None
+    assert stored.doubt is not None
+    assert (stored.header, index.location(1, 0), index.location(1, 2048)) == (HEADER, 5000, 7000)
+
+
 def test_many_ledgers_are_written_with_few_files_open(files: SimFiles) -> None:
     index = opened(files)
     index.write([LedgerChange(number, HEADER, ((0, page(e0=5000)),)) for number in range(300)])
