@@ -88,14 +88,22 @@ class Emitter:
         """Print values, as many at a time as have come together; the first ``limit`` picked."""
         view = view_of(kind)
         if self._options.sort_by or limit is not None:
-            picked = self.picked(itertools.chain.from_iterable(batches), kind)
+            picked = self._select(view, itertools.chain.from_iterable(batches))
             self._many(view, _one_by_one(self._seen(view, itertools.islice(picked, limit))))
             return
         self._many(view, (self._seen(view, self._select(view, batch)) for batch in batches))
 
-    def picked(self, values: Iterable[Any], kind: type) -> Iterable[Any]:
-        """Return the values that the options' filters leave, in the order they ask for."""
-        return self._select(view_of(kind), values)
+    def count(
+        self,
+        values: Iterable[Any],
+        kind: type,
+        result: Callable[[int], Any],
+        *,
+        limit: int | None = None,
+    ) -> None:
+        """Print how many values the options' filters leave, at most ``limit``, as a ``result``."""
+        picked = itertools.islice(self._select(view_of(kind), values), limit)
+        self.result(result(sum(1 for _ in picked)))
 
     def _many(self, view: View, batches: Iterable[Iterable[Any]]) -> None:
         if self._form in {"table", "wide"}:

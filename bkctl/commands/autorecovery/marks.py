@@ -40,8 +40,7 @@ def list_marked(
     first = list(itertools.islice(listed, 1))
     found = itertools.chain(first, listed)
     if count:
-        picked = session.emitter.picked(found, Mark)
-        session.emitter.result(LedgerCount(sum(1 for _ in picked)))
+        session.emitter.count(found, Mark, LedgerCount)
     elif detail:
         session.emit_all(_detailed(session, found), LedgerRepairState)
     else:

@@ -90,8 +90,7 @@ def print_ledgers(
         ids_only=wanted.is_open and not picks and (count or options.ids_only),
     )
     if count:
-        picked = session.emitter.picked(each(found), LedgerSummary)
-        session.emitter.result(LedgerCount(sum(1 for _ in itertools.islice(picked, limit))))
+        session.emitter.count(each(found), LedgerSummary, LedgerCount, limit=limit)
     else:
         session.emitter.stream(found, LedgerSummary, limit=limit if picks else None)
 

@@ -211,7 +211,7 @@ def complete_pages(size_bytes: int) -> int:
 
 
 def begun_pages(size_bytes: int) -> int:
-    """Return the same with the page that the file ends in, if it ends within one."""
+    """Return how many pages a file of this size has, the one that it ends within included."""
     return max(0, -(-(size_bytes - layout.HEADER_BYTES) // layout.PAGE_BYTES))
 
 
