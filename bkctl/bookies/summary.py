@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     BOOKIE,
     column(
         "state",
-        "writable, read-only or down.",
-        kind=Kind.STATE,
-        cell=lambda v: v.state_seen,
+        "writable, read-only, down; or unreachable: registered, and does not answer.",
+        "state_seen",
+        Kind.STATE,
     ),
     column("address", "Where it listens.", rank=2),
     column("free", "Free bytes on its disks.", kind=Kind.BYTES, rank=1),
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
         rank=WIDE,
         header="UPTIME",
     ),
-    healthy=lambda v: v.state == "writable",
+    healthy=lambda v: v.state_seen == "writable",
 )
 @attrs.frozen
 class BookieSummary:

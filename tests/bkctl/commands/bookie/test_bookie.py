@@ -69,7 +69,11 @@ class TestList:
             ["b1", "unreachable"], ["b2", "writable"],
         ]  # fmt: skip
         shown = run_in(world, "bookie", "list", "--json").json["bookies"]
-        assert [one["state"] for one in shown] == ["writable", "writable"], "as it is registered"
+        assert [one["state"] for one in shown] == ["unreachable", "writable"]
+        chosen = run_in(world, "bookie", "list", "--filter", "state=unreachable", "-o", "id")
+        assert chosen.out == "b1\n"
+        unasked = run_in(world, "bookie", "list", "--no-ask", "--json").json["bookies"]
+        assert {one["state"] for one in unasked} == {"writable"}, "as they are registered"
         assert "b1 is registered and does not answer: " in listed.err
         assert "b2 is" not in listed.err
 
