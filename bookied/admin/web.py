@@ -22,7 +22,7 @@ from twisted.python.failure import Failure
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request, Site
 
-from bkclient.errors import IllegalOperationError, NoSuchLedgerError
+from bkclient.errors import IllegalOperationError, IncorrectParameterError, NoSuchLedgerError
 from bkclient.metadata.api import MetadataUnavailableError
 from bookied.admin import v1
 from bookied.admin.control.control import Control
@@ -79,6 +79,7 @@ _BUSY: Final = HttpReply(UNAVAILABLE, "too many answers wait for their clients; 
 
 _PROBLEMS: Final[tuple[tuple[type[BookKeeperError], int, str], ...]] = (
     (BadHttpRequestError, BAD_REQUEST, "bad_request"),
+    (IncorrectParameterError, BAD_REQUEST, "bad_request"),
     (NoSuchLedgerError, NOT_FOUND, "not_found"),
     (NoSuchJobError, NOT_FOUND, "not_found"),
     (JobRefusedError, CONFLICT, "refused"),
@@ -184,9 +185,12 @@ class Api:
                     lambda: Deferred.fromCoroutine(endpoint.answer(self._control, asked))
                 )
             return await endpoint.answer(self._control, asked)
-        except (BookKeeperError, ValueError) as error:
+        except BookKeeperError as error:
+            status, _ = _status_of(error)
+            if status != INTERNAL_ERROR:
+                return HttpReply(status, str(error))
             log.info("{path} failed: {error!r}", path=endpoint.path, error=error)
-            return HttpReply(INTERNAL_ERROR, "Internal Server Error")
+            return HttpReply(status, "Internal Server Error")
 
     def _refusal(
         self, method: str, path: str, given: Credentials, *, reads_entries: bool = False
@@ -240,12 +244,17 @@ class Api:
             if inspect.isawaitable(value):
                 value = await value
         except BookKeeperError as error:
-            for kind, status, code in _PROBLEMS:
-                if isinstance(error, kind):
-                    return _failed(status, code, str(error))
-            return _failed(INTERNAL_ERROR, "failed", str(error))
+            return _failed(*_status_of(error), str(error))
         is_unready = isinstance(value, Readiness) and not value.ready
         return HttpReply(UNAVAILABLE if is_unready else endpoint.status, to_json(value), JSON)
+
+
+def _status_of(error: BookKeeperError) -> tuple[int, str]:
+    """Return the HTTP status of an error, and its code in ``/api/v2``."""
+    for kind, status, code in _PROBLEMS:
+        if isinstance(error, kind):
+            return status, code
+    return INTERNAL_ERROR, "failed"
 
 
 def _pattern(path: str) -> re.Pattern[str]:

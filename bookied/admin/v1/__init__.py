@@ -51,7 +51,7 @@ class V1Endpoint:
         """Return the answer.
 
         Raises:
-            BookKeeperError: Java answers 500. So for ``ValueError``.
+            BookKeeperError: Java answers 500 to all of them.
         """
         handler = self.handlers.get(asked.method)
         if handler is not None:

@@ -14,7 +14,6 @@ from bkclient.config.declaration import MASKED
 from bookied.admin.control.control import Control
 from bookied.admin.exchange import (
     BAD_REQUEST,
-    INTERNAL_ERROR,
     JSON,
     BadHttpRequestError,
     HttpReply,
@@ -71,11 +70,11 @@ def _long(text: str) -> int:
     """Return what ``Long.parseLong`` makes of a text.
 
     Raises:
-        ValueError: it is not a number of 64 bits.
+        BadHttpRequestError: it is not a number of 64 bits.
     """
     found = int(text) if _LONG.fullmatch(text) else _LONG_LIMIT
     if not -_LONG_LIMIT <= found < _LONG_LIMIT:
-        raise ValueError(f"{text[:40]!r} is not a whole number of 64 bits")
+        raise BadHttpRequestError(f"{text[:40]!r} is not a whole number of 64 bits")
     return found
 
 
@@ -145,12 +144,12 @@ async def read_ledger(control: Control, asked: HttpRequest) -> HttpReply:
         return refusal(
             f"parameter for start_entry_id: {first} and end_entry_id: {last} "
             f"conflict with page={page}",
-            INTERNAL_ERROR,
+            BAD_REQUEST,
         )
     try:
         entries = await control.cluster.entries(ledger_id, first, None if last == -1 else last)
     except TooMuchError as error:
-        return refusal(str(error), INTERNAL_ERROR)
+        return refusal(str(error), BAD_REQUEST)
     found |= {str(one.entry_id): one.payload.decode("ascii", "replace") for one in entries}
     return in_json(found)
 
