@@ -51,6 +51,9 @@ _NEW_CTIMES: Final = (
 )
 _NODES_AT_ONCE: Final = 500
 _HEAD_BYTES_MAX: Final = 1 << 16
+_NUMBER_MAX: Final = 2**63 - 1
+_COUNTED_IDS_END: Final = 1 << 62
+"""Ids from here on were chosen by users: no counter gets there, and few ids are left behind."""
 _KINDS: Final = ("ledger", "cookie", "mark", "log")
 
 
@@ -66,6 +69,7 @@ class BackupInfo:
     kinds: Mapping[str, int] = attrs.field(factory=dict)
     """How many ledgers, cookies, marks and logs."""
     highest_ledger: LedgerId | None = None
+    """Of the ids that a counter gives."""
 
     def lines(self) -> list[str]:
         """Return what it has, for people."""
@@ -185,8 +189,9 @@ class _BackupCounts:
         found = known(path, b"", self.info.layout)
         if found.kind in _KINDS:
             self.kinds[found.kind] += 1
-        if found.kind == "ledger" and found.ledger_id is not None:
-            self.highest = max(self.highest or found.ledger_id, found.ledger_id)
+        ledger_id = found.ledger_id if found.kind == "ledger" else None
+        if ledger_id is not None and ledger_id < _COUNTED_IDS_END:
+            self.highest = max(self.highest or ledger_id, ledger_id)
         return found
 
     def result(self) -> BackupInfo:
@@ -362,12 +367,12 @@ def _head(line: bytes) -> BackupInfo:
         head = json.loads(line)
         version = head[FORMAT]
         info = BackupInfo(
-            uri=str(head["uri"]),
-            instance_id=head["instance_id"],
-            layout=str(head["layout"]),
-            time_ms=int(head["time_ms"]),
+            uri=_text(head["uri"]),
+            instance_id=None if head["instance_id"] is None else _text(head["instance_id"]),
+            layout=_text(head["layout"]),
+            time_ms=_whole(head["time_ms"]),
         )
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise BackupDamagedError("it does not begin as a backup") from error
     if version != FORMAT_VERSION:
         raise BackupDamagedError(f"it is a backup of version {version}; known is {FORMAT_VERSION}")
@@ -379,11 +384,32 @@ def _head(line: bytes) -> BackupInfo:
 def _node(line: bytes, number: int) -> StoredNode:
     try:
         found = json.loads(line)
-        value = base64.b64decode(found.get("value_b64", ""), validate=True)
-        ctime_ms = int(found.get("ctime_ms", 0))
-        return StoredNode(str(found["path"]), value, int(found["version"]), ctime_ms=ctime_ms)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        value = base64.b64decode(_text(found.get("value_b64", "")), validate=True)
+        ctime_ms = _whole(found.get("ctime_ms", 0))
+        return StoredNode(_path(found), value, _whole(found["version"]), ctime_ms=ctime_ms)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise BackupDamagedError(f"line {number} is not a node of a backup") from error
+
+
+def _text(found: object) -> str:
+    if not isinstance(found, str):
+        raise TypeError("not a text")
+    return found
+
+
+def _whole(found: object) -> int:
+    """Return a time or a version, as the drivers can store it."""
+    if type(found) is not int or not 0 <= found <= _NUMBER_MAX:
+        raise ValueError("not a whole number of 63 bits")
+    return found
+
+
+def _path(found: Mapping[str, object]) -> str:
+    path = _text(found["path"])
+    top, *names = path.split("/")
+    if top not in {"", *zk_paths.BESIDE_ROOT} or {"", ".", ".."} & set(names) or "\0" in path:
+        raise ValueError("not the path of a node")
+    return path
 
 
 def read(file: Path) -> BackupInfo:
@@ -414,8 +440,8 @@ def _is_end(line: bytes, nodes: int, digest: str) -> bool:
         found = json.loads(line)
         if not found.get("end"):
             return False
-        fits = (found["nodes"], found["sha256"]) == (nodes, digest)
-    except (ValueError, KeyError, AttributeError) as error:
+        fits = (_whole(found["nodes"]), found["sha256"]) == (nodes, digest)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise BackupDamagedError("its last line is damaged") from error
     if not fits:
         raise BackupDamagedError("its checksum does not fit: it was changed, or damaged")

@@ -218,7 +218,8 @@ def refuse_others_directory(directory: Path) -> None:
     """Refuse a directory that another user owns or can change: its files are settings for us.
 
     Links in the directory are refused too: what is written there would go elsewhere. A link to a
-    directory is allowed if the user owns the link: it may lead to another disk.
+    directory is allowed if the user owns the link: it may lead to another disk. So are FIFOs,
+    sockets and devices, which would be waited for.
 
     Raises:
         RefusedError: it is one.
@@ -235,7 +236,7 @@ def refuse_others_directory(directory: Path) -> None:
                 next_step=f"chmod go-w {shlex.quote(str(directory))}",
             )
     for home in (directory, *directory.glob("bookie-*")):
-        _refuse_links(home)
+        _refuse_special_files(home)
 
 
 def _others_who_can_write(found: os.stat_result) -> str | None:
@@ -254,16 +255,16 @@ def _others_who_can_write(found: os.stat_result) -> str | None:
     return f"group {group.gr_name}"
 
 
-def _refuse_links(home: Path) -> None:
+def _refuse_special_files(home: Path) -> None:
     with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(home) as found:
         for one in found:
-            if not one.is_symlink():
+            if one.is_dir(follow_symlinks=False) or one.is_file(follow_symlinks=False):
                 continue
             is_own = one.stat(follow_symlinks=False).st_uid == os.geteuid()
-            if not (is_own and one.is_dir()):
-                raise RefusedError(
-                    f"{one.path} is a symbolic link", next_step=f"rm {shlex.quote(one.path)}"
-                )
+            if one.is_symlink() and is_own and one.is_dir():
+                continue
+            kind = "a symbolic link" if one.is_symlink() else "not a regular file"
+            raise RefusedError(f"{one.path} is {kind}", next_step=f"rm {shlex.quote(one.path)}")
 
 
 def refuse_foreign(directory: Path) -> None:

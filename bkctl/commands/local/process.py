@@ -88,8 +88,15 @@ class ChildProcess:
 
     def log_tail(self, lines_max: int = 15) -> str:
         """Return the last lines it wrote."""
-        text = self.log.read_text(encoding="utf-8", errors="replace")
-        return "\n".join(text.splitlines()[-lines_max:])
+        return "\n".join(last_lines(self.log, lines_max))
+
+
+def last_lines(log: Path, lines_max: int) -> list[str]:
+    """Return the last lines of a log; a line of more than 64 KiB loses its beginning."""
+    with log.open("rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES_MAX))
+        text = file.read(_TAIL_BYTES_MAX).decode("utf-8", "replace")
+    return text.splitlines()[-lines_max:]
 
 
 class ServerProcess:
@@ -166,6 +173,8 @@ def guarded(command: Sequence[str]) -> list[str]:
         return list(command)
     return [sys.executable, "-I", "-S", "-c", _GUARD, str(os.getpid()), *command]
 
+
+_TAIL_BYTES_MAX: Final = 64 * 1024
 
 _FIRST_PORT: Final = 15_000
 """What is below is for servers that are known by their ports."""

@@ -273,6 +273,7 @@ def _start_in_background(session: Session, directory: Path, settings: dict[str, 
         refuse_foreign,
         refuse_others_directory,
     )
+    from bkctl.commands.local.process import last_lines
     from bkctl.errors import CommandError
 
     refuse_others_directory(directory)
@@ -300,8 +301,7 @@ def _start_in_background(session: Session, directory: Path, settings: dict[str, 
     with child.stdout as stdout, session.messages.waiting("waiting for the bookies to register"):
         shown = stdout.read()  # Ends when the child has shown its table: see _detach.
     if not shown:
-        last = log.read_text(encoding="utf-8", errors="replace").splitlines()[-1:]
-        said = "".join(last).removeprefix("bkctl: ") or "the cluster ended"
+        said = "".join(last_lines(log, 1)).removeprefix("bkctl: ") or "the cluster ended"
         raise CommandError(said, status=child.wait())
     session.host.stdout.write(shown.decode())
     stop = shlex.join(["bkctl", "local", "stop", str(directory)])

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from bkclient.blocking import with_store
+from bkclient.metadata import zk_paths
 from bkclient.metadata.api import NEW
 from bkctl.cli.root import cli
 from bkctl.commands.cluster import backup, nodes, watch
@@ -230,6 +231,19 @@ class TestBackup:
         assert not (tmp_path / "new.db").exists()
 
 
+ODD_NUMBERS = (
+    *("Infinity", "-Infinity", "NaN", "1e400", "1e30", "1.5", "-1", str(2**63), "1" * 5000),
+    *('"1"', "true", "null", "[]", "{}"),
+)
+
+
+def sealed(lines: list[str]) -> str:
+    """Return a backup file of lines, with a checksum that fits."""
+    *body, end = (f"{line}\n" for line in lines)
+    digest = hashlib.sha256("".join(body).encode()).hexdigest()
+    return "".join(body) + re.sub('(?<="sha256": ")[0-9a-f]+', digest, end)
+
+
 class TestRestore:
     @pytest.fixture
     def file(self, world: World, tmp_path: Path) -> Path:
@@ -252,6 +266,44 @@ class TestRestore:
             assert at(target, *words).out == run_in(world, *words).out, words
         assert at(target, "autorecovery", "status", "--json").json["enabled"] is False
 
+    @pytest.mark.parametrize(
+        ("line", "name", "text"),
+        [
+            *((0, "time_ms", text) for text in ODD_NUMBERS),
+            *((0, name, text) for name in ("instance_id", "uri") for text in ("[1]", "7")),
+            *((0, "layout", text) for text in ("[]", "null", '"none"')),
+            *((1, name, text) for name in ("ctime_ms", "version") for text in ODD_NUMBERS),
+            *((1, "path", text) for text in ("[]", "null", '"nowhere"', '"/a//b"', '"/../x"')),
+            *((1, "value_b64", text) for text in ("[]", "7", '"="')),
+            *((-1, "nodes", text) for text in ODD_NUMBERS),
+        ],
+    )
+    def test_a_wrong_value_under_a_right_checksum_is_named(
+        self, file: Path, tmp_path: Path, line: int, name: str, text: str
+    ) -> None:
+        lines = file.read_text().splitlines()
+        fields = {key: json.dumps(value) for key, value in json.loads(lines[line]).items()}
+        fields[name] = text
+        lines[line] = "{" + ", ".join(f'"{key}": {value}' for key, value in fields.items()) + "}"
+        file.write_text(sealed(lines))
+        target = f"sqlite://{tmp_path}/new.db"
+        refused = at(target, "cluster", "restore", file, "--yes", ok=False)
+        assert (refused.status, refused.err.startswith("bkctl: ")) == (1, True), refused
+        assert not (tmp_path / "new.db").exists()
+
+    @pytest.mark.parametrize("ledger_id", [2**63 - 1, 2**63 - 1000, 2**62])
+    def test_the_highest_ledgers_can_be_restored(
+        self, file: Path, tmp_path: Path, ledger_id: int
+    ) -> None:
+        lines = file.read_text().splitlines()
+        node = json.loads(next(line for line in lines if "/00/0000/L0001" in line))
+        node["path"] = zk_paths.LAYOUTS["longhierarchical"].path_of(LedgerId(ledger_id))
+        lines.insert(-1, json.dumps(node))
+        lines[-1] = re.sub('(?<="nodes": )[0-9]+', str(len(lines) - 2), lines[-1])
+        file.write_text(sealed(lines))
+        target = f"sqlite://{tmp_path}/new.db"
+        at(target, "cluster", "restore", file, "--yes")
+
     def test_ledgers_stay_as_old_as_they_were(self, file: Path, tmp_path: Path) -> None:
         old_ms, lines = 1_600_000_000_000, file.read_text().splitlines(keepends=True)
         lines[1:-1] = [
@@ -260,9 +312,7 @@ class TestRestore:
             else re.sub('(?<="ctime_ms": )[0-9]+', str(old_ms), line)
             for line in lines[1:-1]
         ]
-        digest = hashlib.sha256("".join(lines[:-1]).encode()).hexdigest()
-        lines[-1] = re.sub('(?<="sha256": ")[0-9a-f]+', digest, lines[-1])
-        file.write_text("".join(lines))
+        file.write_text(sealed("".join(lines).splitlines()))
         target = f"sqlite://{tmp_path}/new.db"
         at(target, "cluster", "restore", file, "--yes")
         created = [row["created"] for row in at(target, "ledger", "list", "--json").json["ledgers"]]

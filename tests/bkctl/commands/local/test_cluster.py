@@ -254,23 +254,38 @@ def test_a_directory_that_another_user_made_meanwhile_is_refused(tmp_path: Path)
     assert list(path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        STATE_FILE,
-        f"{STATE_FILE}.part",
-        ENV_FILE,
-        f"{ENV_FILE}.part",
-        PROFILE_FILE,
-        TOKEN_FILE,
-        BACKGROUND_LOG,
-        LOCK,
-        "metadata.db",
-        "bookie-1/bookie.conf",
-        "bookie-1/bookie.log",
-        "bookie-1/start.request",
-    ],
+FILES = (
+    STATE_FILE,
+    f"{STATE_FILE}.part",
+    ENV_FILE,
+    f"{ENV_FILE}.part",
+    PROFILE_FILE,
+    TOKEN_FILE,
+    BACKGROUND_LOG,
+    LOCK,
+    "metadata.db",
+    "bookie-1/bookie.conf",
+    "bookie-1/bookie.log",
+    "bookie-1/start.request",
 )
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_fifo_in_the_place_of_a_file_is_not_waited_for(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "bk"
+    path.mkdir()
+    LocalCluster(path, 1).save()
+    (path / "bookie-1").mkdir(exist_ok=True)
+    (path / name).unlink(missing_ok=True)
+    os.mkfifo(path / name)
+    with closing(FakeHost()) as host:
+        for words in (["1"], ["1", "--background"], ["stop"], ["status"]):
+            given = [words[0], str(path), *words[1:]]
+            assert cli.run(["local", *given], host) == ExitStatus.REFUSED, host.err.text
+        assert f"{name} is not a regular file" in host.err.text
+
+
+@pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("is_dangling", [False, True])
 def test_a_link_in_the_place_of_a_file_is_refused(
     tmp_path: Path, name: str, *, is_dangling: bool
@@ -364,12 +379,7 @@ def test_a_bookie_whose_process_cannot_be_determined_is_not_said_to_be_down(
         held.release()
 
 
-def test_a_record_that_is_not_a_file_is_not_waited_for(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / STATE_FILE)
-    with closing(FakeHost()) as host:
-        assert cli.run(["local", "status", str(tmp_path)], host) == 1
-        assert "cluster.json: not a regular file" in host.err.text
-    (tmp_path / STATE_FILE).unlink()
+def test_a_huge_record_is_not_read(tmp_path: Path) -> None:
     (tmp_path / STATE_FILE).touch()
     os.truncate(tmp_path / STATE_FILE, 1 << 40)
     with closing(FakeHost()) as host:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from pathlib import Path
 
 import pytest
 
-from bkctl.commands.local.process import ChildProcess
+from bkctl.commands.local.process import ChildProcess, last_lines
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.processes
@@ -44,3 +45,14 @@ def test_who_was_asked_to_end_is_not_pressed_by_a_second_signal(tmp_path: Path) 
         assert child.stop(TIMEOUT_S) == 0
     finally:
         child.kill()
+
+
+def test_of_a_huge_log_only_the_end_is_read(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text("first\n")
+    os.truncate(log, 1 << 40)
+    with log.open("a") as file:
+        file.write("\nlast but one\nlast\n")
+    assert last_lines(log, 2) == ["last but one", "last"]
+    log.write_bytes(b"\xffonly")
+    assert last_lines(log, 2) == ["\ufffdonly"]
