@@ -22,7 +22,7 @@ import hashlib
 import hmac
 import struct
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 import attrs
@@ -100,6 +100,10 @@ class VerifiedEntries(NamedTuple):
         return list(map(Entry, fields, fields, fields, fields, self.payloads))
 
 
+VerifiedById = dict[int, tuple[bytes, bytes]]
+"""Header and payload of verified entries of one ledger by entry id; see ``VerifiedEntries``."""
+
+
 def _all_fields(headers: Sequence[bytes]) -> tuple[int, ...]:
     """Return the four fields of each header, one header after the other."""
     return struct.unpack(f">{4 * len(headers)}q", b"".join(headers))
@@ -141,6 +145,10 @@ class Digester(Protocol):
 
     def verify_run(self, ledger_id: int, ids: range, packets: Packets) -> VerifiedEntries:
         """Return the entries with these ids, in order, up to the first that ``verify`` refuses."""
+        ...
+
+    def verify_many(self, ledger_id: int, packets: Mapping[int, bytes]) -> VerifiedById:
+        """Return those entries that ``verify`` does not refuse; packets come by entry id."""
         ...
 
     def package_lac(self, ledger_id: int, lac: int) -> bytes:
@@ -215,18 +223,41 @@ class _Digester:
         spans = _spans(packets, payload_at)[: len(ids)]
         headers = [sized[at : at + ENTRY_HEADER_BYTES] for at, _ in spans]
         payloads = [sized[at + payload_at : end] for at, end in spans]
-        found = b"".join([sized[at + ENTRY_HEADER_BYTES : at + payload_at] for at, _ in spans])
-        digests = self._compute_all(headers, payloads)
-        fields = _all_fields(headers)
+        digests = [sized[at + ENTRY_HEADER_BYTES : at + payload_at] for at, _ in spans]
         wanted = tuple(ids[: len(spans)])
-        if (
-            found != digests
-            or fields[1::4] != wanted
-            or fields[0::4].count(ledger_id) != len(spans)
-        ):
+        if not self._are_good(ledger_id, wanted, headers, digests, payloads):
             good = self._count_good(ledger_id, wanted, [sized[at:end] for at, end in spans])
             del headers[good:], payloads[good:]
         return VerifiedEntries(headers, payloads)
+
+    def verify_many(self, ledger_id: int, packets: Mapping[int, bytes]) -> VerifiedById:
+        payload_at = self._payload_at
+        long = {one: packet for one, packet in packets.items() if len(packet) >= payload_at}
+        headers = [packet[:ENTRY_HEADER_BYTES] for packet in long.values()]
+        payloads = [packet[payload_at:] for packet in long.values()]
+        digests = [packet[ENTRY_HEADER_BYTES:payload_at] for packet in long.values()]
+        found = dict(zip(long, zip(headers, payloads, strict=True), strict=True))
+        if not self._are_good(ledger_id, tuple(long), headers, digests, payloads):
+            for entry_id, packet in long.items():
+                if not self._count_good(ledger_id, (entry_id,), (packet,)):
+                    del found[entry_id]
+        return found
+
+    def _are_good(
+        self,
+        ledger_id: int,
+        ids: tuple[int, ...],
+        headers: Sequence[bytes],
+        digests: Sequence[bytes],
+        payloads: Sequence[bytes],
+    ) -> bool:
+        """Return whether ``verify`` would take all of these, of which none is too short."""
+        fields = _all_fields(headers)
+        return (
+            b"".join(digests) == self._compute_all(headers, payloads)
+            and fields[1::4] == ids
+            and fields[0::4].count(ledger_id) == len(ids)
+        )
 
     def _count_good(self, ledger_id: int, ids: Sequence[int], packets: Sequence[bytes]) -> int:
         """Return how many packets are what they should be before the first that is not."""

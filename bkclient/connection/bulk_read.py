@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Union
 
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
-from wire.frames.bulk_reads import PlainRead
 from wire.messages import Response
 
-BulkAnswer = Union[PlainRead, Response]
+BulkAnswer = Union[bytes, Response]
+"""The entry packet, or what else came."""
 
 
 class BulkRead:
@@ -20,11 +20,10 @@ class BulkRead:
     What is missing then, or refused, the caller asks for one by one.
     """
 
-    def __init__(self, entries: Sequence[int], keys: Sequence[Hashable]) -> None:
+    def __init__(self, entries: Sequence[int]) -> None:
         self.deferred: Deferred[dict[int, BulkAnswer]] = Deferred(lambda _: self._stop_timer())
-        self.entries, self.keys = entries, keys
-        """What was asked for, and what each answer is matched by, in the same order."""
-        self._entry_of = dict(zip(keys, entries, strict=True))
+        self.entries = entries
+        """What was asked for, each once."""
         self._answers: dict[int, BulkAnswer] = {}
         self._timer: IDelayedCall | None = None
 
@@ -32,15 +31,14 @@ class BulkRead:
         """Wait for answers so long, and no longer; ``timed_out`` hears of it if there are none."""
         self._timer = clock.callLater(timeout_s, self._expire, timed_out)
 
-    def take(self, key: Hashable, answer: BulkAnswer) -> None:
-        """Take the answer with this key."""
-        self._answers[self._entry_of.pop(key)] = answer
-        if not self._entry_of:
+    def take(self, entry_id: int, answer: BulkAnswer) -> None:
+        """Take the answer for an entry that was asked for."""
+        self._answers[entry_id] = answer
+        if len(self._answers) == len(self.entries):
             self.finish()
 
     def finish(self) -> None:
         """Wait for no more answers."""
-        self._entry_of.clear()
         self._stop_timer()
         if not self.deferred.called:
             self.deferred.callback(self._answers)

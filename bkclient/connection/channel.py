@@ -229,10 +229,10 @@ class BookieChannel(Protocol):
     def read_many(
         self, ledger_id: LedgerId, entries: Sequence[int], timeout_s: float
     ) -> Deferred[dict[int, BulkAnswer]]:
-        """Read entries with one write; the Deferred fires with the answers by entry id.
+        """Read entries with one write, over V2; the Deferred fires with the answers by entry id.
 
         It never fails. Entries that were not answered in time, or before the connection went, are
-        not in the result; nor are those that another read of this connection is out for (V2).
+        not in the result; nor are those that another read of this connection is out for.
         """
         bulk, frames = self._requests.bulk(ledger_id, entries)
         asked = bulk.entries
@@ -241,7 +241,7 @@ class BookieChannel(Protocol):
         if self.lost is not None or not asked:
             self._clock.callLater(0, bulk.finish)
         else:
-            self._requests.send_bulk(bulk, frames, timeout_s)
+            self._requests.send_bulk(ledger_id, bulk, frames, timeout_s)
         return bulk.deferred
 
     # Adds
@@ -269,20 +269,23 @@ class BookieChannel(Protocol):
     # Answers
 
     def dataReceived(self, data: bytes) -> None:
-        """Match what came in: runs of plain acks at once, everything else one by one."""
-        connection, requests, take_plain = self._connection, self._requests, self.streams.take_plain
+        """Match what came in: runs of plain acks and entries at once, all else one by one."""
+        connection, take_runs = self._connection, self._take_runs
         self._silence.heard_s = self._clock.seconds()
         connection.receive_data(data)
         try:
-            take_plain(connection.buffer)
+            take_runs(connection.buffer)
             while self.lost is None and (payload := connection.next_payload()) is not None:
-                if not (requests.bulks and requests.take_read(payload)):
-                    self._take(self._decode(payload))
-                take_plain(connection.buffer)
+                self._take(self._decode(payload))
+                take_runs(connection.buffer)
         except RemoteProtocolError as error:
             text = f"bookie {self.bookie_id} sent an invalid answer: {error}"
             log.warn("{text}", text=text)
             self.close(BookieUnavailableError(text))
+
+    def _take_runs(self, buffer: bytearray) -> None:
+        self.streams.take_plain(buffer)
+        self._requests.take_reads(buffer)
 
     def _take(self, answer: Answer) -> None:
         if answer.operation is not Operation.ADD_ENTRY or not self.streams.take(answer):

@@ -15,7 +15,6 @@ from twisted.python.failure import Failure
 from bkclient.connection.add_stream import AddStream
 from bkclient.connection.requests import OPERATIONS
 from wire.codes import ReturnCode
-from wire.frames.bulk_reads import PlainRead
 from wire.messages import BatchReadRequest, BatchReadResponse, Response
 
 if TYPE_CHECKING:
@@ -166,7 +165,7 @@ def _ended(result: Response | Failure) -> str:
 def _code(answer: BulkAnswer | None) -> str:
     if answer is None:
         return NO_ANSWER
-    return ReturnCode.EOK.name if isinstance(answer, PlainRead) else answer.rc.name
+    return ReturnCode.EOK.name if isinstance(answer, bytes) else answer.rc.name
 
 
 def _range(entries: Iterable[int]) -> str:

@@ -19,10 +19,10 @@ from twisted.internet.interfaces import IReactorTime
 from bkclient.concurrency import Alarms
 from bkclient.connection.bulk_read import BulkRead
 from bkclient.errors import ClientError, RequestTimeoutError
-from wire.codes import Operation, ProtocolVersion
+from wire.codes import Operation, ProtocolVersion, ReturnCode
 from wire.connection import ClientConnection
-from wire.frames.bulk_reads import match_read_v2, match_read_v3, read_frames_v2, read_frames_v3
-from wire.ids import BookieId, LedgerId
+from wire.frames.bulk_reads import read_frames_v2, take_reads_v2
+from wire.ids import BookieId, EntryId, LedgerId
 from wire.messages import (
     AddRequest,
     AddResponse,
@@ -93,16 +93,14 @@ class RequestsInFlight:
         self._clock, self._bookie_id, self._connection = clock, bookie_id, connection
         self._next_txn_id, self._write, self._timed_out = next_txn_id, write, timed_out
         self._is_v2 = connection.protocol is ProtocolVersion.V2
-        self._match_read = match_read_v2 if self._is_v2 else match_read_v3
         self._pending: dict[RequestKey, SentRequest] = {}
         self._waiting: dict[RequestKey, deque[SentRequest]] = {}
-        self.bulks: dict[RequestKey, BulkRead] = {}
-        """The bulk read that waits for each key."""
+        self._bulks: dict[RequestKey, BulkRead] = {}  # The one that waits for each key.
         self._alarms: Alarms[RequestKey] = Alarms(clock, self._expire)
         self._has_ended = False
 
     def __len__(self) -> int:
-        return len(self._pending) + len(self.bulks)
+        return len(self._pending) + len(self._bulks)
 
     def send(self, pending: SentRequest) -> None:
         """Send a request, on V2 once no other with the same key is in flight."""
@@ -122,59 +120,57 @@ class RequestsInFlight:
         self._write(frame)
 
     def _is_out(self, key: RequestKey) -> bool:
-        return key in self._pending or key in self.bulks
+        return key in self._pending or key in self._bulks
 
     def bulk(self, ledger_id: LedgerId, entries: Sequence[int]) -> tuple[BulkRead, bytes]:
-        """Return a bulk read and its frames, for ``send_bulk``.
+        """Return a bulk read and its frames, for ``send_bulk``; V2 only.
 
-        On V2 it leaves out what another read of this connection is out for.
+        It leaves out what another read of this connection is out for.
         """
-        keys: list[RequestKey]
-        if self._is_v2:
-            asked = [entry for entry in entries if not self._is_out((ledger_id, entry))]
-            keys = [(ledger_id, entry_id) for entry_id in asked]
-            frames = read_frames_v2(ledger_id, asked)
-        else:
-            asked, txn_ids = list(entries), [self._next_txn_id() for _ in entries]
-            keys, frames = list[RequestKey](txn_ids), read_frames_v3(ledger_id, asked, txn_ids)
-        bulk = BulkRead(asked, keys)
-        bulk.deferred.addBoth(self._forget_bulk, keys, bulk)
-        return bulk, frames
+        assert self._is_v2, "bulk reads go over V2"
+        asked = [entry for entry in dict.fromkeys(entries) if not self._is_out((ledger_id, entry))]
+        bulk = BulkRead(asked)
+        bulk.deferred.addBoth(self._forget_bulk, ledger_id, bulk)
+        return bulk, read_frames_v2(ledger_id, asked)
 
-    def send_bulk(self, bulk: BulkRead, frames: bytes, timeout_s: float) -> None:
+    def send_bulk(
+        self, ledger_id: LedgerId, bulk: BulkRead, frames: bytes, timeout_s: float
+    ) -> None:
         """Send it; it ends by itself once the time is over."""
-        self.bulks.update(dict.fromkeys(bulk.keys, bulk))  # type: ignore[arg-type]
+        self._bulks.update(((ledger_id, entry), bulk) for entry in bulk.entries)
         bulk.wait(self._clock, timeout_s, lambda: self._timed_out(timeout_s))
         self._write(frames)
 
-    def _forget_bulk(self, result: Any, keys: list[RequestKey], bulk: BulkRead) -> Any:
+    def _forget_bulk(self, result: Any, ledger_id: LedgerId, bulk: BulkRead) -> Any:
         """Take no more answers for it; reads that waited for these keys go out."""
-        for key in keys:
-            if self.bulks.get(key) is bulk:
-                del self.bulks[key]
+        for entry_id in bulk.entries:
+            key = ledger_id, entry_id
+            if self._bulks.get(key) is bulk:
+                del self._bulks[key]
                 self._send_waiting(key)
         return result
 
-    def take_read(self, payload: bytes) -> bool:
-        """Take a plain answer to a bulk read without decoding it; ``False`` for any other."""
-        found = self._match_read(payload)
-        if found is None:
-            return False
-        key: RequestKey = (found.ledger_id, found.key) if self._is_v2 else found.key
-        bulk = self.bulks.pop(key, None)
-        if bulk is None:
-            return False
-        bulk.take(key, found)
-        self._send_waiting(key)
-        return True
+    def take_reads(self, buffer: bytearray) -> None:
+        """Take the plain answers at the start of a buffer while a bulk read waits for some."""
+        if not self._bulks:
+            return
+        for ledger_id, entry_id, packet in take_reads_v2(buffer, self._connection.frame_bytes_max):
+            key = ledger_id, entry_id
+            bulk = self._bulks.pop(key, None)
+            if bulk is not None:
+                bulk.take(entry_id, packet)
+                self._send_waiting(key)
+            else:
+                ids = LedgerId(ledger_id), EntryId(entry_id)
+                response = ReadResponse(ReturnCode.EOK, *ids, packet)
+                self.take(Answer(response, Operation.READ_ENTRY, 0))
 
     def take(self, answer: Answer) -> None:
         """Give an answer to who asked; one that comes too late, or was never asked for, is lost."""
         key = self._key_of(answer)
-        bulk = self.bulks.get(key)
-        if bulk is not None and answer.operation is Operation.READ_ENTRY:
-            del self.bulks[key]
-            bulk.take(key, answer.response)
+        response = answer.response
+        if isinstance(response, ReadResponse) and (bulk := self._bulks.pop(key, None)) is not None:
+            bulk.take(response.entry_id, response)
             self._send_waiting(key)
             return
         pending = self._pending.get(key)
@@ -220,8 +216,8 @@ class RequestsInFlight:
         self._has_ended = True
         self._alarms.stop()
         requests = [*self._pending.values(), *itertools.chain(*self._waiting.values())]
-        bulks = dict.fromkeys(self.bulks.values())
-        self._pending, self._waiting, self.bulks = {}, {}, {}
+        bulks = dict.fromkeys(self._bulks.values())
+        self._pending, self._waiting, self._bulks = {}, {}, {}
 
         def fail(error: ClientError) -> None:
             for pending in requests:

@@ -29,10 +29,9 @@ from bkclient.quorum.distribution import write_set
 from bkclient.quorum.fragments import LedgerFragment, fragments_of
 from bkclient.quorum.read_rules import NEGATIVE
 from bkclient.repair.replica_check import OURS, ViewedLedger, view
-from wire.codes import ENTRY_HEADER_BYTES, ReturnCode
+from wire.codes import ENTRY_HEADER_BYTES, ProtocolVersion, ReturnCode
 from wire.digest import Entry, header
 from wire.errors import DigestMismatchError
-from wire.frames.bulk_reads import PlainRead
 from wire.ids import BookieId, EntryId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
 from wire.messages import ReadRequest, Response
@@ -212,16 +211,16 @@ class CopyReader:
             return []
         verify, ledger_id, found = self._keys.digester.verify, self._ledger_id, []
         try:
-            channel = await self._pool.channel(bookie_id, ledger_id)
+            channel = await self._pool.channel(bookie_id, ledger_id, ProtocolVersion.V2)
             answers = await channel.read_many(ledger_id, entries, self._wait_s)
         except OURS:
             raise
         except ClientError:
             return []
         for entry_id, answer in answers.items():
-            if isinstance(answer, PlainRead):
+            if isinstance(answer, bytes):
                 with contextlib.suppress(DigestMismatchError):
-                    found.append(verify(ledger_id, entry_id, answer.packet))
+                    found.append(verify(ledger_id, entry_id, answer))
         return found
 
     async def read(self, bookie_id: BookieId, entry_id: EntryId) -> Entry | bytes:

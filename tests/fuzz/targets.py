@@ -283,8 +283,9 @@ _ALL: Final = (
     _target("acks-v2", lambda d: bulk_adds.take_acks_v2(bytearray(d)), (), _FRAMES),
     _target("acks-v3", lambda d: bulk_adds.take_acks_v3(bytearray(d)), (), _FRAMES),
     _target("plain-request-v3", lambda d: bulk_reads.match_request_v3(d, 0), (), _FRAMES),
-    _target("plain-read-v2", bulk_reads.match_read_v2, (), _PAYLOADS),
-    _target("plain-read-v3", bulk_reads.match_read_v3, (), _PAYLOADS),
+    _target(
+        "plain-reads-v2", lambda d: bulk_reads.take_reads_v2(bytearray(d), len(d)), (), _FRAMES
+    ),
     _target("varint", decode_varint, FormatError, (b"\x01", b"\xff" * 10)),
     _target("ledger-metadata", decode_metadata, FormatError, _STORED),
     _target("cookie", decode_cookie, FormatError, _STORED),

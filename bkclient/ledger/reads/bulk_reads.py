@@ -1,4 +1,4 @@
-"""BulkReads: several entries of one bookie, asked for with one write."""
+"""BulkReads: several entries of one bookie, asked for with one write over V2."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from bkclient.errors import InterruptedOperationError, RequestTimeoutError
 from bkclient.ledger.reads.read_order import ReadOrder
 from bkclient.ledger.reads.replica_read import as_client_error
 from bkclient.ledger.reads.verifier import AnswerVerifier
-from wire.digest import Entry
+from wire.codes import ProtocolVersion
+from wire.digest import VerifiedById
 from wire.ids import BookieId, LedgerId
 
 
@@ -39,10 +40,10 @@ class BulkReads:
 
     def read(
         self, bookie: BookieId, entries: list[int], ensemble: Sequence[BookieId]
-    ) -> Deferred[dict[int, Entry]]:
-        """Read what one bookie has of these entries; fire with the intact ones by entry id."""
+    ) -> Deferred[VerifiedById]:
+        """Read what one bookie has of these entries; fire with the intact ones."""
         wait_s = self._wait_s
-        channel = self._pool.channel(bookie, self._ledger_id)
+        channel = self._pool.channel(bookie, self._ledger_id, ProtocolVersion.V2)
         channel.addTimeout(wait_s, self._pool.clock, partial(self._not_connected, bookie))
         answers = channel.addCallback(BookieChannel.read_many, self._ledger_id, entries, wait_s)
         return answers.addCallbacks(
@@ -62,7 +63,7 @@ class BulkReads:
         bookie: BookieId,
         ensemble: Sequence[BookieId],
         asked: int,
-    ) -> dict[int, Entry]:
+    ) -> VerifiedById:
         if len(answers) < asked:
             self._health.slow(bookie)
         found = self._verifier.bulk(answers)
@@ -72,7 +73,7 @@ class BulkReads:
 
     def _failed(
         self, failure: Failure, bookie: BookieId, ensemble: Sequence[BookieId]
-    ) -> dict[int, Entry]:
+    ) -> VerifiedById:
         if isinstance(failure.value, CancelledError):
             # Without this the reader that was cancelled would go on, entry by entry.
             raise failure.value

@@ -24,7 +24,7 @@ from bkclient.placement.policy import Placement
 from bkclient.quorum.read_rules import LongPollAnswer, ReplicaRead
 from bkclient.quorum.speculation import Speculation
 from wire.codes import ReturnCode
-from wire.digest import Digester, Entry, VerifiedEntries
+from wire.digest import Digester, Entry, VerifiedById, VerifiedEntries
 from wire.ids import BookieId, EntryId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
 from wire.messages import BatchReadRequest, BatchReadResponse, ReadRequest, Response
@@ -111,6 +111,8 @@ class EntryFetcher:
         Raises:
             ClientError: as for ``entry``.
         """
+        if len(ids) == 1:
+            return VerifiedEntries.of([await self.entry(metadata, EntryId(ids[0]))])
         fragment = metadata.fragment_of(ids[0])
         by_bookie: dict[BookieId, list[int]] = {}
         for entry_id in ids:
@@ -120,14 +122,15 @@ class EntryFetcher:
             self._bulks.read(bookie, entries, fragment.ensemble)
             for bookie, entries in by_bookie.items()
         ]
-        found: dict[int, Entry] = {}
-        for entries in await gather(bulks):
-            found.update(entries)
+        found: VerifiedById = {}
+        for some in await gather(bulks):
+            found.update(some)
         missing = [entry_id for entry_id in ids if entry_id not in found]
         singly = [self.entry(metadata, EntryId(entry_id)) for entry_id in missing]
-        for entry in await gather(singly):
-            found[entry.entry_id] = entry
-        return VerifiedEntries.of([found[entry_id] for entry_id in ids])
+        one_by_one = VerifiedEntries.of(await gather(singly))
+        found.update(zip(missing, zip(*one_by_one, strict=True), strict=True))
+        ordered = [found[entry_id] for entry_id in ids]
+        return VerifiedEntries([header for header, _ in ordered], [one for _, one in ordered])
 
     def knows_stripes(self, metadata: LedgerMetadata, entry_id: int) -> bool:
         """Return whether the bookie that is asked first may know strides; not so Java's."""

@@ -8,9 +8,8 @@ from bkclient.connection.bulk_read import BulkAnswer
 from bkclient.errors import ClientDigestMismatchError, ReadFailedError, refusal
 from bkclient.quorum.read_rules import KnownLac, LongPollAnswer
 from wire.codes import ReturnCode
-from wire.digest import Digester, Entry, VerifiedEntries
+from wire.digest import Digester, Entry, VerifiedById, VerifiedEntries, header
 from wire.errors import DigestMismatchError
-from wire.frames.bulk_reads import PlainRead
 from wire.ids import BookieId, EntryId, LedgerId
 from wire.messages import BatchReadResponse, ReadLacResponse, ReadResponse, Response
 
@@ -18,7 +17,8 @@ from wire.messages import BatchReadResponse, ReadLacResponse, ReadResponse, Resp
 class AnswerVerifier:
     """Checks codes and digests of the answers to one ledger's reads.
 
-    ``on_lac`` is called with a bookie's highest known LAC when it comes with an entry.
+    ``on_lac`` is called with a bookie's highest known LAC when it comes with an entry, and with the
+    one that the last entry of many has.
     """
 
     def __init__(self, ledger_id: LedgerId, digester: Digester) -> None:
@@ -72,22 +72,15 @@ class AnswerVerifier:
             if bad is None:
                 raise ReadFailedError(f"{self._what(bookie, first)}: an empty batch")
             return VerifiedEntries.of([self.packet(bookie, bad, first)])  # Says what is wrong.
+        self.on_lac(header(found.headers[-1]).lac)
         return found
 
-    def bulk(self, answers: dict[int, BulkAnswer]) -> dict[int, Entry]:
-        """Return the entries of a bulk read that are intact, by entry id."""
-        verify, ledger_id, lac = self._digester.verify, self._ledger_id, -1
-        found: dict[int, Entry] = {}
-        for entry_id, answer in answers.items():
-            if not isinstance(answer, PlainRead):
-                continue
-            try:
-                found[entry_id] = verify(ledger_id, entry_id, answer.packet)
-            except DigestMismatchError:
-                continue
-            if answer.max_lac is not None and answer.max_lac > lac:
-                lac = answer.max_lac
-        self.on_lac(lac)
+    def bulk(self, answers: dict[int, BulkAnswer]) -> VerifiedById:
+        """Return the entries of a bulk read that are intact."""
+        packets = {entry_id: one for entry_id, one in answers.items() if isinstance(one, bytes)}
+        found = self._digester.verify_many(self._ledger_id, packets)
+        if found:
+            self.on_lac(header(found[max(found)][0]).lac)
         return found
 
     def lac(self, bookie: BookieId, response: Response) -> KnownLac | None:

@@ -319,6 +319,20 @@ def test_an_open_ledger_is_refused_beyond_the_lac_unless_asked_for(
     assert world.run(operations.confirmed_end(client, writer.ledger_id)) == (5, 6)
 
 
+@pytest.mark.parametrize("batch_reads", [True, False])
+def test_entries_of_a_range_tell_the_lac_that_their_writer_knew(*, batch_reads: bool) -> None:
+    world = World(3)
+    client = world.client(batch_reads=batch_reads)
+    writer = world.run(client.create_ledger(**TRIPLE))
+    world.run(writer.add(b"0"))
+    reader = world.run(client.open_ledger(writer.ledger_id, recover=False))
+    for number in range(1, 8):
+        world.run(writer.add(b"%d" % number))
+    before = reader.last_add_confirmed
+    world.run(collect(reader.read(2, 5, unconfirmed=True)))
+    assert (before, reader.last_add_confirmed) == (-1, 4)
+
+
 def test_the_lac_that_comes_with_entries_is_believed() -> None:
     world = World(3)
     client = world.client()

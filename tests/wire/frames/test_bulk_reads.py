@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wire.codes import Operation, ProtocolVersion, ReadFlag, ReturnCode
+from wire.codes import FRAME_BYTES_MAX, Operation, ProtocolVersion, ReadFlag, ReturnCode
 from wire.frames import v2, v3
 from wire.frames.bulk_reads import (
     answer_v3,
-    match_read_v2,
-    match_read_v3,
     match_request_v3,
     read_frames_v2,
-    read_frames_v3,
+    take_reads_v2,
 )
 from wire.ids import EntryId, LedgerId
 from wire.messages import AddResponse, ReadRequest, ReadResponse, ReplyTo
 
 IDS = st.one_of(st.integers(0, 300), st.integers(0, 2**63 - 1))
-LACS = st.none() | st.integers(-1, 2**63 - 1)
 RCS = st.sampled_from([ReturnCode.EOK] * 4 + [ReturnCode.ENOENTRY, ReturnCode.EIO])
 
 
@@ -28,69 +24,66 @@ def reply(version: ProtocolVersion, txn_id: int = 0) -> ReplyTo:
     return ReplyTo(version, Operation.READ_ENTRY, version.value, txn_id)
 
 
-@given(IDS, st.lists(st.tuples(IDS, IDS), max_size=6))
-def test_frames_are_those_of_the_codecs(ledger: int, reads: list[tuple[int, int]]) -> None:
+@given(IDS, st.lists(IDS, max_size=6))
+def test_frames_are_those_of_the_codec(ledger: int, entries: list[int]) -> None:
     ledger_id = LedgerId(ledger)
-    entries = [entry for entry, _ in reads]
     requests = [ReadRequest(ledger_id, EntryId(entry)) for entry in entries]
     assert read_frames_v2(ledger_id, entries) == b"".join(map(v2.encode_request, requests))
-    plain = [v3.encode_request(one, txn) for one, (_, txn) in zip(requests, reads, strict=True)]
-    assert read_frames_v3(ledger_id, entries, [txn for _, txn in reads]) == b"".join(plain)
 
 
-@given(RCS, IDS, IDS, st.none() | st.binary(max_size=300))
-def test_v2_answers_are_read_as_the_codec_reads_them(
-    rc: ReturnCode, ledger: int, entry: int, packet: bytes | None
-) -> None:
-    packet = packet if rc is ReturnCode.EOK else None
+def answer_of(
+    ledger: int, entry: int, packet: bytes | None, rc: ReturnCode = ReturnCode.EOK
+) -> bytes:
     response = ReadResponse(rc, LedgerId(ledger), EntryId(entry), packet)
-    payload = v2.encode_response(response, reply(ProtocolVersion.V2))[4:]
-    found = match_read_v2(payload)
-    if rc is not ReturnCode.EOK:
-        assert found is None
-    else:
-        assert found == (entry, ledger, entry, packet or b"", None)
-        assert v2.decode_response(payload).response.entry == found.packet  # type: ignore[union-attr]
+    return v2.encode_response(response, reply(ProtocolVersion.V2))
 
 
-@given(RCS, IDS, IDS, IDS, st.none() | st.binary(max_size=300), LACS, st.none() | IDS)
-def test_v3_answers_are_read_as_the_codec_reads_them(
-    rc: ReturnCode,
-    txn: int,
-    ledger: int,
-    entry: int,
-    packet: bytes | None,
-    lac: int | None,
-    update_ms: int | None,
+ANSWERS = st.tuples(RCS, IDS, IDS, st.binary(max_size=300))
+
+
+@given(st.lists(ANSWERS, max_size=6), st.integers(0, 40))
+def test_answers_are_taken_as_the_codec_reads_them(
+    answers: list[tuple[ReturnCode, int, int, bytes]], cut: int
 ) -> None:
-    response = ReadResponse(rc, LedgerId(ledger), EntryId(entry), packet, lac, update_ms)
-    payload = v3.encode_response(response, reply(ProtocolVersion.V3, txn))[4:]
-    found = match_read_v3(payload)
-    if rc is ReturnCode.EOK and packet is not None and update_ms is None:
-        assert found == (txn, ledger, entry, packet, lac)
-    else:
-        assert found is None
+    frames = [
+        answer_of(ledger, entry, packet if rc is ReturnCode.EOK else None, rc)
+        for rc, ledger, entry, packet in answers
+    ]
+    stream = b"".join(frames)
+    buffer = bytearray(stream[: len(stream) - cut] if cut else stream)
+    whole = len(buffer)
+    found = take_reads_v2(buffer, FRAME_BYTES_MAX)
+    taken = whole - len(buffer)
+    assert b"".join(frames[: len(found)]) == stream[:taken]
+    for frame, (ledger, entry, packet) in zip(frames, found, strict=False):
+        expected = ReadResponse(ReturnCode.EOK, LedgerId(ledger), EntryId(entry), packet)
+        assert v2.decode_response(frame[4:]).response == expected
+    if len(found) < len(frames):  # What comes next is cut, or no entry.
+        refused = answers[len(found)][0] is not ReturnCode.EOK
+        assert refused or len(buffer) < len(frames[len(found)])
 
 
 @given(st.binary(max_size=80))
-def test_anything_else_is_left_to_the_codecs(payload: bytes) -> None:
-    for match, decode in ((match_read_v2, v2.decode_response), (match_read_v3, v3.decode_response)):
-        if match(payload) is not None:  # type: ignore[operator]
-            assert isinstance(decode(payload).response, ReadResponse)
-
-
-@given(st.integers(0, 100))
-def test_a_cut_answer_is_none(cut: int) -> None:
-    response = ReadResponse(ReturnCode.EOK, LedgerId(5), EntryId(6), b"p" * 50, 3)
-    payload = v3.encode_response(response, reply(ProtocolVersion.V3, 9))[4:]
-    if cut < len(payload):
-        assert match_read_v3(payload[:cut]) is None
+def test_anything_else_is_left_to_the_codec(data: bytes) -> None:
+    buffer = bytearray(data)
+    for _ in take_reads_v2(buffer, FRAME_BYTES_MAX):
+        payload = data[4 : 4 + int.from_bytes(data[:4], "big")]
+        assert isinstance(v2.decode_response(payload).response, ReadResponse)
+        data = data[4 + len(payload) :]
+    assert buffer == data
 
 
 def test_an_ack_is_no_read() -> None:
     ack = AddResponse(ReturnCode.EOK, LedgerId(1), EntryId(1))
     to = ReplyTo(ProtocolVersion.V2, Operation.ADD_ENTRY, 2)
-    assert match_read_v2(v2.encode_response(ack, to)[4:]) is None
+    buffer = bytearray(v2.encode_response(ack, to))
+    assert (take_reads_v2(buffer, FRAME_BYTES_MAX), len(buffer)) == ([], 28)
+
+
+def test_a_frame_over_the_limit_is_left_to_who_refuses_it() -> None:
+    frame = answer_of(1, 2, b"packet")
+    for limit, taken in ((len(frame), 1), (len(frame) - 1, 0)):
+        assert len(take_reads_v2(bytearray(frame), limit)) == taken
 
 
 # A bookie's end -----------------------------------------------------------------------------------
@@ -151,8 +144,3 @@ def test_a_number_written_longer_than_it_has_to_be_is_left_to_the_codec() -> Non
     longer = longer.replace(b"\xa2\x06\x04", b"\xa2\x06\x05")
     assert v3.decode_request(longer[4:]).request == ReadRequest(LedgerId(5), EntryId(6))
     assert match_request_v3(longer, 0) is None
-
-
-def test_every_read_has_its_transaction() -> None:
-    with pytest.raises(ValueError, match="shorter"):
-        read_frames_v3(LedgerId(5), [6, 7], [1])
