@@ -15,12 +15,14 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from bookied.metrics.counters import RequestStats
+from bookied.storage.index.ledger_pages import CachedLedger
 from bookied.storage.ledger_storage.storage import LedgerStorage
 from bookied.storage.storages import Storages
 from wire.codes import V2_BY_RETURN_CODE, OpCode, ReturnCode
 from wire.errors import BookKeeperError
 from wire.frames import v3
-from wire.frames.bulk_reads import answer_v3, match_request_v3
+from wire.frames.bulk_reads import PlainRequest, answer_v3, match_request_v3
+from wire.frames.packets import Packets
 from wire.frames.v2 import LENGTH, pack_header
 from wire.ids import NO_ENTRY, LedgerId
 
@@ -36,6 +38,9 @@ _NO_LEDGER: Final = V2_BY_RETURN_CODE[ReturnCode.ENOLEDGER]
 
 LOOKED_AHEAD: Final = 128
 """How many reads are looked at for ledgers that are not in memory."""
+
+RUN_MIN: Final = 4
+"""So many reads of entries that follow each other are answered from one piece of a log."""
 
 
 class AnswersMax(NamedTuple):
@@ -114,13 +119,14 @@ class FastReads:
         self, data: bytes, at: int, must_wait: Callable[[LedgerId], bool], most: AnswersMax
     ) -> Taken:
         answers: list[bytes] = []
-        begin, size_bytes, loads, refused = at, 0, 0, 0
+        begin, size_bytes, loads, refused, alone_until = at, 0, 0, 0, at
         last_start = min(len(data), at + most.reads * _READ.size) - _READ.size
         read_of: int | None = None
         while at <= last_start and size_bytes < most.size_bytes:
             length, header, ledger_id, asked_id = _READ.unpack_from(data, at)
             if header != _HEADER or length != _READ_LENGTH:
                 break
+            may_be_run = ledger_id == read_of and at >= alone_until
             if ledger_id != read_of:
                 storage, read_of = self._storages.of(ledger_id), ledger_id
                 hot, read_memory = storage.hot, storage.reads.read_memory
@@ -139,20 +145,33 @@ class FastReads:
                 state = hot.get(ledger_id)
             if state is None or state.limbo or must_wait(ledger_id):
                 break
+            if may_be_run:
+                run = _run_v2(data, at, last_start)
+                left = most.size_bytes - size_bytes
+                packets = _read_run(storage, state, asked_id, run, left)
+                if len(packets) < RUN_MIN:
+                    alone_until = at + run * _READ.size
+                for entry_id, packet in enumerate(packets, asked_id):
+                    length = _ANSWER_LENGTH + len(packet)
+                    answers += _ANSWER.pack(length, _HEADER, 0, ledger_id, entry_id), packet
+                    size_bytes += len(packet)
+                if packets:
+                    at += len(packets) * _READ.size
+                    continue
             entry_id = asked_id
             if entry_id == NO_ENTRY:
                 if state.doubt is not None:
                     break
                 entry_id = state.last_entry
             try:
-                packet = read_memory(state, entry_id)
+                found = read_memory(state, entry_id)
             except (BookKeeperError, OSError):
                 break
-            if not isinstance(packet, bytes):
+            if not isinstance(found, bytes):
                 break
-            size_bytes += len(packet)
-            length = _ANSWER_LENGTH + len(packet)
-            answers += _ANSWER.pack(length, _HEADER, 0, ledger_id, asked_id), packet
+            size_bytes += len(found)
+            length = _ANSWER_LENGTH + len(found)
+            answers += _ANSWER.pack(length, _HEADER, 0, ledger_id, asked_id), found
             at += _READ.size
         return Taken(at, answers, (at - begin) // _READ.size, size_bytes, loads, refused)
 
@@ -160,11 +179,12 @@ class FastReads:
         self, data: bytes, at: int, must_wait: Callable[[LedgerId], bool], most: AnswersMax
     ) -> Taken:
         answers: list[bytes] = []
-        reads, size_bytes, ledger = 0, 0, b""
+        reads, size_bytes, alone_until, ledger = 0, 0, at, b""
         while size_bytes < most.size_bytes and reads < most.reads:
             asked = match_request_v3(data, at)
             if asked is None:
                 break
+            may_be_run = asked.ledger == ledger and at >= alone_until
             if asked.ledger != ledger:
                 ledger, ledger_id = asked.ledger, LedgerId(asked.ledger_id)
                 storage = self._storages.of(ledger_id)
@@ -172,21 +192,69 @@ class FastReads:
             if state is None or state.limbo or state.lac_is_unread or must_wait(ledger_id):
                 break
             entry_id = asked.entry_id
+            if may_be_run:
+                run = _run_v3(data, asked, most.reads - reads)
+                left = most.size_bytes - size_bytes
+                packets = _read_run(storage, state, entry_id, len(run), left)
+                if len(packets) < RUN_MIN:
+                    alone_until = run[-1].end
+                for one, packet in zip(run, packets, strict=False):
+                    answers += answer_v3(one, packet, state.lac)
+                    size_bytes += len(packet)
+                    at = one.end
+                if packets:
+                    reads += len(packets)
+                    continue
             if entry_id == NO_ENTRY:
                 if state.doubt is not None:
                     break
                 entry_id = state.last_entry
             try:
-                packet = storage.reads.read_memory(state, entry_id)
+                found = storage.reads.read_memory(state, entry_id)
             except (BookKeeperError, OSError):
                 break
-            if not isinstance(packet, bytes):
+            if not isinstance(found, bytes):
                 break
-            answers += answer_v3(asked, packet, state.lac)
-            size_bytes += len(packet)
+            answers += answer_v3(asked, found, state.lac)
+            size_bytes += len(found)
             reads += 1
             at = asked.end
         return Taken(at, answers, reads, size_bytes, 0)
+
+
+def _read_run(
+    storage: LedgerStorage, state: CachedLedger, first: int, count: int, bytes_max: int
+) -> list[bytes]:
+    """Return what one look at memory brings of so many entries in a row, perhaps none."""
+    if count < RUN_MIN or first < 0:
+        return []
+    try:
+        rows = storage.reads.read_rows(state, first, count, bytes_max)
+    except (BookKeeperError, OSError):
+        return []
+    return [] if rows is None else list(Packets(b"".join(rows.pieces), rows.entries))
+
+
+def _run_v2(data: bytes, at: int, last_start: int) -> int:
+    """Return how many plain reads, from the one at ``at`` on, are of entries in a row."""
+    length, header, ledger_id, entry_id = _READ.unpack_from(data, at)
+    start, unpack, size = at, _READ.unpack_from, _READ.size
+    while start <= last_start and unpack(data, start) == (length, header, ledger_id, entry_id):
+        start, entry_id = start + size, entry_id + 1
+    return (start - at) // size
+
+
+def _run_v3(data: bytes, first: PlainRequest, reads_max: int) -> list[PlainRequest]:
+    """Return the plain reads from ``first`` on that are of entries in a row."""
+    run, entry_id = [first], first.entry_id
+    while (
+        len(run) < reads_max
+        and (asked := match_request_v3(data, run[-1].end)) is not None
+        and asked.ledger == first.ledger
+        and asked.entry_id == entry_id + len(run)
+    ):
+        run.append(asked)
+    return run
 
 
 def _read_next_v2(data: bytes, at: int, last_start: int) -> Iterator[int]:
