@@ -18,6 +18,7 @@ Agrees with BookKeeper 4.18.0, DigestManager and its subclasses, and MacDigestMa
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import hmac
 import struct
@@ -29,7 +30,7 @@ import attrs
 
 from wire.codes import ENTRY_HEADER_BYTES, LAC_HEADER_BYTES, DigestType
 from wire.errors import DigestMismatchError, LocalProtocolError
-from wire.frames.packets import LENGTH, Packets
+from wire.frames.packets import LENGTH, Packets, even_size
 from wire.ids import EntryId, LedgerId
 
 ENTRY_HEADER: Final = struct.Struct(">qqqq")
@@ -42,6 +43,7 @@ _U32: Final = struct.Struct(">I")
 _U64: Final = struct.Struct(">Q")
 
 
+@functools.lru_cache(64)
 def master_key(password: bytes) -> bytes:
     """Return the 20-byte key that adds and fencing reads carry (MacDigestManager.genDigest)."""
     return hashlib.sha1(b"ledger" + password, usedforsecurity=False).digest()
@@ -288,6 +290,7 @@ class _Digester:
         return EntryId(lac)
 
 
+@functools.lru_cache(64)  # Ledgers with the same ones come one after the other.
 def digester(digest_type: DigestType, password: bytes) -> Digester:
     """Return the digester for a ledger's digest type and password."""
     if digest_type is DigestType.CRC32C:
@@ -338,6 +341,11 @@ def _hmac_sha1(key: bytes) -> Callable[[bytes, bytes], bytes]:
 def _spans(packets: Packets, bytes_min: int) -> list[tuple[int, int]]:
     """Return where each packet begins and ends, up to the first that is too short."""
     sized, length_at = packets.sized, LENGTH.unpack_from
+    if (size := even_size(sized)) is not None:
+        step = LENGTH.size + size
+        begins = range(LENGTH.size, len(sized), step)
+        ends = range(step, len(sized) + 1, step)
+        return list(zip(begins, ends, strict=True)) if size >= bytes_min else []
     spans: list[tuple[int, int]] = []
     at = 0
     for _ in range(packets.count):

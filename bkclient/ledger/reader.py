@@ -131,18 +131,15 @@ class LedgerReader:
                     yield batch
                 first += len(found.payloads)
 
-    async def _read_range(
+    def _read_range(
         self, first: int, last: int | None, *, unconfirmed: bool
     ) -> AsyncGenerator[VerifiedEntries, None]:
         if last is None:
             last = self.last_add_confirmed
             if first > last:
-                return
+                return _nothing()
         self._end.check(first, last, unconfirmed=unconfirmed)
-        chunks = read_range(self._cluster, self._fetcher, self._local, first, last)
-        async with aclosing(chunks):
-            async for found in chunks:
-                yield found
+        return read_range(self._cluster, self._fetcher, self._local, first, last)
 
     async def read_last_entry(self) -> Entry:
         """Ask the bookies for the LAC, and return the last confirmed entry.
@@ -204,3 +201,8 @@ class LedgerReader:
         """
         tail = LedgerTail(self.ledger_id, self._end, self._follower, self._cluster.clock, self.read)
         return tail.entries(first)
+
+
+async def _nothing() -> AsyncGenerator[VerifiedEntries, None]:
+    return
+    yield

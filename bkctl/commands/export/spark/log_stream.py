@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+import attrs
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from bkclient.log.cursors import Cursors
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from bkclient.blocking import BlockingClient
     from bkclient.client import Client
+    from bkctl.commands.export.task.partitions import LedgerExtent
 
 log = logging.getLogger(__name__)
 
@@ -125,6 +127,15 @@ class FollowingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._client = None
 
 
+@attrs.frozen
+class _Planned:
+    """What lies between two offsets, which never changes."""
+
+    start: dict[str, Any]
+    end: dict[str, Any]
+    extents: Sequence[LedgerExtent]
+
+
 class LogStreamReader(FollowingReader):
     """Follows a log from ledger to ledger, up to what is confirmed of the last one."""
 
@@ -136,6 +147,9 @@ class LogStreamReader(FollowingReader):
         super().__init__(query, cursor)
         self._start: LogPosition | None = None
         self._stop_at: LogPosition | None = None
+        self._end_seen: dict[str, Any] | None = None
+        """The log's end, if the last look went that far."""
+        self._planned: _Planned | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 -- Spark's name
         """Return where a new query begins: ``startingPosition``, by default the log's end."""
@@ -160,8 +174,7 @@ class LogStreamReader(FollowingReader):
         if begin is None:  # An old PySpark, and a query that goes on from a checkpoint.
             begin = self._call(log_start, self._query.options, LATEST)
         entries_max, bytes_max = self._limits(limit, is_known=self._start is not None)
-        end: LogPosition
-        _, end = self._call(
+        extents, end = self._call(
             log_extents,
             self._query.options,
             begin,
@@ -169,15 +182,19 @@ class LogStreamReader(FollowingReader):
             entries_max=entries_max,
             bytes_max=bytes_max,
         )
-        return _to_offset(end)
+        found = _to_offset(end)
+        self._planned = _Planned(_to_offset(begin), found, extents)
+        is_limited = entries_max is not None or bytes_max is not None or self._stop_at is not None
+        self._end_seen = None if is_limited else found
+        return found
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 -- Spark's name
         """Note the log's end: what is appended from now on is for another query."""
         self._stop_at = self._end()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 -- Spark's name
-        """Return the log's end, for the query's progress."""
-        return _to_offset(self._end())
+        """Return the log's end, for the query's progress; Spark asks after ``latestOffset``."""
+        return self._end_seen or _to_offset(self._end())
 
     def _end(self) -> LogPosition:
         end: LogPosition = self._call(log_start, _at_latest(self._query), LATEST)
@@ -194,6 +211,9 @@ class LogStreamReader(FollowingReader):
         is_one_log = begin.log_id == stop.log_id or not (begin.log_id and stop.log_id)
         if is_one_log and begin >= stop:
             return []
+        planned = self._planned
+        if planned is not None and (planned.start, planned.end) == (start, end):
+            return self._query.partitions(planned.extents)
         extents, _ = self._call(log_extents, self._query.options, begin, stop)
         return self._query.partitions(extents)
 
@@ -217,8 +237,6 @@ def check_offset(offset: dict[str, Any], *keys: str) -> None:
 
 
 def _at_latest(query: Query) -> Any:
-    import attrs
-
     return attrs.evolve(query.options, starting=LATEST, starting_ms=None, fail_on_data_loss=False)
 
 

@@ -50,6 +50,8 @@ class TopicStreamReader(FollowingReader):
         super().__init__(query, cursor)
         self._start: Offset | None = None
         self._stop_at: Positions | None = None
+        self._ends_seen: Positions | None = None
+        """How far the topics could be read at the last look."""
         self._frontiers: dict[TopicName, Frontier] = {}
         self._committed: Positions = {}
         """Where the cursors are, as far as they were moved here."""
@@ -105,7 +107,8 @@ class TopicStreamReader(FollowingReader):
         """Return how far each topic can be read; one without ledgers is not there yet."""
         if self._stop_at is not None:
             return self._stop_at
-        return await self._ends_now(client)
+        self._ends_seen = await self._ends_now(client)
+        return self._ends_seen
 
     async def _ends_now(self, client: Client) -> Positions:
         ends: Positions = {}
@@ -137,8 +140,9 @@ class TopicStreamReader(FollowingReader):
         self._stop_at = self._call(self._ends_now)
 
     def reportLatestOffset(self) -> Offset | None:  # noqa: N802 -- Spark's name
-        """Return the topics' ends, for the query's progress."""
-        return _offset(self._call(self._ends_now))
+        """Return the topics' ends, for the query's progress; Spark asks after ``latestOffset``."""
+        ends = self._ends_seen
+        return _offset(self._call(self._ends_now) if ends is None else ends)
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         """Return the partitions of the messages from ``start`` on and before ``end``.

@@ -233,6 +233,30 @@ class TestStream:
             reader.stop()
             assert (end["index"], end["entry"]) == ((0, expected) if expected < 8 else (1, 0))
 
+    def test_the_end_is_looked_up_once_a_trigger(self, cluster, client) -> None:
+        make_log(client, "once")
+        append(client, "once", [b"a", b"b"])
+        reader = stream_reader(cluster, log="once", startingPosition="earliest")
+        start = reader.initialOffset()
+        end = reader.latestOffset(start, reader.getDefaultReadLimit())
+        append(client, "once", [b"c"])
+        assert reader.reportLatestOffset() == end
+        # What lies between two offsets is known: no look at the log tells more.
+        client.call(lambda connected: LogManager(connected).delete("once", force=True))
+        (partition,) = reader.partitions(start, end)
+        assert [(one.first, one.last) for one in partition.ranges] == [(0, 1)]
+        reader.stop()
+
+    def test_a_limited_trigger_reports_how_far_the_log_goes(self, cluster, client) -> None:
+        make_log(client, "limited")
+        append(client, "limited", [b"a", b"b", b"c"])
+        options = {"log": "limited", "startingPosition": "earliest", "maxEntriesPerTrigger": 2}
+        reader = stream_reader(cluster, **options)
+        end = reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())
+        found = reader.reportLatestOffset()
+        reader.stop()
+        assert (end["index"], end["entry"], found["index"], found["entry"]) == (0, 2, 1, 0)
+
     @pytest.mark.parametrize(
         ("options", "offset"),
         [
