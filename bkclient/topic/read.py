@@ -1,8 +1,8 @@
 """Reading a topic: its ledgers one behind the other, their entries taken apart into messages.
 
 What is read is what a reader of the broker receives, in its order, up to what the bookies say is
-confirmed. Of the ledger that a broker writes to, that may be all but the newest entry: bookies
-learn that an entry is confirmed from the next one. Nothing is fenced.
+confirmed. Of the ledger that a broker writes to, the newest entries may be missing: bookies learn
+that an entry is confirmed from one that was sent later. Nothing is fenced.
 
 Transactions: messages of aborted ones are dropped, and reading ends before the first message of one
 that has not ended. Where reading begins behind the first message of one like that, a broker

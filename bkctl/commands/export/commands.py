@@ -74,7 +74,8 @@ export = Command(
             "follow_s",
             type=DURATION,
             metavar="EVERY",
-            help="Repeat --since-last, with this pause between two exports.",
+            help="Repeat --since-last, with this pause between two exports. After the first, only "
+            "those that find something new are reported.",
         ),
         option(
             "--partition-by",

@@ -41,7 +41,7 @@ def _exported_sentence(report: ExportReport) -> str:
         f"{done}; {report.target} now holds {counted(report.entries, 'entry')}, "
         f"{human_bytes(report.payload_bytes)}, "
         f"as {counted(report.files, 'Parquet file')} of {human_bytes(report.file_bytes)}"
-        + (f"\nin Spark: {report.read_back}" if report.read_back else "")
+        + (f"\nin Spark: {report.read_back}" if report.read_back and report.is_first else "")
         + "".join(f"\nleft out: {one.why}" for one in report.unreadable)
     )
 
@@ -78,7 +78,8 @@ class ExportReport:
     """What an export did; ``read_back`` is a line of Python for a Spark session.
 
     It is None where the target has no file: Spark cannot read what has no schema. ``entries``,
-    ``files`` and their bytes are all that the target holds after it.
+    ``files`` and their bytes are all that the target holds after it. ``is_first`` is false in the
+    later rounds of ``--follow``.
     """
 
     target: str
@@ -91,3 +92,4 @@ class ExportReport:
     copied_ledgers: int
     read_back: str | None
     unreadable: tuple[UnreadableLedger, ...] = ()
+    is_first: bool = True

@@ -6,6 +6,8 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+import attrs
+
 from bkctl.cli.params import LEDGER_RANGES
 from bkctl.commands.export.run import ExportOptions, export_ledgers, plan_export
 from bkctl.commands.export.task.ledger_selection import LedgerChoice, parse_state
@@ -111,7 +113,7 @@ def _rounds(
     options: ExportOptions,
     follow_s: float | None,
 ) -> None:
-    """Export once, or, to follow, until Ctrl-C.
+    """Export once, or, to follow, until Ctrl-C: then a round that changes nothing tells nothing.
 
     Raises:
         PartlyDoneError: ledgers cannot be read, and were left out.
@@ -126,8 +128,14 @@ def _rounds(
             )
         return
     with session.interrupts.stopping() as stop:
+        before: ExportReport | None = None
         while not stop:
-            session.emit(_export_once(session, choice, target, options))
+            report = _export_once(session, choice, target, options)
+            if before is None:
+                session.emit(report)
+            elif report.copied_ledgers or report.unreadable != before.unreadable:
+                session.emit(attrs.evolve(report, is_first=False))
+            before = report
             stop.wait_for(time.sleep, follow_s)
 
 

@@ -164,6 +164,7 @@ def _key(row: TopicMessageRow) -> str | None:
         rank=WIDE,
     ),
     *PAYLOAD,
+    nothing="no confirmed messages",
 )
 @attrs.frozen
 class TopicMessageRow:

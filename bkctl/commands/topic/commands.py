@@ -86,7 +86,7 @@ topic.command(
     short_help="Print messages of a topic.",
     help="""Print messages of TOPIC as a consumer receives them.
 
-    The newest message may be missing: bookies learn from the next message that it is confirmed.
+    The newest messages may be missing: bookies learn from later messages that they are confirmed.
     """,
     params=(
         argument("name", metavar="TOPIC"),
@@ -116,7 +116,8 @@ topic.command(
     short_help="Write the messages of a topic to a Parquet file.",
     help="""Write the messages of TOPIC to FILE, one row each, in Parquet.
 
-    FILE gets its name when it is complete. A file of that name is not replaced.
+    FILE gets its name when it is complete. A file of that name is not replaced. The newest messages
+    may be missing: bookies learn from later messages that they are confirmed.
     """,
     params=(
         argument("name", metavar="TOPIC"),

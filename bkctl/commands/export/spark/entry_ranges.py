@@ -14,7 +14,7 @@ from bkclient.errors import NoSuchLedgerError
 from bkclient.log.errors import LogDamagedError, LogTrimmedError
 from bkclient.log.ledger_list import LedgerList
 from bkclient.log.record import LogRecord
-from bkclient.metadata.api import StoredLedger
+from bkclient.metadata.api import NoSuchLogError, StoredLedger
 from bkctl.commands.export.spark.source_options import (
     SourceOptionError,
     SourceOptions,
@@ -162,6 +162,8 @@ async def log_extents(
 ) -> tuple[list[LedgerExtent], LogPosition]:
     """Return what of a log can be read from ``start`` on, and the position behind it.
 
+    Of a log that was deleted, that is nothing without ``failOnDataLoss``.
+
     The last ledger goes to what is confirmed. Nothing is read of a ledger before its predecessor
     is closed: until then its predecessor may still grow. The position behind a closed ledger is
     the begin of the next one, whether or not that exists yet.
@@ -178,10 +180,15 @@ async def log_extents(
         LogTrimmedError: entries from ``start`` on were trimmed.
         LogDamagedError: a ledger was deleted, ``start`` is behind the log's end, or the log was
             deleted and another one created under its name.
-        NoSuchLogError: there is no such log.
+        NoSuchLogError: there is no such log, with ``failOnDataLoss``.
     """
     is_of_another = end is not None and bool(end.log_id) and end.log_id != start.log_id
-    record = await _record_at(client, options, end if end and is_of_another else start)
+    try:
+        record = await _record_at(client, options, end if end and is_of_another else start)
+    except NoSuchLogError:
+        if options.fail_on_data_loss:
+            raise
+        return [], end or start
     if end is not None and not end.may_be_in(record):
         return [], end
     if not start.may_be_in(record):

@@ -17,6 +17,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from bkclient.log.cursors import Cursors
 from bkclient.log.record import Position
+from bkclient.metadata.api import NoSuchLogError
 from bkctl.commands.export.spark.entry_ranges import LogPosition, log_extents, log_start
 from bkctl.commands.export.spark.query import Query, TaskPartition, short_errors
 from bkctl.commands.export.spark.source_options import LATEST, SourceOptionError
@@ -58,6 +59,8 @@ class FollowingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._client: BlockingClient | None = None
         self._noted: dict[str, Any] | None = None
         """The offset that the cursor was moved to."""
+        self._warned_of: dict[str, Any] | None = None
+        """The offset that the cursor could not be moved to."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_client": None}
@@ -104,7 +107,9 @@ class FollowingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         try:
             self._call(self._advance, self._cursor, end)
         except BookKeeperError as error:
-            log.warning("cursor %s was not moved to %s: %s", self._cursor, end, error)
+            if end != self._warned_of:  # Spark looks for more a hundred times a second.
+                log.warning("cursor %s was not moved to %s: %s", self._cursor, end, error)
+            self._warned_of = end
         else:
             self._noted = end
 
@@ -168,6 +173,7 @@ class LogStreamReader(FollowingReader):
         Raises:
             LogTrimmedError: entries that were not read yet were trimmed.
             LogDamagedError: the log was deleted and another one created, with ``failOnDataLoss``.
+            NoSuchLogError: the log was deleted, with ``failOnDataLoss``.
         """
         self._note_start(start)
         begin = self._start if start is None else _to_position(start)
@@ -189,15 +195,29 @@ class LogStreamReader(FollowingReader):
         return found
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 -- Spark's name
-        """Note the log's end: what is appended from now on is for another query."""
+        """Note the log's end: what is appended from now on is for another query.
+
+        Raises:
+            NoSuchLogError: there is no such log, with ``failOnDataLoss``.
+        """
         self._stop_at = self._end()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 -- Spark's name
         """Return the log's end, for the query's progress; Spark asks after ``latestOffset``."""
-        return self._end_seen or _to_offset(self._end())
+        if self._end_seen is not None:
+            return self._end_seen
+        end = self._end()
+        return None if end is None else _to_offset(end)
 
-    def _end(self) -> LogPosition:
-        end: LogPosition = self._call(log_start, _at_latest(self._query), LATEST)
+    def _end(self) -> LogPosition | None:
+        """Return the log's end; without ``failOnDataLoss`` None, where there is no such log."""
+        end: LogPosition
+        try:
+            end = self._call(log_start, _at_latest(self._query), LATEST)
+        except NoSuchLogError:
+            if self._query.options.fail_on_data_loss:
+                raise
+            return None
         return end
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:

@@ -15,7 +15,7 @@ from pyspark.sql.types import TimestampType
 
 from bkclient.blocking import BlockingClient
 from bkclient.log import Cursors, LogManager, LogOptions, Position
-from bkclient.metadata.api import NEW
+from bkclient.metadata.api import NEW, NoSuchLogError
 from bkctl.commands.export.spark.datasource import LedgerSource
 from bkctl.commands.export.spark.sink import json_of
 from bkctl.commands.export.spark.source_options import SourceOptionError
@@ -233,6 +233,30 @@ class TestStream:
             reader.stop()
             assert (end["index"], end["entry"]) == ((0, expected) if expected < 8 else (1, 0))
 
+    @pytest.mark.parametrize("limit", [{}, {"maxEntriesPerTrigger": 2}])
+    def test_a_log_that_is_gone_fails_or_has_nothing_new(self, cluster, client, limit) -> None:
+        make_log(client, "gone")
+        append(client, "gone", [b"a", b"b", b"c"])
+        at = {"index": 0, "entry": 1, "log_id": "one"}
+        client.call(lambda connected: LogManager(connected).delete("gone", force=True))
+        strict = stream_reader(cluster, log="gone", **limit)
+        for step in (strict.prepareForTriggerAvailableNow, lambda: strict.latestOffset(at)):
+            with pytest.raises(NoSuchLogError, match="gone"):
+                step()
+        strict.stop()
+        reader = stream_reader(cluster, log="gone", failOnDataLoss=False, cursor="etl", **limit)
+        reader.prepareForTriggerAvailableNow()
+        assert reader.latestOffset(at, reader.getDefaultReadLimit()) == at
+        assert reader.reportLatestOffset() in (at, None)
+        assert reader.partitions(at, {**at, "entry": 3}) == []
+        make_log(client, "gone")
+        append(client, "gone", [b"new"])
+        end = reader.latestOffset(at, reader.getDefaultReadLimit())
+        (partition,) = reader.partitions(at, end)
+        assert [(one.first, one.last) for one in partition.ranges] == [(0, 0)]
+        reader.stop()
+        client.call(lambda connected: LogManager(connected).delete("gone", force=True))
+
     def test_the_end_is_looked_up_once_a_trigger(self, cluster, client) -> None:
         make_log(client, "once")
         append(client, "once", [b"a", b"b"])
@@ -345,6 +369,21 @@ class TestCursor:
         query = writer.trigger(availableNow=True).start()
         assert query.awaitTermination(60)
         assert seen == [b"a", b"b", b"c"]
+
+    def test_it_is_warned_once_of_each_position(
+        self, cluster, client, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        make_log(client, "unwritten")
+        append(client, "unwritten", [b"a"])
+        client.call(lambda connected: connected.store.write_cursors("unwritten", b"{", NEW))
+        reader = stream_reader(cluster, log="unwritten", cursor="etl", startingPosition="earliest")
+        first = reader.initialOffset()
+        end = reader.latestOffset(first)
+        for offset in (end, end, end):
+            reader.latestOffset(offset)
+        reader.stop()
+        told = [one.getMessage() for one in caplog.records if "was not moved to" in one.message]
+        assert len(told) == 2, told
 
     def test_a_table_has_none(self, spark, cluster) -> None:
         with pytest.raises(Exception, match="option cursor needs readStream"):

@@ -1,0 +1,45 @@
+"""`bkctl export --follow`, as a process of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from tests.support.waiting import until
+
+pytestmark = pytest.mark.processes
+
+ALONE = {"ensemble_size": 1, "write_quorum": 1, "ack_quorum": 1}
+
+
+def test_only_the_rounds_that_find_something_new_are_told(cluster, client, tmp_path) -> None:
+    chosen = ("--meta", "application=followed", "--to", str(tmp_path / "target"))
+    told = tmp_path / "told"
+    with told.open("wb") as out:
+        following = subprocess.Popen(
+            [sys.executable, "-m", "bkctl", "export", *chosen, "--follow", "50ms"],
+            env={**os.environ, "BKCTL_SERVICE_URI": cluster.uri},
+            stdout=out,
+            stderr=subprocess.STDOUT,
+        )
+    try:
+        for count in (1, 2, 3):
+            payloads = [b"x"] * count
+            client.write_ledger(payloads, **ALONE, custom={"application": b"followed"})
+            words = f"copied {count} entr"
+            until(lambda: words in told.read_text(), told.read_text, timeout_s=60)  # noqa: B023
+        following.send_signal(signal.SIGINT)
+        following.wait(60)
+    finally:
+        following.kill()
+        following.wait()
+    lines = [line.split(";")[0].split(":")[0] for line in told.read_text().splitlines()]
+    if lines[0] == "nothing is new":  # It began before the first ledger was there.
+        lines = lines[1:]
+    copied = [f"copied {entries} of 1 ledger" for entries in ("1 entry", "2 entries", "3 entries")]
+    assert [line for line in lines if line != "in Spark"] == copied
+    assert lines.count("in Spark") <= 1
