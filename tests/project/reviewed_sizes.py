@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 _BUFFER = "copies bytes that are in memory"
+_BUFFER_PARTS = "at most one for four bytes that are in memory"
 _LAZY = "lazy, and each step waits for a bookie or a disk; the caller ends it"
 _OURS = "a number of ours, counted up by what we sent"
 _QUORUM = "a quorum or an ensemble: as many as the metadata lists bookies"
@@ -25,6 +26,8 @@ REVIEWED: Final = {
     "FrameBuffer.next_payload: bytes(view[_PREFIX_BYTES:end])": _BUFFER,
     "_Digester.verify: bytes(payload)": _BUFFER,
     "_spans: range(packets.count)": "Packets.split has counted them in the bytes",
+    "_spans: range(LENGTH.size, len(sized), step)": _BUFFER_PARTS,
+    "_spans: range(step, len(sized) + 1, step)": _BUFFER_PARTS,
     "EntryBatch.entry_ids: range(self.first_entry_id, self.first_entry_id + len(self))": _ITEMS,
     "Packets.__iter__: range(self.count)": "Packets.split has counted them in the bytes",
     "EntryList.__iter__: range(first, last + 1, period or 1)": (

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wire.frames.packets import NO_PACKETS, Packets
+from wire.frames.packets import NO_PACKETS, Packets, even_size
 
 
 @given(st.lists(st.binary(max_size=30), max_size=8))
@@ -15,6 +15,19 @@ def test_packets_come_apart_as_they_were_joined(packets: list[bytes]) -> None:
     assert list(joined) == packets
     assert (len(joined), joined.size_bytes) == (len(packets), sum(map(len, packets)))
     assert Packets.split(joined.sized) == joined
+
+
+@given(st.integers(0, 30), st.integers(1, 8), st.data())
+def test_packets_of_one_size_are_seen_to_be_even(
+    size: int, count: int, data: st.DataObject
+) -> None:
+    packets = data.draw(st.lists(st.binary(min_size=size, max_size=size), min_size=count))
+    assert even_size(Packets.join(packets).sized) == size
+    # As many bytes as even ones would have, and bytes inside that look like a length.
+    inside = size.to_bytes(4, "big") * 2
+    longer = Packets.join([*packets, (inside * (size + 4))[: 2 * size + 4], *packets])
+    assert even_size(longer.sized) is None
+    assert Packets.split(longer.sized) == longer
 
 
 @given(st.lists(st.binary(max_size=30), min_size=1, max_size=8), st.data())
