@@ -13,6 +13,7 @@ Agrees with BookKeeper 4.18.0: BookKeeper, LedgerCreateOp, LedgerOpenOp, LedgerD
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -33,6 +34,7 @@ from bkclient.metadata.store_settings import store_options
 from bkclient.metadata.update import LocalMetadata
 from bkclient.quorum.distribution import check_quorums
 from wire.codes import DigestType, ProtocolVersion
+from wire.errors import FormatError
 from wire.ids import LedgerId
 from wire.ledger_metadata import LedgerMetadata
 
@@ -146,7 +148,8 @@ class Client:
 
         try:
             await store.connect()
-            await store.layout()
+            with contextlib.suppress(FormatError):  # What needs the layout reports its damage.
+                await store.layout()
             if config.topology_script:
                 from bkclient.placement.from_config import real_racks
 

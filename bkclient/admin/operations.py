@@ -6,7 +6,7 @@ All but ``init_cluster`` take a ``Client`` first: ``await list_bookies(client)``
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING
 
 import attrs
@@ -18,7 +18,12 @@ from bkclient.errors import (
     ReadFailedError,
     refusal,
 )
-from bkclient.metadata.api import MetadataStore, NotFoundError, Versioned
+from bkclient.metadata import zk_paths
+from bkclient.metadata.api import (
+    MetadataStore,
+    NotFoundError,
+    Versioned,
+)
 from bkclient.metadata.stored_values import BookieState, BookieStatus, states
 from wire.codes import ReadFlag, ReturnCode
 from wire.digest import Entry
@@ -31,6 +36,38 @@ if TYPE_CHECKING:
     from bkclient.client import Client
     from bkclient.ledger.recovery import ProgressReport
     from wire.messages import Response
+
+# The cluster -----------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class ClusterIdentity:
+    """The id of a cluster, and how its metadata is laid out; None for what cannot be read."""
+
+    instance_id: str | None
+    layout: str | None
+    damaged: Mapping[str, str]
+    """Why nodes cannot be read, by their names."""
+
+
+async def read_identity(client: Client) -> ClusterIdentity:
+    """Return the id and the layout of the cluster, as far as they can be read.
+
+    Raises:
+        NotInitializedError: there is no cluster.
+    """
+    instance_id = layout = None
+    damaged: dict[str, str] = {}
+    try:
+        instance_id = await client.store.instance_id()
+    except FormatError as error:
+        damaged[zk_paths.INSTANCE_ID] = str(error)
+    try:
+        layout = (await client.store.layout()).name
+    except FormatError as error:
+        damaged[zk_paths.LAYOUT] = str(error)
+    return ClusterIdentity(instance_id, layout, damaged)
+
 
 # Ledgers ---------------------------------------------------------------------------------------
 

@@ -73,12 +73,13 @@ def known_layout(stored: bytes) -> LayoutInfo:
     """Decode a stored layout.
 
     Raises:
-        IncompatibleLayoutError: it is damaged, or not one we know.
+        FormatError: it is damaged.
+        IncompatibleLayoutError: it is not one we know.
     """
     try:
         factory = decode_layout(stored).factory
     except FormatError as error:
-        raise IncompatibleLayoutError(f"{zk_paths.LAYOUT} cannot be read: {error}") from error
+        raise FormatError(f"{zk_paths.LAYOUT} cannot be read: {error}") from error
     for name, known in LAYOUT_FACTORIES.items():
         # By the last part: the class may have been moved into another package (shading).
         if factory.rpartition(".")[2] in {known.rpartition(".")[2], name}:

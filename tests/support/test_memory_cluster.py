@@ -213,11 +213,18 @@ class TestStore:
         cluster.set(zk_paths.LAYOUT, b"1\nhierarchical:1")
         assert run(store.layout(), clock).name == "hierarchical"
 
-    @pytest.mark.parametrize("layout", [b"", b"3\nx:1", b"2\norg.example.OtherFactory:1"])
-    def test_an_unknown_layout_is_refused(
+    @pytest.mark.parametrize("layout", [b"", b"3\nx:1"])
+    def test_a_damaged_layout_is_named(
         self, cluster: MemoryCluster, store: MemoryMetadata, clock: Clock, layout: bytes
     ) -> None:
         cluster.set(zk_paths.LAYOUT, layout)
+        with pytest.raises(FormatError, match="/LAYOUT cannot be read"):
+            run(store.allocate_ledger_id(), clock)
+
+    def test_an_unknown_layout_is_refused(
+        self, cluster: MemoryCluster, store: MemoryMetadata, clock: Clock
+    ) -> None:
+        cluster.set(zk_paths.LAYOUT, b"2\norg.example.OtherFactory:1")
         with pytest.raises(IncompatibleLayoutError) as caught:
             run(store.allocate_ledger_id(), clock)
         assert caught.value.exit_status == 7

@@ -62,6 +62,7 @@ class TreePart:
         Raises:
             NotInitializedError: there is none.
             IncompatibleLayoutError: it is not the one asked for, or not one we know.
+            FormatError: it is damaged.
         """
         stored = await self._stored_layout()
         found = layout_in_force(self._tree.uri, stored, self._layout_wanted)
@@ -74,6 +75,11 @@ class TreePart:
         except NoNodeError:
             return None
         return known_layout(node.value)
+
+    async def _insist_cluster(self) -> None:
+        """Raise ``NotInitializedError`` without a cluster; its layout may be damaged."""
+        if await self._tree.stat(zk_paths.LAYOUT) is None:
+            layout_in_force(self._tree.uri, None, None)
 
     async def _ledger_layout(self) -> LedgerLayout:
         if self._layout_found is None:

@@ -124,7 +124,7 @@ class TreeBookies(TreePart):
         try:
             names = await self._tree.children(path)
         except NoNodeError:
-            await self._ledger_layout()  # A cluster that is not there has no empty lists.
+            await self._insist_cluster()  # A cluster that is not there has no empty lists.
             return frozenset()
         return frozenset(valid_bookies(path, names))
 

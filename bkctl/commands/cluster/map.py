@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from bkclient.admin import operations
 from bkctl.bookies import ask_bookies
 from bkctl.commands.bookie.details import space
 from bkctl.output.canvas import Canvas
@@ -107,7 +108,7 @@ async def read_map(client: Client, *, ask: bool) -> ClusterMap:
     with_disks = [one for one in found if one.total is not None]
     free, total = space(with_disks) if with_disks else (None, None)
     return ClusterMap(
-        instance_id=await client.store.instance_id(),
+        instance_id=(await operations.read_identity(client)).instance_id,
         # Bookies without a known rack come last.
         racks=tuple(
             Rack(name, tuple(bookies))

@@ -88,7 +88,7 @@ class ClusterStatus:
 
     uri: str
     instance_id: str | None
-    layout: str
+    layout: str | None
     writable: int
     read_only: int
     down: int
@@ -180,7 +180,9 @@ async def _status(
     client: Client, bookies: Sequence[BookieSummary], ensemble_size: int, *, count_ledgers: bool
 ) -> ClusterStatus:
     store = client.store
-    walked = await _walk(client) if count_ledgers else None
+    identity = await operations.read_identity(client)
+    # Without the layout ledgers cannot be found.
+    walked = await _walk(client) if count_ledgers and identity.layout is not None else None
     if walked is not None:
         ensemble_size = max(ensemble_size, walked.ensemble_max)
     states = Counter(one.state for one in bookies)
@@ -188,8 +190,8 @@ async def _status(
     free, total = space([one for one in bookies if one.total is not None])
     found = ClusterStatus(
         uri=store.uri,
-        instance_id=await store.instance_id(),
-        layout=(await store.layout()).name,
+        instance_id=identity.instance_id,
+        layout=identity.layout,
         writable=writable,
         read_only=states[operations.BookieState.READ_ONLY.value],
         down=states[operations.BookieState.DOWN.value],
@@ -204,7 +206,8 @@ async def _status(
         not_closed=None if walked is None else walked.not_closed,
     )
     domain = client.cluster.placement.domain if found.racks else ""
-    return attrs.evolve(found, problems=tuple(_problems(found, bookies, domain)))
+    problems = (*identity.damaged.values(), *_problems(found, bookies, domain))
+    return attrs.evolve(found, problems=problems)
 
 
 async def _walk(client: Client) -> _LedgerCounts:
@@ -272,7 +275,7 @@ async def pong_of_all(client: Client, *, registered: bool) -> list[Pong]:
     """Return the metadata service's answer, and each bookie's, over connections of their own."""
     clock = client.cluster.clock
     began_s = clock.seconds()
-    await client.store.instance_id()
+    await operations.read_identity(client)
     metadata = Pong(
         peer=METADATA,
         kind=METADATA,

@@ -29,12 +29,20 @@ _NAMED_MAX: Final = 5
 """Ledgers that a sentence names."""
 
 
+Rule = Callable[[ClusterSurvey], Iterator[ClusterFinding]]
+
+
 def diagnose(cluster: ClusterSurvey, local: LocalSurvey | None) -> list[ClusterFinding]:
     """Return everything that is wrong, the worst first."""
-    found = [one for rule in CLUSTER_RULES for one in rule(cluster)]
+    found = [one for rule in rules_for(cluster) for one in rule(cluster)]
     if local is not None:
         found += local_findings(local)
     return sorted(found, key=lambda one: one.severity.rank)
+
+
+def rules_for(cluster: ClusterSurvey) -> tuple[Rule, ...]:
+    """Return the rules that can be applied: without the ledgers, those that need none of them."""
+    return CLUSTER_RULES if cluster.has_ledgers else _WITHOUT_LEDGERS
 
 
 def _of(
@@ -571,7 +579,20 @@ def _clock_skew(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
         )
 
 
-CLUSTER_RULES: Final[tuple[Callable[[ClusterSurvey], Iterator[ClusterFinding]], ...]] = (
+_WITHOUT_LEDGERS: Final[tuple[Rule, ...]] = (
+    _unreachable,
+    _same_address,
+    _disabled,
+    _no_auditor,
+    _cookies,
+    _damaged,
+    _stale_locks,
+    _full,
+    _long_delay,
+    _health_check,
+)
+
+CLUSTER_RULES: Final[tuple[Rule, ...]] = (
     _refused_id,
     _out_of_reach,
     _too_few,

@@ -271,6 +271,8 @@ class ClusterSurvey:
     marks: tuple[Mark, ...] = ()
     locks: tuple[HeldLock, ...] = ()
     ledgers: LedgerCensus
+    has_ledgers: bool = True
+    """Whether the ledgers could be found; not without the layout of the metadata."""
     damaged: Mapping[str, str] = attrs.field(factory=dict)
     """What of the metadata cannot be read, besides ledgers and cookies; and what repairs it."""
     stuck: tuple[LedgerId, ...] = ()

@@ -21,7 +21,7 @@ from bkctl.bookies import admin_api, ask_bookies, directories, load_rates
 from bkctl.bookies.admin_client import AdminClient
 from bkctl.bookies.ask_bookies import ask_bookie
 from bkctl.bookies.stopped_bookie import is_registered, stopped_bookie
-from bkctl.commands.doctor.rules import CLUSTER_RULES, diagnose
+from bkctl.commands.doctor.rules import diagnose, rules_for
 from bkctl.commands.doctor.state import (
     ClusterFinding,
     ClusterSurvey,
@@ -97,7 +97,7 @@ def run(session: Session, limits: DoctorLimits, *, local: bool) -> None:
 def _conclude(session: Session, found: list[ClusterFinding], cluster: ClusterSurvey) -> None:
     looked = (
         f"looked at {counted(len(cluster.bookies), 'bookie')} and "
-        f"{counted(cluster.ledgers.total, 'ledger')} by {len(CLUSTER_RULES)} rules"
+        f"{counted(cluster.ledgers.total, 'ledger')} by {len(rules_for(cluster))} rules"
     )
     bad = sum(one.severity in _BAD for one in found)
     troubles = sum(one.severity is Severity.TROUBLE for one in found)
@@ -139,7 +139,12 @@ async def examine_cluster(
     store = client.store
     listed = await operations.list_bookies(client)
     bookies = await together(_bookie(client, one) for one in listed)
-    damaged: dict[str, str] = {}
+    identity = await operations.read_identity(client)
+    damaged = {
+        what: f"store the node {node} again with the metadata service's own tools; "
+        "a backup of `bkctl cluster backup` has its value"
+        for node, what in identity.damaged.items()
+    }
 
     def mark_is_damaged(ledger_id: LedgerId, error: MetadataFormatError) -> None:
         damaged[str(error)] = f"bkctl autorecovery forget {ledger_id}"
@@ -151,16 +156,17 @@ async def examine_cluster(
         marks={mark.ledger_id: mark for mark in marks},
         limits=limits,
     )
-    async for ledger in walk(store):
-        ledgers.add(ledger)
-        if ledgers.total % TELL_EVERY == 0:
-            tell(ledgers.total)
-    tell(ledgers.total)
+    if identity.layout is not None:  # Without it ledgers cannot be found.
+        async for ledger in walk(store):
+            ledgers.add(ledger)
+            if ledgers.total % TELL_EVERY == 0:
+                tell(ledgers.total)
+        tell(ledgers.total)
     cookies = await stored_cookies.list_cookies(client)
     return ClusterSurvey(
         now_ms=now_ms,
         limits=limits,
-        instance_id=await store.instance_id(),
+        instance_id=identity.instance_id,
         bookies=tuple(bookies),
         addresses=addresses(bookies, host),
         cookies={one.bookie_id: one.cookie for one in cookies},
@@ -181,6 +187,7 @@ async def examine_cluster(
         marks=marks,
         locks=tuple(await store.repair_locks()),
         ledgers=ledgers,
+        has_ledgers=identity.layout is not None,
         stuck=tuple(await _stuck(client, ledgers.recovering)),
     )
 

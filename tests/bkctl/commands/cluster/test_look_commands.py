@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
 
 import attrs
 import pytest
 
+from bkclient.metadata import zk_paths
 from bkclient.metadata.api import NEW
 from bkctl.bookies.summary import BookieSummary
+from bkctl.cli.root import cli
 from bkctl.commands.cluster import map as cluster_map
 from bkctl.commands.cluster.map import ClusterMap, Rack
 from bkctl.output.canvas import Canvas
@@ -17,6 +22,7 @@ from tests.bkclient.repairs import store_of
 from tests.bkclient.worlds import Fate, World
 from tests.bkctl.commands.bookie.test_bookie import written
 from tests.bkctl.support.drawn import WIDTHS, check_drawing
+from tests.bkctl.support.terminal import FakeHost
 from tests.bkctl.support.world import run_in
 from wire.ids import BookieId, LedgerId
 from wire.messages import AddRequest, Request
@@ -140,6 +146,30 @@ class TestTest:
         said = run_in(world, "cluster", "test", "--dry-run").out
         assert said == "would write, read and delete a ledger of 100 entries\n"
         assert not world["b1"].ledgers
+
+
+@pytest.mark.parametrize("node", [zk_paths.INSTANCE_ID, zk_paths.LAYOUT])
+def test_a_damaged_id_or_layout_keeps_no_command_from_the_rest(node: str) -> None:
+    world = World(3)
+    world.metadata.set(node, b"\xff\xfe")
+    found = run_in(world, "cluster", "status", "--ledgers", "--json").json
+    assert node in found["problems"][0]
+    assert found["writable"] == 3
+    assert run_in(world, "cluster", "ping").out.count("b") >= 3
+    assert "b3" in run_in(world, "cluster", "map").out
+    assert "b3" in run_in(world, "bookie", "list").out
+
+
+def test_a_damaged_layout_in_a_file_keeps_no_command_from_the_rest(tmp_path: Path) -> None:
+    uri = f"sqlite://{tmp_path}/metadata.db"
+    with closing(FakeHost()) as host:
+        assert cli.run(["-u", uri, "cluster", "init"], host) == 0
+        with closing(sqlite3.connect(tmp_path / "metadata.db")) as file:
+            file.execute("UPDATE node SET value = x'fffe' WHERE key = '/LAYOUT'")
+            file.commit()
+        assert cli.run(["-u", uri, "cluster", "status"], host) == 0
+        assert "/LAYOUT cannot be read" in host.out.text
+        assert cli.run(["-u", uri, "doctor"], host) == 10
 
 
 def bookies(*more: BookieSummary) -> Sequence[BookieSummary]:

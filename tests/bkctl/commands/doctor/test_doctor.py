@@ -14,6 +14,7 @@ import attrs
 import pytest
 
 from bkclient.config.findings import Severity
+from bkclient.metadata import zk_paths
 from bkclient.metadata.api import NEW, HeldLock, StoredLedger, Versioned
 from bkclient.repair.autorecovery import Pause
 from bkctl.cli.root import cli
@@ -127,6 +128,25 @@ def test_a_healthy_cluster_is_well(patient: Patient) -> None:
     assert (result.status, result.out) == (0, "")
     assert "looked at 4 bookies and 2 ledgers" in result.err
     assert "no problem found" in result.err
+
+
+@pytest.mark.parametrize("value", [b"", b"\xff\xfe", b"x" * 100_000])
+def test_a_damaged_id_or_layout_is_a_finding_beside_all_others(
+    patient: Patient, value: bytes
+) -> None:
+    patient.ledger(1, A, B, C)
+    patient.mark(1, C)
+    patient.world.run(patient.store.set_replication_enabled(enabled=False))
+    for node in (zk_paths.INSTANCE_ID, zk_paths.LAYOUT):
+        before = patient.world.metadata.get(node).value
+        patient.world.metadata.set(node, value)
+        found = patient.findings()
+        assert node in found["metadata-damaged"]["what"]
+        assert f"store the node {node} again" in found["metadata-damaged"]["fix"]
+        assert len(found["metadata-damaged"]["what"]) < 200
+        assert "autorecovery-disabled" in found
+        assert not {"marks-of-deleted", "bookie-retired"} & found.keys()
+        patient.world.metadata.set(node, before)
 
 
 def test_1_ledgers_that_hold_a_removal_up_are_named(patient: Patient) -> None:
