@@ -31,7 +31,7 @@ from bookied.errors import (
 from bookied.storage.files.files import Files
 from bookied.storage.index.ledger_pages import CachedLedger
 from bookied.storage.journal import format as layout
-from bookied.storage.journal.damage import check_end, journals_to_replay, trusted_mark
+from bookied.storage.journal.damage import blank_ends, check_end, journals_to_replay, trusted_mark
 from bookied.storage.journal.mark import START, LastMark
 from bookied.storage.journal.reader import (
     EntryHead,
@@ -179,16 +179,18 @@ class _Replay:
             # A mark that named a journal which is gone would stop the next start.
             mark = START
         has_mark = mark > START
+        ids = ids[: len(ids) - self._remove_blank(directory, mark)]
         self._places = [
             (directory / layout.file_name(number), mark.offset if number == mark.journal_id else 0)
             for number in ids
         ]
+        mark_id = mark.journal_id
         for number, place in zip(ids, self._places, strict=True):
             # Without a mark there may be journals that ended in a crash long ago.
             is_last = number == ids[-1] or not has_mark
             scan = open_scan(self._files, *place)
             try:
-                self._journal(scan, is_last=is_last)
+                self._journal(scan, is_last=is_last, has_mark=number == mark_id)
             finally:
                 scan.close()
             # What is left of a torn group is behind the mark: Java, without checksums, could take
@@ -199,6 +201,19 @@ class _Replay:
                 if scan.is_torn and stored <= (number, scan.end):
                     self._torn_ends.append((scan.path, scan.end))
         return mark
+
+    def _remove_blank(self, directory: Path, mark: LastMark) -> int:
+        """Remove the newest journals without a byte; return how many there were.
+
+        Kept, they would look like journals that have lost their bytes once others follow them.
+        """
+        blank = blank_ends(self._files, directory, mark)
+        for path in blank:
+            log.warn("removing {path}: a crash left it empty", path=path)
+            self._files.remove(path)
+        if blank:
+            self._files.sync_dir(directory)
+        return len(blank)
 
     def cut_torn_ends(self) -> None:
         """Take what is left of torn groups away: the next start reads these journals again.
@@ -228,11 +243,11 @@ class _Replay:
         finally:
             file.close()
 
-    def _journal(self, scan: JournalScan, *, is_last: bool) -> None:
+    def _journal(self, scan: JournalScan, *, is_last: bool, has_mark: bool) -> None:
         self.found.journals += 1
         try:
             self._replay_all(scan)
-            check_end(scan, is_last=is_last)
+            check_end(scan, is_last=is_last, has_mark=has_mark)
         except JournalRecordError as error:
             if not self._skip_invalid:
                 raise

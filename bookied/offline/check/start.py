@@ -17,7 +17,13 @@ from bookied.offline.check.findings import DiskFinding, Findings, from_error
 from bookied.offline.journal_tail import TELL_BYTES, Tick, bytes_to_replay
 from bookied.storage.journal import format as layout
 from bookied.storage.journal import reader as journals
-from bookied.storage.journal.damage import check_end, is_boundary, journals_to_replay, trusted_mark
+from bookied.storage.journal.damage import (
+    blank_ends,
+    check_end,
+    is_boundary,
+    journals_to_replay,
+    trusted_mark,
+)
 from bookied.storage.journal.mark import START, LastMark
 from wire.errors import FormatError
 from wire.records.cookie import Cookie, decode_cookie
@@ -165,17 +171,22 @@ def check_journals(
     for number, directory in enumerate(bookie.found.journal_dirs):
         yield from _check_gaps(bookie, number)
         to_replay = dict(bookie.to_replay(number))
-        last = max(to_replay, key=lambda path: int(path.stem, 16), default=None)
-        has_mark = bookie.highest_mark(number) > START
-        names = [
-            directory / layout.file_name(one)
-            for one in journals.journal_ids(bookie.files, directory)
-        ]
-        for path in names:
+        mark = bookie.highest_mark(number)
+        blank = blank_ends(bookie.files, directory, mark)  # A start removes them.
+        ids = journals.journal_ids(bookie.files, directory)
+        last = ids[-1 - len(blank)] if len(ids) > len(blank) else -1
+        for one in ids:
+            path = directory / layout.file_name(one)
             if deep or path in to_replay:
                 start = 0 if deep else to_replay[path]
-                follows = has_mark and path in to_replay and path != last
-                part = _JournalPart(path, start, to_replay.get(path), has_later=follows)
+                follows = mark > START and path in to_replay and one < last
+                part = _JournalPart(
+                    path,
+                    start,
+                    to_replay.get(path),
+                    has_later=follows,
+                    has_mark=one == mark.journal_id,
+                )
                 yield from _check_journal(bookie, found, part, tick, done)
                 done += bookie.files.size(path) - start
                 found.counts.journals += 1
@@ -189,6 +200,7 @@ class _JournalPart:
     start: int
     replay_from: int | None
     has_later: bool = attrs.field(kw_only=True)
+    has_mark: bool = attrs.field(kw_only=True)
 
     def is_replayed(self, offset: int) -> bool:
         return self.replay_from is not None and offset >= self.replay_from
@@ -224,7 +236,7 @@ def _check_journal(
                 reported = record.offset
                 tick(before + reported - part.start, found.counts.records)
         if part.replay_from is not None:
-            check_end(scan, is_last=not part.has_later)
+            check_end(scan, is_last=not part.has_later, has_mark=part.has_mark)
         yield from _after_the_end(scan)
     except JournalRecordError as error:
         is_replayed = part.is_replayed(error.offset or 0)

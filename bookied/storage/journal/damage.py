@@ -133,17 +133,37 @@ def _reads_on(files: Files, path: Path, offset: int) -> bool:
         scan.close()
 
 
-def check_end(scan: JournalScan, *, is_last: bool) -> None:
+def blank_ends(files: Files, directory: Path, mark: LastMark) -> list[Path]:
+    """Return the newest journals that a crash left when they were begun, without a byte.
+
+    Not the one that the mark names: it has to be there.
+    """
+    found = []
+    for number in reversed(journal_ids(files, directory)):
+        scan = open_scan(files, directory / layout.file_name(number))
+        try:
+            if number <= mark.journal_id or not scan.is_blank:
+                break
+        finally:
+            scan.close()
+        found.append(scan.path)
+    return found
+
+
+def check_end(scan: JournalScan, *, is_last: bool, has_mark: bool) -> None:
     """Make sure that a journal, read to its end, ends as a crash or a close leaves it.
 
     Args:
         scan: after iterating.
         is_last: whether no other journal follows it.
+        has_mark: whether it is the one that the mark names.
 
     Raises:
         JournalRecordError: it was whole once, and is not.
     """
     if scan.end == scan.start and not is_last:
+        if scan.is_blank and not has_mark:  # Where a crash leaves one, the next start removes it.
+            raise JournalRecordError(scan.path, 0, "is empty, and a later journal follows it")
         return  # The mark is here: an earlier start has replayed it, and met the tear.
     if not scan.is_torn and scan.residue() is None:
         return

@@ -227,6 +227,11 @@ class JournalScan:
     def _is_zero_from(self, offset: int) -> bool:
         return _first_non_zero(self._file, offset, self.size) is None
 
+    @property
+    def is_blank(self) -> bool:
+        """Whether the file has no byte but zeros, as one that a crash left when it was begun."""
+        return self._is_zero_from(0)
+
     def residue(self) -> int | None:
         """Return the offset of the first non-zero byte behind the end of data, if there is one.
 

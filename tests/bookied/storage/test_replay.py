@@ -329,6 +329,35 @@ def test_a_tear_in_a_journal_that_another_followed_is_damage() -> None:
     assert desk.replay().entries == 1, "an earlier start has met the tear, and gone on"
 
 
+@pytest.mark.parametrize("content", [b"", bytes(8192)])
+def test_a_journal_without_a_byte_between_others_has_lost_them(content: bytes) -> None:
+    desk = Desk()
+    desk.journal(5, layout.ledger_key_record(1, KEY), entry(1, 0))
+    desk.files.write_atomic(L / "lastMark", encode_mark(LastMark(5, 512)))
+    desk.files.write_atomic(J / "6.txn", content)
+    desk.journal(7, entry(1, 2))
+    with pytest.raises(JournalRecordError, match=r"6\.txn at offset 0: is empty, and a later"):
+        desk.replay()
+    assert desk.replay(skip_invalid=True).entries == 2
+    desk.files.remove(L / "lastMark")
+    desk.files.write_atomic(L / "lastMark", encode_mark(LastMark(6, 0)))
+    assert desk.replay().entries == 1, "an earlier start has met it, and gone on"
+
+
+@pytest.mark.parametrize("content", [b"", bytes(8192)])
+def test_journals_that_a_crash_left_without_a_byte_go(content: bytes) -> None:
+    desk = Desk()
+    desk.journal(5, layout.ledger_key_record(1, KEY), entry(1, 0))
+    desk.files.write_atomic(L / "lastMark", encode_mark(LastMark(5, 512)))
+    for name in ("6.txn", "7.txn"):
+        desk.files.write_atomic(J / name, content)
+    assert desk.replay().entries == 1
+    desk.files.crash()
+    assert desk.files.list(J) == ["5.txn"]
+    desk.journal(6, entry(1, 1))
+    assert desk.replay().entries == 1
+
+
 @pytest.mark.parametrize("space", [0, 20_000])
 def test_a_tear_that_no_mark_could_pass_is_no_damage_once_another_follows(space: int) -> None:
     """On full disks the mark stays, or all that was replayed waits in memory."""
