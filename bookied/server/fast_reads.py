@@ -18,7 +18,7 @@ from bookied.metrics.counters import RequestStats
 from bookied.storage.index.ledger_pages import CachedLedger
 from bookied.storage.ledger_storage.storage import LedgerStorage
 from bookied.storage.storages import Storages
-from wire.codes import V2_BY_RETURN_CODE, OpCode, ReturnCode
+from wire.codes import STRIDE_MAX, V2_BY_RETURN_CODE, OpCode, ReturnCode
 from wire.errors import BookKeeperError
 from wire.frames import v3
 from wire.frames.bulk_reads import PlainRequest, answer_v3, match_request_v3
@@ -40,7 +40,10 @@ LOOKED_AHEAD: Final = 128
 """How many reads are looked at for ledgers that are not in memory."""
 
 RUN_MIN: Final = 4
-"""So many reads of entries that follow each other are answered from one piece of a log."""
+"""So many reads of entries in a row are answered from one piece of a log.
+
+Their ids are as far apart as the first two: readers of a ledger ask its bookies in turn.
+"""
 
 
 class AnswersMax(NamedTuple):
@@ -147,11 +150,10 @@ class FastReads:
                 break
             if may_be_run:
                 run = _run_v2(data, at, last_start)
-                left = most.size_bytes - size_bytes
-                packets = _read_run(storage, state, asked_id, run, left)
+                packets = _read_run(storage, state, run, most.size_bytes - size_bytes)
                 if len(packets) < RUN_MIN:
-                    alone_until = at + run * _READ.size
-                for entry_id, packet in enumerate(packets, asked_id):
+                    alone_until = at + len(run) * _READ.size
+                for entry_id, packet in zip(run, packets, strict=False):
                     length = _ANSWER_LENGTH + len(packet)
                     answers += _ANSWER.pack(length, _HEADER, 0, ledger_id, entry_id), packet
                     size_bytes += len(packet)
@@ -193,12 +195,11 @@ class FastReads:
                 break
             entry_id = asked.entry_id
             if may_be_run:
-                run = _run_v3(data, asked, most.reads - reads)
-                left = most.size_bytes - size_bytes
-                packets = _read_run(storage, state, entry_id, len(run), left)
+                run, requests = _run_v3(data, asked, most.reads - reads)
+                packets = _read_run(storage, state, run, most.size_bytes - size_bytes)
                 if len(packets) < RUN_MIN:
-                    alone_until = run[-1].end
-                for one, packet in zip(run, packets, strict=False):
+                    alone_until = requests[-1].end
+                for one, packet in zip(requests, packets, strict=False):
                     answers += answer_v3(one, packet, state.lac)
                     size_bytes += len(packet)
                     at = one.end
@@ -223,38 +224,43 @@ class FastReads:
 
 
 def _read_run(
-    storage: LedgerStorage, state: CachedLedger, first: int, count: int, bytes_max: int
+    storage: LedgerStorage, state: CachedLedger, run: range, bytes_max: int
 ) -> list[bytes]:
-    """Return what one look at memory brings of so many entries in a row, perhaps none."""
-    if count < RUN_MIN or first < 0:
+    """Return what one look at memory brings of entries in a row, perhaps none."""
+    if len(run) < RUN_MIN or run[0] < 0 or not 0 < run.step <= STRIDE_MAX:
         return []
     try:
-        rows = storage.reads.read_rows(state, first, count, bytes_max)
+        rows = storage.reads.read_rows(state, run[0], len(run), bytes_max, run.step)
     except (BookKeeperError, OSError):
         return []
     return [] if rows is None else list(Packets(b"".join(rows.pieces), rows.entries))
 
 
-def _run_v2(data: bytes, at: int, last_start: int) -> int:
-    """Return how many plain reads, from the one at ``at`` on, are of entries in a row."""
-    length, header, ledger_id, entry_id = _READ.unpack_from(data, at)
-    start, unpack, size = at, _READ.unpack_from, _READ.size
+def _run_v2(data: bytes, at: int, last_start: int) -> range:
+    """Return the entries that plain reads from the one at ``at`` on ask for in a row."""
+    length, header, ledger_id, first = _READ.unpack_from(data, at)
+    start, unpack, size = at + _READ.size, _READ.unpack_from, _READ.size
+    step = (unpack(data, start)[3] - first if start <= last_start else 0) or 1
+    entry_id = first + step
     while start <= last_start and unpack(data, start) == (length, header, ledger_id, entry_id):
-        start, entry_id = start + size, entry_id + 1
-    return (start - at) // size
+        start, entry_id = start + size, entry_id + step
+    return range(first, entry_id, step)
 
 
-def _run_v3(data: bytes, first: PlainRequest, reads_max: int) -> list[PlainRequest]:
-    """Return the plain reads from ``first`` on that are of entries in a row."""
-    run, entry_id = [first], first.entry_id
+def _run_v3(data: bytes, first: PlainRequest, reads_max: int) -> tuple[range, list[PlainRequest]]:
+    """Return the entries that plain reads from ``first`` on ask for in a row, and the reads."""
+    requests, entry_id, step = [first], first.entry_id, 1
     while (
-        len(run) < reads_max
-        and (asked := match_request_v3(data, run[-1].end)) is not None
+        len(requests) < reads_max
+        and (asked := match_request_v3(data, requests[-1].end)) is not None
         and asked.ledger == first.ledger
-        and asked.entry_id == entry_id + len(run)
     ):
-        run.append(asked)
-    return run
+        if len(requests) == 1:
+            step = asked.entry_id - entry_id or 1
+        if asked.entry_id != entry_id + len(requests) * step:
+            break
+        requests.append(asked)
+    return range(entry_id, entry_id + len(requests) * step, step), requests
 
 
 def _read_next_v2(data: bytes, at: int, last_start: int) -> Iterator[int]:

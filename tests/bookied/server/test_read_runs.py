@@ -93,7 +93,7 @@ def frames(protocol: ProtocolVersion, wanted: list[tuple[int, int]]) -> bytes:
 def reads(draw: st.DrawFn) -> list[tuple[int, int]]:
     first = draw(st.integers(-2, ENTRIES + 1))
     count = draw(st.sampled_from([1, 3, 4, 9, 30, ENTRIES]))
-    step = draw(st.sampled_from([1, 1, 1, 2, -1]))
+    step = draw(st.sampled_from([1, 1, 2, 3, 3, -1]))
     ledger_id = draw(st.sampled_from([5, 5, 6, 7]))
     return [(ledger_id, first + step * n) for n in range(count)]
 
@@ -139,20 +139,24 @@ def test_answers_are_those_of_the_plain_path_also_where_the_index_is_wrong(
 
 @pytest.mark.parametrize("db", [False, True])
 @pytest.mark.parametrize("protocol", list(ProtocolVersion))
-@pytest.mark.parametrize(("size", "rows_max"), [(40, 1), (12_000, 8)])
+@pytest.mark.parametrize(
+    ("size", "step", "rows_max"), [(40, 1, 1), (40, 3, 1), (12_000, 1, 8), (12_000, 3, 8)]
+)
 def test_reads_in_a_row_take_few_looks(
     tmp_path: Path,
     protocol: ProtocolVersion,
     size: int,
+    step: int,
     rows_max: int,
     *,
     db: bool,
 ) -> None:
     serving = serve(tmp_path, [size], db=db)
     client, counted = serving.connect(protocol), CountedReads(serving.storage)
-    client.send(frames(protocol, [(5, entry_id) for entry_id in range(ENTRIES)]))
+    asked = range(0, ENTRIES, step)
+    client.send(frames(protocol, [(5, entry_id) for entry_id in asked]))
     assert [answer.entry for answer in client.answers()] == [
-        packet(5, entry_id, payload=b"p" * size) for entry_id in range(ENTRIES)
+        packet(5, entry_id, payload=b"p" * size) for entry_id in asked
     ]
     # Entries that lie far from each other are looked for in a row once a turn or two.
     assert 0 < counted.rows <= rows_max
