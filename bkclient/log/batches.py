@@ -37,9 +37,12 @@ def batch_of(custom: dict[str, bytes] | None, stream: str) -> int | None:
 async def last_batch(client: Client, record: LogRecord, stream: str) -> int | None:
     """Return the last batch of a stream that a log has taken; None where it has none.
 
-    Ledgers are looked at from the end. Trimming keeps the last ledger of a log, so a stream that
-    is the log's only writer always finds its last batch.
+    The record has it, unless many other streams wrote since, or an earlier release did. Then the
+    ledgers say it, which are looked at from the end; trimmed ones are not there any more.
     """
+    for name, number in record.batches:
+        if name == stream:
+            return number
     for ledger in reversed(record.ledgers):
         try:
             metadata = (await client.read_metadata(ledger.ledger_id)).value

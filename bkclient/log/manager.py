@@ -187,13 +187,13 @@ class LogManager:
         return deferLater(self._client.cluster.clock, seconds, lambda: None)
 
     async def append_ledgers(
-        self, name: str, ledger_ids: Sequence[LedgerId], *, stream: str, batch: int
+        self, name: str, ledger_ids: Sequence[LedgerId], *, stream: str, batch: int | None
     ) -> bool:
         """Append closed ledgers in one step; return False if the log has them already.
 
         The ledgers have ``STREAM_KEY`` and ``BATCH_KEY`` of ``bkclient.log.batches`` as metadata.
         Where the log has this batch of the stream, or a later one, the ledgers are deleted. A
-        writer that the log may have is fenced.
+        writer that the log may have is fenced. ``None`` is a batch that nobody else offers.
 
         Raises:
             NoSuchLogError: there is no such log.
@@ -208,8 +208,7 @@ class LogManager:
                 raise LogSealedError(f"log {name} was sealed")
             if any(known.record.lists(ledger_id) for ledger_id in ledger_ids):
                 return True  # An earlier try here, whose answer was lost.
-            taken = await last_batch(self._client, known.record, stream)
-            if taken is not None and taken >= batch:
+            if batch is not None and await self._has_batch(known.record, stream, batch):
                 for ledger_id in ledger_ids:
                     await self._client.delete_ledger(ledger_id)
                 return False
@@ -217,11 +216,18 @@ class LogManager:
             if not await is_settled(self._client, known.record):
                 await self._recover(name, known.record)
             try:
-                await ledgers.write(known, self._with_all(known.record, ledger_ids))
+                record = self._with_all(known.record, ledger_ids)
+                if batch is not None:
+                    record = record.with_batch(stream, batch)
+                await ledgers.write(known, record)
             except (MetadataVersionError, MetadataUnavailableError):
                 continue
             return True
         raise MetadataVersionError(f"log {name} is changed by others all the time")
+
+    async def _has_batch(self, record: LogRecord, stream: str, batch: int) -> bool:
+        taken = await last_batch(self._client, record, stream)
+        return taken is not None and taken >= batch
 
     def _with_all(self, record: LogRecord, ledger_ids: Sequence[LedgerId]) -> LogRecord:
         now_ms = int(wall_s(self._client.cluster.clock) * 1000)

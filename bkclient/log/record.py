@@ -1,9 +1,10 @@
 """The record of a log: its ledgers in order, as values and as stored.
 
 Stored is UTF-8 JSON: ``{"v": 1, "id": "…", "ledgers": [[ledger id, ms since 1970], …], "trimmed":
-count, "sealed": false, "options": {…}}``. ``trimmed`` is how many ledgers were taken off the front,
-so a ledger's index in the log never changes. ``id`` is drawn when a log is created; the records of
-earlier releases have none.
+count, "sealed": false, "options": {…}, "batches": [[stream, number], …]}``. ``trimmed`` is how many
+ledgers were taken off the front, so a ledger's index in the log never changes. ``id`` is drawn when
+a log is created, and ``batches`` are the last ones of streams; the records of earlier releases have
+neither.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ from wire.ids import EntryId, LedgerId
 FORMAT: Final = 1
 LEDGERS_MAX: Final = 20_000
 """ZooKeeper keeps nodes up to 1 MiB."""
+
+STREAMS_MAX: Final = 100
+"""Streams whose last batch a record has: those that wrote last."""
 
 _POSITION: Final = re.compile(r"(\d+):(-?\d+)")
 
@@ -105,6 +109,9 @@ class LogRecord:
     log_id: str = ""
     """Another one for each log of a name; empty if unknown."""
 
+    batches: tuple[tuple[str, int], ...] = ()
+    """Streams of batches, that which wrote last at the end, and the number of its last batch."""
+
     @property
     def next_index(self) -> int:
         """The index that the next ledger will have."""
@@ -157,6 +164,11 @@ class LogRecord:
             )
         return attrs.evolve(self, ledgers=(*self.ledgers, LogLedger(ledger_id, created_ms)))
 
+    def with_batch(self, stream: str, number: int) -> LogRecord:
+        """Return the record with a batch as the last one of its stream."""
+        others = tuple(one for one in self.batches if one[0] != stream)
+        return attrs.evolve(self, batches=(*others, (stream, number))[-STREAMS_MAX:])
+
     def trimmed_to(self, index: int) -> LogRecord:
         """Return the record with ``index`` as the first ledger kept."""
         assert self.trimmed <= index < self.next_index
@@ -172,6 +184,8 @@ class LogRecord:
             "sealed": self.sealed,
             "options": _options_to_json(self.options),
         }
+        if self.batches:
+            value["batches"] = self.batches
         return json.dumps(value, separators=(",", ":")).encode()
 
 
@@ -193,6 +207,7 @@ def decode_record(name: str, stored: bytes) -> LogRecord:
             trimmed=int(value["trimmed"]),
             sealed=bool(value["sealed"]),
             log_id=str(value.get("id", "")),
+            batches=tuple((str(name), int(n)) for name, n in value.get("batches", ())),
         )
     except (
         ValueError,

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from bkclient.client import Client
-from bkclient.log import EARLIEST, LogManager, LogOptions
+from bkclient.log import EARLIEST, LogManager, LogOptions, Position
 from bkclient.log.batches import BATCH_KEY, OFFER_AGE_S, STREAM_KEY, SWEEP_AGE_S, batch_of
 from bkclient.log.errors import AppendUnknownError, LogError, NotLeaderError
 from bkclient.log.ledger_list import LOG_KEY, LedgerList
+from bkclient.log.record import STREAMS_MAX
 from tests.bkclient.worlds import World
 from tests.support.memory_cluster import Fault, TreeOperation
 from wire.ids import LedgerId
@@ -43,7 +44,7 @@ class Stream:
 
         return self.world.run(write())
 
-    def offer(self, batch: int, *ledgers: LedgerId) -> bool:
+    def offer(self, batch: int | None, *ledgers: LedgerId) -> bool:
         return self.world.run(
             self.manager.append_ledgers("events", ledgers, stream=self.name, batch=batch)
         )
@@ -89,6 +90,52 @@ def test_a_batch_is_taken_once_although_a_ledger_after_it_was_deleted() -> None:
     stream.world.run(stream.client.delete_ledger(lost))
     stream.name = "s"
     assert not stream.offer(7, stream.ledger(7, [b"again"]))
+
+
+def test_a_batch_is_taken_once_although_it_was_trimmed() -> None:
+    stream = Stream()
+    stream.offer(7, stream.ledger(7, [b"a"]))
+    stream.name = "other"
+    stream.offer(0, stream.ledger(0, [b"b"]))
+    stream.world.run(stream.manager.trim("events", Position(1, 0)))
+    stream.name = "s"
+    assert not stream.offer(7, stream.ledger(7, [b"again"]))
+    assert stream.offer(8, stream.ledger(8, [b"c"]))
+    assert stream.found() == [b"b", b"c"]
+
+
+def test_of_many_streams_the_record_has_the_last_ones_and_ledgers_the_others() -> None:
+    stream = Stream()
+    names = [f"stream-{number}" for number in range(STREAMS_MAX + 3)]
+    for stream.name in names:
+        assert stream.offer(1, stream.ledger(1, [stream.name.encode()]))
+    record = stream.world.run(LedgerList(stream.client, "events").read()).record
+    assert [name for name, _ in record.batches] == names[3:]
+    for stream.name in names:
+        assert not stream.offer(1, stream.ledger(1, [b"again"]))
+    assert stream.found() == [name.encode() for name in names]
+
+
+def test_a_batch_by_itself_is_taken_without_a_look_at_the_others() -> None:
+    stream = Stream()
+    for number in range(5):
+        stream.name = f"single-{number}"
+        stream.offer(None, stream.ledger(0, [b"%d" % number]))
+    assert stream.found() == [b"%d" % number for number in range(5)]
+    record = stream.world.run(LedgerList(stream.client, "events").read()).record
+    assert record.batches == ()
+    reads: list[str] = []
+
+    def note(operation: TreeOperation) -> Fault:
+        if operation.name == "get":
+            reads.append(operation.path)
+        return Fault.NONE
+
+    new = stream.ledger(0, [b"new"])
+    stream.world.metadata.faults = note
+    stream.offer(None, new)
+    # The list, the new ledger, the last one of the log.
+    assert len(reads) <= 4, reads
 
 
 def test_streams_do_not_know_each_other() -> None:

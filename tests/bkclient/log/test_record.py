@@ -40,6 +40,7 @@ records = st.builds(
     trimmed=st.integers(0, 1000),
     sealed=st.booleans(),
     log_id=st.text(max_size=5),
+    batches=st.lists(st.tuples(st.text(max_size=5), st.integers(0, 2**62)), max_size=3).map(tuple),
 )
 
 

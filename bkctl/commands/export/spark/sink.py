@@ -142,8 +142,11 @@ class Sink:
             raise ValueError(f"column {self.value_column} is null: an entry cannot be")
         return value.encode() if isinstance(value, str) else bytes(value)
 
-    def commit(self, messages: Sequence[WriterCommitMessage | None], batch: int) -> None:
-        """List the ledgers of all tasks in the log, if it does not have the batch."""
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batch: int | None) -> None:
+        """List the ledgers of all tasks in the log, if it does not have the batch.
+
+        ``None`` is a batch by itself, which only this writer has.
+        """
         ledger_ids = _ledgers_of(messages)
         if ledger_ids:
             (stream,) = {one.stream for one in messages if isinstance(one, WrittenLedgers)}
@@ -279,7 +282,7 @@ class SinkWriter(DataSourceWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """List all ledgers in the log."""
-        self._sink.commit(messages, 0)
+        self._sink.commit(messages, None)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Delete the ledgers, if a task failed; see ``Sink.abort``."""

@@ -74,7 +74,7 @@ async def log_options(client: Client, log: str) -> LogOptions:
 
 
 async def list_in_log(
-    client: Client, log: str, ledger_ids: Sequence[LedgerId], *, stream: str, batch: int
+    client: Client, log: str, ledger_ids: Sequence[LedgerId], *, stream: str, batch: int | None
 ) -> None:
     """List the ledgers of a batch in the log; see ``LogManager.append_ledgers``."""
     from bkclient.log import LogManager
