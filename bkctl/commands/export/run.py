@@ -276,7 +276,9 @@ def _not_busy(files: TargetFiles) -> Iterator[None]:
     try:
         yield
     except BlockingIOError as error:
-        raise ExportBusyError(f"another export writes to {files.uri}: {error}") from error
+        # That of the kernel has nothing to add.
+        who = f": {error}" if error.errno is None else ""
+        raise ExportBusyError(f"another export writes to {files.uri}{who}") from error
 
 
 class _ExportRun:
