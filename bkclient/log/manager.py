@@ -193,7 +193,7 @@ class LogManager:
 
         The ledgers have ``STREAM_KEY`` and ``BATCH_KEY`` of ``bkclient.log.batches`` as metadata.
         Where the log has this batch of the stream, or a later one, the ledgers are deleted. A
-        writer that the log may have is fenced. ``None`` is a batch that nobody else offers.
+        writer that the log may have is fenced. ``None`` is a batch that no other process offers.
 
         Raises:
             NoSuchLogError: there is no such log.
