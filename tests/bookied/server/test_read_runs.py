@@ -140,7 +140,7 @@ def test_answers_are_those_of_the_plain_path_also_where_the_index_is_wrong(
 @pytest.mark.parametrize("db", [False, True])
 @pytest.mark.parametrize("protocol", list(ProtocolVersion))
 @pytest.mark.parametrize(
-    ("size", "step", "rows_max"), [(40, 1, 1), (40, 3, 1), (12_000, 1, 8), (12_000, 3, 8)]
+    ("size", "step", "rows_max"), [(40, 1, 1), (40, 3, 1), (12_000, 1, 5), (12_000, 3, 5)]
 )
 def test_reads_in_a_row_take_few_looks(
     tmp_path: Path,
