@@ -34,6 +34,9 @@ PIECE_BYTES: Final = 1024 * 1024
 AHEAD_BYTES: Final = 8 * 1024 * 1024
 """How far the zeros are ahead."""
 
+LARGE_BYTES: Final = 2 * 1024 * 1024
+"""So large a write gains less by zeros than the disk takes to write them: none go ahead of it."""
+
 
 class AheadFile:
     """An ``AppendFile`` for whole blocks; nothing is held back, so ``flush`` does nothing."""
@@ -115,18 +118,19 @@ class _ZerosAhead:
         self._fd, self._step, self._allocate = fd, max(step_bytes, PIECE_BYTES), allocate
         self._changed = threading.Condition()
         self._position = self._clear = self._allocated = 0
-        self._is_busy = self._has_ended = False
+        self._is_busy = self._has_ended = self._is_large = False
         self._thread = threading.Thread(target=self._run, name="journal-ahead", daemon=True)
         self._thread.start()
 
     def give_way(self, end: int) -> None:
         """Return once no zeros can go anywhere below ``end`` any more."""
         with self._changed:
+            self._is_large = end - self._position >= LARGE_BYTES
             self._position = end
             if self._clear < end:
                 self._changed.wait_for(lambda: not self._is_busy)
                 self._clear = max(self._clear, end)
-            if self._clear - end < AHEAD_BYTES:
+            if self._is_due:
                 self._changed.notify()
 
     def stop(self) -> None:
@@ -152,11 +156,13 @@ class _ZerosAhead:
                 self._is_busy = False
                 self._changed.notify()
 
+    @property
+    def _is_due(self) -> bool:
+        return self._clear - self._position < AHEAD_BYTES and not self._is_large
+
     def _next_piece(self) -> bool:
         with self._changed:
-            self._changed.wait_for(
-                lambda: self._has_ended or self._clear - self._position < AHEAD_BYTES
-            )
+            self._changed.wait_for(lambda: self._has_ended or self._is_due)
             self._is_busy = not self._has_ended
             return self._is_busy
 

@@ -14,7 +14,13 @@ from random import Random
 
 import pytest
 
-from bookied.storage.files.ahead_file import AHEAD_BYTES, BUFFER_BYTES, PIECE_BYTES, AheadFile
+from bookied.storage.files.ahead_file import (
+    AHEAD_BYTES,
+    BUFFER_BYTES,
+    LARGE_BYTES,
+    PIECE_BYTES,
+    AheadFile,
+)
 from bookied.storage.files.direct_file import BLOCK_BYTES, DirectRefusedError
 from bookied.storage.files.files import RealFiles
 from tests.support.waiting import until
@@ -77,7 +83,7 @@ def test_an_append_waits_for_zeros_that_are_on_their_way_to_its_place(path: Path
 def test_appends_that_outrun_the_zeros_are_never_zeroed(path: Path) -> None:
     file, expected = AheadFile(path, STEP), b""
     for number in range(1, 60):
-        data = block(number) * (2 * PIECE_BYTES // BLOCK_BYTES + number)
+        data = block(number) * (PIECE_BYTES // BLOCK_BYTES + number)
         file.write([data])
         expected += data
     file.close()
@@ -94,6 +100,24 @@ def test_a_sync_finds_blocks_that_are_written_already(path: Path) -> None:
         file.sync()
     assert path.stat().st_blocks == blocks
     file.close()
+
+
+def test_no_zeros_go_ahead_of_large_appends(path: Path) -> None:
+    offsets: list[int] = []
+
+    def allocate(fd: int, offset: int, size: int) -> None:
+        offsets.append(offset)
+        os.posix_fallocate(fd, offset, size)
+
+    file = AheadFile(path, PIECE_BYTES, allocate)
+    until(lambda: path.stat().st_size >= AHEAD_BYTES)
+    for number in range(2 * AHEAD_BYTES // LARGE_BYTES):
+        file.write([block(number) * (LARGE_BYTES // BLOCK_BYTES)])
+    end = file.tell()
+    file.write([block(1)])
+    until(lambda: path.stat().st_size >= end + AHEAD_BYTES)
+    file.close()
+    assert not [offset for offset in offsets if AHEAD_BYTES <= offset < end]
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
