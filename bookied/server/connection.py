@@ -113,6 +113,8 @@ class BookieConnection(Protocol):
             return
         self._dispatch.waiting.heard_s = self._shared.clock.seconds()
         self._obey(data, self._shared.turns.slice_requests)
+        if self._load.adds:
+            self._update_read_size()
         if not self._dispatch.is_waiting:
             self._shared.turns.others_ask()
 
@@ -160,8 +162,7 @@ class BookieConnection(Protocol):
     def update_reading(self) -> None:
         """Read from the client, or not, as things stand."""
         shared = self._shared
-        # Of Twisted's own transports alone.
-        self._transport().bufferSize = shared.backpressure.read_bytes_max
+        self._update_read_size()
         is_paused = (
             self._answers.is_stalled
             or self._dispatch.is_stopped
@@ -180,6 +181,10 @@ class BookieConnection(Protocol):
             self._is_reading = wanted
             transport = self._transport()
             transport.resumeProducing() if wanted else transport.pauseProducing()
+
+    def _update_read_size(self) -> None:
+        # Of Twisted's own transports alone.
+        self._transport().bufferSize = self._shared.backpressure.read_bytes_max(self._load)
 
     def take_turn(self, requests_max: int) -> int:
         """Take some of the requests that are here already; return how many were taken."""

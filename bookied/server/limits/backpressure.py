@@ -71,6 +71,12 @@ NEW_PART: Final = 0.125
 READ_BYTES: Final = 128 * 1024
 """The most that one read brings. Twice Twisted's 64 KiB: fewer turns, wake-ups and records each."""
 
+LARGE_READ_BYTES: Final = 512 * 1024
+"""The same for the only client that adds, with large entries: of these it takes no longer."""
+
+LARGE_ADD_BYTES: Final = 4096
+"""What an add has at least on average where entries are large."""
+
 SHARED_READ_BYTES: Final = 16 * 1024
 """The same while clients share: a share can end with each read only, and what small requests leave
 in memory is up to a hundred times as much as they are."""
@@ -137,10 +143,13 @@ class Backpressure:
         self.adds_in_flight = 0
         self.level = PressureLevel.NONE
 
-    @property
-    def read_bytes_max(self) -> int:
-        """How much to read from a connection at once; each is told when this changes."""
-        return SHARED_READ_BYTES if self.level is PressureLevel.SHARED else READ_BYTES
+    def read_bytes_max(self, load: ConnectionLoad) -> int:
+        """How much to read from a connection at once; each is told when others make it less."""
+        if self.level is PressureLevel.SHARED:
+            return SHARED_READ_BYTES
+        is_alone = load.adds_bytes == self._shared_adds.size_bytes
+        is_large = load.adds_bytes > LARGE_ADD_BYTES * load.adds
+        return LARGE_READ_BYTES if is_alone and is_large else READ_BYTES
 
     @property
     def held(self) -> int:

@@ -11,6 +11,7 @@ from twisted.internet.task import Clock
 
 from bookied.server.limits.add_shares import ADDS_LATELY_S
 from bookied.server.limits.backpressure import (
+    LARGE_READ_BYTES,
     READ_BYTES,
     RECHECK_S,
     SHARED_READ_BYTES,
@@ -202,9 +203,9 @@ def test_those_that_come_while_clients_share_have_a_share_too() -> None:
 def test_reads_are_short_while_clients_share() -> None:
     told: list[int] = []
     world = World()
-    load = ConnectionLoad(lambda: told.append(world.pressure.read_bytes_max))
+    load = ConnectionLoad(lambda: told.append(world.pressure.read_bytes_max(load)))
     world.pressure.begin(load)
-    assert world.pressure.read_bytes_max == READ_BYTES
+    assert world.pressure.read_bytes_max(load) == READ_BYTES
     world.unwritten_bytes = 760
     world.pressure.received(load, 1)
     assert told == [SHARED_READ_BYTES]
@@ -405,6 +406,23 @@ def test_a_connection_is_read_in_short_pieces_while_clients_share(tmp_path: Path
     assert [one.transport.bufferSize for one in (greedy, modest)] == [SHARED_READ_BYTES] * 2
     serving.sync()
     assert [one.transport.bufferSize for one in (greedy, modest)] == [READ_BYTES] * 2
+
+
+def test_the_only_client_that_adds_is_read_in_long_pieces_while_its_entries_are_large(
+    tmp_path: Path,
+) -> None:
+    serving = Serving(tmp_path, syncs=False)
+    client, other = serving.connect(), serving.connect()
+    client.send(adds(5, 3, 10_000))
+    assert [one.transport.bufferSize for one in (client, other)] == [LARGE_READ_BYTES, READ_BYTES]
+    other.send(adds(6, 1))
+    client.send(adds(5, 3, 10_000))
+    assert client.transport.bufferSize == READ_BYTES
+    serving.sync()
+    client.send(adds(5, 3, 10_000))
+    assert client.transport.bufferSize == LARGE_READ_BYTES
+    client.send(adds(5, 30))
+    assert client.transport.bufferSize == READ_BYTES
 
 
 def test_entries_are_read_on_connections_whose_own_adds_wait_for_space(tmp_path: Path) -> None:
