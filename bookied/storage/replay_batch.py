@@ -70,6 +70,7 @@ class ReplayBatch:
         self._storage = storage
         self._pieces: list[bytes] = []
         self._counted: dict[int, int] = {}
+        self._entries = 0
         self._next = self._limit = 0  # Where the batch ends now, and where its reservation does.
         self.pages = 0
         """How often entries went from one index page to another since this was last set."""
@@ -110,6 +111,7 @@ class ReplayBatch:
             counted[ledger_id] = counted.get(ledger_id, 0) + size
             location += size
         self._next += len(records)
+        self._entries += len(heads)
         self._pieces.append(records)
         self.undrained_bytes += len(records)
 
@@ -117,6 +119,6 @@ class ReplayBatch:
         """Give the batch to storage; nothing may come between that and what set its locations."""
         if self._pieces:
             blob, counted = b"".join(self._pieces), tuple(self._counted.items())
-            self._pieces, self._counted = [], {}
-            self._storage.adds.append(blob, counted)
+            self._storage.adds.append(blob, counted, locations=self._entries)
+            self._pieces, self._counted, self._entries = [], {}, 0
         self._next = self._limit = 0

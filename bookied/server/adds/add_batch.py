@@ -158,9 +158,11 @@ class AddBatch:
         if max_lac > state.lac:
             # Readers who wait for it are woken when the entries can be read.
             self._advanced.append((state, max_lac))
-        if end - self._begin > SLOTS_MAX and state.new is not None:
-            with suppress(BookKeeperError, OSError):  # It is met again with the next add.
-                state.join_many()
+        if state.new is not None and state.new.pages:
+            stored.locations += (end - self._begin) // 2  # Each add has a length and a packet.
+            if end - self._begin > SLOTS_MAX:
+                with suppress(BookKeeperError, OSError):  # It is met again with the next add.
+                    state.join_many()
 
     def page(self, page_no: int) -> WritablePage | None:
         """Return the page of the index to note locations in, None where the plain path refuses."""
@@ -181,7 +183,7 @@ class AddBatch:
         for storage, stored in self._stored.items():
             if stored.records:
                 blobs[storage] = blob = b"".join(stored.records)
-                storage.adds.append(blob, stored.sizes)
+                storage.adds.append(blob, stored.sizes, locations=stored.locations)
         all_adds = 0
         for part in self._parts.values():
             adds = len(part.answers) // self._shape.parts
@@ -206,11 +208,13 @@ class AddBatch:
 class _Stored:
     """What one storage gets."""
 
-    __slots__ = ("location", "records", "sizes")
+    __slots__ = ("location", "locations", "records", "sizes")
 
     def __init__(self, location: int) -> None:
         self.location = location
         """Where the next entry packet will be."""
+        self.locations = 0
+        """How many locations came to ledgers that have new ones."""
         self.records: list[bytes] = []
         self.sizes: list[tuple[int, int]] = []
 

@@ -19,7 +19,6 @@ import attrs
 from bookied.errors import CorruptError, IndexCutError
 from bookied.storage.index import format as layout
 from bookied.storage.index.new_locations import (
-    PAGES_IN_ONE,
     SLOTS_MAX,
     NewLocations,
     PageSlots,
@@ -230,12 +229,14 @@ class DirtyLedgers:
         self.ledgers: dict[int, CachedLedger] = {}
         self.pages = self.new_pages = 0
         """How many pages are dirty, and of how many others there are new locations."""
+        self.locations = 0
+        """How many locations those others have at most."""
         self._watches: list[set[int]] = []
 
     @property
     def page_count(self) -> int:
-        """How many pages are dirty; ones with few new locations count as what they take."""
-        return self.pages + self.new_pages // PAGES_IN_ONE
+        """How many pages are dirty; new locations of others count as the pages they fill."""
+        return self.pages + min(self.new_pages, self.locations // SLOTS_MAX)
 
     def note(self, state: CachedLedger) -> None:
         """Note that a ledger has something to write."""
@@ -421,7 +422,7 @@ class LedgerPages:
         What was taken is in no state until ``written`` or ``put_back`` says what became of it.
         """
         changes: list[LedgerChange] = []
-        pages = 0
+        pages = self.dirty.locations = 0
         for ledger_id in ledger_ids:
             state = self.dirty.ledgers.get(ledger_id)
             numbers = sorted(state._dirty) if state is not None else []  # noqa: SLF001
@@ -429,7 +430,7 @@ class LedgerPages:
                 if state is None or self.dirty.ledgers.get(ledger_id) is not state:
                     break  # All of it is taken, or it was deleted since the last list.
                 changes.append(self._take_from(state, numbers[start : start + pages_max]))
-                pages += len(changes[-1].pages) + len(changes[-1].new) // PAGES_IN_ONE + 1
+                pages += max(1, len(changes[-1].pages) + len(changes[-1].new))
                 if pages >= pages_max:
                     yield changes
                     changes, pages = [], 0
@@ -494,6 +495,7 @@ class LedgerPages:
                 state.new, joined = state.new.put_back(state.pages)
                 numbers += joined
                 self.dirty.new_pages += len(state.new.pages)
+                self.dirty.locations += sum(len(slots) for _, slots in change.new)
                 self.dirty.note(state)
             for number in numbers:
                 if number not in state._dirty:  # noqa: SLF001

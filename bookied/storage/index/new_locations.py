@@ -12,11 +12,8 @@ from typing import Final, Protocol
 
 from bookied.storage.index.format import PAGE_BYTES
 
-SLOTS_MAX: Final = 64
-"""With more new locations, the page itself takes less memory than they do."""
-
-PAGES_IN_ONE: Final = 8
-"""Pages with a few new locations that take about as much memory as one page."""
+SLOTS_MAX: Final = 128
+"""With more new locations, the page takes less memory than they do, with what it was before."""
 
 _EMPTY_PAGE: Final = bytes(PAGE_BYTES)
 

@@ -55,7 +55,9 @@ class EntryAdds:
         self._base = base = self._log.reserve(size)
         return base
 
-    def append(self, blob: bytes, counted: LedgerBytes | None = None) -> None:
+    def append(
+        self, blob: bytes, counted: LedgerBytes | None = None, *, locations: int = 0
+    ) -> None:
         """Append joined ``[i32 length][entry packet]`` records at the place ``reserve`` gave.
 
         The caller sets index slots, ``last_entry`` and ``lac`` in the same turn of the reactor.
@@ -63,7 +65,9 @@ class EntryAdds:
         Args:
             blob: the records.
             counted: (ledger id, bytes of its records) pairs, if known; else they are counted later.
+            locations: how many of them may be new locations without a page.
         """
+        self._pages.dirty.locations += locations
         turned = self._log.ids.turn << LOCATION_BITS
         self._cache.append(turned + self._base, blob, self._log.file.readable_until)
         self._base += len(blob)
@@ -81,7 +85,8 @@ class EntryAdds:
         page = state.page_for_write(entry_id >> 10)
         size = _LENGTH.size + len(packet)
         location = self.reserve(size) + _LENGTH.size
-        self.append(_LENGTH.pack(len(packet)) + packet, ((state.ledger_id, size),))
+        record = _LENGTH.pack(len(packet)) + packet
+        self.append(record, ((state.ledger_id, size),), locations=1)
         page[entry_id & (PAGE_SLOTS - 1)] = location
         state.last_entry = max(state.last_entry, entry_id)
         state.lac = max(state.lac, packet_lac(packet))

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from bookied.storage.index.ledger_pages import LedgerChange
-from bookied.storage.index.new_locations import SLOTS_MAX
 from bookied.storage.ledger_storage.storage import LedgerStorage
 from bookied.storage.replay import do_now, run_now
 from tests.bookied.worlds.storage_world import World
@@ -55,10 +54,8 @@ def put_back(moves: Moves) -> Callable[[], object]:
 
 
 def joined(moves: Moves) -> Callable[[], object]:
-    for entry_id in range(10, 10 + SLOTS_MAX - 2):
-        moves.world.add(1, entry_id, 0)
-    state = moves.storage.hot[1]
-    return state.join_many
+    # As ``join_many`` does with many; a list of those would take long to interrupt everywhere.
+    return partial(moves.pages.make_dirty, moves.storage.hot[1], 0)
 
 
 def evicted(moves: Moves) -> Callable[[], object]:

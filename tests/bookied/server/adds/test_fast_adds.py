@@ -29,6 +29,7 @@ from bookied.storage.index.new_locations import SLOTS_MAX
 from bookied.storage.index.store import IndexStore
 from bookied.storage.journal.reader import open_scan
 from bookied.storage.journal.writer import Journal
+from bookied.storage.ledger_storage.settings import StorageLimits
 from bookied.storage.ledger_storage.storage import LedgerStorage
 from tests.bookied.worlds.serving import KEY, WRONG_KEY, Client, Serving, packet
 from wire.codes import AddFlag, ProtocolVersion, ReadFlag, ReturnCode
@@ -266,8 +267,8 @@ def wide(tmp_path: Path, request: pytest.FixtureRequest) -> Client:
     return client
 
 
-def in_turn(client: Client, entries: Iterable[int]) -> bytes:
-    ids = [(e, ledger_id) for e in entries for ledger_id in range(12)]
+def in_turn(client: Client, entries: Iterable[int], *, ledgers: int = 12) -> bytes:
+    ids = [(e, ledger_id) for e in entries for ledger_id in range(ledgers)]
     return b"".join(frame_of(client._protocol, *each, txn_id=n) for n, each in enumerate(ids))
 
 
@@ -343,6 +344,17 @@ class StorageWithoutPage(LedgerStorage):
         self, files: Files, directories: Sequence[Path], _index: IndexStore, **options: Any
     ) -> None:
         super().__init__(files, directories, IndexWithoutPage(files, directories), **options)
+
+
+def test_adds_to_many_ledgers_ask_for_a_checkpoint_before_each_has_a_page(tmp_path: Path) -> None:
+    serving = Serving(tmp_path, db=True, storage_limits=StorageLimits(dirty_pages_max=40))
+    client, added = serving.connect(), 0
+    for entry_id in range(SLOTS_MAX):
+        if not serving.storage.needs_checkpoint:
+            client.send(in_turn(client, [entry_id], ledgers=60))
+            added += 60
+    assert 20 * SLOTS_MAX <= added < 20 * SLOTS_MAX + 60
+    assert not any(state.pages for state in serving.storage.hot.values())
 
 
 @pytest.mark.parametrize("protocol", list(ProtocolVersion))

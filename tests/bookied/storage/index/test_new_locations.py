@@ -17,7 +17,7 @@ from bookied.storage.index.ledger_pages import (
     Move,
     switch,
 )
-from bookied.storage.index.new_locations import PAGES_IN_ONE, SLOTS_MAX, with_slots
+from bookied.storage.index.new_locations import SLOTS_MAX, with_slots
 
 KEY = b"k" * 20
 
@@ -80,6 +80,7 @@ class World:
             state.page_for_write(entry_id >> 10)[entry_id & 1023] = location
             state.last_entry = max(state.last_entry, entry_id)
             self.wanted[ledger_id, entry_id] = location
+        self.pages.dirty.locations += len(entries)
         return state
 
     def checkpoint(self) -> None:
@@ -104,12 +105,27 @@ def test_no_page_is_read_for_a_few_adds_to_each_of_many_ledgers() -> None:
     for round_ in range(5):
         for ledger_id in range(50):
             world.add(ledger_id, 2 * round_, 2 * round_ + 1)
-        assert world.pages.dirty_page_count == 50 // PAGES_IN_ONE
+        assert world.pages.dirty_page_count == 100 // SLOTS_MAX
         world.checkpoint()
         assert (world.pages.dirty_page_count, world.pages.dirty_ledgers()) == (0, [])
     assert world.store.loads == 0
     assert world.store.locations == world.wanted
     assert all(world.look(*each) == world.wanted[each] for each in world.wanted)
+
+
+def test_new_locations_count_as_the_pages_that_they_fill() -> None:
+    world = World()
+    for ledger_id in range(40):
+        world.add(ledger_id, *range(SLOTS_MAX // 4))
+    assert world.pages.dirty_page_count == 10
+    (changes,) = world.pages.take(world.pages.dirty_ledgers(), pages_max=100)
+    assert world.pages.dirty_page_count == 0
+    world.pages.put_back(changes)
+    assert world.pages.dirty_page_count == 10
+    world.add(1, *range(100, 100 + 50 * SLOTS_MAX, 50))
+    assert world.pages.dirty_page_count == 11
+    world.checkpoint()
+    assert world.pages.dirty_page_count == 0
 
 
 def test_many_new_locations_become_the_page() -> None:
