@@ -190,6 +190,7 @@ class Process:
         from bookied.runtime.dependencies import insist_enough_open_files, real_dependencies
         from bookied.service.autorecovery import AutoRecoveryService
         from bookied.service.bookie import BookieService
+        from bookied.service.out_of_memory import OutOfMemoryWatch
 
         _report_settings(self._log, self._config, self._findings)
         kind = AutoRecoveryService if self._autorecovery_only else BookieService
@@ -199,6 +200,8 @@ class Process:
                 insist_enough_open_files()
             parts = real_dependencies(self._config, self._reactor, **options)
             self._service = kind(self._config, parts, failed=self._failed, progress=self._progress)
+            if isinstance(self._service, BookieService):
+                OutOfMemoryWatch(self._reactor.callFromThread, self._service.fail).begin()
             self._start_extension.start(5.0)
             self._begin_admin()
             await self._service.start()

@@ -301,6 +301,10 @@ class BookieService:
     def _is_ending(self) -> bool:
         return self._starting.stop_wanted or self.state.now is State.STOPPED
 
+    def fail(self, error: BookKeeperError) -> None:
+        """Take an error of the process after which the bookie cannot go on."""
+        self._errors.fail(error)
+
     def _failed(self, error: BookKeeperError) -> None:
         self._allow(Writes.NONE)
         self._tell_failed(error)
