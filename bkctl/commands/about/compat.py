@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
@@ -85,7 +86,13 @@ def _environ(ctx: click.Context) -> Mapping[str, str]:
 
 
 def shell_globals(args: Sequence[str], environ: Mapping[str, str]) -> tuple[list[str], list[str]]:
-    """Take the options of ``bookkeeper shell`` itself out; return ours for them, and the rest."""
+    """Take the options of ``bookkeeper shell`` itself out; return ours for them, and the rest.
+
+    Raises:
+        RefusedError: another user can change the settings that ``-localbookie`` stands for.
+    """
+    from bkctl.commands.local.directory import refuse_others_directory
+
     ours: list[str] = []
     rest: list[str] = []
     waiting = list(args)
@@ -99,6 +106,7 @@ def shell_globals(args: Sequence[str], environ: Mapping[str, str]) -> tuple[list
         elif word == "-localbookie":
             bookie = waiting.pop(0) if waiting and ":" in waiting[0] else "baseconf"
             directory = environ.get(LOCAL_DIR, LOCAL_DIR_DEFAULT)
+            refuse_others_directory(Path(directory))  # A settings file names programs to run.
             ours += ["--conf", f"{directory}/{bookie}.conf"]
         else:
             rest.append(word)

@@ -17,6 +17,7 @@ from bkctl.commands.local.directory import (
     ClusterRecord,
     LocalDirectory,
     is_decommissioned,
+    make_own,
     read_record,
     refuse_started_by_hand,
     write_private,
@@ -221,8 +222,11 @@ class LocalCluster:
 
         The names are those of Java's `localbookie`, which `bookkeeper shell -localbookie` looks
         for.
+
+        Raises:
+            RefusedError: another user can change what is in the directory.
         """
-        directory.mkdir(parents=True, exist_ok=True)
+        make_own(directory)
         for bookie in self._bookies:
             write_private(directory / f"{bookie.bookie_id}.conf", bookie.conf.read_text("utf-8"))
         base = f"metadataServiceUri={value_text(self.uri)}\n"

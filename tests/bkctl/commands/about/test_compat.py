@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import click
@@ -21,6 +23,8 @@ from bkctl.commands.about.compat_table import (
     JavaOption,
     Row,
 )
+from bkctl.commands.local.cluster import LocalCluster
+from bkctl.errors import RefusedError
 from bkctl.exit_status import ExitStatus
 from tests.bkctl.support.terminal import FakeHost
 
@@ -221,6 +225,22 @@ def test_the_options_of_the_shell_itself_stand_before_the_command() -> None:
     ours, rest = shell_globals(line, {})
     assert ours == ["--conf", "f", "--ledger-id-format", "hex", "--entry-format", "string"]
     assert rest == ["listledgers", "-m"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory away")
+def test_the_settings_of_a_local_bookie_are_not_taken_from_another_user(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    configs = tmp_path / "configs"
+    configs.mkdir()
+    (configs / "baseconf.conf").write_text("networkTopologyScriptFileName=/tmp/script\n")
+    os.chown(configs, 65534, 65534)
+    with closing(FakeHost(environ={"LOCALBOOKIES_CONFIG_DIR": str(configs)})) as host:
+        words = ["compat", "-localbookie", "listbookies", "-rw"]
+        assert cli.run(words, host) == ExitStatus.REFUSED
+    assert "configs belongs to user 65534" in capsys.readouterr().err
+    with pytest.raises(RefusedError, match="configs belongs to user 65534"):
+        LocalCluster(tmp_path / "bk", 1).write_configs(configs)
 
 
 def test_a_local_bookie_is_found_by_the_file_that_it_left() -> None:
