@@ -239,7 +239,8 @@ class RocksDatabase:
     """One open database. Safe from any thread; see ``KeyValues``.
 
     RocksDB takes no more writes once one has failed, until it is opened anew: that happens with the
-    next write, where there is space for it. Until then it is read from as it is.
+    next write, where there is space for it. Until then it is read from as it is. One that lacks
+    durable changes when it is opened anew is not read from.
     """
 
     def __init__(
@@ -350,7 +351,7 @@ class RocksDatabase:
         """See ``KeyValues``."""
         with contextlib.suppress(FileNotFoundError):
             data = read_regular(note_path(self._path), _CURRENT_BYTES_MAX)
-            with self._lock, _TranslatedErrors(self._path):
+            with _TranslatedErrors(self._path):
                 changes = self._db.latest_sequence_number()
             check_note(data, SyncedNote(self._identity(), changes), self._path)
 
@@ -388,7 +389,11 @@ class RocksDatabase:
             with contextlib.suppress(StorageError, OSError), _TranslatedErrors(self._path):
                 self._db.close()
             self._db = self._reopened()
-        self.check_synced()
+            try:
+                self.check_synced()
+            except BaseException:
+                self._db.close()  # Reads fail from now on: what it lacks is not what never was.
+                raise
         self._is_broken = False
 
     def close(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import shutil
 import tempfile
 import time
 from collections.abc import Callable
@@ -31,6 +32,7 @@ from bookied.storage.index.rocks.database import (
     open_read_only,
 )
 from bookied.storage.index.rocks.index import RocksIndex
+from bookied.storage.index.rocks.synced_note import note_path
 from tests.sim.world.disk import SimFiles
 from tests.sim.world.key_values import SimKeyValues
 
@@ -132,6 +134,54 @@ def test_after_a_failed_write_it_is_opened_anew(tmp_path: Path) -> None:
     assert second.calls == 1
     store.sync()
     assert second.calls == 2
+
+
+def test_a_database_that_lacks_durable_changes_is_not_read_either(tmp_path: Path) -> None:
+    """Opened anew after a failed write, as after a crash: what it lacks is not "no such entry"."""
+    path, older = tmp_path / "ledgers", tmp_path / "older"
+    disk = Disk(path)
+    store = RocksDatabase(path, disk.opened)
+    store.put([(b"a", b"1")])
+    store.sync()
+    shutil.copytree(path, older)
+    store.put([(b"b", b"2")])
+    store.sync()
+    store.note_synced()
+    disk.is_failing, disk.path = True, older
+    with pytest.raises(OSError, match="No space"):
+        store.put([(b"c", b"3")])
+    assert store.get(b"b") == b"2"
+    disk.is_failing = False
+    for _ in range(2):
+        with pytest.raises(DbRecordError, match="change 2 was durable"):
+            store.put([(b"c", b"3")])
+        for read in (
+            lambda: store.get(b"b"),
+            lambda: store.get_many([b"b"]),
+            lambda: store.items(b"", b"z", 9),
+            lambda: store.floor(b"z"),
+        ):
+            with pytest.raises(StorageError):
+                read()
+
+
+class Disk:
+    """Opens the RocksDB at ``path``, whose writes find no space while it ``is_failing``."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.is_failing = path, False
+
+    def opened(self) -> Any:
+        self._real = rocksdict.Rdict(str(self.path), ledgers_options(RocksSettings()))
+        return self
+
+    def write(self, *given: Any) -> None:
+        if self.is_failing:
+            raise Exception(NO_SPACE)  # noqa: TRY002  # as rocksdict does
+        self._real.write(*given)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
 
 
 def test_a_failed_sync_is_never_taken_back_by_another(tmp_path: Path) -> None:
