@@ -260,7 +260,7 @@ class RocksDatabase:
         self._synced = self._noted = 0
         self._quickly = rocksdict.WriteOptions()
         self._quickly.no_slowdown = True
-        self._db = opened()
+        self._note, self._db = self._read_note(), opened()
 
     def get(self, key: bytes) -> bytes | None:
         """See ``KeyValues``."""
@@ -349,11 +349,18 @@ class RocksDatabase:
 
     def check_synced(self) -> None:
         """See ``KeyValues``."""
-        with contextlib.suppress(FileNotFoundError):
-            data = read_regular(note_path(self._path), _CURRENT_BYTES_MAX)
-            with _TranslatedErrors(self._path):
-                changes = self._db.latest_sequence_number()
-            check_note(data, SyncedNote(self._identity(), changes), self._path)
+        if self._note is None:
+            return
+        with _TranslatedErrors(self._path):
+            changes = self._db.latest_sequence_number()
+        check_note(self._note, SyncedNote(self._identity(), changes), self._path)
+
+    def _read_note(self) -> bytes | None:
+        """Return the note; to be read before the database is opened, which a bookie may change."""
+        try:
+            return read_regular(note_path(self._path), _CURRENT_BYTES_MAX)
+        except FileNotFoundError:
+            return None
 
     def _identity(self) -> str:
         data = read_regular(self._path / IDENTITY, _CURRENT_BYTES_MAX)
@@ -388,7 +395,7 @@ class RocksDatabase:
             # Closed already if opening it failed the last time.
             with contextlib.suppress(StorageError, OSError), _TranslatedErrors(self._path):
                 self._db.close()
-            self._db = self._reopened()
+            self._note, self._db = self._read_note(), self._reopened()
             try:
                 self.check_synced()
             except BaseException:

@@ -32,7 +32,6 @@ from bookied.storage.index.rocks.database import (
     open_read_only,
 )
 from bookied.storage.index.rocks.index import RocksIndex
-from bookied.storage.index.rocks.synced_note import note_path
 from tests.sim.world.disk import SimFiles
 from tests.sim.world.key_values import SimKeyValues
 
@@ -250,6 +249,20 @@ def first_entry_of(ledger_id: int) -> LedgerChange:
     page = decode_native(bytes(8192))
     page[0] = 5000
     return LedgerChange(ledger_id, IndexHeader(b"k"), ((0, page.tobytes()),))
+
+
+def test_a_note_that_a_running_bookie_writes_meanwhile_is_no_damage(tmp_path: Path) -> None:
+    written = open_to_write(tmp_path / "ledgers")
+    for value in (b"1", b"2"):
+        written.put([(b"a", value)])
+        written.sync()
+        written.note_synced()
+        if value == b"1":
+            read = open_read_only(tmp_path / "ledgers")
+    read.check_synced()
+    assert read.get(b"a") == b"1"
+    read.close()
+    written.close()
 
 
 def test_an_index_without_room_says_where_and_for_whom() -> None:
