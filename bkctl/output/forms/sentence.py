@@ -11,6 +11,8 @@ from bkctl.output.forms.text import safe
 
 _WORD: Final = re.compile(r"(?:`[^`\n]*`|\S)+|\s+")
 """A word, which a command in backquotes is as well; or what is between words."""
+_NO_SPACES: Final = re.compile(r"\S+")
+_LONG_CHARS: Final = 500
 _WIDTH_MIN: Final = 20
 
 
@@ -18,14 +20,20 @@ def fitted(text: str, stream: TextIO) -> str:
     """Return ``text`` with its lines wrapped at words to fit the terminal that ``stream`` is.
 
     A command in backquotes stays on one line, so that it can be copied. Text for a pipe is not
-    wrapped. What a terminal would obey is replaced in any case.
+    wrapped. What a terminal would obey is replaced in any case, and so is the middle of a word of
+    thousands of characters: nodes of the metadata may have such names.
     """
-    text = safe(text)
+    text = _NO_SPACES.sub(_without_middle, safe(text))
     columns = _columns(stream) if stream.isatty() else None
     if columns is None:
         return text
     width = max(_WIDTH_MIN, columns)
     return "\n".join(_wrapped(line, width) for line in text.split("\n"))
+
+
+def _without_middle(found: re.Match[str]) -> str:
+    word = found[0]
+    return word if len(word) <= _LONG_CHARS else f"{word[:200]}...{word[-50:]}"
 
 
 def _wrapped(line: str, width: int) -> str:

@@ -163,6 +163,16 @@ class TestGet:
         assert "not with its version" in shown["problem"]
         assert shown["decoded"] is None
 
+    @pytest.mark.parametrize("mark", ["n", "\u00e9"])
+    def test_a_name_of_thousands_of_characters_is_cut_in_messages(
+        self, world: World, mark: str
+    ) -> None:
+        refused = run_in(world, "cluster", "get", f"/{mark * 3000}/end", ok=False)
+        assert refused.status == 3
+        assert len(refused.err) < 700
+        assert f"there is no node /{mark * 100}" in refused.err
+        assert f"...{mark * 40}" in refused.err
+
 
 class TestBackup:
     def test_a_backup_has_everything_that_lasts(self, world: World, tmp_path: Path) -> None:
