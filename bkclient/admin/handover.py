@@ -86,7 +86,8 @@ async def claim(client: Client, ledger_id: LedgerId) -> LedgerWriter:
 
     def needed(metadata: LedgerMetadata) -> bool:
         nonlocal start
-        if metadata.custom.get(WRITER_KEY) == nonce:
+        # Of a ledger that was closed since, other bookies may have the entries, and no fence.
+        if metadata.custom.get(WRITER_KEY) == nonce and metadata.state is LedgerState.OPEN:
             return False
         start = handed_over(ledger_id, metadata)
         return True

@@ -21,6 +21,7 @@ from bkclient.errors import (
     ClientLedgerFencedError,
     LedgerClosedError,
     MetadataVersionError,
+    NoSuchLedgerError,
     UnexpectedConditionError,
 )
 from bkclient.metadata.api import LedgerStore, MetadataUnavailableError, Versioned
@@ -34,6 +35,9 @@ CONFLICTS_BEFORE_WAIT: Final = 3
 WAIT_S_MAX: Final = 1.0
 LOST_REPLIES_MAX: Final = 3
 """How many writes in a row may lose their reply before the operation fails."""
+OLD_READS_MAX: Final = 30
+OLD_READ_WAIT_S: Final = 0.5
+"""In all longer than a server of ZooKeeper, as it is usually set up, may lag behind."""
 
 
 class LocalMetadata:
@@ -83,6 +87,7 @@ class Updater:
         is called when a write may have been applied, before the metadata is read again.
 
         Raises:
+            NoSuchLedgerError: the ledger was deleted, also where another has its id now.
             ClientError: what ``needed`` or ``transform`` raises to abort, or the store.
         """
         conflicts = lost = 0
@@ -110,7 +115,21 @@ class Updater:
                 if local.current.version == version:
                     return changed
                 continue
-            local.install(await self.store.read_ledger(ledger_id))
+            await self._read_again(ledger_id, local)
+
+    async def _read_again(self, ledger_id: LedgerId, local: LocalMetadata) -> None:
+        """Take over what is stored; a server that lags behind what was seen is waited for.
+
+        Raises:
+            NoSuchLedgerError: there is another ledger of this id, whose versions began again.
+        """
+        for _ in range(OLD_READS_MAX):
+            found = await self.store.read_ledger(ledger_id)
+            if found.version >= local.current.version:
+                local.install(found)
+                return
+            await deferLater(self.clock, OLD_READ_WAIT_S)
+        raise NoSuchLedgerError(f"ledger {ledger_id} was deleted, and another has its id now")
 
     async def _wait(self, conflicts: int) -> None:
         if conflicts < CONFLICTS_BEFORE_WAIT:

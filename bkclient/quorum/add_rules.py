@@ -46,6 +46,7 @@ from bkclient.quorum.add_events import (
     GiveUp,
     WriterEnding,
 )
+from bkclient.quorum.distribution import write_set
 from bkclient.quorum.pending_adds import PendingAdds
 from wire.errors import LocalProtocolError
 from wire.ids import BookieId, EntryId
@@ -160,18 +161,22 @@ class AddQuorum(PendingAdds):
         What an entry lacks is remembered also where it has its quorum: an ensemble change may take
         acks away from it again.
         """
-        spare = self._write_quorum - self._ack_quorum
         hopeless = 0
         for entry_id in event.entries:
             if entry_id not in self._acks:
                 continue
             mask = self._failures[entry_id] = self._failures.get(entry_id, 0) | 1 << event.index
             full = isinstance(event.error, ReadOnlyBookieClientError)
-            if not self.is_complete(entry_id) and (full or mask.bit_count() > spare):
+            if not self.is_complete(entry_id) and (full or not self._can_be_enough(entry_id, mask)):
                 hopeless |= mask
         if not hopeless:
             return []
         return self._change({i: b for i, b in enumerate(self.ensemble) if hopeless >> i & 1})
+
+    def _can_be_enough(self, entry_id: int, failed: int) -> bool:
+        """Return whether an entry has its quorum once all but the failed have acknowledged it."""
+        members = write_set(entry_id, self._size, self._write_quorum)
+        return self._is_enough(sum(1 << index for index in members) & ~failed)
 
     def _change(self, failed: dict[int, BookieId]) -> list[Command]:
         if not self._allow_changes:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from twisted.internet.defer import CancelledError, Deferred
 
 from bkclient.errors import IncorrectParameterError, MetadataStoreError, MetadataVersionError
 from bkclient.metadata import open_metadata
@@ -471,6 +472,24 @@ class TestLedgerIds:
 
 
 @pytest.mark.processes
+class TestWatches:
+    def test_a_change_that_a_cancelled_call_has_noticed_is_told(self, files: SqliteDriver) -> None:
+        async def scenario() -> None:
+            other = await files.open()
+            await other.create_ledger(L1, metadata())
+            store = await files.open(poll_interval_s=3600.0)  # Only its own calls notice changes.
+            told: list[int] = []
+            await store.watch_ledger(L1, lambda: told.append(1))
+            await other.write_ledger(L1, closed(), 0)
+            call = Deferred.fromCoroutine(store.allocate_ledger_id())
+            call.cancel()
+            with pytest.raises(CancelledError):
+                await call
+            await files.until(lambda: told)
+
+        files.run(scenario())
+
+
 class TestProcesses:
     def test_many_processes_lose_no_update(self, files: SqliteDriver) -> None:
         async def prepare() -> None:

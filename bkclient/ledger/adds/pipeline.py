@@ -354,6 +354,7 @@ class AddPipeline:
         packets = self._packets
         packed: list[Packed] = [(e, packets[e]) for e in command.entries if e in packets]
         if packed:
+            self._timeout.sent(packed)  # They may have been complete before.
             self.members.send_again(command.index, packed)
 
     def _begin_change(self, command: ChangeEnsemble) -> None:

@@ -12,6 +12,7 @@ from twisted.internet.defer import TimeoutError as TwistedTimeoutError
 from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
+from bkclient.concurrency import SharedRun
 from bkclient.errors import ClientClosedError, ClientError
 from bkclient.metadata.api import (
     AlreadySetError,
@@ -202,10 +203,16 @@ class SqlitePart:
             return
 
     async def _run(self, function: Callable[[], StepOutcome[T]]) -> StepOutcome[T]:
-        """Run one function of the core; tell what it noticed before its caller goes on."""
+        """Run one function of the core; tell what it noticed before its caller goes on.
+
+        What it noticed is told once: also where the caller is cancelled meanwhile.
+        """
         if self._state.closed or self._thread is None:
             raise ClientClosedError(f"the connection to {self._uri} is closed")
-        outcome = await self._thread.run(function)
+        return await SharedRun(self._noticed(self._thread.run(function))).wait()
+
+    async def _noticed(self, running: Deferred[StepOutcome[T]]) -> StepOutcome[T]:
+        outcome = await running
         self._note_session(outcome)
         if outcome.changes is None or outcome.changes:
             self._tell(None if outcome.changes is None else set(outcome.changes))

@@ -20,7 +20,8 @@ from bkclient.errors import (
 from tests.bkclient.worlds import Fate, World, collect, is_add, when
 from tests.support.memory_cluster import Fault, TreeOperation
 from wire.codes import LedgerState, ProtocolVersion
-from wire.ids import LedgerId
+from wire.ids import EntryId, LedgerId
+from wire.ledger_metadata import Fragment
 
 PROTOCOLS = pytest.mark.parametrize("protocol", list(ProtocolVersion), ids=lambda p: p.name)
 TRIPLE = {"ensemble_size": 3, "write_quorum": 3, "ack_quorum": 2}
@@ -256,6 +257,29 @@ def test_a_recovery_beats_the_claim() -> None:
     assert metadata.last_entry_id == 1
     world.settle(10)
     assert isinstance(claiming.result, (LedgerClosedError, ClientLedgerFencedError))
+
+
+def test_a_claim_without_an_answer_does_not_outlive_the_ledger() -> None:
+    world = World(6)
+    client, other = world.client(), world.client(seed=1)
+    ledger_id = create(world, client)
+    world.run(add_once(client, ledger_id, b"x"))
+    lost = lose_set_replies(world, client.store.session_id, 1, Fault.ANSWER_LOST)
+    world.metadata.delay_s = lambda op: (
+        60.0 if op.session_id == client.store.session_id and op.name == "get" and lost else 0.0
+    )
+    claiming = world.start(handover.claim(client, ledger_id))
+    world.settle(1)
+    assert (len(lost), claiming.done) == (1, False)
+    recovered = world.run(operations.recover_ledger(other, ledger_id))
+    assert recovered.last_entry_id == 0
+    # Its entries go to bookies that were never fenced, as when a bookie is decommissioned.
+    stored = world.run(other.read_metadata(ledger_id))
+    unused = tuple(b for b in world.bookies if b not in stored.value.ensemble)
+    moved = attrs.evolve(stored.value, fragments=(Fragment(EntryId(0), unused),))
+    world.run(other.store.write_ledger(ledger_id, moved, stored.version))
+    with pytest.raises(LedgerClosedError):
+        world.run(claiming.finish().add(b"too late"))
 
 
 @PROTOCOLS

@@ -14,6 +14,7 @@ from bkclient.errors import (
     ClientLedgerFencedError,
     LedgerClosedError,
     MetadataVersionError,
+    NoSuchLedgerError,
     UnexpectedConditionError,
 )
 from bkclient.metadata.api import MetadataUnavailableError, Versioned
@@ -88,10 +89,10 @@ def is_open(metadata: LedgerMetadata) -> bool:
     return metadata.state is LedgerState.OPEN
 
 
-def run(store: Store, clock: Clock | None = None) -> list[object]:
+def run(store: Store, clock: Clock | None = None, *, version: int = 0) -> list[object]:
     clock = clock or Clock()
     updater = Updater(store=store, clock=clock, rng=random.Random(0))  # type: ignore[arg-type]
-    local = store.local = LocalMetadata(Versioned(OPEN, 0))
+    local = store.local = LocalMetadata(Versioned(OPEN, version))
     results: list[object] = []
     work = Deferred.fromCoroutine(updater.update(L, local, is_open, marked))
     work.addBoth(lambda result: results.append(getattr(result, "value", result)))
@@ -155,6 +156,30 @@ def test_a_store_that_is_away_is_given_up() -> None:
     result, _ = run(store)
     assert isinstance(result, MetadataUnavailableError)
     assert is_open(store.current.value)
+
+
+def test_another_ledger_under_the_id_is_no_conflict_that_passes() -> None:
+    store = Store()
+
+    store.current = Versioned(attrs.evolve(OPEN, password=b"another"), 0)
+    result, _ = run(store, version=5)
+    assert isinstance(result, NoSuchLedgerError)
+    assert store.writes == 1, "versions began again: a later write could be taken for the next"
+
+
+def test_a_server_that_lags_is_waited_for() -> None:
+    store = Store()
+    found = [Versioned(OPEN, 4)] * 3
+
+    async def read_ledger(ledger_id: LedgerId) -> Versioned[LedgerMetadata]:
+        return found.pop() if found else store.current
+
+    store.read_ledger = read_ledger  # type: ignore[method-assign]
+    store.current = Versioned(attrs.evolve(OPEN, custom={"n": b"1"}), 6)
+    result, local = run(store, version=5)
+    assert result == marked(attrs.evolve(OPEN, custom={"n": b"1"}))
+    assert local == store.current
+    assert store.writes == 2
 
 
 def test_local_metadata_never_goes_back() -> None:

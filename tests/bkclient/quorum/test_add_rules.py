@@ -201,6 +201,14 @@ def test_delayed_changes_wait_until_a_quorum_is_out_of_reach() -> None:
     ]
 
 
+def test_delayed_changes_do_not_wait_for_a_fault_domain_that_has_failed() -> None:
+    rules = quorum(delay_changes=True, spans_enough=lambda acked: BookieId("b3") in acked)
+    rules.push()
+    assert rules.handle(ack(0, 0)) == []
+    assert rules.handle(ack(1, 0)) == []
+    assert rules.handle(failure(2, 0)) == [ChangeEnsemble(((2, BookieId("b3")),), 0)]
+
+
 def test_delayed_changes_do_not_wait_for_a_read_only_bookie() -> None:
     rules = quorum(delay_changes=True)
     rules.push()

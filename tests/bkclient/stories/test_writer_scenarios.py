@@ -594,3 +594,32 @@ def test_an_add_quorum_time_out_ends_the_writer() -> None:
     with pytest.raises(AddQuorumTimeoutError):
         world.run(writer.add(b"x"))
     assert world.clock.seconds() - began_s == pytest.approx(3, abs=0.1)
+
+
+def test_the_add_quorum_time_out_holds_for_acks_that_a_change_takes_back() -> None:
+    world = World(7)
+    client = world.client(add_quorum_timeout_s=3, add_timeout_s=60)
+    writer = open_writer(world, client, ensemble_size=5, write_quorum=3)
+    first, second, *rest = members(world, writer)
+    for bookie in set(world.bookies.values()) - {first, second, *rest}:
+        bookie.policy = when(is_add, Fate.LOSE)
+
+    def refuse(request: Request) -> AddResponse:
+        assert isinstance(request, AddRequest)
+        return AddResponse(ReturnCode.EIO, request.ledger_id, request.entry_id)
+
+    # Each of the first two refuses an entry that others acknowledge while it is replaced.
+    first.policy = refuse
+    second.policy = lambda r: refuse(r) if getattr(r, "entry_id", 0) else Fate.HOLD_ANSWER
+    for bookie in rest:
+        bookie.policy = when(is_add, Fate.HOLD_ANSWER)
+    world.metadata.delay_s = lambda op: 4.0 if op.name == "set" else 0.0
+    adding = world.start(_await(writer.add_many([b"a", b"b"])))
+    world.settle(0.5)
+    assert sum(bookie.release() for bookie in (second, *rest)) == 4
+    began_s = world.clock.seconds()
+    from bkclient.errors import AddQuorumTimeoutError
+
+    with pytest.raises(AddQuorumTimeoutError):
+        adding.finish()
+    assert world.clock.seconds() - began_s < 15
