@@ -109,6 +109,9 @@ class LedgerList:
             ClientError: no ledger could be made, or the list could not be changed.
         """
         for _ in range(tries):
+            if known.record.is_full:  # Others may have trimmed it since.
+                known = await self._read_as_last(after)
+                known.record.insist_on_room()  # Each append to a full log comes here.
             writer = await self._create(known.record)
             try:
                 return await self._list(known, writer), writer
@@ -117,10 +120,15 @@ class LedgerList:
             except BaseException:
                 writer.abandon()
                 raise
-            known = await self.read_patiently()
-            if known.record.last_ledger_id != after or known.record.sealed:
-                raise NotLeaderError(f"log {self.name} was taken over by another writer")
+            known = await self._read_as_last(after)
         raise NotLeaderError(f"log {self.name} is changed by others all the time")
+
+    async def _read_as_last(self, after: LedgerId | None) -> KnownRecord:
+        """Return the record, if ``after`` is still its last ledger."""
+        known = await self.read_patiently()
+        if known.record.last_ledger_id != after or known.record.sealed:
+            raise NotLeaderError(f"log {self.name} was taken over by another writer")
+        return known
 
     async def _create(self, record: LogRecord) -> LedgerWriter:
         options = record.options

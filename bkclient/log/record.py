@@ -151,17 +151,22 @@ class LogRecord:
         """Return whether a ledger is one of the log's."""
         return any(one.ledger_id == ledger_id for one in self.ledgers)
 
-    def appended(self, ledger_id: LedgerId, created_ms: int) -> LogRecord:
-        """Return the record with one more ledger.
+    @property
+    def is_full(self) -> bool:
+        """Whether no more ledger can be listed."""
+        return len(self.ledgers) >= LEDGERS_MAX
 
-        Raises:
-            IncorrectParameterError: there are too many.
-        """
-        if len(self.ledgers) >= LEDGERS_MAX:
+    def insist_on_room(self) -> None:
+        """Raise ``IncorrectParameterError`` if no more ledger can be listed."""
+        if self.is_full:
             raise IncorrectParameterError(
                 f"the log has {LEDGERS_MAX} ledgers, and no record can list more: trim it, and let "
                 "it roll less often"
             )
+
+    def appended(self, ledger_id: LedgerId, created_ms: int) -> LogRecord:
+        """Return the record with one more ledger; see ``insist_on_room``."""
+        self.insist_on_room()
         return attrs.evolve(self, ledgers=(*self.ledgers, LogLedger(ledger_id, created_ms)))
 
     def with_batch(self, stream: str, number: int) -> LogRecord:

@@ -472,8 +472,24 @@ class TestLedgerIds:
 
 
 @pytest.mark.processes
-class TestWatches:
-    def test_a_change_that_a_cancelled_call_has_noticed_is_told(self, files: SqliteDriver) -> None:
+class TestFailedCalls:
+    def test_a_call_that_fails_has_changed_nothing(self, files: SqliteDriver) -> None:
+        async def scenario() -> None:
+            store = await files.open()
+            assert await store.allocate_ledger_id() == 0
+            other = sqlite3.connect(files.path, isolation_level=None)
+            other.execute("ALTER TABLE change RENAME TO hidden")
+            with pytest.raises(MetadataStoreError, match="change"):
+                await store.allocate_ledger_id()
+            other.execute("ALTER TABLE hidden RENAME TO change")
+            other.close()
+            assert await store.allocate_ledger_id() == 1
+
+        files.run(scenario())
+
+
+class TestCancelledCalls:
+    def test_a_change_that_one_has_noticed_is_told(self, files: SqliteDriver) -> None:
         async def scenario() -> None:
             other = await files.open()
             await other.create_ledger(L1, metadata())
@@ -486,6 +502,19 @@ class TestWatches:
             with pytest.raises(CancelledError):
                 await call
             await files.until(lambda: told)
+
+        files.run(scenario())
+
+    def test_a_lock_that_one_has_taken_can_be_released(self, files: SqliteDriver) -> None:
+        async def scenario() -> None:
+            store = await files.open()
+            call = Deferred.fromCoroutine(store.acquire_lock(L1))
+            call.cancel()
+            with pytest.raises(CancelledError):
+                await call
+            assert await store.lock_owner(L1) is not None
+            await store.release_lock(L1)
+            assert await store.lock_owner(L1) is None
 
         files.run(scenario())
 

@@ -86,6 +86,15 @@ class StepOutcome(Generic[T]):
     """Everything that changed since the last outcome; ``None``: too much to tell."""
 
 
+@attrs.frozen
+class _Seen:
+    """The changes up to ``last``, and the number that differs once others have committed."""
+
+    version: int
+    last: int
+    changes: list[tuple[str, Key]] | None
+
+
 class Core:
     """The thread's own state. Every method but the constructor runs on that thread."""
 
@@ -128,9 +137,10 @@ class Core:
         """
         outcome: StepOutcome[T] = StepOutcome()
         begun = 0
+        seen: _Seen | None = None
 
         def whole(rows: Rows) -> T:
-            nonlocal begun
+            nonlocal begun, seen
             if needs_cluster and rows.get(META, zk_paths.LAYOUT) is None:
                 raise NotInitializedError(f"{self._path}: there is no cluster in this file")
             session_id = self._live_session(rows, outcome)
@@ -139,7 +149,10 @@ class Core:
                     rows.sessions.end(abandoned)
             if needs_session and not session_id:
                 session_id = begun = rows.sessions.begin(self._timeout_ms)
-            return step(rows, session_id)
+            value = step(rows, session_id)
+            if write:  # In this transaction: what fails after it would seem not to have been done.
+                seen = self._changes_in(rows, database)
+            return value
 
         try:
             database = self._opened(outcome, create=create)
@@ -147,9 +160,9 @@ class Core:
             outcome.value = database.transact(whole, self._now_ms, write=write)
             if begun:
                 self._session_id, self._renewed_at_s = begun, started_at_s
-            if write:
+            if seen is not None:
                 self._abandoned.clear()
-                self._read_changes(database, outcome)
+                self._note(seen, outcome)
         except Exception as error:  # noqa: BLE001 - raised by the store, on the reactor.
             outcome.error = error
             if self._session_id and not self._is_session_sure():
@@ -267,15 +280,20 @@ class Core:
             self._session_id = 0
 
     def _read_changes(self, database: Database, outcome: StepOutcome[Any]) -> None:
-        self._seen_version = database.data_version()
+        seen = database.transact(
+            lambda rows: self._changes_in(rows, database), self._now_ms, write=False
+        )
+        self._note(seen, outcome)
 
-        def read(rows: Rows) -> tuple[int, list[tuple[str, Key]] | None]:
-            return rows.changes.last(), rows.changes.after(self._seen_change)
+    def _changes_in(self, rows: Rows, database: Database) -> _Seen:
+        """Return what a transaction sees that was not seen before."""
+        version = database.data_version()
+        return _Seen(version, rows.changes.last(), rows.changes.after(self._seen_change))
 
-        last, changes = database.transact(read, self._now_ms, write=False)
-        self._seen_change = last
+    def _note(self, seen: _Seen, outcome: StepOutcome[Any]) -> None:
+        self._seen_version, self._seen_change = seen.version, seen.last
         if outcome.changes is not None:
-            outcome.changes = changes
+            outcome.changes = seen.changes
 
 
 def _last_change(rows: Rows) -> int:

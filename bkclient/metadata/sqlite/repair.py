@@ -204,15 +204,16 @@ class SqliteRepair(SqliteMarks):
         await self._end_lock(ledger_id, repaired=True)
 
     async def _end_lock(self, ledger_id: LedgerId, *, repaired: bool) -> None:
+        """Delete this session's lock, even one whose creation it has not heard of."""
         held = self._held.get(ledger_id)
-        if held is None:
+        if held is None and repaired:
             return
 
         def end(rows: Rows, session_id: int) -> None:
             if not is_own(rows, LOCK, ledger_id, session_id):
                 return  # An expired session's lock is not ours any more, nor is its mark.
             mark = rows.get(MARK, ledger_id)
-            if repaired and mark is not None and mark.version == held.mark_version:
+            if repaired and held and mark is not None and mark.version == held.mark_version:
                 rows.delete(MARK, ledger_id)
             rows.delete(LOCK, ledger_id)
 

@@ -29,7 +29,8 @@ from bkclient.log.errors import (
     LogWriterClosedError,
     NotLeaderError,
 )
-from bkclient.log.ledger_list import LOG_KEY
+from bkclient.log.ledger_list import LOG_KEY, LedgerList
+from bkclient.log.record import LEDGERS_MAX, LogLedger, LogRecord
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import LogExistsError, NoSuchLogError
 from tests.bkclient.worlds import Fate, Running, World, is_add, when
@@ -979,3 +980,20 @@ class TestTakingAway:
         for touch in (manager.open_writer, manager.open_reader, manager.info):
             with pytest.raises(NoSuchLogError):
                 world.run(touch("nothing"))
+
+
+def test_a_full_log_gets_no_ledger_before_it_was_trimmed() -> None:
+    world = World(3)
+    client = world.client()
+    listed = tuple(LogLedger(LedgerId(10**6 + index), 0) for index in range(LEDGERS_MAX))
+    full = LogRecord(options=TRIPLE, ledgers=listed)
+    version = world.run(client.store.create_log("events", full.encode()))
+    ledgers, last = LedgerList(client, "events"), full.last_ledger_id
+    known = world.run(ledgers.read())
+    with pytest.raises(IncorrectParameterError, match="trim it"):
+        world.run(ledgers.append_ledger(known, last))
+    assert world.run(_list_of(client.list_ledgers())) == [], "none is left behind"
+    world.run(client.store.write_log("events", full.trimmed_to(1).encode(), version))
+    after, writer = world.run(ledgers.append_ledger(known, last))
+    assert after.record.next_index == LEDGERS_MAX + 1
+    assert after.record.last_ledger_id == writer.ledger_id
