@@ -156,7 +156,7 @@ class _CookieCheck:
         if missing and not self.superset:
             raise WrongIdentityError(
                 f"{_names(missing)} lost its cookie: a directory was emptied or is not mounted; "
-                "allowStorageExpansion=true adds new directories, it does not bring lost ones back"
+                "mount its disk, or see `bkctl explain BK-WRONG-IDENTITY`"
             )
         # An expansion that was cut short has told some directories of others that it never used.
         vouching = () if self._was_cut_short() else tuple(local.values())
@@ -178,7 +178,7 @@ class _CookieCheck:
         """Write the cookies; directories that have had none have no past from now on."""
         self.files.write_atomic(self._stamping, encode_cookie(self.master))
         for directory in missing:
-            forget(self.files, directory.parent)
+            forget(self.files, self.found, directory.parent)
         if version == NEW:
             note_doubt(self.files, self.found.journals, await self.highest_ledger())
         await self._stamp(version)

@@ -15,6 +15,10 @@ None of these goes away in the life of a bookie, be it ours or Java's: logs and 
 marks and the directories of index files do not. A note comes after what it tells of is durable, so
 that no crash leaves a note alone, and before a mark says that the journals are not needed any more.
 Both go before a directory gets a cookie for the first time.
+
+A root that is lost as a whole loses its note with it. So ``bookied.held`` of each journal root also
+has a line ``KIND:ROOT`` for each other root: a new directory to which only a cookie was copied is
+found by it.
 """
 
 from __future__ import annotations
@@ -71,7 +75,7 @@ def losses(files: Files, found: Directories) -> Iterator[DirectoryLoss]:
     for root in found.roots:
         if not files.exists(root / CURRENT):
             continue  # The cookies say so.
-        missing = _noted(files, root) - _held_now(files, found, root)
+        missing = _ever_held(files, found, root) - _held_now(files, found, root)
         for kind in sorted(missing & _kinds(found, root), key=lambda one: one.value):
             what = f"{_EMPTIED[kind]}; {_GO_ON.format('BK-DIRECTORY-EMPTIED')}"
             yield DirectoryLoss(root, DirectoryEmptiedError(root / CURRENT, None, what), kind)
@@ -91,31 +95,34 @@ def check_losses(files: Files, found: Directories) -> None:
         raise loss.error
 
 
-def forget(files: Files, root: Path) -> None:
+def forget(files: Files, found: Directories, root: Path) -> None:
     """Remove the notes of a root, which begins anew. Blocks."""
     _remove(files, root / SERVED)
     _remove(files, root / NAME)
+    _drop(files, found, root, frozenset(ContentKind))
 
 
-def forget_loss(files: Files, loss: DirectoryLoss) -> None:
+def forget_loss(files: Files, found: Directories, loss: DirectoryLoss) -> None:
     """Begin anew with what was lost, and with nothing else. Blocks."""
     if loss.held is None:
         _remove(files, loss.root / SERVED)
     else:
-        _forget_kind(files, loss.root, loss.held)
+        _drop(files, found, loss.root, frozenset({loss.held}))
 
 
-def forget_index(files: Files, root: Path) -> None:
+def forget_index(files: Files, found: Directories, root: Path) -> None:
     """Let the next checkpoint say anew whether a root holds an index. Blocks."""
-    _forget_kind(files, root, ContentKind.INDEX)
+    _drop(files, found, root, frozenset({ContentKind.INDEX}))
 
 
-def _forget_kind(files: Files, root: Path, kind: ContentKind) -> None:
-    noted = _noted(files, root)
-    if noted == {kind}:
-        _remove(files, root / NAME)
-    elif kind in noted:
-        _write(files, root, noted - {kind})
+def _drop(files: Files, found: Directories, root: Path, kinds: frozenset[ContentKind]) -> None:
+    for keeper in _keepers(found, root):
+        lines = _lines(files, keeper)
+        kept = lines - {_line(keeper, root, kind) for kind in kinds}
+        if not kept:
+            _remove(files, keeper / NAME)
+        elif kept != lines:
+            _write(files, keeper, kept)
 
 
 def _remove(files: Files, note: Path) -> None:
@@ -149,12 +156,17 @@ class ContentsNotes:
 
     def _note(self, root: Path) -> frozenset[ContentKind]:
         """Return what a root has held, after it was put down."""
-        files = self._files
-        before = _noted(files, root)
-        held = before | _held_now(files, self._found, root)
-        if held != before:
-            files.sync_dir(root / CURRENT)
-            _write(files, root, held)
+        files, found = self._files, self._found
+        held = _ever_held(files, found, root) | _held_now(files, found, root)
+        is_synced = False
+        for keeper in _keepers(found, root):
+            before = _lines(files, keeper)
+            lines = before | {_line(keeper, root, kind) for kind in held}
+            if lines != before:
+                if not is_synced:
+                    files.sync_dir(root / CURRENT)
+                    is_synced = True
+                _write(files, keeper, lines)
         return held
 
 
@@ -172,18 +184,34 @@ def _kinds(found: Directories, root: Path) -> frozenset[ContentKind]:
     return frozenset(kind for kind, roots in kinds if root in roots)
 
 
-def _noted(files: Files, root: Path) -> frozenset[ContentKind]:
-    """Return what the note says; nothing if there is none, or none that can be read."""
+def _keepers(found: Directories, root: Path) -> tuple[Path, ...]:
+    """Return the roots whose notes tell of this one: itself, and the journals'."""
+    return tuple(dict.fromkeys((root, *found.journals)))
+
+
+def _line(keeper: Path, root: Path, kind: ContentKind) -> str:
+    return kind.value if keeper == root else f"{kind.value}:{root}"
+
+
+def _ever_held(files: Files, found: Directories, root: Path) -> frozenset[ContentKind]:
+    """Return what the notes say; nothing if there is none, or none that can be read."""
+    noted = {keeper: _lines(files, keeper) for keeper in _keepers(found, root)}
+    return frozenset(
+        kind
+        for kind in ContentKind
+        if any(_line(keeper, root, kind) in lines for keeper, lines in noted.items())
+    )
+
+
+def _lines(files: Files, root: Path) -> frozenset[str]:
     try:
-        words = files.read(root / NAME).decode("utf-8", "replace").split()
+        return frozenset(files.read(root / NAME).decode("utf-8", "replace").splitlines())
     except FileNotFoundError:
         return frozenset()
-    return frozenset(kind for kind in ContentKind if kind.value in words)
 
 
-def _write(files: Files, root: Path, held: frozenset[ContentKind]) -> None:
-    words = sorted(kind.value for kind in held)
-    files.write_atomic(root / NAME, "".join(f"{word}\n" for word in words).encode())
+def _write(files: Files, root: Path, lines: frozenset[str]) -> None:
+    files.write_atomic(root / NAME, "".join(f"{line}\n" for line in sorted(lines)).encode())
 
 
 def _held_now(files: Files, found: Directories, root: Path) -> frozenset[ContentKind]:

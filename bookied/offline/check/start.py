@@ -36,6 +36,13 @@ _MARK_FIX: Final = (
     "put that journal back, or start the bookie without its data: its ledgers are copied from the "
     "other bookies"
 )
+_COOKIE_FIX: Final = "bkctl cookie repair -c FILE"
+_EMPTY_FIX: Final = (
+    "mount the disk, if the disk is not mounted. Otherwise the entries in this directory are lost: "
+    "`bkctl recover {bookie}` copies them from the other bookies, then `bkctl disk format -c FILE` "
+    "empties all directories, and the bookie starts as a new one. Never copy VERSION into an empty "
+    "directory"
+)
 _LOSS_FIX: Final = (
     "the bookie will not start: put back the old files, or proceed as after the loss of a disk"
 )
@@ -76,7 +83,11 @@ def _check_cookies(bookie: OfflineBookie) -> Iterator[DiskFinding]:
     for path in missing:
         if found:
             message = "no cookie here, but in other directories of this bookie"
-            fix = f"is this the right directory? If so: cp {next(iter(found))} {path}"
+            if bookie.files.exists(path.parent) and bookie.files.list(path.parent):
+                fix = _COOKIE_FIX
+            else:
+                message += "; the directory is empty"
+                fix = _EMPTY_FIX.format(bookie=next(iter(found.values())).bookie_id)
             yield DiskFinding(Severity.PROBLEM, "cookie-missing", message, path, fix=fix)
         else:
             message = "no cookie: no bookie has started with this directory"

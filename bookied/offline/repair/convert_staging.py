@@ -100,7 +100,7 @@ class StagedIndex:
     def forget_plan(self) -> None:
         """Note that nothing is left to be done."""
         for root in self.found.roots:  # The index of no ledgers at all may be nothing now.
-            forget_index(self.files, root)
+            forget_index(self.files, self.found, root)
         self.files.remove(self._plan_path)
         self.files.sync_dir(self._plan_path.parent)
 

@@ -112,7 +112,7 @@ def rebuild(
         work.discard()
     if wanted is None and not dry_run and all(one.is_written for one in ledgers):
         for root in found.indexes:  # All have an index again, wherever there was most space for it.
-            forget_index(files, root)
+            forget_index(files, found, root)
     missing = sorted(set(wanted or ()) - work.known)
     return Rebuilt(ledgers, missing, work.rescan.damaged)
 

@@ -67,7 +67,7 @@ class Rollback:
         self.roots.insist_stored(held)
         for root in roots:
             if root.state is not RootState.OLD:
-                forget(self.roots.files, root.root)
+                forget(self.roots.files, self.roots.found, root.root)
                 self.roots.files.rename(
                     root.current, root.root / f"{ROLLED_BACK}{self.roots.names()}"
                 )

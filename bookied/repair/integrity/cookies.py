@@ -89,7 +89,7 @@ class HealingCookies:
         cookie = encode_cookie(self._master)
         await self.store.write_cookie(self._id, cookie, version)
         for loss in list(losses(self.files, self.found)):
-            forget_loss(self.files, loss)
+            forget_loss(self.files, self.found, loss)
         await self._note_doubt()
         for directory in self.found.all_dirs:
             self.files.write_atomic(directory / VERSION, cookie)

@@ -100,6 +100,41 @@ def test_an_emptied_directory_is_named(served: Desk, root: Path) -> None:
     assert served.lost() == [root]
 
 
+def lose(desk: Desk, root: Path) -> None:
+    """Take a directory away with its notes, and put an empty one with a cookie in its place."""
+    remove_tree(desk.files, root)
+    desk.files.mkdirs(root / "current")
+    desk.put(root, "VERSION")
+
+
+@pytest.mark.parametrize("root", [L0, L1, I0])
+def test_a_new_directory_with_a_copied_cookie_is_a_loss(served: Desk, root: Path) -> None:
+    """Its own note is lost with it: the journal's root has kept word."""
+    lose(served, root)
+    error = refusal(served)
+    assert isinstance(error, DirectoryEmptiedError)
+    assert error.path == root / "current"
+    assert served.lost() == [root]
+
+
+def test_a_directory_that_is_added_was_never_lost(served: Desk) -> None:
+    l2 = Path("/l2")
+    served.found = Directories((J,), (L0, L1, l2), (I0, l2))
+    served.files.mkdirs(l2 / "current")
+    served.put(l2, "VERSION")
+    check_losses(served.files, served.found)
+
+
+def test_one_directory_that_begins_anew_leaves_what_is_noted_of_the_others(served: Desk) -> None:
+    lose(served, L0)
+    forget(served.files, served.found, L0)
+    check_losses(served.files, served.found)
+    served.files.crash()
+    check_losses(served.files, served.found)
+    lose(served, L1)
+    assert served.lost() == [L1]
+
+
 def test_of_one_root_for_all_each_loss_is_told() -> None:
     desk = Desk(Directories((J,), (J,), (J,)))
     desk.put(J, "lastMark", "5.txn", "0/5/5.idx")
@@ -168,7 +203,7 @@ def test_without_a_note_nothing_is_known(served: Desk, data: bytes | None) -> No
 def test_a_directory_that_begins_anew_has_no_past(served: Desk) -> None:
     for root in FOUND.roots:
         served.empty(root)
-        forget(served.files, root)
+        forget(served.files, served.found, root)
     check_losses(served.files, served.found)
     served.files.crash()
     check_losses(served.files, served.found)
@@ -251,11 +286,11 @@ def test_forgetting_the_index_keeps_word_of_the_entries() -> None:
     desk.put(L0, "lastMark", "0/5/5.idx")
     ContentsNotes(desk.files, desk.found).update()
     remove_tree(desk.files, L0 / "current/0")
-    forget_index(desk.files, L0)
+    forget_index(desk.files, desk.found, L0)
     check_losses(desk.files, desk.found)
     desk.files.crash()
     check_losses(desk.files, desk.found)
     desk.empty(L0)
     assert [str(loss.error) for loss in losses(desk.files, desk.found)] == [str(refusal(desk))]
     assert "mark" in str(refusal(desk))
-    forget_index(desk.files, L1)  # Nothing was noted there.
+    forget_index(desk.files, desk.found, L1)  # Nothing was noted there.

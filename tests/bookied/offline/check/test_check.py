@@ -112,10 +112,21 @@ def test_a_damaged_cookie_a_missing_one_and_one_of_another_bookie_are_problems(
     path.write_bytes(b"")
     assert (the_one(place.check()).kind, the_one(place.check()).path) == ("bad-cookie", path)
     path.unlink()
-    assert the_one(place.check()).kind == "cookie-missing"
+    missing = the_one(place.check())
+    assert (missing.kind, missing.fix) == ("cookie-missing", "bkctl cookie repair -c FILE")
     path.write_bytes(original.replace(b"b:1", b"b:2"))
     found = the_one(place.check())
     assert (found.kind, found.severity) == ("cookie-mismatch", Severity.PROBLEM)
+
+
+def test_no_cookie_is_copied_into_an_empty_directory(place: Place) -> None:
+    """The bookie would start without its entries, and report them as missing."""
+    shutil.rmtree(place.ledgers)
+    place.ledgers.mkdir()
+    found = next(one for one in place.check() if one.kind == "cookie-missing")
+    assert "is empty" in found.message
+    assert "bkctl recover b:1" in found.fix
+    assert "cp " not in found.fix
 
 
 def test_directories_in_another_order_than_the_cookies_are_a_warning(place: Place) -> None:
