@@ -97,11 +97,18 @@ def _out_of_reach(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
     some = seen.ledgers.out_of_reach
     has = _does(some.count, "has", "have")
     what = f"{has} entries of which no bookie in service has a copy"
+    yield from _of(
+        Severity.LOSS, "ledgers-out-of-reach", some, what, _bring_copies_back(seen, some)
+    )
+
+
+def _bring_copies_back(seen: ClusterSurvey, some: LedgerSample) -> str:
+    """Return how to reach entries that no bookie in service has; never how to delete them."""
     down = [one.bookie_id for one in seen.of_state(BookieState.DOWN)]
+    if down:
+        return f"start {' and '.join(down[:3])} again"
     first = some.first[0] if some.first else ""
-    salvage = f"bkctl disk salvage {first} --out DIR, where a disk has it still"
-    fix = f"start {' and '.join(down[:3])} again" if down else salvage
-    yield from _of(Severity.LOSS, "ledgers-out-of-reach", some, what, fix)
+    return f"bkctl disk salvage {first} --out DIR, where a disk has it still"
 
 
 def _lacking(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
@@ -480,10 +487,10 @@ def _why_idle(seen: ClusterSurvey) -> str:
 def _unmendable(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
     some = seen.ledgers.unmendable
     what = (
-        f"{_does(some.count, 'is', 'are')} marked, and tried again for ever: no bookie in service "
+        f"{_does(some.count, 'is', 'are')} marked and cannot be repaired now: no bookie in service "
         "has a copy"
     )
-    fix = f"start who held it, or bkctl ledger delete {some.first[0]}" if some.first else ""
+    fix = _bring_copies_back(seen, some)
     yield from _of(Severity.TROUBLE, "marks-unmendable", some, what, fix)
 
 

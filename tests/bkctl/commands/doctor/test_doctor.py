@@ -244,6 +244,7 @@ def test_6_ledgers_of_one_copy_are_not_mended_for_ever_unseen(patient: Patient) 
     patient.world.kill("b2")
     found = patient.findings()
     assert found["marks-unmendable"]["examples"] == ["1"]
+    assert found["marks-unmendable"]["fix"] == "start b2 again"
     assert found["ledgers-single"]["danger"] == "note"
     assert found["ledgers-out-of-reach"]["danger"] == "loss"
     assert found["ledgers-out-of-reach"]["fix"] == "start b2 again"
