@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
@@ -26,6 +27,7 @@ from bkctl.commands.local.metadata import HOST, LocalMetadataService
 from bkctl.commands.local.process import free_port
 from bkctl.errors import ConflictError
 from bkctl.output.units import counted
+from wire.errors import BookKeeperError
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -67,6 +69,9 @@ class LocalCluster:
         self.directory = LocalDirectory(directory)
         path = self.directory.path
         known = read_record(path)
+        self._may_be_partial = known is not None and not settings
+        """Whether bookies that fail leave the others running: not in a new cluster, and not with
+        new settings, which all bookies have to start with."""
         if known is None:
             known = ClusterRecord(uri, ())
         else:
@@ -104,16 +109,18 @@ class LocalCluster:
         known: Callable[[], frozenset[str]],
         initialize: Callable[[], None],
         report: Callable[[str], None] = lambda _: None,
-    ) -> None:
+    ) -> list[BookKeeperError]:
         """Start everything and return once every bookie is registered.
 
-        Bookies that were decommissioned are not started. ``initialize`` makes the cluster in
-        metadata that has none, ``registered`` returns the bookies that are registered now,
+        If some bookies of an existing cluster do not start, the others run, and the errors are
+        returned. Bookies that were decommissioned are not started. ``initialize`` makes the cluster
+        in metadata that has none, ``registered`` returns the bookies that are registered now,
         ``known`` those that have a cookie, ``report`` takes each step as a text.
 
         Raises:
             ConflictError: it runs already, or one of its bookies does.
             LocalStartError: a part did not start; its last log lines are in the message.
+            PropertiesError: a settings file breaks the syntax.
         """
         self.directory.take()
         refuse_started_by_hand(self.directory.path, [one.directory for one in self._bookies])
@@ -125,10 +132,29 @@ class LocalCluster:
         wanted = self._without_decommissioned(known(), report)
         self._await_gone(registered, wanted, report)
         report(f"starting {counted(len(wanted), 'bookie')}")
-        for bookie in wanted:
-            bookie.start(self._bookie_settings(), self._given)
-        self._wait(registered, wanted)
+        failed: list[BookKeeperError] = []
+        settings = self._bookie_settings()
+        started = [
+            bookie
+            for bookie in wanted
+            if self._succeeds(partial(bookie.start, settings, self._given), failed)
+        ]
+        self._wait(registered, started, failed)
+        if len(failed) == len(wanted):
+            raise failed[0]
         self.keep_settings()  # Only now: settings that stop a start are not kept for the next one.
+        return failed
+
+    def _succeeds(self, step: Callable[[], None], failed: list[BookKeeperError]) -> bool:
+        """Take a step of one bookie's start; if the others may go on, an error is collected."""
+        try:
+            step()
+        except (LocalStartError, PropertiesError) as error:
+            if not self._may_be_partial:
+                raise
+            failed.append(error)
+            return False
+        return True
 
     def _without_decommissioned(
         self, known: Collection[str], report: Callable[[str], None]
@@ -190,13 +216,16 @@ class LocalCluster:
             time.sleep(_POLL_S)
 
     def _wait(
-        self, registered: Callable[[], frozenset[str]], wanted: Sequence[BookieProcess]
+        self,
+        registered: Callable[[], frozenset[str]],
+        wanted: Sequence[BookieProcess],
+        failed: list[BookKeeperError],
     ) -> None:
+        """Wait until each bookie is registered, or has ended and its error is in ``failed``."""
         deadline_s = time.monotonic() + START_S_MAX
-        missing = list(wanted)
+        missing = running = list(wanted)
         while missing:
-            for bookie in wanted:
-                bookie.insist_running()
+            running = [one for one in running if self._succeeds(one.insist_running, failed)]
             self.insist_on_zookeeper()
             if time.monotonic() > deadline_s:
                 raise LocalStartError(
@@ -205,7 +234,7 @@ class LocalCluster:
                 )
             time.sleep(_POLL_S)
             up = registered()
-            missing = [bookie for bookie in missing if bookie.bookie_id not in up]
+            missing = [bookie for bookie in running if bookie.bookie_id not in up]
 
     def stop(self) -> None:
         """Stop everything that runs, bookies first; the directory stays."""
@@ -249,7 +278,10 @@ class LocalCluster:
         bookie = self._bookies[number - 1]
         self._await_gone(registered, [bookie], lambda _: None)
         bookie.start(self._bookie_settings())
-        self._wait(registered, [bookie])
+        failed: list[BookKeeperError] = []
+        self._wait(registered, [bookie], failed)
+        for error in failed:
+            raise error
 
     # While it runs ------------------------------------------------------------------------------
 

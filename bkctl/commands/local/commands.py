@@ -18,7 +18,7 @@ else:
 _BOOKIES_MAX: Final = 100
 _EXITS: Final = (
     ExitStatus.FAILED, ExitStatus.REFUSED, ExitStatus.UNREACHABLE, ExitStatus.CONFLICT,
-    ExitStatus.INTERRUPTED,
+    ExitStatus.PARTLY, ExitStatus.INTERRUPTED,
 )  # fmt: skip
 
 
@@ -90,11 +90,14 @@ local = Command(
 
     Without --dir the bookies use a temporary directory, which is removed at the end. A directory
     that the command did not create is never removed. If a bookie ends, the command prints the line
-    that starts it again; the other bookies keep running. If the ZooKeeper ends, the cluster ends
-    with status 5.
+    that starts it again; the other bookies keep running. If some bookies of an existing DIR do not
+    start, the others run, and --background ends with status 8. If the ZooKeeper ends, the cluster
+    ends with status 5.
 
     `local status DIR` shows the bookies of a cluster that was started with --dir. `local stop DIR`
     stops the cluster. With BOOKIE_ID, `local stop` and `local start` stop and start one bookie.
+    Autorecovery copies the entries of a stopped bookie to others; `bkctl autorecovery disable --for
+    30m` before a short stop prevents that.
     DIR/bookie-N/bookie.conf has the settings of a bookie: what you change there stays.
     """,
     params=(

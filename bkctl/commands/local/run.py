@@ -191,13 +191,17 @@ def running(session: Session, cluster: LocalCluster) -> Iterator[ClusterMetadata
     """Run a cluster for the time of the block; give what knows who is registered.
 
     Raises:
-        LocalStartError: a part did not start; everything is stopped again.
+        LocalStartError: nothing started, or a part that all need; everything is stopped again.
     """
     from bkctl.commands.local.connected_metadata import ClusterMetadata
 
     with cluster, ClusterMetadata(lambda: cluster.uri) as watched:
         with session.messages.waiting("waiting for the bookies to register"):
-            cluster.start(watched.writable, watched.known, watched.initialize, session.note)
+            failed = cluster.start(
+                watched.writable, watched.known, watched.initialize, session.note
+            )
+        for error in failed:
+            session.warn(str(error))
         yield watched
 
 
@@ -274,7 +278,9 @@ def _start_in_background(session: Session, directory: Path, settings: dict[str, 
         refuse_others_directory,
     )
     from bkctl.commands.local.process import last_lines
-    from bkctl.errors import CommandError
+    from bkctl.commands.local.running_cluster import cookies_of, read
+    from bkctl.errors import CommandError, PartlyDoneError
+    from bkctl.output.units import counted
 
     refuse_others_directory(directory)
     refuse_foreign(directory)
@@ -306,6 +312,14 @@ def _start_in_background(session: Session, directory: Path, settings: dict[str, 
     session.host.stdout.write(shown.decode())
     stop = shlex.join(["bkctl", "local", "stop", str(directory)])
     session.note(f"\nrunning in the background as process {child.pid}; to stop it: {stop}")
+    down = [one for one in read(directory, cookies_of(directory)).bookies if one.state == "down"]
+    if down:
+        start = shlex.join(["bkctl", "local", "start", str(directory), down[0].bookie_id])
+        raise PartlyDoneError(
+            f"{counted(len(down), 'bookie')} did not start: "
+            f"{', '.join(one.bookie_id for one in down)}",
+            next_step=f"the reason is in {log}; to start a bookie again: {start}",
+        )
 
 
 def _detach() -> None:

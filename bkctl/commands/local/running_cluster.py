@@ -41,7 +41,7 @@ def status(session: Session, directory: Path) -> None:
         NothingFoundError: the directory holds no cluster of ``bkctl local``.
         RefusedError: the directory is another user's.
     """
-    found = read(directory, _cookies(directory))
+    found = read(directory, cookies_of(directory))
     show(session, found)
     if not is_locked(directory):
         by_hand = [one for one in found.bookies if one.state == "up"]
@@ -133,7 +133,7 @@ def _record(directory: Path) -> ClusterRecord:
     return known
 
 
-def _cookies(directory: Path) -> frozenset[str] | None:
+def cookies_of(directory: Path) -> frozenset[str] | None:
     """Return the bookies that have a cookie; None where there is none or no metadata now."""
     refuse_others_directory(directory)
     known = _record(directory)

@@ -299,6 +299,36 @@ def test_a_bookie_that_cannot_start_stops_all_and_says_why(tmp_path: Path) -> No
 
 
 @pytest.mark.processes
+def test_a_broken_bookie_of_an_existing_cluster_leaves_the_others_running(tmp_path: Path) -> None:
+    directory = tmp_path / "bk"
+    with local_cluster(directory, 2):
+        broken, sound = _run("local", "status", directory, "-o", "id").stdout.split()
+    version = directory / "bookie-1/ledgers/current/VERSION"
+    cookie = version.read_bytes()
+    version.unlink()
+    words = ("local", 2, "--dir", directory, "--background")
+    refused = _run(*words, "--set", "flushInterval=1000")
+    assert refused.returncode == ExitStatus.UNREACHABLE  # All have to start with new settings.
+    assert _processes(directory) == []
+    started = _run(*words)
+    try:
+        assert started.returncode == ExitStatus.PARTLY, started.stderr
+        assert f"1 bookie did not start: {broken}" in started.stderr
+        assert f"bkctl local start {directory} {broken}" in started.stderr
+        assert f"bookie {broken} did not start: " in (directory / BACKGROUND_LOG).read_text()
+        assert (_state(directory, broken), _state(directory, sound)) == ("down", "up")
+        version.write_bytes(cookie)
+        repaired = _run("local", "start", directory, broken)
+        assert repaired.returncode == 0, repaired.stderr
+    finally:
+        _run("local", "stop", directory)
+    for bookie in ("bookie-1", "bookie-2"):
+        (directory / bookie / "bookie.conf").write_text("bookiePort=1\n")
+    none = _run(*words)
+    assert (none.returncode, _processes(directory)) == (ExitStatus.UNREACHABLE, [])
+
+
+@pytest.mark.processes
 def test_one_bookie_is_stopped_and_started_by_its_id(tmp_path: Path) -> None:
     directory = tmp_path / "bk"
     with local_cluster(directory, 2) as cluster:
