@@ -25,11 +25,12 @@ export = Command(
     existing ledgers in it.
 
     Each ledger becomes DIR/ledger=ID. With --partition-by none, day or log, ledgers share files
-    below DIR/run=N. Files appear when they are complete and verified, and DIR/_bkctl records each
-    run. A later export to DIR copies only new entries. With --format delta, DIR is a Delta table,
-    and each run one version of it. Tasks read from the bookies, up to the last add confirmed, and
-    fence no writer without --recover. The settings are sent with the tasks; the files that settings
-    name (keys, passwords) must be on each of Spark's hosts.
+    below DIR/run=N. DIR/_bkctl records each run. A later export of a ledger to DIR copies only its
+    new entries. Files appear when they are complete: their entry ids and sizes are as planned.
+    --verify also reads the rows back, of these ledgers' earlier files too. With --format delta,
+    DIR is a Delta table, and each run one version of it. Tasks read from the bookies, up to the
+    last add confirmed, and fence no writer without --recover. The settings are sent with the tasks;
+    the files that settings name (keys, passwords) must be on each of Spark's hosts.
     """,
     params=(
         argument("ledger_ids", type=LEDGER_RANGES, nargs=-1, metavar="[LEDGER_ID|RANGE...]"),
@@ -102,7 +103,11 @@ export = Command(
             help="Compression of the Parquet files.",
         ),
         option("--again", is_flag=True, help="Export unchanged ledgers again, too."),
-        option("--verify", is_flag=True, help="Read all new files back, and compare digests."),
+        option(
+            "--verify",
+            is_flag=True,
+            help="Read back the files of the exported ledgers, and compare digests.",
+        ),
         option(
             "--engine",
             type=click.Choice(["local", "spark"]),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import attrs
 
 from bkctl.output.units import counted, human_bytes
@@ -37,12 +39,33 @@ def _exported_sentence(report: ExportReport) -> str:
     if report.copied_ledgers:
         done = f"copied {counted(report.copied_entries, 'entry')} "
         done += f"of {counted(report.copied_ledgers, 'ledger')}"
+    if report.damaged_ledgers:
+        some = ", ".join(map(str, report.damaged_ledgers[:_NAMED_MAX]))
+        more = ", ..." if report.damaged_ledgers[_NAMED_MAX:] else ""
+        done += f" (again, because files were missing or changed: {some}{more})"
+    if report.verified_files is not None:
+        done += f"; read back and verified {counted(report.verified_files, 'file')}"
+        if left := report.files - report.verified_files:
+            done += f", not {left} of earlier exports"
     return (
         f"{done}; {report.target} now holds {counted(report.entries, 'entry')}, "
         f"{human_bytes(report.payload_bytes)}, "
         f"as {counted(report.files, 'Parquet file')} of {human_bytes(report.file_bytes)}"
         + (f"\nin Spark: {report.read_back}" if report.read_back and report.is_first else "")
         + "".join(f"\nleft out: {one.why}" for one in report.unreadable)
+        + _lost(report.lost_files)
+    )
+
+
+_NAMED_MAX: Final = 10
+
+
+def _lost(paths: tuple[str, ...]) -> str:
+    if not paths:
+        return ""
+    return (
+        f"\n{counted(len(paths), 'file')} of earlier exports missing or changed, and not counted: "
+        f"{paths[0]}{', ...' if paths[1:] else ''}; export the ledger by its id to copy it again"
     )
 
 
@@ -71,6 +94,19 @@ def _exported_sentence(report: ExportReport) -> str:
         lambda v: [{"ledger_id": str(one.ledger_id), "why": one.why} for one in v.unreadable],
         Kind.NESTED,
     ),
+    column("verified_files", "Files that --verify read back; null without --verify."),
+    column(
+        "damaged_ledgers",
+        "Ledgers that were copied again because a file was missing or changed.",
+        lambda v: [str(ledger_id) for ledger_id in v.damaged_ledgers],
+        Kind.NESTED,
+    ),
+    column(
+        "lost_files",
+        "Files of earlier exports that are missing or changed; they are not counted.",
+        lambda v: list(v.lost_files),
+        Kind.NESTED,
+    ),
     sentence=_exported_sentence,
 )
 @attrs.frozen
@@ -93,3 +129,6 @@ class ExportReport:
     read_back: str | None
     unreadable: tuple[UnreadableLedger, ...] = ()
     is_first: bool = True
+    verified_files: int | None = None
+    damaged_ledgers: tuple[int, ...] = ()
+    lost_files: tuple[str, ...] = ()

@@ -77,8 +77,9 @@ class ExportOptions:
     ``layout`` is one of ``LAYOUTS``, ``table_format`` one of ``TABLE_FORMATS``. ``engine`` is
     ``local``, ``spark`` or None, which takes Spark for a ``master`` and for more than
     ``LOCAL_BYTES_MAX``. With ``again`` also ledgers that have not changed are written anew.
-    ``verify`` reads all new files back. ``skip_unreadable`` leaves out ledgers that cannot be
-    read, and reports them; the next export tries them again.
+    ``verify`` reads back all new files, and the others of the ledgers that the export looks at.
+    ``skip_unreadable`` leaves out ledgers that cannot be read, and reports them; the next export
+    tries them again.
     """
 
     layout: str = "ledger"
@@ -307,10 +308,14 @@ class _ExportRun:
             if unreadable:
                 extents = [one for one in extents if one.ledger_id not in unreadable]
                 change = find_changes(self._tree, extents, sizes, again=self._options.again)
-            self._check(change, written, staged)
+            earlier = self._earlier(extents, change) if self._options.verify else []
+            self._check(change, written, earlier, staged)
             if change.todo or change.noted:
-                self._commit(change, written, staged)
-        return self._report(extents, change, unreadable)
+                self._commit(change, written, staged, sizes)
+        report = self._report(extents, change, unreadable, sizes, written)
+        if self._options.verify:
+            return attrs.evolve(report, verified_files=len(written) + len(earlier))
+        return report
 
     def change(
         self, extents: Sequence[LedgerExtent], sizes: Mapping[str, int] | None = None
@@ -375,13 +380,32 @@ class _ExportRun:
                 unreadable,
             )
 
-    def _check(self, change: Change, written: Sequence[WrittenFile], staged: str) -> None:
+    def _earlier(self, extents: Sequence[LedgerExtent], change: Change) -> list[WrittenFile]:
+        """Return the files of earlier exports that stay, of the ledgers that this one looked at."""
+        if self._is_delta:
+            return []  # Others may have rewritten the table's files.
+        ids = {extent.ledger_id for extent in extents}
+        removed = set(change.removed)
+        return [
+            file
+            for file in self._tree.files.values()
+            if file.path not in removed and any(r.ledger_id in ids for r in file.ranges)
+        ]
+
+    def _check(
+        self,
+        change: Change,
+        written: Sequence[WrittenFile],
+        earlier: Sequence[WrittenFile],
+        staged: str,
+    ) -> None:
         """Compare the files with what was planned, before they are put in place."""
         staging_files = self._files.child(staged)
         check_ranges(change.todo, written)
         check_footers(staging_files, written)
         if self._options.verify:
             verify_files(staging_files, written)
+            verify_files(self._files, earlier)
 
     def _folder_of(self, extent: LedgerExtent) -> str:
         folder = folder_of(self._options.layout, extent)
@@ -406,7 +430,13 @@ class _ExportRun:
             with spark_session(master, options=options.spark_options) as session:
                 yield SparkEngine(session)
 
-    def _commit(self, change: Change, written: Sequence[WrittenFile], staged: str) -> None:
+    def _commit(
+        self,
+        change: Change,
+        written: Sequence[WrittenFile],
+        staged: str,
+        sizes: Mapping[str, int],
+    ) -> None:
         tree = self._tree
         record = tree.next_record(
             cluster=self._cluster,
@@ -428,7 +458,7 @@ class _ExportRun:
         with uninterrupted():
             _check_alone(self._files)
             ready = gather(self._files, staged, [file.path for file in written])
-            away = () if self._is_delta else change.removed
+            away = () if self._is_delta else [path for path in change.removed if path in sizes]
             moves = moves_of(staged, ready, added, away)
             paths = tuple(file.path for file in written) if self._is_delta else ()
             with _not_busy(self._files):
@@ -436,18 +466,31 @@ class _ExportRun:
         tree.apply(record)
 
     def _report(
-        self, extents: Sequence[LedgerExtent], change: Change, unreadable: Mapping[int, str]
+        self,
+        extents: Sequence[LedgerExtent],
+        change: Change,
+        unreadable: Mapping[int, str],
+        sizes: Mapping[str, int],
+        written: Sequence[WrittenFile],
     ) -> ExportReport:
-        by_ledger = self._tree.files_by_ledger()
+        tree, new = self._tree, {file.path for file in written}
+        lost = [
+            file
+            for file in tree.files.values()
+            if file.path not in new and sizes.get(file.path) != file.size
+        ]
+        for file in lost:
+            del tree.files[file.path]
+        by_ledger = tree.files_by_ledger()
         ledgers = tuple(
             self._described(extent, by_ledger.get(extent.ledger_id, []), change)
             for extent in extents
         )
-        held = self._tree.files.values()
+        held = tree.files.values()
         return ExportReport(
             target=self._files.uri,
             ledgers=ledgers,
-            entries=sum(extent.entries for extent in self._tree.ledgers.values()),
+            entries=sum(file.rows for file in held),
             payload_bytes=sum(file.payload_bytes for file in held),
             files=len(held),
             file_bytes=sum(file.size for file in held),
@@ -455,6 +498,8 @@ class _ExportRun:
             copied_ledgers=len(change.todo),
             read_back=self._read_back(),
             unreadable=tuple(UnreadableLedger(n, why) for n, why in sorted(unreadable.items())),
+            damaged_ledgers=change.damaged,
+            lost_files=tuple(file.path for file in lost),
         )
 
     def _read_back(self) -> str | None:

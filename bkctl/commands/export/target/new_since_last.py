@@ -27,13 +27,15 @@ class Change:
     """What a run has to do.
 
     ``todo`` is what is to be copied, ``removed`` the files that these copies replace, ``noted`` the
-    ledgers whose state only is to be recorded, ``unchanged`` the ids of ledgers without any change.
+    ledgers whose state only is to be recorded, ``unchanged`` the ids of ledgers without any change,
+    ``damaged`` those that are copied again because a file is missing or has another size.
     """
 
     todo: tuple[LedgerExtent, ...]
     removed: tuple[str, ...]
     noted: tuple[LedgerExtent, ...]
     unchanged: frozenset[int]
+    damaged: tuple[int, ...] = ()
 
 
 def folder_of(layout: str, extent: LedgerExtent) -> str:
@@ -107,7 +109,7 @@ def find_changes(
         ForeignFilesError: a shared file is missing, or is to be written again.
     """
     files = tree.files_by_ledger()
-    todo, noted, unchanged, removed = [], [], set[int](), list[str]()
+    todo, noted, unchanged, removed, damaged = [], [], set[int](), list[str](), list[int]()
     for extent in extents:
         mine = files.get(extent.ledger_id, [])
         known = tree.ledgers.get(extent.ledger_id)
@@ -116,15 +118,17 @@ def find_changes(
             todo.append(extent)
         elif again or not is_intact or known.ctime_ms != extent.ctime_ms:
             _check_replaceable(tree, extent, mine, sizes)
-            removed += [file.path for file in mine if file.path in sizes]
+            removed += [file.path for file in mine]
             todo.append(extent)
+            if not is_intact:
+                damaged.append(extent.ledger_id)
         elif (rest := _rest(known, extent)) is not None:
             todo.append(rest)
         elif (news := _no_shorter(known, extent)) != known:
             noted.append(news)
         else:
             unchanged.add(extent.ledger_id)
-    return Change(tuple(todo), tuple(removed), tuple(noted), frozenset(unchanged))
+    return Change(tuple(todo), tuple(removed), tuple(noted), frozenset(unchanged), tuple(damaged))
 
 
 def _rest(known: LedgerExtent, extent: LedgerExtent) -> LedgerExtent | None:

@@ -95,8 +95,13 @@ def verify_files(files: TargetFiles, written: Sequence[WrittenFile]) -> None:
     Raises:
         ExportVerifyError: it names the file and the difference.
     """
+    from pyarrow import ArrowException
+
     for file in written:
-        _verify_file(files, file)
+        try:
+            _verify_file(files, file)
+        except (ArrowException, OSError) as error:
+            raise ExportVerifyError(f"{file.path} cannot be read back: {error}") from error
 
 
 def _verify_file(files: TargetFiles, file: WrittenFile) -> None:

@@ -18,10 +18,12 @@ import pytest
 from bkclient.admin import handover
 from bkclient.blocking import BlockingClient
 from bkclient.errors import NoSuchLedgerError
+from bkctl.commands.export.outcome import ExportReport
 from bkctl.commands.export.run import (
     ExportBusyError,
     ExportError,
     ExportReadError,
+    ExportVerifyError,
     ForeignFilesError,
     export_ledgers,
     own_address,
@@ -30,6 +32,7 @@ from bkctl.commands.export.scratch import PREFIX
 from bkctl.commands.export.spark.session import temporary_files
 from bkctl.commands.export.target.commit import STAGING_PREFIX
 from bkctl.commands.export.target.file_systems import open_files
+from bkctl.output.views import view_of
 from tests.bkctl.support.cluster import BKCTL, Cluster, local_cluster
 from tests.bkctl.support.runner import Run, runner
 from tests.support.waiting import until
@@ -169,6 +172,53 @@ def test_exporting_again_changes_nothing(cluster, client, spark, tmp_path) -> No
     next(tmp_path.rglob("*.parquet")).unlink()
     export_ledgers(cluster.uri, [ledger_id], str(tmp_path), spark=spark)
     assert read_back(spark, tmp_path) == {ledger_id: PAYLOADS[:20]}
+
+
+def two_exported(cluster: Cluster, client: BlockingClient, target: Path) -> tuple[int, int]:
+    lost, kept = write(client, PAYLOADS[:20]), write(client, PAYLOADS[:5])
+    export_ledgers(cluster.uri, [lost, kept], str(target), engine="local")
+    return lost, kept
+
+
+def sentence(report: ExportReport) -> str:
+    said = view_of(ExportReport).sentence
+    assert said is not None
+    return said(report)
+
+
+def test_a_missing_file_is_copied_again_and_counted_once(cluster, client, tmp_path) -> None:
+    lost, kept = two_exported(cluster, client, tmp_path)
+    next((tmp_path / f"ledger={lost}").iterdir()).unlink()
+    again = export_ledgers(cluster.uri, [lost, kept], str(tmp_path), engine="local")
+    assert (again.files, again.entries, again.copied_ledgers) == (2, 25, 1)
+    assert again.damaged_ledgers == (lost,)
+    assert f"because files were missing or changed: {lost})" in sentence(again)
+    export_ledgers(cluster.uri, [lost, kept], str(tmp_path), engine="local", again=True)
+    assert len(list(tmp_path.rglob("*.parquet"))) == 2
+
+
+def test_lost_files_of_ledgers_that_are_not_looked_at_are_named_and_not_counted(
+    cluster, client, tmp_path
+) -> None:
+    lost, kept = two_exported(cluster, client, tmp_path)
+    path = next((tmp_path / f"ledger={lost}").iterdir())
+    path.unlink()
+    report = export_ledgers(cluster.uri, [kept], str(tmp_path), engine="local", verify=True)
+    assert (report.files, report.entries, report.verified_files) == (1, 5, 1)
+    assert report.lost_files == (f"ledger={lost}/{path.name}",)
+    assert f"missing or changed, and not counted: ledger={lost}/" in sentence(report)
+
+
+def test_verify_reads_the_earlier_files_of_its_ledgers_too(cluster, client, tmp_path) -> None:
+    changed, kept = two_exported(cluster, client, tmp_path)
+    sound = export_ledgers(cluster.uri, [changed], str(tmp_path), engine="local", verify=True)
+    assert "verified 1 file, not 1 of earlier exports" in sentence(sound)
+    path = next((tmp_path / f"ledger={changed}").iterdir())
+    content = bytearray(path.read_bytes())
+    content[40:44] = b"\xff\xff\xff\xff"
+    path.write_bytes(content)
+    with pytest.raises(ExportVerifyError, match=f"ledger={changed}/"):
+        export_ledgers(cluster.uri, [changed, kept], str(tmp_path), engine="local", verify=True)
 
 
 ENGINES = ["local", "spark"]
