@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from bkclient.client import Client
     from bkclient.ledger.reader import LedgerReader
     from bkclient.ledger.writer import LedgerWriter
+    from bkctl.session.interrupt import Stop
     from bkctl.session.session import Session
 
 LOOK_S: Final = 0.25
@@ -156,6 +157,10 @@ class BenchLoad:
         self._failure: Failure | None = None
         self.latencies_s = array("d")
 
+    def stop(self) -> None:
+        """Send no more requests; the run ends when those in flight have ended."""
+        self._total = self._warm_up = 0
+
     async def run(self, sleep: Callable[[float], Deferred[Any]]) -> AsyncIterator[int]:
         """Run it; yield how many entries are through, now and then.
 
@@ -221,6 +226,7 @@ def write(
 
     Raises:
         ProblemsError: a threshold of ``fail_if`` is broken.
+        Interrupted: the time limit or a signal ended it; the figures are of what was written.
     """
     limits = thresholds(fail_if, BenchResult)
     new = new_ledger(session, meta=(("application", "bkctl bench"),), wanted_id=None, **of_ledger)
@@ -230,11 +236,15 @@ def write(
             [f"write {counted(entries + warm_up, 'entry')} of {size} bytes to a ledger{step}"]
         )
         return
-    with _BenchLedger(session, new, keep=keep) as writer:
+    with (
+        _BenchLedger(session, new, keep=keep) as writer,
+        session.interrupts.stopping() as stop,
+    ):
         load = _run(
             session,
             f"writing to ledger {writer.ledger_id}",
             _writing,
+            stop,
             writer,
             entries=entries,
             warm_up=warm_up,
@@ -242,16 +252,21 @@ def write(
             window=window,
         )
         session.call(_close, writer)
+    if stop.reason is not None and not load.latencies_s:
+        raise stop.reason
+    written = len(load.latencies_s)
     found = measured(
         "write",
         load.latencies_s,
-        entries=entries,
-        size=entries * size,
+        entries=written,
+        size=written * size,
         seconds=load.elapsed_s,
         ledger_id=writer.ledger_id if keep else None,
     )
     session.emit(found)
     limits.insist(found)
+    if stop.reason is not None:
+        raise stop.reason
 
 
 class _BenchLedger:
@@ -294,8 +309,15 @@ async def _writing(
         yield done
 
 
-def _run(session: Session, what: str, function: Any, *args: Any, **counts: int) -> BenchLoad:
-    """Run a load, with a display; return it when it has ended."""
+def _run(
+    session: Session,
+    what: str,
+    function: Any,
+    stop: Stop | None,
+    *args: Any,
+    **counts: int,
+) -> BenchLoad:
+    """Run a load, with a display; return it when it has ended, or when ``stop`` asks for that."""
     steps: Iterator[BenchLoad | int] = session.iterate(function, *args, **counts)
     load = next(steps)
     assert isinstance(load, BenchLoad)
@@ -304,6 +326,8 @@ def _run(session: Session, what: str, function: Any, *args: Any, **counts: int) 
         for done in steps:
             assert isinstance(done, int)
             progress.update(done)
+            if stop:
+                load.stop()
     return load
 
 
@@ -344,7 +368,7 @@ def read(
         return
     new = new_ledger(session, meta=(("application", "bkctl bench"),), wanted_id=None, **of_ledger)
     with _BenchLedger(session, new, keep=False) as writer:
-        _run(session, "writing", _writing, writer, size=size, **{**counts, "warm_up": 0})
+        _run(session, "writing", _writing, None, writer, size=size, **{**counts, "warm_up": 0})
         session.call(_close, writer)
         found = _read(session, writer.ledger_id, at_random=at_random, **counts)
     session.emit(found)
@@ -369,7 +393,7 @@ def _read(
     latencies_s: Sequence[float]
     if at_random:
         counts = {"entries": entries, "warm_up": warm_up, "window": window}
-        load = _run(session, what, _reading_at_random, reader, last=last, **counts)
+        load = _run(session, what, _reading_at_random, None, reader, last=last, **counts)
         latencies_s, seconds = load.latencies_s, load.elapsed_s
     else:
         outcome = _in_order(session, what, reader, last, entries, warm_up)

@@ -32,7 +32,8 @@ top = Command(
     from each bookie's last complete minute, up to two minutes behind the rates; the first lines
     show the latencies of the worst bookie. `no adds` is a minute without adds. A dash is a figure
     that a bookie does not report: enable its HTTP server. --sort-by orders the bookies. Without a
-    terminal the command prints one line for each reading.
+    terminal the command prints one line for each reading. `bkctl bookie slow` names bookies that
+    are slower than the others.
     """,
     params=(
         _INTERVAL,
@@ -155,7 +156,9 @@ bench.command(
     short_help="Write entries to a new ledger.",
     help="""Write entries to a new ledger and measure each from its add to its confirmation.
 
-    The ledger is deleted afterwards. Entries are random bytes, which cannot be compressed.
+    The ledger is deleted afterwards. Entries are random bytes, which cannot be compressed. If
+    --timeout or Ctrl-C ends the run, the figures of the entries so far are printed, and --fail-if
+    judges them.
     """,
     params=(
         *_LOAD,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,12 +10,12 @@ from typing import Any
 import pytest
 from twisted.internet.defer import Deferred, succeed
 
-from bkctl.commands.load.bench import BenchLoad, measured
+from bkctl.commands.load.bench import LOOK_S, BenchLoad, measured
 from bkctl.exit_status import ExitStatus
 from tests.bkclient.repairs import TRIPLE, closed_ledger, open_writer
 from tests.bkclient.worlds import Fate, World
 from tests.bkctl.support.world import run_in
-from wire.messages import AddRequest
+from wire.messages import AddRequest, Request
 
 SMALL = ("-n", 50, "--warm-up", 10, "--size", 100, "--window", 8)
 
@@ -112,6 +113,18 @@ def test_a_load_ends_with_its_first_error_and_sends_no_more() -> None:
     assert server.waiting == []
 
 
+def test_a_load_that_is_stopped_waits_for_what_is_in_flight() -> None:
+    server = FakeServer()
+    load = BenchLoad(lambda: server.now_s, server.send, entries=9, warm_up=0, window=2)
+
+    def turn() -> None:
+        load.stop()
+        server.answer(1.0)
+
+    driven(load, turn)
+    assert (len(load.latencies_s), server.waiting) == (2, [])
+
+
 # Commands --------------------------------------------------------------------------------------
 
 
@@ -132,6 +145,40 @@ def test_writing_is_measured_and_its_ledger_deleted() -> None:
     assert ledgers(world) == [kept["ledger_id"]]
     shown = run_in(world, "ledger", "show", kept["ledger_id"], "--json").json
     assert (shown["last_entry"], shown["state"]) == (59, "closed")
+
+
+@pytest.mark.parametrize(
+    ("limits", "status"),
+    [((), ExitStatus.INTERRUPTED), (("--fail-if", "entries>1"), ExitStatus.PROBLEMS)],
+)
+def test_an_interrupted_run_prints_its_figures_and_judges_them(
+    limits: tuple[str, ...], status: ExitStatus
+) -> None:
+    world = World(3)
+    adds: list[Request] = []
+
+    def release() -> None:
+        for bookie in world.bookies.values():
+            bookie.policy = lambda _request: Fate.SERVE
+            bookie.release()
+
+    def interrupting(request: Request) -> Fate:
+        if not isinstance(request, AddRequest):
+            return Fate.SERVE
+        adds.append(request)
+        if len(adds) == 300:
+            signal.raise_signal(signal.SIGINT)
+            world.clock.callLater(10 * LOOK_S, release)
+        return Fate.SERVE if len(adds) < 300 else Fate.HOLD
+
+    for bookie in world.bookies.values():
+        bookie.policy = interrupting
+    words = ("bench", "write", "-n", 1000, *SMALL[2:], *limits, "--json")
+    found = run_in(world, *words, ok=False)
+    assert found.status == status
+    assert 30 < found.json["entries"] < 200
+    assert found.json["size"] == 100 * found.json["entries"]
+    assert ledgers(world) == []
 
 
 def test_a_failed_run_leaves_no_ledger_behind() -> None:
