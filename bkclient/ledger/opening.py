@@ -87,7 +87,7 @@ def settle_keys(
         password = config.password.encode()
     if stored_password is not None and password != stored_password:
         error = ClientUnauthorizedError(f"wrong password for ledger {ledger_id}")
-        error.hint = "its metadata has another one; that is taken where no password is given"  # type: ignore[misc] # no bookie was asked
+        error.hint = "leave the password out to use the one in the metadata"  # type: ignore[misc] # no bookie was asked
         raise error
     if stored_digest is None:
         return cluster.keys(ledger_id, digest_type or config.digest_type, password)

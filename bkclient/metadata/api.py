@@ -118,7 +118,9 @@ class NoSuchLogError(ClientError):
     """There is no log of this name."""
 
     exit_status: ClassVar[int] = 3
-    hint: ClassVar[str] = "`bkctl log list` lists the existing logs"
+    hint: ClassVar[str] = (
+        "`bkctl log list` lists the existing logs, `bkctl log create NAME` makes a log"
+    )
 
 
 class LogExistsError(ClientError):

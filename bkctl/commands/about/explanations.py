@@ -125,7 +125,8 @@ ADVICE: Final[Mapping[str, Advice]] = MappingProxyType(
             "The ensemble is larger than the number of usable bookies. Read-only bookies, bookies "
             "in quarantine and bookies that the placement policy excludes do not count.",
             "`bkctl bookie list` shows which bookies are writable",
-            "`bkctl ledger create -E 1 -W 1 -A 1` needs only one bookie",
+            "`bkctl ledger create -E 1 -W 1 -A 1` needs only one bookie, which has the only copy "
+            "of each entry then",
         ),
         "BK-BOOKIE-UNAVAILABLE": _advice(
             "The bookie does not answer, or is not registered: the process is stopped, the "
@@ -171,6 +172,9 @@ ADVICE: Final[Mapping[str, Advice]] = MappingProxyType(
             "`bkctl doctor --local -c FILE` names the difference",
             "`bkctl bookie rename -c FILE` after a change of address",
             "`bkctl disk expand -c FILE` after new directories",
+            "if a directory was emptied: mount its disk, if the disk is not mounted; never copy "
+            "VERSION into an empty directory",
+            *_AFTER_LOSS,
         ),
         "BK-LOCAL-START": _advice(
             "A bookie or the ZooKeeper of a local cluster ended at its start; the message has the "

@@ -21,6 +21,9 @@ disk = SubGroup(
     The bookie's settings file (-c FILE) names the directories. DIR names them without a settings
     file: a ledger directory, or a directory with the ledger and journal directories of one bookie.
     --journal-dir, --ledger-dir and --index-dir name each directory by itself.
+
+    Autorecovery copies the entries of a stopped bookie to others; `bkctl autorecovery disable --for
+    30m` before a short stop prevents that.
     """,
     commands=(*LOOKS, *REPAIRS),
     order=(

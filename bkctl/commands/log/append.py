@@ -34,7 +34,10 @@ def append(
     session.about = f"log {name}"
     from_stdin = tuple(data) == ("-",)
     if (path is not None) == bool(data):
-        raise UsageError("DATA, --file FILE or - is needed, and only one of them")
+        raise UsageError(
+            "DATA, --file FILE or - is needed, and only one of them",
+            next_step=f"to append the lines of a pipe: bkctl log append {name} -",
+        )
     if session.dry_run:
         session.plan(_plan_append(session, name, seal=seal))
         return

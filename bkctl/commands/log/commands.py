@@ -70,8 +70,9 @@ log.command(
     short_help="Append entries to a log.",
     help="""Append entries to the log NAME, one for each DATA; `-` reads stdin.
 
-    The command takes over the log: the current writer fails at its next entry. If bookies fail and
-    cannot be replaced, the command waits up to `logWriterPatienceSec` (60 s) for them.
+    Each run adds a ledger to the log and closes it. The command takes over the log: the current
+    writer fails at its next entry. If bookies fail and cannot be replaced, the command waits up to
+    `logWriterPatienceSec` (60 s) for them.
     """,
     params=(
         argument("name", type=LOG_NAME),
@@ -166,8 +167,9 @@ log.command(
     short_help="List the cursors of a log or topic, and how far they are behind.",
     help="""List the cursors of the log or topic NAME, or all, and how far they are behind.
 
-    A cursor stores the position that a reader has committed, under a name. A Spark stream with the
-    option `cursor` writes a cursor. A NAME with a slash is a topic.
+    A cursor stores the position that a reader has committed, under a name. Only a Spark stream with
+    the option `cursor` writes the cursors of a log; `log read` and `log tail` have none. A NAME
+    with a slash is a topic.
     """,
     params=(
         argument("name", type=LOG_NAME, required=False),

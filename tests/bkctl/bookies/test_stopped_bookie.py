@@ -247,7 +247,9 @@ class TestRepairs:
             path.unlink()
         plan = bookie.run("disk", "rebuild-index", "--all", "--dry-run", "-o", "jsonl").rows
         assert [row["written"] for row in plan] == [False] * 7
-        rows = bookie.run("disk", "rebuild-index", "--all", "-o", "jsonl").rows
+        rebuilt = bookie.run("disk", "rebuild-index", "--all", "-o", "jsonl")
+        assert "fenced on this bookie" in rebuilt.err
+        rows = rebuilt.rows
         assert sum(row["entries"] for row in rows) == 25
         assert {row["key_from"] for row in rows} == {"journal"}
         assert len(list(bookie.ledgers.rglob("*.idx"))) == 7

@@ -200,9 +200,11 @@ def _objections(
     if lost:
         yield Objection(
             OTHERS_LOST,
-            f"{counted(lost, 'ledger')} {'lacks' if lost == 1 else 'lack'} replicas of other "
-            "bookies: one more that goes may be one too many",
-            "wait until they are repaired (`bkctl autorecovery list` shows them)",
+            f"{counted(lost, 'ledger')} {'is' if lost == 1 else 'are'} marked to lack replicas of "
+            "other bookies: removing this bookie now could lose entries",
+            "wait until they are repaired (`bkctl autorecovery list --detail` shows them); if "
+            "those bookies are back, `bkctl autorecovery forget ID` reads all replicas and deletes "
+            "the mark",
         )
 
 

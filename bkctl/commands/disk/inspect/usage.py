@@ -97,7 +97,8 @@ def _note_sums(session: Session, found: list[LogUse], complete: list[LogUse]) ->
     empty, minor, major = (freed_by(complete, at) for at in (_NOTHING_LEFT, minor_at, major_at))
     session.note(
         f"{counted(len(found), 'entry log')}: {human_bytes(live)} live, "
-        f"{human_bytes(dead)} dead\n"
+        f"{human_bytes(dead)} dead, as of the last garbage collection: ledgers deleted since then "
+        "count as live\n"
         f"logs without live bytes free {human_bytes(empty)}, a minor compaction (below "
         f"{minor_at:.0%} live) {human_bytes(minor)}, a major one (below {major_at:.0%}) "
         f"{human_bytes(major)}"

@@ -34,7 +34,7 @@ def check(
         session.emit_all(plan(found), RepairStep)
     else:
         session.emit_all(found, DiskFinding)
-    checking.finish()
+    checking.finish(has_plan=repair_plan)
 
 
 @shown(
@@ -93,7 +93,7 @@ class Checking:
                 "there is no RocksDB index here", next_step="leave --db out to check index files"
             )
 
-    def finish(self) -> None:
+    def finish(self, *, has_plan: bool) -> None:
         """Say what was checked, and end with status 10 for problems, or 9 for warnings alone.
 
         Raises:
@@ -117,7 +117,7 @@ class Checking:
         if self._severities[Severity.PROBLEM]:
             raise ProblemsError(
                 counted(self._severities[Severity.PROBLEM], "problem") + " found",
-                next_step="--repair-plan says what to do",
+                next_step="" if has_plan else "--repair-plan says what to do",
             )
         if self._severities[Severity.WARNING]:
             raise WarningsError(

@@ -117,6 +117,9 @@ def _tell_rebuilt(
     session: Session, ledgers: list[RebuiltLedger], missing: list[int], damaged: int
 ) -> None:
     keyless = [one.ledger_id for one in ledgers if one.key_from is None]
+    fenced = [one.ledger_id for one in ledgers if one.is_written]
+    if fenced:
+        session.note(f"{_named(fenced)} fenced on this bookie, because an index may lack entries")
     lost = [one.ledger_id for one in ledgers if one.journal_only]
     if lost:
         session.warn(

@@ -478,6 +478,7 @@ class TestDecommission:
         world.run(store_of(world).mark_underreplicated(LedgerId(9), (BookieId("b3"),)))
         refused = run_in(world, "decommission", "b2", "--yes", ok=False)
         assert (refused.status, "--force others-lost" in refused.err) == (4, True)
+        assert "bkctl autorecovery forget" in refused.err
 
     def test_what_nobody_else_has_is_told_before_it_is_waited_for(self) -> None:
         world = World(3)

@@ -315,7 +315,7 @@ def test_a_password_is_needed_only_by_who_gives_a_wrong_one(
     assert run("ledger", "read", ledger, "--password-file", right).out == "x\n"
     refused = run("ledger", "read", ledger, "--password-file", wrong, ok=False)
     assert refused.status == ExitStatus.REFUSED
-    assert "its metadata has another one" in refused.err
+    assert "leave the password out to use the one in the metadata" in refused.err
     assert run("ledger", "show", ledger, "--json").json["password"] is None
     assert "set; --show-secrets prints it" in run("ledger", "show", ledger).out
     assert "c2VjcmV0 (base64)" in run("ledger", "show", ledger, "--show-secrets").out

@@ -72,6 +72,7 @@ def test_programs_get_one_object_a_finding(tmp_path: Path) -> None:
 
 def test_the_repair_plan_has_each_step_once_and_the_exit_status_stays(tmp_path: Path) -> None:
     found = run("check", "--repair-plan", *damaged(tmp_path), "-o", "jsonl", ok=False)
+    assert "--repair-plan" not in found.err
     assert found.status == ExitStatus.PROBLEMS
     steps = [row["step"] for row in found.rows]
     assert len(set(steps)) == len(steps)
