@@ -95,6 +95,8 @@ class LedgerVerification:
     bad: tuple[BadCopies, ...]
     end_known: bool = True
     digests_checked: bool = True
+    entries_lost: int = 0
+    """How many of the entries have no copy that can be read."""
 
     @property
     def sound(self) -> bool:
@@ -254,7 +256,7 @@ class _Verification:
         self._copies = CopyReader(client, ledger)
         self._found: dict[tuple[BookieId, Flaw], _Found] = {}
         self._silent: Counter[BookieId] = Counter()
-        self._entries_read = self._copies_read = self._size = 0
+        self._entries_read = self._copies_read = self._size = self._entries_lost = 0
 
     def close(self) -> None:
         self._copies.close()
@@ -355,6 +357,7 @@ class _Verification:
             return  # It was perhaps never written.
         self._entries_read += 1
         self._copies_read += len(bookies)
+        self._entries_lost += not read
         for bookie_id, error in failed.items():
             self._note(bookie_id, flaw_of(error), entry_id, str(error))
         self._compare(bookies, read, entry_id)
@@ -401,6 +404,7 @@ class _Verification:
             bad=tuple(sorted(bad, key=lambda one: (one.bookie_id, one.flaw.value))),
             end_known=self._ledger.lac is not None,
             digests_checked=self._copies.can_verify,
+            entries_lost=self._entries_lost,
         )
 
 

@@ -61,11 +61,13 @@ def verify(
             LedgerVerification,
         )
     session.about = ""
+    if found.ledgers > 1:
+        session.note(f"{found.ledgers} ledgers, {counted(found.entries, 'entry')}")
     if found.bad:
         raise ProblemsError(
             f"{counted(found.bad, 'ledger')} of {found.ledgers} with copies that are not as they "
-            "should be",
-            next_step="`bkctl autorecovery audit --check all-ledgers` has copies made anew",
+            f"should be{found.losses}",
+            next_step=found.remedy,
         )
 
 
@@ -74,6 +76,10 @@ class _VerifyCounts:
     ledgers: int = 0
     bad: int = 0
     entries: int = 0
+    lost: list[LedgerId] = attrs.field(factory=list)
+    """Ledgers with entries of which no copy can be read."""
+    silent: set[BookieId] = attrs.field(factory=set)
+    """Bookies that did not answer, or could not read a copy."""
 
     def count(self, values: Iterable[LedgerVerification]) -> Iterator[LedgerVerification]:
         """Pass values through and count them."""
@@ -81,7 +87,37 @@ class _VerifyCounts:
             self.ledgers += 1
             self.bad += not one.sound
             self.entries += one.entries
+            if one.entries_lost:
+                self.lost.append(one.ledger_id)
+            self.silent |= {bad.bookie_id for bad in one.bad if bad.flaw is Flaw.UNREADABLE}
             yield one
+
+    @property
+    def losses(self) -> str:
+        """How many ledgers cannot be read completely, for the end of a sentence."""
+        if not self.lost:
+            return ""
+        have = "has" if len(self.lost) == 1 else "have"
+        return f"; {len(self.lost)} {have} entries without a readable copy"
+
+    @property
+    def remedy(self) -> str:
+        """What helps: first a bookie that is down, then a disk that has what is lost."""
+        if self.silent:
+            bookie_id = min(self.silent)
+            return (
+                f"start {bookie_id} again if its process has ended; "
+                f"`bkctl bookie test {bookie_id}` shows what fails"
+            )
+        if self.lost:
+            return (
+                f"autorecovery has no copy to repair from: `bkctl disk salvage {self.lost[0]} "
+                "--out DIR` looks on the disks of a stopped bookie"
+            )
+        return (
+            "`bkctl autorecovery audit --check all-ledgers`, then restart the auditor: its check "
+            "marks these ledgers for repair"
+        )
 
 
 def _verified(
@@ -125,14 +161,14 @@ class CopiesOfBookie:
         self._bookie_id = bookie_id
         self._bad: list[EntryId] = []
         self._first_error: ClientError | None = None
+        self._found = 0
 
     def entries(self, first: int, last: int) -> Iterator[Entry]:
         """Yield the copies of these entries, both ends included, ascending.
 
         Where no fragment lists the bookie, it is asked for every entry: it may have kept some.
         """
-        listed = self._bookie_id in self._metadata.all_bookies()
-        if listed:
+        if self._is_listed:
             its = verifying.entries_of(self._metadata, self._bookie_id, EntryId(last))
             ids: Iterable[int] = (entry_id for entry_id in its if entry_id >= first)
         else:
@@ -142,17 +178,28 @@ class CopiesOfBookie:
         for some in copies:
             for one in some:
                 if one.entry is not None:
+                    self._found += 1
                     yield one.entry
-                elif listed or verifying.flaw_of(one.error) is not Flaw.MISSING:
+                elif self._is_listed or verifying.flaw_of(one.error) is not Flaw.MISSING:
                     self._bad.append(one.entry_id)
                     self._first_error = self._first_error or one.error
+
+    @property
+    def _is_listed(self) -> bool:
+        return self._bookie_id in self._metadata.all_bookies()
 
     def insist_whole(self) -> None:
         """Tell what the bookie should have had.
 
         Raises:
-            PartlyDoneError: something.
+            PartlyDoneError: something, or it has no entry of those that were asked for.
         """
+        if not (self._found or self._bad or self._is_listed):
+            raise PartlyDoneError(
+                f"{self._bookie_id} has none of these entries, and no fragment of ledger "
+                f"{self._ledger_id} lists it",
+                next_step=f"`bkctl ledger map {self._ledger_id}` shows the bookies that hold it",
+            )
         if self._bad:
             ranges = ", ".join(
                 str(first) if first == last else f"{first}-{last}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from bkclient.repair.verify import BadCopies, LedgerVerification
+from bkclient.repair.verify import BadCopies, Flaw, LedgerVerification
 from bkctl.output.units import counted, human_bytes
 from bkctl.output.views import LEDGER, Kind, column, show
 
@@ -35,10 +35,16 @@ def _bad_sentence(bad: BadCopies) -> str:
 
 
 def _verified(v: LedgerVerification) -> str:
-    read = f"{counted(v.entries, 'entry')}, {counted(v.copies, 'copy')}, {human_bytes(v.size)}"
+    bad = sum(one.count for one in v.bad if one.flaw is not Flaw.DIFFERING)
+    copies = f"{v.copies - bad} of " if bad else ""
+    read = (
+        f"{counted(v.entries, 'entry')}, {copies}{counted(v.copies, 'copy')}, {human_bytes(v.size)}"
+    )
     state = "" if v.metadata.is_closed else f" ({v.metadata.state.name.lower().replace('_', '-')})"
     lines = [f"ledger {v.ledger_id}{state}: {read}: {'all' if v.sound else 'not all'} sound"]
     lines += map(_bad_sentence, v.bad)
+    if v.entries_lost:
+        lines.append(f"  no bookie returned a copy of {counted(v.entries_lost, 'entry')}")
     if not v.end_known:
         lines.append("  where it ends is not known: too few bookies of its last fragment answer")
     if not v.digests_checked:
@@ -63,5 +69,6 @@ show(
     ),
     column("end_known", "Whether its end is known."),
     column("digests_checked", "Whether digests could be checked."),
+    column("entries_lost", "Entries without a copy that can be read."),
     sentence=_verified,
 )

@@ -50,8 +50,9 @@ REPLICAS: Final = (
         help="""Read every copy of every entry, and report missing, damaged and wrong copies.
 
     The command changes nothing and fences no writer. In an open ledger it reads the confirmed
-    entries. The exit status is 10 if a copy is missing, damaged or wrong, or cannot be read. `bkctl
-    autorecovery audit --check all-ledgers` starts the repair of missing copies.
+    entries. The exit status is 10 if a copy is missing, damaged or wrong, or cannot be read, even
+    if every entry has another copy. `entries_lost` in JSON is the number of entries without any
+    readable copy, as in `bkctl ledger verify --all -o id --filter 'entries_lost>0'`.
     """,
         params=(
             argument("given", type=LEDGER_IDS, nargs=-1, metavar="LEDGER_ID..."),
@@ -62,7 +63,8 @@ REPLICAS: Final = (
                 type=ShareType(),
                 default="100%",
                 metavar="SHARE",
-                help="Number or share of entries to read; the first and the last are always read.",
+                help="Share of the entries to read, such as 5%; the first and the last entry of a "
+                "fragment are always read.",
             ),
             option(
                 "--rate",

@@ -45,10 +45,11 @@ def test_bad_copies_are_named_and_the_status_says_so(world: World) -> None:
     found = run_in(world, "ledger", "verify", first, second, ok=False)
     assert found.status == ExitStatus.PROBLEMS
     assert found.out.splitlines()[1:] == [
-        f"ledger {second}: 10 entries, 30 copies, 189 B: not all sound",
+        f"ledger {second}: 10 entries, 27 of 30 copies, 189 B: not all sound",
         f"  {there.bookie_id}  missing 3: entries 2-3, 9",
     ]
     assert "1 ledger of 2 with copies that are not as they should be" in found.err
+    assert "`bkctl autorecovery audit --check all-ledgers`, then restart the auditor" in found.err
     told = run_in(world, "ledger", "verify", "--all", "--json", ok=False).json["ledgers"]
     assert [one["sound"] for one in told] == [True, False]
     (bad,) = told[1]["bad"]
@@ -68,6 +69,30 @@ def test_a_sample_reads_less_than_all(world: World) -> None:
     for share in ("0%", "101%", "many"):
         refused = run_in(world, "ledger", "verify", ledger_id, "--sample", share, ok=False)
         assert refused.status == ExitStatus.USAGE
+
+
+def test_entries_without_a_copy_are_counted_and_the_remedy_is_not_an_audit(world: World) -> None:
+    client = world.client()
+    ledger_id, intact = (closed_ledger(world, client, 10, **TRIPLE) for _ in range(2))
+    for bookie in world.bookies.values():
+        del bookie.ledgers[ledger_id].entries[4]
+    found = run_in(world, "ledger", "verify", ledger_id, intact, ok=False)
+    assert "  no bookie returned a copy of 1 entry\n" in found.out
+    assert "as they should be; 1 has entries without a readable copy" in found.err
+    assert f"`bkctl disk salvage {ledger_id} --out DIR`" in found.err
+    only = ("-o", "id", "--filter", "entries_lost>0")
+    lost = run_in(world, "ledger", "verify", "--all", *only, ok=False)
+    assert lost.out == f"{ledger_id}\n"
+
+
+def test_the_remedy_for_a_bookie_that_is_down_is_to_start_it(world: World) -> None:
+    ledger_id = closed_ledger(world, world.client(), 10, **TRIPLE)
+    down = member(world, ledger_id, 1)
+    world.kill(down.bookie_id)
+    found = run_in(world, "ledger", "verify", ledger_id, ok=False)
+    assert found.status == ExitStatus.PROBLEMS
+    assert f"start {down.bookie_id} again if its process has ended" in found.err
+    assert "readable copy" not in found.err
 
 
 def test_ids_come_from_the_line_a_file_or_stdin(world: World, tmp_path: Path) -> None:
@@ -120,7 +145,11 @@ def test_a_bookie_that_no_fragment_lists_is_asked_all_the_same() -> None:
     ledger_id = closed_ledger(world, world.client(), 3, **TRIPLE)
     (spare,) = set(world.bookies) - set(world.stored(ledger_id).ensemble)
     read = ("ledger", "read", ledger_id, "--bookie", spare)
-    assert run_in(world, *read).out == ""
+    nothing = run_in(world, *read, ok=False)
+    assert (nothing.status, nothing.out) == (ExitStatus.PARTLY, "")
+    assert (
+        f"{spare} has none of these entries, and no fragment of ledger {ledger_id}" in nothing.err
+    )
     world.bookies[spare].ledgers[ledger_id] = member(world, ledger_id, 0).ledgers[ledger_id]
     found = run_in(world, *read)
     assert found.out == "entry 0\nentry 1\nentry 2\n"
