@@ -91,8 +91,6 @@ def shell_globals(args: Sequence[str], environ: Mapping[str, str]) -> tuple[list
     Raises:
         RefusedError: another user can change the settings that ``-localbookie`` stands for.
     """
-    from bkctl.commands.local.directory import refuse_others_directory
-
     ours: list[str] = []
     rest: list[str] = []
     waiting = list(args)
@@ -104,6 +102,8 @@ def shell_globals(args: Sequence[str], environ: Mapping[str, str]) -> tuple[list
                 raise click.UsageError(f"{word} needs a value")
             ours += [SHELL_GLOBALS[name], waiting.pop(0)]
         elif word == "-localbookie":
+            from bkctl.commands.local.directory import refuse_others_directory
+
             bookie = waiting.pop(0) if waiting and ":" in waiting[0] else "baseconf"
             directory = environ.get(LOCAL_DIR, LOCAL_DIR_DEFAULT)
             refuse_others_directory(Path(directory))  # A settings file names programs to run.
