@@ -58,7 +58,8 @@ OF_BOOKIES: Final = (
         help="""Name bookies that are slower than most.
 
     The command compares the latencies of the last minute (adds, reads, syncs of the journal) with
-    the median of all bookies. A difference below one millisecond does not count.
+    the median of all bookies. A difference below one millisecond does not count. On an idle cluster
+    a few requests decide, so that a bookie may look slow by chance.
     """,
         params=(
             option(
