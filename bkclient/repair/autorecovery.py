@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 CHECKS: Final = ("all-ledgers", "placement", "replicas")
 """The auditor's periodic checks whose last time is kept in the metadata."""
 
-_LONG_AGO_MS: Final = 21 * 86_400_000
+CHECK_REQUESTED_MS: Final = 21 * 86_400_000
 """How far Java's tool sets a check's last time back: beyond every usual interval."""
 
 
@@ -377,4 +377,4 @@ async def trigger_audit(client: Client) -> BookieId:
 async def request_checks(client: Client, checks: Sequence[str], now_ms: int) -> None:
     """Let periodic checks run when an auditor next starts, as if they had not for three weeks."""
     for check in checks:
-        await client.store.set_check_time(check, now_ms - _LONG_AGO_MS)
+        await client.store.set_check_time(check, now_ms - CHECK_REQUESTED_MS)

@@ -41,7 +41,10 @@ def auditor(session: Session) -> None:
 def _triggered(v: TriggeredAudit) -> str:
     if v.auditor is not None:
         return f"asked the auditor {v.auditor} to look for lost bookies now"
-    return f"due again: {', '.join(v.checks)}; begins when an auditor next starts"
+    return (
+        f"due: {', '.join(v.checks)}. The check begins when an auditor starts: restart the bookie "
+        "that `bkctl autorecovery auditor` names"
+    )
 
 
 @shown(

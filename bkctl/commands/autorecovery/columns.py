@@ -8,7 +8,7 @@ from typing import Final
 import attrs
 
 from bkclient.metadata.api import HeldLock
-from bkclient.repair.autorecovery import Mark, Pause, RemovedMark, Status
+from bkclient.repair.autorecovery import CHECK_REQUESTED_MS, Mark, Pause, RemovedMark, Status
 from bkclient.repair.repair_states import LedgerRepairState
 from bkctl.commands.autorecovery.audit import delay_text
 from bkctl.commands.ledger.columns import STATE_WORDS
@@ -19,6 +19,13 @@ from bkctl.output.views import LEDGER, WIDE, Kind, column, show
 
 def _ago(time_ms: int | None) -> str:
     return "-" if time_ms is None else f"{human_duration(max(0, time.time() - time_ms / 1000))} ago"
+
+
+def _checked(time_ms: int | None) -> str:
+    """Return when a check ended; a request for one sets that time three weeks back."""
+    if time_ms is None:
+        return "never"
+    return "due" if time.time() * 1000 - time_ms >= CHECK_REQUESTED_MS else _ago(time_ms)
 
 
 def _pause(pause: Pause | None) -> str:
@@ -36,8 +43,7 @@ _CHECKED: Final = column(
     },
     Kind.NESTED,
     cell=lambda v: "\n".join(
-        f"{check}: {'never' if time_ms is None else _ago(time_ms)}"
-        for check, time_ms in v.checked_ms.items()
+        f"{check}: {_checked(time_ms)}" for check, time_ms in v.checked_ms.items()
     ),
 )
 

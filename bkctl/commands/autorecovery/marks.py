@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from bkclient.metadata.api import HeldLock
 from bkclient.repair import autorecovery
@@ -51,10 +51,14 @@ def list_marked(
         _note_unmarked(session)
 
 
+_DISABLED: Final = "autorecovery is disabled"
+
+
 def _note_unmarked(session: Session) -> None:
     """Say why ledgers may lack replicas though none is marked, where something speaks for it."""
     why: list[str] = session.call(_why_unmarked)
     if why:
+        session.reminds = session.reminds and _DISABLED not in why
         session.note(f"{'; '.join(why)}: `bkctl doctor` shows ledgers that are not marked yet")
 
 
@@ -62,7 +66,7 @@ async def _why_unmarked(client: Client) -> list[str]:
     bookies = await ask_bookies.bookies(client, None, ask=True)
     down = sum(not one.is_registered for one in bookies)
     silent = sum(bool(one.unreachable) for one in bookies)
-    why = [] if await client.store.replication_enabled() else ["autorecovery is disabled"]
+    why = [] if await client.store.replication_enabled() else [_DISABLED]
     if down:
         why.append(f"{counted(down, 'bookie')} {'is' if down == 1 else 'are'} down")
     if silent:

@@ -51,7 +51,7 @@ doctor = Command(
     help="""Look at a cluster and say what is wrong, the worst first, and what repairs it.
 
     The command changes nothing. It reads the metadata of all ledgers and asks each bookie for its
-    free space.
+    free space. It reads no entries: `bkctl ledger verify` does.
 
     \b
     loss     entries cannot be read now, or are about to be deleted      status 10

@@ -67,14 +67,22 @@ def _finding(v: ClusterFinding, width: int | None, color: bool) -> Iterator[str]
 
 
 def _fix(text: str, room: int) -> Iterator[str]:
-    """Yield what repairs a finding; a command that does not fit has a line for itself."""
-    why, mark, command = text.partition(": bkctl ")
-    if not mark or len(text) + 3 <= room:
-        yield f"-> {text}"
-        return
-    first, *others = wrapped(f"{why}:", room - 3)
+    """Yield what repairs a finding; where it does not fit, each command has a line for itself."""
+    first, *others = [text] if len(text) + 3 <= room else _lines_of_fix(text, room - 3)
     yield f"-> {first}"
-    yield from (f"   {one}" for one in (*others, f"bkctl {command}"))
+    yield from (f"   {one}" for one in others)
+
+
+def _lines_of_fix(text: str, room: int) -> Iterator[str]:
+    for number, way in enumerate(text.split(", or ")):
+        either = "or " if number else ""
+        why, mark, command = way.partition(": bkctl ")
+        if mark:
+            yield from (*wrapped(f"{either}{why}:", room), f"bkctl {command}")
+        elif way.startswith("bkctl "):
+            yield f"{either}{way}"
+        else:
+            yield from wrapped(f"{either}{way}", room)
 
 
 def _named_in(v: ClusterFinding) -> bool:

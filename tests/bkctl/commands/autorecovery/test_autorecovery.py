@@ -122,7 +122,7 @@ def test_no_mark_is_not_said_to_be_well_where_bookies_are_lost(world: World) -> 
     world.add_bookie("b2")
     world.kill("b1", unregister=False)
     run_in(world, "autorecovery", "disable")
-    nothing, why, *_ = run_in(world, "autorecovery", "list").err.splitlines()
+    nothing, why = run_in(world, "autorecovery", "list").err.splitlines()
     assert nothing == "no ledger is marked under-replicated"
     assert why == (
         "autorecovery is disabled; 1 bookie does not answer: `bkctl doctor` shows ledgers that are "
@@ -159,7 +159,10 @@ def test_an_audit_is_asked_for_where_one_can_be_made(world: World, store: Memory
 
 def test_periodic_checks_are_made_due(world: World, store: MemoryMetadata) -> None:
     said = run_in(world, "autorecovery", "trigger", "--check", "placement", "--check", "replicas")
-    assert said.out.startswith("due again: placement, replicas")
+    assert said.out.startswith("due: placement, replicas. The check begins when an auditor starts")
+    status = run_in(world, "autorecovery", "status").out
+    assert "placement: due" in status
+    assert "21d ago" not in status
     day_ms = 86_400_000
     for check in ("placement", "replicas"):
         checked = world.run(store.check_time(check))

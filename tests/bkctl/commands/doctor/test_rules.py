@@ -25,6 +25,7 @@ from bkctl.commands.doctor.state import (
     LedgerSample,
     LocalSurvey,
 )
+from bkctl.output.views import view_of
 from bookied.offline.check.findings import DiskFinding
 from wire.ids import BookieId, LedgerId
 from wire.records.cookie import Cookie, CookieDifference
@@ -160,7 +161,7 @@ def test_what_the_doctor_tells_to_type_is_a_command(fix: str) -> None:
 
 def test_every_finding_says_what_mends_it() -> None:
     for one in FINDINGS:
-        assert one.fix or "nothing else has to be done" in one.message, one
+        assert one.fix or "nothing to do" in one.message, one
         assert one.message[-1] not in ".:;", one
         assert re.fullmatch(r"[a-z]+(-[a-z]+)+", one.kind), one
 
@@ -192,3 +193,23 @@ def test_a_cluster_on_one_machine_may_do_without_an_auditor_until_it_needs_one()
     elsewhere = attrs.evolve(here[0], address="10.0.0.1:3181")
     assert danger(attrs.evolve(seen, bookies=(*here, elsewhere))) is Severity.TROUBLE
     assert danger(attrs.evolve(seen, marks=(Mark(LedgerId(1), (), 0),))) is Severity.RISK
+
+
+def test_a_remedy_that_does_not_fit_breaks_no_command() -> None:
+    long = "stop it, then: bkctl decommission ro:1, or keep it: bkctl bookie readonly ro:1 off"
+    finding = ClusterFinding(Severity.TROUBLE, "x", "ro:1 is read-only", fix=long)
+    assert _shown(finding, 120)[1:] == [f"-> {long}"]
+    assert _shown(finding, 60)[1:] == [
+        "-> stop it, then:",
+        "bkctl decommission ro:1",
+        "or keep it:",
+        "bkctl bookie readonly ro:1 off",
+    ]
+    words = attrs.evolve(finding, fix="start the bookie again if its process has ended here")
+    assert _shown(words, 45)[1:] == ["-> start the bookie again if its", "process has ended here"]
+
+
+def _shown(finding: ClusterFinding, width: int) -> list[str]:
+    lines = view_of(ClusterFinding).lines
+    assert lines is not None
+    return [line.strip() for line in lines(finding, width, False)]
