@@ -21,6 +21,8 @@ from bkclient.errors import (
     ClientDigestMismatchError,
     ClientError,
     DigestNotInitializedError,
+    MetadataSerializationError,
+    NoSuchLedgerError,
     ReadFailedError,
     refusal,
 )
@@ -41,6 +43,12 @@ ENTRIES_AT_ONCE: Final = 64
 
 BYTES_AT_ONCE: Final = 32 << 20
 """What the copies in progress may hold together, going by the mean of those before."""
+
+LEDGERS_AT_ONCE: Final = 32
+"""Ledgers whose first and last entries are read together."""
+
+_ENDS: Final = 1e-12
+"""A share that leaves only the first and the last entry of each fragment."""
 
 BATCH: Final = 512
 """Entries that are asked for at once; fewer where they are large."""
@@ -143,6 +151,43 @@ async def verify(
         if outcome.sound or not more or not await _has_moved(client, ledger):
             yield outcome
             return
+
+
+async def lost_ledgers(
+    client: Client, ledger_ids: Sequence[LedgerId]
+) -> AsyncIterator[tuple[int, list[LedgerId]]]:
+    """Yield how many ledgers were looked at, and those of the last ones that have lost entries.
+
+    Of each closed ledger the first and the last entry of every fragment are read. A ledger is lost
+    if none of its bookies has one of these. Ledgers with a bookie that is not in service are left
+    out, because that bookie may have the entries.
+    """
+    store = client.store
+    in_service = await store.writable_bookies() | await store.read_only_bookies()
+    for start in range(0, len(ledger_ids) if in_service else 0, LEDGERS_AT_ONCE):
+        some, lost = ledger_ids[start : start + LEDGERS_AT_ONCE], list[LedgerId]()
+
+        async def look(ledger_id: LedgerId, lost: list[LedgerId] = lost) -> None:
+            if await _has_lost_ends(client, ledger_id, in_service):
+                lost.append(ledger_id)
+
+        await for_each(some, look, LEDGERS_AT_ONCE)
+        yield start + len(some), sorted(lost)
+
+
+async def _has_lost_ends(
+    client: Client, ledger_id: LedgerId, in_service: frozenset[BookieId]
+) -> bool:
+    try:
+        metadata = (await client.read_metadata(ledger_id)).value
+        if not metadata.is_closed or not in_service.issuperset(metadata.all_bookies()):
+            return False
+        steps = [step async for step in verify(client, ledger_id, _ENDS, random.Random(0))]
+    except (NoSuchLedgerError, MetadataSerializationError):
+        return False
+    outcome = steps[-1]
+    assert isinstance(outcome, LedgerVerification)
+    return outcome.entries_lost > 0 and all(one.flaw is Flaw.MISSING for one in outcome.bad)
 
 
 def with_handover_end(ledger: ViewedLedger) -> ViewedLedger:

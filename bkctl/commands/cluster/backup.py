@@ -15,6 +15,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import attrs
@@ -24,6 +25,7 @@ from bkclient.concurrency import wall_s
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import NotFoundError, NotInitializedError, StoredNode
 from bkclient.metadata.store_settings import store_options
+from bkclient.repair.verify import lost_ledgers
 from bkctl.commands.cluster.known_nodes import KnownNode, known
 from bkctl.commands.cluster.removal.metadata_contents import MetadataContents, read_contents
 from bkctl.errors import CommandError, ConflictError, NothingFoundError, RefusedError
@@ -31,7 +33,7 @@ from bkctl.output.units import counted, human_bytes, human_duration, rfc3339
 from bkctl.output.views import Column, Kind, column, shown
 from bkctl.session.safety import Objection, named, refuse_unless_forced
 from bkctl.session.safety_names import ROOT
-from wire.ids import LedgerId
+from wire.ids import BookieId, LedgerId
 
 if TYPE_CHECKING:
     from bkclient.client import Client
@@ -49,12 +51,17 @@ _NEW_CTIMES: Final = (
     "ZooKeeper gives each restored node a new creation time: for --older-than, ledgers whose"
     " metadata has none are as old as this restore"
 )
+_ALL: Final = (
+    "All missing nodes are added, also ledgers that were deleted on purpose and cookies of"
+    " decommissioned bookies."
+)
 _NODES_AT_ONCE: Final = 500
 _HEAD_BYTES_MAX: Final = 1 << 16
 _NUMBER_MAX: Final = 2**63 - 1
 _COUNTED_IDS_END: Final = 1 << 62
 """Ids from here on were chosen by users: no counter gets there, and few ids are left behind."""
 _KINDS: Final = ("ledger", "cookie", "mark", "log")
+_NO_IDS: Final[Mapping[str, Collection[object]]] = MappingProxyType({})
 
 
 @attrs.frozen(kw_only=True)
@@ -71,9 +78,13 @@ class BackupInfo:
     highest_ledger: LedgerId | None = None
     """Of the ids that a counter gives."""
 
-    def lines(self) -> list[str]:
-        """Return what it has, for people."""
-        return [counted(self.kinds[kind], kind) for kind in _KINDS if self.kinds.get(kind)]
+    def lines(self, ids: Mapping[str, Collection[object]] = _NO_IDS) -> list[str]:
+        """Return what it has, for people; ``ids`` are those of some kinds."""
+        return [
+            counted(self.kinds[kind], kind) + (f" ({named(ids[kind])})" if ids.get(kind) else "")
+            for kind in _KINDS
+            if self.kinds.get(kind)
+        ]
 
 
 def _written(v: BackupWritten) -> str:
@@ -125,13 +136,13 @@ class _Missing:
 
     nodes: int
     lines: tuple[str, ...]
+    """How many of each kind; of ledgers and cookies also which ones."""
     ledger_ids: tuple[LedgerId, ...]
 
     @property
     def text(self) -> str:
-        """What it is, for people: first the ledgers, with their ids."""
-        ids = f" ({named(self.ledger_ids)})" if self.ledger_ids else ""
-        kinds = ", ".join((f"{self.lines[0]}{ids}", *self.lines[1:])) if self.lines else ""
+        """What it is, for people."""
+        kinds = ", ".join(self.lines)
         return f"{counted(self.nodes, 'node')}{': ' if kinds else ''}{kinds}"
 
 
@@ -516,12 +527,14 @@ def restore(session: Session, file: Path, force: Sequence[str]) -> None:
         [
             f"The backup of {rfc3339(info.time_ms)} has {has}.",
             *(f"First: {one}." for one in gone),
-            *([] if missing is None else [f"Missing: {missing.text}; existing nodes stay."]),
+            *([] if missing is None else [f"Missing: {missing.text}; existing nodes stay.", _ALL]),
         ],
         f"Restore cluster {info.instance_id} to {session.uri}?",
     )
     if replaced is not None:
         _with_store(session, lambda store: _remove_empty(store, replaced))
+    if missing is not None:
+        missing = _missing(file, info, _with_store(session, _existing))  # As it is after the answer
     # The layout comes last: what breaks off is not a cluster, and can be gone on with.
     session.resume = session.failed = "`--force root` continues with the existing nodes"
     with session.progress("restoring", total=info.nodes, unit="nodes") as progress:
@@ -531,6 +544,23 @@ def restore(session: Session, file: Path, force: Sequence[str]) -> None:
         session.note(_NEW_CTIMES)
     if kept:
         session.warn(f"{counted(len(kept), 'node')} differ and stay as they are: {named(kept)}")
+    _warn_of_lost(session, missing or _missing(file, info, ()))
+
+
+def _warn_of_lost(session: Session, restored: _Missing) -> None:
+    """Name the restored ledgers that bookies in service have deleted meanwhile."""
+    lost: list[LedgerId] = []
+    total = len(restored.ledger_ids)
+    with session.progress("looking for entries", total=total, unit="ledgers") as progress:
+        for looked_at, found in session.iterate(lost_ledgers, restored.ledger_ids):
+            lost += found
+            progress.update(looked_at)
+    if lost:
+        session.warn(
+            f"{counted(len(lost), 'restored ledger')} without entries: {named(lost)}. No bookie has"
+            " the first or last entry: bookies delete the entries of a deleted ledger."
+            f" `bkctl ledger verify {lost[0]}` reads all entries"
+        )
 
 
 def _empty_other(session: Session, target: _RestoreTarget, info: BackupInfo) -> str | None:
@@ -568,8 +598,7 @@ def _objections(session: Session, target: _RestoreTarget) -> Iterator[Objection]
         yield Objection(
             ROOT,
             f"{session.uri} is not empty: it has {counted(target.nodes, 'node')} at its top",
-            "--force root adds the missing nodes and keeps all others; `bkctl cluster nuke` removes"
-            " the cluster",
+            "--force root adds the missing nodes and keeps all others",
         )
 
 
@@ -581,13 +610,17 @@ def _missing(file: Path, info: BackupInfo, existing: Collection[str]) -> _Missin
     """Return what a backup has beyond existing paths."""
     tally = _BackupCounts(info)
     ledger_ids: list[LedgerId] = []
+    cookies: list[BookieId] = []
     for some in stored_nodes(file):
         for node in some:
             if node.path not in existing:
                 found = tally.add(node.path)
                 if found.kind == "ledger" and found.ledger_id is not None:
                     ledger_ids.append(found.ledger_id)
-    return _Missing(tally.nodes, tuple(tally.result().lines()), tuple(ledger_ids))
+                elif found.kind == "cookie" and found.bookie_id is not None:
+                    cookies.append(found.bookie_id)
+    lines = tally.result().lines({"ledger": ledger_ids, "cookie": cookies})
+    return _Missing(tally.nodes, tuple(lines), tuple(ledger_ids))
 
 
 def _with_store(session: Session, work: Any) -> Any:

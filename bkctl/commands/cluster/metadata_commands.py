@@ -82,11 +82,14 @@ METADATA: Final = (
     The root must be empty. The command never replaces a node: with --force root it adds missing
     nodes and names nodes that differ. It refuses the root of another cluster, unless that cluster
     is empty. Nodes get new versions. A SQLite file keeps the creation times of ledgers; ZooKeeper
-    sets new ones, and --older-than counts from there. New ledger ids continue after the highest
-    id in the backup. Bookies can start again when their cookies are restored.
+    sets new ones, and --older-than counts from there. New ledger ids begin 1,001 above the highest
+    id in the backup: the ids between may be those of ledgers that were created after the backup.
+    Bookies can start again when their cookies are restored.
 
-    `cluster restore` also undoes `cluster format`: the backup replaces the formatted cluster while
-    that cluster is empty. Ledgers that bookies have deleted meanwhile stay lost.
+    --force root adds every missing node: also ledgers that were deleted on purpose, and cookies of
+    decommissioned bookies. `cluster restore` also undoes `cluster format`: the backup replaces the
+    formatted cluster while that cluster is empty. A restore brings no entries back. The command
+    warns of closed ledgers whose first or last entry all bookies have deleted meanwhile.
     """,
         params=(
             argument("file", type=click.Path(path_type=Path)),
@@ -94,8 +97,8 @@ METADATA: Final = (
                 "--force",
                 type=click.Choice([ROOT]),
                 multiple=True,
-                help="Override a safety check by its name: with `root`, add what is missing, "
-                "replace nothing.",
+                help="Override a safety check by its name: `root` is the check that the root of "
+                "the metadata is empty.",
             ),
         ),
         effect=Effect.REVERSIBLE,

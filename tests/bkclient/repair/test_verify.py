@@ -24,6 +24,7 @@ from bkclient.repair.verify import (
     content_of,
     entries_of,
     in_ranges,
+    lost_ledgers,
     read_copies,
     verify,
 )
@@ -267,3 +268,33 @@ def test_without_a_password_in_the_metadata_copies_are_taken_as_they_are() -> No
     assert content_of(packet) == (sum(map(len, payloads(3))), len(packet), b"")
     with pytest.raises(NoSuchEntryInLedgerError):
         world.run(read(7))
+
+
+# Ledgers without entries -------------------------------------------------------------------------
+
+
+def test_closed_ledgers_whose_ends_no_bookie_has_are_found() -> None:
+    world = World(4)
+    client = world.client()
+    intact, deleted, cut, one_copy_left = (
+        closed_ledger(world, client, 6, **TRIPLE) for _ in range(4)
+    )
+    still_open = open_writer(world, client, 3).ledger_id
+    for bookie in world.bookies.values():
+        bookie.ledgers.pop(deleted, None)
+        bookie.ledgers.pop(still_open, None)
+        if cut in bookie.ledgers:
+            del bookie.ledgers[cut].entries[5]
+    for index in (0, 1):
+        stored(world, one_copy_left, index).clear()
+    ids = [intact, deleted, cut, one_copy_left, still_open, LedgerId(99)]
+
+    async def found() -> list[LedgerId]:
+        return [one async for _, some in lost_ledgers(client, ids) for one in some]
+
+    assert world.run(found()) == [deleted, cut]
+    world.kill(member(world, deleted).bookie_id)  # It may have them.
+    assert deleted not in world.run(found())
+    for bookie in list(world.bookies):
+        world.kill(bookie)
+    assert world.run(found()) == []
