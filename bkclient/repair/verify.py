@@ -164,7 +164,9 @@ async def lost_ledgers(
     """
     store = client.store
     in_service = await store.writable_bookies() | await store.read_only_bookies()
-    for start in range(0, len(ledger_ids) if in_service else 0, LEDGERS_AT_ONCE):
+    if not in_service:
+        return
+    for start in range(0, len(ledger_ids), LEDGERS_AT_ONCE):
         some, lost = ledger_ids[start : start + LEDGERS_AT_ONCE], list[LedgerId]()
 
         async def look(ledger_id: LedgerId, lost: list[LedgerId] = lost) -> None:

@@ -497,8 +497,8 @@ def _unmendable(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
 def _marks_in_service(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
     some = seen.ledgers.marked_in_service
     what = (
-        f"{_does(some.count, 'is', 'are')} marked, and all bookies of the entries are in service: "
-        "workers repair missing entries and remove the marks; nothing to do"
+        f"{_does(some.count, 'is', 'are')} marked, and the bookies of each entry are in service: a "
+        "bookie returned, or lost some entries; workers check that and repair it; nothing to do"
     )
     yield from _of(Severity.NOTE, "marks-in-service", some, what, "")
 

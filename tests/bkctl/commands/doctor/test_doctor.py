@@ -563,8 +563,8 @@ def test_on_a_terminal_findings_are_wrapped_at_words_and_the_worst_are_red() -> 
         one, fix="start the bookie again, or remove it: bkctl decommission b1"
     )
     assert list(view.lines(with_a_choice, 40, False))[2:] == [
-        "         -> start the bookie again, or",
-        "            remove it:",
+        "         -> start the bookie again",
+        "            or remove it:",
         "            bkctl decommission b1",
     ]
 
