@@ -159,7 +159,7 @@ class BenchLoad:
 
     def stop(self) -> None:
         """Send no more requests; the run ends when those in flight have ended."""
-        self._total = self._warm_up = 0
+        self._total = 0
 
     async def run(self, sleep: Callable[[float], Deferred[Any]]) -> AsyncIterator[int]:
         """Run it; yield how many entries are through, now and then.
@@ -182,7 +182,7 @@ class BenchLoad:
         return 0.0 if self._began_s is None else self._ended_s - self._began_s
 
     def _fill(self) -> None:
-        total = self._warm_up if self._began_s is None else self._total
+        total = min(self._warm_up, self._total) if self._began_s is None else self._total
         while self._under_way < self._window and self._sent < total and not self._failure:
             number, began_s = self._sent, self._seconds()
             self._sent, self._under_way = self._sent + 1, self._under_way + 1

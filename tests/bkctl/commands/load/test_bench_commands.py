@@ -125,6 +125,18 @@ def test_a_load_that_is_stopped_waits_for_what_is_in_flight() -> None:
     assert (len(load.latencies_s), server.waiting) == (2, [])
 
 
+def test_a_load_that_is_stopped_in_its_warm_up_has_measured_nothing() -> None:
+    server = FakeServer()
+    load = BenchLoad(lambda: server.now_s, server.send, entries=9, warm_up=9, window=2)
+
+    def turn() -> None:
+        load.stop()
+        server.answer(1.0)
+
+    driven(load, turn)
+    assert (list(load.latencies_s), server.waiting) == ([], [])
+
+
 # Commands --------------------------------------------------------------------------------------
 
 
