@@ -339,7 +339,8 @@ _DECLARED: Final = (
         "filters",
         metavar="FIELD=VALUE",
         multiple=True,
-        help="Show only rows where FIELD matches VALUE; also != < <= > >= and ~ (contains).",
+        help="Show only rows where FIELD matches VALUE; also != < <= > >= and ~ (contains). "
+        "'created>1h' is the last hour.",
     ),
     _option(
         "--watch",
@@ -347,7 +348,7 @@ _DECLARED: Final = (
         type=Seconds(min=0, min_open=True),
         metavar="[=TIME]",
         per_run=True,
-        help="Repeat the command every 2 seconds, or at the given interval.",
+        help="Repeat the command every 2 seconds, or as in --watch=5s.",
     ),
     _option(
         "--until",

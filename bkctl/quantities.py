@@ -63,7 +63,34 @@ def parse_time_ms(text: str) -> int:
     word = text.strip()
     if re.fullmatch(r"\d{1,15}", word):
         return int(word)
-    moment = dt.datetime.fromisoformat(word.replace("Z", "+00:00"))
+    return _iso_8601_ms(word, dt.timezone.utc)
+
+
+def _iso_8601_ms(text: str, zone: dt.tzinfo | None) -> int:
+    """Return ms since 1970; ``zone`` is that of a text without one, None for this machine's."""
+    moment = dt.datetime.fromisoformat(text.replace("Z", "+00:00"))
     if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=dt.timezone.utc)
+        moment = moment.replace(tzinfo=zone)
     return int(moment.timestamp() * 1000)
+
+
+def parse_moment_ms(text: str, now_s: float, *, utc: bool) -> int:
+    """Return ms since 1970 of ISO 8601, as tables print it too, or of an age: ``1h`` ago.
+
+    Without a zone it is a time of this machine's zone, or of UTC.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    word = text.strip()
+    try:
+        if re.search(r"[a-z]$", word):
+            return int((now_s - parse_duration(word)) * 1000)
+        if not word.isdecimal():
+            return _iso_8601_ms(word, dt.timezone.utc if utc else None)
+    except (ValueError, OverflowError):
+        pass
+    raise ValueError(
+        f"{text!r} is not a time; try 2026-01-31, '2026-01-31 14:05:09', 2026-01-31T14:05:09Z, or "
+        "1h for an hour ago"
+    )

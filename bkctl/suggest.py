@@ -185,6 +185,8 @@ _DEFAULTS: Final = "`bkctl config diff FILE` compares a settings file with the d
 _TLS_FILES: Final = "use --ca-file, --cert-file and --key-file"
 _FIND_AND_DELETE: Final = "use `bkctl ledger list {} -o id | bkctl ledger delete -`"
 _BY_SIZE: Final = "use --filter 'length>10MB'"
+_LAST_ENTRIES: Final = "`bkctl ledger tail LEDGER_ID -n 5` prints the last five entries"
+_BY_AGE: Final = "use --filter 'created>1h' for ledgers of the last hour"
 
 OPTIONS: Final[Mapping[str, str]] = {
     "--password": _SECURITY,
@@ -210,6 +212,9 @@ OPTIONS: Final[Mapping[str, str]] = {
     "ledger create -a": "use -A",
     "ledger create -e": "use -E",
     "ledger create -w": "use -W",
+    "ledger write -a": "use -A",
+    "ledger write -e": "use -E",
+    "ledger write -w": "use -W",
     "ledger --password-file": "the password is in the ledger's metadata, and is taken from there",
     "ledger delete --meta": _FIND_AND_DELETE.format("--meta KEY=VALUE"),
     "ledger delete --created-before": _FIND_AND_DELETE.format("--older-than 30d"),
@@ -220,6 +225,9 @@ OPTIONS: Final[Mapping[str, str]] = {
     "ledger list -n": "use --limit",
     "ledger list --created-after": "use --filter 'created>=2026-01-31'",
     "ledger list --created-before": "use --older-than 30d, or --filter 'created<2026-01-31'",
+    "ledger list --newer": _BY_AGE,
+    "ledger list --newer-than": _BY_AGE,
+    "ledger list --since": _BY_AGE,
     "ledger list --larger": _BY_SIZE,
     "ledger list --larger-than": _BY_SIZE,
     "ledger list --min-size": _BY_SIZE,
@@ -239,6 +247,8 @@ OPTIONS: Final[Mapping[str, str]] = {
     "bookie readonly --off": "`off` is an argument: `bkctl bookie readonly BOOKIE_ID off`",
     "bookie readonly --on": "`on` is an argument: `bkctl bookie readonly BOOKIE_ID on`",
     "bookie list --slow": "`bkctl bookie slow` names slow bookies",
+    "ledger read --tail": _LAST_ENTRIES,
+    "ledger read -n": _LAST_ENTRIES,
     "ledger read --output raw": "use --raw, or --out FILE for the original bytes",
     "log append -f": "use --file",
     "log tail -n": "use --from INDEX:ENTRY; `bkctl log show NAME` shows the ledgers",

@@ -94,7 +94,9 @@ FORMS: Final = (
 """In which form payloads are printed."""
 
 FRAMING: Final = (
-    option("--lines", "framing", flag_value="lines", help="One entry a line (for text)."),
+    option(
+        "--lines", "framing", flag_value="lines", help="One entry a line, for text; the default."
+    ),
     option(
         "--length-prefixed",
         "framing",
@@ -110,17 +112,18 @@ FRAMING: Final = (
 
 
 class ShareType(_ParamType):
-    """A share of the whole: ``5%`` or ``0.05``."""
+    """A share of the whole: ``5%`` or ``0.05``; a lone ``1`` could be a number."""
 
     name = "share"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if isinstance(value, float):
             return value
+        in_percent = value.endswith("%")
         try:
-            share = float(value.removesuffix("%")) / (100 if value.endswith("%") else 1)
+            share = float(value.removesuffix("%")) / (100 if in_percent else 1)
         except ValueError:
             share = 0.0
-        if not 0 < share <= 1:
-            self.fail(f"{value!r} is not a share; try 5% or 0.05", param, ctx)
+        if not (0 < share <= 1 and (in_percent or share < 1)):
+            self.fail(f"{value!r} is not a share; try 5% or 0.05; 100% is all", param, ctx)
         return share

@@ -18,6 +18,7 @@ from bkctl.exit_status import ExitStatus
 from bkctl.host import Host
 from bkctl.options import WATCH_EVERY_S
 from bkctl.output.conditions import Comparison, parse_comparison
+from bkctl.output.filters import holds, of_field
 from bkctl.output.units import human_duration, human_time
 from bkctl.output.watch_rounds import WatchRounds
 from wire.errors import BookKeeperError
@@ -133,7 +134,7 @@ class Rounds:
             self._paint(session, outer, shown, watch)
         else:
             outer.stdout.flush()
-        return self.until is not None and self._holds(self.until, watch, failed)
+        return self.until is not None and self._holds(session, self.until, watch, failed)
 
     def _is_painted(self, session: Session) -> bool:
         host = session.host
@@ -162,14 +163,23 @@ class Rounds:
         outer.stdout.write(f"\x1b[?7l{clear}\x1b[H{text}\x1b[J\x1b[?7h")
         outer.stdout.flush()
 
-    def _holds(self, until: Condition, watch: WatchRounds, failed: BookKeeperError | None) -> bool:
+    def _holds(
+        self,
+        session: Session,
+        until: Condition,
+        watch: WatchRounds,
+        failed: BookKeeperError | None,
+    ) -> bool:
         if until == "healthy":
             return self._are(until, watch, lambda view: view.healthy) and failed is None
         if failed is not None:
             return False
         if until == "done":
             return self._are(until, watch, lambda view: view.done)
-        return bool(watch.seen) and all(until.holds(record) for _, _, record in watch.seen)
+        return bool(watch.seen) and all(
+            holds(of_field("--until", view, until, utc=session.options.utc), view, value, record)
+            for view, value, record in watch.seen
+        )
 
     def _are(
         self, word: str, watch: WatchRounds, rule_of: Callable[[View], Callable[[Any], bool] | None]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -32,28 +33,44 @@ def selection(options: Options, record: Record) -> Select:
 
     def select(view: View, values: Iterable[Any]) -> Iterable[Any]:
         if filters:
-            values = _filtered(view, values, filters, record)
+            values = _filtered(view, values, filters, record, utc=options.utc)
         return _sorted(view, values, options.sort_by) if options.sort_by else values
 
     return select
 
 
 def _filtered(
-    view: View, values: Iterable[Any], filters: Iterable[Comparison], record: Record
+    view: View,
+    values: Iterable[Any],
+    filters: Iterable[Comparison],
+    record: Record,
+    *,
+    utc: bool,
 ) -> Iterator[Any]:
-    named = [_of_field("--filter", view, one) for one in filters]
+    named = [of_field("--filter", view, one, utc=utc) for one in filters]
     for value in values:
         found = record(view, value)
-        if all(one.holds(found) for one in named):
+        if all(holds(one, view, value, found) for one in named):
             yield value
 
 
-def _of_field(option: str, view: View, one: Comparison) -> Comparison:
-    """Return a comparison of the field that a name in JSON, or a header, stands for."""
+def of_field(option: str, view: View, one: Comparison, *, utc: bool) -> Comparison:
+    """Return a comparison of the field that a name in JSON, or a header, stands for.
+
+    Raises:
+        UsageError: there is no such field, or it holds times and the text is not one.
+    """
     field = view.named(one.field)
     if field is None:
         raise view.no_field(f"{option} {one}", one.field)
-    return attrs.evolve(one, field=field.name, in_seconds=field.kind is Kind.SECONDS)
+    named = attrs.evolve(one, field=field.name, in_seconds=field.kind is Kind.SECONDS)
+    return named.of_time(time.time(), utc=utc) if field.kind is Kind.TIME_MS else named
+
+
+def holds(one: Comparison, view: View, value: Any, found: Mapping[str, Any]) -> bool:
+    """Return whether a comparison holds for a value, whose machine form is ``found``."""
+    is_time = one.moment_ms is not None
+    return one.holds({one.field: view[one.field].get(value)} if is_time else found)
 
 
 def _sorted(view: View, values: Iterable[Any], by: str) -> list[Any]:
@@ -118,7 +135,7 @@ def thresholds(texts: Iterable[str], kind: type) -> Thresholds:
         UsageError: a text is not a comparison, or it names no field of the result.
     """
     view = view_of(kind)
-    limits = tuple(_of_field("--fail-if", view, parse_comparison(text)) for text in texts)
+    limits = tuple(of_field("--fail-if", view, parse_comparison(text), utc=True) for text in texts)
     for one in limits:
         if view[one.field].kind in _NUMBERS:
             one.insist_number()

@@ -62,6 +62,10 @@ def read(
     password = session.questions.password(password_file) if password_file else None
     reading = session.call(ranges.open_ledger, ledger_id, recover=recover, password=password)
     chosen = ranges.range_of(reading, first or 0, last, unconfirmed=unconfirmed)
+    if last and first is None and last < ranges.confirmed_end(reading):
+        session.note(
+            f"entries 0 to {last}; `bkctl ledger tail {ledger_id} -n {last}` prints the last {last}"
+        )
     forms = choose_form(session, form, delimiter, pattern, metadata, to_file=out is not None)
     if bookie is None:
         found = ranges.entries(session, reading, chosen)

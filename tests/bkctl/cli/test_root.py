@@ -584,6 +584,12 @@ def test_each_line_that_is_offered_for_another_is_a_command() -> None:
         (["cluster", "wait"], "did you mean `bkctl cluster status --until healthy`?"),
         (["ledger", "metadata", "7"], "did you mean `bkctl ledger show 7` or `bkctl ledger metada"),
         (["ledger", "list", "--larger-than", "1"], "'--larger-than'; use --filter 'length>10MB'"),
+        (["ledger", "list", "--newer-than", "1h"], "'--newer-than'; use --filter 'created>1h' for"),
+        (
+            ["ledger", "read", "7", "--tail", "5"],
+            "`bkctl ledger tail LEDGER_ID -n 5` prints the last",
+        ),
+        (["ledger", "write", "-e", "3", "x"], "'-e'; use -E"),
         (
             ["ledger", "delete", "--meta", "app=a"],
             "use `bkctl ledger list --meta KEY=VALUE -o id | bkctl ledger delete -`",

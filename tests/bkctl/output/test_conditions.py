@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -34,7 +35,6 @@ from bkctl.output.conditions import parse_comparison
         ("x!=on", True, False),
         ("x=false", False, True),
         ("x<10", "9", True),
-        ("x<2026-02-01", "2026-01-31T10:00:00.000Z", True),
         ("x=b1", ["b1", "b2"], True),
         ("x!=b1", ["b1", "b2"], False),
         ("x=none", [], True),
@@ -61,12 +61,57 @@ def test_what_compares_nothing_is_wrong_usage(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("stat=open", "no field 'stat'; did you mean state?"),
         ("count=many", "the field is a number"),
         ("fine=perhaps", "the field is yes or no"),
     ],
 )
 def test_what_cannot_be_compared_is_named(text: str, said: str) -> None:
-    with pytest.raises(UsageError, match=said.replace("?", r"\?")) as caught:
+    with pytest.raises(UsageError, match=said):
         parse_comparison(text).holds({"state": "open", "count": 3, "fine": True})
-    assert "state, count, fine" in caught.value.hint or "is" in said
+
+
+NOON_S = 1_769_860_800.0
+"""2026-01-31 12:00:00 UTC."""
+
+
+@pytest.mark.parametrize(
+    ("text", "holds"),
+    [
+        ("x>2026-01-31 10:59:59", True),
+        ("x>2026-01-31 11:00:00", False),
+        ("x=2026-01-31 11:00:00", True),
+        ("x=2026-01-31 11:00:00Z", True),
+        ("x=2026-01-31T11:00:00", True),
+        ("x>2026-01-31T11:00:00.000Z", True),
+        ("x=2026-01-31T11:00:00.250Z", True),
+        ("x=2026-01-31T13:00:00+02:00", True),
+        ("x>2026-01-31", True),
+        ("x<2026-02-01", True),
+        ("x>2h", True),
+        ("x>30m", False),
+        ("x<1h", False),
+        ("x<59m", True),
+        ("x!=none", True),
+        ("x~2026-01", False),
+    ],
+)
+def test_a_time_is_compared_as_a_time(text: str, *, holds: bool) -> None:
+    seen_ms = int(NOON_S * 1000) - 3_600_000 + 250
+    assert parse_comparison(text).of_time(NOON_S, utc=True).holds({"x": seen_ms}) == holds
+
+
+def test_a_time_without_a_zone_is_one_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Asia/Kolkata")
+    time.tzset()
+    try:
+        one = parse_comparison("x=2026-01-31 17:30:00").of_time(NOON_S, utc=False)
+        assert one.holds({"x": int(NOON_S * 1000)})
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+@pytest.mark.parametrize("word", ["yesterday", "90", "2026-01-32", "1x", "12:00", "9" * 400 + "d"])
+def test_what_is_no_time_is_refused(word: str) -> None:
+    with pytest.raises(UsageError, match="is not a time; try 2026-01-31, "):
+        parse_comparison(f"x>{word}").of_time(NOON_S, utc=False)

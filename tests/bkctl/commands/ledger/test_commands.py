@@ -241,6 +241,9 @@ def test_parts_of_a_ledger_can_be_read(run: Run, ten: str) -> None:
     assert run("ledger", "read", ten, "8-").out == "entry 8\nentry 9\n"
     assert run("ledger", "read", ten, "--first", 9).out == "entry 9\n"
     assert run("ledger", "read", ten, "--last", 0).out == "entry 0\n"
+    assert f"`bkctl ledger tail {ten} -n 3`" in run("ledger", "read", ten, "--last", 3).err
+    for meant in (("--last", 9), ("--first", 0, "--last", 3), ("0-3",)):
+        assert run("ledger", "read", ten, *meant).err == ""
     for option in ("-n", "--last"):
         assert run("ledger", "tail", ten, option, 2).out == "entry 8\nentry 9\n"
     assert run("ledger", "tail", ten, "--last", 1, "--follow").out == "entry 9\n"
