@@ -125,6 +125,7 @@ class FastReads:
         begin, size_bytes, loads, refused, alone_until = at, 0, 0, 0, at
         last_start = min(len(data), at + most.reads * _READ.size) - _READ.size
         read_of: int | None = None
+        run = range(0)
         while at <= last_start and size_bytes < most.size_bytes:
             length, header, ledger_id, asked_id = _READ.unpack_from(data, at)
             if header != _HEADER or length != _READ_LENGTH:
@@ -149,14 +150,15 @@ class FastReads:
             if state is None or state.limbo or must_wait(ledger_id):
                 break
             if may_be_run:
-                run = _run_v2(data, at, last_start)
+                run = run or _run_v2(data, at, last_start)
                 packets = _read_run(storage, state, run, most.size_bytes - size_bytes)
-                if len(packets) < RUN_MIN:
-                    alone_until = at + len(run) * _READ.size
                 for entry_id, packet in zip(run, packets, strict=False):
                     length = _ANSWER_LENGTH + len(packet)
                     answers += _ANSWER.pack(length, _HEADER, 0, ledger_id, entry_id), packet
                     size_bytes += len(packet)
+                if len(packets) < RUN_MIN:
+                    alone_until, run = at + len(run) * _READ.size, range(0)
+                run = run[len(packets) :]
                 if packets:
                     at += len(packets) * _READ.size
                     continue
@@ -182,6 +184,7 @@ class FastReads:
     ) -> Taken:
         answers: list[bytes] = []
         reads, size_bytes, alone_until, ledger = 0, 0, at, b""
+        run, requests = range(0), list[PlainRequest]()
         while size_bytes < most.size_bytes and reads < most.reads:
             asked = match_request_v3(data, at)
             if asked is None:
@@ -195,14 +198,16 @@ class FastReads:
                 break
             entry_id = asked.entry_id
             if may_be_run:
-                run, requests = _run_v3(data, asked, most.reads - reads)
+                if not run:
+                    run, requests = _run_v3(data, asked, most.reads - reads)
                 packets = _read_run(storage, state, run, most.size_bytes - size_bytes)
-                if len(packets) < RUN_MIN:
-                    alone_until = requests[-1].end
                 for one, packet in zip(requests, packets, strict=False):
                     answers += answer_v3(one, packet, state.lac)
                     size_bytes += len(packet)
                     at = one.end
+                if len(packets) < RUN_MIN:
+                    alone_until, run = requests[-1].end, range(0)
+                run, requests = run[len(packets) :], requests[len(packets) :]
                 if packets:
                     reads += len(packets)
                     continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from array import array
 from pathlib import Path
 from typing import Any
@@ -161,3 +162,27 @@ def test_reads_in_a_row_take_few_looks(
     # Entries that lie far from each other are looked for in a row once a turn or two.
     assert 0 < counted.rows <= rows_max
     assert counted.singly == 1 or rows_max > 1
+
+
+def cpu_s_of_reads(directory: Path, batch: int, protocol: ProtocolVersion) -> float:
+    """Return what 128 reads in a row take at least, of entries that were added in batches."""
+    serving = Serving(directory, storage_limits=StorageLimits(cache_bytes=1 << 20))
+    client, count = serving.connect(), 128
+    for first in range(0, count, batch):
+        batched = range(first, min(first + batch, count))
+        adds = [AddRequest(LedgerId(5), EntryId(one), KEY, packet(5, one)) for one in batched]
+        client.send(b"".join(map(v2.encode_request, adds)))
+    data = frames(protocol, [(5, entry_id) for entry_id in range(count)])
+    fast_reads, most, took = FastReads(serving.storages), AnswersMax(1 << 20, count, 1), []
+    for _ in range(20):
+        began = time.thread_time()
+        assert fast_reads.take(data, 0, lambda _: False, most).reads == count
+        took.append(time.thread_time() - began)
+    serving.close()
+    return min(took)
+
+
+@pytest.mark.parametrize("protocol", list(ProtocolVersion))
+def test_a_run_in_many_pieces_is_looked_for_once(tmp_path: Path, protocol: ProtocolVersion) -> None:
+    singly = cpu_s_of_reads(tmp_path / "small", 3, protocol)
+    assert cpu_s_of_reads(tmp_path / "large", 5, protocol) < 2 * singly
