@@ -72,7 +72,10 @@ READ_BYTES: Final = 128 * 1024
 """The most that one read brings. Twice Twisted's 64 KiB: fewer turns, wake-ups and records each."""
 
 LARGE_READ_BYTES: Final = 512 * 1024
-"""The same for the only client that adds, with large entries: of these it takes no longer."""
+"""The same for the only client that adds, with large entries: of these it takes no longer.
+
+One connection has it at a time, and keeps it while it adds nothing and no other gets it.
+"""
 
 LARGE_ADD_BYTES: Final = 4096
 """What an add has at least on average where entries are large."""
@@ -135,6 +138,7 @@ class Backpressure:
         self._limited, self._freed, self._write_soon = limited, freed, write_soon
         self._rechecking = False
         self._loads: dict[ConnectionLoad, None] = {}
+        self._read_large: ConnectionLoad | None = None
         self._sharers = 1
         self._shared_adds = SharedAdds(clock)
         self._adds_wait = False
@@ -144,12 +148,20 @@ class Backpressure:
         self.level = PressureLevel.NONE
 
     def read_bytes_max(self, load: ConnectionLoad) -> int:
-        """How much to read from a connection at once; each is told when others make it less."""
+        """How much to read from a connection that has received something, or has been told to ask.
+
+        The one that had ``LARGE_READ_BYTES`` is told when another gets it.
+        """
         if self.level is PressureLevel.SHARED:
             return SHARED_READ_BYTES
         is_alone = load.adds_bytes == self._shared_adds.size_bytes
         is_large = load.adds_bytes > LARGE_ADD_BYTES * load.adds
-        return LARGE_READ_BYTES if is_alone and is_large else READ_BYTES
+        if not (is_alone and is_large):
+            return READ_BYTES
+        before, self._read_large = self._read_large, load
+        if before is not None and before is not load:
+            before.update()
+        return LARGE_READ_BYTES
 
     @property
     def held(self) -> int:
@@ -164,6 +176,8 @@ class Backpressure:
     def end(self, load: ConnectionLoad) -> None:
         """Forget a connection; what it has in flight still counts."""
         self._loads.pop(load, None)
+        if self._read_large is load:
+            self._read_large = None
 
     def received(self, load: ConnectionLoad, size_bytes: int, adds: int = 0) -> None:
         """Count a connection's request, or a batch of its adds."""

@@ -425,6 +425,21 @@ def test_the_only_client_that_adds_is_read_in_long_pieces_while_its_entries_are_
     assert client.transport.bufferSize == READ_BYTES
 
 
+def test_one_client_at_a_time_is_read_in_long_pieces(tmp_path: Path) -> None:
+    serving = Serving(tmp_path, syncs=False)
+    clients = [serving.connect() for _ in range(3)]
+    sizes = []
+    for client in clients:  # Each of them is the only one that has adds without an answer.
+        client.send(adds(5, 3, 10_000))
+        serving.sync()
+        sizes.append([one.transport.bufferSize for one in clients])
+    large, usual = LARGE_READ_BYTES, READ_BYTES
+    assert sizes == [[large, usual, usual], [usual, large, usual], [usual, usual, large]]
+    clients[2].disconnect()
+    clients[0].send(adds(5, 3, 10_000))
+    assert [one.transport.bufferSize for one in clients[:2]] == [large, usual]
+
+
 def test_entries_are_read_on_connections_whose_own_adds_wait_for_space(tmp_path: Path) -> None:
     serving = Serving(tmp_path, limits=ServerLimits(shared_adds_bytes_max=5000), syncs=False)
     clients = [serving.connect() for _ in range(2)]
