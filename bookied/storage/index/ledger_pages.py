@@ -19,6 +19,7 @@ import attrs
 from bookied.errors import CorruptError, IndexCutError
 from bookied.storage.index import format as layout
 from bookied.storage.index.new_locations import (
+    PAGES_IN_ONE,
     SLOTS_MAX,
     NewLocations,
     PageSlots,
@@ -230,13 +231,14 @@ class DirtyLedgers:
         self.pages = self.new_pages = 0
         """How many pages are dirty, and of how many others there are new locations."""
         self.locations = 0
-        """How many locations those others have at most."""
+        """How many locations came to those others since a checkpoint began, at most."""
         self._watches: list[set[int]] = []
 
     @property
     def page_count(self) -> int:
-        """How many pages are dirty; new locations of others count as the pages they fill."""
-        return self.pages + min(self.new_pages, self.locations // SLOTS_MAX)
+        """How many pages are dirty; others with new locations count as what they take."""
+        filled = max(self.new_pages // PAGES_IN_ONE, self.locations // SLOTS_MAX)
+        return self.pages + min(self.new_pages, filled)
 
     def note(self, state: CachedLedger) -> None:
         """Note that a ledger has something to write."""

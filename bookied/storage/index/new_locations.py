@@ -15,6 +15,9 @@ from bookied.storage.index.format import PAGE_BYTES
 SLOTS_MAX: Final = 128
 """With more new locations, the page takes less memory than they do, with what it was before."""
 
+PAGES_IN_ONE: Final = 16
+"""Pages with a few new locations that take about as much, with their ledgers, as one page."""
+
 _EMPTY_PAGE: Final = bytes(PAGE_BYTES)
 
 PageSlots = Mapping[int, int]

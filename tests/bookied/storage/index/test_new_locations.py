@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from array import array
 from collections.abc import Iterator, Sequence
 from random import Random
 
 import pytest
 
-from bookied.storage.index.format import PAGE_SLOTS, IndexHeader
+from bookied.storage.index.format import PAGE_BYTES, PAGE_SLOTS, IndexHeader
 from bookied.storage.index.ledger_pages import (
     CachedLedger,
     LedgerChange,
@@ -17,7 +18,7 @@ from bookied.storage.index.ledger_pages import (
     Move,
     switch,
 )
-from bookied.storage.index.new_locations import SLOTS_MAX, with_slots
+from bookied.storage.index.new_locations import PAGES_IN_ONE, SLOTS_MAX, with_slots
 
 KEY = b"k" * 20
 
@@ -105,7 +106,7 @@ def test_no_page_is_read_for_a_few_adds_to_each_of_many_ledgers() -> None:
     for round_ in range(5):
         for ledger_id in range(50):
             world.add(ledger_id, 2 * round_, 2 * round_ + 1)
-        assert world.pages.dirty_page_count == 100 // SLOTS_MAX
+        assert world.pages.dirty_page_count == 50 // PAGES_IN_ONE
         world.checkpoint()
         assert (world.pages.dirty_page_count, world.pages.dirty_ledgers()) == (0, [])
     assert world.store.loads == 0
@@ -126,6 +127,24 @@ def test_new_locations_count_as_the_pages_that_they_fill() -> None:
     assert world.pages.dirty_page_count == 11
     world.checkpoint()
     assert world.pages.dirty_page_count == 0
+
+
+@pytest.mark.parametrize("entries", [1, 20, SLOTS_MAX])
+def test_new_locations_count_at_least_half_of_the_memory_they_take(entries: int) -> None:
+    world = World()
+    tracemalloc.start()
+    try:
+        for ledger_id in range(2000):
+            state = world.ledger(ledger_id)
+            page = state.page_for_write(0)
+            for slot in range(entries):
+                page[slot] = 5000 + slot
+            world.pages.dirty.locations += entries
+        taken_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    page_bytes = 2 * PAGE_BYTES  # With what each was before.
+    assert taken_bytes / 2 <= world.pages.dirty_page_count * page_bytes <= 3 * taken_bytes
 
 
 def test_many_new_locations_become_the_page() -> None:
