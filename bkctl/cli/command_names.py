@@ -78,7 +78,7 @@ COMMANDS: Final = {
         f"{_AT}.about.commands:compat",
         "Run a command of Java's tools, by its name and options.",
     ),
-    "explain": (f"{_AT}.about.commands:explain", "Explain an error, and what to do."),
+    "explain": (f"{_AT}.about.commands:explain", "Explain an error, and what to do; or a term."),
     "debug": (
         f"{_AT}.doctor.commands:debug",
         "Collect information for a bug report.",

@@ -162,7 +162,7 @@ class CollectorConfig:
             if interval_s * 1000 < self.gc_wait_ms:
                 yield invalid(f"{name}Interval", "is shorter than gcWaitTime")
             if threshold > 1:
-                yield invalid(f"{name}Threshold", "is above 1, and no log is that full")
+                yield invalid(f"{name}Threshold", "is above 1; a share is 0 to 1")
         if len(enabled) == len((minor, major)):
             if self.minor_interval_s >= self.major_interval_s:
                 yield invalid("minorCompactionInterval", "is not below majorCompactionInterval")

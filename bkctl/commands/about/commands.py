@@ -76,18 +76,19 @@ completion = Command(
 explain = Command(
     "explain",
     body="bkctl.commands.about.explain:explain",
-    short_help="Explain an error, and what to do.",
+    short_help="Explain an error, and what to do; or a term.",
     help="""Explain an error: its meaning, its exit status, and what to do.
 
     The name of an error is in brackets at the end of its line, and `name` in JSON. Names do not
-    change from release to release.
+    change from release to release. The command also explains terms of columns and options, such as
+    lac, ensemble and write-quorum. `BK-` may be left out.
     """,
     params=(argument("names", metavar="[NAME]...", nargs=-1),),
     effect=Effect.READ,
     examples=(
         ("bkctl explain BK-LEDGER-FENCED", "causes, exit status, and what to try"),
         ("bkctl explain BKLedgerFencedException", "by the class in a log of Java's"),
-        ("bkctl explain cookie-mismatch", "without BK- as well"),
+        ("bkctl explain lac", "a term"),
         ("bkctl explain", "every name"),
     ),
     exits=(ExitStatus.NOT_FOUND,),

@@ -1,4 +1,4 @@
-"""``bkctl explain``: what an error means, and what to do."""
+"""``bkctl explain``: what an error or a term means, and what to do."""
 
 from __future__ import annotations
 
@@ -7,8 +7,12 @@ from collections.abc import Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from bkctl.commands.about.explanations import ALIASES, ErrorName, all_errors
+import attrs
+
+from bkctl.commands.about.explanations import ALIASES, WIDTH_MAX, ErrorName, all_errors
 from bkctl.errors import NothingFoundError
+from bkctl.output.forms.table import wrapped
+from bkctl.output.views import column, shown
 from bkctl.suggest import did_you_mean
 
 if TYPE_CHECKING:
@@ -36,8 +40,64 @@ _JAVA: Final = re.compile(r"(?:.*[.$])?(?:BK)?(\w+)Exception")
 _HUMP: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
+TERMS: Final = MappingProxyType(
+    {
+        "ack quorum": "How many bookies must have an entry on disk before its add is confirmed. "
+        "Column QA, option -A.",
+        "auditor": "The elected bookie or process that looks for lost bookies, and marks their "
+        "ledgers for repair. `bkctl autorecovery auditor` names it.",
+        "cookie": "A bookie's identity: the metadata and every directory of the bookie have the "
+        "same one. `bkctl cookie show BOOKIE` prints it.",
+        "ensemble": "The bookies that store a fragment of a ledger. The column E is their number, "
+        "option -E. `bkctl ledger map ID` draws them.",
+        "entry": "The unit of adds and reads: bytes with an id. Ids of a ledger begin at 0.",
+        "fence": "Keep the writer of a ledger from adding any more. Recovery fences a ledger "
+        "before it closes the ledger.",
+        "fragment": "The entries of a ledger that one ensemble stores. A new fragment begins where "
+        "a bookie was replaced.",
+        "last add confirmed": "The last entry up to which every entry is confirmed: readers read "
+        "no further. Each entry stores the LAC that its writer knew when it sent the entry, so the "
+        "LAC of an entry is below its id. `bkctl ledger map ID` asks the bookies for the LAC of "
+        "an open ledger.",
+        "ledger": "A sequence of entries with one writer. A closed ledger never changes.",
+        "mark": "A node of the metadata that says that a ledger lacks replicas. Replication "
+        "workers take marks and repair the ledgers. `bkctl autorecovery list` lists them.",
+        "write quorum": "How many bookies of the ensemble store each entry. Column QW, option -W.",
+    }
+)
+"""What the terms of columns and options mean."""
+_SHORT: Final = MappingProxyType(
+    {"lac": "last add confirmed", "e": "ensemble", "qa": "ack quorum", "qw": "write quorum"}
+)
+
+
+@shown(
+    "terms",
+    column("name", "The term."),
+    column("what", "What it means."),
+    lines=lambda v, width, _color: wrapped(
+        f"{v.name}: {v.what}", min(width or WIDTH_MAX, WIDTH_MAX)
+    ),
+)
+@attrs.frozen
+class Term:
+    """A term of columns and options, as ``bkctl explain`` has it."""
+
+    name: str
+    what: str
+
+
+def _term(given: str) -> Term | None:
+    word = given.lower().replace("-", " ").replace("_", " ")
+    name = _SHORT.get(word, word.removesuffix("s"))
+    what = TERMS.get(name)
+    return Term(name, what) if what else None
+
+
 def explain(session: Session, *, names: Sequence[str]) -> None:
-    """Print what errors mean, what they exit with, and what to do; without a name all names.
+    """Print what errors mean, what they exit with, and what to do; or what a term means.
+
+    Without a name all errors are listed.
 
     Raises:
         NothingFoundError: there is no such error.
@@ -47,12 +107,17 @@ def explain(session: Session, *, names: Sequence[str]) -> None:
         session.emit_all(map(ErrorName, known.values()), ErrorName)
         return
     for given in names:
+        term = _term(given)
+        if term is not None:
+            session.emit(term)
+            continue
         name = "BK-" + _word(given).upper().removeprefix("BK-").replace("_", "-")
         name = JAVA_NAMES.get(name, ALIASES.get(name, name))
         if name not in known:
             raise NothingFoundError(
                 f"there is no error {name}{did_you_mean(name, [*known, *ALIASES])}",
-                next_step="`bkctl explain` lists errors, `bkctl config show KEY` explains settings",
+                next_step="`bkctl explain` lists errors, `bkctl config show KEY` explains settings;"
+                f" terms: {', '.join([*_SHORT, *TERMS])}",
             )
         session.emit(known[name])
 

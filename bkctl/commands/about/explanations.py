@@ -102,6 +102,12 @@ ADVICE: Final[Mapping[str, Advice]] = MappingProxyType(
             "`bkctl ledger show ID` says where the ledger ends",
             "`bkctl ledger read ID --unconfirmed` also reads unconfirmed entries",
         ),
+        "BK-NO-SUCH-LEDGER-ON-BOOKIE": _advice(
+            "The bookie has no entry of this ledger: it never got one, its disk was lost, or it "
+            "has deleted them, because the ledger was deleted from the metadata.",
+            "`bkctl ledger map ID` shows which bookies should have entries, and which have them",
+            "`bkctl ledger verify ID` reads every copy of every entry",
+        ),
         "BK-LEDGER-FENCED": _advice(
             "Another client opened the ledger with recovery while it was written: a fail-over, an "
             "operator's `ledger recover`, or autorecovery of a bookie that was lost. Entries that "
@@ -302,6 +308,12 @@ ADVICE: Final[Mapping[str, Advice]] = MappingProxyType(
             "The directories were written by an older release.",
             "`bkctl disk upgrade -c FILE` shows what an upgrade would do",
         ),
+        "BK-PROBLEMS": _advice(
+            "The check itself has worked, and what it looked at is not as it should be. The "
+            "findings are the command's output.",
+            "`bkctl doctor` says what repairs each finding, the worst first",
+            "in scripts, test for status 10: other statuses mean that the check has failed",
+        ),
         "BK-BUG": _advice(
             "This error should not happen.",
             "run it again with -v, and report what it prints",
@@ -318,13 +330,13 @@ _OWN: Final = MappingProxyType(
 """Names that no class of ours stands for."""
 
 
-_WIDTH_MAX: Final = 96
+WIDTH_MAX: Final = 96
 _BULLET: Final = "  - "
 
 
 def _lines_of(error: ErrorExplanation, width: int | None, _color: object) -> Iterator[str]:
     """Yield the lines of an explanation, wrapped at words."""
-    width = min(width or _WIDTH_MAX, _WIDTH_MAX)
+    width = min(width or WIDTH_MAX, WIDTH_MAX)
     of = "" if error.program == "bkctl" else f" of {error.program}"
     status = f"Exit status{of} {error.status}" + (f": {error.meaning}." if error.meaning else ".")
     yield from wrapped(f"{error.name}: {error.what}", width)

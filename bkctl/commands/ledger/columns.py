@@ -197,7 +197,11 @@ def _pairs(value: Mapping[str, str]) -> str:
 def _details_fields() -> tuple[Column, ...]:
     cells = {"fragments": _fragment_lines, "custom": lambda v: _pairs(_custom(v))}
     fields = [
-        attrs.evolve(field, cell=cells.get(field.name, field.cell))
+        attrs.evolve(
+            field,
+            cell=cells.get(field.name, field.cell),
+            header=field.header if field is LEDGER else "",  # No letters where there is space.
+        )
         for field in LEDGER_COLUMNS
         if field.name != "ensemble"
     ]

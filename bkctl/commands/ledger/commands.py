@@ -339,8 +339,8 @@ ledger.command(
 fence = ledger.command(
     "fence",
     body="bkctl.commands.ledger.fence:fence",
-    short_help="Fence a ledger: its writer can add no more. The ledger stays open.",
-    help="""Fence ledgers: no writer can add any more. The ledgers stay open.
+    short_help="Fence a ledger: its writer can add no more. The ledger is not closed.",
+    help="""Fence ledgers: no writer can add any more. The ledgers are not closed.
 
     The command sets each ledger to in-recovery in the metadata, then fences the ledger on the
     bookies of its last fragment. It prints the bookies that answered. `-` reads ids from stdin.

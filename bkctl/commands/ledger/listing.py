@@ -160,7 +160,13 @@ def show(session: Session, ledger_ids: Sequence[Any]) -> None:
     """Show quorums, fragments, state and custom metadata of ledgers; `-` reads ids from stdin."""
     details = _details(session, session.input.words(ledger_ids, LEDGER_ID))
     if len(ledger_ids) == 1 and ledger_ids[0] != "-":
-        session.emit(next(details))
+        one = next(details)
+        session.emit(one)
+        if not one.metadata.is_closed and session.options.output in {None, "table", "wide"}:
+            session.note(
+                "The metadata does not say where an open ledger ends: "
+                f"`bkctl ledger map {one.ledger_id}` asks the bookies"
+            )
     elif session.options.output in {None, "wide"}:
         for one in details:
             session.emit(one)

@@ -98,7 +98,8 @@ local = Command(
     stops the cluster. With BOOKIE_ID, `local stop` and `local start` stop and start one bookie.
     Autorecovery copies the entries of a stopped bookie to others; `bkctl autorecovery disable --for
     30m` before a short stop prevents that.
-    DIR/bookie-N/bookie.conf has the settings of a bookie: what you change there stays.
+    DIR/bookie-N/bookie.conf has the settings of a bookie: what you change there stays. N counts the
+    bookies of DIR that were decommissioned; they are not started.
     """,
     params=(
         argument("bookies", metavar="N|zookeeper|status|start|stop", type=_Size()),

@@ -73,7 +73,11 @@ class TableForm:
             if view.speaks:
                 return self.said(view, value)
         fields = chosen_fields(self._options, view, view.fields)
-        cells = [(field.title, self._marked(view, value, field)) for field in fields]
+        cells = [
+            (field.title, self._marked(view, value, field))
+            for field in fields
+            if not (field.optional and field.get(value) is None)
+        ]
         width = self.width if self._form == "table" else None
         return itertools.chain(head, vertical(cells, color=self.color, width=width))
 

@@ -120,8 +120,9 @@ decommission = Command(
     help="""Remove a stopped bookie for good: move its ledgers, then delete its cookie.
 
     The command marks the ledgers and waits until autorecovery has moved them. You can interrupt the
-    command and run it again at any time. Without BOOKIE_ID it removes the bookie of the settings
-    file (-c).
+    command and run it again at any time; `bkctl bookie decommission-status BOOKIE_ID` shows the
+    ledgers that are left, also from another terminal. Without BOOKIE_ID it removes the bookie of
+    the settings file (-c).
 
     With --drain the command makes a running bookie read-only and copies its closed fragments to
     other bookies. Then stop the bookie, and run the command again without --drain.

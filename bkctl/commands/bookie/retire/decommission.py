@@ -279,7 +279,8 @@ def _wait(
                 begun = True
                 left = counted(step.ledgers_left, "ledger")
                 session.note(
-                    f"waiting for the workers to move {left}; Ctrl-C ends only the waiting"
+                    f"waiting for the workers to move {left}; "
+                    f"`bkctl bookie decommission-status {bookie_id}` lists them"
                 )
             done_bytes = step.size_bytes - step.size_bytes_left
             done_entries = step.entries - step.entries_left

@@ -158,3 +158,23 @@ def test_an_explanation_is_wrapped_at_words(width: int, monkeypatch: pytest.Monk
         line.strip() for line in lines
     )
     assert _run("BK-LEDGER-FENCED")[1].split() == host.out.text.split()
+
+
+@pytest.mark.parametrize(
+    ("word", "name"),
+    [
+        ("lac", "last add confirmed"), ("LAC", "last add confirmed"), ("QW", "write quorum"),
+        ("last_add_confirmed", "last add confirmed"), ("ensemble", "ensemble"),
+        ("ack-quorum", "ack quorum"), ("fragments", "fragment"),
+    ],
+)  # fmt: skip
+def test_terms_of_columns_are_explained(word: str, name: str) -> None:
+    host = FakeHost()
+    assert cli.run(["explain", word], host) == 0
+    assert host.out.text.startswith(f"{name}: ")
+
+
+def test_an_unknown_term_names_the_known_ones() -> None:
+    host = FakeHost()
+    assert cli.run(["explain", "lsn"], host) == ExitStatus.NOT_FOUND
+    assert "terms: lac, " in host.err.text
