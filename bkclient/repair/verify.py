@@ -159,11 +159,11 @@ async def lost_ledgers(
     """Yield how many ledgers were looked at, and those of the last ones that have lost entries.
 
     Of each closed ledger the first and the last entry of every fragment are read. A ledger is lost
-    if none of its bookies has one of these. Ledgers with a bookie that is not in service are left
-    out, because that bookie may have the entries.
+    if none of its bookies has one of these. Ledgers with a bookie that is not in service, or that
+    returned an error, are left out, because that bookie may have the entries.
     """
     store = client.store
-    in_service = await store.writable_bookies() | await store.read_only_bookies()
+    in_service = set(await store.writable_bookies() | await store.read_only_bookies())
     if not in_service:
         return
     for start in range(0, len(ledger_ids), LEDGERS_AT_ONCE):
@@ -177,9 +177,8 @@ async def lost_ledgers(
         yield start + len(some), sorted(lost)
 
 
-async def _has_lost_ends(
-    client: Client, ledger_id: LedgerId, in_service: frozenset[BookieId]
-) -> bool:
+async def _has_lost_ends(client: Client, ledger_id: LedgerId, in_service: set[BookieId]) -> bool:
+    """Look at one ledger; a bookie that returned an error is taken out of ``in_service``."""
     try:
         metadata = (await client.read_metadata(ledger_id)).value
         if not metadata.is_closed or not in_service.issuperset(metadata.all_bookies()):
@@ -189,6 +188,8 @@ async def _has_lost_ends(
         return False
     outcome = steps[-1]
     assert isinstance(outcome, LedgerVerification)
+    # Else each group of ledgers would wait for a bookie that does not answer.
+    in_service -= {one.bookie_id for one in outcome.bad if one.flaw is Flaw.UNREADABLE}
     return outcome.entries_lost > 0 and all(one.flaw is Flaw.MISSING for one in outcome.bad)
 
 

@@ -539,6 +539,7 @@ def restore(session: Session, file: Path, force: Sequence[str]) -> None:
     session.resume = session.failed = "`--force root` continues with the existing nodes"
     with session.progress("restoring", total=info.nodes, unit="nodes") as progress:
         kept: list[str] = _with_store(session, lambda store: _put(store, file, info, progress))
+    session.resume = session.failed = ""
     session.emit(ClusterRestored(uri=session.uri, info=info, kept=tuple(kept), added=missing))
     if not session.uri.startswith("sqlite:"):
         session.note(_NEW_CTIMES)

@@ -15,6 +15,7 @@ from bkclient.metadata.update import LocalMetadata
 from bkclient.quorum.fragments import LedgerFragment
 from bkclient.repair.replica_check import view
 from bkclient.repair.verify import (
+    LEDGERS_AT_ONCE,
     SILENCES_MAX,
     CopyReader,
     Flaw,
@@ -298,3 +299,22 @@ def test_closed_ledgers_whose_ends_no_bookie_has_are_found() -> None:
     for bookie in list(world.bookies):
         world.kill(bookie)
     assert world.run(found()) == []
+
+
+def test_a_bookie_that_does_not_answer_is_waited_for_once() -> None:
+    world = World(4)
+    client = world.client()
+    ids = [closed_ledger(world, client, 1, **TRIPLE) for _ in range(5 * LEDGERS_AT_ONCE)]
+    silent = member(world, ids[0])
+    silent.policy = lambda _request: Fate.LOSE
+    lost = [one for one in ids if one not in silent.ledgers][-1]
+    for bookie in world.bookies.values():
+        bookie.ledgers.pop(lost, None)
+
+    async def found() -> list[LedgerId]:
+        return [one async for _, some in lost_ledgers(client, ids) for one in some]
+
+    began_s = world.clock.seconds()
+    assert world.run(found()) == [lost]
+    twice_s = 2 * client.config.read_timeout_s  # For many entries at once, then for each.
+    assert world.clock.seconds() - began_s <= twice_s

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import re
+import signal
 from contextlib import closing
 from pathlib import Path
 
@@ -19,14 +20,16 @@ from bkctl.commands.cluster import backup, nodes, watch
 from bkctl.commands.cluster.backup import BackupDamagedError
 from bkctl.commands.cluster.nodes import MetadataNode
 from bkctl.commands.cluster.watch import ClusterEvent, ClusterSnapshot, changes
+from bkctl.exit_status import ExitStatus
 from bkctl.output.canvas import Canvas
-from tests.bkclient.worlds import World
+from tests.bkclient.worlds import Fate, World
 from tests.bkctl.commands.bookie.test_bookie import written
 from tests.bkctl.support.drawn import WIDTHS, check_drawing
 from tests.bkctl.support.runner import Result
 from tests.bkctl.support.terminal import FakeHost, Stream
-from tests.bkctl.support.world import run_in
+from tests.bkctl.support.world import WorldHost, run_in
 from wire.ids import BookieId, LedgerId
+from wire.messages import Request
 from wire.records.cookie import Cookie, encode_cookie
 
 
@@ -397,6 +400,22 @@ class TestRestore:
         )
         assert "also ledgers that were deleted on purpose" in host.err.text
         assert host.out.text.startswith("added 3 nodes: 2 ledgers (0, 2), 1 cookie (b2) to ")
+
+    def test_an_interrupt_while_entries_are_looked_for_leaves_nothing_to_go_on_with(
+        self, world: World, file: Path, tmp_path: Path
+    ) -> None:
+        def interrupting(_request: Request) -> Fate:
+            signal.raise_signal(signal.SIGINT)
+            return Fate.SERVE
+
+        for bookie in world.bookies.values():
+            bookie.policy = interrupting
+        with closing(WorldHost(world, "", tty=False)) as host:
+            words = ("cluster", "restore", str(file), "--yes")
+            status = cli.run(["-u", f"sqlite://{tmp_path}/new.db", *words], host)
+        assert status == ExitStatus.INTERRUPTED
+        assert host.out.text.startswith("restored cluster ")
+        assert "continues" not in host.err.text
 
     def test_one_that_broke_off_is_no_cluster_and_can_be_gone_on_with(
         self, file: Path, tmp_path: Path
