@@ -160,7 +160,7 @@ class _CookieCheck:
             )
         # An expansion that was cut short has told some directories of others that it never used.
         vouching = () if self._was_cut_short() else tuple(local.values())
-        known = set().union(*map(_directories_of, (stored.value, *vouching)))
+        known = set().union(*map(directories_of, (stored.value, *vouching)))
         lost = [directory for directory in missing if str(directory.parent) in known]
         if lost:
             raise WrongIdentityError(
@@ -220,7 +220,8 @@ class _CookieCheck:
         return [name for name in names if name not in unfinished]
 
 
-def _directories_of(cookie: Cookie) -> Iterator[str]:
+def directories_of(cookie: Cookie) -> Iterator[str]:
+    """Give the roots that a cookie names, some of them more than once."""
     yield from cookie.journal_dirs.split(",")
     yield from cookie.ledger_dirs
     yield from cookie.index_dirs or ()

@@ -9,6 +9,7 @@ from typing import Final
 import attrs
 
 from bkclient.config.findings import Severity
+from bookied.directories.cookie_check import directories_of
 from bookied.directories.emptied_directories import losses
 from bookied.directories.roots import DIRTY, VERSION
 from bookied.errors import BadCookieError, CorruptError, JournalMissingError, JournalRecordError
@@ -37,6 +38,7 @@ _MARK_FIX: Final = (
     "other bookies"
 )
 _COOKIE_FIX: Final = "bkctl cookie repair -c FILE"
+_NEW_FIX: Final = "bkctl disk expand -c FILE, if the directory is new; else put the settings back"
 _EMPTY_FIX: Final = (
     "mount the disk, if the disk is not mounted. Otherwise the entries in this directory are lost: "
     "`bkctl recover {bookie}` copies them from the other bookies, then `bkctl disk format -c FILE` "
@@ -80,8 +82,12 @@ def _check_cookies(bookie: OfflineBookie) -> Iterator[DiskFinding]:
         except OSError as error:
             yield from_error(error)
     yield from _compare_cookies(found)
+    known = {directory for cookie in found.values() for directory in directories_of(cookie)}
     for path in missing:
-        if found:
+        if found and str(path.parent.parent) not in known:
+            message = "no cookie here, and the other directories' cookies do not name this one"
+            yield DiskFinding(Severity.PROBLEM, "cookie-missing", message, path, fix=_NEW_FIX)
+        elif found:
             message = "no cookie here, but in other directories of this bookie"
             if bookie.files.exists(path.parent) and bookie.files.list(path.parent):
                 fix = _COOKIE_FIX

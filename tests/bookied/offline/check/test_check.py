@@ -129,6 +129,18 @@ def test_no_cookie_is_copied_into_an_empty_directory(place: Place) -> None:
     assert "cp " not in found.fix
 
 
+def test_a_directory_that_is_new_in_the_settings_has_lost_nothing(place: Place) -> None:
+    new = place.ledgers.parent.with_name("new")
+    (new / "current").mkdir(parents=True)
+    found = place.bookie.found
+    place.bookie = OfflineBookie(
+        RealFiles(), Directories(found.journals, (*found.ledgers, new), found.indexes)
+    )
+    missing = next(one for one in place.check() if one.kind == "cookie-missing")
+    assert missing.path == new / "current/VERSION"
+    assert missing.fix.startswith("bkctl disk expand")
+
+
 def test_directories_in_another_order_than_the_cookies_are_a_warning(place: Place) -> None:
     cookie = Cookie("b:1", "/elsewhere", (str(place.ledgers.parent),))
     for directory in (place.journal, place.ledgers):
