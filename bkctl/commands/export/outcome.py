@@ -63,9 +63,15 @@ _NAMED_MAX: Final = 10
 def _lost(paths: tuple[str, ...]) -> str:
     if not paths:
         return ""
+    is_alone = paths[0].startswith("ledger=")
+    remedy = (
+        "export the ledger by its id to copy it again"
+        if is_alone
+        else "ledgers share it: export them to another directory"
+    )
     return (
         f"\n{counted(len(paths), 'file')} of earlier exports missing or changed, and not counted: "
-        f"{paths[0]}{', ...' if paths[1:] else ''}; export the ledger by its id to copy it again"
+        f"{paths[0]}{', ...' if paths[1:] else ''}; {remedy}"
     )
 
 

@@ -209,6 +209,19 @@ def test_lost_files_of_ledgers_that_are_not_looked_at_are_named_and_not_counted(
     assert f"missing or changed, and not counted: ledger={lost}/" in sentence(report)
 
 
+def test_a_lost_file_that_ledgers_share_is_not_said_to_be_copied_again(
+    cluster, client, tmp_path
+) -> None:
+    for _ in range(2):
+        report = export_ledgers(
+            cluster.uri, [write(client)], str(tmp_path), layout="none", engine="local"
+        )
+        if report.files == 1:
+            next(tmp_path.rglob("*.parquet")).unlink()
+    assert report.files == len(report.lost_files) == 1
+    assert sentence(report).endswith("ledgers share it: export them to another directory")
+
+
 def test_verify_reads_the_earlier_files_of_its_ledgers_too(cluster, client, tmp_path) -> None:
     changed, kept = two_exported(cluster, client, tmp_path)
     sound = export_ledgers(cluster.uri, [changed], str(tmp_path), engine="local", verify=True)
