@@ -405,7 +405,7 @@ class _Verification:
             return  # It was perhaps never written.
         self._entries_read += 1
         self._copies_read += len(bookies)
-        self._entries_lost += not read
+        self._entries_lost += not (read or fragment.may_be_empty)
         for bookie_id, error in failed.items():
             self._note(bookie_id, flaw_of(error), entry_id, str(error))
         self._compare(bookies, read, entry_id)

@@ -165,6 +165,15 @@ def test_an_empty_open_ledger_lacks_nothing() -> None:
     assert (found.entries, found.sound) == (0, True)
 
 
+def test_an_entry_that_was_perhaps_never_written_is_not_lost_while_a_bookie_is_down() -> None:
+    world = World(3)
+    client = world.client()
+    writer = open_writer(world, client, 0, **TRIPLE)
+    world.kill(member(world, writer.ledger_id).bookie_id)
+    found, _ = verified(world, client, writer.ledger_id)
+    assert (found.sound, found.entries_lost) == (False, 0)
+
+
 def test_copies_that_moved_meanwhile_are_looked_for_where_they_are_now() -> None:
     world = World(4)
     client = world.client()
