@@ -51,7 +51,10 @@ def _move(v: LedgerMove) -> str:
         why = f": {v.error}" if v.error is not None else ""
         return f"ledger {v.ledger_id}: {v.outcome.value}{why}"
     lines = _move_lines(v).replace("\n", "\n  ")
-    return f"would move ledger {v.ledger_id}{fenced}\n  {lines}"
+    can = (
+        "would" if any(one.new is not None and not one.is_lost for one in v.fragments) else "cannot"
+    )
+    return f"{can} move ledger {v.ledger_id}{fenced}\n  {lines}"
 
 
 def _recovered(v: RecoverReport) -> str:
@@ -141,7 +144,10 @@ show(
 
 def _status(v: DecommissionStatus) -> str:
     if v.is_out:
-        return f"bookie {v.bookie_id} is decommissioned: no ledger lists it, and it has no cookie"
+        return (
+            f"bookie {v.bookie_id} is decommissioned, or never was in this cluster: no ledger "
+            "lists it, and it has no cookie"
+        )
     cookie = "it has a cookie" if v.has_cookie else "it has no cookie"
     if not v.ledgers:
         return f"bookie {v.bookie_id} is empty and {v.state}; {cookie}"

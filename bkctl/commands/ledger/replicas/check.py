@@ -62,7 +62,11 @@ def verify(
         )
     session.about = ""
     if found.ledgers > 1:
-        session.note(f"{found.ledgers} ledgers, {counted(found.entries, 'entry')}")
+        session.finish()  # The table comes first.
+        session.note(
+            f"{found.ledgers} ledgers, {counted(found.entries, 'entry')}, "
+            f"{found.entries_lost} of them without a readable copy"
+        )
     if found.bad:
         raise ProblemsError(
             f"{counted(found.bad, 'ledger')} of {found.ledgers} with copies that are not as they "
@@ -76,6 +80,7 @@ class _VerifyCounts:
     ledgers: int = 0
     bad: int = 0
     entries: int = 0
+    entries_lost: int = 0
     lost: list[LedgerId] = attrs.field(factory=list)
     """Ledgers with entries of which no copy can be read."""
     silent: set[BookieId] = attrs.field(factory=set)
@@ -87,6 +92,7 @@ class _VerifyCounts:
             self.ledgers += 1
             self.bad += not one.sound
             self.entries += one.entries
+            self.entries_lost += one.entries_lost
             if one.entries_lost:
                 self.lost.append(one.ledger_id)
             self.silent |= {bad.bookie_id for bad in one.bad if bad.flaw is Flaw.UNREADABLE}

@@ -415,7 +415,7 @@ class TestDecommission:
 
     def test_its_status_warns_of_an_id_that_may_be_mistyped(self) -> None:
         found = run_in(World(5), "bookie", "decommission-status", "bb3")
-        assert "bb3 is decommissioned" in found.out
+        assert "bb3 is decommissioned, or never was in this cluster" in found.out
         assert "nothing in the cluster has the id bb3; did you mean b3?" in found.err
 
     def test_its_status_says_what_is_left_and_why(self) -> None:
