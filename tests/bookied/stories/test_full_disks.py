@@ -227,7 +227,8 @@ def test_a_directory_that_vanishes_ends_the_bookie_with_5(
     bookie = machine.start().ready()
     assert machine.add(bookie, 10) is ReturnCode.EOK
     path = machine.directory / "b1" / kind / what
-    shutil.rmtree(path) if path.is_dir() else path.unlink()
+    path.rename(gone := machine.directory / "gone")  # The bookie may be writing there.
+    shutil.rmtree(gone) if gone.is_dir() else gone.unlink()
     status, line = refusal(bookie)
     assert status == 5
     current = machine.directory / "b1" / kind / "current"

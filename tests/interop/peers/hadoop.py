@@ -138,4 +138,4 @@ def yarn(directory: Path) -> Iterator[None]:
     finally:
         gateway.shutdown()
         gateway.java_process.kill()
-        gateway.java_process.communicate()
+        gateway.java_process.wait()  # A thread of py4j reads its output.
