@@ -138,4 +138,5 @@ def yarn(directory: Path) -> Iterator[None]:
     finally:
         gateway.shutdown()
         gateway.java_process.kill()
-        gateway.java_process.wait()  # A thread of py4j reads its output.
+        gateway.java_process.stdin.close()
+        gateway.java_process.wait()  # A thread of py4j reads its output, and closes it.
