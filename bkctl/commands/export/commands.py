@@ -27,10 +27,11 @@ export = Command(
     Each ledger becomes DIR/ledger=ID. With --partition-by none, day or log, ledgers share files
     below DIR/run=N. DIR/_bkctl records each run. A later export of a ledger to DIR copies only its
     new entries. Files appear when they are complete: their entry ids and sizes are as planned.
-    --verify also reads the rows back, of these ledgers' earlier files too. With --format delta,
-    DIR is a Delta table, and each run one version of it. Tasks read from the bookies, up to the
-    last add confirmed, and fence no writer without --recover. The settings are sent with the tasks;
-    the files that settings name (keys, passwords) must be on each of Spark's hosts.
+    --verify also reads the rows back, of all earlier files of the selected ledgers too. If one of
+    the files is missing or changed, the export fails and changes nothing. With --format delta, DIR
+    is a Delta table, and each run one version of it. Tasks read from the bookies, up to the last
+    add confirmed, and fence no writer without --recover. The settings are sent with the tasks; the
+    files that settings name (keys, passwords) must be on each of Spark's hosts.
     """,
     params=(
         argument("ledger_ids", type=LEDGER_RANGES, nargs=-1, metavar="[LEDGER_ID|RANGE...]"),
@@ -106,7 +107,8 @@ export = Command(
         option(
             "--verify",
             is_flag=True,
-            help="Read back the files of the exported ledgers, and compare digests.",
+            help="Read back all files of the selected ledgers, and compare digests. --follow reads "
+            "those of earlier exports once.",
         ),
         option(
             "--engine",

@@ -42,7 +42,7 @@ class ExportWriteError(ExportError):
 
 
 class ExportVerifyError(ExportError):
-    """The files do not match the plan; nothing was published."""
+    """Files do not match the plan, or the record of earlier exports; nothing was published."""
 
 
 class ForeignFilesError(ExportError):

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 import attrs
 
 from bkctl.output.units import counted, human_bytes
 from bkctl.output.views import Kind, column, shown
+from bkctl.session.safety import named
 
 
 @attrs.frozen
@@ -40,9 +39,8 @@ def _exported_sentence(report: ExportReport) -> str:
         done = f"copied {counted(report.copied_entries, 'entry')} "
         done += f"of {counted(report.copied_ledgers, 'ledger')}"
     if report.damaged_ledgers:
-        some = ", ".join(map(str, report.damaged_ledgers[:_NAMED_MAX]))
-        more = ", ..." if report.damaged_ledgers[_NAMED_MAX:] else ""
-        done += f" (again, because files were missing or changed: {some}{more})"
+        some = named(report.damaged_ledgers)
+        done += f" (again, because files were missing or changed: {some})"
     if report.verified_files is not None:
         done += f"; read back and verified {counted(report.verified_files, 'file')}"
         if left := report.files - report.verified_files:
@@ -57,9 +55,6 @@ def _exported_sentence(report: ExportReport) -> str:
     )
 
 
-_NAMED_MAX: Final = 10
-
-
 def _lost(paths: tuple[str, ...]) -> str:
     if not paths:
         return ""
@@ -71,7 +66,7 @@ def _lost(paths: tuple[str, ...]) -> str:
     )
     return (
         f"\n{counted(len(paths), 'file')} of earlier exports missing or changed, and not counted: "
-        f"{paths[0]}{', ...' if paths[1:] else ''}; {remedy}"
+        f"{named(paths)}; {remedy}"
     )
 
 
@@ -88,7 +83,8 @@ def _lost(paths: tuple[str, ...]) -> str:
     column(
         "ledgers",
         "The ledgers that this export looked at."
-        " With --since-last, those that are closed and complete in the target are left out.",
+        " With --since-last and without --verify, those that are closed and complete in the target"
+        " are left out.",
         lambda v: [
             {**attrs.asdict(ledger), "ledger_id": str(ledger.ledger_id)} for ledger in v.ledgers
         ],

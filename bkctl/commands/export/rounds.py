@@ -136,6 +136,7 @@ def _rounds(
             elif report.copied_ledgers or report.unreadable != before.unreadable:
                 session.emit(attrs.evolve(report, is_first=False))
             before = report
+            options = attrs.evolve(options, verify_earlier=False)
             stop.wait_for(time.sleep, follow_s)
 
 

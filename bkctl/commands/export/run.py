@@ -9,6 +9,7 @@ copies what is new.
 from __future__ import annotations
 
 import contextlib
+import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -40,7 +41,7 @@ from bkctl.commands.export.target.commit import (
     staging,
     sweep_staging,
 )
-from bkctl.commands.export.target.delta_table import check_library, check_table
+from bkctl.commands.export.target.delta_table import check_library, check_table, listed_files
 from bkctl.commands.export.target.file_systems import TargetFiles, open_files
 from bkctl.commands.export.target.manifest import DELTA, PARQUET, TargetTree
 from bkctl.commands.export.target.new_since_last import (
@@ -51,9 +52,15 @@ from bkctl.commands.export.target.new_since_last import (
     find_changes,
     folder_of,
     in_order,
+    is_another,
     whole,
 )
-from bkctl.commands.export.target.verify import check_footers, check_ranges, verify_files
+from bkctl.commands.export.target.verify import (
+    check_earlier,
+    check_footers,
+    check_ranges,
+    verify_files,
+)
 from bkctl.commands.export.task.ledger_selection import LedgerChoice
 from bkctl.commands.export.task.parquet_file import CopyJob, WrittenFile
 from bkctl.commands.export.task.partitions import LedgerExtent, cut
@@ -77,7 +84,8 @@ class ExportOptions:
     ``layout`` is one of ``LAYOUTS``, ``table_format`` one of ``TABLE_FORMATS``. ``engine`` is
     ``local``, ``spark`` or None, which takes Spark for a ``master`` and for more than
     ``LOCAL_BYTES_MAX``. With ``again`` also ledgers that have not changed are written anew.
-    ``verify`` reads back all new files, and the others of the ledgers that the export looks at.
+    ``verify`` reads back all new files, and with ``verify_earlier`` first the files of earlier
+    exports of the selected ledgers: if one is damaged, the export fails and changes nothing.
     ``skip_unreadable`` leaves out ledgers that cannot be read, and reports them; the next export
     tries them again.
     """
@@ -90,6 +98,7 @@ class ExportOptions:
     recover: bool = False
     again: bool = False
     verify: bool = False
+    verify_earlier: bool = True
     skip_unreadable: bool = False
     spark_options: Mapping[str, str] = attrs.field(factory=dict)
 
@@ -120,7 +129,8 @@ def export_ledgers(
         ExportReadError: an entry could not be read, and names ledger, entry and bookie; or a task
             could not connect, and names its host.
         ExportWriteError: the target cannot be written.
-        ExportVerifyError: the files do not hold what was planned.
+        ExportVerifyError: the files do not hold what was planned, or with ``verify`` those of
+            earlier exports do not hold what was recorded.
         ForeignFilesError: the target holds files of something else.
         TableChangedError: the Delta table in the target is no longer what exports made.
         ExportBusyError: another export to ``target`` is at work.
@@ -151,8 +161,12 @@ def export_ledgers(
 def _done(
     choice: LedgerChoice, options: ExportOptions, tree: TargetTree
 ) -> Mapping[int, LedgerExtent]:
-    """Return the ledgers that need no look where they are closed; those that are named do."""
-    return {} if options.again or _are_named(choice, options) else tree.ledgers
+    """Return the ledgers that need no look where they are closed.
+
+    Ledgers that are named do, and all whose earlier files are read back.
+    """
+    looks_at_all = options.again or (options.verify and options.verify_earlier)
+    return {} if looks_at_all or _are_named(choice, options) else tree.ledgers
 
 
 def _are_named(choice: LedgerChoice, options: ExportOptions) -> bool:
@@ -190,7 +204,7 @@ def plan_export(
             cluster = client.call(_instance_id)
             planned = client.call(_plan, choice, options, _done(choice, options, tree))
         run = _ExportRun(uri, config, cluster, files, tree, options)
-        return run.change(planned.extents), planned.unreadable
+        return run.plan(planned.extents), planned.unreadable
     except OSError as error:
         raise ExportReadError(f"{target} cannot be read: {error}") from error
 
@@ -300,7 +314,10 @@ class _ExportRun:
     def export(self, plan: _Plan, progress: Progress, spark: Any) -> ExportReport:
         extents, unreadable = plan.extents, plan.unreadable
         sizes = self._sizes()
-        change = self.change(extents, sizes)
+        self._check_target(sizes)
+        earlier = self._earlier(extents)
+        check_earlier(self._files, earlier, sizes, self._copying_again)
+        change = self._change(extents, sizes)
         with staging(self._files) as staged:
             written: list[WrittenFile] = []
             if any(extent.entries for extent in change.todo):
@@ -308,8 +325,7 @@ class _ExportRun:
             if unreadable:
                 extents = [one for one in extents if one.ledger_id not in unreadable]
                 change = find_changes(self._tree, extents, sizes, again=self._options.again)
-            earlier = self._earlier(extents, change) if self._options.verify else []
-            self._check(change, written, earlier, staged)
+            self._check(change, written, staged)
             if change.todo or change.noted:
                 self._commit(change, written, staged, sizes)
         report = self._report(extents, change, unreadable, sizes, written)
@@ -317,21 +333,25 @@ class _ExportRun:
             return attrs.evolve(report, verified_files=len(written) + len(earlier))
         return report
 
-    def change(
-        self, extents: Sequence[LedgerExtent], sizes: Mapping[str, int] | None = None
-    ) -> Change:
+    def plan(self, extents: Sequence[LedgerExtent]) -> Change:
         """Check that the target is this export's, and return what has to be done in it.
 
         Raises:
             ForeignFilesError, TableChangedError, ExportVerifyError: the target does not fit.
         """
+        sizes = self._sizes()
+        self._check_target(sizes)
+        return self._change(extents, sizes)
+
+    def _check_target(self, sizes: Mapping[str, int]) -> None:
         layout, tree = self._options.layout, self._tree
         check_ours(tree, self._cluster, layout, self._options.table_format, self._files.uri)
-        sizes = self._sizes() if sizes is None else sizes
         check_strangers(tree, sizes, self._files.uri)
-        change = find_changes(tree, extents, sizes, again=self._options.again)
+
+    def _change(self, extents: Sequence[LedgerExtent], sizes: Mapping[str, int]) -> Change:
+        change = find_changes(self._tree, extents, sizes, again=self._options.again)
         if self._is_delta:
-            check_table(self._files, tree, change.removed)
+            check_table(self._files, self._tree, change.removed)
         return change
 
     @property
@@ -380,32 +400,36 @@ class _ExportRun:
                 unreadable,
             )
 
-    def _earlier(self, extents: Sequence[LedgerExtent], change: Change) -> list[WrittenFile]:
-        """Return the files of earlier exports that stay, of the ledgers that this one looked at."""
-        if self._is_delta:
-            return []  # Others may have rewritten the table's files.
-        ids = {extent.ledger_id for extent in extents}
-        removed = set(change.removed)
+    def _earlier(self, extents: Sequence[LedgerExtent]) -> list[WrittenFile]:
+        """Return the files of earlier exports to read back: those that stay, of these ledgers."""
+        options, tree = self._options, self._tree
+        if options.again or not (options.verify and options.verify_earlier and tree.files):
+            return []
+        ids = {one.ledger_id for one in extents if not is_another(tree, one)}
+        # Others may have rewritten a Delta table: then the files of ours do not count any more.
+        listed = listed_files(self._files.uri) if self._is_delta else tree.files
         return [
             file
-            for file in self._tree.files.values()
-            if file.path not in removed and any(r.ledger_id in ids for r in file.ranges)
+            for file in tree.files.values()
+            if file.path in listed and any(r.ledger_id in ids for r in file.ranges)
         ]
 
-    def _check(
-        self,
-        change: Change,
-        written: Sequence[WrittenFile],
-        earlier: Sequence[WrittenFile],
-        staged: str,
-    ) -> None:
+    def _copying_again(self, ledger_ids: Sequence[int]) -> str:
+        """Return the hint with the command that copies ledgers again."""
+        if self._options.layout != "ledger":
+            return "shared files cannot be copied again: export to another directory"
+        table = " --format delta" if self._is_delta else ""
+        where = shlex.quote(self._files.uri)
+        ids = " ".join(map(str, ledger_ids))
+        return f"copy again with `bkctl export {ids} --to {where}{table} --again`"
+
+    def _check(self, change: Change, written: Sequence[WrittenFile], staged: str) -> None:
         """Compare the files with what was planned, before they are put in place."""
         staging_files = self._files.child(staged)
         check_ranges(change.todo, written)
         check_footers(staging_files, written)
         if self._options.verify:
             verify_files(staging_files, written)
-            verify_files(self._files, earlier)
 
     def _folder_of(self, extent: LedgerExtent) -> str:
         folder = folder_of(self._options.layout, extent)

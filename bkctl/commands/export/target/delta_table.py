@@ -76,6 +76,16 @@ def check_table(files: TargetFiles, tree: TargetTree, removed: Collection[str]) 
             )
 
 
+def listed_files(uri: str) -> frozenset[str]:
+    """Return the paths of the files that are in the table; none where there is no table.
+
+    Raises:
+        ExportWriteError: the Delta log cannot be read.
+    """
+    table = _opened(uri)
+    return frozenset() if table is None else _listed(table)
+
+
 def publish(uri: str, record: RunRecord, added: Collection[str]) -> None:
     """Put a run into the table in one Delta commit, unless the table has the run already.
 
@@ -212,4 +222,4 @@ def _stats(file: WrittenFile) -> str:
     )
 
 
-__all__ = ["DELTA", "check_library", "check_table", "publish"]
+__all__ = ["DELTA", "check_library", "check_table", "listed_files", "publish"]

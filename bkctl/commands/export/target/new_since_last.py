@@ -116,7 +116,7 @@ def find_changes(
         is_intact = all(sizes.get(file.path) == file.size for file in mine)
         if known is None:
             todo.append(extent)
-        elif again or not is_intact or known.ctime_ms != extent.ctime_ms:
+        elif again or not is_intact or is_another(tree, extent):
             _check_replaceable(tree, extent, mine, sizes)
             removed += [file.path for file in mine]
             todo.append(extent)
@@ -129,6 +129,12 @@ def find_changes(
         else:
             unchanged.add(extent.ledger_id)
     return Change(tuple(todo), tuple(removed), tuple(noted), frozenset(unchanged), tuple(damaged))
+
+
+def is_another(tree: TargetTree, extent: LedgerExtent) -> bool:
+    """Return whether the id was that of another ledger when it was exported."""
+    known = tree.ledgers.get(extent.ledger_id)
+    return known is not None and known.ctime_ms != extent.ctime_ms
 
 
 def _rest(known: LedgerExtent, extent: LedgerExtent) -> LedgerExtent | None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from bkctl.commands.export.errors import ExportVerifyError
 from bkctl.commands.export.target.file_systems import TargetFiles
 from bkctl.commands.export.task.parquet_file import RowDigest, WrittenFile
 from bkctl.commands.export.task.partitions import LedgerExtent
+from bkctl.output.units import counted
+from bkctl.session.safety import NAMED_MAX, named
 
 _READ_ROWS: Final = 8192
 
@@ -100,8 +102,50 @@ def verify_files(files: TargetFiles, written: Sequence[WrittenFile]) -> None:
     for file in written:
         try:
             _verify_file(files, file)
+        except FileNotFoundError as error:
+            raise ExportVerifyError(f"{file.path} is missing") from error
         except (ArrowException, OSError) as error:
             raise ExportVerifyError(f"{file.path} cannot be read back: {error}") from error
+
+
+def check_earlier(
+    files: TargetFiles,
+    recorded: Sequence[WrittenFile],
+    sizes: Mapping[str, int],
+    hint: Callable[[Sequence[int]], str],
+) -> None:
+    """Compare sizes and rows of files of earlier exports with what was recorded of the files.
+
+    ``hint`` returns what to do about damaged files of ledgers.
+
+    Raises:
+        ExportVerifyError: it names the damaged files, at most ``NAMED_MAX``, and has the hint.
+    """
+    damaged = {}
+    for file in recorded:
+        reason = _damage(files, file, sizes.get(file.path))
+        if reason is not None:
+            damaged[file] = reason
+    if damaged:
+        some = list(damaged)[:NAMED_MAX]
+        failure = ExportVerifyError(
+            f"{counted(len(damaged), 'file')} of earlier exports missing or changed: "
+            f"{named(damaged.values())}"
+        )
+        ledger_ids = dict.fromkeys(r.ledger_id for file in some for r in file.ranges)
+        failure.hint = hint(list(ledger_ids))  # type: ignore[misc] # of these ledgers
+        raise failure
+
+
+def _damage(files: TargetFiles, file: WrittenFile, size: int | None) -> str | None:
+    """Return what is wrong with a file that has ``size`` now; None if it is intact."""
+    if size not in (None, file.size):
+        return f"{file.path} has {size} bytes instead of {file.size}"
+    try:
+        verify_files(files, [file])
+    except ExportVerifyError as error:
+        return str(error)
+    return None
 
 
 def _verify_file(files: TargetFiles, file: WrittenFile) -> None:

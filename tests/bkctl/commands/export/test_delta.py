@@ -12,7 +12,11 @@ from deltalake import DeltaTable
 
 from bkclient.admin import handover
 from bkclient.blocking import BlockingClient
-from bkctl.commands.export.errors import ForeignFilesError, TableChangedError
+from bkctl.commands.export.errors import (
+    ExportVerifyError,
+    ForeignFilesError,
+    TableChangedError,
+)
 from bkctl.commands.export.run import export_ledgers
 from tests.bkctl.support.runner import runner
 
@@ -75,7 +79,8 @@ def test_a_table_that_others_compact_and_vacuum_goes_on(cluster, client, tmp_pat
     table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
     assert not list(tmp_path.glob("ledger=*/*.parquet"))
     last = write(client, 2)
-    report = export_ledgers(cluster.uri, [*ledgers, last], str(tmp_path), table_format="delta")
+    how = {"table_format": "delta", "verify": True}
+    report = export_ledgers(cluster.uri, [*ledgers, last], str(tmp_path), **how)
     assert [one.unchanged for one in report.ledgers] == [True, True, True, False]
     assert rows(tmp_path) == sorted(
         row for ledger_id in ledgers for row in entries(ledger_id, 5)
@@ -83,6 +88,21 @@ def test_a_table_that_others_compact_and_vacuum_goes_on(cluster, client, tmp_pat
     with pytest.raises(TableChangedError, match="no longer lists it"):
         export_ledgers(cluster.uri, ledgers, str(tmp_path), table_format="delta", again=True)
     assert len(rows(tmp_path)) == 17
+
+
+def test_verify_reads_the_files_that_the_table_lists(cluster, client, tmp_path) -> None:
+    first, second = write(client, 5), write(client, 5)
+    for ledger_id in (first, second):
+        export_ledgers(cluster.uri, [ledger_id], str(tmp_path), table_format="delta")
+    how = {"table_format": "delta", "verify": True}
+    sound = export_ledgers(cluster.uri, [first, second], str(tmp_path), **how)
+    assert sound.verified_files == 2
+    next((tmp_path / f"ledger={first}").iterdir()).unlink()
+    with pytest.raises(ExportVerifyError, match=f"1 file .*ledger={first}/.* is missing") as caught:
+        export_ledgers(cluster.uri, [first, second], str(tmp_path), **how)
+    assert f"export {first} --to {tmp_path} --format delta --again" in caught.value.hint
+    export_ledgers(cluster.uri, [first], str(tmp_path), table_format="delta", again=True)
+    assert export_ledgers(cluster.uri, [first, second], str(tmp_path), **how).verified_files == 2
 
 
 def test_a_ledger_that_is_exported_again_is_in_the_table_once(cluster, client, tmp_path) -> None:

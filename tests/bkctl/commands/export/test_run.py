@@ -234,6 +234,82 @@ def test_verify_reads_the_earlier_files_of_its_ledgers_too(cluster, client, tmp_
         export_ledgers(cluster.uri, [changed, kept], str(tmp_path), engine="local", verify=True)
 
 
+SELECTIONS = ["ids", "--log", "--meta", "--since-last"]
+
+
+@pytest.mark.parametrize("selection", SELECTIONS)
+def test_verify_names_all_damaged_files_of_the_selected_ledgers(
+    cluster, client, tmp_path, selection
+) -> None:
+    """Also where nothing is new; the line that the error gives copies these files again."""
+    tag = f"damaged{selection}"
+    by_meta = ["--meta", f"application={tag}"]
+    with runner(cluster) as run:
+        if selection == "--log":
+            run("log", "create", tag)
+            for _ in range(4):
+                run("log", "append", tag, "one")
+        custom = {"application": tag.encode()}
+        ids = [write(client, PAYLOADS[:5], custom=custom) for _ in range(4)]
+        chosen = {
+            "ids": ids,
+            "--log": ["--log", tag],
+            "--meta": by_meta,
+            "--since-last": ["--since-last", *by_meta],
+        }[selection]
+        verified = ("export", *chosen, "--to", tmp_path, "--verify")
+        first = run(*verified, "-o", "json").json
+        assert first["verified_files"] == 4
+        ids = [one["ledger_id"] for one in first["ledgers"]]
+        sound = run(*verified, "-o", "json").json
+        assert (sound["verified_files"], sound["copied_ledgers"]) == (4, 0)
+        changed, cut, missing, _ = (next((tmp_path / f"ledger={i}").iterdir()) for i in ids)
+        content = bytearray(changed.read_bytes())
+        content[40:44] = b"\xff\xff\xff\xff"
+        changed.write_bytes(content)
+        os.truncate(cut, 100)
+        missing.unlink()
+        found = run(*verified, "-o", "json", ok=False)
+        assert (found.status, found.error["name"]) == (1, "BK-EXPORT-VERIFY")
+        assert "3 files of earlier exports" in found.error["error"]
+        for path in (changed, cut, missing):
+            assert path.relative_to(tmp_path).as_posix() in found.error["error"]
+        copying = f"export {ids[0]} {ids[1]} {ids[2]} --to {tmp_path} --again"
+        assert copying in found.error["hint"]
+        run(*copying.split())
+        assert run(*verified, "-o", "json").json["verified_files"] == 4
+
+
+def test_without_verify_lost_files_are_a_warning_that_names_them(cluster, client, tmp_path) -> None:
+    tag = b"lost files"
+    ids = [write(client, PAYLOADS[:5], custom={"application": tag}) for _ in range(12)]
+    words = ("export", "--meta", f"application={tag.decode()}", "--to", tmp_path)
+    with runner(cluster) as run:
+        run(*words)
+        for ledger_id in ids[:2]:
+            next((tmp_path / f"ledger={ledger_id}").iterdir()).unlink()
+        two = run(*words).out
+        assert [f"ledger={ledger_id}/" in two for ledger_id in ids[:3]] == [True, True, False]
+        for ledger_id in ids[2:]:
+            next((tmp_path / f"ledger={ledger_id}").iterdir()).unlink()
+        twelve = run(*words).out
+        assert sum(f"ledger={ledger_id}/" in twelve for ledger_id in ids) == 10
+        assert "and 2 more" in twelve
+
+
+def test_shared_files_that_are_damaged_fail_verify_alike(cluster, client, tmp_path) -> None:
+    ids = [write(client, PAYLOADS[:5]) for _ in range(2)]
+    words = ("export", *ids, "--to", tmp_path, "--partition-by", "none")
+    with runner(cluster) as run:
+        run(*words)
+        (path,) = tmp_path.glob("run=1/*.parquet")
+        path.unlink()
+        found = run(*words, "--verify", "-o", "json", ok=False)
+    assert (found.status, found.error["name"]) == (1, "BK-EXPORT-VERIFY")
+    assert f"run=1/{path.name} is missing" in found.error["error"]
+    assert "another directory" in found.error["hint"]
+
+
 ENGINES = ["local", "spark"]
 
 
