@@ -621,7 +621,7 @@ class TestCommand:
 
     def test_since_last_is_a_line_for_cron(self, run: Run, client, tmp_path) -> None:
         target = tmp_path / "out"
-        words = ["--since-last", "--to", str(target), "--partition-by", "day", "--verify"]
+        words = ["--since-last", "--to", str(target), "--partition-by", "day"]
         with (
             local_cluster(tmp_path / "other", 1) as other,
             BlockingClient(other.uri) as writer,
@@ -629,8 +629,8 @@ class TestCommand:
         ):
             alone = {"ensemble_size": 1, "write_quorum": 1, "ack_quorum": 1}
             ids = [write(writer, PAYLOADS[:5], **alone) for _ in range(2)]
-            for expected in (ids, []):
-                told = run_other("export", *words, "-o", "json").json
+            for more, expected in (["--verify"], ids), ([], []), (["--verify"], ids):
+                told = run_other("export", *words, *more, "-o", "json").json
                 assert [int(one["ledger_id"]) for one in told["ledgers"]] == expected
         assert list(target.glob("run=1/day=2*/*.parquet"))
         done = run("export", write(client, [b"x"]), *words[1:], ok=False)
@@ -655,11 +655,12 @@ class TestCommand:
             bad = write_open(client, PAYLOADS[:5])
             close_at(client, bad, 5)
             good.append(write(client, PAYLOADS[:3], **alone))
-            for expected in (good, []):
+            for copied in (2, 0):
                 done = run("export", *words, "-o", "json", ok=False)
                 assert done.status == 8, done.err
                 told = done.json
-                assert [int(one["ledger_id"]) for one in told["ledgers"]] == expected
+                assert [int(one["ledger_id"]) for one in told["ledgers"]] == good
+                assert told["copied_ledgers"] == copied
                 (left,) = told["unreadable"]
                 assert (int(left["ledger_id"]), "entry 5" in left["why"]) == (bad, True)
             close_at(client, bad, 4)
