@@ -141,6 +141,11 @@ class Options:
         return self.origins.get(name, "").startswith(OF_PROFILE)
 
     @property
+    def is_for_people(self) -> bool:
+        """Whether results are shown as a table or in words: notes may stand beside them."""
+        return self.output in {None, "table", "wide"}
+
+    @property
     def ids_only(self) -> bool:
         """Whether nothing but the ids of values is looked at, so that the rest need not be read."""
         return self.output == "id" and not self.filters and not self.sort_by and not self.until

@@ -19,11 +19,7 @@ from bkclient.errors import (
     refusal,
 )
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import (
-    MetadataStore,
-    NotFoundError,
-    Versioned,
-)
+from bkclient.metadata.api import MetadataStore, NotFoundError, Versioned
 from bkclient.metadata.stored_values import BookieState, BookieStatus, states
 from wire.codes import ReadFlag, ReturnCode
 from wire.digest import Entry

@@ -47,7 +47,7 @@ def list_marked(
         session.emit_all(found, Mark)
     _insist_readable(damaged)
     wants_all = (missing, not_missing, older_than_s) == (None, None, None)
-    if not first and wants_all and session.options.output in {None, "table", "wide"}:
+    if not first and wants_all and session.options.is_for_people:
         _note_unmarked(session)
 
 

@@ -162,7 +162,7 @@ def show(session: Session, ledger_ids: Sequence[Any]) -> None:
     if len(ledger_ids) == 1 and ledger_ids[0] != "-":
         one = next(details)
         session.emit(one)
-        if not one.metadata.is_closed and session.options.output in {None, "table", "wide"}:
+        if not one.metadata.is_closed and session.options.is_for_people:
             session.note(
                 "The metadata does not say where an open ledger ends: "
                 f"`bkctl ledger map {one.ledger_id}` asks the bookies"

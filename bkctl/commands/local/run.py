@@ -235,7 +235,7 @@ def _show(session: Session, cluster: LocalCluster) -> None:
 
     found = LocalSummary(cluster.uri, str(cluster.directory.path), tuple(cluster.states()))
     show(session, found)
-    if session.options.output in {None, "table", "wide"}:
+    if session.options.is_for_people:
         out = session.host.stdout
         out.write(f"\nto select it in a shell: . {shlex.quote(str(cluster.directory.env_file))}\n")
         out.flush()

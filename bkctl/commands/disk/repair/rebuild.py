@@ -118,7 +118,7 @@ def _tell_rebuilt(
 ) -> None:
     keyless = [one.ledger_id for one in ledgers if one.key_from is None]
     fenced = [one.ledger_id for one in ledgers if one.is_written]
-    if fenced and session.options.output in {None, "table", "wide"}:
+    if fenced and session.options.is_for_people:
         session.note(f"{_named(fenced)} fenced on this bookie, because an index may lack entries")
     lost = [one.ledger_id for one in ledgers if one.journal_only]
     if lost:

@@ -113,28 +113,17 @@ def test_a_load_ends_with_its_first_error_and_sends_no_more() -> None:
     assert server.waiting == []
 
 
-def test_a_load_that_is_stopped_waits_for_what_is_in_flight() -> None:
+@pytest.mark.parametrize(("warm_up", "measured"), [(0, 2), (9, 0)])
+def test_a_load_that_is_stopped_waits_for_what_is_in_flight(warm_up: int, measured: int) -> None:
     server = FakeServer()
-    load = BenchLoad(lambda: server.now_s, server.send, entries=9, warm_up=0, window=2)
+    load = BenchLoad(lambda: server.now_s, server.send, entries=9, warm_up=warm_up, window=2)
 
     def turn() -> None:
         load.stop()
         server.answer(1.0)
 
     driven(load, turn)
-    assert (len(load.latencies_s), server.waiting) == (2, [])
-
-
-def test_a_load_that_is_stopped_in_its_warm_up_has_measured_nothing() -> None:
-    server = FakeServer()
-    load = BenchLoad(lambda: server.now_s, server.send, entries=9, warm_up=9, window=2)
-
-    def turn() -> None:
-        load.stop()
-        server.answer(1.0)
-
-    driven(load, turn)
-    assert (list(load.latencies_s), server.waiting) == ([], [])
+    assert (len(load.latencies_s), server.waiting) == (measured, [])
 
 
 # Commands --------------------------------------------------------------------------------------
