@@ -27,8 +27,9 @@ export = Command(
     Each ledger becomes DIR/ledger=ID. With --partition-by none, day or log, ledgers share files
     below DIR/run=N. DIR/_bkctl records each run. A later export of a ledger to DIR copies only its
     new entries. Files appear when they are complete: their entry ids and sizes are as planned.
-    --verify also reads the rows back, of all earlier files of the selected ledgers too. If one of
-    the files is missing or changed, the export fails and changes nothing. With --format delta, DIR
+    --verify also reads the rows back, and then those of all earlier files of the selected ledgers.
+    If an earlier file is missing or changed, new entries are exported all the same, and the status
+    is 1. With --format delta, DIR
     is a Delta table, and each run one version of it. Tasks read from the bookies, up to the last
     add confirmed, and fence no writer without --recover. The settings are sent with the tasks; the
     files that settings name (keys, passwords) must be on each of Spark's hosts.
@@ -77,7 +78,7 @@ export = Command(
             type=DURATION,
             metavar="EVERY",
             help="Repeat --since-last, with this pause between two exports. After the first, only "
-            "those that find something new are reported.",
+            "those that find new entries or lost files are reported.",
         ),
         option(
             "--partition-by",

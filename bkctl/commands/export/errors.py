@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from bkctl.commands.export.task.errors import failure_in
 from wire.errors import BookKeeperError
+
+if TYPE_CHECKING:
+    from bkctl.commands.export.outcome import ExportReport
 
 
 class ExportError(BookKeeperError):
@@ -42,7 +45,19 @@ class ExportWriteError(ExportError):
 
 
 class ExportVerifyError(ExportError):
-    """Files do not match the plan, or the record of earlier exports; nothing was published."""
+    """Files do not match the plan, or the record of earlier exports."""
+
+
+class EarlierFilesError(ExportVerifyError):
+    """Files of earlier exports are missing or changed; new entries are exported all the same.
+
+    ``report`` is that of the export.
+    """
+
+    def __init__(self, message: str, report: ExportReport, hint: str) -> None:
+        super().__init__(message)
+        self.report = report
+        self.hint = hint  # type: ignore[misc] # of these files
 
 
 class ForeignFilesError(ExportError):

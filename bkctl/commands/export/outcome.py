@@ -60,7 +60,7 @@ def _lost(paths: tuple[str, ...]) -> str:
         return ""
     is_alone = paths[0].startswith("ledger=")
     remedy = (
-        "export the ledger by its id to copy it again"
+        "export the ledger by its id with --again"
         if is_alone
         else "ledgers share it: export them to another directory"
     )

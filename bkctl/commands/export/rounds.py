@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from bkctl.cli.params import LEDGER_RANGES
+from bkctl.commands.export.errors import EarlierFilesError
 from bkctl.commands.export.run import ExportOptions, export_ledgers, plan_export
 from bkctl.commands.export.task.ledger_selection import LedgerChoice, parse_state
 from bkctl.commands.ledger.listing import metadata_of
@@ -116,11 +117,14 @@ def _rounds(
     """Export once, or, to follow, until Ctrl-C: then a round that changes nothing tells nothing.
 
     Raises:
+        EarlierFilesError: files of earlier exports are damaged.
         PartlyDoneError: ledgers cannot be read, and were left out.
     """
     if follow_s is None:
-        report = _export_once(session, choice, target, options)
+        report, damage = _export_once(session, choice, target, options)
         session.emit(report)
+        if damage is not None:
+            raise damage
         if report.unreadable:
             raise PartlyDoneError(
                 f"{counted(len(report.unreadable), 'ledger')} cannot be read",
@@ -130,10 +134,14 @@ def _rounds(
     with session.interrupts.stopping() as stop:
         before: ExportReport | None = None
         while not stop:
-            report = _export_once(session, choice, target, options)
+            report, _ = _export_once(session, choice, target, options)
             if before is None:
                 session.emit(report)
-            elif report.copied_ledgers or report.unreadable != before.unreadable:
+            elif (
+                report.copied_ledgers
+                or report.unreadable != before.unreadable
+                or not set(report.lost_files) <= set(before.lost_files)
+            ):
                 session.emit(attrs.evolve(report, is_first=False))
             before = report
             options = attrs.evolve(options, verify_earlier=False)
@@ -142,18 +150,23 @@ def _rounds(
 
 def _export_once(
     session: Session, choice: LedgerChoice, target: str, options: ExportOptions
-) -> ExportReport:
+) -> tuple[ExportReport, EarlierFilesError | None]:
+    """Export; return the report, and what is wrong with files of earlier exports."""
     with session.progress("exporting") as progress:
-        return export_ledgers(
-            session.uri,
-            choice,
-            target,
-            options=options,
-            config=session.config,
-            progress=lambda done, entries, size: progress.update(
-                done.payload_bytes, done.entries, size if entries else None
-            ),
-        )
+        try:
+            report = export_ledgers(
+                session.uri,
+                choice,
+                target,
+                options=options,
+                config=session.config,
+                progress=lambda done, entries, size: progress.update(
+                    done.payload_bytes, done.entries, size if entries else None
+                ),
+            )
+        except EarlierFilesError as damage:
+            return damage.report, damage
+    return report, None
 
 
 def _open_ledgers(session: Session, ids: Sequence[Any]) -> list[Any]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import shlex
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -19,6 +19,7 @@ import attrs
 from bkclient.errors import NoSuchLedgerError
 from bkctl.commands.export.engines import LocalEngine, SparkEngine, copy_readable
 from bkctl.commands.export.errors import (
+    EarlierFilesError,
     ExportBusyError,
     ExportError,
     ExportReadError,
@@ -56,15 +57,17 @@ from bkctl.commands.export.target.new_since_last import (
     whole,
 )
 from bkctl.commands.export.target.verify import (
-    check_earlier,
     check_footers,
     check_ranges,
+    damaged_files,
     verify_files,
 )
 from bkctl.commands.export.task.ledger_selection import LedgerChoice
 from bkctl.commands.export.task.parquet_file import CopyJob, WrittenFile
 from bkctl.commands.export.task.partitions import LedgerExtent, cut
 from bkctl.commands.export.task.progress import Done, open_listener
+from bkctl.output.units import counted
+from bkctl.session.safety import NAMED_MAX, named
 
 if TYPE_CHECKING:
     from bkclient.client import Client
@@ -84,8 +87,8 @@ class ExportOptions:
     ``layout`` is one of ``LAYOUTS``, ``table_format`` one of ``TABLE_FORMATS``. ``engine`` is
     ``local``, ``spark`` or None, which takes Spark for a ``master`` and for more than
     ``LOCAL_BYTES_MAX``. With ``again`` also ledgers that have not changed are written anew.
-    ``verify`` reads back all new files, and with ``verify_earlier`` first the files of earlier
-    exports of the selected ledgers: if one is damaged, the export fails and changes nothing.
+    ``verify`` reads back all new files before they are put in place, and with ``verify_earlier``
+    afterwards the files of earlier exports of the selected ledgers. It replaces no damaged files.
     ``skip_unreadable`` leaves out ledgers that cannot be read, and reports them; the next export
     tries them again.
     """
@@ -129,8 +132,9 @@ def export_ledgers(
         ExportReadError: an entry could not be read, and names ledger, entry and bookie; or a task
             could not connect, and names its host.
         ExportWriteError: the target cannot be written.
-        ExportVerifyError: the files do not hold what was planned, or with ``verify`` those of
-            earlier exports do not hold what was recorded.
+        ExportVerifyError: the files do not hold what was planned; nothing was published.
+        EarlierFilesError: with ``verify``, files of earlier exports do not hold what was recorded;
+            new entries are exported.
         ForeignFilesError: the target holds files of something else.
         TableChangedError: the Delta table in the target is no longer what exports made.
         ExportBusyError: another export to ``target`` is at work.
@@ -316,7 +320,6 @@ class _ExportRun:
         sizes = self._sizes()
         self._check_target(sizes)
         earlier = self._earlier(extents)
-        check_earlier(self._files, earlier, sizes, self._copying_again)
         change = self._change(extents, sizes)
         with staging(self._files) as staged:
             written: list[WrittenFile] = []
@@ -324,13 +327,22 @@ class _ExportRun:
                 written = self._copied(change.todo, staged, progress, spark, unreadable)
             if unreadable:
                 extents = [one for one in extents if one.ledger_id not in unreadable]
-                change = find_changes(self._tree, extents, sizes, again=self._options.again)
+                change = self._found_changes(extents, sizes)
             self._check(change, written, staged)
             if change.todo or change.noted:
                 self._commit(change, written, staged, sizes)
-        report = self._report(extents, change, unreadable, sizes, written)
+        damaged = damaged_files(self._files, earlier, sizes)
+        report = self._report(extents, change, unreadable, sizes, written, damaged)
         if self._options.verify:
-            return attrs.evolve(report, verified_files=len(written) + len(earlier))
+            intact = len(written) + len(earlier) - len(damaged)
+            report = attrs.evolve(report, verified_files=intact)
+        if damaged:
+            raise EarlierFilesError(
+                f"{counted(len(damaged), 'file')} of earlier exports missing or changed: "
+                f"{named(damaged.values())}",
+                report,
+                self._copying_again(list(damaged)[:NAMED_MAX]),
+            )
         return report
 
     def plan(self, extents: Sequence[LedgerExtent]) -> Change:
@@ -349,10 +361,21 @@ class _ExportRun:
         check_strangers(tree, sizes, self._files.uri)
 
     def _change(self, extents: Sequence[LedgerExtent], sizes: Mapping[str, int]) -> Change:
-        change = find_changes(self._tree, extents, sizes, again=self._options.again)
+        change = self._found_changes(extents, sizes)
         if self._is_delta:
             check_table(self._files, self._tree, change.removed)
         return change
+
+    def _found_changes(self, extents: Sequence[LedgerExtent], sizes: Mapping[str, int]) -> Change:
+        options = self._options
+        are_shared_kept = options.layout != "ledger" and options.skip_unreadable
+        return find_changes(
+            self._tree,
+            extents,
+            sizes,
+            again=options.again,
+            replaces_lost=not (options.verify or are_shared_kept),
+        )
 
     @property
     def _is_delta(self) -> bool:
@@ -414,13 +437,15 @@ class _ExportRun:
             if file.path in listed and any(r.ledger_id in ids for r in file.ranges)
         ]
 
-    def _copying_again(self, ledger_ids: Sequence[int]) -> str:
-        """Return the hint with the command that copies ledgers again."""
+    def _copying_again(self, damaged: Sequence[WrittenFile]) -> str:
+        """Return the hint with the command that copies the ledgers in these files again."""
         if self._options.layout != "ledger":
             return "shared files cannot be copied again: export to another directory"
         table = " --format delta" if self._is_delta else ""
         where = shlex.quote(self._files.uri)
-        ids = " ".join(map(str, ledger_ids))
+        ids = " ".join(
+            str(i) for i in dict.fromkeys(r.ledger_id for f in damaged for r in f.ranges)
+        )
         return f"copy again with `bkctl export {ids} --to {where}{table} --again`"
 
     def _check(self, change: Change, written: Sequence[WrittenFile], staged: str) -> None:
@@ -496,12 +521,13 @@ class _ExportRun:
         unreadable: Mapping[int, str],
         sizes: Mapping[str, int],
         written: Sequence[WrittenFile],
+        damaged: Collection[WrittenFile],
     ) -> ExportReport:
         tree, new = self._tree, {file.path for file in written}
         lost = [
             file
             for file in tree.files.values()
-            if file.path not in new and sizes.get(file.path) != file.size
+            if file in damaged or (file.path not in new and sizes.get(file.path) != file.size)
         ]
         for file in lost:
             del tree.files[file.path]
@@ -556,6 +582,7 @@ class _ExportRun:
 
 
 __all__ = [
+    "EarlierFilesError",
     "ExportBusyError",
     "ExportError",
     "ExportOptions",

@@ -78,6 +78,8 @@ of_executors = {
     "spark.executor.heartbeatInterval": "1s",
     "spark.network.timeout": lost_s + "s",
     "spark.network.timeoutInterval": "1s",
+    "spark.rpc.askTimeout": "120s",
+    "spark.rpc.lookupTimeout": "120s",
     "spark.deploy.maxExecutorRetries": "-1",
 }
 patient = {"spark.python.authenticate.socketTimeout": "120s"}

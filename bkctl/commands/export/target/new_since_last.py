@@ -98,11 +98,17 @@ def check_strangers(tree: TargetTree, sizes: Mapping[str, int], target: str) -> 
 
 
 def find_changes(
-    tree: TargetTree, extents: Sequence[LedgerExtent], sizes: Mapping[str, int], *, again: bool
+    tree: TargetTree,
+    extents: Sequence[LedgerExtent],
+    sizes: Mapping[str, int],
+    *,
+    again: bool,
+    replaces_lost: bool = True,
 ) -> Change:
     """Return what is to be done for ``extents``; ``sizes`` are the files that are there.
 
     Entries that are confirmed never change, so of a ledger that has grown only the rest is copied.
+    Without ``replaces_lost`` this is so for ledgers with missing or changed files too.
 
     Raises:
         ExportVerifyError: a ledger ends before what was exported of it.
@@ -113,7 +119,7 @@ def find_changes(
     for extent in extents:
         mine = files.get(extent.ledger_id, [])
         known = tree.ledgers.get(extent.ledger_id)
-        is_intact = all(sizes.get(file.path) == file.size for file in mine)
+        is_intact = not replaces_lost or all(sizes.get(f.path) == f.size for f in mine)
         if known is None:
             todo.append(extent)
         elif again or not is_intact or is_another(tree, extent):

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from bkctl.commands.export.errors import ExportVerifyError
 from bkctl.commands.export.target.file_systems import TargetFiles
 from bkctl.commands.export.task.parquet_file import RowDigest, WrittenFile
 from bkctl.commands.export.task.partitions import LedgerExtent
-from bkctl.output.units import counted
-from bkctl.session.safety import NAMED_MAX, named
 
 _READ_ROWS: Final = 8192
 
@@ -108,33 +106,15 @@ def verify_files(files: TargetFiles, written: Sequence[WrittenFile]) -> None:
             raise ExportVerifyError(f"{file.path} cannot be read back: {error}") from error
 
 
-def check_earlier(
-    files: TargetFiles,
-    recorded: Sequence[WrittenFile],
-    sizes: Mapping[str, int],
-    hint: Callable[[Sequence[int]], str],
-) -> None:
-    """Compare sizes and rows of files of earlier exports with what was recorded of the files.
+def damaged_files(
+    files: TargetFiles, recorded: Sequence[WrittenFile], sizes: Mapping[str, int]
+) -> dict[WrittenFile, str]:
+    """Return the files of earlier exports that are not as recorded, each with the reason.
 
-    ``hint`` returns what to do about damaged files of ledgers.
-
-    Raises:
-        ExportVerifyError: it names the damaged files, at most ``NAMED_MAX``, and has the hint.
+    ``sizes`` are those of the files now. Each file is read completely.
     """
-    damaged = {}
-    for file in recorded:
-        reason = _damage(files, file, sizes.get(file.path))
-        if reason is not None:
-            damaged[file] = reason
-    if damaged:
-        some = list(damaged)[:NAMED_MAX]
-        failure = ExportVerifyError(
-            f"{counted(len(damaged), 'file')} of earlier exports missing or changed: "
-            f"{named(damaged.values())}"
-        )
-        ledger_ids = dict.fromkeys(r.ledger_id for file in some for r in file.ranges)
-        failure.hint = hint(list(ledger_ids))  # type: ignore[misc] # of these ledgers
-        raise failure
+    reasons = {file: _damage(files, file, sizes.get(file.path)) for file in recorded}
+    return {file: reason for file, reason in reasons.items() if reason is not None}
 
 
 def _damage(files: TargetFiles, file: WrittenFile, size: int | None) -> str | None:

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import attrs
@@ -270,7 +271,8 @@ def test_verify_names_all_damaged_files_of_the_selected_ledgers(
         os.truncate(cut, 100)
         missing.unlink()
         found = run(*verified, "-o", "json", ok=False)
-        assert (found.status, found.error["name"]) == (1, "BK-EXPORT-VERIFY")
+        assert (found.status, found.error["name"]) == (1, "BK-EARLIER-FILES")
+        assert (found.json["verified_files"], len(found.json["lost_files"])) == (1, 3)
         assert "3 files of earlier exports" in found.error["error"]
         for path in (changed, cut, missing):
             assert path.relative_to(tmp_path).as_posix() in found.error["error"]
@@ -305,9 +307,46 @@ def test_shared_files_that_are_damaged_fail_verify_alike(cluster, client, tmp_pa
         (path,) = tmp_path.glob("run=1/*.parquet")
         path.unlink()
         found = run(*words, "--verify", "-o", "json", ok=False)
-    assert (found.status, found.error["name"]) == (1, "BK-EXPORT-VERIFY")
+    assert (found.status, found.error["name"]) == (1, "BK-EARLIER-FILES")
     assert f"run=1/{path.name} is missing" in found.error["error"]
     assert "another directory" in found.error["hint"]
+
+
+@pytest.mark.parametrize("layout", ["ledger", "none"])
+@pytest.mark.parametrize("verify", [["--verify"], []])
+def test_damaged_files_of_earlier_exports_do_not_stop_new_entries(
+    tmp_path, layout: str, verify: list[str]
+) -> None:
+    """A line of cron goes on, whether a ledger is new or has grown."""
+    from pyarrow import parquet
+
+    target = tmp_path / "out"
+    alone = {"ensemble_size": 1, "write_quorum": 1, "ack_quorum": 1}
+    words = ("export", "--since-last", "--to", target, "--partition-by", layout, *verify)
+    with (
+        local_cluster(tmp_path / "bk", 1) as own,
+        BlockingClient(own.uri) as client,
+        runner(own) as run,
+    ):
+        closed = write(client, PAYLOADS[:5], **alone)
+        grown, _ = client.call(partial(handover.create_handed_over, **alone))
+        add(client, grown, [b"lost"])
+        run(*words)
+        for path in target.rglob("*.parquet"):
+            path.unlink()
+        add(client, grown, [b"new"])
+        new = write(client, PAYLOADS[:3], **alone)
+        for copied in (2, 0):
+            done = run(*words, "-o", "json", ok=not verify)
+            assert done.status == (1 if verify else 0), done.err
+            told = done.json
+            assert (told["copied_ledgers"], told["verified_files"] is None) == (copied, not verify)
+        found = parquet.ParquetDataset(target, partitioning=None).read().to_pylist()
+    rows = sorted((row["ledger_id"], row["payload"]) for row in found)
+    is_copied_again = layout == "ledger" and not verify
+    open_rows = [(grown, b"lost"), (grown, b"new")][0 if is_copied_again else 1 :]
+    assert rows == sorted([*open_rows, *((new, payload) for payload in PAYLOADS[:3])])
+    assert any(f"ledger={closed}/" in path or layout == "none" for path in told["lost_files"])
 
 
 ENGINES = ["local", "spark"]
