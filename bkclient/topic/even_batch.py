@@ -1,6 +1,7 @@
-"""Batches of messages that differ in values and sequence ids only, taken apart without a loop.
+"""Batches of messages taken apart by column, where all messages have the same fields.
 
-No message becomes a Python object here: values and numbers are made when they are asked for.
+Where they differ in values of one size and in sequence ids only, there is no loop over messages.
+Values and numbers become Python objects when they are asked for.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import attrs
 
 from bkclient.topic.single_metadata import usual_metadata
 
+_SIZE: Final = struct.Struct(">I")
 _SIZE_BYTES: Final = 4
 
 _PLAIN: Final = re.compile(
@@ -107,14 +109,19 @@ class EvenNumbers(EvenColumn[int]):
 
 @attrs.frozen
 class EvenBatch:
-    """Messages of one size that have nothing but a sequence id each."""
+    """Messages that have the same fields; a column is None where no message has the field."""
 
-    values: EvenValues
+    values: Sequence[bytes]
     sequence_ids: EvenNumbers
+    keys: Sequence[bytes] | None = None
+    event_times_ms: EvenNumbers | None = None
 
 
 def even_batch(payload: bytes, count: int) -> EvenBatch | None:
-    """Return the messages of a batch of ``count``, if they are even; ``count`` is above 0."""
+    """Return the messages of a batch of ``count``, if they have one size and no key or event time.
+
+    ``count`` is above 0.
+    """
     stride, rest = divmod(len(payload), count)
     begin = _SIZE_BYTES
     value_at = begin + int.from_bytes(payload[:begin], "big")
@@ -131,3 +138,83 @@ def even_batch(payload: bytes, count: int) -> EvenBatch | None:
     numbers = EvenNumbers(payload, stride, id_at, value_at - id_at)
     values = EvenValues(payload, stride, value_at, stride - value_at)
     return EvenBatch(values, numbers) if numbers.is_even else None
+
+
+_KEY, _PAYLOAD_SIZE, _EVENT_TIME, _IS_BASE64, _SEQUENCE_ID = 0x12, 0x18, 0x28, 0x30, 0x40
+"""The number and the wire type of each field, as one byte, in the order that producers write."""
+
+_CONTINUES: Final = 0x80
+_TIME_BYTES: Final = 6
+"""What a time in ms takes between 2^35 and 2^42: the years 1971 to 2109."""
+
+_SEQUENCE_ID_BYTES_MAX: Final = 8
+
+
+def usual_batch(payload: bytes, count: int) -> EvenBatch | None:
+    """Return the messages of a batch of ``count``, if all have the fields that most producers set.
+
+    These are, in this order and each in all messages or in none: a key below 128 bytes, the
+    payload's size below 16 KiB, an event time, and a sequence id, which all must have.
+    """
+    values: list[bytes] = []
+    keys: list[bytes] = []
+    times: list[bytes] = []
+    ids: list[bytes] = []
+    unpack_size, end = _SIZE.unpack_from, 0
+    try:
+        for _ in range(count):
+            at = end + _SIZE_BYTES
+            value_at = at + unpack_size(payload, end)[0]
+            tag = payload[at]
+            if tag == _KEY:
+                begin, size = at + 2, payload[at + 1]
+                at = begin + size
+                if size >= _CONTINUES:
+                    return None
+                keys.append(payload[begin:at])
+                tag = payload[at]
+            if tag != _PAYLOAD_SIZE:
+                return None
+            size = payload[at + 1]
+            at += 2
+            if size >= _CONTINUES:
+                high = payload[at]
+                if high >= _CONTINUES:
+                    return None
+                size += (high - 1) << 7
+                at += 1
+            tag = payload[at]
+            if tag == _EVENT_TIME:
+                times.append(payload[at + 1 : at + 1 + _TIME_BYTES])
+                at += 1 + _TIME_BYTES
+                tag = payload[at]
+            if tag == _IS_BASE64 and payload[at + 1] == 0:
+                at += 2
+                tag = payload[at]
+            if tag != _SEQUENCE_ID:
+                return None
+            ids.append(payload[at + 1 : value_at])
+            end = value_at + size
+            values.append(payload[value_at:end])
+    except (IndexError, struct.error):
+        return None
+    # Each id ends with the metadata and has a byte: no field read before it was behind that end.
+    sequence_ids = _numbers(ids, len(ids[0]))
+    are_even = end <= len(payload) and len(keys) in {0, count} and b"".join(keys).isascii()
+    if not are_even or sequence_ids is None or sequence_ids.size > _SEQUENCE_ID_BYTES_MAX:
+        return None
+    if not times:
+        return EvenBatch(values, sequence_ids, keys or None)
+    event_times = _numbers(times, _TIME_BYTES)
+    # A number that ends with 0 may be 0 itself, which is no time.
+    if event_times is None or len(times) != count or 0 in event_times.column(_TIME_BYTES - 1):
+        return None
+    return EvenBatch(values, sequence_ids, keys or None, event_times)
+
+
+def _numbers(encoded: Sequence[bytes], size: int) -> EvenNumbers | None:
+    """Return encoded numbers as a column, if each has ``size`` bytes, at least one."""
+    if not size or set(map(len, encoded)) != {size}:
+        return None
+    numbers = EvenNumbers(b"".join(encoded), size, 0, size)
+    return numbers if numbers.is_even else None

@@ -22,7 +22,7 @@ from google.protobuf.message import DecodeError
 from bkclient.topic.compression import decompress
 from bkclient.topic.entry import StoredMessage, signed
 from bkclient.topic.errors import TopicFormatError
-from bkclient.topic.even_batch import even_batch
+from bkclient.topic.even_batch import even_batch, usual_batch
 from bkclient.topic.managed_ledger import MessageId
 from bkclient.topic.names import NO_PARTITION
 from bkclient.topic.single_metadata import SingleMetadata, usual_metadata
@@ -176,14 +176,20 @@ def _batch(stored: StoredMessage, payload: bytes, common: dict[str, Any]) -> Ent
         raise TopicFormatError(f"a batch of {count} messages in {len(payload)} bytes")
     first_index = None if stored.index is None else max(_INDEX_MIN, stored.index - count + 1)
     each: dict[str, Sequence[Any]] = {}
-    even = None if count == 1 or found.nullValue else even_batch(payload, count)
+    even = None
+    if count > 1 and not found.nullValue:
+        even = even_batch(payload, count) or usual_batch(payload, count)
     if even is not None:
         each = {
             "batch_index": range(count),
             "value": even.values,
             "sequence_id": even.sequence_ids,
         }
-        if found.eventTime:
+        if even.keys is not None:
+            each["key"] = even.keys
+        if even.event_times_ms is not None:
+            each["event_time_ms"] = even.event_times_ms
+        elif found.eventTime:
             common["event_time_ms"] = signed(found.eventTime)
         if first_index is not None:
             each["index"] = range(first_index, first_index + count)

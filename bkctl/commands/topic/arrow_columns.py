@@ -101,7 +101,7 @@ def _of_objects(values: list[Any], field: pa.Field) -> pa.Array:
     import pyarrow as pa
 
     if pa.types.is_timestamp(field.type):
-        return _times(values).cast(pa.timestamp("ms", tz="UTC")).cast(field.type)
+        return _times(pa.array(values, pa.int64()), field)
     if field.name == DECODED:
         values = [_text(one) for one in values]
     elif field.name == "properties":
@@ -109,13 +109,14 @@ def _of_objects(values: list[Any], field: pa.Field) -> pa.Array:
     return pa.array(values, field.type)
 
 
-def _times(values: list[int | None]) -> pa.Array:
-    """Return times in ms since 1970, none of them outside what Spark and Python have."""
+def _times(numbers: pa.Array, field: pa.Field) -> pa.Array:
+    """Return ms since 1970 as times, none of them outside what Spark and Python have."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    times = pc.min_element_wise(pa.array(values, pa.int64()), LAST_MS, skip_nulls=False)
-    return pc.max_element_wise(times, FIRST_MS, skip_nulls=False)
+    times = pc.min_element_wise(numbers, LAST_MS, skip_nulls=False)
+    times = pc.max_element_wise(times, FIRST_MS, skip_nulls=False)
+    return times.cast(pa.timestamp("ms", tz="UTC")).cast(field.type)
 
 
 def _runs(
@@ -133,12 +134,15 @@ def _runs(
 def _of_run(
     run: list[EntryMessages], shape: tuple[int, ...] | None, name: str, field: pa.Field
 ) -> pa.Array:
+    import pyarrow as pa
+
     if shape is None or sum(one.count for one in run) < EVEN_ROWS_MIN:
         return _of_objects(_each(run, name), field)
     columns = [cast("EvenColumn[Any]", one.each[name]) for one in run]
     joined = attrs.evolve(columns[0], payload=b"".join(one.payload for one in columns))
     if isinstance(joined, EvenNumbers):
-        return _even_numbers(joined)
+        numbers = _even_numbers(joined)
+        return _times(numbers, field) if pa.types.is_timestamp(field.type) else numbers
     assert isinstance(joined, EvenValues), joined
     return _even_values(joined)
 

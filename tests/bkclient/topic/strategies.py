@@ -24,6 +24,25 @@ FIELDS = st.fixed_dictionaries(
     },
 )
 USUAL = st.fixed_dictionaries({}, optional={"sequenceId": st.integers(0, 2**56 - 1)})
-MESSAGES = st.lists(
-    st.tuples(FIELDS | USUAL, st.binary(max_size=200)), min_size=1, max_size=8
-) | st.lists(st.tuples(USUAL, st.binary(min_size=3, max_size=3)), min_size=1, max_size=40)
+OF_A_PRODUCER = {
+    "partitionKey": st.text("kö", max_size=3),
+    "partitionKeyB64Encoded": st.just(value=False),
+    "eventTime": st.integers(2**35 - 1, 2**42),
+}
+
+
+@st.composite
+def alike(draw: st.DrawFn) -> list[tuple[dict[str, object], bytes]]:
+    """Messages of a batch that all have the same fields."""
+    names = draw(st.sets(st.sampled_from(sorted(OF_A_PRODUCER))))
+    fields = {name: OF_A_PRODUCER[name] for name in names}
+    one = st.fixed_dictionaries({"sequenceId": st.integers(2**14 - 1, 2**21 - 1), **fields})
+    values = st.binary(max_size=5) | st.binary(min_size=127, max_size=200)
+    return draw(st.lists(st.tuples(one, values), min_size=2, max_size=20))
+
+
+MESSAGES = (
+    st.lists(st.tuples(FIELDS | USUAL, st.binary(max_size=200)), min_size=1, max_size=8)
+    | st.lists(st.tuples(USUAL, st.binary(min_size=3, max_size=3)), min_size=1, max_size=40)
+    | alike()
+)
