@@ -48,6 +48,16 @@ class LogSealedError(LogError):
     exit_status: ClassVar[int] = 7
 
 
+class EarlierBatchError(LogError):
+    """The log has a later batch of the stream; the entries of this batch were not appended.
+
+    The log may have other entries as the batch of this number.
+    """
+
+    exit_status: ClassVar[int] = 7
+    hint: ClassVar[str] = "a copied or restored checkpoint is in use: begin with a new checkpoint"
+
+
 class LogTrimmedError(LogError):
     """The position lies before the first entry that is kept."""
 

@@ -19,6 +19,7 @@ from bkclient.errors import (
 from bkclient.ledger.writer import LedgerWriter
 from bkclient.log.batches import OFFER_AGE_S, is_settled, last_batch
 from bkclient.log.errors import (
+    EarlierBatchError,
     LogDamagedError,
     LogError,
     LogSealedError,
@@ -196,6 +197,7 @@ class LogManager:
         writer that the log may have is fenced. ``None`` is a batch that no other process offers.
 
         Raises:
+            EarlierBatchError: the log has a later batch of the stream.
             NoSuchLogError: there is no such log.
             LogSealedError: the log takes no more entries.
             LogError: a ledger is too old, so that it may have been swept.
@@ -208,9 +210,14 @@ class LogManager:
                 raise LogSealedError(f"log {name} was sealed")
             if any(known.record.lists(ledger_id) for ledger_id in ledger_ids):
                 return True  # An earlier try here, whose answer was lost.
-            if batch is not None and await self._has_batch(known.record, stream, batch):
+            last = None if batch is None else await last_batch(self._client, known.record, stream)
+            if batch is not None and last is not None and last >= batch:
                 for ledger_id in ledger_ids:
                     await self._client.delete_ledger(ledger_id)
+                if last > batch:
+                    raise EarlierBatchError(
+                        f"log {name} has batch {last} of this stream, and this is batch {batch}"
+                    )
                 return False
             await self._check_young(name, ledger_ids)
             if not await is_settled(self._client, known.record):
@@ -224,10 +231,6 @@ class LogManager:
                 continue
             return True
         raise MetadataVersionError(f"log {name} is changed by others all the time")
-
-    async def _has_batch(self, record: LogRecord, stream: str, batch: int) -> bool:
-        taken = await last_batch(self._client, record, stream)
-        return taken is not None and taken >= batch
 
     def _with_all(self, record: LogRecord, ledger_ids: Sequence[LedgerId]) -> LogRecord:
         now_ms = int(wall_s(self._client.cluster.clock) * 1000)

@@ -7,7 +7,12 @@ import pytest
 from bkclient.client import Client
 from bkclient.log import EARLIEST, LogManager, LogOptions, Position
 from bkclient.log.batches import BATCH_KEY, OFFER_AGE_S, STREAM_KEY, SWEEP_AGE_S, batch_of
-from bkclient.log.errors import AppendUnknownError, LogError, NotLeaderError
+from bkclient.log.errors import (
+    AppendUnknownError,
+    EarlierBatchError,
+    LogError,
+    NotLeaderError,
+)
 from bkclient.log.ledger_list import LOG_KEY, LedgerList
 from bkclient.log.record import STREAMS_MAX
 from tests.bkclient.worlds import World
@@ -74,10 +79,20 @@ def test_a_batch_that_is_offered_again_is_taken_once() -> None:
     stream = Stream()
     stream.offer(3, stream.ledger(3, [b"a"]))
     stream.offer(4, stream.ledger(4, [b"b"]))
-    for batch in (3, 4):
-        again = stream.ledger(batch, [b"again"])
-        assert not stream.offer(batch, again)
-        assert again not in stream.ledgers()
+    again = stream.ledger(4, [b"again"])
+    assert not stream.offer(4, again)
+    assert again not in stream.ledgers()
+    assert stream.found() == [b"a", b"b"]
+
+
+def test_a_batch_before_the_last_one_is_refused_as_its_entries_may_be_others() -> None:
+    stream = Stream()
+    stream.offer(3, stream.ledger(3, [b"a"]))
+    stream.offer(4, stream.ledger(4, [b"b"]))
+    other = stream.ledger(3, [b"a", b"b", b"c"])
+    with pytest.raises(EarlierBatchError, match=r"has batch 4 .* this is batch 3"):
+        stream.offer(3, other)
+    assert other not in stream.ledgers()
     assert stream.found() == [b"a", b"b"]
 
 

@@ -152,6 +152,8 @@ class LogStreamReader(FollowingReader):
         super().__init__(query, cursor)
         self._start: LogPosition | None = None
         self._stop_at: LogPosition | None = None
+        self._has_nothing_new = False
+        """Whether there was no log when ``availableNow`` asked for its end."""
         self._end_seen: dict[str, Any] | None = None
         """The log's end, if the last look went that far."""
         self._planned: _Planned | None = None
@@ -176,6 +178,8 @@ class LogStreamReader(FollowingReader):
             NoSuchLogError: the log was deleted, with ``failOnDataLoss``.
         """
         self._note_start(start)
+        if self._has_nothing_new and start is not None:
+            return start
         begin = self._start if start is None else _to_position(start)
         if begin is None:  # An old PySpark, and a query that goes on from a checkpoint.
             begin = self._call(log_start, self._query.options, LATEST)
@@ -201,6 +205,7 @@ class LogStreamReader(FollowingReader):
             NoSuchLogError: there is no such log, with ``failOnDataLoss``.
         """
         self._stop_at = self._end()
+        self._has_nothing_new = self._stop_at is None
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 -- Spark's name
         """Return the log's end, for the query's progress; Spark asks after ``latestOffset``."""

@@ -20,6 +20,7 @@ from pyspark.sql.types import BinaryType, Row, StructType
 
 from bkclient.log import EARLIEST, LogManager, LogOptions
 from bkclient.log.batches import SWEEP_AGE_S
+from bkclient.log.errors import EarlierBatchError
 from bkclient.metadata.api import MetadataUnavailableError
 from bkctl.commands.export.spark.sink import Sink, WrittenLedgers
 from bkctl.commands.export.spark.source_options import parse_options
@@ -168,6 +169,16 @@ def test_a_process_that_dies_at_any_step_costs_no_row_and_doubles_none(victim, a
         spark.try_batch(1, TORN)
         spark.try_batch(2, AFTER)
         spark.check([BEFORE, TORN, AFTER])
+
+
+def test_a_checkpoint_that_was_restored_ends_the_query() -> None:
+    """Its next batch has the number of one in the log, and may have more rows."""
+    spark = started()
+    spark.try_batch(1, TORN)
+    spark.try_batch(2, AFTER)
+    with pytest.raises(EarlierBatchError, match="batch 2 of this stream, and this is batch 1"):
+        spark.try_batch(1, [*TORN, *AFTER, [b"3-a"]])
+    spark.check([BEFORE, TORN, AFTER])
 
 
 def test_a_process_that_dies_in_an_abort_takes_nothing_along() -> None:

@@ -251,6 +251,10 @@ class TestStream:
         assert reader.partitions(at, {**at, "entry": 3}) == []
         make_log(client, "gone")
         append(client, "gone", [b"new"])
+        # What is made after the query began is for the next query with `availableNow`.
+        assert reader.latestOffset(at, reader.getDefaultReadLimit()) == at
+        reader.stop()
+        reader = stream_reader(cluster, log="gone", failOnDataLoss=False, **limit)
         end = reader.latestOffset(at, reader.getDefaultReadLimit())
         (partition,) = reader.partitions(at, end)
         assert [(one.first, one.last) for one in partition.ranges] == [(0, 0)]
