@@ -23,7 +23,7 @@ END_S = 90.0
 SESSION_MS = 10_000
 """How long a bookie may be held up before others take it for gone."""
 
-SOON_FORGOTTEN = {"zkTimeout": 400}
+SOON_FORGOTTEN = {"zkTimeout": 1000}
 """For one that is killed and started again: each start waits for the session of the one before."""
 
 
