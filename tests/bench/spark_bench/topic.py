@@ -30,12 +30,16 @@ from tests.interop.peers.ours import our_bookie
 from tests.interop.peers.peers import Peers
 from tests.interop.peers.pulsar import PulsarBroker
 
-TOPIC: Final = "bench"
-PATH: Final = f"/persistent/public/default/{TOPIC}"
+TOPICS: Final = ("even", "uneven")
+"""Values of one size; and values of 80 to 119 bytes with keys."""
+
 BATCH: Final = 100
 VALUE_BYTES: Final = 100
 ROUNDS: Final = 4
-"""The JVM compiles what it runs in the first three."""
+SPARK_ROUNDS: Final = 20
+"""The JVM compiles what it runs in the first fifteen."""
+COMPILED: Final = {"spark.driver.extraJavaOptions": "-XX:+TieredCompilation"}
+"""As in a session of `pyspark`; those of `bkctl export` compile less, as they are short."""
 
 OURS: Final = (*SPARK, "bookie")
 KINDS: Final = (*OURS, "broker")
@@ -75,11 +79,28 @@ def _rows(peers: Peers, messages: int) -> None:
     broker.admin("POST", "/namespaces/public/default/retention", forever)
     client = pulsar.Client(broker.service_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Warn))
     peers.on_close(client.close)
-    _send(client, messages)
-    broker.admin("PUT", f"{PATH}/unload")
+    with BlockingClient(uri) as ours, spark_session("local[2]", options=COMPILED) as spark:
+        source = spark.read.format("bookkeeper").options(uri=uri, columns="value")
+        for topic in TOPICS:
+            _send(client, topic, messages)
+            broker.admin("PUT", f"{_path(topic)}/unload")
+            _compare(broker, client, ours, source.options(topic=topic), topic, messages)
 
+
+def _path(topic: str) -> str:
+    return f"/persistent/public/default/{topic}"
+
+
+def _compare(
+    broker: PulsarBroker,
+    client: pulsar.Client,
+    ours: BlockingClient,
+    source: Any,
+    topic: str,
+    messages: int,
+) -> None:
     def received() -> int:
-        reader = client.create_reader(TOPIC, pulsar.MessageId.earliest, receiver_queue_size=10_000)
+        reader = client.create_reader(topic, pulsar.MessageId.earliest, receiver_queue_size=10_000)
         count = 0
         while count < messages:
             reader.read_next(30_000)
@@ -87,36 +108,31 @@ def _rows(peers: Peers, messages: int) -> None:
         reader.close()
         return count
 
-    best = _measure("reader of the broker", messages, received, None)
-    with BlockingClient(uri) as ours:
+    def in_columns() -> int:
+        found = ours.iterate(lambda client: columns(client, topic))
+        return sum(len(batch) for batch in record_batches(found, topic_schema(("value",))))
 
-        def in_columns() -> int:
-            found = ours.iterate(lambda client: columns(client, TOPIC))
-            return sum(len(batch) for batch in record_batches(found, topic_schema(("value",))))
+    def one_by_one() -> int:
+        return sum(1 for _ in read_topic(ours, topic))
 
-        def one_by_one() -> int:
-            return sum(1 for _ in read_topic(ours, TOPIC))
+    def read() -> int:
+        frame = source.load().selectExpr("count(*) n", "sum(length(value)) size")
+        return int(frame.collect()[0]["n"])
 
-        _measure("our reader, no Spark", messages, one_by_one, best)
-        _measure("our reader, Arrow columns, no Spark", messages, in_columns, best)
-    with spark_session("local[2]") as spark:
-        source = spark.read.format("bookkeeper").options(uri=uri, topic=TOPIC, columns="value")
-
-        def read() -> int:
-            frame = source.load().selectExpr("count(*) n", "sum(length(value)) size")
-            return int(frame.collect()[0]["n"])
-
-        before = _sent_by(broker)
-        _measure("spark, local[2]", messages, read, best)
-        print(
-            f"topic: messages sent by the broker meanwhile: {_sent_by(broker) - before:,},"
-            f" {before:,} before"
-        )
+    best = _measure(f"{topic}, reader of the broker", messages, received, None)
+    _measure(f"{topic}, our reader, no Spark", messages, one_by_one, best)
+    _measure(f"{topic}, our reader, Arrow columns, no Spark", messages, in_columns, best)
+    before = _sent_by(broker, topic)
+    _measure(f"{topic}, spark, local[2]", messages, read, best, SPARK_ROUNDS)
+    print(
+        f"topic: messages sent by the broker meanwhile: {_sent_by(broker, topic) - before:,},"
+        f" {before:,} before"
+    )
 
 
-def _send(client: pulsar.Client, messages: int) -> None:
+def _send(client: pulsar.Client, topic: str, messages: int) -> None:
     producer = client.create_producer(
-        TOPIC,
+        topic,
         compression_type=pulsar.CompressionType.LZ4,
         batching_enabled=True,
         batching_max_messages=BATCH,
@@ -124,21 +140,31 @@ def _send(client: pulsar.Client, messages: int) -> None:
         block_if_queue_full=True,
     )
     for number in range(messages):
-        producer.send_async(b"%0*d" % (VALUE_BYTES, number), lambda *_answer: None)
+        how: dict[str, Any] = {}
+        size = VALUE_BYTES
+        if topic == "uneven":
+            how, size = {"partition_key": f"key-{number % 1000}"}, 80 + number % 40
+        producer.send_async(b"%0*d" % (size, number), lambda *_answer: None, **how)
     producer.flush()
     producer.close()
 
 
-def _sent_by(broker: PulsarBroker) -> int:
+def _sent_by(broker: PulsarBroker, topic: str) -> int:
     """Return how many messages the broker has sent to readers; it has forgotten idle topics."""
-    stats: dict[str, Any] = broker.admin("GET", f"{PATH}/stats")
+    stats: dict[str, Any] = broker.admin("GET", f"{_path(topic)}/stats")
     return int(stats["msgOutCounter"])
 
 
-def _measure(name: str, messages: int, work: Callable[[], int], against: float | None) -> float:
-    """Print the best of the rounds; return its messages a CPU second."""
+def _measure(
+    name: str,
+    messages: int,
+    work: Callable[[], int],
+    against: float | None,
+    rounds: int = ROUNDS,
+) -> float:
+    """Print each of the rounds; return the messages a CPU second of the best."""
     best = 0.0
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         before, began_s = cpu_by_kind(), time.perf_counter()
         count = work()
         wall_s, used = time.perf_counter() - began_s, cpu_by_kind() - before
