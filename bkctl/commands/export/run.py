@@ -50,6 +50,7 @@ from bkctl.commands.export.target.new_since_last import (
     added_paths,
     check_ours,
     check_strangers,
+    contradiction,
     find_changes,
     folder_of,
     in_order,
@@ -208,7 +209,7 @@ def plan_export(
             cluster = client.call(_instance_id)
             planned = client.call(_plan, choice, options, _done(choice, options, tree))
         run = _ExportRun(uri, config, cluster, files, tree, options)
-        return run.plan(planned.extents), planned.unreadable
+        return run.plan(planned), planned.unreadable
     except OSError as error:
         raise ExportReadError(f"{target} cannot be read: {error}") from error
 
@@ -230,7 +231,7 @@ def _choice_of(ledger_ids: Sequence[int] | LedgerChoice | None) -> LedgerChoice:
 
 @attrs.frozen
 class _Plan:
-    """How far ledgers go, and which cannot be read, with the reasons."""
+    """How far ledgers go, and which are left out, with the reasons."""
 
     extents: list[LedgerExtent]
     unreadable: dict[int, str]
@@ -316,9 +317,10 @@ class _ExportRun:
         self._files, self._tree, self._options = files, tree, options
 
     def export(self, plan: _Plan, progress: Progress, spark: Any) -> ExportReport:
-        extents, unreadable = plan.extents, plan.unreadable
+        unreadable = plan.unreadable
         sizes = self._sizes()
         self._check_target(sizes)
+        extents = self._exportable(plan)
         earlier = self._earlier(extents)
         change = self._change(extents, sizes)
         with staging(self._files) as staged:
@@ -345,7 +347,7 @@ class _ExportRun:
             )
         return report
 
-    def plan(self, extents: Sequence[LedgerExtent]) -> Change:
+    def plan(self, plan: _Plan) -> Change:
         """Check that the target is this export's, and return what has to be done in it.
 
         Raises:
@@ -353,7 +355,16 @@ class _ExportRun:
         """
         sizes = self._sizes()
         self._check_target(sizes)
-        return self._change(extents, sizes)
+        return self._change(self._exportable(plan), sizes)
+
+    def _exportable(self, plan: _Plan) -> list[LedgerExtent]:
+        """Return the ledgers that can be exported; note the others, where these are left out."""
+        options = self._options
+        if options.skip_unreadable and not options.again:
+            for extent in plan.extents:
+                if (reason := contradiction(self._tree, extent)) is not None:
+                    plan.unreadable[extent.ledger_id] = reason
+        return [one for one in plan.extents if one.ledger_id not in plan.unreadable]
 
     def _check_target(self, sizes: Mapping[str, int]) -> None:
         layout, tree = self._options.layout, self._tree

@@ -143,13 +143,31 @@ def is_another(tree: TargetTree, extent: LedgerExtent) -> bool:
     return known is not None and known.ctime_ms != extent.ctime_ms
 
 
+def contradiction(tree: TargetTree, extent: LedgerExtent) -> str | None:
+    """Return why a ledger cannot be exported beside what was exported of its id; None if it can."""
+    known = tree.ledgers.get(extent.ledger_id)
+    if known is None:
+        return None
+    if is_another(tree, extent):
+        is_shared = tree.layout != "ledger"
+        was_exported = f"another ledger {extent.ledger_id} was exported, which shares files"
+        return was_exported if is_shared else None
+    return _shortened(known, extent)
+
+
+def _shortened(known: LedgerExtent, extent: LedgerExtent) -> str | None:
+    if not extent.is_closed or extent.last_entry_id >= known.last_entry_id:
+        return None
+    return (
+        f"ledger {extent.ledger_id} is closed at entry {extent.last_entry_id}, and was "
+        f"exported up to {known.last_entry_id}"
+    )
+
+
 def _rest(known: LedgerExtent, extent: LedgerExtent) -> LedgerExtent | None:
     """Return what is new of a ledger; None where nothing is."""
-    if extent.is_closed and extent.last_entry_id < known.last_entry_id:
-        raise ExportVerifyError(
-            f"ledger {extent.ledger_id} is closed at entry {extent.last_entry_id}, and was "
-            f"exported up to {known.last_entry_id}"
-        )
+    if (reason := _shortened(known, extent)) is not None:
+        raise ExportVerifyError(reason)
     if extent.last_entry_id <= known.last_entry_id:
         return None
     return attrs.evolve(

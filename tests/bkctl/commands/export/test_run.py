@@ -709,6 +709,34 @@ class TestCommand:
         whole = {good[0]: PAYLOADS[:5], bad: PAYLOADS[:5], good[1]: PAYLOADS[:3]}
         assert rows == sorted((i, n, p) for i, some in whole.items() for n, p in enumerate(some))
 
+    @pytest.mark.parametrize("layout", ["ledger", "none"])
+    def test_since_last_goes_on_past_a_ledger_that_ends_before_what_was_exported(
+        self, tmp_path, layout: str
+    ) -> None:
+        alone = {"ensemble_size": 1, "write_quorum": 1, "ack_quorum": 1}
+        words = ["--since-last", "--to", str(tmp_path / "out"), "--partition-by", layout]
+        with (
+            local_cluster(tmp_path / "bk", 1) as own,
+            BlockingClient(own.uri) as client,
+            runner(own) as run,
+        ):
+            shorter, _ = client.call(partial(handover.create_handed_over, **alone))
+            add(client, shorter, [b"a", b"b", b"c"])
+            run("export", *words)
+            close_at(client, shorter, 0)
+            write(client, PAYLOADS[:5], **alone)
+            planned = run("export", *words, "--dry-run").out
+            assert f"leave out ledger {shorter}: " in planned
+            for copied in (1, 0):
+                done = run("export", *words, "-o", "json", ok=False)
+                assert done.status == 8, done.err
+                assert done.json["copied_ledgers"] == copied
+                (left,) = done.json["unreadable"]
+                assert "closed at entry 0, and was exported up to 2" in left["why"]
+            again = run("export", shorter, *words[1:], ok=False)
+        assert again.status == 1
+        assert "was exported up to 2" in again.err
+
     def test_ledgers_are_chosen_as_in_the_source(self, run: Run, client, tmp_path, capfd) -> None:
         marked = write(client, PAYLOADS[:2], custom={"job": b"daily"})
         other = write(client, PAYLOADS[:2])

@@ -27,6 +27,7 @@ from bkctl.commands.export.target.new_since_last import (
     added_paths,
     check_ours,
     check_strangers,
+    contradiction,
     find_changes,
 )
 from bkctl.commands.export.task.parquet_file import WrittenFile, WrittenRange
@@ -370,6 +371,14 @@ class TestChanges:
         other = attrs.evolve(extent(1, 5), ctime_ms=1_800_000_000_000)
         found = find_changes(tree, [other], self.SIZES, again=False)
         assert (found.todo, found.removed) == ((other,), ("ledger=1/part-a.parquet",))
+
+    def test_what_contradicts_an_earlier_export_is_known_before(self, tree) -> None:
+        other = attrs.evolve(extent(1, 5), ctime_ms=1_800_000_000_000)
+        assert contradiction(tree, other) is None
+        assert "closed at entry 1" in (contradiction(tree, extent(2, 1)) or "")
+        assert [contradiction(tree, one) for one in (extent(2, 3), extent(9, 1))] == [None, None]
+        tree.layout = "none"
+        assert "another ledger 1 was exported" in (contradiction(tree, other) or "")
 
     def test_a_shared_file_is_never_replaced(self, tree) -> None:
         tree.layout = "none"
