@@ -12,7 +12,7 @@ class Effect(enum.Enum):
     READ = "reads only"
     REVERSIBLE = "adds or changes, and loses nothing"
     FENCES = "fences a writer"
-    LOSES_DATA = "loses data or metadata"
+    LOSES_DATA = "deletes data or metadata for good"
 
 
 class Facility(enum.Enum):

@@ -63,7 +63,30 @@ def parse_time_ms(text: str) -> int:
     word = text.strip()
     if re.fullmatch(r"\d{1,15}", word):
         return int(word)
-    return _iso_8601_ms(word, dt.timezone.utc)
+    try:
+        return _iso_8601_ms(word, dt.timezone.utc)
+    except (ValueError, OverflowError):
+        raise ValueError(
+            f"{text!r} is not a time; try 2026-01-31, 2026-01-31T14:05:09Z or ms since 1970"
+        ) from None
+
+
+def parse_time_or_age_ms(text: str, now_s: float) -> int:
+    """Return ms since 1970, as ``parse_time_ms``; also of an age: ``10m`` ago.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    word = text.strip()
+    try:
+        if re.search(r"[a-z]$", word):
+            return int((now_s - parse_duration(word)) * 1000)
+        return parse_time_ms(word)
+    except ValueError:
+        raise ValueError(
+            f"{text!r} is not a time; try 2026-01-31, 2026-01-31T14:05:09Z, ms since 1970, or 10m "
+            "for ten minutes ago"
+        ) from None
 
 
 def _iso_8601_ms(text: str, zone: dt.tzinfo | None) -> int:

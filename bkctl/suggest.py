@@ -247,6 +247,7 @@ OPTIONS: Final[Mapping[str, str]] = {
     "bookie readonly --off": "`off` is an argument: `bkctl bookie readonly BOOKIE_ID off`",
     "bookie readonly --on": "`on` is an argument: `bkctl bookie readonly BOOKIE_ID on`",
     "bookie list --slow": "`bkctl bookie slow` names slow bookies",
+    "ledger read --count": _LAST_ENTRIES,
     "ledger read --tail": _LAST_ENTRIES,
     "ledger read -n": _LAST_ENTRIES,
     "ledger read --output raw": "use --raw, or --out FILE for the original bytes",

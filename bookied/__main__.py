@@ -19,6 +19,7 @@ from bkclient.config.private_files import open_to_others
 from bkclient.config.properties import PropertiesError
 from bkclient.config.settings import ConfigError, Findings, changed
 from bookied.config.bookie import BookieConfig
+from bookied.config.reload import SettingsSource
 from bookied.errors import BookieExitStatus, BookieStopError, StopTimeoutError
 from bookied.process.command_line import (
     DaemonOptions,
@@ -27,6 +28,7 @@ from bookied.process.command_line import (
     log_level,
     log_path,
     parse_options,
+    settings_file,
     version,
 )
 from bookied.process.java_environment import remarks
@@ -113,7 +115,9 @@ def _run(
         reactor,
         client_config=client_config,
         autorecovery_only=options.autorecovery_only,
-        reread=lambda: configure(options, os.environ)[0],
+        source=SettingsSource(
+            lambda: configure(options, os.environ)[0], settings_file(options, os.environ)
+        ),
         level_of=partial(log_level, options, os.environ),
     )
     return process.run()
@@ -122,8 +126,8 @@ def _run(
 class Process:
     """The process around one bookie: its reactor, signals, service manager and exit status.
 
-    With ``autorecovery_only`` there is no bookie in it, but an auditor and a worker. ``reread``
-    returns the settings as they are now, ``level_of`` from which level on they want a log.
+    With ``autorecovery_only`` there is no bookie in it, but an auditor and a worker. ``level_of``
+    returns from which level on the settings want a log.
     """
 
     def __init__(
@@ -135,7 +139,7 @@ class Process:
         *,
         client_config: ClientConfig | None = None,
         autorecovery_only: bool = False,
-        reread: Callable[[], BookieConfig],
+        source: SettingsSource,
         level_of: Callable[[BookieConfig], str],
     ) -> None:
         from twisted.internet.task import LoopingCall
@@ -148,7 +152,7 @@ class Process:
         self._config, self._findings = config, findings
         self._client_config, self._autorecovery_only = client_config, autorecovery_only
         self._logging, self._reactor = logging, reactor
-        self._reread, self._level_of = reread, level_of
+        self._source, self._level_of = source, level_of
         self._notifier = Notifier()
         self._start_extension = LoopingCall(self._notifier.notify, "EXTEND_TIMEOUT_USEC=30000000")
         self._service: Any = None
@@ -246,7 +250,7 @@ class Process:
             self._service,
             version=version(),
             config_warnings=warnings,
-            reread=self._reread,
+            source=self._source,
             obey=self._obey,
         )
         self._admin.start()
@@ -337,7 +341,7 @@ class Process:
             self._log.error("the log file cannot be opened: {error}", error=error)
         self._log.info("log file opened")
         try:
-            fresh = self._reread()
+            fresh = self._source.read()
         except (ConfigError, PropertiesError) as error:
             self._log.error("kept the old settings: {error}", error=error)
         else:

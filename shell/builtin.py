@@ -26,7 +26,7 @@ class _Own(click.Group):
 
 def commands(shell: Shell) -> click.Group:
     """Return the shell's own commands."""
-    group = _Own(name="", commands=[_help, _timing, _refresh, _history, _exit, _quit])
+    group = _Own(name="", commands=[_help, _timing, _refresh, _history, _clear, _exit, _quit])
     group.add_command(_use(shell))
     group.add_command(_set(shell))
     group.add_command(_unset(shell))
@@ -264,6 +264,12 @@ def _history(shell: Shell, text: str | None, last: int) -> None:
     """Show what was typed last, or the last of it that has TEXT in it. Ctrl-R searches."""
     for line in [line for line in shell.history if not text or text in line][-last:]:
         click.echo(line)
+
+
+@click.command("clear", hidden=True)
+def _clear() -> None:
+    """Clear the screen; Ctrl-L does too."""
+    click.clear()
 
 
 @click.command("exit")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import enum
 import random
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection
 from typing import Final
 
@@ -138,6 +139,15 @@ class MoveLoad:
 
     copies: int
     size_bytes: int | None
+
+
+def copies_by_bookie(metadata: LedgerMetadata) -> Counter[BookieId]:
+    """Return how many copies of entries each bookie of a closed ledger has, by the metadata."""
+    copies: Counter[BookieId] = Counter()
+    for fragment in fragments_of(metadata, None):
+        for index, bookie_id in enumerate(fragment.ensemble):
+            copies[bookie_id] += fragment.count_at(index)
+    return copies
 
 
 def size_of(metadata: LedgerMetadata, copies: int) -> int | None:
@@ -299,7 +309,7 @@ class _Recovery:
 
     def _copied(self, copied: CopiedEntry) -> None:
         self._entries += copied.copies
-        self._bytes += copied.copies * copied.size_bytes
+        self._bytes += copied.copies * copied.payload_bytes
         self._tell_copied(copied)
 
     async def _move(self, ledger_id: LedgerId) -> LedgerMove:

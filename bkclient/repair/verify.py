@@ -153,10 +153,21 @@ async def verify(
             return
 
 
-async def lost_ledgers(
-    client: Client, ledger_ids: Sequence[LedgerId]
-) -> AsyncIterator[tuple[int, list[LedgerId]]]:
-    """Yield how many ledgers were looked at, and those of the last ones that have lost entries.
+@attrs.frozen
+class LossCheck:
+    """How far a look for lost ledgers has come, and the findings since the step before."""
+
+    looked_at: int
+    lost: tuple[LedgerId, ...]
+    away: frozenset[BookieId]
+    """Bookies of closed ledgers that are not in service, or do not answer.
+
+    Ledgers with these bookies were not checked.
+    """
+
+
+async def lost_ledgers(client: Client, ledger_ids: Sequence[LedgerId]) -> AsyncIterator[LossCheck]:
+    """Look for closed ledgers that have lost entries; yield the findings for some at a time.
 
     Of each closed ledger the first and the last entry of every fragment are read. A ledger is lost
     if none of its bookies has one of these. Ledgers with a bookie that is not in service, or that
@@ -164,25 +175,31 @@ async def lost_ledgers(
     """
     store = client.store
     in_service = set(await store.writable_bookies() | await store.read_only_bookies())
-    if not in_service:
-        return
     for start in range(0, len(ledger_ids), LEDGERS_AT_ONCE):
         some, lost = ledger_ids[start : start + LEDGERS_AT_ONCE], list[LedgerId]()
+        away = set[BookieId]()
 
-        async def look(ledger_id: LedgerId, lost: list[LedgerId] = lost) -> None:
-            if await _has_lost_ends(client, ledger_id, in_service):
+        async def look(
+            ledger_id: LedgerId, lost: list[LedgerId] = lost, away: set[BookieId] = away
+        ) -> None:
+            try:
+                metadata = (await client.read_metadata(ledger_id)).value
+            except (NoSuchLedgerError, MetadataSerializationError):
+                return
+            if not metadata.is_closed:
+                return
+            if missing := metadata.all_bookies() - in_service:
+                away.update(missing)
+            elif await _has_lost_ends(client, ledger_id, in_service):
                 lost.append(ledger_id)
 
         await for_each(some, look, LEDGERS_AT_ONCE)
-        yield start + len(some), sorted(lost)
+        yield LossCheck(start + len(some), tuple(sorted(lost)), frozenset(away))
 
 
 async def _has_lost_ends(client: Client, ledger_id: LedgerId, in_service: set[BookieId]) -> bool:
     """Look at one ledger; a bookie that returned an error is taken out of ``in_service``."""
     try:
-        metadata = (await client.read_metadata(ledger_id)).value
-        if not metadata.is_closed or not in_service.issuperset(metadata.all_bookies()):
-            return False
         steps = [step async for step in verify(client, ledger_id, _ENDS, random.Random(0))]
     except (NoSuchLedgerError, MetadataSerializationError):
         return False

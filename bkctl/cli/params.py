@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -10,7 +11,7 @@ import click
 
 from bkctl.ledger_ids import parse_ledger_id
 from bkctl.options import LiveType, options_of
-from bkctl.quantities import parse_duration, parse_size, parse_time_ms
+from bkctl.quantities import parse_duration, parse_size, parse_time_or_age_ms
 
 if TYPE_CHECKING:
     _ParamType = click.ParamType[Any]  # Generic for type checkers only, before click 8.4.
@@ -188,7 +189,7 @@ class PositionType(_ParamType):
 
 
 class TimeType(_ParamType):
-    """Milliseconds since 1970, from a number of them or from ISO 8601; UTC without a zone."""
+    """Milliseconds since 1970, from a number of them, ISO 8601 or an age; UTC without a zone."""
 
     name = "time"
 
@@ -196,7 +197,7 @@ class TimeType(_ParamType):
         if isinstance(value, int):
             return value
         try:
-            return parse_time_ms(value)
+            return parse_time_or_age_ms(value, time.time())
         except ValueError as error:
             self.fail(str(error), param, ctx)
 

@@ -28,15 +28,15 @@ The file is that of a Java bookie, as it is: one setting on a line, `key=value`,
 `key value`. Lines that begin with # or ! are comments; a backslash at a line's end joins the next
 one; `\uXXXX` and the usual escapes are read.
 
-A comma parts the values of a list, and `\,` is a comma. A key that is set again adds to a list;
+A comma separates the values of a list, and `\,` is a comma. A key that is set again adds to a list;
 where one value is wanted the first counts. `include = other.conf` reads another file in its place.
 `${env:NAME}`, `${sys:name}` and `${other.key}` are expanded.
 
 What is set as `BK_key` in the environment wins over the file, and `-X key=value` over both.
 
-`bookied --conf FILE --check-config` says what is odd about a file. An unknown key is
-named with the nearest one, and refused with `--strict-config`; so is a key that cannot be honoured
-without losing safety, always.
+`bookied --conf FILE --check-config` says what is odd about a file. `bookied` warns of unknown keys,
+and names the nearest known key; with `--strict-config` it refuses them. It always refuses a setting
+that it cannot honour safely.
 """
 
 

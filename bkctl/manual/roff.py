@@ -17,7 +17,8 @@ _GUARD: Final = "\\&"
 NO_REWRAP: Final = "\b"
 """A paragraph that begins with this, as in help texts of click, stays as it is."""
 
-_SENTENCE: Final = re.compile(r"(?<=[.!?])\s+(?=[A-Z0-9`\"'(-])")
+_SENTENCE: Final = re.compile(r"(?<=[.!?])\s+(?=[A-Z0-9`\"'(-])(?=(?:[^`]*`[^`]*`)*[^`]*$)")
+"""The space between two sentences; never one in `backquotes`."""
 _CODE: Final = re.compile(r"`([^`\n]+)`")
 _OPTION: Final = re.compile(r"(?<![\w-])(--?[A-Za-z][\w-]*)")
 _VARIABLE: Final = re.compile(r"\b([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*)\b|(\[[^]]*\]|\{[^}]*\})")

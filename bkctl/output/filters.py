@@ -77,7 +77,7 @@ def _sorted(view: View, values: Iterable[Any], by: str) -> list[Any]:
     """Return values in order; those that lack the field come last, whichever the order."""
     found = list(values)
     for word in reversed(by.split(",")):
-        name, _, order = word.strip().partition(":")
+        name, order = order_of(word)
         field = view.named(name)
         if field is None:
             raise view.no_field("--sort-by", name)
@@ -88,6 +88,12 @@ def _sorted(view: View, values: Iterable[Any], by: str) -> list[Any]:
         there.sort(key=lambda one: _key(get(one)), reverse=order == "desc")
         found = there + [one for one in found if get(one) is None]
     return found
+
+
+def order_of(word: str) -> tuple[str, str]:
+    """Return the field and the order of one word of ``--sort-by``: ``length:desc``, ``-length``."""
+    name, _, order = word.strip().partition(":")
+    return (name[1:], order or "desc") if name.startswith("-") else (name, order)
 
 
 def _key(value: Any) -> tuple[bool, Any]:

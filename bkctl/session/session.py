@@ -223,16 +223,15 @@ class Session:
 
 
 def _title(session: Session) -> str:
-    """Return which profile this is, the cluster if it was asked, and when; "" without one."""
+    """Return the profile, the cluster and the time; "" without profile or cluster."""
     profile = session.options.used_profile
-    if profile is None:
+    # The values of a command that did not ask the cluster are of files or of this machine.
+    if profile is None or not session.cluster.was_reached:
         return ""
     from bkctl.output.units import human_time
 
     words = [f"profile {profile.name}"]
-    # Where only its settings were wanted, the cluster may be what does not answer.
-    if session.cluster.was_reached:
-        with contextlib.suppress(BookKeeperError):
-            words.append(f"cluster {session.cluster.view_in_use.instance_id()}")
+    with contextlib.suppress(BookKeeperError):
+        words.append(f"cluster {session.cluster.view_in_use.instance_id()}")
     now_ms = int(session.host.clock_s() * 1000)
     return ", ".join([*words, human_time(now_ms, utc=session.options.utc)])

@@ -23,6 +23,7 @@ from bookied.admin.monitoring.java_metrics import BookieFigures
 from bookied.admin.monitoring.metrics_page import Metrics
 from bookied.admin.monitoring.prometheus_text import Family
 from bookied.config.bookie import BookieConfig, StorageClass
+from bookied.config.reload import SettingsSource
 from bookied.errors import BookieExitStatus, BookieStopError, SecurityStartError
 from bookied.metrics.counters import Summaries
 from bookied.runtime.listener import BoundPort
@@ -110,7 +111,7 @@ class AdminServer:
         *,
         version: str = "",
         config_warnings: int = 0,
-        reread: Callable[[], BookieConfig] | None = None,
+        source: SettingsSource | None = None,
         obey: Callable[[BookieConfig], None] | None = None,
     ) -> None:
         self._service, self._config = service, service.config
@@ -126,7 +127,7 @@ class AdminServer:
             stats=partial(stats_of, service),
             window_s=self._config.stats_window_s,
         )
-        self.control = Control(service, self.metrics.text, reread, obey)
+        self.control = Control(service, self.metrics.text, source, obey)
 
     def start(self) -> None:
         """Serve; call it before the bookie starts, so that probes learn that it is not ready.

@@ -9,7 +9,8 @@ well (see ``reload``), except who may log in.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, Final
 
 import attrs
@@ -18,6 +19,17 @@ from bkclient.config.declaration import MASKED, DeclaredSetting, declared, value
 from bkclient.config.findings import SettingFinding, Severity
 from bookied.config.bookie import BookieConfig
 from wire.errors import BookKeeperError
+
+
+@attrs.frozen
+class SettingsSource:
+    """Where a bookie's settings come from."""
+
+    read: Callable[[], BookieConfig]
+    """Return the settings as they are now; blocks."""
+    file: Path | None = None
+    """The settings file, if the process was given one."""
+
 
 _LOCKED: Final = frozenset({"authorizedRoles", "saslJaasClientAllowedIds"})
 """Who may log in is decided by those who may write the settings file."""

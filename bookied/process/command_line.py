@@ -208,8 +208,13 @@ def configure_client(options: DaemonOptions, environ: Mapping[str, str]) -> Clie
     return load_client_config(_properties(options, environ, BookieConfig, ClientConfig))
 
 
+def settings_file(options: DaemonOptions, environ: Mapping[str, str]) -> Path | None:
+    """Return the settings file, if an option or the environment names one."""
+    return options.conf or (Path(environ[CONF_VARIABLE]) if environ.get(CONF_VARIABLE) else None)
+
+
 def _properties(options: DaemonOptions, environ: Mapping[str, str], *classes: type) -> Properties:
-    path = options.conf or (Path(environ[CONF_VARIABLE]) if environ.get(CONF_VARIABLE) else None)
+    path = settings_file(options, environ)
     system = java_system_properties()
     if path is None:
         properties = Properties(environ=environ, system=system)

@@ -197,8 +197,8 @@ ADMIN: Final = (
         body="bkctl.commands.bookie.running_bookie:config_set",
         help="""Change settings of a running bookie.
 
-    Changes last until the bookie restarts or reads its settings file again (SIGHUP). To keep a
-    change, write it into the file as well. The command sets all settings or none. Only some
+    Changes last until the bookie restarts or reads its settings file again (SIGHUP). The command
+    names the file, and the lines that keep the change. It sets all settings or none. Only some
     settings can change at run time; the error lists them. A Java bookie accepts every setting.
     """,
         params=(

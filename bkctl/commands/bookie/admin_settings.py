@@ -69,6 +69,14 @@ def change(admin: AdminClient, pairs: Sequence[tuple[str, str]]) -> list[Changed
     return _changed(before, {key: after.get(key, value) for key, value in given.items()})
 
 
+def how_to_keep(admin: AdminClient, changes: Sequence[ChangedSetting]) -> str:
+    """Return which lines keep changes over a restart, and in which file."""
+    file = admin.ask("GET", "/api/v2/bookie").json.get("settings_file") if admin.speaks_v2 else None
+    where = f"{file} on its host" if file else "its settings file"
+    lines = "".join(f"\n  {one.key}={one.value}" for one in changes)
+    return f"a restart of the bookie loses this; to keep it, set in {where}:{lines}"
+
+
 def _given(
     admin: AdminClient, pairs: Sequence[tuple[str, str]]
 ) -> tuple[dict[str, str], dict[str, str]]:

@@ -80,13 +80,17 @@ bookie.command(
         option(
             "--ledgers",
             is_flag=True,
-            help="Count the ledgers that list the bookie; reads all metadata.",
+            help="Count the ledgers that list the bookie, and the bytes of its copies; reads all "
+            "metadata.",
         ),
     ),
     effect=Effect.READ,
     examples=(
         ("bkctl bookie show 10.0.0.1:3181", "endpoints, disks, cookie, rack, load"),
-        ("bkctl bookie show 10.0.0.1:3181 --ledgers", "with the number of ledgers that list it"),
+        (
+            "bkctl bookie show 10.0.0.1:3181 --ledgers",
+            "with its ledgers, and the bytes of its copies",
+        ),
         ("bkctl bookie show", "free and total space of each bookie, and of all together"),
     ),
     exits=(ExitStatus.FAILED, ExitStatus.NOT_FOUND, ExitStatus.UNREACHABLE, ExitStatus.TIME_LIMIT),

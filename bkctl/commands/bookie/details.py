@@ -15,6 +15,7 @@ from bkclient.admin.bookie_test import check_bookie
 from bkclient.admin.ledger_scan import walk
 from bkclient.metadata.api import CookieNotFoundError
 from bkclient.metadata.tree.nodes import together
+from bkclient.repair.recover_bookies import copies_by_bookie, size_of
 from bkctl.bookies import ask_bookies, load_rates
 from bkctl.bookies.load_rates import LoadFigures
 from bkctl.cli.params import BOOKIE_ID
@@ -72,6 +73,13 @@ def _figure(name: str, doc: str, get: Callable[[LoadFigures], Any], **more: Any)
     ),
     column("ledgers", "Ledgers that list it.", rank=3),
     column("not_closed", "Of these, not closed.", rank=3),
+    column(
+        "size",
+        "Bytes of its copies of closed ones, by the metadata.",
+        "size_bytes",
+        Kind.BYTES,
+        rank=3,
+    ),
     *(attrs.evolve(one, rank=WIDE) for one in COOKIE_COLUMNS),
     column(
         "properties",
@@ -119,6 +127,8 @@ class BookieDetails:
     cookie: Cookie | None = None
     ledgers: int | None = None
     not_closed: int | None = None
+    size_bytes: int | None = None
+    """Payload of its copies in closed ledgers, as if all entries of a ledger had one size."""
     figures: LoadFigures | None = None
     """What its metrics say, where they were asked for and it has some."""
 
@@ -197,16 +207,24 @@ async def details(
 
 
 async def _with_ledgers(client: Client, found: Sequence[BookieDetails]) -> list[BookieDetails]:
-    """Count the ledgers that list each bookie, in one walk over all."""
+    """Count the ledgers that list each bookie, and its bytes, in one walk over all."""
     ledgers: Counter[BookieId] = Counter()
     not_closed: Counter[BookieId] = Counter()
+    sizes: Counter[BookieId] = Counter()
     async for one in walk(client.store):
         if one.metadata is not None:
             ledgers.update(one.metadata.all_bookies())
             if not one.metadata.is_closed:
                 not_closed.update(one.metadata.all_bookies())
+            for bookie_id, copies in copies_by_bookie(one.metadata).items():
+                sizes[bookie_id] += size_of(one.metadata, copies) or 0
     return [
-        attrs.evolve(one, ledgers=ledgers[one.bookie_id], not_closed=not_closed[one.bookie_id])
+        attrs.evolve(
+            one,
+            ledgers=ledgers[one.bookie_id],
+            not_closed=not_closed[one.bookie_id],
+            size_bytes=sizes[one.bookie_id],
+        )
         for one in found
     ]
 

@@ -108,9 +108,10 @@ def config_set(
             for one in admin_settings.planned(admin, pairs)
         )
         return
-    session.emit_all(admin_settings.change(admin, pairs), admin_settings.ChangedSetting)
+    changes = admin_settings.change(admin, pairs)
+    session.emit_all(changes, admin_settings.ChangedSetting)
     session.finish()
-    session.note("a restart of the bookie loses this; to keep it, write it into its settings file")
+    session.note(admin_settings.how_to_keep(admin, changes))
 
 
 def metrics(

@@ -28,7 +28,13 @@ from bkclient.metadata.store_settings import store_options
 from bkclient.repair.verify import lost_ledgers
 from bkctl.commands.cluster.known_nodes import KnownNode, known
 from bkctl.commands.cluster.removal.metadata_contents import MetadataContents, read_contents
-from bkctl.errors import CommandError, ConflictError, NothingFoundError, RefusedError
+from bkctl.errors import (
+    CommandError,
+    ConflictError,
+    NothingFoundError,
+    PartlyDoneError,
+    RefusedError,
+)
 from bkctl.output.units import counted, human_bytes, human_duration, rfc3339
 from bkctl.output.views import Column, Kind, column, shown
 from bkctl.session.safety import Objection, named, refuse_unless_forced
@@ -150,7 +156,13 @@ def _restored(v: ClusterRestored) -> str:
     has = ", ".join(v.info.lines()) or "no ledger"
     if v.added is None:
         return f"restored cluster {v.info.instance_id} to {v.uri}: {has}"
-    return f"added {v.added.text} to {v.uri}; {counted(v.existing, 'node')} existed and stay"
+    return f"added {v.added.text} to {v.uri}{_staying(v.existing)}"
+
+
+def _staying(nodes: int) -> str:
+    if not nodes:
+        return ""
+    return f"; {counted(nodes, 'node')} {'exists and stays' if nodes == 1 else 'exist and stay'}"
 
 
 @shown(
@@ -459,15 +471,21 @@ def _is_end(line: bytes, nodes: int, digest: str) -> bool:
     return True
 
 
-def stored_nodes(file: Path) -> Iterator[list[StoredNode]]:
-    """Yield the nodes of a backup that was read through, some at a time, in its order."""
+def stored_nodes(file: Path, only: Collection[str] = ()) -> Iterator[list[StoredNode]]:
+    """Yield the nodes of a backup that was read through, some at a time, in its order.
+
+    ``only``: the paths to yield; all if empty.
+    """
     with file.open("rb") as stream:
         stream.readline()
         some: list[StoredNode] = []
         for number, line in enumerate(stream, 2):
             if b'"end"' in line and json.loads(line).get("end"):
                 break
-            some.append(_node(line, number))
+            node = _node(line, number)
+            if only and node.path not in only:
+                continue
+            some.append(node)
             if len(some) == _NODES_AT_ONCE:
                 yield some
                 some = []
@@ -486,14 +504,17 @@ class _RestoreTarget:
     instance_id: str | None
 
 
-def restore(session: Session, file: Path, force: Sequence[str]) -> None:
-    """Check a backup, ask, and bring it back.
+def restore(
+    session: Session, file: Path, force: Sequence[str], ledger_ids: Sequence[LedgerId]
+) -> None:
+    """Check a backup, ask, and restore it; with ``ledger_ids`` only the metadata of these ledgers.
 
     Raises:
-        NothingFoundError: there is no such file.
+        NothingFoundError: there is no such file, or a ledger is not in the backup.
         BackupDamagedError: the file is not a complete backup.
         RefusedError: the root is not empty, or the user did not confirm.
-        ConflictError: there is another cluster, which is not empty.
+        ConflictError: there is another cluster, which is not empty, or none for single ledgers.
+        PartlyDoneError: the entries of restored ledgers are gone.
     """
     session.about = str(file)
     try:
@@ -503,64 +524,135 @@ def restore(session: Session, file: Path, force: Sequence[str]) -> None:
             "No such file or directory",
             next_step="give a file that `bkctl cluster backup FILE` has written",
         ) from error
+    only = _paths_of(ledger_ids, info)
+    if only:
+        info = _part_of(file, info, only, ledger_ids)
     session.about = ""
     target: _RestoreTarget = _with_store(session, _target)
+    if only:
+        _insist_same_cluster(session, target, info)
     replaced = _empty_other(session, target, info)
-    if replaced is None:
+    if replaced is None and not only:
         refuse_unless_forced(session, _objections(session, target), force)
     has = ", ".join(info.lines()) or "no ledger"
     missing = None
     if replaced is None and target.nodes:
-        missing = _missing(file, info, _with_store(session, _existing))
+        missing = _missing(file, info, _with_store(session, _existing), only)
     gone = [] if replaced is None else [f"remove the empty cluster {replaced}"]
     if session.dry_run:
         nodes = counted(info.nodes, "node")
         session.plan(
             [*gone, f"restore {nodes} of cluster {info.instance_id}: {has}"]
             if missing is None
-            else [
-                f"add {missing.text}; {counted(info.nodes - missing.nodes, 'node')} exist and stay"
-            ]
+            else [f"add {missing.text}{_staying(info.nodes - missing.nodes)}"]
         )
         return
     session.confirm(
         [
             f"The backup of {rfc3339(info.time_ms)} has {has}.",
             *(f"First: {one}." for one in gone),
-            *([] if missing is None else [f"Missing: {missing.text}; existing nodes stay.", _ALL]),
+            *([] if missing is None else [f"Missing: {missing.text}; existing nodes stay."]),
+            *([] if missing is None or only else [_ALL]),
         ],
-        f"Restore cluster {info.instance_id} to {session.uri}?",
+        f"Restore cluster {info.instance_id} to {session.uri}?"
+        if not only
+        else f"Restore {has} to {session.uri}?",
     )
     if replaced is not None:
         _with_store(session, lambda store: _remove_empty(store, replaced))
-    if missing is not None:
-        missing = _missing(file, info, _with_store(session, _existing))  # As it is after the answer
+    if missing is not None:  # As it is after the answer
+        missing = _missing(file, info, _with_store(session, _existing), only)
     # The layout comes last: what breaks off is not a cluster, and can be gone on with.
-    session.resume = session.failed = "`--force root` continues with the existing nodes"
+    session.resume = session.failed = (
+        "the same command continues" if only else "`--force root` continues with the existing nodes"
+    )
     with session.progress("restoring", total=info.nodes, unit="nodes") as progress:
-        kept: list[str] = _with_store(session, lambda store: _put(store, file, info, progress))
+        kept: list[str] = _with_store(
+            session, lambda store: _put(store, file, info, progress, only)
+        )
     session.resume = session.failed = ""
     session.emit(ClusterRestored(uri=session.uri, info=info, kept=tuple(kept), added=missing))
     if not session.uri.startswith("sqlite:"):
         session.note(_NEW_CTIMES)
     if kept:
-        session.warn(f"{counted(len(kept), 'node')} differ and stay as they are: {named(kept)}")
-    _warn_of_lost(session, missing or _missing(file, info, ()))
+        verb = "differs and stays as it is" if len(kept) == 1 else "differ and stay as they are"
+        session.warn(f"{counted(len(kept), 'node')} {verb}: {named(kept)}")
+    _look_for_entries(session, missing or _missing(file, info, ()))
 
 
-def _warn_of_lost(session: Session, restored: _Missing) -> None:
-    """Name the restored ledgers that bookies in service have deleted meanwhile."""
+def _paths_of(ledger_ids: Sequence[LedgerId], info: BackupInfo) -> frozenset[str]:
+    """Return the paths of the metadata of ledgers, with the parents of each."""
+    paths: set[str] = set()
+    for ledger_id in ledger_ids:
+        path = zk_paths.LAYOUTS[info.layout].path_of(ledger_id)
+        while path:
+            paths.add(path)
+            path = zk_paths.parent(path)
+    return frozenset(paths)
+
+
+def _part_of(
+    file: Path, info: BackupInfo, only: Collection[str], ledger_ids: Sequence[LedgerId]
+) -> BackupInfo:
+    """Return the info of a part of a backup.
+
+    Raises:
+        NothingFoundError: a ledger is not in the backup.
+    """
+    tally, absent = _BackupCounts(info), set(ledger_ids)
+    for some in stored_nodes(file, only):
+        for node in some:
+            found = tally.add(node.path)
+            absent -= {found.ledger_id}
+    if absent:
+        raise NothingFoundError(
+            f"the backup does not have {counted(len(absent), 'ledger')}: {named(sorted(absent))}",
+            next_step=f"it is of {rfc3339(info.time_ms)}; an older or newer one may have it",
+        )
+    return tally.result()
+
+
+def _insist_same_cluster(session: Session, target: _RestoreTarget, info: BackupInfo) -> None:
+    """Refuse single ledgers where their cluster is not.
+
+    Raises:
+        ConflictError: there is no cluster, or another one.
+    """
+    if target.instance_id != info.instance_id:
+        raise ConflictError(
+            f"{session.uri} has no cluster"
+            if target.instance_id is None
+            else f"{session.uri} is the cluster {target.instance_id}; the backup is of "
+            f"{info.instance_id}",
+            next_step="--ledger adds to the cluster of the backup; without it all is restored",
+        )
+
+
+def _look_for_entries(session: Session, restored: _Missing) -> None:
+    """Look for restored ledgers that bookies in service have deleted meanwhile.
+
+    Raises:
+        PartlyDoneError: there are some.
+    """
     lost: list[LedgerId] = []
+    away: set[BookieId] = set()
     total = len(restored.ledger_ids)
     with session.progress("looking for entries", total=total, unit="ledgers") as progress:
-        for looked_at, found in session.iterate(lost_ledgers, restored.ledger_ids):
-            lost += found
-            progress.update(looked_at)
-    if lost:
+        for step in session.iterate(lost_ledgers, restored.ledger_ids):
+            lost += step.lost
+            away |= step.away
+            progress.update(step.looked_at)
+    if away:
         session.warn(
+            f"restored ledgers list {counted(len(away), 'bookie')} not in service: "
+            f"{named(sorted(away))}. These ledgers were not checked; `bkctl ledger verify --all` "
+            "reads all entries"
+        )
+    if lost:
+        raise PartlyDoneError(
             f"{counted(len(lost), 'restored ledger')} without entries: {named(lost)}. No bookie has"
-            " the first or last entry: bookies delete the entries of a deleted ledger."
-            f" `bkctl ledger verify {lost[0]}` reads all entries"
+            " the first or last entry: bookies delete the entries of a deleted ledger",
+            next_step=f"`bkctl ledger verify {lost[0]}` reads all entries",
         )
 
 
@@ -607,12 +699,14 @@ async def _existing(store: MetadataStore) -> frozenset[str]:
     return frozenset([node.path async for some in store.nodes() for node in some])
 
 
-def _missing(file: Path, info: BackupInfo, existing: Collection[str]) -> _Missing:
-    """Return what a backup has beyond existing paths."""
+def _missing(
+    file: Path, info: BackupInfo, existing: Collection[str], only: Collection[str] = ()
+) -> _Missing:
+    """Return what a backup, or the part with the paths ``only``, has beyond existing paths."""
     tally = _BackupCounts(info)
     ledger_ids: list[LedgerId] = []
     cookies: list[BookieId] = []
-    for some in stored_nodes(file):
+    for some in stored_nodes(file, only):
         for node in some:
             if node.path not in existing:
                 found = tally.add(node.path)
@@ -642,12 +736,18 @@ async def _target(store: MetadataStore) -> _RestoreTarget:
     return _RestoreTarget(root.children, instance_id)
 
 
-async def _put(store: MetadataStore, file: Path, info: BackupInfo, progress: Progress) -> list[str]:
+async def _put(
+    store: MetadataStore,
+    file: Path,
+    info: BackupInfo,
+    progress: Progress,
+    only: Collection[str],
+) -> list[str]:
     """Make the nodes; the layout last, so that half of it is not a cluster."""
     kept: list[str] = []
     last: list[StoredNode] = []
     done = 0
-    for some in stored_nodes(file):
+    for some in stored_nodes(file, only):
         now = [node for node in some if node.path != zk_paths.LAYOUT]
         last += [node for node in some if node.path == zk_paths.LAYOUT]
         kept += await store.add_nodes(now, info.layout)

@@ -8,7 +8,7 @@ from typing import Final
 import click
 
 from bkctl.cli.command import Command
-from bkctl.cli.params import DURATION, argument, option
+from bkctl.cli.params import DURATION, LEDGER_ID, argument, option
 from bkctl.exit_status import Effect, ExitStatus, Facility
 from bkctl.session.safety_names import ROOT
 
@@ -88,11 +88,22 @@ METADATA: Final = (
 
     --force root adds every missing node: also ledgers that were deleted on purpose, and cookies of
     decommissioned bookies. `cluster restore` also undoes `cluster format`: the backup replaces the
-    formatted cluster while that cluster is empty. A restore brings no entries back. The command
-    warns of closed ledgers whose first or last entry all bookies have deleted meanwhile.
+    formatted cluster while that cluster is empty. With --ledger the command adds only the metadata
+    of that ledger, to the cluster of the backup.
+
+    A restore brings no entries back. The exit status is 8 if all bookies have deleted the first or
+    last entry of a restored ledger meanwhile; the error names these ledgers. The command does not
+    check open ledgers, or ledgers with a bookie that is not in service, and names these bookies.
     """,
         params=(
             argument("file", type=click.Path(path_type=Path)),
+            option(
+                "--ledger",
+                "ledger_ids",
+                type=LEDGER_ID,
+                multiple=True,
+                help="Restore only this ledger; repeatable.",
+            ),
             option(
                 "--force",
                 type=click.Choice([ROOT]),
@@ -109,8 +120,15 @@ METADATA: Final = (
             ),
             ("bkctl cluster restore metadata.jsonl -u zk://zk1:2181/ledgers", "into an empty root"),
             ("bkctl cluster restore metadata.jsonl --force root", "only add missing nodes"),
+            ("bkctl cluster restore metadata.jsonl --ledger 42", "only the metadata of one ledger"),
         ),
-        exits=(*_FAILURES, ExitStatus.REFUSED, ExitStatus.CONFLICT),
+        exits=(
+            *_FAILURES,
+            ExitStatus.NOT_FOUND,
+            ExitStatus.REFUSED,
+            ExitStatus.CONFLICT,
+            ExitStatus.PARTLY,
+        ),
         replaces="nothing of Java's; ZooKeeper's own snapshots",
     ),
     Command(

@@ -53,11 +53,13 @@ doctor = Command(
     The command changes nothing. It reads the metadata of all ledgers and asks each bookie for its
     free space. It reads no entries: `bkctl ledger verify` does.
 
+    The exit status is that of the worst finding:
+
     \b
-    loss     entries cannot be read now, or are about to be deleted      status 10
-    risk     one more failure can lose entries, or no repair is running  status 10
-    trouble  it works, but not as it should                              status 9
-    note     for information                                             status 0
+    loss     10  entries cannot be read now, or are about to be deleted
+    risk     10  one more failure can lose entries, or no repair runs
+    trouble   9  it works, but not as it should
+    note      0  for information
     """,
 )
 

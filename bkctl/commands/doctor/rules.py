@@ -6,6 +6,7 @@ order among findings of one severity.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
@@ -106,7 +107,7 @@ def _bring_copies_back(seen: ClusterSurvey, some: LedgerSample) -> str:
     """Return how to reach entries that no bookie in service has; never how to delete them."""
     down = [one.bookie_id for one in seen.of_state(BookieState.DOWN)]
     if down:
-        return f"start {' and '.join(down[:3])} again"
+        return _again(seen, down[:3])
     first = some.first[0] if some.first else ""
     return f"bkctl disk salvage {first} --out DIR, where a disk has it still"
 
@@ -142,7 +143,9 @@ def _repair_advice(seen: ClusterSurvey, *, unmarked: bool = False) -> str:
         return _enabling(seen)
     if seen.auditor is None:
         return _start_auditor(seen)
-    return "bkctl autorecovery audit" if unmarked else "bkctl autorecovery list"
+    if unmarked:
+        return "bkctl autorecovery audit"
+    return "workers repair it; why a ledger waits: bkctl autorecovery list --detail"
 
 
 def _unreadable(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
@@ -165,23 +168,25 @@ def _abandoned(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
         f"{_does(some.count, 'is', 'are')} open on a bookie that is down: no writer is at work, "
         "or it adds nothing"
     )
-    fix = f"bkctl ledger recover {some.first[0]}" if some.first else ""
-    yield from _of(Severity.RISK, "ledgers-abandoned", some, what, fix)
+    yield from _of(Severity.RISK, "ledgers-abandoned", some, what, _recover(some))
 
 
 def _stuck_in_recovery(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
     some = LedgerSample(len(seen.stuck), list(seen.stuck))
     what = f"{_does(some.count, 'is', 'are')} in recovery; where no client is at work it stays so"
-    fix = f"bkctl ledger recover {seen.stuck[0]}" if seen.stuck else ""
-    yield from _of(Severity.TROUBLE, "ledgers-in-recovery", some, what, fix)
+    yield from _of(Severity.TROUBLE, "ledgers-in-recovery", some, what, _recover(some))
 
 
 def _open_long(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
     some = seen.ledgers.open_long
     age = human_duration(seen.limits.open_s)
     what = f"{_does(some.count, 'is', 'are')} open for more than {age}: is a writer at work?"
-    fix = f"bkctl ledger recover {some.first[0]}" if some.first else ""
-    yield from _of(Severity.TROUBLE, "ledgers-open-long", some, what, fix)
+    yield from _of(Severity.TROUBLE, "ledgers-open-long", some, what, _recover(some))
+
+
+def _recover(some: LedgerSample) -> str:
+    """Return the line that recovers the first ledgers."""
+    return f"bkctl ledger recover {' '.join(map(str, some.first[:_NAMED_MAX]))}"
 
 
 def _single(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
@@ -228,11 +233,19 @@ def _too_few(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
         yield ClusterFinding(Severity.TROUBLE, "bookies-too-few", what, fix=_start(seen))
 
 
+def _again(seen: ClusterSurvey, bookies: Sequence[BookieId]) -> str:
+    """Return how to start bookies again; a cluster of `bkctl local` has a line for each."""
+    if seen.local_directory is None:
+        return f"start {' and '.join(bookies)} again"
+    directory = shlex.quote(str(seen.local_directory))
+    return "; ".join(f"bkctl local start {directory} {one}" for one in bookies)
+
+
 def _start(seen: ClusterSurvey) -> str:
     """Return which bookies to start."""
     down = [one.bookie_id for one in seen.of_state(BookieState.DOWN)][:3]
     if down:
-        return f"start {' and '.join(down)} again, or add bookies"
+        return f"{_again(seen, down)}, or add bookies"
     by_hand = sorted(seen.read_only_by_hand)
     return f"bkctl bookie readonly {by_hand[0]} off, or add bookies" if by_hand else "add bookies"
 
@@ -243,13 +256,14 @@ def _down(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
         ledgers = seen.ledgers.holds[bookie_id]
         if ledgers:
             what = f"{bookie_id} is down, and {counted(ledgers, 'ledger')} {_list_it(ledgers)}"
-            fix = "start the bookie again"
+            fix = _again(seen, [bookie_id])
             if _can_do_without(seen):
                 fix += f", or remove it for good: bkctl decommission {bookie_id}"
             yield ClusterFinding(Severity.RISK, "bookie-down", what, fix=fix, examples=(bookie_id,))
         else:
             what = f"{bookie_id} is down, and no ledger lists it"
-            fix = f"start the bookie again, or remove it for good: bkctl decommission {bookie_id}"
+            again = _again(seen, [bookie_id])
+            fix = f"{again}, or remove it for good: bkctl decommission {bookie_id}"
             yield ClusterFinding(
                 Severity.NOTE, "bookie-retired", what, fix=fix, examples=(bookie_id,)
             )
@@ -444,7 +458,7 @@ def _no_auditor(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
 def _start_auditor(seen: ClusterSurvey) -> str:
     """Return what to start for an auditor: bookies that are down may run autorecovery too."""
     down = [one.bookie_id for one in seen.of_state(BookieState.DOWN)][:3]
-    return f"start {' and '.join(down)} again, or {START_AUDITOR}" if down else START_AUDITOR
+    return f"{_again(seen, down)}, or {START_AUDITOR}" if down else START_AUDITOR
 
 
 def _is_needed(seen: ClusterSurvey) -> bool:
@@ -463,25 +477,27 @@ def _stale_marks(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
         and mark.ledger_id not in gone
     ]
     age = human_duration(seen.limits.stale_s)
+    why, fix = _why_idle(seen)
     what = (
         f"{_does(len(old), 'is', 'are')} marked for more than {age}, and no worker is at "
-        f"{_does(len(old), 'it', 'them')}: {_why_idle(seen)}"
+        f"{_does(len(old), 'it', 'them')}: {why}"
     )
-    yield from _of(
-        Severity.RISK, "marks-stale", LedgerSample(len(old), old), what, _repair_advice(seen)
-    )
+    yield from _of(Severity.RISK, "marks-stale", LedgerSample(len(old), old), what, fix)
 
 
-def _why_idle(seen: ClusterSurvey) -> str:
-    """Return what most likely keeps the workers from their work."""
+def _why_idle(seen: ClusterSurvey) -> tuple[str, str]:
+    """Return what most likely keeps the workers from their work, and what ends that."""
     if not seen.enabled:
-        return "autorecovery is disabled"
+        return "autorecovery is disabled", _enabling(seen)
     writable = len(seen.of_state(BookieState.WRITABLE))
     if writable < seen.ledgers.ensemble_max:
-        return f"{counted(writable, 'writable bookie')} leave none to copy to"
-    if seen.ledgers.unmendable.count:
-        return "some have no copy to be repaired from"
-    return "do workers run?"
+        return f"{counted(writable, 'writable bookie')} leave none to copy to", _start(seen)
+    some = seen.ledgers.unmendable
+    if some.count:
+        return "some have no copy to be repaired from", _bring_copies_back(seen, some)
+    if seen.auditor is None:
+        return "do workers run?", _start_auditor(seen)
+    return "do workers run?", "bkctl autorecovery list --detail, which says why each waits"
 
 
 def _unmendable(seen: ClusterSurvey) -> Iterator[ClusterFinding]:

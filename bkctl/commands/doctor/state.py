@@ -283,6 +283,8 @@ class ClusterSurvey:
     """Whether the ledgers could be found; not without the layout of the metadata."""
     damaged: Mapping[str, str] = attrs.field(factory=dict)
     """What of the metadata cannot be read, besides ledgers and cookies; and what repairs it."""
+    local_directory: Path | None = None
+    """The directory of a cluster of `bkctl local`."""
     stuck: tuple[LedgerId, ...] = ()
     """Ledgers that were in recovery from the beginning of the walk to its end."""
 

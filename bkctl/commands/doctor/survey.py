@@ -29,8 +29,10 @@ from bkctl.commands.doctor.state import (
     LedgerCensus,
     LocalSurvey,
 )
+from bkctl.commands.local.directory import STATE_FILE
 from bkctl.errors import ProblemsError, WarningsError
 from bkctl.output.units import counted
+from bkctl.session.profiles import profile_path
 from bookied.config.bookie import BookieConfig
 from bookied.directories.cookie_check import master_cookie
 from bookied.directories.disk_fullness import DiskLimits
@@ -86,12 +88,24 @@ def run(session: Session, limits: DoctorLimits, *, local: bool) -> None:
     with session.progress("looking at ledgers", unit="ledgers") as progress:
         now_ms = int(time.time() * 1000)
         cluster = session.call(examine_cluster, limits, now_ms, progress.update, RealHost())
-    cluster = attrs.evolve(cluster, read_only_by_hand=read_only_by_hand(cluster.bookies))
+    cluster = attrs.evolve(
+        cluster,
+        read_only_by_hand=read_only_by_hand(cluster.bookies),
+        local_directory=_local_directory(session),
+    )
     seen_local = examine_local(session, now_ms) if local else None
     found = diagnose(cluster, seen_local)
     session.emit_all(found, ClusterFinding)
     session.finish()
     _conclude(session, found, cluster)
+
+
+def _local_directory(session: Session) -> Path | None:
+    """Return the directory of the cluster of `bkctl local` whose profile is used, if one is."""
+    path = profile_path(session.host.environ)
+    if session.options.used_profile is None or path is None:
+        return None
+    return path.parent if (path.parent / STATE_FILE).exists() else None
 
 
 def _conclude(session: Session, found: list[ClusterFinding], cluster: ClusterSurvey) -> None:

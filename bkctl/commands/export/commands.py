@@ -47,7 +47,7 @@ export = Command(
             "--created-after",
             type=TIME,
             metavar="TIME",
-            help="Only ledgers from TIME on, in ISO 8601 or ms since 1970.",
+            help="Only ledgers from TIME on: ISO 8601, ms since 1970, or an age such as 7d.",
         ),
         option(
             "--created-before", type=TIME, metavar="TIME", help="Only ledgers from before TIME."

@@ -57,7 +57,9 @@ def _last_entry(value: Any) -> str:
     metadata = value.metadata
     last = None if metadata is None else metadata.last_entry_id
     found = _confirmed(value) if last is None else last
-    return "-" if found is None else str(found)
+    if found is not None:
+        return str(found)
+    return "-" if metadata is None else "not closed"
 
 
 def _password(value: Any) -> str:

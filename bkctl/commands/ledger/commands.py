@@ -206,14 +206,12 @@ ledger.command(
         argument("ledger_id", type=LEDGER_ID),
         option(
             "-n",
-            "--last",
-            "count",
+            "--count",
             type=click.IntRange(0),
-            metavar="N",
             default=10,
-            show_default=True,
             help="Begin N entries before the end.",
         ),
+        option("--last", type=click.IntRange(0), hidden=True),
         option(
             "-f/ ",
             "--follow/--exit-at-end",

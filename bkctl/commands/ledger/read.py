@@ -118,13 +118,17 @@ def tail(
     *,
     ledger_id: LedgerId,
     count: int,
+    last: int | None,
     follow: bool,
     password_file: str | None,
     form: str | None,
     delimiter: str | None,
     pattern: str | None,
 ) -> None:
-    """Print the last entries of a ledger, and with ``follow`` those confirmed from now on."""
+    """Print the last entries of a ledger, and with ``follow`` those confirmed from now on.
+
+    ``last`` is ``count`` under its older name.
+    """
     from bkctl.commands.ledger import ranges
     from bkctl.commands.ledger.listing import metadata_of
 
@@ -133,7 +137,7 @@ def tail(
     password = session.questions.password(password_file) if password_file else None
     reading = session.call(ranges.open_ledger, ledger_id, password=password)
     forms = choose_form(session, form, delimiter, pattern, metadata, to_file=False)
-    found = ranges.tail(session, reading, count, follow=follow)
+    found = ranges.tail(session, reading, count if last is None else last, follow=follow)
     if session.options.output in _RECORD_FORMS:
         session.emit_all(_records(session, found), _record_kind())
     else:

@@ -50,7 +50,7 @@ def _latency(name: str, doc: str) -> Column:
     column("ledger_id", "The ledger, where it is still there.", header="LEDGER", optional=True),
     column("entries", "Entries that count."),
     column("size", "Their bytes of payload.", kind=Kind.BYTES),
-    column("seconds", "How long they took.", kind=Kind.SECONDS),
+    column("seconds", "How long they took.", kind=Kind.SECONDS, header="TOOK"),
     column(
         "entries_per_s",
         "Entries a second.",

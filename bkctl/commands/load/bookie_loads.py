@@ -14,6 +14,7 @@ from bkctl.bookies import ask_bookies, load_rates
 from bkctl.bookies.admin_client import HttpAddress
 from bkctl.bookies.load_rates import LoadFigures, Rates, rates
 from bkctl.errors import CommandError, ProblemsError, UsageError, error_message
+from bkctl.output.filters import order_of
 from bkctl.output.units import counted, human_count, human_ms, human_time
 from bkctl.output.views import BOOKIE, Column, Kind, column, shown
 from bkctl.suggest import did_you_mean
@@ -111,7 +112,7 @@ def in_order(bookies: Sequence[BookieLoad], by: str | None) -> tuple[BookieLoad,
     """
     found = list(bookies)
     for word in reversed(by.split(",") if by else []):
-        name, _, order = word.strip().partition(":")
+        name, order = order_of(word)
         field = name.strip().lower().replace("-", "_").replace(" ", "_")
         if field not in _SORTED_BY:
             raise UsageError(

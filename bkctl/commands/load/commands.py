@@ -31,9 +31,9 @@ top = Command(
     Rates count what bookies store and serve: an entry with two copies is two adds. Latencies are
     from each bookie's last complete minute, up to two minutes behind the rates; the first lines
     show the latencies of the worst bookie. `no adds` is a minute without adds. A dash is a figure
-    that a bookie does not report: enable its HTTP server. --sort-by orders the bookies. Without a
-    terminal the command prints one line for each reading. `bkctl bookie slow` names bookies that
-    are slower than the others.
+    that a bookie does not report: enable its HTTP server. DISK is the share in use of the fullest
+    ledger directory. --sort-by orders the bookies. Without a terminal the command prints one line
+    for each reading. `bkctl bookie slow` names bookies that are slower than the others.
     """,
     params=(
         _INTERVAL,

@@ -35,6 +35,8 @@ class _Size(_ParamType):
             return value
         if value in {"log", "logs"}:
             self.fail("`bkctl local status DIR` names the log of each bookie", param, ctx)
+        if value == "add":
+            self.fail("`bkctl local N --dir DIR` with a larger N adds bookies", param, ctx)
         if value == "restart":
             self.fail(
                 "use `bkctl local stop DIR BOOKIE_ID`, then `bkctl local start DIR BOOKIE_ID`",

@@ -49,8 +49,8 @@ DEFAULT: str = "default"
 @shown(
     "differences",
     column("key", "The key."),
-    column("first", "What the first file sets."),
-    column("second", "What the second file sets."),
+    column("first", "What the first file sets.", header="FILE 1"),
+    column("second", "What the second file sets.", header="FILE 2"),
     column("default", "What holds where it is not set."),
 )
 @attrs.frozen
@@ -195,6 +195,8 @@ def diff(session: Session, first: str, second: str | None) -> None:
     one = read_conf(Path(first))
     other = read_conf(Path(second)) if second is not None else None
     found = list(differences(one, other))
+    if other is None and session.options.output in {None, "table"} and not session.options.columns:
+        session.options.columns = "key,first,default"
     session.emit_all(found, SettingDifference)
     if not found:
         session.note("no difference")

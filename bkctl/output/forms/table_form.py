@@ -74,12 +74,16 @@ class TableForm:
                 return self.said(view, value)
         fields = chosen_fields(self._options, view, view.fields)
         cells = [
-            (field.title, self._marked(view, value, field))
+            (field, self._marked(view, value, field))
             for field in fields
             if not (field.optional and field.get(value) is None)
         ]
+        if self._form == "table" and not self._options.columns:
+            # What gives way in a narrow table gives way here where it holds nothing.
+            cells = [(field, cell) for field, cell in cells if not field.rank or cell.text != "-"]
+        titled = [(field.title, cell) for field, cell in cells]
         width = self.width if self._form == "table" else None
-        return itertools.chain(head, vertical(cells, color=self.color, width=width))
+        return itertools.chain(head, vertical(titled, color=self.color, width=width))
 
     def said(self, view: View, value: Any) -> Iterable[str]:
         """Return the lines of a value whose view says it in sentences.

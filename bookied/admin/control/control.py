@@ -22,7 +22,7 @@ from bookied.admin.jobs import Jobs
 from bookied.admin.repairs import Repairs
 from bookied.admin.v2.values import BookieReport, SanityCheck
 from bookied.config.bookie import BookieConfig
-from bookied.config.reload import changed_settings
+from bookied.config.reload import SettingsSource, changed_settings
 from bookied.directories.cookie_check import check_cookies
 from bookied.directories.highest_ledger import highest_ledger
 from bookied.directories.roots import VERSION, directories, prepare
@@ -51,15 +51,12 @@ class Control:
         self,
         service: BookieService,
         metrics: Callable[[], str],
-        reread: Callable[[], BookieConfig] | None = None,
+        source: SettingsSource | None = None,
         obey: Callable[[BookieConfig], None] | None = None,
     ) -> None:
-        """``reread`` returns what the settings file says now; it blocks.
-
-        ``obey`` has the process go by other values of what can change meanwhile.
-        """
+        """``obey`` has the process go by other values of what can change meanwhile."""
         self._service, self.metrics = service, metrics
-        self._reread = reread or (lambda: service.config)
+        self._source = source or SettingsSource(lambda: service.config)
         self._obey = obey or service.settings_changed
         self._parts = service.parts
         self._began_s = time.monotonic()
@@ -84,7 +81,7 @@ class Control:
     def summary(self) -> BookieReport:
         """Return what it is doing."""
         service = self._service
-        now, mode = service.state.now, self._mode
+        now, mode, file = service.state.now, self._mode, self._source.file
         return BookieReport(
             bookie_id=self.bookie_id,
             state=now.value,
@@ -95,6 +92,7 @@ class Control:
             takes_high_priority_writes=mode is not None and mode.writes is not Writes.NONE,
             registered=service.registration is not None and service.registration.is_registered,
             uptime_s=round(time.monotonic() - self._began_s, 3),
+            settings_file=None if file is None else str(file.absolute()),
         )
 
     @property
@@ -175,7 +173,7 @@ class Control:
         identity = self._service.identity
         if identity is None or not self.is_ready:
             raise NotServingError("the bookie does not serve yet")
-        config: BookieConfig = await self._parts.run_blocking(self._reread)
+        config: BookieConfig = await self._parts.run_blocking(self._source.read)
         found, files = directories(config), self._parts.files
         added = [one for one in found.all_dirs if not files.exists(one / VERSION)]
         try:

@@ -25,6 +25,7 @@ class BookieReport:
     takes_high_priority_writes: bool
     registered: bool
     uptime_s: float
+    settings_file: str | None
 
 
 @attrs.frozen(kw_only=True)

@@ -47,6 +47,7 @@ from bkclient.repair.replica_check import LedgerChecker, ViewedLedger, view
 from bookied.config.autorecovery import AutoRecoveryConfig
 from bookied.metrics.counters import WorkerStats
 from bookied.repair.autorecovery.audits import available_bookies
+from bookied.repair.autorecovery.repair_pauses import RepairPauses
 from bookied.repair.autorecovery.repair_retries import Failures
 from bookied.repair.autorecovery.wake_up import WakeUp, until_enabled
 from wire.errors import BookKeeperError
@@ -110,6 +111,7 @@ class Worker:
         self._failures = Failures(config.failed_ledger_grace_ms / 1000)
         self._wake_up = WakeUp(self._clock)
         self._held: dict[LedgerId, Deferred[None]] = {}
+        self._pauses = RepairPauses(self._store, self._clock, self._wake_up.wake)
         self._watch: Watch | None = None
         self._limit = rate_limit(self._clock, config.repairs_per_s)
 
@@ -120,6 +122,7 @@ class Worker:
                 try:
                     if self._watch is None:
                         self._watch = await self._store.watch_underreplicated(self._wake_up.wake)
+                    await self._pauses.begin()
                     await self._take_one()
                 except BookKeeperError as error:
                     log.warn("cannot lock an under-replicated ledger: {error}", error=error)
@@ -131,10 +134,12 @@ class Worker:
     async def _take_one(self) -> None:
         """Repair a ledger that is marked and not locked, or wait until there may be one."""
         await until_enabled(self._store, self._clock)
+        await self._pauses.look()
+        if len(self._held) >= HELD_MAX:
+            await self._wake_up.wait()
+            return
         if self._limit is not None:
             await self._limit.turn(1)
-        while len(self._held) >= HELD_MAX:
-            await self._wake_up.wait()
         ledger_id = await self._store.poll_underreplicated()
         if ledger_id is None:
             await self._wake_up.wait(LOOK_AGAIN_S)
@@ -146,6 +151,7 @@ class Worker:
 
     async def _let_go(self) -> None:
         """End what waits. The locks go with the session."""
+        self._pauses.end()
         if self._watch is not None:
             self._watch.cancel()
             self._watch = None
@@ -179,7 +185,7 @@ class Worker:
             else:
                 log.failure("repairing ledger {id}", id=ledger_id)
             self._stats.failed(ledger_id, wall_s(self._clock), str(error) or repr(error))
-            self._hold(ledger_id, self._pause(0))
+            self._hold(ledger_id, self._pauses.wait(0))
             return RepairOutcome.LACKING
         if outcome is RepairOutcome.INTACT:
             await self._remove_mark(ledger_id)
@@ -188,7 +194,7 @@ class Worker:
             self._hold(ledger_id, self._see_to_writer(ledger))
         else:
             self._stats.deferred += 1
-            self._hold(ledger_id, self._pause(self._pause_of(ledger_id, outcome)))
+            self._hold(ledger_id, self._pauses.wait(self._pause_of(ledger_id, outcome)))
         return outcome
 
     async def _remove_mark(self, ledger_id: LedgerId) -> None:
@@ -198,7 +204,7 @@ class Worker:
             await self._store.mark_replicated(ledger_id)
         except BookKeeperError as error:
             log.warn("cannot delete the mark of ledger {id}: {error}", id=ledger_id, error=error)
-            self._hold(ledger_id, self._pause(0))
+            self._hold(ledger_id, self._pauses.wait(0))
 
     async def _pass(self, ledger_id: LedgerId) -> tuple[RepairOutcome, ViewedLedger]:
         """Copy what can be copied, then look again at all of it."""
@@ -330,9 +336,6 @@ class Worker:
             else:
                 return
 
-    async def _pause(self, seconds: float) -> None:
-        await deferLater(self._clock, seconds)
-
     def _pause_of(self, ledger_id: LedgerId, outcome: RepairOutcome) -> float:
         if outcome is not RepairOutcome.LOST:
             return self._failures.failed(ledger_id)
@@ -347,7 +350,7 @@ class Worker:
 
     async def _see_to_writer(self, before: ViewedLedger) -> None:
         """Give the writer its time; recover the ledger if it has not used it."""
-        await self._pause(self._config.open_ledger_grace_ms / 1000)
+        await deferLater(self._clock, self._config.open_ledger_grace_ms / 1000)
         if not await self._store.replication_enabled():
             return
         ledger_id = before.ledger_id
@@ -368,6 +371,6 @@ class Worker:
             raise
         except ClientError as error:
             log.warn("ledger {id} cannot be recovered now: {error}", id=ledger_id, error=error)
-            await self._pause(self._failures.failed(ledger_id))
+            await self._pauses.wait(self._failures.failed(ledger_id))
         else:
             reader.close()

@@ -300,7 +300,7 @@ def test_closed_ledgers_whose_ends_no_bookie_has_are_found() -> None:
     ids = [intact, deleted, cut, one_copy_left, still_open, LedgerId(99)]
 
     async def found() -> list[LedgerId]:
-        return [one async for _, some in lost_ledgers(client, ids) for one in some]
+        return [one async for step in lost_ledgers(client, ids) for one in step.lost]
 
     assert world.run(found()) == [deleted, cut]
     world.kill(member(world, deleted).bookie_id)  # It may have them.
@@ -321,7 +321,7 @@ def test_a_bookie_that_does_not_answer_is_waited_for_once() -> None:
         bookie.ledgers.pop(lost, None)
 
     async def found() -> list[LedgerId]:
-        return [one async for _, some in lost_ledgers(client, ids) for one in some]
+        return [one async for step in lost_ledgers(client, ids) for one in step.lost]
 
     began_s = world.clock.seconds()
     assert world.run(found()) == [lost]

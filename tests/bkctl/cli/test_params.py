@@ -1,11 +1,22 @@
 from __future__ import annotations
 
+import time
+
 import click
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bkctl.cli.params import BOOKIE_ID, ENTRY_RANGE, KEY_VALUE, LEDGER_ID, LEDGER_IDS, RATE, SIZE
+from bkctl.cli.params import (
+    BOOKIE_ID,
+    ENTRY_RANGE,
+    KEY_VALUE,
+    LEDGER_ID,
+    LEDGER_IDS,
+    RATE,
+    SIZE,
+    TIME,
+)
 from bkctl.ledger_ids import format_ledger_id, parse_ledger_id
 
 
@@ -17,6 +28,26 @@ def test_a_ledger_id_is_read_as_it_is_shown(ledger_id: int, form: str) -> None:
 def test_the_forms_are_those_of_java() -> None:
     assert format_ledger_id(3_735_928_559, "hex") == "deadbeef"
     assert format_ledger_id(3_735_928_559, "uuid") == "00000000-0000-0000-0000-0000deadbeef"
+
+
+@pytest.mark.parametrize(("text", "age_s"), [("10m", 600), ("2h", 7200), ("7d", 604_800)])
+def test_an_age_is_a_time(text: str, age_s: int) -> None:
+    before_s = time.time()
+    found_s = TIME.convert(text, None, None) / 1000
+    assert before_s - age_s - 0.001 <= found_s <= time.time() - age_s
+
+
+@pytest.mark.parametrize("text", ["yesterday", "10x", "31.1.2026", "2026-13-01", "-5", "9" * 99])
+def test_what_is_not_a_time_is_answered_with_examples(text: str) -> None:
+    with pytest.raises(
+        click.BadParameter, match=r"is not a time; try 2026-01-31, .* or 10m for ten"
+    ):
+        TIME.convert(text, None, None)
+
+
+def test_a_time_is_read_in_utc_or_in_ms() -> None:
+    assert TIME.convert("1970-01-02", None, None) == 86_400_000
+    assert TIME.convert("86400000", None, None) == 86_400_000
 
 
 def test_a_hexadecimal_prefix_counts_in_every_form() -> None:

@@ -213,6 +213,8 @@ def test_lists_are_filtered_and_sorted(watch: Watch) -> None:
     assert shown("--filter", "production=yes", "--filter", "service_uri=none") == ["c"]
     assert shown("--sort-by", "profile") == ["a", "b", "c", "lab"]
     assert shown("--sort-by", "service_uri:desc") == ["b", "a", "lab", "c"]
+    assert shown("--sort-by", "-service_uri") == ["b", "a", "lab", "c"]
+    assert shown("--sort-by", "production,-profile") == ["lab", "b", "c", "a"]
     assert shown("--sort-by", "production,profile:desc") == ["lab", "b", "c", "a"]
     assert watch("show", "b", "--filter", "production=yes")[1].err.text == "no such profiles\n"
     for wrong in ("--sort-by=profil", "--sort-by=profile:up", "--filter=profil=a"):

@@ -35,6 +35,11 @@ def test_a_new_sentence_begins_a_new_line() -> None:
     ]  # fmt: skip
 
 
+def test_code_is_never_cut_between_sentences() -> None:
+    lines = prose("It is new. `. DIR/bkctl.env` selects it. `-` too.")
+    assert lines == ["It is new.", "\\fB. DIR/bkctl.env\\fR selects it.", "\\fB\\-\\fR too."]
+
+
 def test_code_and_options_stand_out_in_prose() -> None:
     assert prose("Without --force or `bkctl log-x` it is well-known.") == [
         r"Without \fB\-\-force\fR or \fBbkctl log\-x\fR it is well-known."

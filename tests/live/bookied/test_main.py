@@ -379,6 +379,7 @@ def test_the_admin_server_of_a_process_takes_a_new_token_on_hup(machine: Machine
                 return error.code, error.read().decode()
 
     assert ask("GET", "/api/v1/bookie/is_ready") == (200, "OK")
+    assert json.loads(ask("GET", "/api/v2/bookie")[1])["settings_file"] == str(conf)
     status, page = ask("GET", "/metrics")
     assert (status, "bookie_SERVER_STATUS 1" in page, "bookie_zk" in page) == (200, True, False)
     assert ask("PUT", "/api/v1/bookie/gc", "old")[0] == 200

@@ -22,6 +22,7 @@ from bkctl.output.views import view_of
 from bookied.admin.control.control import Control
 from bookied.admin.exchange import HttpRequest
 from bookied.admin.web import Access, Api, Credentials
+from bookied.config.reload import SettingsSource
 from tests.bkctl.support.runner import cli
 from tests.bkctl.support.terminal import FakeHost
 from tests.bookied.worlds.clock_world import World
@@ -47,7 +48,8 @@ class InMemory(AdminClient):
 
     def __init__(self, world: World, *, v1: bool, token: str = "t") -> None:
         super().__init__("nowhere", 0, token=token)
-        self._api = Api(Control(world.service, lambda: PAGE), Access("t"))
+        source = SettingsSource(lambda: world.service.config, Path("/etc/bk_server.conf"))
+        self._api = Api(Control(world.service, lambda: PAGE, source), Access("t"))
         self._v1 = v1
 
     def request(self, method: str, path: str, body: object = None) -> AdminAnswer:
@@ -150,6 +152,9 @@ def test_settings_are_changed_together_and_told_before_and_after(stage: Stage) -
     done_now = admin_settings.change(stage.admin, pairs)
     assert [(one.key, one.was, one.value) for one in done_now] == told
     assert work.settings(stage.admin, ("gcWaitTime",))[0].value == "70000"
+    where = "its settings file" if stage.v1 else "/etc/bk_server.conf on its host"
+    lines = f"set in {where}:\n  gcWaitTime=70000\n  majorCompactionThreshold=0.7"
+    assert admin_settings.how_to_keep(stage.admin, done_now).endswith(lines)
 
 
 @pytest.mark.parametrize("act", [admin_settings.planned, admin_settings.change])

@@ -369,10 +369,54 @@ class TestRestore:
         forced = at(target, *words, "--json")
         assert forced.json["added"] == 2  # Autorecovery was disabled at the time of the backup.
         assert forced.json["kept"] == ["/cookies/b1"]
-        assert "1 node differ and stay" in forced.err
+        assert "1 node differs and stays as it is: /cookies/b1" in forced.err
         assert at(target, "ledger", "list", "-o", "id").out.split() == ["0", "1", "2", "3"]
         shown = at(target, "cookie", "get", "b1", "--json").json
         assert shown["journal_dirs"] == "/other"
+
+    def test_one_ledger_is_restored_alone(self, file: Path, tmp_path: Path) -> None:
+        target = f"sqlite://{tmp_path}/new.db"
+        words = ("cluster", "restore", file, "--yes", "--ledger", "1")
+        early = at(target, *words, ok=False)
+        assert (early.status, "has no cluster" in early.err) == (7, True)
+        at(target, "cluster", "restore", file, "--yes")
+        for ledger_id in (0, 1):
+            at(target, "ledger", "delete", ledger_id, "--yes", *_FORCED[:2])
+        at(target, "cookie", "delete", "b2", "--yes", *_FORCED)
+        at(target, "autorecovery", "enable")
+        plan = at(target, *words, "--dry-run").out
+        assert plan == "would add 1 node: 1 ledger (1); 2 nodes exist and stay\n"
+        added = at(target, *words)
+        assert added.out.startswith("added 1 node: 1 ledger (1) to ")
+        assert at(target, "ledger", "list", "-o", "id").out.split() == ["1", "2", "3"]
+        assert at(target, "cookie", "list", "-o", "id").out.split() == ["b1"]
+        assert at(target, "autorecovery", "status", "--json").json["enabled"] is True
+        absent = at(target, *words, "--ledger", "77", ok=False)
+        assert (absent.status, "does not have 1 ledger: 77" in absent.err) == (3, True)
+
+    def test_one_ledger_is_not_added_to_another_cluster(self, file: Path, tmp_path: Path) -> None:
+        target = f"sqlite://{tmp_path}/other.db"
+        at(target, "cluster", "init")
+        words = ("cluster", "restore", file, "--yes", "--ledger", "1")
+        mixed = at(target, *words, ok=False)
+        assert (mixed.status, "the backup is of" in mixed.err) == (7, True)
+        assert at(target, "ledger", "list", "-o", "id").out == ""
+
+    def test_bookies_that_are_not_in_service_are_named(self, file: Path, tmp_path: Path) -> None:
+        target = f"sqlite://{tmp_path}/new.db"
+        warned = at(target, "cluster", "restore", file, "--yes").err
+        assert "restored ledgers list 3 bookies not in service: b1, b2, b3." in warned
+
+    def test_ledgers_whose_entries_are_gone_are_status_8(
+        self, world: World, file: Path, tmp_path: Path
+    ) -> None:
+        for bookie in world.bookies.values():
+            bookie.ledgers.pop(LedgerId(1), None)
+        with closing(WorldHost(world, "", tty=False)) as host:
+            words = ("cluster", "restore", str(file), "--yes")
+            status = cli.run(["-u", f"sqlite://{tmp_path}/new.db", *words], host)
+        assert (status, "1 restored ledger without entries: 1." in host.err.text) == (8, True)
+        assert host.out.text.startswith("restored cluster ")
 
     def test_what_was_added_is_what_was_missing_after_the_answer(
         self, file: Path, tmp_path: Path

@@ -170,7 +170,7 @@ def test_2_a_bookie_that_no_ledger_lists_is_started_or_decommissioned(patient: P
     found = patient.findings()
     assert set(found) == {"bookie-retired"}
     assert found["bookie-retired"]["fix"] == (
-        "start the bookie again, or remove it for good: bkctl decommission b2"
+        "start b2 again, or remove it for good: bkctl decommission b2"
     )
 
 

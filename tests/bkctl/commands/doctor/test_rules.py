@@ -143,6 +143,22 @@ def test_a_bookie_that_is_read_only_by_hand_is_not_sent_to_free_its_disk() -> No
     assert found.fix == f"if no drain of it is in progress: {back}"
 
 
+def test_bookies_of_a_local_cluster_are_started_by_a_line_to_type() -> None:
+    seen = attrs.evolve(everything_wrong(), local_directory=Path("/tmp/a b"))
+    down = [one.bookie_id for one in seen.of_state(BookieState.DOWN)]
+    fixes = {
+        one.fix for one in diagnose(seen, None) if one.kind in {"bookie-down", "bookie-retired"}
+    }
+    assert any(f"bkctl local start '/tmp/a b' {down[0]}" in fix for fix in fixes), fixes
+    assert not any("again" in one.fix for one in diagnose(seen, None) if down[0] in one.fix)
+
+
+def test_ledgers_to_recover_are_named_together() -> None:
+    seen = attrs.evolve(everything_wrong(), stuck=(LedgerId(3), LedgerId(4)))
+    (found,) = (one for one in diagnose(seen, None) if one.kind == "ledgers-in-recovery")
+    assert found.fix == "bkctl ledger recover 3 4"
+
+
 @pytest.mark.parametrize(
     "fix", sorted({one.fix for one in FINDINGS if "bkctl " in one.fix}), ids=str
 )

@@ -17,6 +17,7 @@ from bookied.admin.exchange import HttpReply, HttpRequest
 from bookied.admin.v2.endpoints import ENDPOINTS, PREFIX, openapi
 from bookied.admin.web import Api, Credentials
 from bookied.config.bookie import StorageClass
+from bookied.config.reload import SettingsSource
 from tests.bookied.admin.conftest import Operator, spoil_mark
 from tests.bookied.admin.v1.test_v1 import create, metadata_of
 from tests.bookied.worlds.clock_world import World
@@ -335,7 +336,8 @@ def test_directories_that_the_settings_name_anew_get_the_cookie(tmp_path: Path) 
     done(world.service.start())
     now = {"config": world.service.config}
     operator = Operator(world)
-    operator.api = Api(Control(world.service, lambda: "", lambda: now["config"]), operator.access)
+    source = SettingsSource(lambda: now["config"])
+    operator.api = Api(Control(world.service, lambda: "", source), operator.access)
     path = "/api/v2/bookie/expand-storage"
     assert json.loads(operator.ask("POST", path).body) == {"added": []}
     more = tmp_path / "more"

@@ -198,6 +198,47 @@ def test_a_failing_ledger_is_left_alone_longer_each_time() -> None:
     assert [round(pause) for pause in pauses] == [9, 19, 38, 75, 150, 300, 300, 300]
 
 
+@pytest.mark.parametrize("all_held", [False, True])
+def test_a_bookie_that_registers_ends_the_pause_after_a_failure(
+    all_held: bool,  # noqa: FBT001
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if all_held:
+        monkeypatch.setattr("bookied.repair.autorecovery.worker.HELD_MAX", 1)
+    world = World(3)
+    ledger_id = closed_ledger(world, world.client(), 6)
+    lost = lose(world, ledger_id)
+    RunningWorker(world)
+    world.settle(400)
+    assert locks(world)
+    world.restart(lost)
+    world.settle(1)
+    assert (marks(world), locks(world)) == ({}, [])
+
+
+def test_a_bookie_that_is_lost_does_not_end_the_pause_after_a_failure() -> None:
+    world = World(4)
+    ledger_id = closed_ledger(world, world.client(), 6)
+    for bookie_id in world.stored(ledger_id).ensemble[1:]:
+        world.kill(bookie_id)
+    lose(world, ledger_id)
+    RunningWorker(world)
+    world.settle(700)
+    held = locks(world)
+    taken: list[TreeOperation] = []
+
+    def fault(operation: TreeOperation) -> Fault:
+        if operation.path == zk_paths.lock(ledger_id):
+            taken.append(operation)
+        return Fault.NONE
+
+    world.metadata.faults = fault
+    (spare,) = set(world.bookies) - set(world.stored(ledger_id).ensemble)
+    world.kill(spare)
+    world.settle(5)
+    assert (taken, locks(world)) == ([], held)
+
+
 def test_after_a_failure_the_worker_rests_before_the_next_ledger() -> None:
     world = World(3)
     client = world.client()
