@@ -56,10 +56,10 @@ doctor = Command(
     The exit status is that of the worst finding:
 
     \b
-    loss     10  entries cannot be read now, or are about to be deleted
-    risk     10  one more failure can lose entries, or no repair runs
-    trouble   9  it works, but not as it should
-    note      0  for information
+    loss      10    entries cannot be read now, or may be deleted soon
+    risk      10    one more failure can lose entries, or no repair runs
+    trouble    9    it works, but not as it should
+    note       0    for information
     """,
 )
 

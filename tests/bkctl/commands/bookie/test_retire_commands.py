@@ -170,7 +170,7 @@ class TestRecover:
         assert steps[-1]["unit"] == "bytes"
         assert steps[-1]["done"] == steps[-1]["total"] == 42, "of payload, as the plan has it"
         assert steps[-1]["items"] == 6
-        assert said.out.startswith("moved 1 ledger: 6 copies of entries, 258 B")
+        assert said.out.startswith("moved 1 ledger: 6 copies of entries, 42 B")
 
     def test_a_number_was_meant_for_a_ledger(self) -> None:
         refused = run_in(World(3), "bookie", "recover", "42", ok=False)
