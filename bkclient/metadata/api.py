@@ -178,9 +178,9 @@ class HeldLock:
 class StoredNode:
     """One node of the tree: its path below the root, its value and its version.
 
-    The root's path is ``""``; what is beside it begins with ``.logs`` or ``.cursors``.
-    ``children`` is how many lie right below it. An ephemeral one vanishes with its session.
-    ``ctime_ms`` is when the node was created; 0 where that is unknown.
+    The root's path is ``""``. Paths of nodes beside the root begin with ``.logs`` or ``.cursors``.
+    ``children`` is the number of nodes directly below this one. An ephemeral node vanishes with its
+    session. ``ctime_ms`` is the time of creation in ms since 1970; 0 if it is unknown.
     """
 
     path: str
@@ -192,14 +192,16 @@ class StoredNode:
 
 
 class Watch(Protocol):
-    """A watch that can be given up; no callback runs after ``cancel`` returned."""
+    """A watch that can be cancelled; no callback runs after ``cancel`` returned."""
 
-    def cancel(self) -> None: ...
+    def cancel(self) -> None:
+        """End the watch. A second call does nothing."""
+        ...
 
 
 @attrs.frozen
 class StoredLedger:
-    """A ledger as the store has it; ``stored`` is None where that cannot be read, by ``error``."""
+    """A ledger as it is stored. ``error`` says why ``stored`` is None: it cannot be read."""
 
     ledger_id: LedgerId
     stored: Versioned[LedgerMetadata] | None
@@ -207,6 +209,7 @@ class StoredLedger:
 
     @property
     def metadata(self) -> LedgerMetadata | None:
+        """The metadata; None if it cannot be read."""
         return None if self.stored is None else self.stored.value
 
     def readable(self) -> LedgerMetadata:
@@ -271,7 +274,12 @@ class LedgerStore(Protocol):
         ...
 
     async def remove_ledger(self, ledger_id: LedgerId, version: Version = ANY) -> None:
-        """Remove the metadata; absent counts as done when ``version`` is ``ANY``."""
+        """Remove the metadata. With the version ``ANY`` a missing ledger is no error.
+
+        Raises:
+            NoSuchLedgerError: there is no such ledger, and ``version`` is not ``ANY``.
+            MetadataVersionError: the metadata has another version.
+        """
         ...
 
     def ledger_ranges(
@@ -317,9 +325,13 @@ class BookieRegistry(Protocol):
         """Take the bookie's own registrations away (either kind)."""
         ...
 
-    async def writable_bookies(self) -> frozenset[BookieId]: ...
+    async def writable_bookies(self) -> frozenset[BookieId]:
+        """Return the bookies that are registered as writable."""
+        ...
 
-    async def read_only_bookies(self) -> frozenset[BookieId]: ...
+    async def read_only_bookies(self) -> frozenset[BookieId]:
+        """Return the bookies that are registered as read-only."""
+        ...
 
     async def known_bookies(self) -> frozenset[BookieId]:
         """Return every bookie that has a cookie, alive or not."""
@@ -458,7 +470,13 @@ class ClusterAdmin(Protocol):
         """Raise ``NotInitializedError`` where there is none."""
         ...
 
-    async def instance_id(self) -> str | None: ...
+    async def instance_id(self) -> str | None:
+        """Return the cluster's instance id; None if none is stored.
+
+        Raises:
+            MetadataFormatError: the stored id cannot be read.
+        """
+        ...
 
     async def dump(self) -> dict[str, tuple[bytes, Version]]:
         """Return every stored value by its path below the root (ZooKeeper's form of path).
@@ -561,7 +579,9 @@ class UnderreplicationQueue(Protocol):
         """
         ...
 
-    async def underreplicated(self, ledger_id: LedgerId) -> UnderreplicatedMark | None: ...
+    async def underreplicated(self, ledger_id: LedgerId) -> UnderreplicatedMark | None:
+        """Return the mark of a ledger; None if the ledger is not marked."""
+        ...
 
     def list_underreplicated(
         self, damaged: DamagedMark | None = None
@@ -589,7 +609,9 @@ class UnderreplicationQueue(Protocol):
         """Lock a ledger that need not be marked; ``False`` when another client holds the lock."""
         ...
 
-    async def release_lock(self, ledger_id: LedgerId) -> None: ...
+    async def release_lock(self, ledger_id: LedgerId) -> None:
+        """Release this session's lock of a ledger, if it has one; the mark stays."""
+        ...
 
     async def mark_replicated(self, ledger_id: LedgerId) -> None:
         """Delete the mark at the version seen when it was locked, and release the lock.
@@ -598,7 +620,9 @@ class UnderreplicationQueue(Protocol):
         """
         ...
 
-    async def lock_owner(self, ledger_id: LedgerId) -> str | None: ...
+    async def lock_owner(self, ledger_id: LedgerId) -> str | None:
+        """Return the worker that has locked a ledger, as its lock names it; None without a lock."""
+        ...
 
     async def repair_locks(self) -> list[HeldLock]:
         """Return every lock, of whichever session, by ledger; one that is unreadable has no owner.
@@ -629,39 +653,56 @@ class UnderreplicationQueue(Protocol):
         """
         ...
 
-    async def replication_enabled(self) -> bool: ...
+    async def replication_enabled(self) -> bool:
+        """Return whether autorecovery is switched on."""
+        ...
 
-    async def watch_replication_enabled(self, changed: Callable[[], None]) -> Watch: ...
+    async def watch_replication_enabled(self, changed: Callable[[], None]) -> Watch:
+        """Call ``changed`` after each change of the switch."""
+        ...
 
     async def lost_bookie_recovery_delay(self) -> int | None:
         """Return the stored delay in seconds; ``None`` when none is stored."""
         ...
 
     async def versioned_recovery_delay(self) -> Versioned[int] | None:
-        """Return the same with its version: it tells the same value written again from none."""
+        """Return the stored delay with its version, which shows that it was written again."""
         ...
 
-    async def set_lost_bookie_recovery_delay(self, delay_s: int) -> None: ...
+    async def set_lost_bookie_recovery_delay(self, delay_s: int) -> None:
+        """Store the delay in seconds."""
+        ...
 
-    async def watch_lost_bookie_recovery_delay(self, changed: Callable[[], None]) -> Watch: ...
+    async def watch_lost_bookie_recovery_delay(self, changed: Callable[[], None]) -> Watch:
+        """Call ``changed`` after each write of the delay, also of the same value."""
+        ...
 
     async def check_time(self, check: str) -> int | None:
-        """Return when a check last ended, in ms; ``check``: all-ledgers, placement, replicas."""
+        """Return when a check last ended, in ms since 1970; None if it never did.
+
+        ``check`` is all-ledgers, placement or replicas.
+        """
         ...
 
-    async def set_check_time(self, check: str, time_ms: int) -> None: ...
+    async def set_check_time(self, check: str, time_ms: int) -> None:
+        """Store when a check ended, in ms since 1970."""
+        ...
 
 
 class AuditorElection(Protocol):
-    """Who is the auditor. BookKeeper 4.18.0, ZkLedgerAuditorManager."""
+    """The election of the auditor. BookKeeper 4.18.0, ZkLedgerAuditorManager."""
 
     async def elect(self, bookie_id: BookieId) -> None:
         """Stand for election; return once elected. Cancelling the Deferred withdraws."""
         ...
 
-    async def resign(self) -> None: ...
+    async def resign(self) -> None:
+        """Withdraw from the election; another candidate can be elected then."""
+        ...
 
-    async def current_auditor(self) -> BookieId | None: ...
+    async def current_auditor(self) -> BookieId | None:
+        """Return the elected auditor; None without one."""
+        ...
 
 
 class MetadataStore(
@@ -681,7 +722,9 @@ class MetadataStore(
     """One connection to one cluster's metadata: everything above, and its life."""
 
     @property
-    def uri(self) -> str: ...
+    def uri(self) -> str:
+        """The service URI, such as ``zk+hierarchical://host:port/ledgers``."""
+        ...
 
     @property
     def session_id(self) -> int:

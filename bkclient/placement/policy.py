@@ -22,16 +22,16 @@ Draw = Callable[[Sequence[BookieId], int], list[BookieId]]
 
 @attrs.frozen
 class PlacementRequest:
-    """What bookies are looked for: the quorums they serve, and which of them there are."""
+    """A request for bookies: the quorums of the ledger, and the bookies to choose from."""
 
     write_quorum: int
     ack_quorum: int
     writable: Collection[BookieId] = attrs.field(kw_only=True)
     excluded: Collection[BookieId] = attrs.field(kw_only=True, default=frozenset())
-    """Bookies that are not used although they are writable."""
+    """Bookies that must not be chosen although they are writable."""
 
     def usable(self, ensemble: Collection[BookieId] = ()) -> set[BookieId]:
-        """Return the bookies that may be used, and that are not in the ensemble."""
+        """Return the bookies that may be chosen and are not in the ensemble."""
         return set(self.writable) - set(self.excluded) - set(ensemble)
 
 
@@ -40,47 +40,52 @@ class Placement(Protocol):
 
     @property
     def domain(self) -> str:
-        """What may be lost as a whole: a rack, a region, a zone."""
+        """The word for a fault domain, which can be lost as a whole: rack, region, zone, bookie."""
         ...
 
     @property
     def shortfall(self) -> str:
-        """What a write quorum spans of them that does not adhere, as the end of a sentence."""
+        """The end of the sentence "the ledger spans ...", for an ensemble that does not adhere."""
         ...
 
     @property
     def prefers_near(self) -> bool:
-        """Whether ``read_order`` has to know where bookies are, even where none gives trouble."""
+        """Whether ``read_order`` depends on racks even if no bookie gives trouble."""
         ...
 
     def choose(self, size: int, request: PlacementRequest) -> Ensemble:
-        """Return ``size`` different bookies.
+        """Return ``size`` different bookies, in the order of the ensemble.
 
         Raises:
-            NotEnoughBookiesError: there are not so many that may be used.
+            NotEnoughBookiesError: too few bookies may be chosen, or too few domains exist.
         """
         ...
 
     def replace(self, ensemble: Ensemble, index: int, request: PlacementRequest) -> BookieId:
-        """Return a bookie for the place at ``index``: not of the ensemble, not excluded.
+        """Return a bookie to replace ensemble member ``index``.
+
+        Never a current member, or an excluded bookie.
 
         Raises:
-            NotEnoughBookiesError: there is none.
+            NotEnoughBookiesError: no bookie may take the place.
         """
         ...
 
     def read_order(
         self, candidates: Sequence[int], ensemble: Ensemble, trouble: Callable[[BookieId], int]
     ) -> tuple[int, ...]:
-        """Return ensemble indexes, best first; ``trouble`` is 0 for a healthy bookie."""
+        """Return the candidates, which are indexes of the ensemble, in the order of reading.
+
+        ``trouble`` returns 0 for a healthy bookie, and more for a bookie that fails or is slow.
+        """
         ...
 
     def spans_enough(self, acked: Ensemble, write_quorum: int) -> bool:
-        """Return whether the bookies that acked span enough fault domains."""
+        """Return whether the bookies that acknowledged an add span enough fault domains."""
         ...
 
     def adheres(self, ensemble: Ensemble, write_quorum: int) -> bool:
-        """Return whether each write quorum of an ensemble is spread as it should be."""
+        """Return whether each write quorum of an ensemble spans enough fault domains."""
         ...
 
 
@@ -139,12 +144,13 @@ def replace_failed(
     failed: Mapping[int, BookieId],
     request: PlacementRequest,
 ) -> Ensemble:
-    """Return the ensemble with failed bookies replaced, as many as there are others for.
+    """Return the ensemble with failed bookies replaced, as many as possible.
 
-    No failed bookie is used again, whichever place it failed in.
+    ``failed`` has the failed bookies by their index in the ensemble. A failed bookie is never
+    chosen again, not for another index either.
 
     Raises:
-        NotEnoughBookiesError: not one can be replaced.
+        NotEnoughBookiesError: no failed bookie can be replaced.
     """
     request = attrs.evolve(request, excluded={*request.excluded, *failed.values()})
     changed = list(ensemble)

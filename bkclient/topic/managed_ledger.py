@@ -53,7 +53,8 @@ class MessageId(NamedTuple):
 class TopicLedger:
     """One ledger of a topic; ``entries``, ``size_bytes`` and ``closed_ms`` are 0 while it is open.
 
-    ``is_deleted`` says that only tiered storage has it: the bookies have none.
+    ``closed_ms`` is in ms since 1970. ``is_deleted`` says that only tiered storage has the entries:
+    the bookies have deleted them.
     """
 
     ledger_id: LedgerId

@@ -63,7 +63,7 @@ COPIES: Final = (
 
 NEW_LEDGER: Final = (
     *COPIES,
-    option("--meta", type=KEY_VALUE, multiple=True, help="Custom metadata, any number of times."),
+    option("--meta", type=KEY_VALUE, multiple=True, help="Custom metadata; repeatable."),
     option(
         "--ledger-id",
         "wanted_id",

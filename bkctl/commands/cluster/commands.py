@@ -140,7 +140,7 @@ cluster.command(
     """,
     params=(
         *QUORUMS,
-        option("-n", "--entries", type=click.IntRange(1), default=100, help="How many entries."),
+        option("-n", "--entries", type=click.IntRange(1), default=100, help="Number of entries."),
         option("--size", type=SIZE, default="100", help="Bytes of each entry."),
         option("--keep", is_flag=True, help="Do not delete the ledger afterwards."),
         fail_if("add>2s"),

@@ -77,7 +77,7 @@ debug.command(
         option(
             "--out", "out", metavar="FILE", help="The file.  [default: bkctl-debug-TIME.tar.gz]"
         ),
-        option("--log", "logs", metavar="FILE", multiple=True, help="A log file; may be repeated."),
+        option("--log", "logs", metavar="FILE", multiple=True, help="A log file; repeatable."),
         option(
             "--lines",
             type=click.IntRange(1, 1_000_000),

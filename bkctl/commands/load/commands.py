@@ -145,7 +145,7 @@ _LOAD: Final = (
         "--window",
         type=click.IntRange(1),
         default=400,
-        help="Number of adds in flight; 1 measures latency, more add the wait in the queue.",
+        help="Requests in flight; 1 measures latency, more add the wait in the queue.",
     ),
     fail_if("p99>50ms"),
 )

@@ -14,9 +14,9 @@ log = SubGroup(
     short_help="Logs: endless sequences made of ledgers.",
     help="""Logs: endless sequences made of ledgers.
 
-    A log is a list of ledgers; each begins where the ledger before ended. A log has one writer at
-    a time: an append takes the log over and fences the writer before. Readers follow the log from
-    ledger to ledger. Old ledgers are trimmed.
+    A log is a list of ledgers; each begins where the previous ledger ended. A log has one writer
+    at a time: an append takes over the log and fences the previous writer. Readers follow the log
+    from ledger to ledger. `log trim` deletes old ledgers.
 
     A position is INDEX:ENTRY: the ledger's index in the log, counted from 0, and the entry id in
     that ledger.
