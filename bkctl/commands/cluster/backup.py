@@ -7,6 +7,7 @@ there were and the SHA-256 of every byte before it. So a file that was cut is no
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import json
 import os
@@ -14,6 +15,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
@@ -535,9 +537,10 @@ def restore(
     if replaced is None and not only:
         refuse_unless_forced(session, _objections(session, target), force)
     has = ", ".join(info.lines()) or "no ledger"
+    existing = partial(_existing, only=only)
     missing = None
     if replaced is None and target.nodes:
-        missing = _missing(file, info, _with_store(session, _existing), only)
+        missing = _missing(file, info, _with_store(session, existing), only)
     gone = [] if replaced is None else [f"remove the empty cluster {replaced}"]
     if session.dry_run:
         nodes = counted(info.nodes, "node")
@@ -561,7 +564,7 @@ def restore(
     if replaced is not None:
         _with_store(session, lambda store: _remove_empty(store, replaced))
     if missing is not None:  # As it is after the answer
-        missing = _missing(file, info, _with_store(session, _existing), only)
+        missing = _missing(file, info, _with_store(session, existing), only)
     # The layout comes last: what breaks off is not a cluster, and can be gone on with.
     session.resume = session.failed = (
         "the same command continues" if only else "`--force root` continues with the existing nodes"
@@ -695,8 +698,15 @@ def _objections(session: Session, target: _RestoreTarget) -> Iterator[Objection]
         )
 
 
-async def _existing(store: MetadataStore) -> frozenset[str]:
-    return frozenset([node.path async for some in store.nodes() for node in some])
+async def _existing(store: MetadataStore, only: Collection[str]) -> set[str]:
+    """Return the paths of existing nodes; of those in ``only``, unless it is empty."""
+    if not only:
+        return {node.path async for some in store.nodes() for node in some}
+    found: set[str] = set()
+    for path in only:
+        with contextlib.suppress(NotFoundError):
+            found |= {node.path async for some in store.nodes(path, depth=0) for node in some}
+    return found
 
 
 def _missing(
