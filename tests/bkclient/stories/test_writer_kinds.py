@@ -9,6 +9,7 @@ import pytest
 from bkclient.client import Client
 from bkclient.errors import (
     AddQuorumTimeoutError,
+    ClientClosedError,
     DuplicateEntryIdError,
     IllegalOperationError,
     IncorrectParameterError,
@@ -258,6 +259,36 @@ class TestDeferredSync:
         with pytest.raises(WriteFailedError, match="may be lost"):
             world.run(writer.force())
         assert world.run(writer.close()).last_entry_id == -1
+
+    def test_a_bookie_that_was_lost_during_a_force_is_not_believed(self) -> None:
+        world = World(3)
+        writer = open_writer(world, world.client(), deferred_sync=True)
+        world.run(_await(writer.add(b"one")))
+        world.settle(1)
+        slow, lost, _ = members(world, writer)
+        slow.policy = when(is_force, Fate.HOLD_ANSWER)
+        forcing = world.start(writer.force())
+        world.settle(1)
+        lost.crash()
+        world.settle(1)
+        slow.release()
+        with pytest.raises(WriteFailedError, match="may be lost"):
+            forcing.finish()
+        assert writer.last_add_confirmed == -1
+
+    def test_a_writer_that_is_abandoned_during_a_force_confirms_nothing(self) -> None:
+        world = World(3)
+        writer = open_writer(world, world.client(), deferred_sync=True)
+        world.run(_await(writer.add(b"one")))
+        slow = members(world, writer)[0]
+        slow.policy = when(is_force, Fate.HOLD_ANSWER)
+        forcing = world.start(writer.force())
+        world.settle(1)
+        writer.abandon()
+        slow.release()
+        with pytest.raises(ClientClosedError):
+            forcing.finish()
+        assert writer.last_add_confirmed == -1
 
     def test_a_restart_behind_a_force_harms_nobody(self) -> None:
         world = World(3)
