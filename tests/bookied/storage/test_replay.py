@@ -234,6 +234,14 @@ def test_records_of_deleted_ledgers_are_dropped() -> None:
     assert desk.storage.ledgers.ids() == [2]
 
 
+def test_a_ledger_that_comes_again_behind_its_deletion_has_what_follows() -> None:
+    desk = Desk()
+    desk.journal(5, entry(1, 0), layout.ledger_key_record(1, KEY), entry(1, 1), entry(1, 2))
+    found = desk.replay()
+    assert (found.dropped, found.entries) == (1, 2)
+    assert desk.storage.reads.entries(1) == [1, 2]
+
+
 def test_the_stored_key_is_kept_unless_it_is_empty() -> None:
     desk = Desk()
     desk.journal(5, layout.ledger_key_record(1, KEY), layout.ledger_key_record(2, bytes(20)))
@@ -327,6 +335,18 @@ def test_a_tear_in_a_journal_that_another_followed_is_damage() -> None:
     desk.files.remove(L / "lastMark")
     desk.files.write_atomic(L / "lastMark", encode_mark(LastMark(5, torn_at)))
     assert desk.replay().entries == 1, "an earlier start has met the tear, and gone on"
+
+
+def test_without_a_mark_each_journal_may_end_as_a_crash_left_it() -> None:
+    desk = Desk()
+    key = layout.ledger_key_record(1, KEY)
+    for number in (5, 6):
+        desk.journal(number, key, entry(1, number), entry(1, 9))
+        data = desk.files.read(J / layout.file_name(number))
+        desk.files.write_atomic(J / layout.file_name(number), data[: 512 + len(key) + 70])
+    found = desk.replay()
+    assert found.torn == [J / "5.txn", J / "6.txn"]
+    assert desk.storage.reads.entries(1) == [5, 6]
 
 
 @pytest.mark.parametrize("content", [b"", bytes(8192)])
