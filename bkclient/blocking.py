@@ -27,7 +27,7 @@ from bkclient.config.client import ClientConfig
 from bkclient.errors import IllegalOperationError
 from bkclient.metadata import open_metadata
 from bkclient.metadata.api import MetadataStore
-from bkclient.metadata.reader.reachability import insist_reachable
+from bkclient.metadata.zookeeper_reader.reachability import insist_reachable
 from wire.codes import ProtocolVersion
 from wire.digest import Entry
 from wire.ids import EntryId, LedgerId

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from bkclient.blocking import BlockingClient
     from bkclient.config.client import ClientConfig
     from bkclient.ledger.writer import LedgerWriter
-    from bkclient.metadata.reader.zookeeper import ZooKeeperReader
+    from bkclient.metadata.zookeeper_reader.reader import ZooKeeperReader
     from wire.ids import LedgerId
 
 
@@ -88,8 +88,8 @@ class Host:
 
     def metadata_reader(self, uri: str, config: ClientConfig) -> ZooKeeperReader | None:
         """Return a metadata reader for one command; None where it takes a client."""
-        from bkclient.metadata.reader import open_metadata_reader
         from bkclient.metadata.store_settings import store_options
+        from bkclient.metadata.zookeeper_reader import open_metadata_reader
 
         return open_metadata_reader(uri, **store_options(config, uri))
 

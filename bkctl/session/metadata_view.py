@@ -1,7 +1,7 @@
 """The cluster's metadata for commands that only look at it: the cheapest way there is.
 
-In ZooKeeper a ``bkclient.metadata.reader``, which needs neither a reactor nor what comes with one;
-anywhere else the client.
+In ZooKeeper a ``bkclient.metadata.zookeeper_reader``, which needs neither a reactor nor what comes
+with one; anywhere else the client.
 """
 
 from __future__ import annotations

@@ -25,10 +25,10 @@ from bookied.admin.monitoring.prometheus_text import Family
 from bookied.config.bookie import BookieConfig, StorageClass
 from bookied.config.reload import SettingsSource
 from bookied.errors import BookieExitStatus, BookieStopError, SecurityStartError
-from bookied.metrics.counters import Summaries
 from bookied.runtime.listener import BoundPort
 from bookied.runtime.state import State
 from bookied.service.bookie import BookieService
+from bookied.stats.counters import Summaries
 from wire.records.service_info import Endpoint
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Final, Protocol
 
-from bookied.directories.lost_fences import NO_LEDGER
+from bookied.directories.served_note import NO_LEDGER
 from wire.ids import LedgerId
 
 _ABOVE_ALL: Final = 2**63 - 1

@@ -40,8 +40,8 @@ from bookied.errors import (
     OpenFilesError,
     SecurityStartError,
 )
-from bookied.metrics.counters import MetadataStats
 from bookied.runtime.listener import Listener, TcpListener
+from bookied.stats.counters import MetadataStats
 from bookied.storage.files.files import Files, RealFiles
 from bookied.storage.index.key_values import OpenKeyValues
 

@@ -11,9 +11,9 @@ from twisted.internet.defer import Deferred, gatherResults
 
 from bookied.config.bookie import BookieConfig
 from bookied.directories.disk_fullness import DiskVerdict
-from bookied.metrics.counters import CollectorStats
 from bookied.runtime.dependencies import Parts
 from bookied.server.rules.bookie import Bookie
+from bookied.stats.counters import CollectorStats
 from bookied.storage.garbage.collector import Collector
 from bookied.storage.garbage.collector_state import CollectorEffects
 from bookied.storage.garbage.compaction_rules import SuspendedCompactions

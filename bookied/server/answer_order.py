@@ -9,13 +9,13 @@ from typing import Final
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from bookied.metrics.counters import ADD, operation_of
 from bookied.server.answer_buffer import AnswerBuffer
 from bookied.server.context import ServerContext
 from bookied.server.disk_reads import ReadLanes
 from bookied.server.limits.backpressure import Backpressure, ConnectionLoad
 from bookied.server.rules.disk_read import Answer, DiskRead
 from bookied.server.rules.long_poll import Cancel
+from bookied.stats.counters import ADD, operation_of
 from wire.codes import Operation, ProtocolVersion, ReturnCode
 from wire.errors import LocalProtocolError
 from wire.frames import v2, v3

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import attrs
 from twisted.internet.interfaces import IReactorTime
 
-from bookied.metrics.counters import RequestStats
 from bookied.server.access.auth_gate import Authenticator, Refusals
 from bookied.server.access.login_delays import LoginDelays
 from bookied.server.adds.fast_adds import FastAdds
@@ -20,6 +19,7 @@ from bookied.server.limits.memory import FrameRoom, UnsentAnswers
 from bookied.server.limits.pending_reads import PendingReads
 from bookied.server.limits.request_turns import Turns
 from bookied.server.rules.bookie import Bookie
+from bookied.stats.counters import RequestStats
 
 if TYPE_CHECKING:
     from bkclient.connection.security.tls import TlsContexts

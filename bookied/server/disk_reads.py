@@ -10,9 +10,9 @@ import attrs
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
-from bookied.metrics.counters import RequestStats
 from bookied.server.limits.request_turns import Turns
 from bookied.server.rules.disk_read import Answer, DiskRead
+from bookied.stats.counters import RequestStats
 from wire.ids import LedgerId
 from wire.messages import BatchReadResponse, ReadResponse, Response
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Final, NamedTuple
 
-from bookied.metrics.counters import RequestStats
+from bookied.stats.counters import RequestStats
 from bookied.storage.index.ledger_pages import CachedLedger
 from bookied.storage.ledger_storage.storage import LedgerStorage
 from bookied.storage.storages import Storages

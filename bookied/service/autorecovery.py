@@ -16,11 +16,11 @@ from bkclient.client import Client
 from bookied.config.bookie import BookieConfig
 from bookied.directories.identity import identify
 from bookied.errors import RunTimeError
-from bookied.metrics.counters import RepairStats
 from bookied.repair.autorecovery.sessions import AutoRecovery
 from bookied.runtime.dependencies import Parts, make_client
 from bookied.service.metadata_at_stop import finish_with_metadata
 from bookied.service.start import ServiceStart
+from bookied.stats.counters import RepairStats
 from wire.errors import BookKeeperError
 from wire.ids import BookieId
 

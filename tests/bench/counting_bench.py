@@ -18,9 +18,9 @@ from pathlib import Path
 from statistics import median
 
 from bookied.admin.server import AdminServer
-from bookied.metrics.counters import RequestStats
-from bookied.metrics.summary import Series
 from bookied.server.limits.backpressure import READ_BYTES
+from bookied.stats.counters import RequestStats
+from bookied.stats.summary import Series
 from tests.bench.loads.load import Load, Ring
 from tests.bench.reactor_bench import LEDGER, Bench
 from tests.bookied.worlds.clock_world import World

@@ -13,8 +13,8 @@ import pytest
 from bkclient.admin import operations
 from bkclient.concurrency import for_each
 from bkclient.metadata.api import NEW, MetadataAccessError, MetadataUnavailableError
-from bkclient.metadata.reader import open_metadata_reader
-from bkclient.metadata.reader.zookeeper import ZooKeeperReader
+from bkclient.metadata.zookeeper_reader import open_metadata_reader
+from bkclient.metadata.zookeeper_reader.reader import ZooKeeperReader
 from bkctl.commands.local.zookeeper_process import ZooKeeperProcess
 from tests.bkclient.metadata.values import B1, B2, B3, closed, info, metadata
 from tests.contract.metadata_drivers import ZooKeeperDriver

@@ -17,13 +17,13 @@ from bkclient.errors import IncorrectParameterError, SecurityError
 from bkclient.ledger.handover_state import NotHandedOverError, decode_handover
 from bkclient.log.errors import LogDamagedError
 from bkclient.log.record import decode_record
-from bkclient.metadata.reader import frames
 from bkclient.metadata.sqlite.store import parse_uri as parse_sqlite_uri
 from bkclient.metadata.tree.underreplication.values import parse_delay
 from bkclient.metadata.zk_uri import parse_uri as parse_zookeeper_uri
+from bkclient.metadata.zookeeper_reader import frames
 from bookied.admin.exchange import BadHttpRequestError, HttpRequest, number
 from bookied.config.bookie import load_bookie_config
-from bookied.directories.lost_fences import decode_served
+from bookied.directories.served_note import decode_served
 from bookied.directories.status_file import decode_status
 from bookied.errors import CorruptError
 from bookied.server.rules.deleted_ledgers import FencedDeletions

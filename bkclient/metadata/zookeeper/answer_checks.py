@@ -14,7 +14,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import EXCEPTIONS
 from kazoo.protocol.connection import ConnectionDropped
 
-from bkclient.metadata.reader.frames import FRAME_BYTES_MAX
+from bkclient.metadata.zookeeper_reader.frames import FRAME_BYTES_MAX
 
 _MISREAD: Final = (struct.error, RuntimeError, LookupError, ValueError)
 """What kazoo raises where bytes are not what it takes them for."""

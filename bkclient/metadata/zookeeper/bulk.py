@@ -1,7 +1,7 @@
 """Very many nodes read at once, over a session of their own: kazoo asks for one at a time.
 
-The reader of ``bkclient.metadata.reader`` has hundreds of questions on their way. It blocks, so it
-runs in a thread of the reactor's pool, one piece of its answers after the other.
+``bkclient.metadata.zookeeper_reader`` has hundreds of questions on their way. It blocks, so it runs
+in a thread of the reactor's pool, one piece of its answers after the other.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from twisted.internet.threads import deferToThreadPool
 
 from bkclient.errors import MetadataStoreError
 from bkclient.metadata.api import MetadataAccessError
-from bkclient.metadata.reader import frames
-from bkclient.metadata.reader.session import ReadSession
 from bkclient.metadata.tree.nodes import NodeValue
 from bkclient.metadata.zk_uri import ZooKeeperUri
+from bkclient.metadata.zookeeper_reader import frames
+from bkclient.metadata.zookeeper_reader.read_session import ReadSession
 
 
 class BulkNodeReads:

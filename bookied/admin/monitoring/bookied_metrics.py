@@ -13,9 +13,9 @@ import attrs
 
 from bookied.admin.monitoring.java_metrics import BookieFigures
 from bookied.admin.monitoring.prometheus_text import Family, counter, gauge, summary
-from bookied.metrics.counters import ADD, READ
-from bookied.metrics.summary import Summary
 from bookied.server.server import BookieServer
+from bookied.stats.counters import ADD, READ
+from bookied.stats.summary import Summary
 from bookied.storage.index.format import PAGE_BYTES
 from bookied.storage.storages import Storages
 

@@ -16,7 +16,10 @@ import attrs
 from bookied.admin.monitoring.prometheus_text import Family, Kind, Labels, gauge, summary
 from bookied.directories.disk_fullness import DiskSample
 from bookied.directories.roots import Directories
-from bookied.metrics.counters import (
+from bookied.runtime.dependencies import CountedRuns
+from bookied.runtime.storage_engine import Engine
+from bookied.server.server import BookieServer
+from bookied.stats.counters import (
     ADD,
     FENCE,
     LIST_ENTRIES,
@@ -28,10 +31,7 @@ from bookied.metrics.counters import (
     RepairStats,
     RequestStats,
 )
-from bookied.metrics.summary import Summary
-from bookied.runtime.dependencies import CountedRuns
-from bookied.runtime.storage_engine import Engine
-from bookied.server.server import BookieServer
+from bookied.stats.summary import Summary
 from bookied.storage.garbage.compaction_rules import TENTHS
 from bookied.storage.garbage.status import CollectorStatus
 from bookied.storage.journal.writer import Journal

@@ -10,8 +10,8 @@ from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
 from bookied.admin.monitoring.prometheus_text import Family, exposition
-from bookied.metrics.counters import Summaries
-from bookied.metrics.summary import Summary
+from bookied.stats.counters import Summaries
+from bookied.stats.summary import Summary
 
 LAG_EVERY_S: Final = 0.5
 """How often the event loop is asked how late it is."""

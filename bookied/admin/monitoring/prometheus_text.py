@@ -12,7 +12,7 @@ from typing import Final, Literal
 
 import attrs
 
-from bookied.metrics.summary import QUANTILES, Series, Summary
+from bookied.stats.summary import QUANTILES, Series, Summary
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 

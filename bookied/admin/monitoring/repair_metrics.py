@@ -7,7 +7,7 @@ from typing import Final
 
 from bookied.admin.monitoring.java_metrics import Row, rows
 from bookied.admin.monitoring.prometheus_text import Family, gauge
-from bookied.metrics.counters import RepairStats
+from bookied.stats.counters import RepairStats
 
 BESIDE_BOOKIE: Final = "replication_"
 """Before every name where autorecovery runs in a bookie; alone Java gives it no such scope."""

@@ -23,8 +23,6 @@ from bkclient.concurrency import wall_s
 from bkclient.metadata.api import Versioned, Watch
 from bkclient.repair.replica_check import LedgerChecker
 from bookied.config.autorecovery import AutoRecoveryConfig
-from bookied.metrics.counters import AuditorStats
-from bookied.metrics.summary import Summary
 from bookied.repair.autorecovery.audit_schedule import (
     PATIENT,
     AuditJob,
@@ -43,6 +41,8 @@ from bookied.repair.autorecovery.audits import (
 )
 from bookied.repair.autorecovery.lost_bookies import Audit, AuditLater, Cancel, Command, LostBookies
 from bookied.repair.autorecovery.wake_up import until_enabled
+from bookied.stats.counters import AuditorStats
+from bookied.stats.summary import Summary
 from wire.errors import BookKeeperError
 from wire.ids import BookieId
 

@@ -24,9 +24,9 @@ from bkclient.client import Client
 from bkclient.metadata.api import MetadataStore, SessionEvent
 from bookied.config.autorecovery import AutoRecoveryConfig
 from bookied.errors import SessionLostError
-from bookied.metrics.counters import RepairStats
 from bookied.repair.autorecovery.auditor import Auditor
 from bookied.repair.autorecovery.worker import Worker
+from bookied.stats.counters import RepairStats
 from wire.errors import BookKeeperError
 from wire.ids import BookieId
 

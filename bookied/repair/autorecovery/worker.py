@@ -45,11 +45,11 @@ from bkclient.quorum.fragments import (
 from bkclient.repair.fragment_copy import ByteRate, FragmentRepairer, UnreadableEntryError
 from bkclient.repair.replica_check import LedgerChecker, ViewedLedger, view
 from bookied.config.autorecovery import AutoRecoveryConfig
-from bookied.metrics.counters import WorkerStats
 from bookied.repair.autorecovery.audits import available_bookies
 from bookied.repair.autorecovery.repair_pauses import RepairPauses
 from bookied.repair.autorecovery.repair_retries import Failures
 from bookied.repair.autorecovery.wake_up import WakeUp, until_enabled
+from bookied.stats.counters import WorkerStats
 from wire.errors import BookKeeperError
 from wire.ids import LedgerId
 

@@ -16,8 +16,8 @@ from bookied.config.bookie import BookieConfig
 from bookied.directories.cookie_check import HighestLedger, master_cookie
 from bookied.directories.emptied_directories import forget_loss, losses
 from bookied.directories.identity import Identity
-from bookied.directories.lost_fences import note_doubt
 from bookied.directories.roots import VERSION, Directories
+from bookied.directories.served_note import note_doubt
 from bookied.errors import BadCookieError, WrongIdentityError
 from bookied.storage.files.files import Files
 from wire.errors import FormatError

@@ -13,9 +13,9 @@ import attrs
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
-from bookied.metrics.counters import RequestStats
 from bookied.server.access.login_delays import LoginDelays
 from bookied.server.rules.refusal import refusal
+from bookied.stats.counters import RequestStats
 from wire.codes import ProtocolVersion, ReturnCode
 from wire.messages import (
     AddRequest,

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 
-from bookied.metrics.counters import RequestStats
 from bookied.server.access.auth_gate import ReportRefusal, host_of
+from bookied.stats.counters import RequestStats
 from wire.errors import TlsOrderError
 from wire.messages import AuthRequest, Request
 

@@ -12,7 +12,6 @@ from typing import Any, Final
 import attrs
 from twisted.internet.interfaces import IReactorTime
 
-from bookied.metrics.counters import RequestStats
 from bookied.server.rules.add_requests import Adds
 from bookied.server.rules.deleted_ledgers import FencedDeletions
 from bookied.server.rules.disk_read import DiskRead, refusal_code
@@ -23,6 +22,7 @@ from bookied.server.rules.long_poll import Cancel, LongPolls
 from bookied.server.rules.lost_fences import LostFences
 from bookied.server.rules.pending_request import PendingRequest, Respond
 from bookied.server.rules.read_requests import ReadRules
+from bookied.stats.counters import RequestStats
 from bookied.storage.journal.writer import Journal
 from bookied.storage.storages import Storages
 from wire.codes import (

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from bookied.metrics.counters import RequestStats
 from bookied.server.rules.deleted_ledgers import FencedDeletions
 from bookied.server.rules.disk_read import Answer
 from bookied.server.rules.ledger_writes import LedgerWrites
 from bookied.server.rules.long_poll import LongPolls
 from bookied.server.rules.pending_request import PendingRequest, timed
+from bookied.stats.counters import RequestStats
 from bookied.storage.index.ledger_pages import CachedLedger
 from bookied.storage.journal.format import (
     fence_record,

@@ -7,10 +7,10 @@ from typing import Generic, TypeVar
 
 import attrs
 
-from bookied.metrics.counters import RequestStats
-from bookied.metrics.summary import Summary
 from bookied.server.rules.disk_read import Answer, refusal_code
 from bookied.server.rules.refusal import refusal
+from bookied.stats.counters import RequestStats
+from bookied.stats.summary import Summary
 from wire.codes import (
     ReturnCode,
 )

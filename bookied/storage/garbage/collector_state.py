@@ -9,8 +9,8 @@ from typing import Any, Protocol
 import attrs
 from twisted.internet.interfaces import IReactorTime
 
-from bookied.metrics.counters import CollectorStats
-from bookied.metrics.summary import Summary
+from bookied.stats.counters import CollectorStats
+from bookied.stats.summary import Summary
 from bookied.storage.files.files import Files
 from bookied.storage.garbage.settings import CollectorSettings
 from bookied.storage.garbage.status import CollectorStatus

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bookied.errors import NO_SPACE
-from bookied.metrics.counters import JournalStats
-from bookied.metrics.summary import Series
+from bookied.stats.counters import JournalStats
+from bookied.stats.summary import Series
 from bookied.storage.files.files import AppendFile, Buffer, Files
 from bookied.storage.journal import format as layout
 from bookied.storage.journal import groups

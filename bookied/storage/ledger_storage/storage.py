@@ -17,7 +17,7 @@ from typing import ClassVar
 
 import attrs
 
-from bookied.metrics.counters import StorageStats
+from bookied.stats.counters import StorageStats
 from bookied.storage.entrylog.directories import LogDirectories
 from bookied.storage.entrylog.reader import EntryLogReader, next_log_id
 from bookied.storage.entrylog.settings import LogSettings

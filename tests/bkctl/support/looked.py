@@ -5,9 +5,9 @@ from __future__ import annotations
 import attrs
 
 from bkclient.metadata import zk_paths
-from bkclient.metadata.reader.session import ReadSession
-from bkclient.metadata.reader.zookeeper import ZooKeeperReader
 from bkclient.metadata.zk_uri import parse_uri
+from bkclient.metadata.zookeeper_reader.read_session import ReadSession
+from bkclient.metadata.zookeeper_reader.reader import ZooKeeperReader
 from tests.bkclient.metadata.look.server import Server
 from tests.bkctl.support.terminal import FakeHost
 from wire.codes import DigestType, LedgerState

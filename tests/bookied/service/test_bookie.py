@@ -18,8 +18,8 @@ from bkclient.config.client import ClientConfig
 from bkclient.config.tls import StoreType
 from bkclient.metadata.api import ANY, MetadataUnavailableError
 from bookied.directories.lock import is_locked
-from bookied.directories.lost_fences import ALL_LEDGERS, NO_LEDGER
 from bookied.directories.roots import VERSION, Directories, was_dirty
+from bookied.directories.served_note import ALL_LEDGERS, NO_LEDGER
 from bookied.errors import (
     BookieExitStatus,
     DirectoryEmptiedError,

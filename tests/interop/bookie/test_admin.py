@@ -18,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from bkctl.cli.root import cli
 from tests.bkctl.support.terminal import FakeHost
-from tests.bookied.metrics.java import is_excused, java_seen, shapes
+from tests.bookied.stats.java import is_excused, java_seen, shapes
 from tests.interop.peers.admin import TOKEN, Admin, Answer, java_admin, our_admin
 from tests.interop.peers.ours import PATIENT_ENVIRON
 from tests.interop.peers.peers import Peers, java_shell, write_client_conf

@@ -13,8 +13,8 @@ from bookied.admin.monitoring import repair_metrics
 from bookied.admin.monitoring.prometheus_text import exposition
 from bookied.admin.server import AdminServer
 from bookied.config.bookie import StorageClass
-from bookied.metrics.counters import RepairStats
-from tests.bookied.metrics.java import Shape, excused, is_excused, java_seen, shapes
+from bookied.stats.counters import RepairStats
+from tests.bookied.stats.java import Shape, excused, is_excused, java_seen, shapes
 from tests.bookied.worlds.clock_world import World
 from tests.bookied.worlds.fakes import done
 from tests.bookied.worlds.serving import KEY, packet

@@ -11,8 +11,8 @@ from bkclient.repair.autorecovery import trigger_audit
 from bookied.admin.monitoring import repair_metrics
 from bookied.admin.monitoring.prometheus_text import exposition
 from bookied.config.autorecovery import AutoRecoveryConfig
-from bookied.metrics.counters import FAILURES_MAX, RepairStats, WorkerStats
 from bookied.repair.autorecovery.sessions import AutoRecovery
+from bookied.stats.counters import FAILURES_MAX, RepairStats, WorkerStats
 from tests.bkclient.repairs import STRIPED, closed_ledger, member, store_of
 from tests.bkclient.worlds import World
 from tests.bookied.repair.autorecovery.workers import CHECKS_OFF, run_until_no_marks

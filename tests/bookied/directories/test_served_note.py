@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from bookied.directories.lost_fences import (
+from bookied.directories.served_note import (
     ALL_LEDGERS,
     NAME,
     NO_JOURNAL,

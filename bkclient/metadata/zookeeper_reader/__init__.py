@@ -10,7 +10,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bkclient.metadata.reader.zookeeper import ZooKeeperReader
+    from bkclient.metadata.zookeeper_reader.reader import ZooKeeperReader
 
 __all__ = ["open_metadata_reader"]
 
@@ -33,9 +33,9 @@ def open_metadata_reader(
     """
     if not uri.lower().startswith("zk") or sasl_options or requests_per_s_max > 0:
         return None
-    from bkclient.metadata.reader.session import ReadSession
-    from bkclient.metadata.reader.zookeeper import ZooKeeperReader
     from bkclient.metadata.zk_uri import parse_uri
+    from bkclient.metadata.zookeeper_reader.read_session import ReadSession
+    from bkclient.metadata.zookeeper_reader.reader import ZooKeeperReader
 
     parsed = parse_uri(uri)
     session = ReadSession(

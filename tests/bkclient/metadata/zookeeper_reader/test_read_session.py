@@ -15,9 +15,9 @@ from twisted.internet.task import Clock
 
 from bkclient.errors import MetadataStoreError
 from bkclient.metadata.api import MetadataAccessError, MetadataUnavailableError
-from bkclient.metadata.reader.frames import Body, data_of, get_data
-from bkclient.metadata.reader.session import AT_ONCE, ReadSession
 from bkclient.metadata.zk_uri import parse_uri
+from bkclient.metadata.zookeeper_reader.frames import Body, data_of, get_data
+from bkclient.metadata.zookeeper_reader.read_session import AT_ONCE, ReadSession
 from tests.bkclient.metadata.look.server import Connection, Server
 
 URI = "zk+null://one:1;two:2/ledgers"

@@ -1,4 +1,4 @@
-"""Of which ledgers a bookie may have lost fences, as its directories tell.
+"""What ours leaves beside a journal directory: its last journal, and which fences may be lost.
 
 A Java bookie may lose fences over a crash, and even over a clean stop (storage.md section 17, D1 to
 D3), and nothing in the directories tells so afterwards. So beside ``current`` of each journal

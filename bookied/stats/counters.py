@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 
 import attrs
 
-from bookied.metrics.summary import WHOLE, Summary
+from bookied.stats.summary import WHOLE, Summary
 from wire.codes import AddFlag, ReadFlag, ReturnCode
 from wire.ids import NO_ENTRY, LedgerId
 from wire.ledger_metadata import LedgerMetadata

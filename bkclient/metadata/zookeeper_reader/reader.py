@@ -13,7 +13,6 @@ from bkclient.metadata.api import (
     NotInitializedError,
     StoredLedger,
 )
-from bkclient.metadata.reader import frames
 from bkclient.metadata.stored_values import (
     IDS_AT_ONCE,
     BookieState,
@@ -24,13 +23,14 @@ from bkclient.metadata.stored_values import (
     layout_in_force,
     states,
 )
+from bkclient.metadata.zookeeper_reader import frames
 from wire.ids import BookieId, LedgerId, is_valid_bookie_id
 
 if TYPE_CHECKING:
-    from bkclient.metadata.reader.frames import Body
-    from bkclient.metadata.reader.session import ReadSession
     from bkclient.metadata.zk_paths import Digits, LedgerLayout
     from bkclient.metadata.zk_uri import ZooKeeperUri
+    from bkclient.metadata.zookeeper_reader.frames import Body
+    from bkclient.metadata.zookeeper_reader.read_session import ReadSession
     from wire.records.service_info import BookieServiceInfo
 
 _NODES_AT_ONCE: Final = 16

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final
 
 from bkclient.errors import MetadataStoreError
 from bkclient.metadata.api import MetadataAccessError, MetadataUnavailableError
-from bkclient.metadata.reader import frames
-from bkclient.metadata.reader.frames import HEADER, LENGTH, Body
-from bkclient.metadata.reader.reachability import (
+from bkclient.metadata.zookeeper_reader import frames
+from bkclient.metadata.zookeeper_reader.frames import HEADER, LENGTH, Body
+from bkclient.metadata.zookeeper_reader.reachability import (
     Address,
     address_of,
     connect,

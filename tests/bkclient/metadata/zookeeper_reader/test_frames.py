@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kazoo.protocol import serialization as kazoo
 
-from bkclient.metadata.reader import frames
+from bkclient.metadata.zookeeper_reader import frames
 from wire.errors import FormatError
 
 PATHS = st.text(min_size=1, max_size=40).filter(lambda text: text.isprintable())
