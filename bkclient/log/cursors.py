@@ -17,13 +17,12 @@ import attrs
 from bkclient.client import Client
 from bkclient.concurrency import wall_s
 from bkclient.errors import IncorrectParameterError, MetadataVersionError
-from bkclient.log.errors import LogDamagedError, NoSuchCursorError
+from bkclient.log.errors import NoSuchCursorError
 from bkclient.log.ledger_list import LedgerList
-from bkclient.log.record import Position
+from bkclient.log.record import FORMAT, Position, decode_json
 from bkclient.metadata.api import MetadataUnavailableError
 from wire.ids import LedgerId
 
-FORMAT: Final = 1
 CURSORS_MAX: Final = 1000
 """Cursors of one log or topic: their names and positions fit into a node of ZooKeeper."""
 
@@ -201,23 +200,11 @@ def decode_cursors(source: str, stored: bytes) -> dict[str, Cursor]:
     """
     if not stored:
         return {}
-    try:
-        value = json.loads(stored.decode())
-        if value["v"] != FORMAT:
-            raise LogDamagedError(
-                f"the cursors of {source} are of a later format, {value['v']!r:.20}"
-            )
-        return {name: _decoded(name, one) for name, one in value["cursors"].items()}
-    except (
-        ValueError,
-        KeyError,
-        TypeError,
-        AttributeError,
-        OverflowError,
-        RecursionError,
-        IncorrectParameterError,
-    ) as error:
-        raise LogDamagedError.unreadable(f"the cursors of {source}", error) from error
+    return decode_json(
+        f"the cursors of {source}",
+        stored,
+        lambda value: {name: _decoded(name, one) for name, one in value["cursors"].items()},
+    )
 
 
 def _decoded(name: str, value: dict[str, Any]) -> Cursor:

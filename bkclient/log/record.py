@@ -12,8 +12,8 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar
 
 import attrs
 
@@ -23,7 +23,11 @@ from bkclient.quorum.distribution import check_quorums
 from wire.codes import DigestType
 from wire.ids import EntryId, LedgerId
 
+T = TypeVar("T")
+
 FORMAT: Final = 1
+"""Of records and cursors."""
+
 LEDGERS_MAX: Final = 20_000
 """ZooKeeper keeps nodes up to 1 MiB."""
 
@@ -200,20 +204,20 @@ def decode_record(name: str, stored: bytes) -> LogRecord:
     Raises:
         LogDamagedError: the bytes are not a record that ``encode`` writes.
     """
+    return decode_json(f"the record of log {name}", stored, _record_from_json)
+
+
+def decode_json(what: str, stored: bytes, decode: Callable[[Any], T]) -> T:
+    """Return what ``decode`` makes of stored JSON; ``what`` that is, for errors.
+
+    Raises:
+        LogDamagedError: it is of a later format, or ``decode`` cannot read it.
+    """
     try:
         value = json.loads(stored.decode())
         if value["v"] != FORMAT:
-            raise LogDamagedError(
-                f"the record of log {name} is of a later format, {value['v']!r:.20}"
-            )
-        return LogRecord(
-            options=_options_from_json(value["options"]),
-            ledgers=tuple(LogLedger(LedgerId(int(n)), int(ms)) for n, ms in value["ledgers"]),
-            trimmed=int(value["trimmed"]),
-            sealed=bool(value["sealed"]),
-            log_id=str(value.get("id", "")),
-            batches=tuple((str(name), int(n)) for name, n in value.get("batches", ())),
-        )
+            raise LogDamagedError(f"{what} cannot be read: a later format, {value['v']!r:.20}")
+        return decode(value)
     except (
         ValueError,
         KeyError,
@@ -221,8 +225,20 @@ def decode_record(name: str, stored: bytes) -> LogRecord:
         AttributeError,
         OverflowError,
         RecursionError,
+        IncorrectParameterError,
     ) as error:
-        raise LogDamagedError.unreadable(f"the record of log {name}", error) from error
+        raise LogDamagedError.unreadable(what, error) from error
+
+
+def _record_from_json(value: Mapping[str, Any]) -> LogRecord:
+    return LogRecord(
+        options=_options_from_json(value["options"]),
+        ledgers=tuple(LogLedger(LedgerId(int(n)), int(ms)) for n, ms in value["ledgers"]),
+        trimmed=int(value["trimmed"]),
+        sealed=bool(value["sealed"]),
+        log_id=str(value.get("id", "")),
+        batches=tuple((str(name), int(n)) for name, n in value.get("batches", ())),
+    )
 
 
 def _options_to_json(options: LogOptions) -> dict[str, Any]:

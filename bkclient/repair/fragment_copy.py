@@ -24,7 +24,7 @@ from bkclient.concurrency import SharedRun, for_each, rate_limit
 from bkclient.connection.ledger_keys import AddBatch, FrameMaker, LedgerKeys
 from bkclient.connection.pool import BookiePool
 from bkclient.errors import ClientError, ReplicationError, UnclosedFragmentError
-from bkclient.ledger.adds.ensemble_member import AddFraming, Member
+from bkclient.ledger.adds.ensemble_members import AddFraming, Member
 from bkclient.ledger.context import Cluster
 from bkclient.ledger.reads.fetch import EntryFetcher
 from bkclient.quorum.fragments import MissingPlaces, Swap, swap_between, swap_is_needed, swapped

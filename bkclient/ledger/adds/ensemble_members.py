@@ -3,17 +3,223 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
-from bkclient.connection.ledger_keys import AddBatch
+import attrs
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IDelayedCall
+from twisted.logger import Logger
+
+from bkclient.connection.add_stream import AddStream
+from bkclient.connection.channel import BookieChannel
+from bkclient.connection.ledger_keys import AddBatch, FrameMaker, LedgerKeys
 from bkclient.connection.pool import BookiePool
 from bkclient.connection.writability import Writability
-from bkclient.errors import ClientError
-from bkclient.ledger.adds.ensemble_member import AddFraming, Member
+from bkclient.errors import ClientError, TooManyRequestsClientError
 from bkclient.quorum.distribution import is_striped_to
+from wire.codes import ProtocolVersion
 from wire.frames.bulk_adds import Packed
-from wire.ids import BookieId, EntryId
+from wire.ids import NO_ENTRY, BookieId, EntryId
+
+log = Logger()
 
 Ensemble = tuple[BookieId, ...]
+
+
+@attrs.frozen
+class _Hold:
+    """A full connection is waited for: until it takes more, but not for ever."""
+
+    drained: Deferred[None]
+    overdue: IDelayedCall
+
+
+@attrs.frozen
+class AddFraming:
+    """How the adds of one handle are sent."""
+
+    keys: LedgerKeys
+    frames: FrameMaker
+    protocol: ProtocolVersion
+    """V3 where another writer of the ledger uses the V2 connection."""
+    is_deferred: bool = False
+    """Whether an entry that is acknowledged may be lost with the bookie's process."""
+
+
+class Member:
+    """A bookie at one index of the ensemble. A new one takes its place when it is replaced.
+
+    Every batch either goes out, waits for the connection, or fails; nothing is dropped. Without a
+    connection each batch tries to get one.
+
+    Args:
+        acked: called with this member and entries that the bookie has stored.
+        failed: called with this member, entries and why.
+    """
+
+    def __init__(
+        self,
+        pool: BookiePool,
+        framing: AddFraming,
+        index: int,
+        bookie: BookieId,
+        *,
+        acked: Callable[[Member, list[int]], None],
+        failed: Callable[[Member, list[int], ClientError], None],
+    ) -> None:
+        self.index, self.bookie = index, bookie
+        self._pool, self._keys, self._frames = pool, framing.keys, framing.frames
+        self._protocol, self._is_deferred = framing.protocol, framing.is_deferred
+        self._on_acked, self._on_failed = acked, failed
+        self._stream: AddStream | None = None
+        self._channel: BookieChannel | None = None
+        self._backlog: list[Packed] = []
+        self._connecting = False
+        self._hold: _Hold | None = None
+        self._ailing = False
+        self._gone = False
+        self._acked_to = self._broken_at = NO_ENTRY
+        channel = pool.ready(bookie, self._keys.ledger_id, self._protocol)
+        if channel is not None:
+            self._open_stream(channel)
+        else:
+            self._connect(self._protocol)
+
+    @property
+    def in_flight(self) -> int:
+        """How many entries have not been answered."""
+        sent = 0 if self._stream is None else len(self._stream.outstanding)
+        return sent + len(self._backlog)
+
+    def has_lost(self, forced: EntryId) -> bool:
+        """Whether it may have lost an entry behind ``forced`` that it has acknowledged.
+
+        A bookie that dies is alive again for the next request; only the connection shows it.
+        """
+        broken = self._channel is not None and self._channel.lost is not None
+        return (self._acked_to if broken else self._broken_at) > forced
+
+    @property
+    def full_connection(self) -> Writability | None:
+        """The connection's writability, if it is full and the bookie has failed nothing of late."""
+        channel = self._channel
+        if (
+            channel is None
+            or channel.writability.is_writable
+            or channel.lost is not None
+            or self._ailing
+        ):
+            return None
+        return channel.writability
+
+    def send(self, batch: AddBatch) -> None:
+        """Send a batch; nothing is called back before this returns.
+
+        A bookie that failed something and takes no bytes now is not given more to pile up. With
+        ``waitTimeoutOnBackpressureMs`` none is, and what it would get waits that long.
+        """
+        stream = self._stream
+        if self._hold is not None:
+            self._backlog += batch.packed
+        elif stream is None or not stream.channel.is_usable():
+            self._backlog += batch.packed
+            self._connect(self._protocol)
+        elif self._ailing and not stream.channel.writability.is_writable:
+            self._pool.clock.callLater(0, self._failed, batch.entries, self._full())
+        elif self._wait_s >= 0 and not stream.channel.writability.is_writable:
+            self._backlog += batch.packed
+            overdue = self._pool.clock.callLater(self._wait_s, self._overdue)
+            self._hold = _Hold(stream.channel.writability.when_writable(), overdue)
+            self._hold.drained.addCallbacks(lambda _: self._drained(), lambda _: None)
+        else:
+            is_v2 = stream.channel.protocol is ProtocolVersion.V2
+            frames, keys = batch.v2() if is_v2 else batch.v3()
+            stream.send(frames, keys, batch.entries)
+
+    def part(self) -> None:
+        """Leave the bookie: nothing is sent to it or taken from it any more."""
+        self._gone, self._backlog = True, []
+        self._cancel_hold()
+        if self._stream is not None:
+            self._stream.close()
+            self._stream = None
+
+    def _full(self) -> ClientError:
+        return TooManyRequestsClientError(f"the connection to bookie {self.bookie} takes nothing")
+
+    @property
+    def _wait_s(self) -> float:
+        return self._pool.config.backpressure_wait_ms / 1000
+
+    def _cancel_hold(self) -> None:
+        hold, self._hold = self._hold, None
+        if hold is not None:
+            hold.drained.cancel()
+            if hold.overdue.active():
+                hold.overdue.cancel()
+
+    def _drained(self) -> None:
+        """Send what waited: the connection takes more, or has gone."""
+        self._cancel_hold()
+        self._send_backlog()
+
+    def _overdue(self) -> None:
+        self._cancel_hold()
+        self._fail_backlog(self._full())
+
+    def _connect(self, protocol: ProtocolVersion) -> None:
+        """Connect unless that is in progress; what waits is sent then, or fails."""
+        if self._connecting:
+            return
+        self._connecting, self._stream = True, None
+        channel = self._pool.channel(self.bookie, self._keys.ledger_id, protocol)
+        channel.addCallbacks(self._connected, lambda failure: self._not_connected(failure.value))
+        channel.addErrback(lambda failure: log.failure("joining a bookie", failure))
+
+    def _open_stream(self, channel: BookieChannel) -> None:
+        ledger_id = self._keys.ledger_id
+        if channel.protocol is ProtocolVersion.V2 and channel.streams.has(ledger_id):
+            self._connect(ProtocolVersion.V3)
+            return
+        if self._channel is not channel:
+            self._broken_at = self._acked_to
+        self._channel = channel
+        self._stream = channel.open_stream(ledger_id, self._acked, self._failed)
+
+    def _connected(self, channel: BookieChannel) -> None:
+        self._connecting = False
+        if self._gone:
+            return
+        self._open_stream(channel)
+        if self._stream is not None:
+            self._send_backlog()
+
+    def _send_backlog(self) -> None:
+        backlog, self._backlog = self._backlog, []
+        if backlog:
+            self.send(AddBatch(backlog, self._frames))
+
+    def _not_connected(self, error: Any) -> None:
+        """Fail what waited; the next batch tries to connect again."""
+        self._connecting = False
+        assert isinstance(error, ClientError), error
+        self._fail_backlog(error)
+
+    def _fail_backlog(self, error: ClientError) -> None:
+        backlog, self._backlog = self._backlog, []
+        self._failed([entry_id for entry_id, _ in backlog], error)
+
+    def _acked(self, entries: list[int]) -> None:
+        self._ailing = False
+        if self._is_deferred:
+            self._acked_to = EntryId(max(self._acked_to, *entries))
+        self._on_acked(self, entries)
+
+    def _failed(self, entries: list[int], error: ClientError) -> None:
+        self._ailing = True
+        if entries and not self._gone:
+            self._pool.quarantine.count(self.bookie, error, len(entries))
+            self._on_failed(self, entries, error)
 
 
 class EnsembleMembers:

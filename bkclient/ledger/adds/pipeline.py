@@ -31,8 +31,7 @@ from bkclient.errors import (
 from bkclient.ledger.adds.backpressure import WaitForSpace
 from bkclient.ledger.adds.confirmations import Confirmations
 from bkclient.ledger.adds.ensemble_changes import ChangePause
-from bkclient.ledger.adds.ensemble_member import AddFraming, Member
-from bkclient.ledger.adds.ensemble_members import EnsembleMembers
+from bkclient.ledger.adds.ensemble_members import AddFraming, EnsembleMembers, Member
 from bkclient.ledger.adds.quorum_timeout import QuorumTimeout
 from bkclient.quorum.add_events import (
     AddsAcked,

@@ -22,8 +22,10 @@ from bkclient.metadata.tree.nodes import (
     NodeExistsError,
     NoNodeError,
     NotEmptyError,
+    children_if_there,
     delete_all_below,
     delete_if_there,
+    get_if_there,
     insist,
     together,
 )
@@ -141,10 +143,7 @@ class TreeAdmin(TreePart):
 
     async def _check_unused(self) -> None:
         for path in (zk_paths.AVAILABLE, zk_paths.READ_ONLY):
-            try:
-                names = set(await self._tree.children(path)) - {zk_paths.READ_ONLY_NAME}
-            except NoNodeError:
-                continue
+            names = {*await children_if_there(self._tree, path)} - {zk_paths.READ_ONLY_NAME}
             if names:
                 raise ClusterInUseError(
                     f"{self._tree.uri}: bookies are registered: {', '.join(sorted(names)[:5])}"
@@ -163,11 +162,10 @@ class TreeAdmin(TreePart):
 
     async def instance_id(self) -> str | None:
         """See ``ClusterAdmin``."""
-        try:
-            stored = (await self._tree.get(zk_paths.INSTANCE_ID)).value
-        except NoNodeError:
+        node = await get_if_there(self._tree, zk_paths.INSTANCE_ID)
+        if node is None:
             return None
-        return decode_instance_id(f"{self._tree.uri}{zk_paths.INSTANCE_ID}", stored)
+        return decode_instance_id(f"{self._tree.uri}{zk_paths.INSTANCE_ID}", node.value)
 
     async def dump(self) -> dict[str, tuple[bytes, Version]]:
         """See ``ClusterAdmin``."""

@@ -13,7 +13,7 @@ from bkclient.concurrency import wall_s
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import LayoutInfo
 from bkclient.metadata.stored_values import known_layout, layout_in_force
-from bkclient.metadata.tree.nodes import ManyValues, NodeValue, NoNodeError, Tree, together
+from bkclient.metadata.tree.nodes import ManyValues, NodeValue, Tree, get_if_there, together
 from bkclient.metadata.zk_paths import LedgerLayout
 
 _READS_AT_ONCE: Final = 100
@@ -70,11 +70,8 @@ class TreePart:
         return found
 
     async def _stored_layout(self) -> LayoutInfo | None:
-        try:
-            node = await self._tree.get(zk_paths.LAYOUT)
-        except NoNodeError:
-            return None
-        return known_layout(node.value)
+        node = await get_if_there(self._tree, zk_paths.LAYOUT)
+        return None if node is None else known_layout(node.value)
 
     async def _insist_cluster(self) -> None:
         """Raise ``NotInitializedError`` without a cluster; its layout may be damaged."""
@@ -97,8 +94,7 @@ class TreePart:
             yield await together(map(self._value, paths[start : start + _READS_AT_ONCE]))
 
     async def _value(self, path: str) -> NodeValue | None:
-        try:
-            node = await self._tree.get(path)
-        except NoNodeError:
-            return None
-        return NodeValue(node.value, node.stat.ctime_ms, node.stat.version)
+        node = await get_if_there(self._tree, path)
+        return (
+            None if node is None else NodeValue(node.value, node.stat.ctime_ms, node.stat.version)
+        )

@@ -38,6 +38,7 @@ from bkclient.metadata.tree.nodes import (
     children_or_birth,
     create_with_parents,
     delete_if_there,
+    get_if_there,
     insist,
     make_path,
 )
@@ -132,10 +133,9 @@ class TreeBookies(TreePart):
         """See ``BookieRegistry``."""
         for read_only in (False, True):
             path = zk_paths.registration(bookie_id, read_only=read_only)
-            try:
-                return decode_info(bookie_id, (await self._tree.get(path)).value)
-            except NoNodeError:
-                continue
+            node = await get_if_there(self._tree, path)
+            if node is not None:
+                return decode_info(bookie_id, node.value)
         raise NotFoundError(f"bookie {bookie_id} is not registered")
 
     async def watch_bookies(self, changed: Callable[[], None]) -> Watch:

@@ -10,7 +10,9 @@ from bkclient.metadata.tree.nodes import (
     NodeExistsError,
     NodeVersionError,
     NoNodeError,
+    children_if_there,
     create_with_parents,
+    get_if_there,
 )
 
 
@@ -19,11 +21,8 @@ class TreeCursors(TreePart):
 
     async def read_cursors(self, source: str) -> Versioned[bytes]:
         """See ``CursorStore``."""
-        try:
-            node = await self._tree.get(zk_paths.cursors(source))
-        except NoNodeError:
-            return Versioned(b"", NEW)
-        return Versioned(node.value, node.stat.version)
+        node = await get_if_there(self._tree, zk_paths.cursors(source))
+        return Versioned(b"", NEW) if node is None else Versioned(node.value, node.stat.version)
 
     async def write_cursors(self, source: str, value: bytes, version: Version) -> Version:
         """See ``CursorStore``."""
@@ -38,10 +37,7 @@ class TreeCursors(TreePart):
 
     async def list_cursors(self) -> list[str]:
         """See ``CursorStore``."""
-        try:
-            names = await self._tree.children(zk_paths.CURSORS)
-        except NoNodeError:
-            return []
+        names = await children_if_there(self._tree, zk_paths.CURSORS)
         return sorted(map(zk_paths.source_of_cursors, names))
 
 

@@ -14,8 +14,10 @@ from bkclient.metadata.api import MetadataUnavailableError
 from bkclient.metadata.tree.base import TreePart
 from bkclient.metadata.tree.nodes import (
     NoNodeError,
+    children_if_there,
     create_with_parents,
     delete_if_there,
+    get_if_there,
     insist,
     make_path,
 )
@@ -86,10 +88,7 @@ class TreeElection(TreePart):
 
     async def _votes(self) -> list[str]:
         """Return the paths of all votes, the winner's first."""
-        try:
-            names = await self._tree.children(zk_paths.ELECTION)
-        except NoNodeError:
-            return []
+        names = await children_if_there(self._tree, zk_paths.ELECTION)
         votes = (name for name in names if zk_paths.is_numbered(name, zk_paths.VOTE_PREFIX))
         return sorted((f"{zk_paths.ELECTION}/{name}" for name in votes), key=_rank)
 
@@ -116,10 +115,9 @@ class TreeElection(TreePart):
     async def current_auditor(self) -> BookieId | None:
         """See ``AuditorElection``: whose vote is the lowest."""
         for vote in await self._votes():
-            try:
-                return decode_vote((await self._tree.get(vote)).value).bookie_id
-            except NoNodeError:
-                continue
+            node = await get_if_there(self._tree, vote)
+            if node is not None:
+                return decode_vote(node.value).bookie_id
         return None
 
 

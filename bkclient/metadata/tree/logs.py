@@ -30,7 +30,9 @@ from bkclient.metadata.tree.nodes import (
     NoNodeError,
     StandingWatch,
     Tree,
+    children_if_there,
     create_with_parents,
+    get_if_there,
     together,
 )
 
@@ -60,11 +62,8 @@ class TreeLogs(TreePart):
     async def read_log(self, name: str) -> Versioned[bytes]:
         """See ``LogStore``."""
         check_log_name(name)
-        try:
-            node = await self._tree.get(zk_paths.log(name))
-        except NoNodeError as error:
-            raise no_log(name) from error
-        if node.value == TOMBSTONE:
+        node = await get_if_there(self._tree, zk_paths.log(name))
+        if node is None or node.value == TOMBSTONE:
             raise no_log(name)
         return Versioned(node.value, node.stat.version)
 
@@ -102,10 +101,7 @@ class TreeLogs(TreePart):
 
     async def list_logs(self) -> list[str]:
         """See ``LogStore``."""
-        try:
-            names = sorted(await self._tree.children(zk_paths.LOGS))
-        except NoNodeError:
-            return []
+        names = sorted(await children_if_there(self._tree, zk_paths.LOGS))
         logs: list[str] = []
         for start in range(0, len(names), _READS_AT_ONCE):
             some = names[start : start + _READS_AT_ONCE]
@@ -114,10 +110,8 @@ class TreeLogs(TreePart):
         return logs
 
     async def _is_log(self, name: str) -> bool:
-        try:
-            return (await self._tree.get(zk_paths.log(name))).value != TOMBSTONE
-        except NoNodeError:
-            return False
+        node = await get_if_there(self._tree, zk_paths.log(name))
+        return node is not None and node.value != TOMBSTONE
 
     async def watch_log(self, name: str, changed: Callable[[], None]) -> Watch:
         """See ``LogStore``."""
@@ -141,11 +135,7 @@ async def replace_tombstone(tree: Tree, path: str, record: bytes) -> Version | N
 
 async def remove_all_logs(tree: Tree) -> None:
     """Leave no log, but the versions that logs of these names go on with."""
-    try:
-        names = await tree.children(zk_paths.LOGS)
-    except NoNodeError:
-        return
-    for name in names:
+    for name in await children_if_there(tree, zk_paths.LOGS):
         await tree.set(zk_paths.log(name), TOMBSTONE)
 
 

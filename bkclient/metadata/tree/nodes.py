@@ -229,6 +229,22 @@ async def make_path(tree: Tree, path: str) -> None:
         return
 
 
+async def get_if_there(tree: Tree, path: str) -> Node | None:
+    """Return a node; ``None`` where there is none."""
+    try:
+        return await tree.get(path)
+    except NoNodeError:
+        return None
+
+
+async def children_if_there(tree: Tree, path: str, fired: Fired | None = None) -> list[str]:
+    """Return the names of a node's children; none where there is no node."""
+    try:
+        return await tree.children(path, fired)
+    except NoNodeError:
+        return []
+
+
 async def delete_if_there(tree: Tree, path: str) -> bool:
     """Delete a node, whatever its version; return whether there was one."""
     try:

@@ -8,19 +8,17 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
-from bkclient.metadata.api import DamagedMark, HeldLock, Missing, Versioned, Watch
-from bkclient.metadata.tree.base import TreePart
+from bkclient.metadata.api import DamagedMark, HeldLock, Missing, Watch
 from bkclient.metadata.tree.nodes import Tree
-from bkclient.metadata.tree.underreplication.branch import RepairBranch
 from bkclient.metadata.tree.underreplication.locks import RepairLocks
 from bkclient.metadata.tree.underreplication.marks import RepairMarks
 from bkclient.metadata.tree.underreplication.queue import RepairQueue
-from bkclient.metadata.tree.underreplication.switches import RepairSwitches
+from bkclient.metadata.tree.underreplication.switches import TreeSwitches
 from wire.ids import BookieId, LedgerId
 from wire.records.repair_marks import UnderreplicatedMark
 
 
-class TreeRepair(TreePart):
+class TreeRepair(TreeSwitches):
     """Implements ``UnderreplicationQueue``, whose methods say what each one does."""
 
     def __init__(self, tree: Tree, **rest: Any) -> None:
@@ -30,13 +28,10 @@ class TreeRepair(TreePart):
         def mark_ms() -> int | None:
             return self._now_ms() if self._mark_times else None
 
-        self._branch = branch = RepairBranch(tree)
+        branch = self._branch
         self._marks = RepairMarks(tree, branch, mark_ms, self._values)
         self._locks = RepairLocks(tree, branch, self._lock_owner)
         self._queue = RepairQueue(tree, branch, self._locks, self._clock, self._chance)
-        self._switches = RepairSwitches(tree, branch)
-
-    # Marks and locks
 
     async def mark_underreplicated(
         self, ledger_id: LedgerId, missing: tuple[BookieId, ...]
@@ -85,41 +80,3 @@ class TreeRepair(TreePart):
 
     async def repair_locks(self) -> list[HeldLock]:
         return await self._locks.all()
-
-    # Switches, delay and times
-
-    async def set_replication_enabled(self, *, enabled: bool, note: bytes = b"") -> None:
-        await self._switches.set_enabled(enabled=enabled, note=note)
-
-    async def enable_replication_noted(self, note: bytes) -> bool:
-        return await self._switches.enable_noted(note)
-
-    async def replication_enabled(self) -> bool:
-        return await self._switches.is_enabled()
-
-    async def set_replication_note(self, note: bytes) -> None:
-        await self._switches.set_note(note)
-
-    async def replication_note(self) -> bytes | None:
-        return await self._switches.note()
-
-    async def watch_replication_enabled(self, changed: Callable[[], None]) -> Watch:
-        return await self._switches.watch_enabled(changed)
-
-    async def lost_bookie_recovery_delay(self) -> int | None:
-        return await self._switches.delay_s()
-
-    async def versioned_recovery_delay(self) -> Versioned[int] | None:
-        return await self._switches.versioned_delay()
-
-    async def set_lost_bookie_recovery_delay(self, delay_s: int) -> None:
-        await self._switches.set_delay(delay_s)
-
-    async def watch_lost_bookie_recovery_delay(self, changed: Callable[[], None]) -> Watch:
-        return await self._switches.watch_delay(changed)
-
-    async def check_time(self, check: str) -> int | None:
-        return await self._switches.check_time(check)
-
-    async def set_check_time(self, check: str, time_ms: int) -> None:
-        await self._switches.set_check_time(check, time_ms)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from bkctl.commands.about.explanations import ALIASES, WIDTH_MAX, ErrorName, all_errors
+from bkctl.commands.about.explanations import ALIASES, ErrorName, all_errors, page_width
 from bkctl.errors import NothingFoundError
 from bkctl.output.forms.table import wrapped
 from bkctl.output.views import column, shown
@@ -75,9 +75,7 @@ _SHORT: Final = MappingProxyType(
     "terms",
     column("name", "The term."),
     column("what", "What it means."),
-    lines=lambda v, width, _color: wrapped(
-        f"{v.name}: {v.what}", min(width or WIDTH_MAX, WIDTH_MAX)
-    ),
+    lines=lambda v, width, _color: wrapped(f"{v.name}: {v.what}", page_width(width)),
 )
 @attrs.frozen
 class Term:

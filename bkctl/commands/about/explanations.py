@@ -330,13 +330,18 @@ _OWN: Final = MappingProxyType(
 """Names that no class of ours stands for."""
 
 
-WIDTH_MAX: Final = 96
+_WIDTH_MAX: Final = 96
 _BULLET: Final = "  - "
+
+
+def page_width(width: int | None) -> int:
+    """Return how wide prose is on a terminal of this width; None stands for a pipe."""
+    return min(width or _WIDTH_MAX, _WIDTH_MAX)
 
 
 def _lines_of(error: ErrorExplanation, width: int | None, _color: object) -> Iterator[str]:
     """Yield the lines of an explanation, wrapped at words."""
-    width = min(width or WIDTH_MAX, WIDTH_MAX)
+    width = page_width(width)
     of = "" if error.program == "bkctl" else f" of {error.program}"
     status = f"Exit status{of} {error.status}" + (f": {error.meaning}." if error.meaning else ".")
     yield from wrapped(f"{error.name}: {error.what}", width)

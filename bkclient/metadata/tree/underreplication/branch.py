@@ -12,8 +12,8 @@ from bkclient.metadata.api import IncompatibleLayoutError
 from bkclient.metadata.tree.nodes import (
     Fired,
     NodeExistsError,
-    NoNodeError,
     Tree,
+    children_if_there,
     insist,
     make_path,
     together,
@@ -76,8 +76,5 @@ class RepairBranch:
 
     async def below(self, path: str, fired: Fired | None = None) -> list[str]:
         """Return the paths one level below, sorted; empty where the node is missing."""
-        try:
-            names = await self._tree.children(path, fired)
-        except NoNodeError:
-            return []
+        names = await children_if_there(self._tree, path, fired)
         return sorted(f"{path}/{name}" for name in names)

@@ -10,10 +10,10 @@ from bkclient.metadata.tree.nodes import (
     ATTEMPTS_MAX,
     AnswerLostError,
     NodeExistsError,
-    NoNodeError,
     Tree,
     create_with_parents,
     delete_if_there,
+    get_if_there,
 )
 from bkclient.metadata.tree.underreplication.branch import RepairBranch
 from bkclient.metadata.tree.underreplication.values import name_in_lock
@@ -90,10 +90,8 @@ class RepairLocks:
 
     async def owner_of(self, ledger_id: LedgerId) -> str | None:
         """Return the bookie id in a ledger's lock; ``None`` where it is not locked."""
-        try:
-            return decode_lock((await self._tree.get(zk_paths.lock(ledger_id))).value).bookie_id
-        except NoNodeError:
-            return None
+        node = await get_if_there(self._tree, zk_paths.lock(ledger_id))
+        return None if node is None else decode_lock(node.value).bookie_id
 
     async def all(self) -> list[HeldLock]:
         """Return the locks of all sessions, by ledger id."""
@@ -102,10 +100,7 @@ class RepairLocks:
 
     async def _read(self, path: str) -> HeldLock | None:
         ledger_id = zk_paths.marked_ledger(path)
-        try:
-            node = await self._tree.get(path)
-        except NoNodeError:
-            return None
-        if ledger_id is None:
+        node = await get_if_there(self._tree, path)
+        if node is None or ledger_id is None:
             return None
         return HeldLock(ledger_id, name_in_lock(node.value), node.stat.ctime_ms)

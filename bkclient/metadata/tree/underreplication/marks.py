@@ -19,6 +19,7 @@ from bkclient.metadata.tree.nodes import (
     Tree,
     create_with_parents,
     delete_if_there,
+    get_if_there,
     insist,
     together,
 )
@@ -116,10 +117,8 @@ class RepairMarks:
                     yield ledger_id, mark
 
     async def _value(self, ledger_id: LedgerId) -> bytes | None:
-        try:
-            return (await self._tree.get(zk_paths.mark(ledger_id))).value
-        except NoNodeError:
-            return None
+        node = await get_if_there(self._tree, zk_paths.mark(ledger_id))
+        return None if node is None else node.value
 
     async def delete(self, ledger_id: LedgerId, version: Version) -> None:
         """Delete a mark and the levels above that got empty, unless it was renewed."""
