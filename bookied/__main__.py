@@ -29,9 +29,9 @@ from bookied.process.command_line import (
     log_path,
     parse_options,
     settings_file,
-    version,
 )
 from bookied.process.java_environment import remarks
+from bookied.process.own_version import own_version
 from bookied.process.standard_streams import open_closed_streams
 from wire.errors import BookKeeperError
 from wire.printable import printable
@@ -248,7 +248,7 @@ class Process:
         warnings = sum(found.severity is Severity.WARNING for found in self._findings)
         self._admin = AdminServer(
             self._service,
-            version=version(),
+            version=own_version(),
             config_warnings=warnings,
             source=self._source,
             obey=self._obey,

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import attrs
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from bkctl.session.session import Session
     from wire.ids import BookieId
     from wire.records.service_info import BookieServiceInfo
+
+T = TypeVar("T", bound=attrs.AttrsInstance)
 
 HTTP: Final = "http"
 HTTPS: Final = "https"
@@ -307,14 +309,11 @@ def state(admin: AdminClient, bookie_id: BookieId) -> RunningBookie:
     """Return what it is doing."""
     if admin.speaks_v2:
         found = admin.ask("GET", "/api/v2/bookie").json
-        return RunningBookie(
+        return _value_of(
+            RunningBookie,
+            found,
             bookie_id=bookie_id,
-            state=found["state"],
-            read_only=found["read_only"],
-            read_only_by_hand=found["read_only_by_hand"],
             takes_recovery_adds=found["takes_high_priority_writes"],
-            registered=found["registered"],
-            uptime_s=found["uptime_s"],
         )
     found = admin.ask("GET", "/api/v1/bookie/state").json
     return RunningBookie(
@@ -390,22 +389,20 @@ def collections(admin: AdminClient) -> list[GarbageRun]:
 
 
 def _our_run(number: int, one: Mapping[str, Any]) -> GarbageRun:
-    return GarbageRun(
+    return _value_of(
+        GarbageRun,
+        one,
         number=number,
-        running=one["running"],
-        compacting=one["compacting"],
-        minor_compactions=one["minor_compactions"],
-        major_compactions=one["major_compactions"],
         last_minor_ms=_ms(one["last_minor_s"]),
         last_major_ms=_ms(one["last_major_s"]),
-        rounds=one["rounds"],
-        ledgers=one["ledgers"],
-        logs=one["logs"],
-        total_bytes=one["total_bytes"],
-        live_bytes=one["live_bytes"],
         freed_bytes=one["freed_by_removal_bytes"] + one["freed_by_compaction_bytes"],
-        last_error=one["last_error"],
     )
+
+
+def _value_of(kind: type[T], found: Mapping[str, Any], **others: Any) -> T:
+    """Return an answer of v2 as a value: what has the same name in both, and ``others``."""
+    names = {field.name for field in attrs.fields(kind)} - others.keys()
+    return kind(**{name: found[name] for name in names}, **others)
 
 
 def _ms(seconds: float | None) -> int | None:

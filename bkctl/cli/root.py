@@ -224,7 +224,7 @@ def _terminal_width() -> int:
 def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:  # noqa: FBT001
     if not wanted or ctx.resilient_parsing:
         return
-    from bkctl.cli.own_version import RELEASE, own_version
+    from bookied.process.own_version import RELEASE, own_version
 
     python = ".".join(map(str, sys.version_info[:3]))
     click.echo(

@@ -24,6 +24,7 @@ from bkclient.config.settings import (
 )
 from bookied.config.bookie import LEVELS, BookieConfig, load_bookie_config, load_client_config
 from bookied.errors import MEANING, OF_AUTORECOVERY, BookieExitStatus
+from bookied.process.own_version import own_version
 
 FORMATS: Final = ("text", "json")
 AUTORECOVERY: Final = "autorecovery"
@@ -309,14 +310,4 @@ class _LeftToSystemd(argparse.Action):
 class _ShowVersion(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_rest: object) -> None:
         what = "a bookie in Python for clusters and clients of BookKeeper 4.18"
-        parser.exit(0, f"bookied {version()}, {what}\n")
-
-
-def version() -> str:
-    """Return the number of the installed version."""
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("bkctl")
-    except PackageNotFoundError:
-        return "(not installed)"
+        parser.exit(0, f"bookied {own_version()}, {what}\n")

@@ -6,8 +6,8 @@ import sys
 
 import attrs
 
-from bkctl.cli.own_version import RELEASE, own_version
 from bkctl.output.views import Kind, column, shown
+from bookied.process.own_version import RELEASE, own_version
 
 
 @shown(

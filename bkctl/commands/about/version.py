@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Final
 from bkclient.admin.operations import BookieState, list_bookies
 from bkctl.bookies.admin_api import admin_token, published
 from bkctl.bookies.admin_client import AdminClient, HttpAddress
-from bkctl.cli.own_version import own_version
 from bkctl.commands.about.columns import MemberVersion
 from bkctl.errors import NothingFoundError
+from bookied.process.own_version import own_version
 from wire.errors import BookKeeperError
 
 if TYPE_CHECKING:

@@ -10,26 +10,19 @@ import contextlib
 import os
 import shlex
 import signal
-import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from bkctl.commands.local.bookie import LocalStartError, printed_reason
 from bkctl.commands.local.connected_metadata import ClusterMetadata
 from bkctl.commands.local.directory import START_REQUEST, write_private
-from bkctl.commands.local.running_cluster import insist_owner, read, start_line
+from bkctl.commands.local.running_cluster import insist_owner, read, start_line, wait_until
 from bkctl.errors import ConflictError, NothingFoundError, UsageError
-from bkctl.exit_status import ExitStatus
 from bookied.directories.lock import is_locked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from bkctl.commands.local.columns import LocalBookie
     from bkctl.session.session import Session
-
-_WAIT_S_MAX: Final = 60.0
-_POLL_S: Final = 0.05
 
 
 def start(session: Session, directory: Path, bookie_id: str | None) -> None:
@@ -76,7 +69,7 @@ def start(session: Session, directory: Path, bookie_id: str | None) -> None:
             ClusterMetadata(lambda: found.uri) as metadata,
             session.messages.waiting(f"waiting for bookie {bookie_id} to register"),
         ):
-            _wait(is_registered, f"{bookie_id} is not registered", one)
+            wait_until(is_registered, f"{bookie_id} is not registered", f"its log is {log}")
     finally:
         request.unlink(missing_ok=True)
     session.note(f"started bookie {bookie_id}; its log is {one.log}")
@@ -99,7 +92,7 @@ def stop(session: Session, directory: Path, bookie_id: str) -> None:
         return
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGTERM)
-    _wait(lambda: not _runs(pid), f"process {pid} still runs", one)
+    wait_until(lambda: not _runs(pid), f"process {pid} still runs", f"its log is {one.log}")
     line = shlex.join(["bkctl", "local", "start", str(directory), bookie_id])
     session.note(f"stopped bookie {bookie_id}; to start it: {line}")
 
@@ -120,15 +113,3 @@ def _bookie(directory: Path, bookies: tuple[LocalBookie, ...], bookie_id: str) -
         f"the cluster in {directory} has no bookie {bookie_id}",
         next_step=f"its bookies are {', '.join(one.bookie_id for one in bookies)}",
     )
-
-
-def _wait(is_done: Callable[[], bool], otherwise: str, one: LocalBookie) -> None:
-    deadline_s = time.monotonic() + _WAIT_S_MAX
-    while not is_done():
-        if time.monotonic() > deadline_s:
-            raise ConflictError(
-                f"{otherwise} after {_WAIT_S_MAX:.0f} s",
-                next_step=f"its log is {one.log}",
-                status=ExitStatus.TIME_LIMIT,
-            )
-        time.sleep(_POLL_S)

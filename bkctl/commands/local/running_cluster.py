@@ -28,9 +28,11 @@ from bookied.directories.lock import LOCK, is_locked, lock_owner
 from wire.errors import BookKeeperError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from bkctl.session.session import Session
 
-STOP_S_MAX: Final = 60.0
+_WAIT_S_MAX: Final = 60.0
 _POLL_S: Final = 0.05
 
 
@@ -77,17 +79,30 @@ def stop(session: Session, directory: Path) -> None:
     session.note(f"stopping the cluster in {directory}")
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGTERM)
-    deadline_s = time.monotonic() + STOP_S_MAX
-    while is_locked(directory) and lock_owner(directory) in {pid, None}:
+    wait_until(
+        lambda: not is_locked(directory) or lock_owner(directory) not in {pid, None},
+        f"process {pid} still runs",
+        next_step=f"kill -9 {pid} ends it and its bookies",
+    )
+    _refuse_started_by_hand(found)
+    session.note("stopped")
+
+
+def wait_until(is_done: Callable[[], bool], otherwise: str, next_step: str) -> None:
+    """Wait for what another process does.
+
+    Raises:
+        ConflictError: it is not done after a minute; the message begins with ``otherwise``.
+    """
+    deadline_s = time.monotonic() + _WAIT_S_MAX
+    while not is_done():
         if time.monotonic() > deadline_s:
             raise ConflictError(
-                f"process {pid} still runs after {STOP_S_MAX:.0f} s",
-                next_step=f"kill -9 {pid} ends it and its bookies",
+                f"{otherwise} after {_WAIT_S_MAX:.0f} s",
+                next_step=next_step,
                 status=ExitStatus.TIME_LIMIT,
             )
         time.sleep(_POLL_S)
-    _refuse_started_by_hand(found)
-    session.note("stopped")
 
 
 def read(directory: Path, cookies: frozenset[str] | None = None) -> LocalSummary:

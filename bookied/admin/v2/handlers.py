@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import typing
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import attrs
 
@@ -14,6 +14,8 @@ from bookied.admin.v2 import values
 from bookied.config.reload import SettingsRefusedError
 from wire.ids import BookieId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
+
+T = TypeVar("T", bound=attrs.AttrsInstance)
 
 LIMIT: Final = 1000
 LIMIT_MAX: Final = 10_000
@@ -190,16 +192,16 @@ async def expand_storage(control: Control, _asked: HttpRequest) -> values.AddedD
 
 def collections(control: Control, _asked: HttpRequest) -> tuple[values.Collection, ...]:
     """What garbage collection does and has done: one for each storage."""
-    found = []
-    for one in control.garbage.collections():
-        same = {
-            field.name: getattr(one, field.name)
-            for field in attrs.fields(values.Collection)
-            if hasattr(one, field.name)
-        }
-        same["compacting"] = None if one.compacting is None else one.compacting.value
-        found.append(values.Collection(running=one.is_running, forced=one.is_forced, **same))
-    return tuple(found)
+    return tuple(
+        _shown_as(
+            values.Collection,
+            one,
+            running=one.is_running,
+            forced=one.is_forced,
+            compacting=None if one.compacting is None else one.compacting.value,
+        )
+        for one in control.garbage.collections()
+    )
 
 
 def collect(control: Control, _asked: HttpRequest, wanted: Collect) -> values.AcceptedTask:
@@ -268,17 +270,12 @@ async def ledger(control: Control, asked: HttpRequest) -> values.Ledger:
 
 
 def _ledger(ledger_id: LedgerId, metadata: LedgerMetadata) -> values.Ledger:
-    return values.Ledger(
+    return _shown_as(
+        values.Ledger,
+        metadata,
         ledger_id=ledger_id,
         state=metadata.state.name,
-        ensemble_size=metadata.ensemble_size,
-        write_quorum=metadata.write_quorum,
-        ack_quorum=metadata.ack_quorum,
-        last_entry_id=metadata.last_entry_id,
-        length=metadata.length,
         digest_type=metadata.digest_type.name if metadata.digest_type is not None else None,
-        ctime_ms=metadata.ctime_ms,
-        format_version=metadata.format_version,
         fragments=tuple(
             values.Fragment(first_entry_id=one.first_entry_id, ensemble=tuple(one.ensemble))
             for one in metadata.fragments
@@ -396,14 +393,10 @@ def cancel_job(control: Control, asked: HttpRequest) -> values.Job:
 
 
 def _job(one: BackgroundJob) -> values.Job:
-    return values.Job(
-        job_id=one.number,
-        kind=one.kind,
-        about=one.about,
-        state=one.state.value,
-        began_ms=one.began_ms,
-        ended_ms=one.ended_ms,
-        done=one.done,
-        total=one.total,
-        said=one.said,
-    )
+    return _shown_as(values.Job, one, job_id=one.number, state=one.state.value)
+
+
+def _shown_as(kind: type[T], one: object, **others: Any) -> T:
+    """Return ``one`` as a value class has it: the attributes of the same name, and ``others``."""
+    names = {field.name for field in attrs.fields(kind)} - others.keys()
+    return kind(**{name: getattr(one, name) for name in names}, **others)

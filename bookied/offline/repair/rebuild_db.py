@@ -10,7 +10,6 @@ fenced, as Java's are: they may lack entries, and a fence may be forgotten.
 from __future__ import annotations
 
 import contextlib
-import struct
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
@@ -20,7 +19,7 @@ import attrs
 
 from bookied.directories.roots import Directories
 from bookied.errors import CorruptError, DbRecordError, StorageError
-from bookied.offline.repair.rescan import JournalledLedger, Rescan, Tell
+from bookied.offline.repair.rescan import JournalledLedger, Rescan, Tell, highest_explicit_lac
 from bookied.offline.repair.storages import insist_paired
 from bookied.storage.entrylog import format as log_layout
 from bookied.storage.files.files import Files, remove_tree
@@ -37,8 +36,6 @@ LEDGERS_BACKUP: Final = ".PREV-"
 READ_AT_ONCE: Final = 10_000
 WRITTEN_AT_ONCE: Final = 100_000
 
-_LAC: Final = struct.Struct(">q")
-_LAC_AT: Final = 8
 
 KeyOf = Callable[[int], "tuple[bytes, str] | None"]
 
@@ -333,15 +330,7 @@ def _header(
     if not key:
         asked = key_of(ledger_id)
         key = asked[0] if asked is not None else b""
-    lacs = [
-        packet
-        for packet in (
-            old.explicit_lac if old is not None else None,
-            journalled.explicit_lac if journalled is not None else None,
-        )
-        if packet is not None
-    ]
-    lac = max(lacs, key=lambda packet: int(_LAC.unpack_from(packet, _LAC_AT)[0]), default=None)
+    lac = highest_explicit_lac(old, journalled)
     return IndexHeader(key, FENCED, lac, limbo=old is not None and old.limbo)
 
 

@@ -13,7 +13,6 @@ replays them into the ledger that is known again.
 from __future__ import annotations
 
 import contextlib
-import struct
 from array import array
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
@@ -24,7 +23,14 @@ import attrs
 from bookied.directories.emptied_directories import forget_index
 from bookied.directories.roots import Directories
 from bookied.errors import CorruptError, EntryLogRecordError, IndexTruncatedError
-from bookied.offline.repair.rescan import JournalledLedger, Rescan, Tell, marks
+from bookied.offline.repair.rescan import (
+    JournalledLedger,
+    Rescan,
+    Tell,
+    highest_explicit_lac,
+    lac_of,
+    marks,
+)
 from bookied.storage.entrylog import format as log_layout
 from bookied.storage.entrylog.reader import EntryLogRecord, highest_log_id, list_logs
 from bookied.storage.files.files import Files, UpdateFile
@@ -38,8 +44,6 @@ PAGES_MAX: Final = 32 * 1024
 """Index pages in memory, 256 MiB; beyond, they go to the new files and come back when needed."""
 
 _EMPTY_PAGE: Final = bytes(layout.PAGE_BYTES)
-_LAC: Final = struct.Struct(">q")
-_LAC_AT: Final = 8
 
 KeyOf = Callable[[int], "tuple[bytes, str] | None"]
 """Finds the master key of a ledger where the disk has none, and says where it comes from."""
@@ -204,7 +208,8 @@ class _Rebuild:
         old = self._old_header(ledger_id)
         unreadable = self._keep_unreadable(ledger_id, is_ruined=old is None)
         key, key_from = self._key(ledger_id, old, key_of)
-        lac = self._explicit_lac(ledger_id, old)
+        # Replay has the last word on those behind the mark.
+        lac = highest_explicit_lac(old, self._journalled.get(ledger_id))
         entries, first, last = self._pages.summary(ledger_id)
         path = self._path(ledger_id)
         if key is not None and not self._is_dry:
@@ -224,7 +229,7 @@ class _Rebuild:
             unreadable=unreadable,
             journal_only=self._journal_only.get(ledger_id, 0),
             key_from=key_from,
-            explicit_lac=None if lac is None else _LAC.unpack_from(lac, _LAC_AT)[0],
+            explicit_lac=None if lac is None else lac_of(lac),
             is_written=key is not None and not self._is_dry,
         )
 
@@ -281,21 +286,6 @@ class _Rebuild:
         if old is not None and old.master_key.strip(b"\0"):
             return old.master_key, "index"
         return key_of(ledger_id) or (None, None)
-
-    def _explicit_lac(self, ledger_id: int, old: layout.IndexHeader | None) -> bytes | None:
-        """Return the highest one known: replay has the last word on those behind the mark."""
-        journalled = self._journalled.get(ledger_id)
-        known = [
-            packet
-            for packet in (
-                old.explicit_lac if old is not None else None,
-                journalled.explicit_lac if journalled is not None else None,
-            )
-            if packet is not None
-        ]
-        return max(
-            known, key=lambda packet: int(_LAC.unpack_from(packet, _LAC_AT)[0]), default=None
-        )
 
     def _path(self, ledger_id: int) -> Path:
         if ledger_id not in self._homes:

@@ -7,6 +7,7 @@ report.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -18,11 +19,13 @@ from bookied.errors import CorruptError
 from bookied.storage.entrylog import reader as logs
 from bookied.storage.entrylog.reader import EntryLogRecord
 from bookied.storage.files.files import Files
+from bookied.storage.index.format import IndexHeader
 from bookied.storage.journal import format as journal_layout
 from bookied.storage.journal import reader as journals
 from bookied.storage.journal.mark import LastMark, file_name, read_mark
 from bookied.storage.journal.reader import JournalRecord
 
+_LAC: Final = struct.Struct(">8xq")
 TOLD_EVERY_BYTES: Final = 4 * 1024 * 1024
 _OFFSET: Final = 0xFFFFFFFF
 
@@ -136,3 +139,14 @@ def size_of(files: Files, journal_directories: Sequence[Path], logs_in: Sequence
     ]
     paths += logs.list_logs(files, logs_in).values()
     return sum(files.size(path) for path in paths)
+
+
+def lac_of(packet: bytes) -> int:
+    """Return the LAC that the packet of an explicit LAC says."""
+    return int(_LAC.unpack_from(packet)[0])
+
+
+def highest_explicit_lac(*known: IndexHeader | JournalledLedger | None) -> bytes | None:
+    """Return the packet with the highest of explicit LACs: of an old index and of the journals."""
+    packets = [one.explicit_lac for one in known if one is not None]
+    return max((one for one in packets if one is not None), key=lac_of, default=None)

@@ -9,7 +9,6 @@ from typing import Any, Final
 import attrs
 
 from bkctl.commands.export.task.partitions import LedgerExtent
-from wire.ids import EntryId
 
 _EVERYTHING: Final = (-(2**63), 2**63 - 1)
 Interval = tuple[int, int]
@@ -40,10 +39,7 @@ class Bounds:
         last = min(extent.last_entry_id, self.entry_id[1])
         if first > last:
             return None
-        length = extent.length * (last - first + 1) // max(1, extent.entries)
-        return attrs.evolve(
-            extent, first_entry_id=EntryId(first), last_entry_id=EntryId(last), length=length
-        )
+        return extent.sliced(first, last)
 
 
 def _within(value: int | None, interval: Interval) -> bool:

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-import attrs
-
 from bkclient.admin import operations
 from bkclient.client import Client
 from bkclient.errors import NoSuchLedgerError
@@ -196,15 +194,7 @@ def _part(extent: LedgerExtent, start: MessageId, end: MessageId) -> Iterator[Le
     if end.ledger_id == extent.ledger_id:
         last = end.entry_id - 1  # Confirmed when that was determined, whatever is said now.
     if first <= last:
-        yield sliced(extent, first, last)
-
-
-def sliced(extent: LedgerExtent, first: int, last: int) -> LedgerExtent:
-    """Return some entries of an extent."""
-    length = extent.length * (last - first + 1) // max(1, extent.entries)
-    return attrs.evolve(
-        extent, first_entry_id=EntryId(first), last_entry_id=EntryId(last), length=length
-    )
+        yield extent.sliced(first, last)
 
 
 def limited(

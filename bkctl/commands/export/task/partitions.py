@@ -64,6 +64,13 @@ class LedgerExtent:
         """Whether the ledger will not grow any more."""
         return self.state == CLOSED
 
+    def sliced(self, first: int, last: int) -> LedgerExtent:
+        """Return some of these entries."""
+        length = self.length * (last - first + 1) // max(1, self.entries)
+        return attrs.evolve(
+            self, first_entry_id=EntryId(first), last_entry_id=EntryId(last), length=length
+        )
+
 
 @attrs.frozen
 class EntryRange:
