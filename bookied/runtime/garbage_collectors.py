@@ -15,9 +15,9 @@ from bookied.runtime.dependencies import Parts
 from bookied.server.rules.bookie import Bookie
 from bookied.stats.counters import CollectorStats
 from bookied.storage.garbage.collector import Collector
+from bookied.storage.garbage.collector_settings import CollectorSettings
 from bookied.storage.garbage.collector_state import CollectorEffects
 from bookied.storage.garbage.compaction_rules import SuspendedCompactions
-from bookied.storage.garbage.settings import CollectorSettings
 from bookied.storage.garbage.status import CollectorStatus
 from bookied.storage.garbage.unneeded_ledgers import LedgerGarbage, Membership
 from bookied.storage.ledger_storage.storage import LedgerStorage

@@ -23,7 +23,7 @@ from bookied.directories.served_note import NO_LEDGER, ServedNote, fences_in_dou
 from bookied.errors import DamagedError, DiskWriteFailedError
 from bookied.runtime.dependencies import Parts, in_own_thread
 from bookied.storage.checkpoints import Checkpoints
-from bookied.storage.entrylog.settings import LogSettings
+from bookied.storage.entrylog.log_file import LogSettings
 from bookied.storage.index.files import IndexFiles
 from bookied.storage.index.location_compaction import LocationCompaction
 from bookied.storage.index.rocks.database import open_of_index
@@ -31,9 +31,9 @@ from bookied.storage.index.rocks.index import RocksIndex
 from bookied.storage.index.store import IndexStore
 from bookied.storage.index_kind import check_kind
 from bookied.storage.journal.group_commit import GroupCommit
-from bookied.storage.journal.settings import JournalEvents, JournalSettings
+from bookied.storage.journal.journal_settings import JournalEvents, JournalSettings
 from bookied.storage.journal.writer import Journal
-from bookied.storage.ledger_storage.settings import StorageEvents, StorageLimits
+from bookied.storage.ledger_storage.limits import StorageEvents, StorageLimits
 from bookied.storage.ledger_storage.storage import LedgerStorage
 from bookied.storage.replay import recover
 from bookied.storage.scrubber import Scrubber, report_result

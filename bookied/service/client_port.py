@@ -19,7 +19,7 @@ from bookied.server.context import AccessRules
 from bookied.server.rules.bookie import Bookie
 from bookied.server.server import BookieServer
 from bookied.service.server_settings import connection_settings, server_limits
-from bookied.storage.ledger_storage.settings import StorageLimits
+from bookied.storage.ledger_storage.limits import StorageLimits
 
 if TYPE_CHECKING:
     from bkclient.connection.security.tls import TlsContexts

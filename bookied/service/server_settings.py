@@ -8,7 +8,7 @@ from bookied.config.bookie import BookieConfig
 from bookied.server.limits.backpressure import SHARED_ADDS_BYTES, ServerLimits
 from bookied.server.limits.connections import ConnectionSettings
 from bookied.server.limits.timeouts import Timeouts
-from bookied.storage.ledger_storage.settings import StorageLimits
+from bookied.storage.ledger_storage.limits import StorageLimits
 
 SPARE_FILES: Final = 256
 """Journals, marks, the metadata service, the log, and what a moment needs."""

@@ -19,7 +19,7 @@ from bookied.errors import LedgerPlaceError, StorageError
 from bookied.storage.files.files import Files
 from bookied.storage.index.rocks.format import NEEDS_INTEGRITY_CHECK
 from bookied.storage.journal.mark import LastMark, file_name, lower_mark, read_mark, write_mark
-from bookied.storage.ledger_storage.settings import RunBlocking, StorageLimits
+from bookied.storage.ledger_storage.limits import RunBlocking, StorageLimits
 from bookied.storage.ledger_storage.storage import LedgerStorage
 
 

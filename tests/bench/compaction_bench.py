@@ -28,19 +28,19 @@ from twisted.internet.threads import deferToThread
 
 from bookied.config.db import RocksSettings
 from bookied.storage.checkpoints import Checkpoints
-from bookied.storage.entrylog.settings import LogSettings
+from bookied.storage.entrylog.log_file import LogSettings
 from bookied.storage.files.files import RealFiles
 from bookied.storage.garbage.collector import Collector
+from bookied.storage.garbage.collector_settings import CollectorSettings
 from bookied.storage.garbage.collector_state import CollectorEffects
 from bookied.storage.garbage.compaction_rules import Schedule, Schedules
-from bookied.storage.garbage.settings import CollectorSettings
 from bookied.storage.index.files import IndexFiles
 from bookied.storage.index.rocks.database import ledgers_options, open_database
 from bookied.storage.index.rocks.index import RocksIndex
 from bookied.storage.index.store import IndexStore
-from bookied.storage.journal.settings import JournalEvents
+from bookied.storage.journal.journal_settings import JournalEvents
 from bookied.storage.journal.writer import Journal
-from bookied.storage.ledger_storage.settings import StorageEvents, StorageLimits
+from bookied.storage.ledger_storage.limits import StorageEvents, StorageLimits
 from bookied.storage.ledger_storage.storage import LedgerStorage
 from bookied.storage.replay import recover
 from bookied.storage.storages import Storages

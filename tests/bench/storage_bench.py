@@ -23,15 +23,15 @@ from queue import SimpleQueue
 from typing import Any
 
 from bookied.config.db import RocksSettings
-from bookied.storage.entrylog.settings import LogSettings
+from bookied.storage.entrylog.log_file import LogSettings
 from bookied.storage.files.files import RealFiles
 from bookied.storage.index.files import IndexFiles
 from bookied.storage.index.rocks.database import open_of_index
 from bookied.storage.index.rocks.index import RocksIndex
 from bookied.storage.index.store import IndexStore
-from bookied.storage.journal.settings import JournalEvents, JournalSettings
+from bookied.storage.journal.journal_settings import JournalEvents, JournalSettings
 from bookied.storage.journal.writer import Journal
-from bookied.storage.ledger_storage.settings import StorageEvents, StorageLimits
+from bookied.storage.ledger_storage.limits import StorageEvents, StorageLimits
 from bookied.storage.ledger_storage.storage import LedgerStorage
 from bookied.storage.replay import do_now, recover, run_now
 from bookied.storage.storages import Storages

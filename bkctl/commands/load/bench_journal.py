@@ -18,7 +18,7 @@ from bkctl.output.units import counted
 from bookied.storage.files.files import RealFiles
 from bookied.storage.journal.format import entry_record
 from bookied.storage.journal.group_commit import GroupCommit
-from bookied.storage.journal.settings import JournalEvents, JournalSettings
+from bookied.storage.journal.journal_settings import JournalEvents, JournalSettings
 from bookied.storage.journal.writer import Journal
 from wire.codes import DigestType
 from wire.digest import digester

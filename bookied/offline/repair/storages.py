@@ -10,14 +10,14 @@ from bookied.directories.emptied_directories import ContentsNotes
 from bookied.directories.roots import Directories
 from bookied.errors import DirectoryError
 from bookied.offline.settings import OfflineConfig
-from bookied.storage.entrylog.settings import LogSettings
+from bookied.storage.entrylog.log_file import LogSettings
 from bookied.storage.files.files import Files
 from bookied.storage.index.files import IndexFiles
 from bookied.storage.index.key_values import KeyValues
 from bookied.storage.index.rocks.index import RocksIndex
 from bookied.storage.index.store import IndexStore
 from bookied.storage.index_kind import check_kind, has_databases
-from bookied.storage.ledger_storage.settings import StorageEvents
+from bookied.storage.ledger_storage.limits import StorageEvents
 from bookied.storage.ledger_storage.storage import LedgerStorage
 from bookied.storage.storages import Storages
 

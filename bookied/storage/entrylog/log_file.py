@@ -9,19 +9,31 @@ from collections import deque
 from pathlib import Path
 from typing import Final
 
+import attrs
 from twisted.logger import Logger
 
 from bookied.errors import NO_SPACE
 from bookied.storage.entrylog import format as layout
 from bookied.storage.entrylog.failures import OneSync
 from bookied.storage.entrylog.ids import LogIds
-from bookied.storage.entrylog.settings import LogSettings
 from bookied.storage.entrylog.writer_commands import OpenLog, WriteRecords
 from bookied.storage.files.files import AppendFile, Files
 
 log = Logger()
 
 _LEDGER: Final = struct.Struct(">iq")
+
+
+@attrs.frozen(kw_only=True)
+class LogSettings:
+    """When a log ends, when it is synced, and how it is written."""
+
+    size_bytes_max: int = 1024 * 1024 * 1024
+    """``logSizeLimit``: the next log begins before one would be longer."""
+    sync_bytes: int = 32 * 1024 * 1024
+    """Sync whenever so much was written: no checkpoint meets a mountain."""
+    direct: bool = True
+    """Write past the page cache where possible."""
 
 
 class LogFile:

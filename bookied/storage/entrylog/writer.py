@@ -26,8 +26,7 @@ from bookied.errors import DiskWriteFailedError
 from bookied.storage.entrylog import format as layout
 from bookied.storage.entrylog.failures import OneSync, WriteFailures
 from bookied.storage.entrylog.ids import LogIds
-from bookied.storage.entrylog.log_file import LogFile
-from bookied.storage.entrylog.settings import LogSettings
+from bookied.storage.entrylog.log_file import LogFile, LogSettings
 from bookied.storage.entrylog.writer_commands import CloseLog, Command, OpenLog, WriteRecords
 from bookied.storage.files.files import Files
 

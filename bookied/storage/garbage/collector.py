@@ -22,12 +22,12 @@ from bookied.errors import NoWritableDirError
 from bookied.stats.counters import CollectorStats
 from bookied.storage.files.files import Files
 from bookied.storage.garbage import compaction_rules
+from bookied.storage.garbage.collector_settings import CollectorSettings
 from bookied.storage.garbage.collector_state import CollectionRound, CollectorEffects
 from bookied.storage.garbage.compaction import CompactionWish, LogCompaction, Suspensions
 from bookied.storage.garbage.compaction_in_place import InPlace, Rewriter
 from bookied.storage.garbage.ledger_removal import DroppedLedgers
 from bookied.storage.garbage.log_usage import LogCensus
-from bookied.storage.garbage.settings import CollectorSettings
 from bookied.storage.garbage.status import CollectorStatus
 from bookied.storage.garbage.throttle import CollectionStoppedError, Pace, Rate, Throttle
 from bookied.storage.garbage.transactional_compaction import Transactional

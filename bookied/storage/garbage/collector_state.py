@@ -12,10 +12,10 @@ from twisted.internet.interfaces import IReactorTime
 from bookied.stats.counters import CollectorStats
 from bookied.stats.summary import Summary
 from bookied.storage.files.files import Files
-from bookied.storage.garbage.settings import CollectorSettings
+from bookied.storage.garbage.collector_settings import CollectorSettings
 from bookied.storage.garbage.status import CollectorStatus
 from bookied.storage.garbage.throttle import Pace
-from bookied.storage.ledger_storage.settings import RunBlocking
+from bookied.storage.ledger_storage.limits import RunBlocking
 from bookied.storage.ledger_storage.storage import LedgerStorage
 from wire.ids import LedgerId
 

@@ -21,7 +21,7 @@ from bookied.storage.files.files import Files
 from bookied.storage.garbage.live_records import LiveRecords, RecordBatch
 from bookied.storage.garbage.throttle import Pace
 from bookied.storage.index.ledger_pages import Move
-from bookied.storage.ledger_storage.settings import RunBlocking
+from bookied.storage.ledger_storage.limits import RunBlocking
 from bookied.storage.ledger_storage.storage import LedgerStorage
 
 SLICE_S: Final = 0.1

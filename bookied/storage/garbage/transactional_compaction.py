@@ -42,7 +42,7 @@ from bookied.storage.garbage.compaction_in_place import (
 from bookied.storage.garbage.live_records import LiveRecords, RecordBatch, WrittenRecords
 from bookied.storage.garbage.throttle import Pace
 from bookied.storage.index.ledger_pages import Move
-from bookied.storage.ledger_storage.settings import RunBlocking
+from bookied.storage.ledger_storage.limits import RunBlocking
 from bookied.storage.ledger_storage.storage import LedgerStorage
 
 log = Logger()

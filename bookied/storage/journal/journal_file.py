@@ -13,8 +13,8 @@ from bookied.storage.files.files import AppendFile, Buffer, Files
 from bookied.storage.journal import format as layout
 from bookied.storage.journal import groups
 from bookied.storage.journal.counts import note_seconds
+from bookied.storage.journal.journal_settings import JournalSettings
 from bookied.storage.journal.mark import LastMark
-from bookied.storage.journal.settings import JournalSettings
 
 
 class JournalFile:

@@ -12,7 +12,7 @@ from bookied.storage.entrylog.writer import EntryLogWriter, LedgerBytes
 from bookied.storage.index.ledger_pages import LedgerPages, Move, switch
 from bookied.storage.index.store import IndexStore
 from bookied.storage.ledger_storage.index_lock import IndexLock
-from bookied.storage.ledger_storage.settings import RunBlocking
+from bookied.storage.ledger_storage.limits import RunBlocking
 
 
 class Relocation:

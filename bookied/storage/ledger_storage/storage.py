@@ -19,8 +19,8 @@ import attrs
 
 from bookied.stats.counters import StorageStats
 from bookied.storage.entrylog.directories import LogDirectories
+from bookied.storage.entrylog.log_file import LogSettings
 from bookied.storage.entrylog.reader import EntryLogReader, next_log_id
-from bookied.storage.entrylog.settings import LogSettings
 from bookied.storage.entrylog.writer import EntryLogWriter
 from bookied.storage.files.files import Files
 from bookied.storage.index import format as layout
@@ -31,10 +31,10 @@ from bookied.storage.ledger_storage.adds import EntryAdds, UnflushedChanges
 from bookied.storage.ledger_storage.flush import Flush, is_due
 from bookied.storage.ledger_storage.index_lock import IndexLock
 from bookied.storage.ledger_storage.ledgers import StoredLedgers
+from bookied.storage.ledger_storage.limits import RunBlocking, StorageEvents, StorageLimits
 from bookied.storage.ledger_storage.logs import EntryLogs
 from bookied.storage.ledger_storage.reads import StoredEntryReads
 from bookied.storage.ledger_storage.relocation import Relocation
-from bookied.storage.ledger_storage.settings import RunBlocking, StorageEvents, StorageLimits
 from bookied.storage.write_cache import WriteCache
 
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bookied.server.fast_reads import AnswersMax, FastReads, Taken
-from bookied.storage.ledger_storage.settings import StorageLimits
+from bookied.storage.ledger_storage.limits import StorageLimits
 from bookied.storage.ledger_storage.storage import LedgerStorage
 from tests.bookied.worlds.serving import KEY, Serving, packet
 from wire.codes import ProtocolVersion, ReturnCode

@@ -20,7 +20,7 @@ from bookied.server.limits.limit_hits import Limit
 from bookied.server.limits.pending_reads import READS_FREE
 from bookied.server.rules.bookie import DISK_SIZES_S
 from bookied.storage.ledger_storage.ledgers import StoredLedgers
-from bookied.storage.ledger_storage.settings import StorageLimits
+from bookied.storage.ledger_storage.limits import StorageLimits
 from bookied.storage.ledger_storage.storage import LedgerStorage
 from tests.bookied.worlds.serving import KEY, Client, Serving, Transport, packet
 from wire.codes import BookieInfoFlag, OpCode, ProtocolVersion, ReadFlag, ReturnCode

@@ -18,16 +18,16 @@ from bookied.errors import (
     IndexFormatError,
     return_code,
 )
+from bookied.storage.entrylog.log_file import LogSettings
 from bookied.storage.entrylog.reader import READ_NOW_BYTES_MAX
-from bookied.storage.entrylog.settings import LogSettings
 from bookied.storage.files.files import RealFiles
 from bookied.storage.index.files import IndexFiles
 from bookied.storage.index.format import PAGE_SLOTS, relative_path
 from bookied.storage.index.ledger_pages import CachedLedger, Move
 from bookied.storage.journal.format import ledger_key_record
 from bookied.storage.journal.mark import LastMark
+from bookied.storage.ledger_storage.limits import StorageEvents, StorageLimits
 from bookied.storage.ledger_storage.reads import NeedsDisk
-from bookied.storage.ledger_storage.settings import StorageEvents, StorageLimits
 from bookied.storage.ledger_storage.storage import LedgerStorage
 from bookied.storage.replay import do_now, run_now
 from bookied.storage.storages import Storages

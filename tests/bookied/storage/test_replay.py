@@ -17,7 +17,7 @@ from bookied.storage.index.ledger_pages import LedgerChange
 from bookied.storage.journal import format as layout
 from bookied.storage.journal import groups
 from bookied.storage.journal.mark import LastMark, encode_mark
-from bookied.storage.ledger_storage.settings import StorageEvents, StorageLimits
+from bookied.storage.ledger_storage.limits import StorageEvents, StorageLimits
 from bookied.storage.ledger_storage.storage import LedgerStorage
 from bookied.storage.replay import ReplayReport, do_now, recover, run_now
 from bookied.storage.storages import Storages

@@ -9,7 +9,7 @@ import pytest
 from bookied.errors import DiskWriteFailedError, LedgerPlaceError, StorageError
 from bookied.storage.index.files import IndexFiles
 from bookied.storage.journal.mark import LastMark
-from bookied.storage.ledger_storage.settings import StorageEvents, StorageLimits
+from bookied.storage.ledger_storage.limits import StorageEvents, StorageLimits
 from bookied.storage.ledger_storage.storage import LedgerStorage
 from bookied.storage.replay import do_now, run_now
 from bookied.storage.storages import Storages

@@ -21,7 +21,7 @@ from bookied.errors import CorruptError, JournalMissingError, JournalRecordError
 from bookied.storage.entrylog.reader import next_log_id, open_scan
 from bookied.storage.index.files import IndexFiles
 from bookied.storage.index.format import HEADER_BYTES, PAGE_BYTES, relative_path
-from bookied.storage.ledger_storage.settings import StorageEvents
+from bookied.storage.ledger_storage.limits import StorageEvents
 from bookied.storage.ledger_storage.storage import LedgerStorage
 from tests.bookied.worlds.damaged import (
     ABSENT,

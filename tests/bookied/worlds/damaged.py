@@ -14,9 +14,9 @@ from twisted.internet.task import Clock
 from bookied.server.rules.bookie import Bookie
 from bookied.server.rules.disk_read import DiskRead
 from bookied.storage.index.files import IndexFiles
-from bookied.storage.journal.settings import JournalEvents, JournalSettings
+from bookied.storage.journal.journal_settings import JournalEvents, JournalSettings
 from bookied.storage.journal.writer import Journal
-from bookied.storage.ledger_storage.settings import StorageEvents, StorageLimits
+from bookied.storage.ledger_storage.limits import StorageEvents, StorageLimits
 from bookied.storage.ledger_storage.storage import LedgerStorage
 from bookied.storage.replay import ReplayReport, do_now, recover, run_now
 from bookied.storage.storages import Storages

@@ -17,9 +17,9 @@ from twisted.internet.task import Clock
 from bookied.errors import CorruptError, NoWritableDirError, StorageError
 from bookied.storage.checkpoints import Checkpoints
 from bookied.storage.garbage.collector import Collector
+from bookied.storage.garbage.collector_settings import CollectorSettings
 from bookied.storage.garbage.collector_state import CollectorEffects
 from bookied.storage.garbage.compaction_rules import Schedule, Schedules
-from bookied.storage.garbage.settings import CollectorSettings
 from bookied.storage.index.files import IndexFiles
 from bookied.storage.ledger_storage.reads import NeedsDisk
 from tests.bookied.worlds.storage_world import Blocking, Submitted, Turns, World

@@ -24,9 +24,9 @@ from bookied.storage.files.files import Files, ReadFile, RealFiles
 from bookied.storage.index.files import IndexFiles
 from bookied.storage.index.rocks.index import RocksIndex
 from bookied.storage.index.store import IndexStore
-from bookied.storage.journal.settings import JournalEvents, JournalSettings
+from bookied.storage.journal.journal_settings import JournalEvents, JournalSettings
 from bookied.storage.journal.writer import Journal
-from bookied.storage.ledger_storage.settings import StorageEvents, StorageLimits
+from bookied.storage.ledger_storage.limits import StorageEvents, StorageLimits
 from bookied.storage.ledger_storage.storage import LedgerStorage
 from bookied.storage.storages import Storages
 from tests.bookied.worlds.fakes import done

@@ -11,18 +11,18 @@ from typing import Any
 import attrs
 
 from bookied.errors import StorageError
-from bookied.storage.entrylog.settings import LogSettings
+from bookied.storage.entrylog.log_file import LogSettings
 from bookied.storage.index.files import IndexFiles
 from bookied.storage.index.key_values import KeyValues
 from bookied.storage.index.ledger_pages import CachedLedger
 from bookied.storage.index.rocks.index import RocksIndex
 from bookied.storage.index.store import IndexStore
 from bookied.storage.journal.format import entry_record, explicit_lac_record, fence_record
+from bookied.storage.journal.journal_settings import JournalEvents, JournalSettings
 from bookied.storage.journal.mark import LastMark
-from bookied.storage.journal.settings import JournalEvents, JournalSettings
 from bookied.storage.journal.writer import Journal
+from bookied.storage.ledger_storage.limits import StorageEvents, StorageLimits
 from bookied.storage.ledger_storage.reads import NeedsDisk
-from bookied.storage.ledger_storage.settings import StorageEvents, StorageLimits
 from bookied.storage.ledger_storage.storage import LedgerStorage
 from bookied.storage.replay import recover
 from bookied.storage.storages import Storages

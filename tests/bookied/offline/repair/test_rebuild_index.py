@@ -16,14 +16,14 @@ from bookied.offline.bookie import OfflineBookie
 from bookied.offline.repair.rebuild_index import Rebuilt, RebuiltLedger, rebuild
 from bookied.offline.repair.rescan import size_of
 from bookied.storage.entrylog.format import LogHeader, location
-from bookied.storage.entrylog.settings import LogSettings
+from bookied.storage.entrylog.log_file import LogSettings
 from bookied.storage.files.files import Files
 from bookied.storage.index import format as layout
 from bookied.storage.index.file_reads import read_index
 from bookied.storage.index.files import IndexFiles
 from bookied.storage.journal import format as journal_layout
 from bookied.storage.journal.mark import LastMark, encode_mark
-from bookied.storage.ledger_storage.settings import StorageEvents
+from bookied.storage.ledger_storage.limits import StorageEvents
 from bookied.storage.ledger_storage.storage import LedgerStorage
 from bookied.storage.replay import recover
 from bookied.storage.storages import Storages

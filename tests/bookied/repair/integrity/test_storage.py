@@ -11,7 +11,7 @@ import pytest
 from bkclient.errors import NoSuchLedgerError
 from bookied.repair.integrity.storage import HealedStorages
 from bookied.storage.index.rocks.index import RocksIndex
-from bookied.storage.ledger_storage.settings import StorageEvents
+from bookied.storage.ledger_storage.limits import StorageEvents
 from bookied.storage.ledger_storage.storage import LedgerStorage
 from bookied.storage.replay import do_now
 from bookied.storage.storages import Storages

@@ -29,7 +29,7 @@ from bookied.storage.index.new_locations import SLOTS_MAX
 from bookied.storage.index.store import IndexStore
 from bookied.storage.journal.reader import open_scan
 from bookied.storage.journal.writer import Journal
-from bookied.storage.ledger_storage.settings import StorageLimits
+from bookied.storage.ledger_storage.limits import StorageLimits
 from bookied.storage.ledger_storage.storage import LedgerStorage
 from tests.bookied.worlds.serving import KEY, WRONG_KEY, Client, Serving, packet
 from wire.codes import AddFlag, ProtocolVersion, ReadFlag, ReturnCode

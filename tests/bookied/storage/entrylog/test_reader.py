@@ -12,8 +12,8 @@ import pytest
 
 from bookied.errors import MissingLogError
 from bookied.storage.entrylog import format as layout
+from bookied.storage.entrylog.log_file import LogSettings
 from bookied.storage.entrylog.reader import EntryLogReader
-from bookied.storage.entrylog.settings import LogSettings
 from bookied.storage.entrylog.writer import EntryLogWriter
 from tests.bookied.storage.entrylog.chosen_directories import ChosenDirectories
 from tests.sim.world.disk import SimFiles

@@ -13,8 +13,8 @@ from random import Random
 import pytest
 
 from bookied.storage.journal import format as layout
+from bookied.storage.journal.journal_settings import JournalEvents, JournalSettings
 from bookied.storage.journal.reader import journal_ids, open_scan
-from bookied.storage.journal.settings import JournalEvents, JournalSettings
 from bookied.storage.journal.writer import Journal
 from tests.bookied.storage.journal.java_rules import JavaFailsError, java_scan
 from tests.sim.world.disk import PowerCut, SimFiles

@@ -17,10 +17,10 @@ from bookied.errors import DiskWriteFailedError
 from bookied.storage.files.files import RealFiles
 from bookied.storage.journal import format as layout
 from bookied.storage.journal.group_commit import GroupCommit
+from bookied.storage.journal.journal_settings import JournalEvents, JournalSettings
 from bookied.storage.journal.mark import LastMark
 from bookied.storage.journal.queue import GROUP_BYTES_MAX
 from bookied.storage.journal.reader import journal_ids, open_scan
-from bookied.storage.journal.settings import JournalEvents, JournalSettings
 from bookied.storage.journal.writer import Journal
 from tests.sim.world.disk import SimFiles
 
