@@ -57,6 +57,11 @@ class MetadataUnavailableError(MetadataStoreError):
     outcome_unknown = True
     hint: ClassVar[str] = "check the metadata service URI, and that the service runs"
 
+    @classmethod
+    def no_answer(cls, uri: str, timeout_s: float, why: str = "") -> MetadataUnavailableError:
+        """Return the error for a session that no server has begun in time."""
+        return cls(f"{uri}: no ZooKeeper answered within {timeout_s:g} s{why}")
+
 
 class MetadataAccessError(MetadataStoreError):
     """The metadata service does not allow this user to do that."""

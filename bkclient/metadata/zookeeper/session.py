@@ -121,8 +121,8 @@ class KazooSession:
             await self.state.until_connected(self.timeout_s)
         except MetadataUnavailableError as error:
             await self.close()
-            raise MetadataUnavailableError(
-                f"{self.uri}: no ZooKeeper answered within {self.timeout_s:g} s{self._broke_by}"
+            raise MetadataUnavailableError.no_answer(
+                self.uri, self.timeout_s, self._broke_by
             ) from error
 
     def _begin(self) -> None:

@@ -187,9 +187,10 @@ class ReadSession:
                 self._drop()
                 self._note_final(final, host, error)
                 if self._clock() + pause_s > deadline_s:
-                    text = f"no ZooKeeper answered within {self._timeout_s:g} s"
-                    last = named({host: words_of(error)})
-                    raise self._unavailable(f"{text} ({last})") from error
+                    why = f" ({named({host: words_of(error)})})"
+                    raise MetadataUnavailableError.no_answer(
+                        self._uri.text, self._timeout_s, why
+                    ) from error
                 self._sleep(pause_s)
                 pause_s = min(2 * pause_s, _PAUSE_S_MAX)
             except BaseException:
