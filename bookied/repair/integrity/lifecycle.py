@@ -4,21 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from functools import partial
+from typing import Final
+
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.interfaces import IReactorTime
+from twisted.internet.task import deferLater
+from twisted.logger import Logger
+from twisted.python.failure import Failure
 
 from bkclient.client import Client
+from bkclient.errors import ClientError
 from bookied.config.bookie import BookieConfig
 from bookied.directories.highest_ledger import highest_ledger
 from bookied.directories.identity import Identity
 from bookied.directories.roots import Directories
+from bookied.errors import StorageError
 from bookied.repair.integrity.check import IntegrityCheck
 from bookied.repair.integrity.cookies import HealingCookies, Stale
-from bookied.repair.integrity.healer import Healer
 from bookied.repair.integrity.peers import ClientPeers
 from bookied.repair.integrity.storage import HealedStorages
 from bookied.repair.integrity.uncancelled import UncancelledRuns
 from bookied.runtime.dependencies import Parts, make_client
 from bookied.runtime.storage_engine import Engine
 from wire.ids import BookieId
+
+log = Logger()
+
+AGAIN_S: Final = 30.0
+"""Between two attempts where the first left something to do."""
 
 
 class Integrity:
@@ -105,3 +118,40 @@ class Integrity:
         await self._uncut.ended()
         if self._client is not None:
             await self._client.close()
+
+
+class Healer:
+    """Runs the check while the bookie serves, until nothing is left to do.
+
+    Methods belong to the reactor's thread.
+    """
+
+    def __init__(self, check: IntegrityCheck, clock: IReactorTime) -> None:
+        self._check, self._clock = check, clock
+        self._running: Deferred[None] | None = None
+
+    def start(self) -> None:
+        """Begin, if a check is needed at all."""
+        self._running = Deferred.fromCoroutine(self._heal()).addErrback(self._ended)
+
+    async def stop(self) -> None:
+        """Stop; the next start continues the repair."""
+        running, self._running = self._running, None
+        if running is not None:
+            running.cancel()
+            await running
+
+    async def _heal(self) -> None:
+        while True:
+            try:
+                found = await self._check.heal()
+            except (ClientError, StorageError, OSError) as error:
+                log.warn("the integrity check failed and is retried: {error}", error=error)
+            else:
+                if not found.failed:
+                    return
+            await deferLater(self._clock, AGAIN_S)
+
+    def _ended(self, failure: Failure) -> None:
+        if failure.check(CancelledError) is None:
+            log.failure("the integrity check", failure)
