@@ -32,7 +32,6 @@ from bkclient.metadata import open_metadata
 from bkclient.metadata.api import MetadataStore, Versioned
 from bkclient.metadata.store_settings import store_options
 from bkclient.metadata.update import LocalMetadata
-from bkclient.quorum.distribution import check_quorums
 from wire.codes import DigestType, ProtocolVersion
 from wire.errors import FormatError
 from wire.ids import LedgerId
@@ -229,17 +228,19 @@ class Client:
             LedgerExistsError: ``ledger_id`` is in use.
             MetadataStoreError: the store failed.
         """
-        ledger, stored = await self.create_metadata(
+        from bkclient.ledger.creation import NewLedger, create
+        from bkclient.ledger.writer import LedgerWriter
+
+        new = NewLedger(
             ensemble_size=ensemble_size,
             write_quorum=write_quorum,
             ack_quorum=ack_quorum,
             digest_type=digest_type,
             password=password,
-            custom=custom,
+            custom=custom or {},
             ledger_id=ledger_id,
         )
-        from bkclient.ledger.writer import LedgerWriter
-
+        ledger, stored = await create(self.cluster, new)
         keys = self.cluster.keys(ledger, digest_type, password)
         return LedgerWriter(
             self.cluster,
@@ -248,30 +249,6 @@ class Client:
             explicit_ids=explicit_ids,
             deferred_sync=deferred_sync,
         )
-
-    async def create_metadata(
-        self,
-        *,
-        ensemble_size: int = 3,
-        write_quorum: int = 2,
-        ack_quorum: int = 2,
-        digest_type: DigestType = DigestType.CRC32C,
-        password: bytes = b"",
-        custom: Mapping[str, bytes] | None = None,
-        ledger_id: LedgerId | None = None,
-    ) -> tuple[LedgerId, Versioned[LedgerMetadata]]:
-        """Store the metadata of a new, open ledger; see ``create_ledger``."""
-        check_quorums(ensemble_size, write_quorum, ack_quorum)
-        from bkclient.ledger.creation import Quorums, new_metadata, store_new
-
-        metadata = await new_metadata(
-            self.cluster,
-            Quorums(ensemble_size, write_quorum, ack_quorum),
-            digest_type=digest_type,
-            password=password,
-            custom=custom or {},
-        )
-        return await store_new(self.cluster, metadata, ledger_id)
 
     # Open
 

@@ -12,13 +12,13 @@ reply was lost.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 from twisted.internet.task import deferLater
 
 from bkclient.errors import IllegalOperationError
+from bkclient.ledger.creation import NewLedger, create
 from bkclient.ledger.handover_state import (
     HANDOVER_KEY,
     WRITER_KEY,
@@ -61,12 +61,10 @@ def is_handed_over(metadata: LedgerMetadata) -> bool:
     return metadata.state is LedgerState.OPEN and HANDOVER_KEY in metadata.custom
 
 
-async def create_handed_over(
-    client: Client, *, custom: Mapping[str, bytes] | None = None, **options: Any
-) -> tuple[LedgerId, LedgerMetadata]:
-    """Create a ledger that no writer has yet; arguments as for ``Client.create_ledger``."""
-    key = {HANDOVER_KEY: HandedOver(NO_ENTRY, 0).encode()}
-    ledger_id, stored = await client.create_metadata(custom={**(custom or {}), **key}, **options)
+async def create_handed_over(client: Client, new: NewLedger) -> tuple[LedgerId, LedgerMetadata]:
+    """Create a ledger that no writer has yet; raises what ``create`` does."""
+    custom = {**new.custom, HANDOVER_KEY: HandedOver(NO_ENTRY, 0).encode()}
+    ledger_id, stored = await create(client.cluster, attrs.evolve(new, custom=custom))
     return ledger_id, stored.value
 
 

@@ -5,6 +5,7 @@ Agrees with BookKeeper 4.18.0, LedgerCreateOp.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import attrs
@@ -14,7 +15,8 @@ from bkclient.errors import IncorrectParameterError, LedgerExistsError, NotEnoug
 from bkclient.ledger.context import Cluster
 from bkclient.metadata.api import Versioned
 from bkclient.placement.policy import Ensemble
-from wire.codes import LedgerState
+from bkclient.quorum.distribution import check_quorums
+from wire.codes import DigestType, LedgerState
 from wire.ids import EntryId, LedgerId
 from wire.ledger_metadata import Fragment, LedgerMetadata
 
@@ -22,40 +24,33 @@ CREATE_TRIES_MAX: Final = 100
 """Generated ids that may be in use before creating fails."""
 
 
-async def new_metadata(cluster: Cluster, quorums: Quorums, **rest: Any) -> LedgerMetadata:
-    """Return the metadata of a new, open ledger on bookies that are chosen now.
+@attrs.frozen(kw_only=True)
+class NewLedger:
+    """How a ledger is to be made; without ``ledger_id`` it gets a new one."""
+
+    ensemble_size: int = 3
+    write_quorum: int = 2
+    ack_quorum: int = 2
+    digest_type: DigestType = DigestType.CRC32C
+    password: bytes = attrs.field(default=b"", repr=False)
+    custom: Mapping[str, bytes] = attrs.field(factory=dict)
+    ledger_id: LedgerId | None = None
+
+
+async def create(cluster: Cluster, new: NewLedger) -> tuple[LedgerId, Versioned[LedgerMetadata]]:
+    """Store the metadata of a new, open ledger on bookies that are chosen now.
 
     Raises:
+        QuorumError: the sizes do not fit.
         NotEnoughBookiesError: there are fewer writable bookies than the ensemble has.
-    """
-    ensemble = await _choose(cluster, quorums)
-    wanted = cluster.config.ledger_metadata_version
-    return LedgerMetadata(
-        ensemble_size=len(ensemble),
-        write_quorum=quorums.write,
-        ack_quorum=quorums.ack,
-        state=LedgerState.OPEN,
-        fragments=(Fragment(EntryId(0), ensemble),),
-        creator_token=cluster.rng.getrandbits(62) + 1,
-        format_version=3 if wanted <= 0 else wanted,
-        **_creation_time(cluster),
-        **rest,
-    )
-
-
-async def store_new(
-    cluster: Cluster, metadata: LedgerMetadata, ledger_id: LedgerId | None
-) -> tuple[LedgerId, Versioned[LedgerMetadata]]:
-    """Store the metadata of a new ledger, under an id that is free unless one is given.
-
-    Raises:
         LedgerExistsError: the id is in use.
         MetadataStoreError: the store failed.
     """
-    store = cluster.store
-    if ledger_id is not None:
-        version = await store.create_ledger(ledger_id, metadata)
-        return ledger_id, Versioned(metadata, version)
+    check_quorums(new.ensemble_size, new.write_quorum, new.ack_quorum)
+    store, metadata = cluster.store, await _metadata(cluster, new)
+    if new.ledger_id is not None:
+        version = await store.create_ledger(new.ledger_id, metadata)
+        return new.ledger_id, Versioned(metadata, version)
     for _ in range(CREATE_TRIES_MAX):
         generated = await store.allocate_ledger_id()
         try:
@@ -66,13 +61,22 @@ async def store_new(
     raise LedgerExistsError(f"{CREATE_TRIES_MAX} generated ledger ids were all in use")
 
 
-@attrs.frozen
-class Quorums:
-    """How many bookies a ledger has, how many get an entry, and how many must have stored it."""
-
-    ensemble: int
-    write: int
-    ack: int
+async def _metadata(cluster: Cluster, new: NewLedger) -> LedgerMetadata:
+    ensemble = await _choose(cluster, new)
+    wanted = cluster.config.ledger_metadata_version
+    return LedgerMetadata(
+        ensemble_size=len(ensemble),
+        write_quorum=new.write_quorum,
+        ack_quorum=new.ack_quorum,
+        state=LedgerState.OPEN,
+        fragments=(Fragment(EntryId(0), ensemble),),
+        digest_type=new.digest_type,
+        password=new.password,
+        custom=new.custom,
+        creator_token=cluster.rng.getrandbits(62) + 1,
+        format_version=3 if wanted <= 0 else wanted,
+        **_creation_time(cluster),
+    )
 
 
 def _creation_time(cluster: Cluster) -> dict[str, Any]:
@@ -81,13 +85,13 @@ def _creation_time(cluster: Cluster) -> dict[str, Any]:
     return {"ctime_ms": int(wall_s(cluster.clock) * 1000), "store_ctime": True}
 
 
-async def _choose(cluster: Cluster, quorums: Quorums) -> Ensemble:
+async def _choose(cluster: Cluster, new: NewLedger) -> Ensemble:
     """Return an ensemble; a smaller one with opportunistic striping, where bookies are few."""
-    size = wanted = quorums.ensemble
-    smallest = quorums.write if cluster.config.opportunistic_striping else size
+    size = wanted = new.ensemble_size
+    smallest = new.write_quorum if cluster.config.opportunistic_striping else size
     while True:
         try:
-            return await cluster.choose_ensemble(size, quorums.write, quorums.ack)
+            return await cluster.choose_ensemble(size, new.write_quorum, new.ack_quorum)
         except NotEnoughBookiesError:
             if size <= smallest:
                 raise

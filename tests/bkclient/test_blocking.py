@@ -28,6 +28,7 @@ from bkclient.errors import (
     NoSuchLedgerError,
     ReadFailedError,
 )
+from bkclient.ledger.creation import NewLedger
 from bkclient.metadata import open_metadata
 from bkclient.metadata.api import (
     MetadataStoreError,
@@ -132,7 +133,7 @@ def test_errors_come_out_as_they_are(uri: str) -> None:
     with BlockingClient(uri) as client:
         with pytest.raises(NoSuchLedgerError):
             list(client.iter_entries(123456))
-        writer = client.call(handover.create_handed_over, **TRIPLE)
+        writer = client.call(handover.create_handed_over, NewLedger(**TRIPLE))
         ledger_id = writer[0]
         with pytest.raises(ReadFailedError):
             client.read_entry(ledger_id, 0)
@@ -143,7 +144,7 @@ def test_errors_come_out_as_they_are(uri: str) -> None:
 
 def test_writers_can_be_held_between_calls(uri: str) -> None:
     with BlockingClient(uri) as client:
-        ledger_id, _ = client.call(handover.create_handed_over, **TRIPLE)
+        ledger_id, _ = client.call(handover.create_handed_over, NewLedger(**TRIPLE))
         writer = client.call(handover.claim, ledger_id)
         assert client.run(writer.add, b"one") == 0
         assert client.run(writer.add_many, [b"two", b"three"]) == 2

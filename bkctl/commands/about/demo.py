@@ -254,12 +254,11 @@ class _Demo:
 
 
 def _new_ledger() -> Any:
-    from bkctl.commands.ledger.create import NewLedger
+    from bkclient.ledger.creation import NewLedger
     from bkctl.commands.ledger.write import FRAMING_KEY
-    from wire.codes import DigestType
 
     # Put together as chunks are: the entries have their newlines.
-    return NewLedger(3, 3, 2, DigestType.CRC32C, b"", {FRAMING_KEY: b"chunks"})
+    return NewLedger(write_quorum=3, custom={FRAMING_KEY: b"chunks"})
 
 
 async def _abandon(_client: Any, writer: Any) -> None:

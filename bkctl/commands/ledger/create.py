@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from bkclient.admin import handover
 from bkclient.errors import LedgerIdOverflowError
+from bkclient.ledger.creation import NewLedger
 from bkctl.errors import UsageError
 from bkctl.output.views import LEDGER, column, shown
 from wire.codes import DigestType
@@ -45,34 +46,19 @@ def create(session: Session, /, **wanted: Any) -> None:
     """Create an empty ledger and print its id."""
     new = new_ledger(session, **wanted)
     if session.dry_run:
-        session.plan([f"create a ledger: {new}"])
+        session.plan([plan_of(new)])
         return
     warn_of_chosen_id(session, new)
     session.emit(session.call(_create, new))
 
 
-@attrs.frozen
-class NewLedger:
-    """How a new ledger is to be made."""
-
-    ensemble_size: int
-    write_quorum: int
-    ack_quorum: int
-    digest_type: DigestType
-    password: bytes = attrs.field(repr=False)
-    custom: Mapping[str, bytes] = attrs.field(factory=dict)
-    ledger_id: LedgerId | None = None
-
-    def __str__(self) -> str:
-        meta = "".join(f", {key}={value.decode()}" for key, value in self.custom.items())
-        return (
-            f"ensemble {self.ensemble_size}, write quorum {self.write_quorum}, ack quorum "
-            f"{self.ack_quorum}, digest {self.digest_type.name.lower()}{meta}"
-        )
-
-    def with_custom(self, key: str, text: str) -> NewLedger:
-        """Return the same with one more piece of custom metadata."""
-        return attrs.evolve(self, custom={**self.custom, key: text.encode()})
+def plan_of(new: NewLedger) -> str:
+    """Return as a sentence how a ledger would be created."""
+    meta = "".join(f", {key}={value.decode()}" for key, value in new.custom.items())
+    return (
+        f"create a ledger: ensemble {new.ensemble_size}, write quorum {new.write_quorum}, ack "
+        f"quorum {new.ack_quorum}, digest {new.digest_type.name.lower()}{meta}"
+    )
 
 
 def new_ledger(
@@ -136,7 +122,7 @@ async def _generated_id(client: Client) -> LedgerId | None:
 
 async def _create(client: Client, new: NewLedger) -> LedgerCreated:
     """Create a ledger that no writer has: the first one to claim it will."""
-    ledger_id, metadata = await handover.create_handed_over(client, **_as_options(new))
+    ledger_id, metadata = await handover.create_handed_over(client, new)
     return LedgerCreated(
         ledger_id, new.ensemble_size, new.write_quorum, new.ack_quorum, metadata.ensemble
     )
@@ -144,8 +130,4 @@ async def _create(client: Client, new: NewLedger) -> LedgerCreated:
 
 async def create_for_writing(client: Client, new: NewLedger) -> LedgerWriter:
     """Create a ledger for this process to write and close."""
-    return await client.create_ledger(**_as_options(new))
-
-
-def _as_options(new: NewLedger) -> dict[str, Any]:
-    return {field.name: getattr(new, field.name) for field in attrs.fields(NewLedger)}
+    return await client.create_ledger(**attrs.asdict(new))

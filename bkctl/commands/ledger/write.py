@@ -18,7 +18,7 @@ from twisted.python.failure import Failure
 
 from bkclient.admin import handover
 from bkctl.commands.ledger.close import close_writer
-from bkctl.commands.ledger.create import create_for_writing, new_ledger, warn_of_chosen_id
+from bkctl.commands.ledger.create import create_for_writing, new_ledger, plan_of, warn_of_chosen_id
 from bkctl.commands.ledger.listing import metadata_of
 from bkctl.output.units import counted, human_bytes, human_duration
 from bkctl.output.views import ENTRIES, LEDGER, SECONDS, SIZE, column, shown
@@ -182,9 +182,10 @@ def write(
     """Create a ledger, add all of FILE or stdin, close it and print its id."""
     with open_source(session, None if path == "-" else path, framing, chunk_bytes) as source:
         new = new_ledger(session, **wanted)
-        new = new.with_custom(FRAMING_KEY, source.framing_name)
+        custom = {**new.custom, FRAMING_KEY: source.framing_name.encode()}
+        new = attrs.evolve(new, custom=custom)
         if session.dry_run:
-            session.plan([f"create a ledger: {new}", f"fill it from {path}", "close it"])
+            session.plan([plan_of(new), f"fill it from {path}", "close it"])
             return
         warn_of_chosen_id(session, new)
         session.emit(_write(session, new, source))

@@ -14,7 +14,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import deferLater
 from twisted.python.failure import Failure
 
-from bkctl.commands.ledger.create import NewLedger, create_for_writing, new_ledger
+from bkctl.commands.ledger.create import create_for_writing, new_ledger
 from bkctl.errors import UsageError
 from bkctl.output.filters import thresholds
 from bkctl.output.units import counted, human_bytes
@@ -23,6 +23,7 @@ from wire.ids import LedgerId
 
 if TYPE_CHECKING:
     from bkclient.client import Client
+    from bkclient.ledger.creation import NewLedger
     from bkclient.ledger.reader import LedgerReader
     from bkclient.ledger.writer import LedgerWriter
     from bkctl.session.interrupt import Stop

@@ -17,6 +17,7 @@ from bkclient.errors import (
     IllegalOperationError,
     LedgerClosedError,
 )
+from bkclient.ledger.creation import NewLedger
 from tests.bkclient.worlds import Fate, World, collect, is_add, when
 from tests.support.memory_cluster import Fault, TreeOperation
 from wire.codes import LedgerState, ProtocolVersion
@@ -28,7 +29,7 @@ TRIPLE = {"ensemble_size": 3, "write_quorum": 3, "ack_quorum": 2}
 
 
 def create(world: World, client: Client) -> LedgerId:
-    ledger_id, _ = world.run(handover.create_handed_over(client, **TRIPLE))
+    ledger_id, _ = world.run(handover.create_handed_over(client, NewLedger(**TRIPLE)))
     return ledger_id
 
 

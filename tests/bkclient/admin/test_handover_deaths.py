@@ -12,6 +12,7 @@ from bkclient.admin import handover, operations
 from bkclient.admin.handover import NotHandedOverError
 from bkclient.client import Client
 from bkclient.errors import ClientError
+from bkclient.ledger.creation import NewLedger
 from tests.bkclient.stories.dying import Death, Killed, Processes, deaths, steps_of
 from tests.bkclient.worlds import collect
 from wire.ids import LedgerId
@@ -27,7 +28,7 @@ class Relay(Processes):
     def __init__(self, death: Death | None = None) -> None:
         super().__init__(4)
         with self.start() as first:
-            self.ledger_id: LedgerId = first.call(handover.create_handed_over, **PAIR)[0]
+            self.ledger_id: LedgerId = first.call(handover.create_handed_over, NewLedger(**PAIR))[0]
         self.acknowledged: dict[int, bytes] = {}
         self.steps = 0
         self.add([b"first"])

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bkclient.admin import handover
+from bkclient.ledger.creation import NewLedger
 from bkclient.quorum.fragments import LedgerFragment
 from bkclient.repair import replica_map
 from bkclient.repair.replica_map import Health, ReplicaMap, count_at, count_held, runs
@@ -149,7 +150,7 @@ class TestLook:
         client = world.client()
 
         async def story() -> LedgerId:
-            ledger_id, _ = await handover.create_handed_over(client)
+            ledger_id, _ = await handover.create_handed_over(client, NewLedger())
             writer = await handover.claim(client, ledger_id)
             await writer.add_many([b"x"] * 4)
             await handover.release(writer)

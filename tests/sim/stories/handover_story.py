@@ -17,6 +17,7 @@ from twisted.python.failure import Failure
 
 from bkclient.admin import handover
 from bkclient.errors import ClientError
+from bkclient.ledger.creation import NewLedger
 from bkclient.ledger.handover_state import HANDOVER_KEY, NotHandedOverError, decode_handover
 from bkclient.ledger.writer import LedgerWriter
 from bkclient.metadata.api import MetadataUnavailableError
@@ -40,12 +41,14 @@ class HandoverStory(Story):
         plan, client = self.plan, self.client("w")
         creating = handover.create_handed_over(
             client.client,
-            ensemble_size=plan.size,
-            write_quorum=plan.write,
-            ack_quorum=plan.ack,
-            digest_type=plan.digest,
-            password=PASSWORD,
-            ledger_id=LEDGER,
+            NewLedger(
+                ensemble_size=plan.size,
+                write_quorum=plan.write,
+                ack_quorum=plan.ack,
+                digest_type=plan.digest,
+                password=PASSWORD,
+                ledger_id=LEDGER,
+            ),
         )
         self.world.run(client.begin(creating))
 

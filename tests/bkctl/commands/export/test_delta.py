@@ -12,6 +12,7 @@ from deltalake import DeltaTable
 
 from bkclient.admin import handover
 from bkclient.blocking import BlockingClient
+from bkclient.ledger.creation import NewLedger
 from bkctl.commands.export.errors import (
     ExportVerifyError,
     ForeignFilesError,
@@ -56,7 +57,7 @@ def test_each_export_is_one_version_of_the_table(cluster, client, tmp_path, layo
 
 
 def test_of_a_ledger_that_grows_the_rest_is_added(cluster, client, tmp_path) -> None:
-    ledger_id, _ = client.call(handover.create_handed_over)
+    ledger_id, _ = client.call(handover.create_handed_over, NewLedger())
     for first, last in ((0, 3), (3, 7)):
         client.call(add, ledger_id, [b"%d" % n for n in range(first, last)])
         export_ledgers(cluster.uri, [ledger_id], str(tmp_path), table_format="delta", layout="none")

@@ -10,7 +10,6 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 import attrs
@@ -19,6 +18,7 @@ import pytest
 from bkclient.admin import handover
 from bkclient.blocking import BlockingClient
 from bkclient.errors import NoSuchLedgerError
+from bkclient.ledger.creation import NewLedger
 from bkctl.commands.export.outcome import ExportReport
 from bkctl.commands.export.run import (
     ExportBusyError,
@@ -128,7 +128,7 @@ def test_columns_and_footers_say_what_an_entry_is(cluster, client, spark, tmp_pa
 def test_an_open_ledger_is_exported_up_to_what_is_confirmed(
     cluster, client, spark, tmp_path
 ) -> None:
-    ledger_id, _ = client.call(handover.create_handed_over)
+    ledger_id, _ = client.call(handover.create_handed_over, NewLedger())
     report = export_ledgers(cluster.uri, [ledger_id], str(tmp_path), spark=spark)
     assert (report.entries, report.files) == (0, 0)
     add(client, ledger_id, [b"a", b"b"])
@@ -155,7 +155,7 @@ def test_a_target_without_a_file_has_no_line_to_read_it(cluster, client, tmp_pat
 
 
 def test_recover_closes_first(cluster, client, spark, tmp_path) -> None:
-    ledger_id, _ = client.call(handover.create_handed_over)
+    ledger_id, _ = client.call(handover.create_handed_over, NewLedger())
     add(client, ledger_id, [b"a", b"b"])
     report = export_ledgers(cluster.uri, [ledger_id], str(tmp_path), spark=spark, recover=True)
     assert (report.ledgers[0].state, report.ledgers[0].last_entry) == ("CLOSED", 1)
@@ -329,7 +329,7 @@ def test_damaged_files_of_earlier_exports_do_not_stop_new_entries(
         runner(own) as run,
     ):
         closed = write(client, PAYLOADS[:5], **alone)
-        grown, _ = client.call(partial(handover.create_handed_over, **alone))
+        grown, _ = client.call(handover.create_handed_over, NewLedger(**alone))
         add(client, grown, [b"lost"])
         run(*words)
         for path in target.rglob("*.parquet"):
@@ -446,7 +446,7 @@ def test_staging_of_a_killed_export_is_swept(cluster, client, spark, tmp_path) -
 
 
 def test_only_what_is_new_is_copied(cluster, client, spark, tmp_path) -> None:
-    growing, _ = client.call(handover.create_handed_over)
+    growing, _ = client.call(handover.create_handed_over, NewLedger())
     add(client, growing, [b"a", b"b"])
     target = str(tmp_path)
     first = export_ledgers(cluster.uri, [growing], target, spark=spark)
@@ -614,7 +614,7 @@ class TestCommand:
         assert sorted(target.rglob("*")) == kept
 
     def test_a_dry_run_fences_nobody(self, run: Run, client, tmp_path) -> None:
-        ledger_id, _ = client.call(handover.create_handed_over)
+        ledger_id, _ = client.call(handover.create_handed_over, NewLedger())
         add(client, ledger_id, [b"a", b"b"])
         words = (str(ledger_id), "--recover", "--to", str(tmp_path), "--dry-run", "-o", "json")
         assert run("export", *words).json["would"] == [
@@ -720,7 +720,7 @@ class TestCommand:
             BlockingClient(own.uri) as client,
             runner(own) as run,
         ):
-            shorter, _ = client.call(partial(handover.create_handed_over, **alone))
+            shorter, _ = client.call(handover.create_handed_over, NewLedger(**alone))
             add(client, shorter, [b"a", b"b", b"c"])
             run("export", *words)
             close_at(client, shorter, 0)
