@@ -246,7 +246,7 @@ async def read_entry_from(
     answer: Deferred[Response] = client.cluster.pool.send(
         bookie_id, ReadRequest(ledger_id, entry_id)
     )
-    return fetcher.verified(bookie_id, await answer, entry_id)
+    return fetcher.verifier.entry(bookie_id, await answer, entry_id)
 
 
 # The cluster -----------------------------------------------------------------------------------

@@ -182,7 +182,7 @@ class RecoveryRun:
 
     def _fenced(self, response: Response, index: int, bookie: BookieId) -> None:
         try:
-            entry = self._fetcher.verified(bookie, response, None)
+            entry = self._fetcher.verifier.entry(bookie, response, None)
         except ClientError as error:
             self._run(self._rules.fence_failed(index, error))
         else:
@@ -205,7 +205,7 @@ class RecoveryRun:
         self, response: Response, entry_id: EntryId, index: int, bookie: BookieId
     ) -> None:
         try:
-            entry = self._fetcher.verified(bookie, response, entry_id)
+            entry = self._fetcher.verifier.entry(bookie, response, entry_id)
         except ClientError as error:
             self._run(self._rules.read_failed(entry_id, index, error))
         else:

@@ -99,7 +99,7 @@ async def _lac(
     fetcher: EntryFetcher, metadata: LedgerMetadata, ledger_id: LedgerId
 ) -> EntryId | None:
     try:
-        return EntryId(await fetcher.lac(metadata))
+        return EntryId(await fetcher.lacs.quorum(metadata))
     except OURS:
         raise
     except ClientError as error:
@@ -271,6 +271,6 @@ class _ReplicaCheck:
     async def _read(self, bookie: BookieId, entry_id: EntryId) -> None:
         response: Response = await self._pool.send(bookie, ReadRequest(self._ledger_id, entry_id))
         if self._can_verify:
-            self._fetcher.verified(bookie, response, entry_id)
+            self._fetcher.verifier.entry(bookie, response, entry_id)
         elif response.rc is not ReturnCode.EOK:
             raise refusal(response.rc, ReadFailedError, f"bookie {bookie}")

@@ -307,7 +307,7 @@ class _Reads:
             response: Response = await self._pool.send(
                 bookie, ReadRequest(self._ledger_id, entry_id)
             )
-            self._fetcher.verified(bookie, response, entry_id)
+            self._fetcher.verifier.entry(bookie, response, entry_id)
         except OURS:
             raise
         except NEGATIVE:

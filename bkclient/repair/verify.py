@@ -299,7 +299,7 @@ class CopyReader:
         request = ReadRequest(self._ledger_id, entry_id)
         response: Response = await self._pool.send(bookie_id, request)
         if self.can_verify:
-            return self._fetcher.verified(bookie_id, response, entry_id)
+            return self._fetcher.verifier.entry(bookie_id, response, entry_id)
         if response.rc is not ReturnCode.EOK:
             raise refusal(response.rc, ReadFailedError, f"bookie {bookie_id}")
         packet = getattr(response, "entry", None)

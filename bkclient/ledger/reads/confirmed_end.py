@@ -75,13 +75,13 @@ class ConfirmedEnd:
     async def read(self) -> EntryId:
         """Ask the bookies for the LAC; return how far the ledger is confirmed."""
         if not self.is_final:
-            self.raise_to(await self._fetcher.lac(self._local.value))
+            self.raise_to(await self._fetcher.lacs.quorum(self._local.value))
         return self.lac
 
     async def read_any(self) -> EntryId:
         """Ask the bookies for any higher LAC; return how far the ledger is confirmed."""
         if not self.is_final:
-            self.raise_to(await self._fetcher.any_lac(self._local.value, self._lac))
+            self.raise_to(await self._fetcher.lacs.any(self._local.value, self._lac))
         return self.lac
 
     async def wait_beyond(self, previous: int, wait_s: float) -> EntryId:
@@ -92,7 +92,9 @@ class ConfirmedEnd:
 
     def poll(self, previous: int, wait_s: float = POLL_WAIT_S) -> Deferred[LongPollAnswer[Entry]]:
         """Poll at the bookies for a LAC above ``previous``; the next entry may come along."""
-        return self._fetcher.poll(self._local.value, previous, wait_s).addCallback(self._polled)
+        return self._fetcher.lacs.poll(self._local.value, previous, wait_s).addCallback(
+            self._polled
+        )
 
     def _polled(self, polled: LongPollAnswer[Entry]) -> LongPollAnswer[Entry]:
         self.raise_to(polled.lac)

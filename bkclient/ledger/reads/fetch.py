@@ -21,7 +21,7 @@ from bkclient.ledger.reads.read_order import ReadOrder
 from bkclient.ledger.reads.replica_read import ReadRun, as_client_error
 from bkclient.ledger.reads.verifier import AnswerVerifier
 from bkclient.placement.policy import Placement
-from bkclient.quorum.read_rules import LongPollAnswer, ReplicaRead
+from bkclient.quorum.read_rules import ReplicaRead
 from bkclient.quorum.speculation import Speculation
 from wire.codes import ReturnCode
 from wire.digest import Digester, Entry, VerifiedById, VerifiedEntries
@@ -61,8 +61,8 @@ class EntryFetcher:
             config.speculative_read_backoff,
         )
         self._order = order = ReadOrder(pool, placement, health, sticky)
-        self._verifier = verifier = AnswerVerifier(ledger_id, digester)
-        self._lacs = LacReads(pool, ledger_id, verifier, order, health, self._alarms)
+        self.verifier = verifier = AnswerVerifier(ledger_id, digester)
+        self.lacs = LacReads(pool, ledger_id, verifier, order, health, self._alarms)
         self._bulks = BulkReads(
             pool, ledger_id, verifier, order, health, wait_s=self._bulk_wait_s()
         )
@@ -76,7 +76,7 @@ class EntryFetcher:
 
     def follow_lac(self, on_lac: Callable[[int], None]) -> None:
         """Call ``on_lac`` with the LACs that come with entries from now on."""
-        self._verifier.on_lac = on_lac
+        self.verifier.on_lac = on_lac
 
     def close(self) -> None:
         """Stop timers."""
@@ -100,7 +100,7 @@ class EntryFetcher:
             metadata,
             entry_id,
             lambda bookie: self._pool.send(bookie, request),
-            lambda bookie, response: self._verifier.entry(bookie, response, entry_id),
+            lambda bookie, response: self.verifier.entry(bookie, response, entry_id),
         )
 
     async def entries(self, metadata: LedgerMetadata, ids: Sequence[int]) -> VerifiedEntries:
@@ -219,27 +219,7 @@ class EntryFetcher:
             and response.stride != ids.step
         ):
             self._pool.without_stripes.add(bookie)
-        return self._verifier.batch(bookie, response, ids)
-
-    def verified(self, bookie: BookieId, response: Response, entry_id: EntryId | None) -> Entry:
-        """Return the entry in an answer; see ``AnswerVerifier.entry``."""
-        return self._verifier.entry(bookie, response, entry_id)
-
-    # The last add confirmed
-
-    def lac(self, metadata: LedgerMetadata) -> Deferred[int]:
-        """Read the LAC from the whole ensemble; see ``LacReads.quorum``."""
-        return self._lacs.quorum(metadata)
-
-    def any_lac(self, metadata: LedgerMetadata, known_lac: int) -> Deferred[int]:
-        """Read any LAC above the known one; see ``LacReads.any``."""
-        return self._lacs.any(metadata, known_lac)
-
-    def poll(
-        self, metadata: LedgerMetadata, previous_lac: int, wait_s: float
-    ) -> Deferred[LongPollAnswer[Entry]]:
-        """Wait at bookies for a LAC above ``previous_lac``; see ``LacReads.poll``."""
-        return self._lacs.poll(metadata, previous_lac, wait_s)
+        return self.verifier.batch(bookie, response, ids)
 
 
 async def gather(reads: Sequence[Deferred[T]]) -> list[T]:
