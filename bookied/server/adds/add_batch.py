@@ -215,7 +215,7 @@ class _Stored:
         """Where the next entry packet will be."""
         self.locations = 0
         """How many locations came to ledgers that have new ones."""
-        self.records: list[bytes] = []
+        self.records: list[bytes | memoryview] = []
         self.sizes: list[tuple[int, int]] = []
 
 

@@ -62,6 +62,9 @@ _SHAPES_MAX: Final = 256
 _NONE: Final = -(2**63)
 """No frame has this length, no page this number, no ledger of ours this id."""
 
+VIEWED_BYTES_MIN: Final = 32 * 1024
+"""Packets of such frames are copied once, into the blob; two copies of a smaller one cost less."""
+
 _FRAME_BYTES_MIN: Final = _V2_BODY + ENTRY_BYTES_MIN
 _V2_ANSWER: Final = struct.pack(">iii", ADD_RESPONSE_LENGTH, ADD_HEADER, 0)
 """A V2 add response up to the ids, which are the first 16 bytes of the entry packet."""
@@ -107,13 +110,14 @@ class FastAdds:
         """Return where the plain adds end."""
         unpack, end = _V2_ADD.unpack_from, len(data)
         last_start = end - _FRAME_BYTES_MIN
-        records: list[bytes] = []
+        records: list[bytes | memoryview] = []
         answers: list[bytes] = []
         page: WritablePage = []
         # What the add before had. No add has these.
         length = page_no = last_entry = max_lac = _NONE
         location = 0
         head = prefix = b""
+        source: bytes | memoryview = data
         rows_from = at
         while at <= last_start:
             frame_length, frame_head, entry_id, lac = unpack(data, at)
@@ -135,6 +139,7 @@ class FastAdds:
                 if not _FRAME_BYTES_MIN <= frame_length + 4 <= self._frame_bytes_max:
                     break
                 length, prefix = frame_length, _LENGTH.pack(frame_length - 24)
+                source = _source(data, length)
             if entry_id >> 10 != page_no:
                 found = batch.page(entry_id >> 10)
                 if found is None:
@@ -150,7 +155,7 @@ class FastAdds:
                     continue
                 rows_from = at + ROWS * (stop - at)
             body = at + _V2_BODY
-            records += prefix, data[body:stop]
+            records += prefix, source[body:stop]
             answers.append(data[body : body + 16])
             page[entry_id & 1023] = location
             location += frame_length - 20  # The packet has 24 less than the frame, then a length.
@@ -199,7 +204,8 @@ class FastAdds:
             return at
         self._shape = shape
         unpack, frame_bytes, tail = shape.unpack_from, shape.frame_bytes, shape.tail
-        records: list[bytes] = []
+        source = _source(data, frame_bytes)
+        records: list[bytes | memoryview] = []
         answers: list[bytes] = []
         page: WritablePage = []
         ledger = page_no = last_entry = max_lac = _NONE
@@ -224,6 +230,7 @@ class FastAdds:
                     break
                 self._shape = shape = other
                 unpack, frame_bytes, tail = shape.unpack_from, shape.frame_bytes, shape.tail
+                source = _source(data, frame_bytes)
                 is_run = False
                 continue
             if ledger_id != ledger or not is_run:
@@ -251,7 +258,7 @@ class FastAdds:
                     at += rows.size_bytes
                     continue
                 rows_from = at + ROWS * frame_bytes
-            records += shape.record_start, data[at + shape.packet_at : stop - len(tail)]
+            records += shape.record_start, source[at + shape.packet_at : stop - len(tail)]
             answers += shape.answer_start, txn, shape.answer_middle, entry
             page[entry_id & 1023] = location
             location += shape.record_bytes
@@ -262,6 +269,11 @@ class FastAdds:
             at = stop
         batch.end_run(at, location, last_entry, max_lac)
         return at
+
+
+def _source(data: bytes, frame_bytes: int) -> bytes | memoryview:
+    """Return what packets are cut from, where frames have so many bytes."""
+    return memoryview(data) if frame_bytes >= VIEWED_BYTES_MIN else data
 
 
 class _V3Shape:

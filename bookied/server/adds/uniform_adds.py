@@ -49,7 +49,7 @@ class _Rows:
         entries: Sequence[int],
         location: int,
         page: WritablePage,
-        records: list[bytes],
+        records: list[bytes | memoryview],
     ) -> None:
         row = self._records.copy()
         row[1::2] = self._packets(data, at)
@@ -93,7 +93,7 @@ class V2Rows(_Rows):
         location: int,
         page_no: int,
         page: WritablePage,
-        records: list[bytes],
+        records: list[bytes | memoryview],
         answers: list[bytes],
     ) -> Taken | None:
         """Take the frames at ``at`` if all are alike and all entries lie in this page.
@@ -151,7 +151,7 @@ class V3Rows(_Rows):
         location: int,
         page_no: int,
         page: WritablePage,
-        records: list[bytes],
+        records: list[bytes | memoryview],
         answers: list[bytes],
     ) -> Taken | None:
         """Take the frames at ``at``, as ``V2Rows.take`` does; ``answers`` get the whole answers.

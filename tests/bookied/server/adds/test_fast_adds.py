@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from bookied.errors import IndexTruncatedError
 from bookied.server.adds.add_batch import AddReplies
-from bookied.server.adds.fast_adds import FastAdds
+from bookied.server.adds.fast_adds import VIEWED_BYTES_MIN, FastAdds
 from bookied.server.adds.uniform_adds import ROWS
 from bookied.server.fast_reads import AnswersMax, FastReads, Taken
 from bookied.server.rules.add_requests import Writes
@@ -250,6 +250,28 @@ def test_plain_adds_are_taken_in_one_go(client: Client) -> None:
     client.send(b"".join(frames))
     assert taken(client) == 2999
     assert [answer.entry_id for answer in client.answers()] == list(range(1, 3000))
+
+
+def test_large_and_small_adds_in_turn_are_stored_as_they_came(client: Client) -> None:
+    taken(client)
+    sizes = [90, VIEWED_BYTES_MIN, 100, 3 * VIEWED_BYTES_MIN, VIEWED_BYTES_MIN + 1, 90]
+    payloads = [bytes([65 + at]) * size for at, size in enumerate(sizes)]
+    adds = [
+        AddRequest(LedgerId(ledger_id), EntryId(1 + at), KEY, packet(ledger_id, 1 + at, at, some))
+        for at, some in enumerate(payloads)
+        for ledger_id in (5, 6)
+    ]
+    data = b"".join(encode(add, client._protocol, 7 + at, 0) for at, add in enumerate(adds))
+    for at in range(0, len(data), 150_000):
+        client.send(data[at : at + 150_000])
+    assert taken(client) == len(adds)
+    assert len(client.answers()) == len(adds)
+    journals = [journal.directory.glob("*.txn") for journal in client._serving.journals]
+    journaled = b"".join(path.read_bytes() for paths in journals for path in paths)
+    assert all(add.entry in journaled for add in adds)
+    client._serving.flush()
+    for add in adds:
+        assert client.ask(ReadRequest(add.ledger_id, add.entry_id)).entry == add.entry
 
 
 # Adds to many ledgers in turn, over several journals and directories -----------------------------
