@@ -5,6 +5,9 @@ One of the last entry is of a ledger whose index is in no doubt. In V3 it is wri
 write it. Ledgers that V2 reads ask for and that are not in memory are loaded together; V2 reads of
 unknown ledgers are refused. Any other read is left to the plain path, as is a read that must not
 overtake one that waits for the disk. The same test as for adds compares the two paths.
+
+A V2 read that finds its entry on the disk is put aside: that look has begun to fetch the entry, and
+a second one, when the other reads are answered, finds most of them in memory.
 """
 
 from __future__ import annotations
@@ -46,6 +49,10 @@ Their ids are as far apart as the first two: readers of a ledger ask its bookies
 """
 
 
+ASIDE_MAX: Final = 64
+"""So many reads wait for a second look."""
+
+
 class AnswersMax(NamedTuple):
     """How much is answered at once: so many bytes, or a little more, and so many reads."""
 
@@ -65,6 +72,18 @@ class Taken(NamedTuple):
     loads: int
     refused: int = 0
     """How many of the reads were of ledgers that are not here."""
+    left: bytes = b""
+    """Frames of other reads before ``end``, which are left to the plain path."""
+
+
+class _Aside(NamedTuple):
+    """A V2 read that waits for a second look."""
+
+    at: int
+    storage: LedgerStorage
+    state: CachedLedger
+    asked_id: int
+    entry_id: int
 
 
 class FastReads:
@@ -123,12 +142,15 @@ class FastReads:
     ) -> Taken:
         answers: list[bytes] = []
         begin, size_bytes, loads, refused, alone_until = at, 0, 0, 0, at
+        aside: dict[int, _Aside] = {}
         last_start = min(len(data), at + most.reads * _READ.size) - _READ.size
         read_of: int | None = None
         run = range(0)
         while at <= last_start and size_bytes < most.size_bytes:
             length, header, ledger_id, asked_id = _READ.unpack_from(data, at)
             if header != _HEADER or length != _READ_LENGTH:
+                break
+            if ledger_id in aside:  # Answers about one ledger are given in order.
                 break
             may_be_run = ledger_id == read_of and at >= alone_until
             if ledger_id != read_of:
@@ -171,13 +193,26 @@ class FastReads:
                 found = read_memory(state, entry_id)
             except (BookKeeperError, OSError):
                 break
-            if not isinstance(found, bytes):
+            if isinstance(found, bytes):
+                size_bytes += len(found)
+                length = _ANSWER_LENGTH + len(found)
+                answers += _ANSWER.pack(length, _HEADER, 0, ledger_id, asked_id), found
+            elif found is not None and found.location and len(aside) < ASIDE_MAX:
+                aside[ledger_id] = _Aside(at, storage, state, asked_id, entry_id)
+            else:
                 break
-            size_bytes += len(found)
-            length = _ANSWER_LENGTH + len(found)
-            answers += _ANSWER.pack(length, _HEADER, 0, ledger_id, asked_id), found
             at += _READ.size
-        return Taken(at, answers, (at - begin) // _READ.size, size_bytes, loads, refused)
+        left: list[bytes] = []
+        for ledger_id, one in aside.items():
+            looked = _second_look(one) if size_bytes < most.size_bytes else None
+            if looked is None:
+                left.append(data[one.at : one.at + _READ.size])
+                continue
+            size_bytes += len(looked)
+            length = _ANSWER_LENGTH + len(looked)
+            answers += _ANSWER.pack(length, _HEADER, 0, ledger_id, one.asked_id), looked
+        reads = (at - begin) // _READ.size - len(left)
+        return Taken(at, answers, reads, size_bytes, loads, refused, b"".join(left))
 
     def _take_v3(
         self, data: bytes, at: int, must_wait: Callable[[LedgerId], bool], most: AnswersMax
@@ -226,6 +261,14 @@ class FastReads:
             reads += 1
             at = asked.end
         return Taken(at, answers, reads, size_bytes, 0)
+
+
+def _second_look(aside: _Aside) -> bytes | None:
+    try:
+        found = aside.storage.reads.read_memory(aside.state, aside.entry_id)
+    except (BookKeeperError, OSError):
+        return None
+    return found if isinstance(found, bytes) else None
 
 
 def _read_run(

@@ -11,7 +11,7 @@ from bookied.server.admission import Admission
 from bookied.server.answer_buffer import WRITE_BYTES, AnswerBuffer
 from bookied.server.answer_order import Replies, Reply
 from bookied.server.context import ServerContext
-from bookied.server.fast_reads import AnswersMax
+from bookied.server.fast_reads import AnswersMax, Taken
 from bookied.server.limits.memory import ClientMemory
 from bookied.server.limits.request_turns import SLICE_REQUESTS
 from bookied.server.limits.timeouts import WaitTimes
@@ -104,7 +104,7 @@ class FrameDispatch:
                 return
             data = self._rest[0] if len(self._rest) == 1 else b"".join(self._rest)
             at = self._rest_at
-        begin_at, end = at, len(data)
+        is_new, plain_until, end = False, 0, len(data)
         answers, lanes, admission = self._answers, self._replies.lanes, self._admission
         if self._frame_bytes:
             self._frame_bytes = 0
@@ -123,9 +123,14 @@ class FrameDispatch:
                     self._client.update_reading()  # Before the transport is another one.
                     admission.begin_handshake(data[at:])
                     return
-            elif admission.gate is None:
+            elif admission.gate is None and at >= plain_until:
                 at = self._fast_adds.take(data, at, self._replies)
-                at = self._take_reads(data, at, requests_max)
+                taken = self._take_reads(data, at, requests_max)
+                at, is_new = taken.end, is_new or taken.end > begin
+                if taken.left:
+                    data, at, plain_until = taken.left + data[at:], 0, len(taken.left)
+                    end = len(data)
+                    continue
             if end - at < _LENGTH.size:
                 break
             frame_bytes = _LENGTH.size + _LENGTH.unpack_from(data, at)[0]
@@ -136,10 +141,10 @@ class FrameDispatch:
                 continue  # What follows may be plain too, but of another kind or journal.
             self._handle(self._request(data, at, frame_bytes), frame_bytes)
             self.requests_taken += 1
-            at += frame_bytes
+            at, is_new = at + frame_bytes, True
         self.is_stopped = lanes.is_full
         self._keep(data, at, end)
-        self._note_rest(is_new=at > begin_at)
+        self._note_rest(is_new=is_new)
         if self._frame_bytes:
             self._note_half(self._rest_bytes)
         if self.is_stopped or self.is_waiting:
@@ -169,14 +174,14 @@ class FrameDispatch:
         elif is_new or waiting.frame_s is None:
             waiting.frame_s = waiting.heard_s
 
-    def _take_reads(self, data: bytes, at: int, requests_max: int) -> int:
+    def _take_reads(self, data: bytes, at: int, requests_max: int) -> Taken:
         requests = requests_max - self.requests_taken
         most = AnswersMax(WRITE_BYTES, requests * READS_IN_ONE, requests)
         taken = self._fast_reads.take(data, at, self._must_queue, most)
         if taken.answers:
             self._answers.put(taken.answers, taken.reads)
         self.requests_taken += -(-taken.reads // READS_IN_ONE) + taken.loads
-        return taken.end
+        return taken
 
     def _request(self, data: bytes, at: int, frame_bytes: int) -> ReceivedRequest:
         """Return the request in the frame at ``at``, which is complete unless it is refused."""

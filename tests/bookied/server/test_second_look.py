@@ -1,0 +1,151 @@
+"""V2 reads that find their entry on the disk are looked for again after the others."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bookied.server.fast_reads import ASIDE_MAX, AnswersMax, FastReads, Taken
+from bookied.storage.ledger_storage.limits import StorageLimits
+from bookied.storage.ledger_storage.reads import NeedsDisk
+from bookied.storage.ledger_storage.storage import LedgerStorage
+from tests.bookied.worlds.serving import KEY, Serving, packet
+from wire.codes import ReturnCode
+from wire.frames import v2
+from wire.ids import NO_ENTRY, EntryId, LedgerId
+from wire.messages import AddRequest, ReadRequest
+
+ENTRIES = 4
+FRAME_BYTES = 24
+
+
+class SlowDisk:
+    """A storage's reads that find an entry in memory after some looks only."""
+
+    def __init__(self, storage: LedgerStorage, misses: dict[tuple[int, int], int]) -> None:
+        self._reads, self._misses = storage.reads, Counter(misses)
+        self.looks: Counter[tuple[int, int]] = Counter()
+        storage.reads = self  # type: ignore[assignment]
+
+    def read_memory(self, state: Any, entry_id: int) -> Any:
+        key = state.ledger_id, entry_id
+        self.looks[key] += 1
+        if self._misses[key]:
+            self._misses[key] -= 1
+            location = state.location(entry_id)
+            return NeedsDisk(location, state, state.changes) if location else None
+        return self._reads.read_memory(state, entry_id)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._reads, name)
+
+
+def serve(directory: Path, ledgers: range, size: int = 5) -> Serving:
+    """Return a bookie whose entries are in its log and in the page cache, index pages in memory."""
+    serving = Serving(directory, is_cold=False, storage_limits=StorageLimits(cache_bytes=1))
+    client = serving.connect()
+    for entry_id in range(ENTRIES):
+        for ledger_id in ledgers:
+            body = packet(ledger_id, entry_id, payload=b"p" * size)
+            add = AddRequest(LedgerId(ledger_id), EntryId(entry_id), KEY, body)
+            client.send(v2.encode_request(add))
+    serving.flush()
+    client.receive()
+    for ledger_id in ledgers:
+        client.ask(ReadRequest(LedgerId(ledger_id), EntryId(0)))
+    return serving
+
+
+def frames(wanted: list[tuple[int, int]]) -> bytes:
+    return b"".join(
+        v2.encode_request(ReadRequest(LedgerId(ledger), EntryId(entry))) for ledger, entry in wanted
+    )
+
+
+def take(serving: Serving, wanted: list[tuple[int, int]], bytes_max: int = 1 << 20) -> Taken:
+    most = AnswersMax(bytes_max, len(wanted), 1)
+    return FastReads(serving.storages).take(frames(wanted), 0, lambda _: False, most)
+
+
+@settings(max_examples=60)
+@given(
+    wanted=st.lists(
+        st.tuples(st.integers(5, 12), st.integers(-1, ENTRIES)), min_size=1, max_size=40
+    ),
+    misses=st.dictionaries(
+        st.tuples(st.integers(5, 12), st.integers(0, ENTRIES - 1)), st.integers(1, 6), max_size=12
+    ),
+    cut=st.integers(0, 2000),
+)
+def test_each_read_is_answered_once_and_those_of_a_ledger_in_order(
+    tmp_path_factory: pytest.TempPathFactory,
+    wanted: list[tuple[int, int]],
+    misses: dict[tuple[int, int], int],
+    cut: int,
+) -> None:
+    serving = serve(tmp_path_factory.mktemp("looks"), range(5, 13))
+    SlowDisk(serving.storage, misses)
+    client, data = serving.connect(), frames(wanted)
+    client.send(data[: cut % (len(data) + 1)])
+    client.send(data[cut % (len(data) + 1) :])
+    answers = client.answers()
+    serving.close()
+    asked, answered = defaultdict(list), defaultdict(list)
+    for ledger_id, entry_id in wanted:
+        asked[ledger_id].append(entry_id)
+    for answer in answers:
+        answered[answer.ledger_id].append(answer.entry_id)
+        held = ENTRIES - 1 if answer.entry_id == NO_ENTRY else answer.entry_id
+        if held < ENTRIES:
+            assert answer.entry == packet(answer.ledger_id, held, payload=b"p" * 5)
+        else:
+            assert answer.rc is ReturnCode.ENOENTRY
+    assert answered == asked
+
+
+def test_what_has_come_meanwhile_goes_to_no_thread(tmp_path: Path) -> None:
+    serving = serve(tmp_path, range(5, 13))
+    SlowDisk(serving.storage, {(6, 1): 1, (8, 1): 1, (9, NO_ENTRY): 1, (9, ENTRIES - 1): 1})
+    wanted = [(ledger, 1) for ledger in range(5, 9)] + [(9, NO_ENTRY)]
+    taken = take(serving, wanted)
+    assert (taken.end, taken.reads, taken.left) == (len(frames(wanted)), len(wanted), b"")
+    client = serving.connect()
+    client.transport.write(b"".join(taken.answers))
+    assert [(one.ledger_id, one.entry_id) for one in client.answers()] == [
+        (5, 1), (7, 1), (6, 1), (8, 1), (9, NO_ENTRY),
+    ]  # fmt: skip
+    serving.close()
+
+
+def test_what_has_not_come_is_left_after_two_looks(tmp_path: Path) -> None:
+    serving = serve(tmp_path, range(5, 9))
+    disk = SlowDisk(serving.storage, {(6, 1): 9, (8, 1): 9})
+    taken = take(serving, [(ledger, 1) for ledger in range(5, 9)])
+    assert (taken.end, taken.reads) == (4 * FRAME_BYTES, 2)
+    assert taken.left == frames([(6, 1), (8, 1)])
+    assert (disk.looks[6, 1], disk.looks[8, 1]) == (2, 2)
+    serving.close()
+
+
+def test_a_ledger_that_waits_ends_what_is_taken(tmp_path: Path) -> None:
+    serving = serve(tmp_path, range(5, 9))
+    SlowDisk(serving.storage, {(6, 1): 9})
+    taken = take(serving, [(5, 1), (6, 1), (7, 1), (6, 2), (8, 1)])
+    assert (taken.end, taken.reads, taken.left) == (3 * FRAME_BYTES, 2, frames([(6, 1)]))
+    serving.close()
+
+
+def test_late_answers_end_where_enough_was_answered(tmp_path: Path) -> None:
+    ledgers = range(5, 5 + ASIDE_MAX + 3)
+    serving = serve(tmp_path, ledgers, size=1000)
+    SlowDisk(serving.storage, {(ledger, 1): 1 for ledger in ledgers})
+    taken = take(serving, [(ledger, 1) for ledger in ledgers], bytes_max=3000)
+    assert taken.end == ASIDE_MAX * FRAME_BYTES  # No more than these are put aside.
+    assert taken.reads == 3
+    assert taken.left == frames([(ledger, 1) for ledger in ledgers[3:ASIDE_MAX]])
+    serving.close()
