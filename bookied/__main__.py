@@ -191,7 +191,11 @@ class Process:
     # The bookie's life ---------------------------------------------------------------------------
 
     async def _live(self) -> None:
-        from bookied.runtime.dependencies import insist_enough_open_files, real_dependencies
+        from bookied.runtime.dependencies import (
+            insist_enough_open_files,
+            real_dependencies,
+            warn_of_small_files,
+        )
         from bookied.service.autorecovery import AutoRecoveryService
         from bookied.service.bookie import BookieService
         from bookied.service.out_of_memory import OutOfMemoryWatch
@@ -202,6 +206,7 @@ class Process:
         try:
             if not self._autorecovery_only:
                 insist_enough_open_files()
+                warn_of_small_files(self._config)
             parts = real_dependencies(self._config, self._reactor, **options)
             self._service = kind(self._config, parts, failed=self._failed, progress=self._progress)
             if isinstance(self._service, BookieService):

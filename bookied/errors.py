@@ -172,6 +172,9 @@ class DiskWriteFailedError(StorageError):
     """A write or sync failed; only a restart with a replay can repair that."""
 
     exit_status = 5
+    hint: ClassVar[str] = (
+        "check the disk, then start the bookie again: the start replays its journals"
+    )
 
     def __init__(self, path: Path | str, error: BaseException) -> None:
         super().__init__(f"{path}: {error}")

@@ -1,4 +1,4 @@
-"""Files with keys, passwords and tokens that other users of the host can read or change."""
+"""Files of settings and secrets that other users of the host can read or change."""
 
 from __future__ import annotations
 
@@ -30,6 +30,17 @@ def open_to_others(config: Any) -> Iterator[SettingFinding]:
             yield SettingFinding(
                 Severity.WARNING, FindingKind.RISKY, f"{path} {problem}", one.spec.key
             )
+
+
+def changeable_by_others(path: str) -> Iterator[SettingFinding]:
+    """Warn of a settings file that other users may change: settings name programs to run."""
+    try:
+        mode = stat.S_IMODE(os.stat(path).st_mode)  # noqa: PTH116
+    except OSError:
+        return  # What reads it says so.
+    if mode & stat.S_IWOTH:
+        message = f"has mode {mode:04o}: every user of this host can change it; chmod o-w {path}"
+        yield SettingFinding(Severity.WARNING, FindingKind.RISKY, message, path)
 
 
 def problem_of(path: str) -> str | None:

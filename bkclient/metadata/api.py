@@ -523,8 +523,14 @@ class RawNodes(Protocol):
         """
         ...
 
-    async def skip_ledger_ids(self, last: LedgerId) -> None:
-        """Let ``allocate_ledger_id`` return no id up to ``last`` any more."""
+    async def skip_ledger_ids(self, last: LedgerId, layout: str) -> None:
+        """Let ``allocate_ledger_id`` return no id up to ``last`` any more.
+
+        The layout need not be stored yet: until it is, there is no cluster that gives out ids.
+
+        Raises:
+            LedgerIdOverflowError: a tree of this layout would need too many nodes for it.
+        """
         ...
 
 

@@ -13,7 +13,7 @@ import attrs
 
 from bkclient.config.client import ClientConfig
 from bkclient.config.findings import Severity
-from bkclient.config.private_files import open_to_others
+from bkclient.config.private_files import changeable_by_others, open_to_others
 from bkclient.config.properties import (
     Properties,
     PropertiesError,
@@ -64,7 +64,7 @@ def cluster_settings(options: Options, environ: Mapping[str, str]) -> ClusterSet
     source = str(named.origin) if named is not None else path or ""
     warnings = tuple(
         str(found)
-        for found in (*findings, *open_to_others(config))
+        for found in (*findings, *open_to_others(config), *changeable_by_others(path or ""))
         if found.severity is Severity.WARNING
     )
     return ClusterSettings(config.service_uri, config, source, warnings)

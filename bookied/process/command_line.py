@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bkclient.config.client import ClientConfig
+from bkclient.config.private_files import changeable_by_others
 from bkclient.config.properties import java_system_properties
 from bkclient.config.settings import (
     Findings,
@@ -197,7 +198,8 @@ def configure(options: DaemonOptions, environ: Mapping[str, str]) -> tuple[Booki
     config, findings = load_bookie_config(properties, strict=options.strict_config)
     if options.autorecovery_only:  # It has no use for a bookie's directories.
         findings = tuple(one for one in findings if one.key not in DIRECTORY_KEYS)
-    return config, findings
+    path = settings_file(options, environ)
+    return config, findings if path is None else (*findings, *changeable_by_others(str(path)))
 
 
 def configure_client(options: DaemonOptions, environ: Mapping[str, str]) -> ClientConfig:

@@ -274,6 +274,20 @@ def insist_enough_open_files() -> None:
         )
 
 
+def warn_of_small_files(config: BookieConfig) -> None:
+    """Warn of a limit on the size of a file that a journal or an entry log reaches."""
+    allowed = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+    needed = max(config.journal_bytes_max, config.log_bytes_max)
+    if 0 <= allowed < needed:
+        log.warn(
+            "the process may write files of {allowed} bytes, and journals and entry logs reach "
+            "{needed}: writes will fail. Raise `ulimit -f`, or LimitFSIZE of its unit; or lower "
+            "journalMaxSizeMB and logSizeLimit",
+            allowed=allowed,
+            needed=needed,
+        )
+
+
 def switch_threads_soon(soon: bool) -> None:  # noqa: FBT001 -- a callback
     """Have the reactor's thread give way to others after 0.1 ms, or after 5 ms as Python does.
 

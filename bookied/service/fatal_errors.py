@@ -7,7 +7,7 @@ from collections.abc import Callable
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from bookied.errors import RunTimeError
+from bookied.errors import DiskWriteFailedError, RunTimeError
 from bookied.service.start import named
 from wire.errors import BookKeeperError
 
@@ -33,15 +33,18 @@ class FatalErrors:
         if self.has_failed or self._is_ending():
             return
         self.has_failed = True
-        log.critical("the bookie cannot continue: {error}", error=error)
+        hint = f"; {error.hint}" if error.hint else ""
+        log.critical("the bookie cannot continue: {error}{hint}", error=error, hint=hint)
         self._tell(error)
 
     def part_failed(self, error: Exception) -> None:
-        """Take what a part raised, with its stack into the log."""
-        log.failure("a part of the bookie failed", Failure(error))
+        """Take what a part raised; the stack of an error that nothing expects goes into the log."""
         if isinstance(error, BookKeeperError):
             self.fail(error)
+        elif isinstance(error, OSError):
+            self.disk_failed(error)
         else:
+            log.failure("a part of the bookie failed", Failure(error))
             self.fail(RunTimeError(f"{type(error).__name__}: {error}"))
 
     def part_crashed(self, failure: Failure) -> None:
@@ -51,4 +54,4 @@ class FatalErrors:
 
     def disk_failed(self, error: Exception) -> None:
         """Take the error of a disk that cannot be asked any more."""
-        self.fail(RunTimeError(f"a disk failed: {named(error)}"))
+        self.fail(RunTimeError(f"a disk failed: {named(error)}; {DiskWriteFailedError.hint}"))

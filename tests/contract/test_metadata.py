@@ -923,18 +923,34 @@ class TestRawNodes:
 
         driver.run(scenario())
 
+    def test_ids_can_be_skipped_before_there_is_a_cluster(self, driver: Any) -> None:
+        async def scenario() -> None:
+            store = await driver.open()
+            nodes = await all_nodes(store)
+            layout = nodes.pop(zk_paths.LAYOUT)
+            await store.nuke()
+            lasting = [node for node in nodes.values() if not node.is_ephemeral]
+            await store.add_nodes(lasting, "hierarchical")
+            await store.skip_ledger_ids(LedgerId(70), "hierarchical")
+            with pytest.raises(NotInitializedError):
+                await store.layout()
+            await store.add_nodes([layout], "hierarchical")
+            assert await store.allocate_ledger_id() == 71
+
+        driver.run(scenario())
+
     def test_ids_that_are_skipped_never_come(self, driver: Any) -> None:
         async def scenario() -> None:
             store = await driver.open()
             first = await store.allocate_ledger_id()
-            await store.skip_ledger_ids(LedgerId(first + 600))
+            await store.skip_ledger_ids(LedgerId(first + 600), "hierarchical")
             assert await store.allocate_ledger_id() == first + 601
-            await store.skip_ledger_ids(LedgerId(first + 3))
+            await store.skip_ledger_ids(LedgerId(first + 3), "hierarchical")
             # A tree uses one up to look.
             assert await store.allocate_ledger_id() in {first + 602, first + 603}
-            await store.skip_ledger_ids(LedgerId(2_000_000))
+            await store.skip_ledger_ids(LedgerId(2_000_000), "hierarchical")
             assert await store.allocate_ledger_id() > 2_000_000
-            await store.skip_ledger_ids(LedgerId(2**40 + 5))
+            await store.skip_ledger_ids(LedgerId(2**40 + 5), "hierarchical")
             assert await store.allocate_ledger_id() > 2**40 + 5
             assert await (await driver.open()).allocate_ledger_id() > 2**40 + 5
 

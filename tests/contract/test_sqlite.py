@@ -31,6 +31,7 @@ from bkclient.metadata.sqlite.store import open_sqlite, parse_uri
 from tests.bkclient.metadata.values import B1, B2, closed, info, metadata
 from tests.contract.metadata_drivers import SqliteDriver
 from tests.support import reactor
+from wire.errors import FormatError
 from wire.ids import LedgerId
 
 L0, L1 = LedgerId(0), LedgerId(1)
@@ -213,6 +214,23 @@ class TestPlaces:
         )
         with pytest.raises(MetadataUnavailableError, match=r"network file system \(nfs4\)"):
             reactor.run(open_at(tmp_path / "bk.sqlite").connect())
+
+
+class TestDamage:
+    def test_no_ledger_is_made_under_a_layout_that_cannot_be_read(
+        self, files: SqliteDriver
+    ) -> None:
+        async def scenario() -> None:
+            store = await files.open()
+            with sqlite3.connect(files.path) as connection:
+                connection.execute("UPDATE node SET value = x'fffe' WHERE key = '/LAYOUT'")
+            connection.close()
+            with pytest.raises(FormatError, match="/LAYOUT cannot be read"):
+                await store.allocate_ledger_id()
+            with pytest.raises(FormatError, match="/LAYOUT cannot be read"):
+                await store.create_ledger(L1, metadata())
+
+        files.run(scenario())
 
 
 class TestLocks:

@@ -71,7 +71,7 @@ REVIEWED: Final = {
     "_indexes: range(record.trimmed, record.next_index)": _ITEMS,
     "LedgerList.append_ledger: range(tries)": "a constant of the caller's",
     "TreeLedgerIds.skip_ledger_ids: range(0, missing, _SKIPPED_AT_ONCE)": (
-        "_SKIPPED_MAX, or a layout of short ids, where there is no other way; asynchronous"
+        "_SKIPPED_MAX, or _FLAT_SKIPPED_MAX; asynchronous"
     ),
     "TreeLedgerIds.skip_ledger_ids: range(count)": "_SKIPPED_AT_ONCE at most",
     "names_of: range(count)": "each takes 4 bytes of the answer at least, or it ends",

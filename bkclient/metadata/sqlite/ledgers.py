@@ -8,6 +8,7 @@ from typing import Final
 
 from bkclient.errors import LedgerExistsError, NoSuchLedgerError
 from bkclient.metadata.api import ANY, StoredLedger, Version, Versioned, Watch
+from bkclient.metadata.sqlite.admin import stored_layout
 from bkclient.metadata.sqlite.base import LEDGER, SqlitePart
 from bkclient.metadata.sqlite.rows import Key, NodeRow, Rows
 from bkclient.metadata.stored_values import IDS_AT_ONCE, as_stored, decode_stored
@@ -50,6 +51,7 @@ class SqliteLedgers(SqlitePart):
         def create(rows: Rows, _session_id: int) -> Version:
             stored = rows.get(LEDGER, ledger_id)
             if stored is None:
+                stored_layout(rows)
                 if not is_allocated and ledger_id < _SKIPPED_END:
                     rows.sequences.skip_to(LEDGER, ledger_id + 1)
                 return rows.insert(LEDGER, ledger_id, value)
@@ -121,7 +123,12 @@ class SqliteLedgers(SqlitePart):
 
     async def allocate_ledger_id(self) -> LedgerId:
         """See ``LedgerIds``."""
-        return LedgerId(await self._write(lambda rows, _: rows.sequences.take(LEDGER)))
+
+        def take(rows: Rows, _session_id: int) -> int:
+            stored_layout(rows)
+            return rows.sequences.take(LEDGER)
+
+        return LedgerId(await self._write(take))
 
 
 def _rows_of(ids: Sequence[LedgerId], rows: Rows, _session_id: int) -> list[NodeRow | None]:

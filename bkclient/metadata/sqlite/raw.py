@@ -81,9 +81,13 @@ class SqliteRaw(SqlitePart):
         await self._write(add, needs_cluster=False, create=True)
         return differing
 
-    async def skip_ledger_ids(self, last: LedgerId) -> None:
+    async def skip_ledger_ids(self, last: LedgerId, layout: str) -> None:  # noqa: ARG002
         """See ``RawNodes``."""
-        await self._write(lambda rows, _: rows.sequences.skip_to(LEDGER, last + 1))
+        await self._write(
+            lambda rows, _: rows.sequences.skip_to(LEDGER, last + 1),
+            needs_cluster=False,
+            create=True,
+        )
 
 
 def _all(rows: Rows, session_id: int) -> tuple[dict[str, tuple[bytes, Version]], dict[str, int]]:

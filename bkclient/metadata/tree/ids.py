@@ -21,7 +21,7 @@ from bkclient.metadata.tree.nodes import (
     insist,
     together,
 )
-from bkclient.metadata.zk_paths import EPOCH_PREFIX, ID_PREFIX, SHORT_IDS_END
+from bkclient.metadata.zk_paths import EPOCH_PREFIX, ID_PREFIX, SHORT_IDS_END, LedgerLayout
 from wire.ids import LedgerId
 
 log = Logger()
@@ -29,7 +29,10 @@ log = Logger()
 _EPOCHS_KEPT: Final = 3
 
 _SKIPPED_MAX: Final = 50_000
-"""Short ids that are used up one by one, where they are to be skipped."""
+"""Short ids that are used up one by one, before long ids begin instead."""
+
+_FLAT_SKIPPED_MAX: Final = 1_000_000
+"""The same in a layout that has no long ids: minutes of a ZooKeeper."""
 
 _SKIPPED_AT_ONCE: Final = 256
 
@@ -47,7 +50,9 @@ class TreeLedgerIds(TreePart):
         Raises:
             LedgerIdOverflowError: this layout knows 31-bit ids only, and they are used up.
         """
-        layout = await self._ledger_layout()
+        return await self._allocate(await self._ledger_layout())
+
+    async def _allocate(self, layout: LedgerLayout) -> LedgerId:
         if layout.long_ids and not self._asked_about_short_ids:
             self._short_ids_are_out = await self._tree.stat(zk_paths.IDGEN_LONG) is not None
             self._asked_about_short_ids = True
@@ -61,23 +66,29 @@ class TreeLedgerIds(TreePart):
             self._short_ids_are_out = True
         return await self._next_long()
 
-    async def skip_ledger_ids(self, last: LedgerId) -> None:
+    async def skip_ledger_ids(self, last: LedgerId, layout_name: str) -> None:
         """See ``RawNodes``.
 
         Numbers cannot be set in a tree. A few are used up one by one; for more, long ids begin,
         which is what Java's client does too once the short ones are used up.
         """
-        layout = await self._ledger_layout()
+        layout = zk_paths.LAYOUTS[layout_name]
         if await self._tree.stat(zk_paths.IDGEN_LONG) is None:
-            next_id = await self.allocate_ledger_id()
+            next_id = await self._allocate(layout)
             missing = last - next_id
             if missing < 0:
                 return
-            if last < SHORT_IDS_END and (missing <= _SKIPPED_MAX or not layout.long_ids):
+            if missing <= (_SKIPPED_MAX if layout.long_ids else _FLAT_SKIPPED_MAX):
                 for start in range(0, missing, _SKIPPED_AT_ONCE):
                     count = min(_SKIPPED_AT_ONCE, missing - start)
-                    await together(self.allocate_ledger_id() for _ in range(count))
+                    await together(self._allocate(layout) for _ in range(count))
                 return
+            if not layout.long_ids:
+                raise LedgerIdOverflowError(
+                    f"{self._tree.uri}: the next ledger id is {next_id + 1}. Layout {layout_name} "
+                    f"reaches id {last + 1} only by {missing} nodes, made one by one; more than "
+                    f"{_FLAT_SKIPPED_MAX} are refused"
+                )
         await self._create_shared(zk_paths.IDGEN_LONG)
         self._short_ids_are_out = True
         await self._read_epochs()

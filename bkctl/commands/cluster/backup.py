@@ -753,7 +753,7 @@ async def _put(
     progress: Progress,
     only: Collection[str],
 ) -> list[str]:
-    """Make the nodes; the layout last, so that half of it is not a cluster."""
+    """Make the nodes; the layout last, so that half of it is not a cluster that gives out ids."""
     kept: list[str] = []
     last: list[StoredNode] = []
     done = 0
@@ -763,7 +763,6 @@ async def _put(
         kept += await store.add_nodes(now, info.layout)
         done += len(some)
         progress.update(done)
-    kept += await store.add_nodes(last, info.layout)
     if info.highest_ledger is not None:
-        await store.skip_ledger_ids(LedgerId(info.highest_ledger + IDS_SPARED))
-    return kept
+        await store.skip_ledger_ids(LedgerId(info.highest_ledger + IDS_SPARED), info.layout)
+    return kept + await store.add_nodes(last, info.layout)

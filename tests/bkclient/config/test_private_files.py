@@ -9,7 +9,7 @@ import pytest
 from bkclient.config.client import ClientConfig
 from bkclient.config.declaration import declared
 from bkclient.config.findings import Severity
-from bkclient.config.private_files import SECRET_FILES, open_to_others
+from bkclient.config.private_files import SECRET_FILES, changeable_by_others, open_to_others
 from bkclient.config.settings import load, parse_properties
 from bookied.config.bookie import BookieConfig
 
@@ -52,3 +52,15 @@ def test_every_setting_that_names_a_secret_file_is_known() -> None:
     words = ("KeyStore", "PasswordPath", "JaasConfig", "TokenFile", "AuthFile", "KeyStorePath")
     named = {key for key in keys if key.endswith(words) or key == "saslJaasConfigFile"}
     assert named == SECRET_FILES
+
+
+@pytest.mark.parametrize(("mode", "warned"), [(0o644, False), (0o664, False), (0o646, True)])
+def test_a_settings_file_that_others_can_change_is_warned_about(
+    tmp_path: Path, mode: int, *, warned: bool
+) -> None:
+    path = tmp_path / "bk_server.conf"
+    assert list(changeable_by_others(str(path))) == []
+    path.touch()
+    path.chmod(mode)
+    text = f"{path}: has mode 0646: every user of this host can change it; chmod o-w {path}"
+    assert [str(one) for one in changeable_by_others(str(path))] == [text] * warned

@@ -504,7 +504,7 @@ def test_an_epoch_that_was_deleted_gives_no_id_twice() -> None:
 def test_ids_are_skipped_without_an_epoch_that_others_may_have_used() -> None:
     stage = Stage()
     stage.run(epochs(stage, 5, 6, 7, 8))
-    stage.run(stage.store.skip_ledger_ids(LedgerId(3 << 32 | 7)))
+    stage.run(stage.store.skip_ledger_ids(LedgerId(3 << 32 | 7), "hierarchical"))
     assert stage.run(stage.witness._tree.stat(zk_paths.epoch(4))) is None
     assert stage.run(stage.store.allocate_ledger_id()) >> 32 == 9
 

@@ -6,6 +6,7 @@ import pytest
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
+from bkclient.errors import LedgerIdOverflowError
 from bkclient.metadata.api import IncompatibleLayoutError, StoredNode
 from tests.support.memory_cluster import MemoryCluster, MemoryMetadata, TreeOperation
 from wire.ids import LedgerId
@@ -56,11 +57,20 @@ def test_a_leaf_costs_one_request() -> None:
 def test_many_ids_are_skipped_by_going_on_to_long_ones(layout: str) -> None:
     cluster = MemoryCluster.initialized(Clock(), layout)
     store = connected(cluster)
-    done(store.skip_ledger_ids(LedgerId(10_000_000)))
+    done(store.skip_ledger_ids(LedgerId(10_000_000), layout))
     assert done(store.allocate_ledger_id()) == 2**32
 
 
 def test_a_flat_layout_has_short_ids_alone() -> None:
     store = connected(MemoryCluster.initialized(Clock(), "flat"))
-    done(store.skip_ledger_ids(LedgerId(700)))
+    done(store.skip_ledger_ids(LedgerId(700), "flat"))
     assert done(store.allocate_ledger_id()) == 701
+
+
+def test_a_flat_layout_does_not_use_up_ids_without_end() -> None:
+    cluster = MemoryCluster.initialized(Clock(), "flat")
+    store = connected(cluster)
+    failed = store.skip_ledger_ids(LedgerId(2**31 - 2), "flat")
+    with pytest.raises(LedgerIdOverflowError, match="more than 1000000 are refused"):
+        done(failed)
+    assert done(store.allocate_ledger_id()) < 10

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import resource
 import sys
 from typing import Any
 
 import pytest
+from twisted.logger import capturedLogs, formatEvent
 
 from bkclient.config.client import ClientConfig
-from bookied.runtime.dependencies import SWITCH_SOON_S, host_to_read_near, switch_threads_soon
+from bookied.config.bookie import BookieConfig
+from bookied.runtime.dependencies import (
+    SWITCH_SOON_S,
+    host_to_read_near,
+    switch_threads_soon,
+    warn_of_small_files,
+)
 from tests.bookied.worlds.fakes import FakeHost
 
 NEAR: dict[str, Any] = {
@@ -51,3 +59,20 @@ def test_threads_switch_sooner_while_they_are_told_to() -> None:
     assert sys.getswitchinterval() == pytest.approx(SWITCH_SOON_S)
     switch_threads_soon(False)
     assert sys.getswitchinterval() == pytest.approx(usual)
+
+
+@pytest.mark.parametrize(("journal_mb", "warned"), [(1, False), (2048, True)])
+def test_a_limit_on_file_sizes_that_journals_reach_is_warned_of(
+    journal_mb: int, *, warned: bool
+) -> None:
+    config = BookieConfig(
+        metadata_service_uri="sqlite:///m.db", journal_max_size_mb=journal_mb, log_bytes_max=2048
+    )
+    usual = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2**30, usual[1]))
+    try:
+        with capturedLogs() as events:
+            warn_of_small_files(config)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, usual)
+    assert ["ulimit -f" in formatEvent(event) for event in events] == [True] * warned

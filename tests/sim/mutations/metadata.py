@@ -59,7 +59,7 @@ def _epochs_again(stack: Stack) -> None:
 def _skips_to_former_epochs(stack: Stack) -> None:
     """Ids are skipped to the epoch after them, though later ones have begun."""
 
-    async def skip(self: Any, last: LedgerId) -> None:
+    async def skip(self: Any, last: LedgerId, _layout: str) -> None:
         await self._create_shared(zk_paths.IDGEN_LONG)
         await self._begin_epoch((last >> 32) + 1)
 

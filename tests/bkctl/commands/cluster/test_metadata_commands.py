@@ -9,12 +9,14 @@ import re
 import signal
 from contextlib import closing
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from bkclient.blocking import with_store
+from bkclient.errors import LedgerIdOverflowError
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import NEW
+from bkclient.metadata.api import NEW, NotInitializedError
 from bkctl.cli.root import cli
 from bkctl.commands.cluster import backup, nodes, watch
 from bkctl.commands.cluster.backup import BackupDamagedError
@@ -319,6 +321,21 @@ class TestRestore:
         file.write_text(sealed(lines))
         target = f"sqlite://{tmp_path}/new.db"
         at(target, "cluster", "restore", file, "--yes")
+
+    def test_no_cluster_is_left_that_would_give_out_ids_of_the_backup(self, file: Path) -> None:
+        lines = file.read_text().replace("/00/0000/L0001", "/L2147000000").splitlines()
+        lines[0] = lines[0].replace('"hierarchical"', '"flat"')
+        lines = [line for line in lines if '"path": "/00' not in line]
+        lines[-1] = re.sub('(?<="nodes": )[0-9]+', str(len(lines) - 2), lines[-1])
+        file.write_text(sealed(lines))
+        target = World(0)
+        for path in (zk_paths.LAYOUT, zk_paths.INSTANCE_ID):
+            target.metadata.delete(path)
+        store = target.client().store
+        with pytest.raises(LedgerIdOverflowError, match="more than 1000000 are refused"):
+            target.run(backup._put(store, file, backup.read(file), Mock(), ()))
+        with pytest.raises(NotInitializedError):
+            target.run(store.layout())
 
     def test_ledgers_stay_as_old_as_they_were(self, file: Path, tmp_path: Path) -> None:
         old_ms, lines = 1_600_000_000_000, file.read_text().splitlines(keepends=True)
