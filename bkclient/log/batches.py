@@ -25,6 +25,12 @@ OFFER_AGE_S: Final = 12 * 3600.0
 SWEEP_AGE_S: Final = 2 * OFFER_AGE_S
 """Younger ledgers of a batch are not swept: the batch may yet be taken."""
 
+SWEPT_KEY: Final = "bkctl.swept"
+"""The custom metadata of a batch's ledger that a sweep deletes: no log lists it from then on.
+
+The ages above compare clocks of several hosts. They only keep a sweep from ending live batches.
+"""
+
 
 def batch_of(custom: dict[str, bytes] | None, stream: str) -> int | None:
     """Return which batch of a stream a ledger is, by its custom metadata; None for any other."""

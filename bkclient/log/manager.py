@@ -17,7 +17,7 @@ from bkclient.errors import (
     NoSuchLedgerError,
 )
 from bkclient.ledger.writer import LedgerWriter
-from bkclient.log.batches import OFFER_AGE_S, is_settled, last_batch
+from bkclient.log.batches import OFFER_AGE_S, SWEPT_KEY, is_settled, last_batch
 from bkclient.log.errors import (
     EarlierBatchError,
     LogDamagedError,
@@ -219,7 +219,7 @@ class LogManager:
                         f"log {name} has batch {last} of this stream, and this is batch {batch}"
                     )
                 return False
-            await self._check_young(name, ledger_ids)
+            await self._check_kept(name, ledger_ids)
             if not await is_settled(self._client, known.record):
                 await self._recover(name, known.record)
             try:
@@ -238,13 +238,18 @@ class LogManager:
             record = record.appended(ledger_id, now_ms)
         return record
 
-    async def _check_young(self, name: str, ledger_ids: Sequence[LedgerId]) -> None:
-        """Refuse ledgers that a sweep may be about to delete."""
+    async def _check_kept(self, name: str, ledger_ids: Sequence[LedgerId]) -> None:
+        """Refuse ledgers that a sweep deletes, or may delete soon.
+
+        The record was read before. A sweep that marks a ledger later writes the record once more.
+        """
         oldest_ms = int((wall_s(self._client.cluster.clock) - OFFER_AGE_S) * 1000)
         for ledger_id in ledger_ids:
             metadata = (await self._client.read_metadata(ledger_id)).value
             if metadata.ctime_ms is None or metadata.ctime_ms < oldest_ms:
                 raise LogError(f"ledger {ledger_id} is too old to be listed in log {name}")
+            if SWEPT_KEY in metadata.custom:
+                raise LogError(f"a sweep of log {name} deletes ledger {ledger_id}")
 
     # Reading
 

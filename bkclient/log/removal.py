@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Final
 
+import attrs
 from twisted.logger import Logger
 
 from bkclient.client import Client
@@ -15,7 +16,7 @@ from bkclient.errors import (
     MetadataVersionError,
     NoSuchLedgerError,
 )
-from bkclient.log.batches import BATCH_KEY
+from bkclient.log.batches import BATCH_KEY, SWEPT_KEY
 from bkclient.log.batches import SWEEP_AGE_S as BATCH_SWEEP_AGE_S
 from bkclient.log.cursors import Cursors
 from bkclient.log.errors import LogError, LogInUseError
@@ -135,12 +136,17 @@ class LogRemoval:
         cluster's metadata is looked through.
 
         A writer that has made a ledger and not listed it yet could list it after it was swept: so
-        the record is written again first, as it is, which makes that writer's attempt fail.
+        the record is written again first, as it is, which makes that writer's attempt fail. The
+        ledgers of a batch are made before the record is read, so they are marked before that.
         """
         before_ms = int((wall_s(self._client.cluster.clock) - age_s) * 1000)
         found = [one async for one in self._ledgers_of(name, before_ms)]
+        record = await self._stored(name) if found else None
+        found = [one for one in found if record is None or not record.lists(one)]
         if not found:
             return ()
+        for ledger_id in found:
+            await self._mark(ledger_id)
         record = await self._rewritten(name)
         swept = []
         for ledger_id in found:
@@ -149,6 +155,28 @@ class LogRemoval:
                 await self._fence_and_delete(ledger_id, password)
                 swept.append(ledger_id)
         return tuple(swept)
+
+    async def _stored(self, name: str) -> LogRecord | None:
+        try:
+            return (await LedgerList(self._client, name).read_patiently()).record
+        except NoSuchLogError:
+            return None
+
+    async def _mark(self, ledger_id: LedgerId) -> None:
+        """Mark a ledger of a batch: a log that reads the mark does not list the ledger."""
+        try:
+            local = await self._client.local_metadata(ledger_id)
+            if BATCH_KEY in local.value.custom:
+                await self._client.cluster.updater.update(
+                    ledger_id,
+                    local,
+                    lambda metadata: SWEPT_KEY not in metadata.custom,
+                    lambda metadata: attrs.evolve(
+                        metadata, custom={**metadata.custom, SWEPT_KEY: b""}
+                    ),
+                )
+        except NoSuchLedgerError:
+            return
 
     async def _rewritten(self, name: str) -> LogRecord | None:
         """Write the record as it is; None where there is no such log."""

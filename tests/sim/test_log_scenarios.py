@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import random
+from functools import partial
 from typing import Any
 
 import pytest
 
-from bkclient.errors import ClientError
+from bkclient.errors import ClientError, NoSuchLedgerError
 from bkclient.log import LogManager, LogOptions, LogWriter, Position
-from bkclient.log.errors import LogUnwritableError
+from bkclient.log.batches import BATCH_KEY, STREAM_KEY
+from bkclient.log.errors import LogError, LogUnwritableError
+from bkclient.log.ledger_list import LOG_KEY
 from tests.sim.engine.scene import TRIPLE, Scene
 from tests.sim.stories.log_story import LogOracle
 from tests.sim.world.cluster import SimClient
+from tests.support.memory_cluster import TreeOperation
+from wire.ids import LedgerId
 
 
 class LogScene(Scene):
@@ -82,3 +88,46 @@ def test_a_log_is_given_up_in_time_and_whoever_appended_knows_what_is_in_it() ->
     assert missing
     assert all(isinstance(outcome[0], LogUnwritableError) for outcome in missing)
     assert scene.everything() == [b"%d" % number for number in range(1 + len(there))]
+
+
+@pytest.mark.parametrize("ahead_h", [0, 30])
+def test_a_batch_that_was_taken_is_never_swept_whatever_the_clocks_say(ahead_h: int) -> None:
+    scene = LogScene()
+    sweeper = scene.client("s")
+    sweeper.process.set_ahead_s = ahead_h * 3600.0
+    chance = random.Random(ahead_h)
+    taken: list[bytes] = []
+    refused: list[Exception] = []
+
+    async def ledger(batch: int) -> LedgerId:
+        custom = {LOG_KEY: b"events", STREAM_KEY: b"stream", BATCH_KEY: b"%d" % batch}
+        writer = await scene.w.client.create_ledger(**TRIPLE, custom=custom)
+        await writer.add(b"%d" % batch)
+        await writer.close()
+        return writer.ledger_id
+
+    def offer(batch: int, ledger_id: LedgerId) -> None:
+        ids = [ledger_id]
+        offered = scene.manager.append_ledgers("events", ids, stream="stream", batch=batch)
+        scene.w.begin(offered).addCallbacks(
+            lambda _: taken.append(b"%d" % batch), lambda failure: refused.append(failure.value)
+        )
+
+    for batch in range(40):
+        ids = [scene.run(scene.w, ledger(batch)) for _ in range(5)]
+        offers = [partial(offer, batch, ids[-1])]
+
+        def delay_s(operation: TreeOperation, batch: int = batch, offers: Any = offers) -> float:
+            if operation.name == "set" and offers:  # The sweep marks, or writes the record.
+                scene.w.process.callLater(batch * 0.002, offers.pop())
+            return chance.uniform(0.001, 0.02)
+
+        scene.world.metadata.delay_s = delay_s
+        swept = scene.run(sweeper, LogManager(sweeper.client).sweep("events", age_s=0))
+        while offers:
+            offers.pop()()
+        scene.drive(5)
+        assert (ids[0] in swept) == (ahead_h > 0)
+    assert scene.everything() == taken
+    assert len(taken) + len(refused) == 40
+    assert {type(error) for error in refused} <= {LogError, NoSuchLedgerError}
