@@ -31,7 +31,7 @@ from bkclient.ledger.writer import LedgerWriter
 from bkclient.quorum.distribution import write_set
 from tests.sim.engine.coverage import noted
 from tests.sim.engine.hunting import left_lying
-from tests.sim.engine.oracle import BrokenInvariantError
+from tests.sim.engine.oracle import BrokenInvariantError, Oracle
 from tests.sim.engine.plan import STORM_S, Item, Plan
 from tests.sim.world.bookie import SimBookie
 from tests.sim.world.cluster import SimClient, SimCluster
@@ -68,6 +68,8 @@ class Told:
 class Story:
     """Plays a plan."""
 
+    oracle_class: ClassVar[type[Oracle]] = Oracle
+
     def __init__(self, plan: Plan, *, trace: Callable[[str], None] | None = None) -> None:
         self.plan, self.rng = plan, Random(f"{plan.seed} story")
         self.world = self.make_world(trace)
@@ -91,9 +93,15 @@ class Story:
             self.plan.seed,
             self.plan.bookies,
             trace=trace,
+            oracle=self.oracle_class(),
+            bookie_settings=self.bookie_settings(),
             disks=self.plan.disks,
             is_sqlite=self.plan.is_sqlite,
         )
+
+    def bookie_settings(self) -> dict[str, Any] | None:
+        """Return settings of all bookies that are not the usual ones."""
+        return None
 
     # The whole
 

@@ -33,7 +33,6 @@ from tests.bkclient.log.promises import LogPromises
 from tests.sim.engine.oracle import BrokenInvariantError, LedgerTruth, Oracle
 from tests.sim.engine.plan import Item, Plan
 from tests.sim.engine.story import PASSWORD, TRIES, Story
-from tests.sim.world.cluster import SimCluster
 from tests.sim.world.network import Message
 from wire import digest
 from wire.codes import AddFlag
@@ -69,6 +68,8 @@ class LogOracle(Oracle):
 class LogStory(Story):
     """Plays a plan of this tale."""
 
+    oracle_class = LogOracle
+
     def __init__(self, plan: Plan, *, trace: Callable[[str], None] | None = None) -> None:
         super().__init__(plan, trace=trace)
         self.promises = LogPromises(self._record, self._is_closed, self.oracle.insist)
@@ -78,12 +79,6 @@ class LogStory(Story):
         self.final: list[bytes] = []
         self.progressed_s: dict[int, float] = {}
         """When the writer of each term began, or last heard that something is in the log."""
-
-    def make_world(self, trace: Callable[[str], None] | None) -> SimCluster:
-        plan = self.plan
-        return SimCluster(
-            plan.seed, plan.bookies, trace=trace, oracle=LogOracle(), disks=plan.disks
-        )
 
     def manager(self, name: str) -> LogManager:
         """Return what a program has of the log."""

@@ -25,7 +25,7 @@ from tests.sim.engine.plan import Item, Plan
 from tests.sim.engine.story import LEDGER, PASSWORD, Story, change_of, kind_of
 from tests.sim.stories.replicas import Place, RepairOracle
 from tests.sim.world.bookie import RESTART_S
-from tests.sim.world.cluster import SimClient, SimCluster
+from tests.sim.world.cluster import SimClient
 from tests.sim.world.network import Fate, Message, entries_of
 from tests.support.memory_cluster import Fault, TreeOperation
 from wire import digest
@@ -41,6 +41,7 @@ class RepairStory(Story):
     """Plays a plan of this tale."""
 
     oracle: RepairOracle
+    oracle_class = RepairOracle
 
     def __init__(self, plan: Plan, *, trace: Callable[[str], None] | None = None) -> None:
         super().__init__(plan, trace=trace)
@@ -49,18 +50,11 @@ class RepairStory(Story):
         self._lives = 0
         self.rules.append(self._rotten)
 
-    def make_world(self, trace: Callable[[str], None] | None) -> SimCluster:
+    def bookie_settings(self) -> dict[str, Any] | None:
+        """Have some bookies look often for what is not theirs."""
         rng = Random(f"{self.plan.seed} drops")
-        # Bookies that look for what is not theirs often.
         settings = {"over_replicated_wait_ms": rng.choice([2000, 5000]), "gc_wait_ms": 1000}
-        return SimCluster(
-            self.plan.seed,
-            self.plan.bookies,
-            trace=trace,
-            oracle=RepairOracle(),
-            bookie_settings=settings if rng.random() < 0.5 else None,
-            disks=self.plan.disks,
-        )
+        return settings if rng.random() < 0.5 else None
 
     # Before the storm
 

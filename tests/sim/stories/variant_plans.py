@@ -71,7 +71,5 @@ DISKS: Final = tuple(_variant(one, "disks", _on_disks) for themes in TALES for o
 FAR: Final = tuple(_variant(one, "far", _far) for one in plan.THEMES[:5])
 """A ledger grows beyond 65,536 entries, where pages of an index begin."""
 
-SQLITE: Final = tuple(
-    _variant(one, "sqlite", _in_a_file) for one in (*plan.THEMES[:-1], *handover_plan.THEMES)
-)
+SQLITE: Final = tuple(_variant(one, "sqlite", _in_a_file) for themes in TALES for one in themes)
 """The metadata is in one file of SQLite, and the driver is the product's own."""

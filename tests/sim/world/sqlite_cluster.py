@@ -22,9 +22,11 @@ from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
 from bkclient.concurrency import wall_s
-from bkclient.metadata.sqlite.base import SqliteOptions
+from bkclient.metadata import zk_paths
+from bkclient.metadata.sqlite.base import LEDGER, LOG, MARK, SqliteOptions
 from bkclient.metadata.sqlite.driver_thread import Core, OneThread
 from bkclient.metadata.sqlite.store import SqliteMetadata
+from bkclient.metadata.tree.nodes import Node, Stat
 from tests.sim.world.processes import SimClock
 from tests.support.memory_cluster import Fault, TreeOperation
 from wire.ids import LedgerId
@@ -137,6 +139,8 @@ class SqliteCluster:
         self.versioned: Callable[[LedgerId, int, int], None] = lambda _id, _old, _new: None
         self.begun: Callable[[LedgerId, int], None] = lambda _id, _version: None
         """Called with the first version of a ledger, before ``changed``."""
+        self.marked: Callable[[LedgerId, bytes | None], None] = lambda _id, _value: None
+        self.written: Callable[[str], None] = lambda _path: None
         self._stores: list[SimSqlite] = []
         self._versions: dict[LedgerId, int] = {}
         self._seen = 0
@@ -203,14 +207,29 @@ class SqliteCluster:
         ).fetchall()
         for number, kind, key in found:
             self._seen = number
-            if kind == "ledger":
+            if kind == LEDGER:
                 self._notice_ledger(LedgerId(key))
+            elif kind == MARK:
+                row = self._row(MARK, key)
+                self.marked(LedgerId(key), None if row is None else row[0])
+            elif kind == LOG and self._row(LOG, key) is not None:
+                self.written(zk_paths.log(key))
+
+    def get(self, path: str) -> Node:
+        """Return the node of a log's record."""
+        value, version = self._row(LOG, path.removeprefix(f"{zk_paths.LOGS}/"))
+        return Node(value, Stat(version, 0, 0))
+
+    def _row(self, kind: str, key: int | str) -> Any:
+        """Return value and version of a row; None without it."""
+        if self._looking is None:
+            self._looking = self._connect()
+        return self._looking.execute(
+            "SELECT value, version FROM node WHERE kind = ? AND key = ?", (kind, key)
+        ).fetchone()
 
     def _notice_ledger(self, ledger_id: LedgerId) -> None:
-        assert self._looking is not None
-        row = self._looking.execute(
-            "SELECT value, version FROM node WHERE kind = 'ledger' AND key = ?", (ledger_id,)
-        ).fetchone()
+        row = self._row(LEDGER, ledger_id)
         before = self._versions.pop(ledger_id, None)
         if row is None:
             self.changed(ledger_id, None)
