@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -96,12 +96,12 @@ def open_bookie(session: Session, **dirs: tuple[str, ...]) -> OfflineBookie:
     found = find_directories(session, **dirs)
     bookie = OfflineBookie(RealFiles(), found)
     for root in found.roots:
-        _insist(root)
+        _insist(root, found.roots)
     note_use(session, uses(found.roots))
     return bookie
 
 
-def _insist(root: Path) -> None:
+def _insist(root: Path, roots: Sequence[Path]) -> None:
     """Make sure that a root holds what a bookie of layout 3 to 5 keeps there."""
     if not root.is_dir():
         raise NothingFoundError(
@@ -109,10 +109,12 @@ def _insist(root: Path) -> None:
             next_step="correct DIR, --ledger-dir, --journal-dir or --index-dir, or the file of -c",
         )
     if not (root / CURRENT).is_dir():
-        raise NothingFoundError(f"{root} has no directory {CURRENT}", next_step=_elsewhere(root))
+        raise NothingFoundError(
+            f"{root} has no directory {CURRENT}", next_step=_elsewhere(root, roots)
+        )
 
 
-def _elsewhere(root: Path) -> str:
+def _elsewhere(root: Path, roots: Sequence[Path]) -> str:
     """Return what to do where a directory lacks ``current``, by what it has instead."""
     found = sorted(root.iterdir())
     if any(path.suffix in OLD_DATA and _HEX.fullmatch(path.stem) for path in found):
@@ -120,6 +122,8 @@ def _elsewhere(root: Path) -> str:
     inner = [str(path) for path in found if (path / CURRENT).is_dir()]
     if inner:
         return f"did you mean {' or '.join(inner)}?"
+    if any((other / CURRENT).is_dir() for other in roots):
+        return f"is its disk mounted? To look at the other directories, leave {root} out"
     return "a bookie keeps all its data there: is this the right place?"
 
 

@@ -496,6 +496,15 @@ def test_directories_that_are_no_bookies_are_told_from_missing_ones(tmp_path: Pa
     empty = run("files", "--ledger-dir", tmp_path, ok=False)
     assert empty.status == ExitStatus.NOT_FOUND
     assert "has no directory current" in empty.err
+    assert "is this the right place?" in empty.err
+    (tmp_path / "whole" / "current").mkdir(parents=True)
+    some = ("--ledger-dir", tmp_path / "whole", "--ledger-dir", tmp_path / "lost")
+    (tmp_path / "lost").mkdir()
+    lost = run("check", *some, ok=False)
+    assert lost.status == ExitStatus.NOT_FOUND
+    assert "is its disk mounted?" in lost.err
+    for name in ("whole/current", "whole", "lost"):
+        (tmp_path / name).rmdir()
     (tmp_path / "bookie.log").touch()
     (tmp_path / "ledgers" / "current").mkdir(parents=True)
     above = run("files", "--ledger-dir", tmp_path, ok=False).err

@@ -248,3 +248,23 @@ def test_a_run_ends_where_the_index_has_an_entry_elsewhere() -> None:
         locations[ALIKE_MIN] = elsewhere
         found = cut_rows(log.body, BASE, locations, 1, 5, bytes_max=EVERYTHING)
         assert taken(found) == log.packets[:ALIKE_MIN]
+
+
+@given(records, st.data())
+def test_rows_in_a_hostile_order_are_the_entries_that_reads_one_by_one_give(
+    contents: list[tuple[str, int]], data: st.DataObject
+) -> None:
+    """An index that is damaged may name any places, in any order."""
+    log = Log(contents)
+    odd = st.sampled_from(
+        [0, 1, BASE, BASE + 1, BASE - 4, BASE + (1 << 32), 1 << 62, *log.locations]
+    )
+    locations = data.draw(st.lists(odd, min_size=1, max_size=20))
+    reader = log.reader()
+    for now in (reader.read_rows, reader.read_rows_now):
+        try:
+            rows = now(locations, 1, 5, bytes_max=9999, until=EVERYTHING)
+        except CorruptError:
+            continue
+        for number, packet in enumerate(taken(rows)):
+            assert reader.read(locations[number], 1, 5 + number) == packet
