@@ -37,7 +37,7 @@ MODULES: Final = (
     "bkclient.admin.cookies",
     "bkclient.placement.topology",
     "bkclient.topic.errors",
-    "bkctl.commands.cluster.backup",
+    "bkctl.commands.cluster.backup.backup_file",
     "bkctl.commands.export.errors",
     "bkctl.commands.export.target.manifest",
     "bkctl.commands.export.task.errors",

@@ -56,7 +56,7 @@ METADATA: Final = (
     ),
     Command(
         "backup",
-        body="bkctl.commands.cluster.backup:backup",
+        body="bkctl.commands.cluster.backup.backup:backup",
         help="""Write all metadata to a file.
 
     FILE has one JSON object a line: a header, each node with its version, and a checksum. FILE
@@ -76,7 +76,7 @@ METADATA: Final = (
     ),
     Command(
         "restore",
-        body="bkctl.commands.cluster.backup:restore",
+        body="bkctl.commands.cluster.backup.restore:restore",
         help="""Restore metadata from a backup.
 
     The root must be empty. The command never replaces a node: with --force root it adds missing

@@ -12,7 +12,7 @@ import attrs
 from bkclient.blocking import with_store
 from bkclient.metadata.api import NotInitializedError
 from bkclient.metadata.store_settings import store_options
-from bkctl.commands.cluster import backup
+from bkctl.commands.cluster.backup import backup
 from bkctl.commands.cluster.removal.metadata_contents import MetadataContents, read_contents
 from bkctl.errors import ConflictError, UsageError
 from bkctl.output.units import counted

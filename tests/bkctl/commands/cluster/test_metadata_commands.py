@@ -18,8 +18,9 @@ from bkclient.errors import LedgerIdOverflowError
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import NEW, NotInitializedError
 from bkctl.cli.root import cli
-from bkctl.commands.cluster import backup, nodes, watch
-from bkctl.commands.cluster.backup import BackupDamagedError
+from bkctl.commands.cluster import nodes, watch
+from bkctl.commands.cluster.backup import backup_file, restore
+from bkctl.commands.cluster.backup.backup_file import BackupDamagedError
 from bkctl.commands.cluster.nodes import MetadataNode
 from bkctl.commands.cluster.watch import ClusterEvent, ClusterSnapshot, changes
 from bkctl.exit_status import ExitStatus
@@ -204,7 +205,7 @@ class TestBackup:
         said = run_in(world, "cluster", "backup", "-").out
         assert list(tmp_path.iterdir()) == []
         (tmp_path / "b.jsonl").write_text(said)
-        assert backup.read(tmp_path / "b.jsonl").kinds["ledger"] == 4
+        assert backup_file.read(tmp_path / "b.jsonl").kinds["ledger"] == 4
         refused = run_in(world, "cluster", "backup", "-", tty=True, ok=False)
         assert (refused.status, "passwords" in refused.err, refused.out) == (4, True, "")
 
@@ -240,7 +241,7 @@ class TestBackup:
         assert callable(damage)
         file.write_text(damage(file.read_text()))
         with pytest.raises(BackupDamagedError, match=says):
-            backup.read(file)
+            backup_file.read(file)
         target = f"sqlite://{tmp_path}/new.db"
         assert at(target, "cluster", "restore", file, "--yes", ok=False).status == 1
         missing = at(target, "cluster", "restore", "none", "--yes", ok=False)
@@ -333,7 +334,7 @@ class TestRestore:
             target.metadata.delete(path)
         store = target.client().store
         with pytest.raises(LedgerIdOverflowError, match="more than 1000000 are refused"):
-            target.run(backup._put(store, file, backup.read(file), Mock(), ()))
+            target.run(restore._put(store, file, backup_file.read(file), Mock(), ()))
         with pytest.raises(NotInitializedError):
             target.run(store.layout())
 
@@ -359,7 +360,7 @@ class TestRestore:
         target = f"sqlite://{tmp_path}/new.db"
         at(target, "cluster", "restore", file, "--yes")
         made = with_store(target, lambda store: store.allocate_ledger_id())
-        assert made == 3 + backup.IDS_SPARED + 1
+        assert made == 3 + restore.IDS_SPARED + 1
 
     def test_it_asks_and_a_no_changes_nothing(self, file: Path, tmp_path: Path) -> None:
         target = f"sqlite://{tmp_path}/new.db"
@@ -482,7 +483,7 @@ class TestRestore:
         self, file: Path, tmp_path: Path
     ) -> None:
         target = f"sqlite://{tmp_path}/new.db"
-        some = [n for ns in backup.stored_nodes(file) for n in ns if "LAYOUT" not in n.path]
+        some = [n for ns in backup_file.stored_nodes(file) for n in ns if "LAYOUT" not in n.path]
         with_store(target, lambda store: store.add_nodes(some[:-3], "hierarchical"))
         assert at(target, "ledger", "list", ok=False).status != 0
         at(target, "cluster", "restore", file, "--yes", "--force", "root")

@@ -1,0 +1,1 @@
+"""Backup of a cluster's metadata, and its restore."""

@@ -1,0 +1,167 @@
+"""What `cluster backup` does: all metadata into a file."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import attrs
+
+from bkclient.concurrency import wall_s
+from bkclient.metadata import zk_paths
+from bkclient.metadata.api import StoredNode
+from bkctl.commands.cluster.backup.backup_file import (
+    INFO_COLUMNS,
+    BackupDamagedError,
+    BackupInfo,
+    insist_backup,
+    write_nodes,
+)
+from bkctl.errors import CommandError, NothingFoundError, RefusedError
+from bkctl.output.units import counted, human_bytes, human_duration
+from bkctl.output.views import Kind, column, shown
+
+if TYPE_CHECKING:
+    from bkclient.client import Client
+    from bkctl.output.progress import Progress
+    from bkctl.session.session import Session
+
+
+def _written(v: BackupWritten) -> str:
+    has = ", ".join(v.info.lines()) or "no ledger"
+    return (
+        f"wrote {counted(v.info.nodes, 'node')} ({has}) to {v.file}:"
+        f" {human_bytes(v.file_bytes)} in {human_duration(v.seconds)}"
+    )
+
+
+@shown(
+    "backups",
+    column("file", "Where it is."),
+    column("file_bytes", "How large.", kind=Kind.BYTES),
+    column("seconds", "How long it took.", kind=Kind.SECONDS),
+    *INFO_COLUMNS,
+    sentence=_written,
+)
+@attrs.frozen(kw_only=True)
+class BackupWritten:
+    """A file that holds a cluster's metadata."""
+
+    file: str
+    info: BackupInfo
+    file_bytes: int
+    seconds: float
+
+
+def backup(session: Session, file: Path) -> None:
+    """Write everything that lasts to a file, and print what was written; `-` is stdout.
+
+    Raises:
+        RefusedError: stdout is a terminal; see ``write`` for what else is raised.
+    """
+    to_stdout = str(file) == "-"
+    if to_stdout and session.host.stdout.isatty():
+        raise RefusedError(
+            "the backup contains ledger passwords; it is not shown on a terminal",
+            next_step="give a file, or a pipe",
+        )
+    if not to_stdout:
+        _insist_replaceable(file)
+    if session.dry_run:
+        session.plan([f"write all metadata of {session.uri} to {'stdout' if to_stdout else file}"])
+    elif to_stdout:
+        stream = session.host.stdout.buffer
+        write_nodes(stream, session.call(_about), session.iterate(_lasting))
+        stream.flush()
+    else:
+        session.emit(write(session, file))
+
+
+def write(session: Session, file: Path) -> BackupWritten:
+    """Write everything that lasts to a file; return what was written.
+
+    Raises:
+        RefusedError: the file exists, and is not a backup.
+        NothingFoundError: its directory is missing.
+        CommandError: it cannot be written.
+    """
+    _insist_replaceable(file)
+    began_s = time.monotonic()
+    info: BackupInfo = session.call(_about)
+    found = session.iterate(_lasting)
+    with session.progress("backing up", unit="nodes") as progress:
+        try:
+            info, size = _write(file, info, found, progress)
+        except OSError as error:
+            raise CommandError(f"{file}: {error.strerror or error}") from error
+    return BackupWritten(
+        file=str(file), info=info, file_bytes=size, seconds=time.monotonic() - began_s
+    )
+
+
+def _insist_replaceable(file: Path) -> None:
+    if not file.parent.is_dir():
+        raise NothingFoundError(
+            f"{file.parent}: no such directory", next_step="create it, or give another file"
+        )
+    if not file.exists():
+        return
+    try:
+        insist_backup(file)
+    except (BackupDamagedError, OSError) as error:
+        raise RefusedError(
+            f"{file} exists, and is not a backup", next_step="choose another name"
+        ) from error
+
+
+async def _about(client: Client) -> BackupInfo:
+    store = client.store
+    return BackupInfo(
+        uri=store.uri,
+        instance_id=await store.instance_id(),
+        layout=(await store.layout()).name,
+        time_ms=int(wall_s(client.cluster.clock) * 1000),
+    )
+
+
+async def _lasting(client: Client) -> AsyncIterator[tuple[StoredNode, ...]]:
+    """Yield the nodes that no session owns, but for what makes ids and for the root itself."""
+    async for some in client.store.nodes():
+        yield tuple(node for node in some if _lasts(node))
+
+
+def _lasts(node: StoredNode) -> bool:
+    name = node.path.rpartition("/")[2]
+    return not node.is_ephemeral and bool(node.path) and not name.startswith(zk_paths.ID_PREFIX)
+
+
+def _write(
+    file: Path, info: BackupInfo, found: Iterator[Sequence[StoredNode]], progress: Progress
+) -> tuple[BackupInfo, int]:
+    """Write beside the file, sync, and rename; return what was written, and its bytes."""
+    directory = file.resolve().parent
+    fd, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=directory)  # Its owner's alone.
+    try:
+        with os.fdopen(fd, "wb") as stream:
+            info = write_nodes(stream, info, found, progress.update)
+            stream.flush()
+            os.fsync(stream.fileno())
+            size = stream.tell()
+        Path(name).replace(file)
+        _sync(directory)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+    return info, size
+
+
+def _sync(directory: Path) -> None:
+    fd = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,376 @@
+"""What `cluster restore` does: metadata of a backup back into a root."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from bkclient.blocking import with_store
+from bkclient.metadata import zk_paths
+from bkclient.metadata.api import NotFoundError, NotInitializedError, StoredNode
+from bkclient.metadata.store_settings import store_options
+from bkclient.repair.verify import lost_ledgers
+from bkctl.commands.cluster.backup.backup_file import (
+    INFO_COLUMNS,
+    BackupCounts,
+    BackupInfo,
+    read,
+    stored_nodes,
+)
+from bkctl.commands.cluster.removal.metadata_contents import MetadataContents, read_contents
+from bkctl.errors import ConflictError, NothingFoundError, PartlyDoneError
+from bkctl.output.units import counted, rfc3339
+from bkctl.output.views import Kind, column, shown
+from bkctl.session.safety import Objection, named, refuse_unless_forced
+from bkctl.session.safety_names import ROOT
+from wire.ids import BookieId, LedgerId
+
+if TYPE_CHECKING:
+    from bkclient.metadata.api import MetadataStore
+    from bkctl.output.progress import Progress
+    from bkctl.session.session import Session
+
+IDS_SPARED: Final = 1000
+"""Ids behind the highest in a backup that are not given again: of ledgers deleted before it."""
+
+_NEW_CTIMES: Final = (
+    "ZooKeeper gives each restored node a new creation time: for --older-than, ledgers whose"
+    " metadata has none are as old as this restore"
+)
+
+_ALL: Final = (
+    "All missing nodes are added, also ledgers that were deleted on purpose and cookies of"
+    " decommissioned bookies."
+)
+
+
+@attrs.frozen
+class _Missing:
+    """What a root lacks of a backup."""
+
+    nodes: int
+    lines: tuple[str, ...]
+    """How many of each kind; of ledgers and cookies also which ones."""
+    ledger_ids: tuple[LedgerId, ...]
+
+    @property
+    def text(self) -> str:
+        """What it is, for people."""
+        kinds = ", ".join(self.lines)
+        return f"{counted(self.nodes, 'node')}{': ' if kinds else ''}{kinds}"
+
+
+def _restored(v: ClusterRestored) -> str:
+    has = ", ".join(v.info.lines()) or "no ledger"
+    if v.added is None:
+        return f"restored cluster {v.info.instance_id} to {v.uri}: {has}"
+    return f"added {v.added.text} to {v.uri}{_staying(v.existing)}"
+
+
+def _staying(nodes: int) -> str:
+    if not nodes:
+        return ""
+    return f"; {counted(nodes, 'node')} {'exists and stays' if nodes == 1 else 'exist and stay'}"
+
+
+@shown(
+    "clusters",
+    column("uri", "The metadata service."),
+    *INFO_COLUMNS,
+    column("kept", "Nodes that were there with another value, and stay."),
+    column("added", "Nodes that were missing.", "added_nodes", Kind.COUNT),
+    id="instance_id",
+    sentence=_restored,
+)
+@attrs.frozen(kw_only=True)
+class ClusterRestored:
+    """A cluster whose metadata is back. ``kept`` nodes were there with another value, and stay."""
+
+    uri: str
+    info: BackupInfo
+    kept: tuple[str, ...] = ()
+    added: _Missing | None = None
+    """What the root lacked; None for a root that was empty."""
+
+    @property
+    def added_nodes(self) -> int:
+        return self.info.nodes if self.added is None else self.added.nodes
+
+    @property
+    def existing(self) -> int:
+        return self.info.nodes - self.added_nodes
+
+
+@attrs.frozen
+class _RestoreTarget:
+    """What is where a backup is to go: whether there is anything, and of which cluster."""
+
+    nodes: int
+    instance_id: str | None
+
+
+def restore(
+    session: Session, file: Path, force: Sequence[str], ledger_ids: Sequence[LedgerId]
+) -> None:
+    """Check a backup, ask, and restore it; with ``ledger_ids`` only the metadata of these ledgers.
+
+    Raises:
+        NothingFoundError: there is no such file, or a ledger is not in the backup.
+        BackupDamagedError: the file is not a complete backup.
+        RefusedError: the root is not empty, or the user did not confirm.
+        ConflictError: there is another cluster, which is not empty, or none for single ledgers.
+        PartlyDoneError: the entries of restored ledgers are gone.
+    """
+    session.about = str(file)
+    try:
+        info = read(file)
+    except FileNotFoundError as error:
+        raise NothingFoundError(
+            "No such file or directory",
+            next_step="give a file that `bkctl cluster backup FILE` has written",
+        ) from error
+    only = _paths_of(ledger_ids, info)
+    if only:
+        info = _part_of(file, info, only, ledger_ids)
+    session.about = ""
+    target: _RestoreTarget = _with_store(session, _target)
+    if only:
+        _insist_same_cluster(session, target, info)
+    replaced = _empty_other(session, target, info)
+    if replaced is None and not only:
+        refuse_unless_forced(session, _objections(session, target), force)
+    has = ", ".join(info.lines()) or "no ledger"
+    existing = partial(_existing, only=only)
+    missing = None
+    if replaced is None and target.nodes:
+        missing = _missing(file, info, _with_store(session, existing), only)
+    gone = [] if replaced is None else [f"remove the empty cluster {replaced}"]
+    if session.dry_run:
+        nodes = counted(info.nodes, "node")
+        session.plan(
+            [*gone, f"restore {nodes} of cluster {info.instance_id}: {has}"]
+            if missing is None
+            else [f"add {missing.text}{_staying(info.nodes - missing.nodes)}"]
+        )
+        return
+    session.confirm(
+        [
+            f"The backup of {rfc3339(info.time_ms)} has {has}.",
+            *(f"First: {one}." for one in gone),
+            *([] if missing is None else [f"Missing: {missing.text}; existing nodes stay."]),
+            *([] if missing is None or only else [_ALL]),
+        ],
+        f"Restore cluster {info.instance_id} to {session.uri}?"
+        if not only
+        else f"Restore {has} to {session.uri}?",
+    )
+    if replaced is not None:
+        _with_store(session, lambda store: _remove_empty(store, replaced))
+    if missing is not None:  # As it is after the answer
+        missing = _missing(file, info, _with_store(session, existing), only)
+    # The layout comes last: what breaks off is not a cluster, and can be gone on with.
+    session.resume = session.failed = (
+        "the same command continues" if only else "`--force root` continues with the existing nodes"
+    )
+    with session.progress("restoring", total=info.nodes, unit="nodes") as progress:
+        kept: list[str] = _with_store(
+            session, lambda store: _put(store, file, info, progress, only)
+        )
+    session.resume = session.failed = ""
+    session.emit(ClusterRestored(uri=session.uri, info=info, kept=tuple(kept), added=missing))
+    if not session.uri.startswith("sqlite:"):
+        session.note(_NEW_CTIMES)
+    if kept:
+        verb = "differs and stays as it is" if len(kept) == 1 else "differ and stay as they are"
+        session.warn(f"{counted(len(kept), 'node')} {verb}: {named(kept)}")
+    _look_for_entries(session, missing or _missing(file, info, ()))
+
+
+def _paths_of(ledger_ids: Sequence[LedgerId], info: BackupInfo) -> frozenset[str]:
+    """Return the paths of the metadata of ledgers, with the parents of each."""
+    paths: set[str] = set()
+    for ledger_id in ledger_ids:
+        path = zk_paths.LAYOUTS[info.layout].path_of(ledger_id)
+        while path:
+            paths.add(path)
+            path = zk_paths.parent(path)
+    return frozenset(paths)
+
+
+def _part_of(
+    file: Path, info: BackupInfo, only: Collection[str], ledger_ids: Sequence[LedgerId]
+) -> BackupInfo:
+    """Return the info of a part of a backup.
+
+    Raises:
+        NothingFoundError: a ledger is not in the backup.
+    """
+    tally, absent = BackupCounts(info), set(ledger_ids)
+    for some in stored_nodes(file, only):
+        for node in some:
+            found = tally.add(node.path)
+            absent -= {found.ledger_id}
+    if absent:
+        raise NothingFoundError(
+            f"the backup does not have {counted(len(absent), 'ledger')}: {named(sorted(absent))}",
+            next_step=f"it is of {rfc3339(info.time_ms)}; an older or newer one may have it",
+        )
+    return tally.result()
+
+
+def _insist_same_cluster(session: Session, target: _RestoreTarget, info: BackupInfo) -> None:
+    """Refuse single ledgers where their cluster is not.
+
+    Raises:
+        ConflictError: there is no cluster, or another one.
+    """
+    if target.instance_id != info.instance_id:
+        raise ConflictError(
+            f"{session.uri} has no cluster"
+            if target.instance_id is None
+            else f"{session.uri} is the cluster {target.instance_id}; the backup is of "
+            f"{info.instance_id}",
+            next_step="--ledger adds to the cluster of the backup; without it all is restored",
+        )
+
+
+def _look_for_entries(session: Session, restored: _Missing) -> None:
+    """Look for restored ledgers that bookies in service have deleted meanwhile.
+
+    Raises:
+        PartlyDoneError: there are some.
+    """
+    lost: list[LedgerId] = []
+    away: set[BookieId] = set()
+    total = len(restored.ledger_ids)
+    with session.progress("looking for entries", total=total, unit="ledgers") as progress:
+        for step in session.iterate(lost_ledgers, restored.ledger_ids):
+            lost += step.lost
+            away |= step.away
+            progress.update(step.looked_at)
+    if away:
+        session.warn(
+            f"restored ledgers list {counted(len(away), 'bookie')} not in service: "
+            f"{named(sorted(away))}. These ledgers were not checked; `bkctl ledger verify --all` "
+            "reads all entries"
+        )
+    if lost:
+        raise PartlyDoneError(
+            f"{counted(len(lost), 'restored ledger')} without entries: {named(lost)}. No bookie has"
+            " the first or last entry: bookies delete the entries of a deleted ledger",
+            next_step=f"`bkctl ledger verify {lost[0]}` reads all entries",
+        )
+
+
+def _empty_other(session: Session, target: _RestoreTarget, info: BackupInfo) -> str | None:
+    """Return the id of another cluster that is empty, as one just formatted is; None without one.
+
+    Raises:
+        ConflictError: there is another cluster, and it holds something.
+    """
+    if target.instance_id in {None, info.instance_id}:
+        return None
+    found: MetadataContents | None = _with_store(session, read_contents)
+    if found is None or not found.is_empty:
+        raise ConflictError(
+            f"{session.uri} is the cluster {target.instance_id}, which is not empty; the backup is"
+            f" of {info.instance_id}",
+            next_step="restore into another root",
+        )
+    return target.instance_id
+
+
+async def _remove_empty(store: MetadataStore, instance_id: str) -> None:
+    """Remove the cluster, if it is still the one that was shown, and empty.
+
+    Raises:
+        ConflictError: it is another one now, or holds something.
+    """
+    found = await read_contents(store)
+    if found is None or found.instance_id != instance_id or not found.is_empty:
+        raise ConflictError("the cluster has changed a moment ago; nothing was changed here")
+    await store.nuke()
+
+
+def _objections(session: Session, target: _RestoreTarget) -> Iterator[Objection]:
+    if target.nodes:
+        yield Objection(
+            ROOT,
+            f"{session.uri} is not empty: it has {counted(target.nodes, 'node')} at its top",
+            "--force root adds the missing nodes and keeps all others",
+        )
+
+
+async def _existing(store: MetadataStore, only: Collection[str]) -> set[str]:
+    """Return the paths of existing nodes; of those in ``only``, unless it is empty."""
+    if not only:
+        return {node.path async for some in store.nodes() for node in some}
+    found: set[str] = set()
+    for path in only:
+        with contextlib.suppress(NotFoundError):
+            found |= {node.path async for some in store.nodes(path, depth=0) for node in some}
+    return found
+
+
+def _missing(
+    file: Path, info: BackupInfo, existing: Collection[str], only: Collection[str] = ()
+) -> _Missing:
+    """Return what a backup, or the part with the paths ``only``, has beyond existing paths."""
+    tally = BackupCounts(info)
+    ledger_ids: list[LedgerId] = []
+    cookies: list[BookieId] = []
+    for some in stored_nodes(file, only):
+        for node in some:
+            if node.path not in existing:
+                found = tally.add(node.path)
+                if found.kind == "ledger" and found.ledger_id is not None:
+                    ledger_ids.append(found.ledger_id)
+                elif found.kind == "cookie" and found.bookie_id is not None:
+                    cookies.append(found.bookie_id)
+    lines = tally.result().lines({"ledger": ledger_ids, "cookie": cookies})
+    return _Missing(tally.nodes, tuple(lines), tuple(ledger_ids))
+
+
+def _with_store(session: Session, work: Any) -> Any:
+    return with_store(session.uri, work, **store_options(session.config, session.uri))
+
+
+async def _target(store: MetadataStore) -> _RestoreTarget:
+    try:
+        (root,) = [
+            node async for some in store.nodes("", depth=0) for node in some if not node.path
+        ]
+    except NotFoundError:
+        return _RestoreTarget(0, None)
+    try:
+        instance_id = await store.instance_id()
+    except NotInitializedError:
+        instance_id = None
+    return _RestoreTarget(root.children, instance_id)
+
+
+async def _put(
+    store: MetadataStore,
+    file: Path,
+    info: BackupInfo,
+    progress: Progress,
+    only: Collection[str],
+) -> list[str]:
+    """Make the nodes; the layout last, so that half of it is not a cluster that gives out ids."""
+    kept: list[str] = []
+    last: list[StoredNode] = []
+    done = 0
+    for some in stored_nodes(file, only):
+        now = [node for node in some if node.path != zk_paths.LAYOUT]
+        last += [node for node in some if node.path == zk_paths.LAYOUT]
+        kept += await store.add_nodes(now, info.layout)
+        done += len(some)
+        progress.update(done)
+    if info.highest_ledger is not None:
+        await store.skip_ledger_ids(LedgerId(info.highest_ledger + IDS_SPARED), info.layout)
+    return kept + await store.add_nodes(last, info.layout)
