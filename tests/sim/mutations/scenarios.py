@@ -229,7 +229,7 @@ SCENARIO_MUTATIONS: Final[dict[str, Mutation]] = {
         "S10",
         _cookie_not_looked_for,
         "absent",
-        60,
+        160,
     ),
     "listing-not-fresh": switch(
         "ledgers are listed without a sync before",
