@@ -18,12 +18,16 @@ import attrs
 from bkclient.client import Client
 from bkclient.concurrency import for_each, rate_limit
 from bkclient.errors import (
+    BookieUnavailableError,
     ClientDigestMismatchError,
     ClientError,
+    ClientUnauthorizedError,
     DigestNotInitializedError,
     MetadataSerializationError,
     NoSuchLedgerError,
     ReadFailedError,
+    RequestTimeoutError,
+    SecurityError,
     refusal,
 )
 from bkclient.ledger.handover_state import confirmed_by_handover
@@ -61,6 +65,14 @@ TRIES: Final = 3
 
 SILENCES_MAX: Final = 3
 """Entries that a bookie may leave unanswered before it is asked no more."""
+
+_NO_ANSWER: Final = (
+    BookieUnavailableError,
+    ClientUnauthorizedError,
+    RequestTimeoutError,
+    SecurityError,
+)
+"""Errors of the bookie or its connection. Any other error concerns the requested entry alone."""
 
 
 class Flaw(enum.Enum):
@@ -433,8 +445,7 @@ class _Verification:
         try:
             return await self._copies.read(bookie_id, entry_id)
         except ClientError as error:
-            if flaw_of(error) is Flaw.UNREADABLE:
-                self._silent[bookie_id] += 1
+            self._silent[bookie_id] += isinstance(error, _NO_ANSWER)
             raise
 
     def _compare(

@@ -30,11 +30,11 @@ from bkclient.repair.verify import (
     verify,
 )
 from tests.bkclient.repairs import STRIPED, TRIPLE, closed_ledger, member, open_writer, payloads
-from tests.bkclient.worlds import Fate, World
+from tests.bkclient.worlds import Fate, Ruling, World
 from wire.codes import ReturnCode
 from wire.digest import Entry
 from wire.ids import BookieId, EntryId, LedgerId
-from wire.messages import ReadRequest, ReadResponse
+from wire.messages import ReadRequest, ReadResponse, Request
 
 
 def verified(
@@ -145,6 +145,24 @@ def test_an_error_of_the_disk_does_not_say_that_a_copy_is_missing() -> None:
     found, _ = verified(world, client, ledger_id)
     assert told(found) == [(broken.bookie_id, Flaw.UNREADABLE.value, ((0, 2),))]
     assert SILENCES_MAX <= 3
+
+
+def test_entries_behind_unreadable_ones_are_asked_for_and_found_sound() -> None:
+    world = World(3)
+    client = world.client()
+    ledger_id = closed_ledger(world, client, 2000, **TRIPLE)
+    broken = member(world, ledger_id, 2)
+    unreadable = range(358, 358 + 2 * SILENCES_MAX)
+
+    def fail_some(request: Request) -> Ruling:
+        if isinstance(request, ReadRequest) and request.entry_id in unreadable:
+            return ReadResponse(ReturnCode.EIO, request.ledger_id, request.entry_id)
+        return Fate.SERVE
+
+    broken.policy = fail_some
+    found, _ = verified(world, client, ledger_id)
+    ranges = ((unreadable[0], unreadable[-1]),)
+    assert told(found) == [(broken.bookie_id, Flaw.UNREADABLE.value, ranges)]
 
 
 def test_an_open_ledger_is_read_up_to_what_is_confirmed_and_its_writer_goes_on() -> None:
