@@ -103,6 +103,21 @@ def _out_of_reach(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
     )
 
 
+def _lost(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
+    some = seen.ledgers.lost
+    what = (
+        f"{_does(some.count, 'has', 'have')} lost entries: all bookies are in service, and none of "
+        "them has the first or the last entry of a fragment"
+    )
+    fix = ""
+    if some.first:
+        fix = (
+            f"bkctl ledger verify {some.first[0]}, which reads all entries, or "
+            f"{_bring_copies_back(seen, some)}"
+        )
+    yield from _of(Severity.LOSS, "ledgers-lost", some, what, fix)
+
+
 def _bring_copies_back(seen: ClusterSurvey, some: LedgerSample) -> str:
     """Return how to reach entries that no bookie in service has; never how to delete them."""
     down = [one.bookie_id for one in seen.of_state(BookieState.DOWN)]
@@ -617,6 +632,7 @@ _WITHOUT_LEDGERS: Final[tuple[Rule, ...]] = (
 CLUSTER_RULES: Final[tuple[Rule, ...]] = (
     _refused_id,
     _out_of_reach,
+    _lost,
     _too_few,
     _moved,
     _down,

@@ -139,6 +139,12 @@ class LedgerSample:
         if len(self.first) < REMEMBERED_MAX:
             self.first.append(ledger_id)
 
+    def remove(self, ledger_id: LedgerId) -> None:
+        """Count a ledger that was added no longer."""
+        self.count -= 1
+        if ledger_id in self.first:
+            self.first.remove(ledger_id)
+
 
 @attrs.define(kw_only=True)
 class LedgerCensus:
@@ -170,6 +176,8 @@ class LedgerCensus:
     """Marked, and no bookie has a copy to repair it from."""
     marked_in_service: LedgerSample = attrs.field(factory=LedgerSample)
     """Marked, though all that should have copies are in service; whether they do is not asked."""
+    lost: LedgerSample = attrs.field(factory=LedgerSample)
+    """Marked, with all bookies in service, and none of them has some first or last entry."""
     single: LedgerSample = attrs.field(factory=LedgerSample)
     """Ledgers that keep one copy of each entry."""
     abandoned: LedgerSample = attrs.field(factory=LedgerSample)
@@ -243,6 +251,12 @@ class LedgerCensus:
             and not set(metadata.ensemble) <= self.in_service
         ):
             self.abandoned.add(ledger_id)
+
+    def add_lost(self, ledger_id: LedgerId) -> None:
+        """Count a marked ledger as lost."""
+        self.lost.add(ledger_id)
+        if self.marks[ledger_id].missing:
+            self.marked_in_service.remove(ledger_id)
 
     def _look_at_time(self, ledger_id: LedgerId, metadata: LedgerMetadata) -> None:
         if metadata.ctime_ms is None:

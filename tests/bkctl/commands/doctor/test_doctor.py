@@ -28,6 +28,7 @@ from bkctl.commands.doctor.state import (
 )
 from bkctl.output.views import view_of
 from tests.bkclient.metadata.values import metadata
+from tests.bkclient.repairs import closed_ledger
 from tests.bkclient.worlds import Fate, Ruling, World
 from tests.bkctl.support.runner import Result
 from tests.bkctl.support.world import run_in
@@ -203,7 +204,7 @@ def test_notes_are_no_problem_and_are_counted(patient: Patient) -> None:
     patient.ledger(1, A, write_quorum=1)
     result = patient.doctor()
     assert result.status == 0
-    assert ": 1 note, and no problem found. The doctor reads no entries; " in result.err
+    assert ": 1 note, and no problem found. The doctor reads entries of marked " in result.err
 
 
 def test_a_ledger_that_was_handed_over_has_no_writer_to_miss(patient: Patient) -> None:
@@ -253,10 +254,10 @@ def test_6_ledgers_of_one_copy_are_not_mended_for_ever_unseen(patient: Patient) 
 def test_7_marks_that_outlived_a_bookies_return_are_told_but_not_as_needless(
     patient: Patient,
 ) -> None:
-    patient.ledger(1, A, B)
-    patient.mark(1, B)
+    ledger_id = closed_ledger(patient.world, patient.world.client())
+    patient.mark(ledger_id, B)
     found = patient.findings()["marks-in-service"]
-    assert (found["examples"], found["danger"]) == (["1"], "note")
+    assert (found["examples"], found["danger"]) == ([str(ledger_id)], "note")
     assert "or lost some entries" in found["what"], "a check may have made it"
     assert not found["fix"], "the worker does it"
 
@@ -267,8 +268,27 @@ def test_7_a_bookie_that_has_no_entry_of_a_marked_ledger_is_not_called_in_servic
     patient.ledger(1, A, B, C, write_quorum=2, entries=1)
     patient.mark(1, C)
     patient.world.kill("b3")
-    what = patient.findings()["marks-in-service"]["what"]
-    assert "the bookies of each entry are in service" in what
+    found = patient.findings()
+    assert "the bookies of each entry are in service" in found["marks-in-service"]["what"]
+    assert "ledgers-lost" not in found, "the bookie that is down is asked nothing"
+
+
+def test_7_marked_ledgers_whose_entries_no_bookie_has_are_a_loss(patient: Patient) -> None:
+    world = patient.world
+    deleted, cut, intact = (closed_ledger(world, world.client()) for _ in range(3))
+    for ledger_id in (deleted, cut, intact):
+        patient.mark(ledger_id, BookieId("b1"))
+    for bookie in world.bookies.values():
+        bookie.ledgers.pop(deleted, None)
+        if cut in bookie.ledgers:
+            del bookie.ledgers[cut].entries[4]
+    found = patient.findings()
+    lost = found["ledgers-lost"]
+    assert (lost["danger"], lost["examples"]) == ("loss", [str(deleted), str(cut)])
+    assert f"bkctl ledger verify {deleted}, which reads all entries, or " in lost["fix"]
+    assert f"bkctl disk salvage {deleted} --out DIR" in lost["fix"]
+    assert found["marks-in-service"]["examples"] == [str(intact)]
+    assert found["marks-in-service"]["count"] == 1
 
 
 def test_8_idle_workers_are_told_with_the_cause(patient: Patient) -> None:
