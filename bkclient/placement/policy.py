@@ -117,9 +117,10 @@ class RandomPlacement:
             excluded = {*request.excluded, *ensemble}
             (found,) = self.choose(1, attrs.evolve(request, excluded=excluded))
         except NotEnoughBookiesError as error:
+            others = len(set(request.writable) - {ensemble[index]})
             raise NotEnoughBookiesError(
-                f"no bookie can replace {ensemble[index]}: all {len(set(request.writable))} "
-                "writable bookies are in use or have failed"
+                f"no bookie can replace {ensemble[index]}: of {others} other writable bookies all "
+                "are in use or have failed"
             ) from error
         return found
 

@@ -55,6 +55,9 @@ TERMS: Final = MappingProxyType(
         "before it closes the ledger.",
         "fragment": "The entries of a ledger that one ensemble stores. A new fragment begins where "
         "a bookie was replaced.",
+        "input/output error": "The disk or the storage of a bookie returned an error for an entry. "
+        "The bookie may have others: `bkctl ledger verify ID` shows which copies of a ledger are "
+        "sound. Return code EIO.",
         "last add confirmed": "The last entry up to which every entry is confirmed: readers read "
         "no further. Each entry stores the LAC that its writer knew when it sent the entry, so the "
         "LAC of an entry is below its id. `bkctl ledger map ID` asks the bookies for the LAC of "
@@ -67,7 +70,13 @@ TERMS: Final = MappingProxyType(
 )
 """What the terms of columns and options mean."""
 _SHORT: Final = MappingProxyType(
-    {"lac": "last add confirmed", "e": "ensemble", "qa": "ack quorum", "qw": "write quorum"}
+    {
+        "lac": "last add confirmed",
+        "e": "ensemble",
+        "eio": "input/output error",
+        "qa": "ack quorum",
+        "qw": "write quorum",
+    }
 )
 
 

@@ -25,6 +25,14 @@ LOOK_S: Final = 1.0
 """Between two looks whether an audit is through."""
 
 
+INTERVALS: Final = {
+    "all-ledgers": "auditorPeriodicCheckInterval",
+    "placement": "auditorPeriodicPlacementPolicyCheckInterval",
+    "replicas": "auditorReplicasCheckInterval",
+}
+"""The settings without which an auditor does not make a check."""
+
+
 @shown("auditors", BOOKIE, bare=True)
 @attrs.frozen
 class Auditor:
@@ -41,9 +49,11 @@ def auditor(session: Session) -> None:
 def _triggered(v: TriggeredAudit) -> str:
     if v.auditor is not None:
         return f"asked the auditor {v.auditor} to look for lost bookies now"
+    settings = " and ".join(INTERVALS[check] for check in v.checks)
     return (
-        f"due: {', '.join(v.checks)}. The check begins when an auditor starts: restart the bookie "
-        "that `bkctl autorecovery auditor` names"
+        f"due: {', '.join(v.checks)}. The check begins when an auditor starts, if {settings} in "
+        "its settings is above 0, and autorecovery is enabled: restart the bookie that `bkctl "
+        "autorecovery auditor` names. With a recovery delay of 0 its ledgers are copied meanwhile"
     )
 
 

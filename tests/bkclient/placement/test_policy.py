@@ -66,7 +66,7 @@ def test_failed_bookies_are_replaced_by_others_as_far_as_there_are_any() -> None
     assert {changed[0], changed[2]} == set(NAMES[3:5])
     partly = replace_failed(placement, ensemble, failed, PlacementRequest(3, 2, writable=NAMES[:4]))
     assert sorted(partly) in (sorted([NAMES[3], *NAMES[1:3]]), sorted([*NAMES[:2], NAMES[3]]))
-    with pytest.raises(NotEnoughBookiesError):
+    with pytest.raises(NotEnoughBookiesError, match="of 2 other writable bookies all are in use"):
         replace_failed(placement, ensemble, failed, PlacementRequest(3, 2, writable=NAMES[:3]))
     # Somebody else has replaced it already: nothing to do.
     assert (

@@ -166,6 +166,7 @@ def test_an_explanation_is_wrapped_at_words(width: int, monkeypatch: pytest.Monk
         ("lac", "last add confirmed"), ("LAC", "last add confirmed"), ("QW", "write quorum"),
         ("last_add_confirmed", "last add confirmed"), ("ensemble", "ensemble"),
         ("ack-quorum", "ack quorum"), ("fragments", "fragment"),
+        ("EIO", "input/output error"),
     ],
 )  # fmt: skip
 def test_terms_of_columns_are_explained(word: str, name: str) -> None:

@@ -12,6 +12,8 @@ import pytest
 from twisted.internet.defer import Deferred
 
 from bkclient.metadata import zk_paths
+from bkclient.repair.autorecovery import CHECKS
+from bkctl.commands.autorecovery.audit import INTERVALS
 from tests.bkclient.metadata.values import B1, B2
 from tests.bkclient.repairs import closed_ledger, marks, member, open_writer, store_of
 from tests.bkclient.worlds import World
@@ -160,6 +162,10 @@ def test_an_audit_is_asked_for_where_one_can_be_made(world: World, store: Memory
 def test_periodic_checks_are_made_due(world: World, store: MemoryMetadata) -> None:
     said = run_in(world, "autorecovery", "trigger", "--check", "placement", "--check", "replicas")
     assert said.out.startswith("due: placement, replicas. The check begins when an auditor starts")
+    off_by_default = "auditorPeriodicPlacementPolicyCheckInterval and auditorReplicasCheckInterval"
+    assert f"if {off_by_default} in its settings is above 0" in said.out
+    assert "its ledgers are copied meanwhile" in said.out
+    assert set(INTERVALS) == set(CHECKS)
     status = run_in(world, "autorecovery", "status").out
     assert "placement: due" in status
     assert "21d ago" not in status
