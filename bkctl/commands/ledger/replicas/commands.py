@@ -15,11 +15,12 @@ REPLICAS: Final = (
     Command(
         "map",
         body="bkctl.commands.ledger.replicas.map:show_map",
-        short_help="Draw the bookies of each fragment, and which replicas are intact.",
-        help="""Draw the bookies of each fragment, and which replicas are intact.
+        short_help="Draw the bookies of each fragment, and which of them list all its entries.",
+        help="""Draw the bookies of each fragment, and which of them list all its entries.
 
     Each bookie reports which entries it holds. The command reads entries only from bookies that
-    cannot report them. In an open ledger only confirmed entries count. No writer is fenced.
+    cannot report them; `ledger verify` reads and checks all. In an open ledger only confirmed
+    entries count. No writer is fenced.
 
     With ENTRY the command reads only metadata, and prints the bookies that hold the entry, in the
     order of reading.
@@ -30,13 +31,16 @@ REPLICAS: Final = (
             option(
                 "--fail-if-any",
                 is_flag=True,
-                help="End with status 10 unless all replicas are intact.",
+                help="End with status 10 unless every bookie lists its entries.",
             ),
         ),
         effect=Effect.READ,
         examples=(
             ("bkctl ledger map 42", "fragments by bookies, with the health of each replica"),
-            ("bkctl ledger map 42 --fail-if-any", "status 10 unless every replica is intact"),
+            (
+                "bkctl ledger map 42 --fail-if-any",
+                "status 10 unless all entries are listed",
+            ),
             ("bkctl ledger map 42 -o json", "numbers of entries, for programs"),
             ("bkctl ledger map 42 1000 -o id", "the bookies that hold entry 1000, in order"),
         ),

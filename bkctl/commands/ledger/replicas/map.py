@@ -38,6 +38,12 @@ _GLYPHS: Final = {
     Health.UNKNOWN: ("?", "?", "unknown"),
     Health.EMPTY: ("∅", "0", "nothing to hold"),
 }
+_FAULTS: Final = {
+    Health.PARTLY: "lacking some entries",
+    Health.MISSING: "lacking all entries",
+    Health.UNREACHABLE: "unreachable",
+    Health.UNKNOWN: "unknown",
+}
 _COLORS: Final = {
     Health.OK: "ok", Health.PARTLY: "unknown", Health.MISSING: "missing",
     Health.UNREACHABLE: "unreachable", Health.UNKNOWN: "unknown", Health.EMPTY: "",
@@ -81,7 +87,7 @@ def _fragment(one: MappedFragment) -> dict[str, Any]:
         "replicas.metadata.write_quorum",
         Kind.COUNT,
     ),
-    column("intact", "Whether every replica is intact.", "replicas.is_intact", Kind.FLAG),
+    column("intact", "Whether each bookie lists its entries.", "replicas.is_intact", Kind.FLAG),
     column("verdict", "The same in words.", lambda v: verdict(v.replicas)),
     column(
         "bookies",
@@ -179,20 +185,26 @@ async def _map(client: Client, ledger_id: LedgerId) -> LedgerMap:
 def verdict(found: ReplicaMap) -> str:
     """Return in a few words how intact a ledger is."""
     if found.is_intact:
-        return "every replica is intact"
+        return f"every bookie lists its entries; `bkctl ledger verify {found.ledger_id}` reads them"
     lost = [one for one in found.fragments if one.copies == 0]
     if lost:
-        return f"{counted(len(lost), 'fragment')} with an entry of which no complete copy answers"
+        return _loss(lost)
     healths = [place.health for fragment in found.fragments for place in fragment.places]
-    bad = [(health, healths.count(health)) for health in _GLYPHS if health in healths]
-    return (
-        ", ".join(
-            f"{count} {health.value}"
-            for health, count in bad
-            if health not in {Health.OK, Health.EMPTY}
-        )
-        + f" of {counted(len(healths), 'replica')} of fragments"
+    bad = ", ".join(
+        f"{healths.count(health)} {words}" for health, words in _FAULTS.items() if health in healths
     )
+    return f"{bad} of {counted(len(healths), 'replica')} of fragments"
+
+
+def _loss(lost: Sequence[MappedFragment]) -> str:
+    """Return what is lost of fragments that have entries without a copy."""
+    entries = 0
+    for one in lost:
+        if one.last is None or any(place.health is not Health.MISSING for place in one.places):
+            fragments = counted(len(lost), "fragment")
+            return f"some entries of {fragments} have no copy on a bookie that answers"
+        entries += one.last - one.first + 1
+    return f"no bookie has a copy of {counted(entries, 'entry')}"
 
 
 def drawing(found: LedgerMap, canvas: Canvas) -> Iterator[str]:

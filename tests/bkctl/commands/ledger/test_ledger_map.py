@@ -46,7 +46,7 @@ def ledger_map(ensembles: Sequence[str], healths: Sequence[Sequence[Health]]) ->
                 )
                 for bookie, health in zip(ids, row, strict=True)
             ),
-            copies=list(row).count(Health.OK) - 1,
+            copies=max(0, list(row).count(Health.OK) - 1),
         )
         for n, (ids, row) in enumerate(zip(names, healths, strict=True))
     )
@@ -86,12 +86,18 @@ class TestDrawing:
 
     def test_the_verdict_names_what_is_worst(self) -> None:
         whole = ledger_map(["abc"], [[OK, OK, OK]])
-        assert verdict(whole.replicas) == "every replica is intact"
+        assert verdict(whole.replicas).startswith("every bookie lists its entries; `bkctl ledger ")
         assert verdict(SOME.replicas) == (
-            "2 fragments with an entry of which no complete copy answers"
+            "some entries of 2 fragments have no copy on a bookie that answers"
         )
-        partly = ledger_map(["abc"], [[OK, OK, AWAY]])
-        assert verdict(partly.replicas) == "1 unreachable of 3 replicas of fragments"
+        assert (
+            verdict(ledger_map(["abc"], [[GONE] * 3]).replicas)
+            == "no bookie has a copy of 100 entries"
+        )
+        partly = ledger_map(["abc"], [[OK, OK, PARTLY]])
+        assert verdict(partly.replicas) == "1 lacking some entries of 3 replicas of fragments"
+        silent = ledger_map(["abc"], [[OK, OK, AWAY]])
+        assert verdict(silent.replicas) == "1 unreachable of 3 replicas of fragments"
 
     def test_a_bookie_that_is_registered_and_silent_is_not_drawn_as_writable(self) -> None:
         found = ledger_map(["abc"], [[OK, OK, AWAY]])
@@ -104,7 +110,7 @@ class TestMap:
         world = World(3)
         ledger_id = written(world)
         drawn = run_in(world, "ledger", "map", ledger_id)
-        assert "every replica is intact" in drawn.out
+        assert f"every bookie lists its entries; `bkctl ledger verify {ledger_id}`" in drawn.out
         assert "0-9      ●  ●  ●     2/2" in drawn.out
         shown = run_in(world, "ledger", "map", ledger_id, "--json").json
         assert (shown["state"], shown["intact"], shown["last_confirmed"]) == ("closed", True, 9)
