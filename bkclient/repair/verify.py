@@ -97,6 +97,8 @@ class BadCopies:
     count: int
     why: str
     """What was said of the first of them."""
+    is_silent: bool = False
+    """Whether the bookie did not answer; else it answered with an error."""
 
 
 @attrs.frozen(kw_only=True)
@@ -468,7 +470,14 @@ class _Verification:
     def outcome(self) -> LedgerVerification:
         """Return what was found."""
         bad = (
-            BadCopies(bookie, flaw, in_ranges(one.entries), len(one.entries), one.why)
+            BadCopies(
+                bookie,
+                flaw,
+                in_ranges(one.entries),
+                len(one.entries),
+                one.why,
+                flaw is Flaw.UNREADABLE and self._silent[bookie] > 0,
+            )
             for (bookie, flaw), one in self._found.items()
         )
         return LedgerVerification(
@@ -546,7 +555,7 @@ async def _copy_of(reader: CopyReader, bookie_id: BookieId, entry_id: EntryId) -
     try:
         entry = await reader.read(bookie_id, entry_id)
     except ClientError as error:
-        if flaw_of(error) is Flaw.UNREADABLE:
+        if isinstance(error, _NO_ANSWER):
             raise
         return Copy(entry_id, None, error)
     if isinstance(entry, bytes):

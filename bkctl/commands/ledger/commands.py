@@ -143,8 +143,9 @@ ledger.command(
 
     Without --recover the command changes nothing, and reads an open ledger up to its last confirmed
     entry. A ledger that `bkctl ledger write` made is printed as its original bytes. With --bookie
-    the command reads only the entries that this bookie should have. If the bookie lacks an entry,
-    the exit status is 8. `bkctl ledger tail LEDGER_ID -n 3` prints the last three entries.
+    the command reads only the entries that this bookie should have. If the bookie has no sound copy
+    of an entry, the exit status is 8. `bkctl ledger tail LEDGER_ID -n 3` prints the last three
+    entries.
     """,
     params=(
         argument("ledger_id", type=LEDGER_ID),

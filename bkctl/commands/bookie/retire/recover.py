@@ -114,7 +114,7 @@ def recover(
         stay = "; the cookies stay" if delete_cookie else ""
         raise PartlyDoneError(
             f"{left}: {named([one.ledger_id for one in report.left])}{stay}",
-            next_step="the warnings say why; run it again after the repair",
+            next_step="the warnings say why; too few bookies: start one more; then run it again",
         )
 
 

@@ -84,7 +84,9 @@ class _VerifyCounts:
     lost: list[LedgerId] = attrs.field(factory=list)
     """Ledgers with entries of which no copy can be read."""
     silent: set[BookieId] = attrs.field(factory=set)
-    """Bookies that did not answer, or could not read a copy."""
+    """Bookies that did not answer."""
+    repairable: tuple[LedgerId, BookieId] | None = None
+    """The first ledger with a bad copy on a bookie that answers, and this bookie."""
 
     def count(self, values: Iterable[LedgerVerification]) -> Iterator[LedgerVerification]:
         """Pass values through and count them."""
@@ -95,7 +97,9 @@ class _VerifyCounts:
             self.entries_lost += one.entries_lost
             if one.entries_lost:
                 self.lost.append(one.ledger_id)
-            self.silent |= {bad.bookie_id for bad in one.bad if bad.flaw is Flaw.UNREADABLE}
+            self.silent |= {bad.bookie_id for bad in one.bad if bad.is_silent}
+            for bad in one.bad:
+                self.repairable = self.repairable or (one.ledger_id, bad.bookie_id)
             yield one
 
     @property
@@ -108,7 +112,7 @@ class _VerifyCounts:
 
     @property
     def remedy(self) -> str:
-        """What helps: first a bookie that is down, then a disk that has what is lost."""
+        """What helps: a bookie that is down, a disk that has what is lost, or a copy elsewhere."""
         if self.silent:
             bookie_id = min(self.silent)
             return (
@@ -120,9 +124,13 @@ class _VerifyCounts:
                 f"autorecovery has no copy to repair from: `bkctl disk salvage {self.lost[0]} "
                 "--out DIR` looks on the disks of a stopped bookie"
             )
+        if self.repairable is None:
+            return ""
+        ledger_id, bookie_id = self.repairable
         return (
-            "`bkctl autorecovery audit --check all-ledgers`, then restart the auditor: its check "
-            "marks these ledgers for repair"
+            f"`bkctl bookie recover {bookie_id} --ledger {ledger_id}` copies the entries from the "
+            "other bookies to a bookie that does not hold the ledger; if there is no such bookie, "
+            "start one"
         )
 
 
@@ -212,8 +220,8 @@ class CopiesOfBookie:
                 for first, last in verifying.in_ranges(self._bad)
             )
             raise PartlyDoneError(
-                f"{self._bookie_id} lacks {counted(len(self._bad), 'entry')}: {ranges} "
-                f"({self._first_error})",
+                f"{self._bookie_id} has no sound copy of {counted(len(self._bad), 'entry')}: "
+                f"{ranges} ({self._first_error})",
                 next_step=f"`bkctl ledger verify {self._ledger_id}` looks at the other copies",
             )
 

@@ -31,7 +31,9 @@ def _bad_sentence(bad: BadCopies) -> str:
     more = len(ranges) - _RANGES_MAX
     named = ", ".join(ranges[:_RANGES_MAX]) + (f" and {more} more ranges" if more > 0 else "")
     word = "entry" if bad.count == 1 else "entries"
-    return f"  {bad.bookie_id}  {bad.flaw.value} {bad.count}: {word} {named}"
+    why = bad.why.removeprefix(f"bookie {bad.bookie_id}: ")
+    why = f" ({why})" if bad.flaw is Flaw.UNREADABLE else ""
+    return f"  {bad.bookie_id}  {bad.flaw.value} {bad.count}: {word} {named}{why}"
 
 
 def _verified(v: LedgerVerification) -> str:

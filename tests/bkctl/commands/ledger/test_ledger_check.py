@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +14,12 @@ import pytest
 from bkctl.commands.ledger.metadata import differences
 from bkctl.exit_status import ExitStatus
 from tests.bkclient.repairs import STRIPED, TRIPLE, closed_ledger, member, open_writer
-from tests.bkclient.worlds import World
+from tests.bkclient.worlds import Fate, Ruling, World
 from tests.bkctl.support.world import run_in
+from wire.codes import ReturnCode
 from wire.ids import BookieId, LedgerId
 from wire.ledger_metadata import encode_metadata
+from wire.messages import ReadRequest, ReadResponse, Request
 
 
 @pytest.fixture
@@ -25,6 +29,17 @@ def world() -> World:
 
 def instance_id(world: World) -> str:
     return str(world.run(world.client().store.instance_id()))
+
+
+def failing(entry_id: int) -> Callable[[Request], Ruling]:
+    """Return a policy: the disk returns an error for one entry."""
+
+    def policy(request: Request) -> Ruling:
+        if isinstance(request, ReadRequest) and request.entry_id == entry_id:
+            return ReadResponse(ReturnCode.EIO, request.ledger_id, request.entry_id)
+        return Fate.SERVE
+
+    return policy
 
 
 # Verify ----------------------------------------------------------------------------------------
@@ -49,7 +64,7 @@ def test_bad_copies_are_named_and_the_status_says_so(world: World) -> None:
         f"  {there.bookie_id}  missing 3: entries 2-3, 9",
     ]
     assert "1 ledger of 2 with copies that are not as they should be" in found.err
-    assert "`bkctl autorecovery audit --check all-ledgers`, then restart the auditor" in found.err
+    assert f"`bkctl bookie recover {there.bookie_id} --ledger {second}` copies" in found.err
     told = run_in(world, "ledger", "verify", "--all", "--json", ok=False).json["ledgers"]
     assert [one["sound"] for one in told] == [True, False]
     (bad,) = told[1]["bad"]
@@ -96,6 +111,30 @@ def test_the_remedy_for_a_bookie_that_is_down_is_to_start_it(world: World) -> No
     assert "readable copy" not in found.err
 
 
+def test_a_bookie_that_answers_with_an_error_is_not_to_be_started(world: World) -> None:
+    ledger_id = closed_ledger(world, world.client(), 10, **TRIPLE)
+    broken = member(world, ledger_id, 1)
+    broken.policy = failing(5)
+    found = run_in(world, "ledger", "verify", ledger_id, ok=False)
+    assert f"  {broken.bookie_id}  unreadable 1: entry 5 (EIO)\n" in found.out
+    assert f"start {broken.bookie_id}" not in found.err
+    assert f"`bkctl bookie recover {broken.bookie_id} --ledger {ledger_id}` copies" in found.err
+
+
+def test_the_remedy_for_a_damaged_copy_repairs_the_ledger() -> None:
+    world = World(4)
+    ledger_id = closed_ledger(world, world.client(), 10, **TRIPLE)
+    damaged = member(world, ledger_id, 1)
+    packet = damaged.ledgers[ledger_id].entries[5]
+    damaged.ledgers[ledger_id].entries[5] = packet[:-1] + bytes([packet[-1] ^ 1])
+    found = run_in(world, "ledger", "verify", ledger_id, ok=False)
+    assert f"  {damaged.bookie_id}  damaged 1: entry 5\n" in found.out
+    (line,) = re.findall(r"`bkctl ([^`]+)` copies", found.err)
+    run_in(world, *line.split(), "--yes")
+    assert damaged.bookie_id not in world.stored(ledger_id).ensemble
+    assert "all sound" in run_in(world, "ledger", "verify", ledger_id).out
+
+
 def test_ids_come_from_the_line_a_file_or_stdin(world: World, tmp_path: Path) -> None:
     client = world.client()
     ids = [str(closed_ledger(world, client, 2, **TRIPLE)) for _ in range(3)]
@@ -138,7 +177,19 @@ def test_the_copies_of_one_bookie_are_read_to_the_last(world: World) -> None:
     found = run_in(world, *read, "-o", "id", ok=False)
     assert found.out.split() == ["0", "2", "3", "5", "6"]
     assert found.status == ExitStatus.PARTLY
-    assert f"{there.bookie_id} lacks 1 entry: 8" in found.err
+    assert f"{there.bookie_id} has no sound copy of 1 entry: 8" in found.err
+
+
+def test_entries_around_one_that_a_bookie_cannot_read_are_printed(world: World) -> None:
+    ledger_id = closed_ledger(world, world.client(), 9, **TRIPLE)
+    broken = member(world, ledger_id, 1)
+    broken.policy = failing(5)
+    read = ("ledger", "read", ledger_id, "--bookie", broken.bookie_id, "4-6")
+    found = run_in(world, *read, ok=False)
+    assert found.out == "entry 4\nentry 6\n"
+    assert found.status == ExitStatus.PARTLY
+    assert f"{broken.bookie_id} has no sound copy of 1 entry: 5 (" in found.err
+    assert "EIO" in found.err
 
 
 def test_a_bookie_that_no_fragment_lists_is_asked_all_the_same() -> None:
