@@ -187,9 +187,18 @@ class Client:
         return self._parts["racks"] is not None
 
     async def close(self) -> None:
-        """Close all connections; requests in flight fail with ``ClientClosedError``."""
+        """Close all connections; requests in flight fail with ``ClientClosedError``.
+
+        Waits until the bookies of closed ledgers have answered the last adds, so that each entry
+        has its write quorum. A bookie that does not answer is waited for as long as an add may
+        take, and its connection as long as connecting may.
+        """
         self._is_closed = True
         if self._cluster is not None:
+            await self._cluster.last_copies.wait(
+                self._cluster.clock,
+                self.config.connect_timeout_ms / 1000 + self.config.add_timeout_s,
+            )
             self._cluster.pool.close()
         if self._owns_store:
             await self.store.close()

@@ -18,6 +18,7 @@ from bkclient.connection.ledger_keys import LedgerKeys
 from bkclient.connection.pool import BookiePool, Connect
 from bkclient.connection.security.handshake import Greeting
 from bkclient.errors import NotEnoughBookiesError
+from bkclient.ledger.adds.last_copies import LastCopies
 from bkclient.ledger.reads.fetch import EntryFetcher
 from bkclient.metadata.api import MetadataStore
 from bkclient.metadata.update import Updater
@@ -45,6 +46,7 @@ class Cluster:
     clock: IReactorTime
     rng: random.Random
     config: ClientConfig
+    last_copies: LastCopies = attrs.field(factory=LastCopies)
     topology: Topology | None = None
     """Knows the racks, where the placement asks for them."""
     free_space: FreeSpace | None = None

@@ -25,6 +25,7 @@ from bkclient.errors import (
 from bkclient.ledger.adds.closing import LedgerClosing
 from bkclient.ledger.adds.ensemble_changes import EnsembleChanges
 from bkclient.ledger.adds.forced import ForcedAdds
+from bkclient.ledger.adds.last_copies import LastCopies
 from bkclient.ledger.adds.pipeline import AddEffects, AddPipeline, AddSettings
 from bkclient.ledger.adds.writer_end import WriterEnd
 from bkclient.ledger.context import Cluster
@@ -316,9 +317,9 @@ class LedgerWriter:
         self._pipeline.end(error)
         self._leave()
 
-    def _leave(self) -> None:
+    def _leave(self, last_copies: LastCopies | None = None) -> None:
         self._explicit_lac.stop()
-        self._pipeline.leave()
+        self._pipeline.leave(last_copies)
         self._fetcher.close()
 
     # Reading

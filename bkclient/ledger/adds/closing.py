@@ -28,7 +28,8 @@ class LedgerClosing:
     Args:
         forced: what was forced, where only that is safe.
         last_confirmed: returns the last entry that is safe.
-        leave: drops connections and timers.
+        leave: drops timers and connections; with ``LastCopies`` it keeps a connection until its
+            bookie has answered.
     """
 
     def __init__(
@@ -41,7 +42,7 @@ class LedgerClosing:
         forced: ForcedAdds | None,
         *,
         last_confirmed: Callable[[], EntryId],
-        leave: Callable[[], None],
+        leave: Callable[..., None],
     ) -> None:
         self._cluster, self._ledger_id, self._local = cluster, ledger_id, local
         self._pipeline, self._end = pipeline, end
@@ -68,7 +69,7 @@ class LedgerClosing:
         if self._end.at is None:
             if self._forced is not None:
                 await self._forced.force_before_close()
-            self._leave()
+            self._leave(self._cluster.last_copies)
             self._end.at = self._safe_end()
         last, length = self._end.at
         return await self._cluster.updater.update(

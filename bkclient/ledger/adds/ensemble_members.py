@@ -16,6 +16,7 @@ from bkclient.connection.ledger_keys import AddBatch, FrameMaker, LedgerKeys
 from bkclient.connection.pool import BookiePool
 from bkclient.connection.writability import Writability
 from bkclient.errors import ClientError, TooManyRequestsClientError
+from bkclient.ledger.adds.last_copies import LastCopies
 from bkclient.quorum.distribution import is_striped_to
 from wire.codes import ProtocolVersion
 from wire.frames.bulk_adds import Packed
@@ -78,6 +79,7 @@ class Member:
         self._hold: _Hold | None = None
         self._ailing = False
         self._gone = False
+        self._last_copies: LastCopies | None = None
         self._acked_to = self._broken_at = NO_ENTRY
         channel = pool.ready(bookie, self._keys.ledger_id, self._protocol)
         if channel is not None:
@@ -139,10 +141,23 @@ class Member:
     def part(self) -> None:
         """Leave the bookie: nothing is sent to it or taken from it any more."""
         self._gone, self._backlog = True, []
+        if self._last_copies is not None:
+            self._last_copies.settled(self)
         self._cancel_hold()
         if self._stream is not None:
             self._stream.close()
             self._stream = None
+
+    def part_when_answered(self, last_copies: LastCopies) -> None:
+        """Leave the bookie once it has answered, or failed; nothing more is reported."""
+        self._on_acked, self._on_failed = _ignore, _warn_of_lack
+        self._last_copies = last_copies
+        last_copies.expect(self)
+        self._part_if_answered()
+
+    def _part_if_answered(self) -> None:
+        if self._last_copies is not None and not self.in_flight:
+            self.part()
 
     def _full(self) -> ClientError:
         return TooManyRequestsClientError(f"the connection to bookie {self.bookie} takes nothing")
@@ -214,12 +229,27 @@ class Member:
         if self._is_deferred:
             self._acked_to = EntryId(max(self._acked_to, *entries))
         self._on_acked(self, entries)
+        self._part_if_answered()
 
     def _failed(self, entries: list[int], error: ClientError) -> None:
         self._ailing = True
         if entries and not self._gone:
             self._pool.quarantine.count(self.bookie, error, len(entries))
             self._on_failed(self, entries, error)
+            self._part_if_answered()
+
+
+def _ignore(_member: Member, _entries: list[int]) -> None:
+    """Take an answer that decides nothing any more."""
+
+
+def _warn_of_lack(member: Member, entries: list[int], error: ClientError) -> None:
+    log.warn(
+        "bookie {bookie} may lack the last {count} entries of a closed ledger: {error}",
+        bookie=member.bookie,
+        count=len(entries),
+        error=error,
+    )
 
 
 class EnsembleMembers:
@@ -282,6 +312,11 @@ class EnsembleMembers:
         """Release connections: answers that still come are ignored."""
         for member in self._members:
             member.part()
+
+    def leave_when_answered(self, last_copies: LastCopies) -> None:
+        """Release each connection once its bookie has answered what was sent."""
+        for member in self._members:
+            member.part_when_answered(last_copies)
 
     def that_lost(self, forced: EntryId) -> list[BookieId]:
         """Return the bookies that may have lost an acknowledged entry behind ``forced``."""

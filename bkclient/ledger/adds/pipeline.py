@@ -32,6 +32,7 @@ from bkclient.ledger.adds.backpressure import WaitForSpace
 from bkclient.ledger.adds.confirmations import Confirmations
 from bkclient.ledger.adds.ensemble_changes import ChangePause
 from bkclient.ledger.adds.ensemble_members import AddFraming, EnsembleMembers, Member
+from bkclient.ledger.adds.last_copies import LastCopies
 from bkclient.ledger.adds.quorum_timeout import QuorumTimeout
 from bkclient.quorum.add_events import (
     AddsAcked,
@@ -249,9 +250,15 @@ class AddPipeline:
         """Whether commands are being carried out: the caller is called by one of them."""
         return self._running
 
-    def leave(self) -> None:
-        """Release connections: answers that still come are ignored."""
-        self.members.leave()
+    def leave(self, last_copies: LastCopies | None = None) -> None:
+        """Release connections: answers that still come are ignored.
+
+        With ``last_copies`` each connection is kept until its bookie has answered.
+        """
+        if last_copies is None:
+            self.members.leave()
+        else:
+            self.members.leave_when_answered(last_copies)
         self._timeout.stop()
         if self._flush_call is not None and self._flush_call.active():
             self._flush_call.cancel()

@@ -1,0 +1,84 @@
+"""The end of a client waits for the copies of entries that their ack quorum has confirmed."""
+
+from __future__ import annotations
+
+import pytest
+
+from bkclient.client import Client
+from bkclient.ledger.writer import LedgerWriter
+from tests.bkclient.worlds import FakeBookie, Fate, World, is_add, when
+from wire.codes import ProtocolVersion
+
+PROTOCOLS = pytest.mark.parametrize("protocol", list(ProtocolVersion), ids=lambda p: p.name)
+PAYLOADS = [b"entry %d" % number for number in range(50)]
+
+
+def written(
+    world: World, fate: Fate, protocol: ProtocolVersion = ProtocolVersion.V3
+) -> tuple[Client, LedgerWriter, FakeBookie]:
+    """Close a ledger of three copies while one bookie treats adds by ``fate``."""
+    client = world.client(protocol=protocol)
+    writer = world.run(client.create_ledger(ensemble_size=3, write_quorum=3, ack_quorum=2))
+    slow = world.bookies[writer.metadata.last_fragment.ensemble[1]]
+    slow.policy = when(is_add, fate)
+    world.run(writer.add_many(PAYLOADS))
+    world.run(writer.close())
+    return client, writer, slow
+
+
+@PROTOCOLS
+def test_a_slow_bookie_gets_its_copies_before_the_client_ends(protocol: ProtocolVersion) -> None:
+    world = World(3)
+    client, writer, slow = written(world, Fate.HOLD, protocol)
+    ending = world.start(client.close())
+    world.settle(1)
+    assert not ending.done
+    assert slow.release() == len(PAYLOADS)
+    ending.finish(limit_s=0.1)
+    assert list(slow.entries(writer.ledger_id).values()) == PAYLOADS
+    assert not slow.connections
+
+
+def test_answers_before_the_end_leave_nothing_to_wait_for() -> None:
+    world = World(3)
+    client, _, slow = written(world, Fate.HOLD)
+    slow.release()
+    world.settle()
+    world.run(client.close(), limit_s=0)
+
+
+def test_a_bookie_that_never_answers_is_waited_for_as_long_as_an_add_may_take() -> None:
+    world = World(3)
+    client, _, _ = written(world, Fate.LOSE)
+    world.run(client.close(), limit_s=client.config.add_timeout_s)
+
+
+def test_a_bookie_that_dies_is_not_waited_for() -> None:
+    world = World(3)
+    client, _, slow = written(world, Fate.HOLD)
+    ending = world.start(client.close())
+    world.kill(slow.bookie_id)
+    ending.finish(limit_s=0.1)
+
+
+def test_a_host_that_is_gone_is_waited_for_as_long_as_connecting_may_take() -> None:
+    world = World(3)
+    for bookie in world.bookies.values():
+        bookie.is_there = bookie.bookie_id != "b2"
+    client, _, _ = written(world, Fate.SERVE)
+    world.run(client.close(), limit_s=client.config.connect_timeout_ms / 1000)
+
+
+def test_a_bookie_that_was_replaced_is_not_waited_for() -> None:
+    world = World(4)
+    client = world.client()
+    writer = world.run(client.create_ledger(ensemble_size=3, write_quorum=3, ack_quorum=2))
+    slow = world.bookies[writer.metadata.last_fragment.ensemble[1]]
+    slow.policy = when(is_add, Fate.LOSE)
+    world.run(writer.add(b"first"))
+    world.settle(client.config.add_timeout_s)
+    world.run(writer.add(b"second"))
+    assert slow.bookie_id not in writer.metadata.last_fragment.ensemble
+    world.run(writer.close())
+    world.settle()
+    world.run(client.close(), limit_s=0)
