@@ -51,6 +51,7 @@ class LedgerInfo:
     last_entry_id: int | None
     """None while it is open."""
     length_bytes: int
+    """Payload by the metadata: 0 while the ledger is open."""
 
 
 @attrs.frozen(kw_only=True)

@@ -117,6 +117,22 @@ class Comparison:
         if self.text.lower() not in _NOTHING:
             self._number()
 
+    def insist_unit(self) -> None:
+        """Check that the text of a field that has durations names a unit: 50 may be 50 ms or 50 s.
+
+        Raises:
+            UsageError: it is a number alone, and not 0.
+        """
+        try:
+            seconds = float(self.text)
+        except ValueError:
+            return
+        if seconds:
+            raise UsageError(
+                f"{self}: the field is a duration, and {self.text} has no unit",
+                next_step=f"write {self}ms for milliseconds, or {self}s for seconds",
+            )
+
     def _flag(self) -> bool:
         if self.text.lower() not in _YES | _NO:
             raise UsageError(f"{self}: the field is yes or no")

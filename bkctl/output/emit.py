@@ -167,7 +167,7 @@ class Emitter:
         """Tell whether a single value is to be shown; say so if it is not."""
         if list(self._select(view, [value])):
             return True
-        self._host.stderr.write("" if self._options.quiet else f"no such {view.name}\n")
+        self._host.stderr.write("" if self._options.quiet else f"no {view.name} match --filter\n")
         return False
 
     def _seen(self, view: View, values: Iterable[Any]) -> Iterable[Any]:

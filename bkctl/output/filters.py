@@ -145,4 +145,6 @@ def thresholds(texts: Iterable[str], kind: type) -> Thresholds:
     for one in limits:
         if view[one.field].kind in _NUMBERS:
             one.insist_number()
+        if one.in_seconds:
+            one.insist_unit()
     return Thresholds(view, limits)

@@ -55,6 +55,7 @@ def disable(session: Session, *, for_s: float | None, reason: str | None) -> Non
 def _switch(
     session: Session, *, enabled: bool, for_s: float | None = None, reason: str | None = None
 ) -> None:
+    session.reminds = False  # The result says what holds from now on.
     former = session.call(autorecovery.paused)
     why = None if enabled else pause(for_s, reason)
     replaced = ""
@@ -67,7 +68,6 @@ def _switch(
         plan = f"{verb} autorecovery{lasting}{'; ' if replaced else ''}{replaced}"
         session.plan([] if is_so else [plan])
         return
-    session.reminds = False
     session.emit(
         AutorecoverySwitch(
             enabled, session.call(autorecovery.set_enabled, enabled=enabled, pause=why)

@@ -24,7 +24,6 @@ from bkctl.errors import NothingFoundError, error_message
 from bkctl.output.units import counted, human_bytes
 from bkctl.output.views import BOOKIE, NEVER, WIDE, Column, Kind, column, shown
 from bkctl.suggest import did_you_mean
-from wire.errors import BookKeeperError
 from wire.ids import BookieId
 
 if TYPE_CHECKING:
@@ -100,7 +99,13 @@ def _figure(name: str, doc: str, get: Callable[[LoadFigures], Any], **more: Any)
     ),
     _figure("adds", "Adds since its start.", lambda f: f.adds, kind=Kind.COUNT),
     _figure("reads", "Reads since its start.", lambda f: f.reads, kind=Kind.COUNT),
-    _figure("failures", "Of both, those that failed.", lambda f: f.failures, kind=Kind.COUNT),
+    _figure(
+        "failures",
+        "Adds and reads that failed, reads of missing entries included.",
+        lambda f: f.failures,
+        kind=Kind.COUNT,
+        header="FAILED REQUESTS",
+    ),
     _figure(
         "add_p99_ms", "99 of 100 adds took less, in ms.", lambda f: f.add_p99_ms, kind=Kind.NUMBER
     ),
@@ -160,6 +165,8 @@ def show(session: Session, bookie_ids: Sequence[str], *, ledgers: bool) -> None:
         _show_one(session, wanted[0], count_ledgers=ledgers)
         return
     found: list[BookieDetails] = session.call(details, wanted, count_ledgers=ledgers)
+    if _reads_figures(session):
+        found = _with_figures(session, found)
     session.emit_all(found, BookieDetails)
     if not wanted and found:
         session.finish()
@@ -174,13 +181,38 @@ def _show_one(session: Session, bookie_id: BookieId, *, count_ledgers: bool) -> 
         NothingFoundError: it is neither registered nor has a cookie.
     """
     session.about = f"bookie {bookie_id}"
-    found: BookieDetails = session.call(details, [bookie_id], count_ledgers=count_ledgers)[0]
-    figures = load_rates.ask_all([found.bookie.http], ask_bookies.FIGURES_TIMEOUT_S)[0]
-    if isinstance(figures, BookKeeperError):
-        session.warn(f"its metrics are not known: {error_message(figures)}")
-    elif figures is not None:
-        found = attrs.evolve(found, figures=figures)
-    session.emit(found)
+    found = session.call(details, [bookie_id], count_ledgers=count_ledgers)
+    session.emit(_with_figures(session, found)[0])
+
+
+def _reads_figures(session: Session) -> bool:
+    """Return whether anything looks at what only metrics have; a plain table does not."""
+    options = session.options
+    if options.filters or options.sort_by or options.columns or options.until:
+        return True
+    return options.output not in {None, "table", "id"}
+
+
+def _with_figures(session: Session, found: Sequence[BookieDetails]) -> list[BookieDetails]:
+    """Return bookies with what their metrics say, all asked at once; warn where they say nothing.
+
+    A bookie without figures passes no filter on them, so the warning has the reason.
+    """
+    answers = load_rates.ask_all([one.bookie.http for one in found], ask_bookies.FIGURES_TIMEOUT_S)
+    complete = []
+    for one, figures in zip(found, answers, strict=True):
+        if isinstance(figures, load_rates.LoadFigures):
+            complete.append(attrs.evolve(one, figures=figures))
+            continue
+        complete.append(one)
+        if figures is not None:
+            why = error_message(figures)
+        elif session.options.filters and one.bookie.state != "down":
+            why = "it publishes no HTTP server"
+        else:
+            continue
+        session.warn(f"the metrics of bookie {one.bookie_id} are unknown: {why}")
+    return complete
 
 
 def space(found: Sequence[BookieSummary]) -> tuple[int, int]:

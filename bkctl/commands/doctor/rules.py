@@ -25,6 +25,7 @@ from bkctl.output.autorecovery_pause import pause_text
 from bkctl.output.units import counted, human_bytes, human_duration, rfc3339
 from wire.ids import LEDGER_ID_REFUSED, BookieId, LedgerId
 
+_ENABLE: Final = "bkctl autorecovery enable"
 START_AUDITOR: Final = "bookied autorecovery --conf FILE"
 _NAMED_MAX: Final = 5
 """Ledgers that a sentence names."""
@@ -444,17 +445,21 @@ def _disabled(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
             Severity.RISK if needed else Severity.TROUBLE,
             "autorecovery-disabled",
             f"autorecovery is disabled{why}: nothing{' of this' if needed else ''} is repaired",
-            fix=_enabling(seen),
+            fix=f"the pause ends by itself at {rfc3339(until_ms)}; to end it now: {_ENABLE}"
+            if (until_ms := _pause_end_ms(seen)) is not None
+            else _ENABLE,
         )
 
 
 def _enabling(seen: ClusterSurvey) -> str:
-    """Return what switches autorecovery on: for a pause that lasts, its end comes first."""
-    enable = "bkctl autorecovery enable"
+    """Return what switches autorecovery on; of a pause that lasts another finding has the end."""
+    return _ENABLE if _pause_end_ms(seen) is None else "see autorecovery-disabled"
+
+
+def _pause_end_ms(seen: ClusterSurvey) -> int | None:
+    """Return when a pause ends by itself; None where it does not."""
     until_ms = None if seen.pause is None else seen.pause.until_ms
-    if until_ms is None or until_ms <= seen.now_ms:
-        return enable
-    return f"the pause ends by itself at {rfc3339(until_ms)}; to end it now: {enable}"
+    return until_ms if until_ms is not None and until_ms > seen.now_ms else None
 
 
 def _no_auditor(seen: ClusterSurvey) -> Iterator[ClusterFinding]:

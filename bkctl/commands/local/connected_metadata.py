@@ -56,6 +56,14 @@ class ClusterMetadata:
         found: frozenset[str] = self._run(self._known)
         return found
 
+    def is_repaired(self) -> bool:
+        """Return whether autorecovery is enabled."""
+        enabled: bool = self._run(self._replication_enabled)
+        return enabled
+
+    async def _replication_enabled(self) -> bool:
+        return await (await self._connected()).replication_enabled()
+
     async def _known(self) -> frozenset[BookieId]:
         return await (await self._connected()).known_bookies()
 

@@ -286,7 +286,7 @@ def _start_in_background(session: Session, directory: Path, settings: dict[str, 
     refuse_foreign(directory)
     make_own(directory)
     log = directory / BACKGROUND_LOG
-    session.note(f"starting the cluster in {directory}")
+    session.note(f"starting the cluster in {directory}; that may take half a minute")
     words = (word for word in session.options.args if word != "--background")
     arguments = without_settings(words)
     with log.open("ab") as errors:

@@ -19,6 +19,7 @@ from bkctl.commands.local.directory import START_REQUEST, write_private
 from bkctl.commands.local.running_cluster import insist_owner, read, start_line, wait_until
 from bkctl.errors import ConflictError, NothingFoundError, UsageError
 from bookied.directories.lock import is_locked
+from wire.errors import BookKeeperError
 
 if TYPE_CHECKING:
     from bkctl.commands.local.columns import LocalBookie
@@ -82,7 +83,8 @@ def stop(session: Session, directory: Path, bookie_id: str) -> None:
         NothingFoundError: the directory holds no cluster, or the cluster has no such bookie.
         ConflictError: the bookie goes on.
     """
-    one = _bookie(directory, read(directory).bookies, bookie_id)
+    found = read(directory)
+    one = _bookie(directory, found.bookies, bookie_id)
     if one.state != "up":
         session.note(f"bookie {bookie_id} does not run")
         return
@@ -95,6 +97,18 @@ def stop(session: Session, directory: Path, bookie_id: str) -> None:
     wait_until(lambda: not _runs(pid), f"process {pid} still runs", f"its log is {one.log}")
     line = shlex.join(["bkctl", "local", "start", str(directory), bookie_id])
     session.note(f"stopped bookie {bookie_id}; to start it: {line}")
+    if _is_repaired(found.uri):
+        session.note(
+            "autorecovery copies its ledgers to other bookies from now on; "
+            "to prevent that: bkctl autorecovery disable --for 30m"
+        )
+
+
+def _is_repaired(uri: str) -> bool:
+    """Return whether autorecovery is enabled, as it is where the metadata cannot be read."""
+    with contextlib.suppress(BookKeeperError), ClusterMetadata(lambda: uri) as metadata:
+        return metadata.is_repaired()
+    return True
 
 
 def _runs(pid: int) -> bool:

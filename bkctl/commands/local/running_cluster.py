@@ -187,4 +187,5 @@ def start_line(directory: Path) -> str:
         words += ["--zk", known.elsewhere.partition("://")[2].partition("/")[0]]
     elif known.zookeeper_port:
         words.append("--zookeeper")
+    words.append("--background")
     return shlex.join(words)

@@ -54,13 +54,17 @@ def _log_ledger_state(row: LogLedgerRow) -> str:
     return "lost" if row.info.state is None else STATE_WORDS[row.info.state.name]
 
 
+def _length(row: LogLedgerRow) -> int | None:
+    return None if row.info.last_entry_id is None else row.info.length_bytes
+
+
 @shown(
     "ledgers",
     column("index", "Its place in the log.", "info.index", Kind.COUNT),
     column("ledger_id", "The ledger.", "info.ledger_id", Kind.LEDGER_ID),
     column("state", "Its state; lost: it is gone.", _log_ledger_state, Kind.STATE),
-    column("last_entry", "Last entry.", "info.last_entry_id", Kind.COUNT),
-    column("length", "Bytes of payload.", "info.length_bytes", Kind.BYTES),
+    column("last_entry", "Last entry, once it is closed.", "info.last_entry_id", Kind.COUNT),
+    column("length", "Bytes of payload, once it is closed.", _length, Kind.BYTES),
     column("created", "When it was listed.", "info.created_ms", Kind.TIME_MS, rank=1),
     id="ledger_id",
 )

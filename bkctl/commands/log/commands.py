@@ -215,7 +215,8 @@ log.command(
     help="""Delete the ledgers of the log NAME that end before a position.
 
     Only complete, closed ledgers are deleted, never the last. So the log may begin before the
-    position.
+    position. A running writer begins a new ledger by --roll-size, --roll-entries or --roll-after of
+    `log create`.
     """,
     params=(
         argument("name", type=LOG_NAME),

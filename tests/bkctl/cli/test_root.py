@@ -589,7 +589,7 @@ def test_each_line_that_is_offered_for_another_is_a_command() -> None:
             ["ledger", "read", "7", "--tail", "5"],
             "`bkctl ledger tail LEDGER_ID -n 5` prints the last",
         ),
-        (["ledger", "write", "-e", "3", "x"], "'-e'; use -E"),
+        (["ledger", "write", "-e", "3", "x"], "'-e'; use -E, -W and -A"),
         (
             ["ledger", "delete", "--meta", "app=a"],
             "use `bkctl ledger list --meta KEY=VALUE -o id | bkctl ledger delete -`",

@@ -210,7 +210,7 @@ def test_in_the_background_it_returns_once_all_are_up(tmp_path: Path) -> None:
     assert (again.returncode, again.stderr) == (0, f"no cluster runs in {directory}\n")
     shown = _run("local", "status", directory)
     assert "down" in shown.stdout
-    assert f"to start it: bkctl local 1 --dir {directory}\n" in shown.stderr
+    assert f"to start it: bkctl local 1 --dir {directory} --background\n" in shown.stderr
 
 
 @pytest.mark.processes
@@ -335,9 +335,13 @@ def test_one_bookie_is_stopped_and_started_by_its_id(tmp_path: Path) -> None:
         ids = _run("local", "status", directory, "-o", "id").stdout.split()
         stopped = _run("local", "stop", directory, ids[1])
         start = f"bkctl local start {directory} {ids[1]}"
+        copies = (
+            "autorecovery copies its ledgers to other bookies from now on; "
+            "to prevent that: bkctl autorecovery disable --for 30m"
+        )
         assert (stopped.returncode, stopped.stderr) == (
             0,
-            f"stopped bookie {ids[1]}; to start it: {start}\n",
+            f"stopped bookie {ids[1]}; to start it: {start}\n{copies}\n",
         )
         assert len(_processes(directory)) == 1
         again = _run("local", "stop", directory, ids[1])
@@ -352,13 +356,19 @@ def test_one_bookie_is_stopped_and_started_by_its_id(tmp_path: Path) -> None:
         listed = _run("-u", cluster.uri, "bookie", "list", "--state", "writable", "-o", "id")
         assert sorted(listed.stdout.split()) == sorted(ids)
         assert "runs already" in _run("local", "start", directory, ids[1]).stderr
+        chosen = _run("-u", cluster.uri, "bookie", "show", "--filter", "uptime_s>=0", "-o", "id")
+        assert sorted(chosen.stdout.split()) == sorted(ids), chosen.stderr
+        assert _run("-u", cluster.uri, "autorecovery", "disable").returncode == 0
+        paused = _run("local", "stop", directory, ids[1])
+        assert paused.stderr == f"stopped bookie {ids[1]}; to start it: {start}\n"
+        assert _run("local", "start", directory, ids[1]).returncode == 0
         for word in ("start", "stop"):
             unknown = _run("local", word, directory, "127.0.0.1:1")
             assert unknown.returncode == ExitStatus.NOT_FOUND
             assert f"its bookies are {ids[0]}, {ids[1]}" in unknown.stderr
     gone = _run("local", "start", directory, ids[0])
     assert gone.returncode == ExitStatus.CONFLICT
-    assert f"to start it: bkctl local 2 --dir {directory}" in gone.stderr
+    assert f"to start it: bkctl local 2 --dir {directory} --background" in gone.stderr
 
 
 @pytest.mark.processes

@@ -151,9 +151,10 @@ def _status(v: DecommissionStatus) -> str:
     cookie = "it has a cookie" if v.has_cookie else "it has no cookie"
     if not v.ledgers:
         return f"bookie {v.bookie_id} is empty and {v.state}; {cookie}"
+    not_closed = f"{v.open_ledgers} of them not closed" if v.open_ledgers else "all closed"
     return (
-        f"bookie {v.bookie_id} is {v.state} and has {counted(v.ledgers, 'ledger')} "
-        f"({v.open_ledgers} not closed), about {human_bytes(v.size_bytes)}: {v.marked} marked, "
+        f"bookie {v.bookie_id} is {v.state} and has {counted(v.ledgers, 'ledger')}, "
+        f"{not_closed}, about {human_bytes(v.size_bytes)}: {v.marked} marked, "
         f"{v.being_repaired} being repaired; {cookie}"
     )
 

@@ -110,11 +110,14 @@ def test_compactions_are_suspended_kind_by_kind(stage: Stage) -> None:
 
 
 def test_garbage_is_collected_on_demand(stage: Stage) -> None:
+    (new,) = work.collections(stage.admin)
+    assert (new.logs, new.total_bytes) == (None, None), "no round has counted them yet"
     assert work.collect(stage.admin, ME, major=True, minor=True) == work.GarbageAsked(ME)
     stage.world.run_for(2)
     (found,) = work.collections(stage.admin)
     assert (found.major_compactions, found.running, found.compacting) == (1, False, None)
     assert found.rounds == (None if stage.v1 else 1)
+    assert stage.v1 or (found.logs is not None and found.total_bytes is not None)
 
 
 def test_the_end_of_a_collection_is_waited_for(stage: Stage) -> None:

@@ -42,6 +42,14 @@ class TestInfo:
 
         assert space([one("a", "h1", 10), one("b", "h1", 10), one("c", "h2", 10)]) == (2, 20)
 
+    def test_a_filter_on_metrics_warns_of_bookies_that_publish_none(self) -> None:
+        world = World(2)
+        chosen = run_in(world, "bookie", "show", "--filter", "add_p99_ms>5")
+        for bookie in world.bookies:
+            why = f"the metrics of bookie {bookie} are unknown: it publishes no HTTP server"
+            assert why in chosen.err
+        assert "are unknown" not in run_in(world, "bookie", "show", "--json").err
+
     def test_the_ledgers_of_each_are_counted_on_request(self) -> None:
         world = World(4)
         ledger_id = written(world)

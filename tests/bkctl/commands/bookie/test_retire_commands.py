@@ -428,7 +428,7 @@ class TestDecommission:
         told = {key: found[key] for key in ("ledgers", "marked", "being_repaired", "size", "out")}
         assert told == {"ledgers": 1, "marked": 1, "being_repaired": 1, "size": 42, "out": False}
         said = run_in(world, "bookie", "decommission-status", "b2").out
-        assert said.startswith("bookie b2 is down and has 1 ledger (0 not closed), about 42 B")
+        assert said.startswith("bookie b2 is down and has 1 ledger, all closed, about 42 B")
         (one,) = run_in(world, "bookie", "decommission-status", "b2", "--detail", "--json").json[
             "ledgers"
         ]

@@ -239,7 +239,7 @@ def test_a_threshold_that_is_broken_is_status_10_and_nothing_stays(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("text", ["p98>50ms", "p99", "p99>fast", "p99>50MiB"])
+@pytest.mark.parametrize("text", ["p98>50ms", "p99", "p99>fast", "p99>50MiB", "p99>50"])
 def test_a_threshold_that_says_nothing_is_refused_before_anything_is_written(text: str) -> None:
     world = World(3)
     refused = run_in(world, "bench", "write", *SMALL, "--fail-if", text, ok=False)

@@ -7,9 +7,14 @@ from collections.abc import Iterator
 
 import pytest
 
+from bkclient.log.manager import LedgerInfo
+from bkctl.commands.log.columns import LogLedgerRow
 from bkctl.exit_status import ExitStatus
+from bkctl.output.views import view_of
 from tests.bkctl.support.cluster import Cluster, local_cluster
 from tests.bkctl.support.runner import Run, runner
+from wire.codes import LedgerState
+from wire.ids import LedgerId
 
 pytestmark = pytest.mark.processes
 
@@ -66,6 +71,23 @@ def test_a_log_is_trimmed_by_whole_ledgers_after_a_question(run: Run) -> None:
     gone = run("log", "tail", "long", "--from", "0:0", ok=False)
     assert gone.status == ExitStatus.NOT_FOUND
     assert "0:0 was trimmed; the first entry kept is 2:0" in gone.err
+
+
+@pytest.mark.parametrize(
+    ("state", "last", "length"), [(LedgerState.OPEN, None, None), (LedgerState.CLOSED, 4, 0)]
+)
+def test_the_length_of_a_ledger_that_is_not_closed_is_unknown(
+    state: LedgerState, last: int | None, length: int | None
+) -> None:
+    info = LedgerInfo(
+        index=0,
+        ledger_id=LedgerId(7),
+        created_ms=0,
+        state=state,
+        last_entry_id=last,
+        length_bytes=0,
+    )
+    assert view_of(LogLedgerRow)["length"].get(LogLedgerRow(info)) == length
 
 
 def test_a_trim_that_drops_nothing_is_no_dry_run(run: Run) -> None:
