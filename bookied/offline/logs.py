@@ -7,13 +7,18 @@ EntryLogMetadata), but for ledgers that the metadata service has dropped since.
 
 from __future__ import annotations
 
+import contextlib
 import enum
-from collections.abc import Container
+from array import array
+from bisect import bisect_left
+from collections.abc import Container, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import attrs
 
-from bookied.errors import CorruptError, LedgersMapError
+from bookied.errors import CorruptError, EntryLogRecordError, LedgersMapError
+from bookied.offline.index import OfflineIndex
 from bookied.offline.journal_tail import TELL_BYTES, Tick, no_tick
 from bookied.storage.entrylog import format as layout
 from bookied.storage.entrylog import reader as logs
@@ -139,3 +144,125 @@ def _count(scan: logs.LogScan, tick: Tick) -> tuple[CorruptError | None, tuple[L
 def freed_by(found: list[LogUse], threshold: float) -> int:
     """Return what a compaction of all logs below a usage would free."""
     return sum(one.dead_bytes for one in found if one.usage < threshold)
+
+
+# Records behind damage ----------------------------------------------------------------------------
+
+
+class Gap(NamedTuple):
+    """Damaged bytes between the records of a log: from ``start`` up to ``stop``."""
+
+    start: int
+    stop: int
+
+    def holds(self, offset: int) -> bool:
+        """Whether the record of a body at ``offset`` begins here."""
+        return self.start <= offset - layout.LENGTH.size < self.stop
+
+    @property
+    def what(self) -> str:
+        """What people are told."""
+        return f"damaged bytes; the next record is at {self.stop}"
+
+
+@attrs.define
+class LogRecords:
+    """The records of one log, in order; iterate once.
+
+    A record has no mark to be found by, and where a length is damaged the log does not say where
+    the next one begins. The index does: reading goes on with the first sound one that it points at,
+    or else with the ledgers map. Then ``gaps`` are what was passed over.
+    """
+
+    scan: logs.LogScan
+    index: OfflineIndex
+    gaps: list[Gap] = attrs.field(factory=list)
+
+    def __iter__(self) -> Iterator[logs.EntryLogRecord]:
+        """Give the records.
+
+        Raises:
+            EntryLogRecordError: damage; the index knows of nothing that can be read behind it.
+        """
+        scan, places, start = self.scan, None, layout.HEADER_BYTES
+        while True:
+            damage = None
+            try:
+                yield from scan
+                if scan.header is None or not (scan.is_torn or self._has_more()):
+                    return
+            except EntryLogRecordError as error:
+                damage = error
+            end, is_torn = scan.end, scan.is_torn
+            if places is None:
+                places = _places(self.index, scan.log_id)
+            gap = self._gap(places, start)
+            if gap is None:
+                scan.end, scan.is_torn = end, is_torn
+                if damage is not None:
+                    raise damage
+                return
+            self.gaps.append(gap)
+            start = gap.stop
+            scan.resume(start)
+
+    def _has_more(self) -> bool:
+        """Whether anything but padding is behind the end."""
+        try:
+            self.scan.insist_complete()
+        except EntryLogRecordError:
+            return True
+        return False
+
+    def _gap(self, places: array[int], start: int) -> Gap | None:
+        """Return what is damaged behind a sound record, and before the next; None: nothing is.
+
+        A damaged length may lead into the middle of later records, and what is there may be taken
+        for records for a while. So all are looked at once more, from ``start`` on.
+        """
+        scan, sound_end, number = self.scan, start, bisect_left(places, start)
+        scan.resume(start)
+        with contextlib.suppress(EntryLogRecordError):
+            for record in scan:
+                body_at = layout.split_location(record.location)[1]
+                while number < len(places) and places[number] < body_at:
+                    if self._is_sound(places[number]):
+                        return Gap(sound_end, places[number] - layout.LENGTH.size)
+                    number += 1
+                if number < len(places) and places[number] == body_at:
+                    number += 1
+                    if self._is_sound(body_at):
+                        sound_end = body_at + len(record.body)
+        for body_at in places[number:]:
+            if body_at > scan.end and self._is_sound(body_at):
+                return Gap(sound_end, body_at - layout.LENGTH.size)
+        map_at = 0 if scan.header is None else scan.header.map_offset
+        if map_at > scan.end and scan.head_at(map_at) == (layout.NO_LEDGER, layout.MAP_ENTRY_ID):
+            return Gap(sound_end, map_at)
+        return None
+
+    def _is_sound(self, body_at: int) -> bool:
+        """Whether the index points at the record that begins there."""
+        head = self.scan.head_at(body_at - layout.LENGTH.size)
+        return head is not None and self._is_indexed(head, body_at)
+
+    def _is_indexed(self, head: tuple[int, int], offset: int) -> bool:
+        ledger_id, entry_id = head
+        if ledger_id < 0 or entry_id < 0:
+            return False
+        try:
+            found = self.index.location(ledger_id, entry_id)
+        except (CorruptError, OSError):
+            return False
+        return found == layout.location(self.scan.log_id, offset)
+
+
+def _places(index: OfflineIndex, log_id: int) -> array[int]:
+    """Return the offsets of the bodies that an index has in a log, ascending."""
+    found: list[int] = []
+    with contextlib.suppress(CorruptError, OSError):
+        for ledger_id in index.ledger_ids():
+            with contextlib.suppress(CorruptError, OSError):
+                for _, page in index.pages(ledger_id):
+                    found += [place & 0xFFFFFFFF for place in page if place >> 32 == log_id]
+    return array("Q", sorted(found))

@@ -3,7 +3,7 @@
 Agrees with BookKeeper 4.18.0, InterleavedStorageRegenerateIndexOp: the rebuilt ledger is fenced.
 Against it (storage.md sections 15 and 17): the master key comes from the journals or the old index
 before anybody has to know the password, the explicit LAC stays, the old index stays until the new
-one is on disk, and an entry whose log cannot be read keeps its place in the index: it is answered
+one is on disk, and an entry that its log cannot give keeps its place in the index: it is answered
 with an error and never with "no such entry".
 
 Entries that are in a journal behind the mark, and in no log, come back with the next start, which
@@ -23,6 +23,7 @@ import attrs
 from bookied.directories.emptied_directories import forget_index
 from bookied.directories.roots import Directories
 from bookied.errors import CorruptError, EntryLogRecordError, IndexTruncatedError
+from bookied.offline.index import FileIndex
 from bookied.offline.repair.rescan import (
     JournalledLedger,
     Rescan,
@@ -53,9 +54,9 @@ KeyOf = Callable[[int], "tuple[bytes, str] | None"]
 class RebuiltLedger:
     """What became of one ledger.
 
-    ``unreadable`` entries are in the old index and in logs that cannot be read there; they keep
-    their places. ``journal_only`` ones are in a journal before the mark and in no log: neither a
-    start nor this command brings them back, ``disk salvage`` does.
+    ``unreadable`` entries are in the old index and in logs that are missing or damaged there; they
+    keep their places. ``journal_only`` ones are in a journal before the mark and readable in no
+    log: neither a start nor this command brings them back, ``disk salvage`` does.
     """
 
     ledger_id: int
@@ -134,13 +135,15 @@ class _Rebuild:
         self._files, self._found = files, found
         self._wanted = None if wanted is None else frozenset(wanted)
         self._header_version, self._is_dry = header_version, pages_max is None
-        self.rescan = Rescan(files, tell)
+        self._index = FileIndex(files, found.index_dirs)
+        self.rescan = Rescan(files, tell, self._index)
         self._log_id_max = highest_log_id(files, found.ledger_dirs)
         self._old = self._old_indexes()
         self._homes: dict[int, Path] = {}
         self._pages = _Pages(files, self._temporary, pages_max)
         self._journalled: dict[int, JournalledLedger] = {}
-        self._journal_only: dict[int, int] = {}
+        self._journal_only: dict[int, dict[int, int]] = {}
+        """Entries of each ledger, by page a bit each: journals may have one more than once."""
         self._files_of_logs = list_logs(files, found.ledger_dirs)
         self._without_place: set[int] = set()
         self.known: set[int] = set()
@@ -198,8 +201,9 @@ class _Rebuild:
                 and layout.has_place(record.entry_id)
                 and not self._pages.get(record.ledger_id, record.entry_id)
             ):
-                count = self._journal_only.get(record.ledger_id, 0)
-                self._journal_only[record.ledger_id] = count + 1
+                pages = self._journal_only.setdefault(record.ledger_id, {})
+                page_no, slot = divmod(record.entry_id, layout.PAGE_SLOTS)
+                pages[page_no] = pages.get(page_no, 0) | 1 << slot
 
     # Writing --------------------------------------------------------------------------------------
 
@@ -227,7 +231,9 @@ class _Rebuild:
             first=first,
             last=last,
             unreadable=unreadable,
-            journal_only=self._journal_only.get(ledger_id, 0),
+            journal_only=sum(
+                slots.bit_count() for slots in self._journal_only.get(ledger_id, {}).values()
+            ),
             key_from=key_from,
             explicit_lac=None if lac is None else lac_of(lac),
             is_written=key is not None and not self._is_dry,
@@ -310,8 +316,9 @@ class _Rebuild:
             self._files.sync_dir(directory)
 
     def discard(self) -> None:
-        """Remove what is not finished."""
+        """Remove what is not finished, and release all files."""
         self._pages.discard()
+        self._index.close()
 
 
 class _Pages:

@@ -1,8 +1,8 @@
 """What entry logs and journals say when no index is to be believed: the ground of all repairs.
 
 Logs come by id, so that of two copies of an entry the later one counts: compaction copies into
-later logs. What follows damage in a file cannot be read and is left out; the damage is kept for the
-report.
+later logs. Damage is kept for the report. What follows it in a file cannot be read and is left out,
+but for entries of a log from the next one on that an index knows.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from typing import Final
 
 import attrs
 
-from bookied.errors import CorruptError
+from bookied.errors import CorruptError, EntryLogRecordError
+from bookied.offline.index import OfflineIndex
+from bookied.offline.logs import Gap, LogRecords
 from bookied.storage.entrylog import reader as logs
 from bookied.storage.entrylog.reader import EntryLogRecord
 from bookied.storage.files.files import Files
@@ -37,14 +39,17 @@ Tell = Callable[[int], None]
 class Rescan:
     """One pass over logs and journals; ``damaged`` is what could not be read of them.
 
-    ``read_up_to`` says for each log that was scanned where reading ended: nothing is known about
-    what was behind that, or in logs that are not there.
+    ``read_up_to`` says for each log that was scanned where reading ended, and ``gaps`` where it was
+    damaged before: nothing is known about what was there or behind, or in logs that are not there.
     """
 
     files: Files
     tell: Tell = lambda _bytes: None
+    index: OfflineIndex | None = None
+    """Knows where records begin behind damage."""
     damaged: list[CorruptError] = attrs.field(factory=list)
     read_up_to: dict[int, int] = attrs.field(factory=dict)
+    gaps: dict[int, list[Gap]] = attrs.field(factory=dict)
     _done_bytes: int = 0
 
     def log_records(self, directories: Sequence[Path]) -> Iterator[EntryLogRecord]:
@@ -66,14 +71,22 @@ class Rescan:
     def _log(self, log_id: int, path: Path) -> Iterator[EntryLogRecord]:
         self.read_up_to[log_id] = 0
         with self._noting_damage(), closing(logs.open_scan(self.files, path)) as scan:
+            records = scan if self.index is None else LogRecords(scan, self.index)
             try:
-                yield from scan
+                yield from records
             finally:
                 self.read_up_to[log_id] = scan.end
+                if isinstance(records, LogRecords):
+                    self._take_gaps(log_id, path, records.gaps)
+
+    def _take_gaps(self, log_id: int, path: Path, gaps: list[Gap]) -> None:
+        self.gaps[log_id] = gaps
+        self.damaged += [EntryLogRecordError(path, gap.start, gap.what) for gap in gaps]
 
     def was_read(self, log_id: int, offset: int) -> bool:
         """Whether an entry at that place would have been given."""
-        return offset < self.read_up_to.get(log_id, 0)
+        is_in_gap = any(gap.holds(offset) for gap in self.gaps.get(log_id, ()))
+        return offset < self.read_up_to.get(log_id, 0) and not is_in_gap
 
     def journal_records(self, directory: Path) -> Iterator[tuple[Path, JournalRecord]]:
         """Give the records of all journals in a directory, oldest first."""

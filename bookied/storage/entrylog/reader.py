@@ -203,6 +203,21 @@ class LogScan:
             message = f"from byte {self.end} on, the bytes after the last entry are not an entry"
             raise EntryLogRecordError(self.path, at, message)
 
+    def head_at(self, at: int) -> tuple[int, int] | None:
+        """Return the ledger id and entry id of the record that would begin there, if it fits."""
+        head = self._file.read_at(at, layout.RECORD.size)
+        if len(head) < layout.RECORD.size:
+            return None
+        length, ledger_id, entry_id = layout.RECORD.unpack(head)
+        fits = layout.BODY_BYTES_MIN <= length <= self.size - at - layout.LENGTH.size
+        return (ledger_id, entry_id) if fits else None
+
+    def resume(self, at: int) -> None:
+        """Go on with the record that begins there, after damage or an end."""
+        self.end = self._at = at
+        self._data, self._base = b"", 0
+        self.is_torn = self._is_over = False
+
     def close(self) -> None:
         """Give up the file."""
         self._file.close()

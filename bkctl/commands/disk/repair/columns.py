@@ -34,7 +34,9 @@ show(
     column("entries", "Entries that were found in the logs."),
     column("first", "The first of them.", rank=3),
     column("last", "The last of them."),
-    column("unreadable", "Entries in logs that cannot be read; they keep their places."),
+    column(
+        "unreadable", "Entries that a missing or damaged log cannot give; they keep their places."
+    ),
     column(
         "journal_only",
         "Entries that only a journal before the mark has.",

@@ -136,6 +136,14 @@ def _tell_rebuilt(
             f"nothing was written for {_named(keyless)}: the master key is not known",
             next_step="give the ledger's password with --password-file, or the cluster with -u",
         )
+    unreadable = [one.ledger_id for one in ledgers if one.unreadable]
+    if unreadable:
+        raise PartlyDoneError(
+            f"{_named(unreadable)}: entries are damaged or missing in the logs, and no index "
+            "brings those back",
+            next_step=f"start the bookie; `bkctl bookie recover BOOKIE --ledger {unreadable[0]}` "
+            "copies them from the other bookies",
+        )
     if missing or damaged:
         raise PartlyDoneError(
             _lacking(missing, damaged),

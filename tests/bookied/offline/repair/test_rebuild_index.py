@@ -244,6 +244,43 @@ class TestWhatCannotBeRead:
         assert (one.entries, one.unreadable) == (1, 1)
         assert entries(files, 7) == {0: location(0, 1028), 1: location(0, behind)}
 
+    @pytest.mark.parametrize(
+        "damage", [b"\xff", b"x", b"\0", b"\0\0\0\3", Random(7).randbytes(300)]
+    )
+    def test_damage_within_a_log_costs_the_entries_there_and_none_behind(
+        self, damage: bytes
+    ) -> None:
+        """Not those of the ledger whose index has gone either: another shows where to go on."""
+        data = log(*(packet(7 + (entry_id & 1), entry_id >> 1) for entry_id in range(20_000)))
+        size = len(packet(0, 0)) + 4
+        begin = 1024 + 10_000 * size
+        first = begin - 10
+        data = data[:first] + (damage * 300)[:300] + data[first + 300 :]
+        places = tuple(location(0, 1028 + 2 * number * size) for number in range(10_000))
+        path = "/l0/current/0.log"
+        whole = layout.IndexHeader(KEY).encode()
+        whole += b"".join(struct.pack(">q", place) for place in places)
+        records = [
+            journal_layout.ledger_key_record(8, KEY),
+            *(journal_layout.entry_record(packet(7, entry_id)) for entry_id in range(9000)),
+        ]
+        files = world(
+            {
+                path: data,
+                str(INDEX_7): whole.ljust(1024 + 10 * layout.PAGE_BYTES, b"\0"),
+                "/j/current/1.txn": journal(*records),
+                "/j/current/2.txn": journal(*records),
+                "/l0/current/lastMark": encode_mark(LastMark(3, 0)),
+            }
+        )
+        rebuilt = rebuild(files, FOUND, None)
+        seven = rebuilt.ledgers[0]
+        assert (seven.entries, seven.unreadable, seven.journal_only) == (9996, 4, 4)
+        assert entries(files, 7) == dict(enumerate(places)), "those keep their places"
+        assert set(range(10_000)) - entries(files, 8).keys() == {5000, 5001, 5002, 5003}
+        told = rebuilt.damaged[-1]
+        assert (told.path, told.offset) == (Path(path), begin - size), "behind entry 4999 of 7"
+
     def test_a_damaged_index_is_replaced_where_its_key_is_known_otherwise(self) -> None:
         files = world({"/l0/current/0.log": log(packet(7, 0)), str(INDEX_7): b"x" * 5000})
         rebuilt = rebuild(files, FOUND, [7], key_of=lambda _: (KEY, "password"))
