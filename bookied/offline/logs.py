@@ -154,6 +154,8 @@ class Gap(NamedTuple):
 
     start: int
     stop: int
+    misread_to: int
+    """Up to here, damaged lengths led into the middle of records, whose bytes were given too."""
 
     def holds(self, offset: int) -> bool:
         """Whether the record of a body at ``offset`` begins here."""
@@ -196,7 +198,7 @@ class LogRecords:
             end, is_torn = scan.end, scan.is_torn
             if places is None:
                 places = _places(self.index, scan.log_id)
-            gap = self._gap(places, start)
+            gap = self._gap(places, start, end)
             if gap is None:
                 scan.end, scan.is_torn = end, is_torn
                 if damage is not None:
@@ -214,11 +216,11 @@ class LogRecords:
             return True
         return False
 
-    def _gap(self, places: array[int], start: int) -> Gap | None:
+    def _gap(self, places: array[int], start: int, end: int) -> Gap | None:
         """Return what is damaged behind a sound record, and before the next; None: nothing is.
 
-        A damaged length may lead into the middle of later records, and what is there may be taken
-        for records for a while. So all are looked at once more, from ``start`` on.
+        A damaged length may lead into the middle of later records, whose bytes may be taken for
+        records for a while. So all are looked at once more, from ``start`` on.
         """
         scan, sound_end, number = self.scan, start, bisect_left(places, start)
         scan.resume(start)
@@ -227,7 +229,7 @@ class LogRecords:
                 body_at = layout.split_location(record.location)[1]
                 while number < len(places) and places[number] < body_at:
                     if self._is_sound(places[number]):
-                        return Gap(sound_end, places[number] - layout.LENGTH.size)
+                        return Gap(sound_end, places[number] - layout.LENGTH.size, end)
                     number += 1
                 if number < len(places) and places[number] == body_at:
                     number += 1
@@ -235,10 +237,10 @@ class LogRecords:
                         sound_end = body_at + len(record.body)
         for body_at in places[number:]:
             if body_at > scan.end and self._is_sound(body_at):
-                return Gap(sound_end, body_at - layout.LENGTH.size)
+                return Gap(sound_end, body_at - layout.LENGTH.size, end)
         map_at = 0 if scan.header is None else scan.header.map_offset
         if map_at > scan.end and scan.head_at(map_at) == (layout.NO_LEDGER, layout.MAP_ENTRY_ID):
-            return Gap(sound_end, map_at)
+            return Gap(sound_end, map_at, end)
         return None
 
     def _is_sound(self, body_at: int) -> bool:

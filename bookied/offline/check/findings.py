@@ -9,6 +9,7 @@ import attrs
 from bkclient.config.findings import Finding, Severity
 from bookied.errors import CorruptError
 from bookied.offline.journal_tail import JournalTail
+from bookied.offline.logs import Gap
 
 
 @attrs.frozen
@@ -55,6 +56,8 @@ class Findings:
 
     counts: Counts = attrs.field(factory=Counts)
     tail: JournalTail = attrs.field(factory=JournalTail)
+    gaps: dict[Path, list[Gap]] = attrs.field(factory=dict)
+    """The damaged bytes of entry logs that were read as a whole."""
     is_live: bool = False
     """A bookie is at work there: an entry log may be ahead of the index and of ``tail``."""
 

@@ -15,11 +15,14 @@ import attrs
 from bkclient.config.findings import Severity
 from bookied.errors import (
     CorruptError,
+    IndexEntryError,
     IndexTruncatedError,
+    MissingEntryError,
     MissingLogError,
 )
 from bookied.offline.bookie import Shard
 from bookied.offline.check.findings import DiskFinding, Findings, from_error
+from bookied.offline.check.logs import gaps_of
 from bookied.offline.index import IndexKind, check_place
 from bookied.offline.journal_tail import Tick
 from bookied.offline.packets import find_digest
@@ -145,10 +148,29 @@ class _LedgerCheck:
                     fix="the next start brings it back from the journal",
                 )  # fmt: skip
                 return
-            yield from_error(
-                error, ledger_id=ledger_id, entry_id=entry_id,
-                fix=f"{fix} looks for it in all logs; if it is in none, other bookies have it",
-            )  # fmt: skip
+            yield self._lost(error, entry_id, location, fix)
+
+    def _lost(
+        self, error: CorruptError | OSError, entry_id: int, location: int, fix: str
+    ) -> DiskFinding:
+        """Return what is to be done: a new index helps only where the old one is wrong."""
+        found = from_error(error, ledger_id=self._ledger_id, entry_id=entry_id, fix=fix)
+        log_id, body_at = split_location(location)
+        copy = (
+            f"once the bookie runs, `bkctl bookie recover BOOKIE --ledger {self._ledger_id}` "
+            "copies what is lost here from the other bookies"
+        )
+        if isinstance(error, MissingLogError):
+            return attrs.evolve(found, fix=f"put the log back; else {copy}")
+        if isinstance(error, MissingEntryError | OSError):
+            return attrs.evolve(found, fix=copy)
+        if isinstance(error, IndexEntryError):
+            return found
+        path = self._shard.log_path(log_id)
+        if any(gap.holds(body_at) for gap in gaps_of(self._shard, self._found, path)):
+            message = f"unreadable in {path.name}: bytes of the log are damaged"
+            return attrs.evolve(found, kind="damaged-entry", message=message, fix=copy)
+        return found
 
     def _check_log_is_here(self, location: int, entry_id: int) -> None:
         """Spare a directory listing for each entry of a log that is known to be missing."""

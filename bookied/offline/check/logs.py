@@ -6,6 +6,7 @@ by it, and would remove the log with entries that a ledger still has.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -17,6 +18,7 @@ from bookied.errors import CorruptError, LedgersMapError
 from bookied.offline.bookie import Shard
 from bookied.offline.check.findings import DiskFinding, Findings, from_error
 from bookied.offline.journal_tail import TELL_BYTES, Tick
+from bookied.offline.logs import Gap, LogRecords
 from bookied.storage.entrylog import format as layout
 from bookied.storage.entrylog import reader as logs
 
@@ -91,7 +93,7 @@ def _check_log(
         if deep:
             sizes: dict[int, int] = {}
             yield from _scan(shard, scan, known, found, sizes, tick, before)
-            if ledgers_map is not None and not scan.is_torn:
+            if ledgers_map is not None and not scan.is_torn and not found.gaps[path]:
                 yield from _compare_map(path, scan, ledgers_map, sizes)
     finally:
         scan.close()
@@ -108,8 +110,10 @@ def _scan(
 ) -> Iterator[DiskFinding]:
     unindexed: dict[int, _UnindexedRecords] = {}
     reported = 0
+    records = LogRecords(scan, shard.index)
+    found.gaps[scan.path] = records.gaps
     try:
-        for record in scan:
+        for record in records:
             found.counts.log_entries += 1
             size = layout.LENGTH.size + len(record.body)
             sizes[record.ledger_id] = sizes.get(record.ledger_id, 0) + size
@@ -128,14 +132,42 @@ def _scan(
                 tick(before + reported, found.counts.log_entries)
     except (CorruptError, OSError) as error:
         yield from_error(error, fix=f"what lies before it: bkctl disk entrylog {scan.path}")
+        records.gaps.append(Gap(scan.end, scan.size, scan.size))
+    for gap in records.gaps:
+        if gap.stop < scan.size:
+            yield DiskFinding(
+                Severity.PROBLEM, "entry-log-record", gap.what, scan.path, gap.start,
+                fix="the entries that are damaged here are named below, if their ledgers exist",
+            )  # fmt: skip
     if scan.is_torn:
         message = "the last record is cut, as a crash leaves it"
         yield DiskFinding(Severity.NOTE, "torn-log", message, scan.path, scan.end)
     for ledger_id, one in list(unindexed.items())[:_UNINDEXED_MAX]:
+        is_misread = any(gap.start <= one.offset < gap.misread_to for gap in records.gaps)
+        if is_misread and ledger_id not in known:
+            continue  # What damaged bytes were taken for.
         found_one = _unindexed(scan.path, ledger_id, one, is_known=ledger_id in known)
         if found_one.severity is Severity.PROBLEM and one.first > _last(shard, ledger_id, found):
             found_one = _never_acknowledged(found_one)
         yield _not_yet(found_one) if found.is_live else found_one
+
+
+def gaps_of(shard: Shard, found: Findings, path: Path) -> list[Gap]:
+    """Return the damaged bytes of a log; it is read for them, if it was not."""
+    if path not in found.gaps:
+        try:
+            scan = logs.open_scan(shard.files, path)
+        except (CorruptError, OSError):
+            return []  # Told with the logs.
+        records = LogRecords(scan, shard.index)
+        found.gaps[path] = records.gaps
+        try:
+            deque(records, maxlen=0)
+        except (CorruptError, OSError):
+            records.gaps.append(Gap(scan.end, scan.size, scan.size))
+        finally:
+            scan.close()
+    return found.gaps[path]
 
 
 def _last(shard: Shard, ledger_id: int, found: Findings) -> int:

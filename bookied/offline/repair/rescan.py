@@ -40,7 +40,7 @@ class Rescan:
     """One pass over logs and journals; ``damaged`` is what could not be read of them.
 
     ``read_up_to`` says for each log that was scanned where reading ended, and ``gaps`` where it was
-    damaged before: nothing is known about what was there or behind, or in logs that are not there.
+    damaged before: of entries there or behind, or in missing logs, nothing is known.
     """
 
     files: Files

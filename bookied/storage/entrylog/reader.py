@@ -204,13 +204,16 @@ class LogScan:
             raise EntryLogRecordError(self.path, at, message)
 
     def head_at(self, at: int) -> tuple[int, int] | None:
-        """Return the ledger id and entry id of the record that would begin there, if it fits."""
+        """Return the ledger id and entry id of the record that begins there, if one can."""
         head = self._file.read_at(at, layout.RECORD.size)
         if len(head) < layout.RECORD.size:
             return None
         length, ledger_id, entry_id = layout.RECORD.unpack(head)
-        fits = layout.BODY_BYTES_MIN <= length <= self.size - at - layout.LENGTH.size
-        return (ledger_id, entry_id) if fits else None
+        stop = at + layout.LENGTH.size + length
+        if length < layout.BODY_BYTES_MIN or stop > self.size:
+            return None
+        follows = may_follow(self._file.read_at(stop, NEXT.size), stop)
+        return (ledger_id, entry_id) if follows else None
 
     def resume(self, at: int) -> None:
         """Go on with the record that begins there, after damage or an end."""

@@ -7,6 +7,7 @@ import struct
 from array import array
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -17,7 +18,10 @@ from bookied.directories.served_note import NO_LEDGER, ServedNote, note_journal
 from bookied.offline.bookie import OfflineBookie
 from bookied.offline.check.check import stages
 from bookied.offline.check.findings import DiskFinding, Findings
+from bookied.storage.entrylog.format import LogHeader, location
 from bookied.storage.files.files import RealFiles
+from bookied.storage.index.format import IndexHeader
+from bookied.storage.journal.format import entry_record
 from bookied.storage.journal.mark import LastMark, encode_mark
 from tests.bookied.worlds.golden import CRASHED, DIRECTORY, WITH_LEDGERS, expected
 from wire.records.cookie import Cookie, encode_cookie
@@ -242,7 +246,7 @@ def test_a_missing_log_is_one_problem_for_each_run_of_entries(place: Place) -> N
     assert {one.ledger_id for one in found} == set(map(int, ledgers))
     assert len(found) == len(ledgers)
     assert sum(one.entries for one in found) == sum(len(f["entries"]) for f in ledgers.values())
-    assert all(f"bkctl disk rebuild-index {one.ledger_id}" in one.fix for one in found)
+    assert all(f"recover BOOKIE --ledger {one.ledger_id}" in one.fix for one in found)
 
 
 def test_the_end_of_a_cut_log_is_one_problem_though_a_bookie_has_only_some_entries(
@@ -358,6 +362,32 @@ def test_a_damaged_log_is_told_with_its_offset(rotated: Place) -> None:
     patch(rotated.ledgers / "1.log", 1024, struct.pack(">i", 3))
     found = next(one for one in rotated.check(deep=True) if one.kind == "entry-log-record")
     assert (found.path, found.offset) == (rotated.ledgers / "1.log", 1024)
+
+
+@pytest.mark.parametrize("damage", [b"\xff", b"x", b"\0", b"\0\0\0\3", Random(7).randbytes(300)])
+def test_damage_within_a_log_is_one_problem_of_its_entries_and_no_torn_tail(
+    place: Place, damage: bytes
+) -> None:
+    path = place.ledgers / "9.log"
+    packets = [struct.pack(">qqqq", 99, entry_id, -1, 0) + b"data" for entry_id in range(10_000)]
+    path.write_bytes(LogHeader().encode() + b"".join(map(entry_record, packets)))
+    index = IndexHeader(b"k" * 20).encode()
+    index += b"".join(SLOT.pack(location(9, 1028 + 40 * number)) for number in range(10_000))
+    place.index(99).parent.mkdir()
+    place.index(99).write_bytes(index.ljust(1024 + 10 * 8192, b"\0"))
+    assert place.check(deep=True) == []
+    begin = 1024 + 40 * 5000
+    patch(path, begin - 2, (damage * 300)[:300])
+    one = the_one([one for one in place.check() if one.ledger_id == 99])
+    assert (one.entry_id, one.last_entry, one.entries, one.path) == (5000, 5007, 8, path)
+    assert one.message == "unreadable in 9.log: bytes of the log are damaged"
+    assert "`bkctl bookie recover BOOKIE --ledger 99`" in one.fix
+    gap, deep = (one for one in place.check(deep=True) if one.severity is not Severity.NOTE)
+    assert (gap.kind, gap.path) == ("entry-log-record", path)
+    assert begin - 40 <= gap.offset <= begin
+    assert deep.kind == "damaged-entry"
+    assert deep.entries in {8, 9}, "entry 4999 too, where no record can follow it"
+    assert place.check(deep=True) == [gap, deep], "no torn tail"
 
 
 def test_a_ledgers_map_that_leaves_a_ledger_out_is_a_problem(rotated: Place) -> None:
