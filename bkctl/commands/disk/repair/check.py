@@ -109,6 +109,10 @@ class Checking:
             counted(counts.journals, "journal"),
         )
         self._session.note(f"checked {', '.join(seen)}: {self._sum()}")
+        if not self._deep and not self._only_db:
+            self._session.note(
+                "(payloads, and journals that no start replays, were not read; --deep reads them)"
+            )
         if self._deep and counts.unverified:
             self._session.note(
                 f"({counted(counts.unverified, 'entry')} of ledgers with a digest that needs the "

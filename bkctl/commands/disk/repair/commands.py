@@ -145,7 +145,7 @@ REPAIRS: Final = (
 
     A note is a trace of a crash that the next start repairs. A warning loses no data. A problem
     means that data is lost or that the bookie cannot start. The exit status is 10 for problems, and
-    9 for warnings alone.
+    9 for warnings alone. Only --deep reads the entries' payloads.
     """,
         params=(
             option(

@@ -26,6 +26,9 @@ def test_sound_directories_pass_with_a_summary() -> None:
         "checked 6 ledgers, 58 entries, 50 digests, 6 entry logs, 1 journal: 2 notes" in found.err
     )
     assert "8 entries of ledgers with a digest that needs the password" in found.err
+    assert "were not read" not in found.err
+    plain = run("check", *dirs("interleaved/rotated"))
+    assert "(payloads, and journals that no start replays, were not read; --deep" in plain.err
 
 
 def test_problems_are_named_with_place_and_next_command_and_status_10(tmp_path: Path) -> None:
