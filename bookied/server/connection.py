@@ -89,6 +89,7 @@ class BookieConnection(Protocol):
         self._cut: IDelayedCall | None = None
         self._is_closing = self._is_lost = self._is_draining = False
         self._is_reading = True
+        self._turns = 0  # Since reads from the disk were begun.
         self._host = ""
 
     # Called by the transport -------------------------------------------------------------------
@@ -261,8 +262,14 @@ class BookieConnection(Protocol):
         self.update_reading()
 
     def _start_fetches(self) -> None:
-        """Read from the disk what came together; with more to come soon, a full batch at least."""
-        if not self._dispatch.is_waiting or self._replies.count >= BATCH_MAX:
+        """Read from the disk what came together; with more to come soon, a full batch at least.
+
+        As many turns later at the latest: a client may always have more to come.
+        """
+        self._turns += 1
+        has_more = self._dispatch.is_waiting and self._replies.count < BATCH_MAX
+        if not has_more or self._turns >= BATCH_MAX:
+            self._turns = 0
             self._replies.lanes.start()
 
     def _fetched(self) -> None:

@@ -73,7 +73,7 @@ class Taken(NamedTuple):
     refused: int = 0
     """How many of the reads were of ledgers that are not here."""
     left: bytes = b""
-    """Frames of other reads before ``end``, which are left to the plain path."""
+    """Frames of other reads before ``end``, which go to the plain path, before what follows."""
 
 
 class _Aside(NamedTuple):

@@ -56,6 +56,7 @@ class FrameDispatch:
         self._must_queue = replies.lanes.is_waiting
         self._rest: list[bytes] = []
         self._rest_at = self._rest_bytes = self._frame_bytes = 0
+        self._plain_bytes = 0  # So much of the rest had its looks, and goes to the plain path.
         self.is_stopped = False
         """Whether no more is taken until reads have come back from the disk."""
         self.is_waiting = False
@@ -104,7 +105,7 @@ class FrameDispatch:
                 return
             data = self._rest[0] if len(self._rest) == 1 else b"".join(self._rest)
             at = self._rest_at
-        is_new, plain_until, end = False, 0, len(data)
+        is_new, plain_until, end = False, at + self._plain_bytes, len(data)
         answers, lanes, admission = self._answers, self._replies.lanes, self._admission
         if self._frame_bytes:
             self._frame_bytes = 0
@@ -143,19 +144,20 @@ class FrameDispatch:
             self.requests_taken += 1
             at, is_new = at + frame_bytes, True
         self.is_stopped = lanes.is_full
-        self._keep(data, at, end)
+        self._keep(data, at, end, plain_until)
         self._note_rest(is_new=is_new)
         if self._frame_bytes:
             self._note_half(self._rest_bytes)
         if self.is_stopped or self.is_waiting:
             self._client.update_reading()
 
-    def _keep(self, data: bytes, at: int, end: int) -> None:
+    def _keep(self, data: bytes, at: int, end: int, plain_until: int) -> None:
         """Keep what is left from ``at`` on: copied, unless that would copy most of it again."""
         self._rest_at = at if 2 * at < end else 0
         rest = data if self._rest_at else data[at:]
         self._rest = [rest] if at < end else []
         self._rest_bytes = end - at
+        self._plain_bytes = max(0, plain_until - at)
 
     def _note_half(self, new_bytes: int) -> None:
         """Count what is here of a frame, and look at its begin once enough of it is here."""

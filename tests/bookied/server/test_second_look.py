@@ -149,3 +149,15 @@ def test_late_answers_end_where_enough_was_answered(tmp_path: Path) -> None:
     assert taken.reads == 3
     assert taken.left == frames([(ledger, 1) for ledger in ledgers[3:ASIDE_MAX]])
     serving.close()
+
+
+def test_a_client_with_ever_more_reads_gets_what_the_disk_has(tmp_path: Path) -> None:
+    serving = serve(tmp_path, range(5, 9))
+    SlowDisk(serving.storage, {(6, 1): 1000})
+    client = serving.connect()
+    wanted = [(6, 1)] + [(ledger, entry % ENTRIES) for entry in range(500) for ledger in (5, 7, 8)]
+    client.connection.dataReceived(frames(wanted))
+    while serving.server.shared.turns:
+        serving.take_turn()
+    assert [one.ledger_id for one in client.answers()].index(6) < 1000
+    serving.close()
