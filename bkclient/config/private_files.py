@@ -35,11 +35,14 @@ def open_to_others(config: Any) -> Iterator[SettingFinding]:
 def changeable_by_others(path: str) -> Iterator[SettingFinding]:
     """Warn of a settings file that other users may change: settings name programs to run."""
     try:
-        mode = stat.S_IMODE(os.stat(path).st_mode)  # noqa: PTH116
+        mode = os.stat(path).st_mode  # noqa: PTH116
     except OSError:
         return  # What reads it says so.
-    if mode & stat.S_IWOTH:
-        message = f"has mode {mode:04o}: every user of this host can change it; chmod o-w {path}"
+    if stat.S_ISREG(mode) and mode & stat.S_IWOTH:
+        message = (
+            f"has mode {stat.S_IMODE(mode):04o}: every user of this host can change it;"
+            f" chmod o-w {path}"
+        )
         yield SettingFinding(Severity.WARNING, FindingKind.RISKY, message, path)
 
 

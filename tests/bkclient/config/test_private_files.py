@@ -64,3 +64,4 @@ def test_a_settings_file_that_others_can_change_is_warned_about(
     path.chmod(mode)
     text = f"{path}: has mode 0646: every user of this host can change it; chmod o-w {path}"
     assert [str(one) for one in changeable_by_others(str(path))] == [text] * warned
+    assert list(changeable_by_others("/dev/null")) == []

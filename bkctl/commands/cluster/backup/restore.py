@@ -229,10 +229,11 @@ def _insist_same_cluster(session: Session, target: _RestoreTarget, info: BackupI
     Raises:
         ConflictError: there is no cluster, or another one.
     """
-    if target.instance_id != info.instance_id:
+    layout: str | None = _with_store(session, _layout)
+    if (target.instance_id, layout) != (info.instance_id, info.layout):
         raise ConflictError(
             f"{session.uri} has no cluster"
-            if target.instance_id is None
+            if layout is None
             else f"{session.uri} is the cluster {target.instance_id}; the backup is of "
             f"{info.instance_id}",
             next_step="--ledger adds to the cluster of the backup; without it all is restored",
@@ -352,6 +353,14 @@ async def _target(store: MetadataStore) -> _RestoreTarget:
     except NotInitializedError:
         instance_id = None
     return _RestoreTarget(root.children, instance_id)
+
+
+async def _layout(store: MetadataStore) -> str | None:
+    """Return the layout's name; None without one, as where a restore has broken off."""
+    try:
+        return (await store.layout()).name
+    except NotInitializedError:
+        return None
 
 
 async def _put(

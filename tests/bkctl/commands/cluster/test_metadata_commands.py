@@ -420,6 +420,17 @@ class TestRestore:
         assert (mixed.status, "the backup is of" in mixed.err) == (7, True)
         assert at(target, "ledger", "list", "-o", "id").out == ""
 
+    def test_one_ledger_of_a_cluster_without_id_is_not_added_to_an_empty_root(
+        self, file: Path, tmp_path: Path
+    ) -> None:
+        lines = file.read_text().splitlines()
+        lines[0] = json.dumps(json.loads(lines[0]) | {"instance_id": None})
+        file.write_text(sealed(lines))
+        target = f"sqlite://{tmp_path}/new.db"
+        words = ("cluster", "restore", file, "--yes", "--ledger", "1")
+        early = at(target, *words, ok=False)
+        assert (early.status, "has no cluster" in early.err) == (7, True)
+
     def test_bookies_that_are_not_in_service_are_named(self, file: Path, tmp_path: Path) -> None:
         target = f"sqlite://{tmp_path}/new.db"
         warned = at(target, "cluster", "restore", file, "--yes").err
