@@ -170,7 +170,11 @@ class _LedgerCheck:
         if any(gap.holds(body_at) for gap in gaps_of(self._shard, self._found, path)):
             message = f"unreadable in {path.name}: bytes of the log are damaged"
             return attrs.evolve(found, kind="damaged-entry", message=message, fix=copy)
-        return found
+        # Either the ids in the log are wrong, or the place in the index.
+        return attrs.evolve(
+            found,
+            fix=f"{copy}; {fix} finds the entry if the index is wrong, and drops it if the log is",
+        )
 
     def _check_log_is_here(self, location: int, entry_id: int) -> None:
         """Spare a directory listing for each entry of a log that is known to be missing."""

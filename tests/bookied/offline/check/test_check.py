@@ -291,6 +291,7 @@ def test_a_location_that_leads_elsewhere_is_a_problem(
         found = [one for one in place.check(deep=deep) if one.entry_id is not None]
         one = the_one(found)
         assert (one.kind, one.ledger_id, one.entry_id) == (kind, 0, 2)
+        assert ("recover BOOKIE --ledger 0" in one.fix) is (kind != "index-entry")
 
 
 def test_what_the_journal_holds_is_no_problem(place: Place) -> None:
