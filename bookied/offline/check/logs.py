@@ -144,10 +144,12 @@ def _scan(
         yield DiskFinding(Severity.NOTE, "torn-log", message, scan.path, scan.end)
     for ledger_id, one in list(unindexed.items())[:_UNINDEXED_MAX]:
         is_misread = any(gap.start <= one.offset < gap.misread_to for gap in records.gaps)
-        if is_misread and ledger_id not in known:
+        is_known = ledger_id in known
+        is_behind_end = is_known and one.first > _last(shard, ledger_id, found)
+        if is_misread and (not is_known or (is_behind_end and one.count == 1)):
             continue  # What damaged bytes were taken for.
-        found_one = _unindexed(scan.path, ledger_id, one, is_known=ledger_id in known)
-        if found_one.severity is Severity.PROBLEM and one.first > _last(shard, ledger_id, found):
+        found_one = _unindexed(scan.path, ledger_id, one, is_known=is_known)
+        if is_behind_end:
             found_one = _never_acknowledged(found_one)
         yield _not_yet(found_one) if found.is_live else found_one
 
@@ -214,6 +216,8 @@ def _unindexed(
 ) -> DiskFinding:
     """Entries that a ledger's index lacks are lost; a ledger without index is deleted, mostly."""
     what = f"{one.count} entries ({one.first} to {one.last}, {one.size_bytes} bytes)"
+    if one.count == 1:
+        what = f"entry {one.first} ({one.size_bytes} bytes)"
     if is_known:
         return DiskFinding(
             Severity.PROBLEM, "unindexed", f"{what} that the ledger's index does not have",

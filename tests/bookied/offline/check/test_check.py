@@ -339,7 +339,7 @@ def test_entries_that_the_index_has_lost_are_found_by_a_deep_check(place: Place)
     assert place.check() == []
     found = {one.ledger_id: one for one in place.check(deep=True)}
     assert (found[0].kind, found[0].severity) == ("unindexed", Severity.PROBLEM)
-    assert "1 entries (3 to 3" in found[0].message
+    assert "entry 3 (80 bytes)" in found[0].message
     assert (found[1].kind, found[1].severity) == ("no-index", Severity.NOTE)
 
 
@@ -352,7 +352,7 @@ def test_entries_behind_the_last_that_anything_knows_may_never_have_been_acknowl
     place.set_location(0, last, 0)
     (found,) = (one for one in place.check(deep=True) if one.ledger_id == 0)
     assert (found.kind, found.severity) == ("unindexed-end", Severity.WARNING)
-    assert f"1 entries ({last} to {last}" in found.message
+    assert f"entry {last} (" in found.message
     assert "never acknowledged" in found.message
 
 
@@ -365,7 +365,15 @@ def test_a_damaged_log_is_told_with_its_offset(rotated: Place) -> None:
     assert (found.path, found.offset) == (rotated.ledgers / "1.log", 1024)
 
 
-@pytest.mark.parametrize("damage", [b"\xff", b"x", b"\0", b"\0\0\0\3", Random(7).randbytes(300)])
+MISREAD = b"\xff\xff" + entry_record(struct.pack(">qqqq", 99, 63_660, -1, 0) + b"of another length")
+MISREAD += Random(7).randbytes(300)
+"""Damage that looks like an entry behind the end of the ledger."""
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [b"\xff", b"x", b"\0", b"\0\0\0\3", Random(7).randbytes(300), MISREAD],
+)
 def test_damage_within_a_log_is_one_problem_of_its_entries_and_no_torn_tail(
     place: Place, damage: bytes
 ) -> None:
