@@ -144,7 +144,7 @@ def restore(
     replaced = _empty_other(session, target, info)
     if replaced is None and not only:
         refuse_unless_forced(session, _objections(session, target), force)
-    has = ", ".join(info.lines()) or "no ledger"
+    has, made = ", ".join(info.lines()) or "no ledger", rfc3339(info.time_ms)
     existing = partial(_existing, only=only)
     missing = None
     if replaced is None and target.nodes:
@@ -160,7 +160,9 @@ def restore(
         return
     session.confirm(
         [
-            f"The backup of {rfc3339(info.time_ms)} has {has}.",
+            f"Chosen from the backup of {made}: {has}."
+            if only
+            else f"The backup of {made} has {has}.",
             *(f"First: {one}." for one in gone),
             *([] if missing is None else [f"Missing: {missing.text}; existing nodes stay."]),
             *([] if missing is None or only else [_ALL]),

@@ -412,6 +412,15 @@ class TestRestore:
         absent = at(target, *words, "--ledger", "77", ok=False)
         assert (absent.status, "does not have 1 ledger: 77" in absent.err) == (3, True)
 
+    def test_the_question_about_one_ledger_says_that_it_was_chosen(
+        self, file: Path, tmp_path: Path
+    ) -> None:
+        target = f"sqlite://{tmp_path}/new.db"
+        at(target, "cluster", "restore", file, "--yes")
+        refused = at(target, "cluster", "restore", file, "--ledger", "1", ok=False)
+        assert "Chosen from the backup of " in refused.err
+        assert ": 1 ledger." in refused.err
+
     def test_one_ledger_is_not_added_to_another_cluster(self, file: Path, tmp_path: Path) -> None:
         target = f"sqlite://{tmp_path}/other.db"
         at(target, "cluster", "init")
