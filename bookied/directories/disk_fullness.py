@@ -137,9 +137,10 @@ def sample_disks(
 def total_and_free(files: Files, found: Directories) -> tuple[int, int]:
     """Return total and usable bytes over the disks of the ledger directories; blocking.
 
-    Directories on one disk are counted once where its numbers are the same.
+    A file system is counted once; so are several whose numbers are the same, as of one pool.
     """
-    seen = {files.disk_usage(directory) for directory in found.ledger_dirs}
+    devices = {files.device(directory): directory for directory in found.ledger_dirs}
+    seen = {files.disk_usage(directory) for directory in devices.values()}
     return sum(total for total, _ in seen), sum(free for _, free in seen)
 
 

@@ -173,6 +173,9 @@ class Files(Protocol):
     def disk_usage(self, path: Path) -> tuple[int, int]:
         """Return the file system's total and usable bytes."""
 
+    def device(self, path: Path) -> int:
+        """Return a number for the file system, the same for all paths in it."""
+
     def check_usable(self, directory: Path) -> None:
         """Raise ``OSError`` unless the directory is there, readable and writable, full or not."""
 
@@ -261,6 +264,9 @@ class RealFiles:
     def disk_usage(self, path: Path) -> tuple[int, int]:
         system = os.statvfs(path)
         return system.f_frsize * system.f_blocks, system.f_frsize * system.f_bavail
+
+    def device(self, path: Path) -> int:
+        return path.stat().st_dev
 
     def check_usable(self, directory: Path) -> None:
         with _closing(os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)):

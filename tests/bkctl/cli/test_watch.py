@@ -216,6 +216,9 @@ def test_lists_are_filtered_and_sorted(watch: Watch) -> None:
     assert shown("--sort-by", "-service_uri") == ["b", "a", "lab", "c"]
     assert shown("--sort-by", "production,-profile") == ["lab", "b", "c", "a"]
     assert shown("--sort-by", "production,profile:desc") == ["lab", "b", "c", "a"]
-    assert watch("show", "b", "--filter", "production=yes")[1].err.text == "no such profiles\n"
+    assert (
+        watch("show", "b", "--filter", "production=yes")[1].err.text
+        == "no profiles match --filter\n"
+    )
     for wrong in ("--sort-by=profil", "--sort-by=profile:up", "--filter=profil=a"):
         assert watch("list", wrong)[0] == ExitStatus.USAGE

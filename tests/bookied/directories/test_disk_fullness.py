@@ -133,7 +133,16 @@ def test_a_directory_of_any_kind_without_cookie_has_failed(found: Directories, k
     assert caught.value.filename == str(root / "current" / "VERSION")
 
 
-def test_directories_on_one_disk_are_counted_once(found: Directories) -> None:
+class FillingDisk(RealFiles):
+    """A disk that has less space each time."""
+
+    free = 500
+
+    def disk_usage(self, path: Path) -> tuple[int, int]:
+        self.free -= 1
+        return 1000, self.free
+
+
+def test_directories_on_one_disk_are_counted_once_while_it_fills_up(found: Directories) -> None:
     prepare(FILES, found)
-    total, _free = total_and_free(FILES, found)
-    assert total == FILES.disk_usage(found.ledgers[0])[0]
+    assert total_and_free(FillingDisk(), found) == (1000, 499)

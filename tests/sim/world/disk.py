@@ -300,6 +300,9 @@ class SimFiles:
     def disk_usage(self, path: Path) -> tuple[int, int]:
         return 1 << 40, 1 << 39
 
+    def device(self, path: Path) -> int:
+        return 0
+
     def check_usable(self, directory: Path) -> None:
         self._directory(directory)
 
