@@ -79,14 +79,20 @@ def parse_time_or_age_ms(text: str, now_s: float) -> int:
     """
     word = text.strip()
     try:
-        if re.search(r"[a-z]$", word):
-            return int((now_s - parse_duration(word)) * 1000)
-        return parse_time_ms(word)
-    except ValueError:
+        return _age_ms(word, now_s) if _is_age(word) else parse_time_ms(word)
+    except (ValueError, OverflowError):
         raise ValueError(
             f"{text!r} is not a time; try 2026-01-31, 2026-01-31T14:05:09Z, ms since 1970, or 10m "
             "for ten minutes ago"
         ) from None
+
+
+def _is_age(word: str) -> bool:
+    return re.search(r"[a-z]$", word) is not None
+
+
+def _age_ms(word: str, now_s: float) -> int:
+    return int((now_s - parse_duration(word)) * 1000)
 
 
 def _iso_8601_ms(text: str, zone: dt.tzinfo | None) -> int:
@@ -107,8 +113,8 @@ def parse_moment_ms(text: str, now_s: float, *, utc: bool) -> int:
     """
     word = text.strip()
     try:
-        if re.search(r"[a-z]$", word):
-            return int((now_s - parse_duration(word)) * 1000)
+        if _is_age(word):
+            return _age_ms(word, now_s)
         if not word.isdecimal():
             return _iso_8601_ms(word, dt.timezone.utc if utc else None)
     except (ValueError, OverflowError):

@@ -266,5 +266,6 @@ def _places(index: OfflineIndex, log_id: int) -> array[int]:
         for ledger_id in index.ledger_ids():
             with contextlib.suppress(CorruptError, OSError):
                 for _, page in index.pages(ledger_id):
-                    found += [place & 0xFFFFFFFF for place in page if place >> 32 == log_id]
+                    split = map(layout.split_location, page)
+                    found += [offset for number, offset in split if number == log_id]
     return array("Q", sorted(found))

@@ -43,6 +43,14 @@ def is_force(request: Request) -> bool:
     return isinstance(request, ForceLedgerRequest)
 
 
+def begin_force(world: World, writer: LedgerWriter, slow: FakeBookie) -> Any:
+    """Begin a force that waits for the answer of one bookie."""
+    slow.policy = when(is_force, Fate.HOLD_ANSWER)
+    forcing = world.start(writer.force())
+    world.settle(1)
+    return forcing
+
+
 def is_write_lac(request: Request) -> bool:
     return isinstance(request, WriteLacRequest)
 
@@ -180,9 +188,7 @@ class TestDeferredSync:
         writer = open_writer(world, world.client(), deferred_sync=True)
         world.run(_await(writer.add(b"one")))
         slow = members(world, writer)[0]
-        slow.policy = when(is_force, Fate.HOLD_ANSWER)
-        forcing = world.start(writer.force())
-        world.settle(1)
+        forcing = begin_force(world, writer, slow)
         world.run(_await(writer.add(b"two")))
         slow.release()
         assert forcing.finish() == 0
@@ -266,9 +272,7 @@ class TestDeferredSync:
         world.run(_await(writer.add(b"one")))
         world.settle(1)
         slow, lost, _ = members(world, writer)
-        slow.policy = when(is_force, Fate.HOLD_ANSWER)
-        forcing = world.start(writer.force())
-        world.settle(1)
+        forcing = begin_force(world, writer, slow)
         lost.crash()
         world.settle(1)
         slow.release()
@@ -281,9 +285,7 @@ class TestDeferredSync:
         writer = open_writer(world, world.client(), deferred_sync=True)
         world.run(_await(writer.add(b"one")))
         slow = members(world, writer)[0]
-        slow.policy = when(is_force, Fate.HOLD_ANSWER)
-        forcing = world.start(writer.force())
-        world.settle(1)
+        forcing = begin_force(world, writer, slow)
         writer.abandon()
         slow.release()
         with pytest.raises(ClientClosedError):

@@ -37,7 +37,9 @@ def test_an_age_is_a_time(text: str, age_s: int) -> None:
     assert before_s - age_s - 0.001 <= found_s <= time.time() - age_s
 
 
-@pytest.mark.parametrize("text", ["yesterday", "10x", "31.1.2026", "2026-13-01", "-5", "9" * 99])
+@pytest.mark.parametrize(
+    "text", ["yesterday", "10x", "31.1.2026", "2026-13-01", "-5", "9" * 99, "9" * 400 + "d"]
+)
 def test_what_is_not_a_time_is_answered_with_examples(text: str) -> None:
     with pytest.raises(
         click.BadParameter, match=r"is not a time; try 2026-01-31, .* or 10m for ten"
