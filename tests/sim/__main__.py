@@ -94,7 +94,7 @@ def print_table() -> int:
             tale = tale_of(mutation.theme)
             seeds = seeds_of(0, mutation.seeds_max, tale, mutation.theme)
             tried = enumerate(hunt(try_seed, seeds, name, tale), 1)
-            count, found = next(pair for pair in tried if isinstance(pair[1], Found))
+            count, found = next((n, one) for n, one in tried if isinstance(one, Found))
             seeds_taken = "1 seed" if count == 1 else f"{count} seeds"
             noticed, by = kind_of(found), f"{seeds_taken} of `{mutation.theme}`"
         else:
@@ -125,7 +125,7 @@ def report(told: list[Told], seconds: float, *, in_full: bool) -> None:
     for one in told:
         met.update(one.coverage)
     for part, pairs in everything().items():
-        missing = sorted(pair for pair in pairs if not met[(part, *pair)])
+        missing = sorted(pairs - {(state, event) for of, state, event in met if of == part})
         print(f"{part}: {len(pairs) - len(missing)} of {len(pairs)} pairs of state and event met")
         for state, event in missing if in_full else ():
             print(f"  never: {event} while {state}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import inspect
 import re
@@ -10,8 +11,10 @@ from typing import Any
 
 import pytest
 
+from bkclient.metadata.sqlite.rows import Rows
 from tests.sim.engine.hunting import Found, hunt, with_first
 from tests.sim.engine.seeds import kind_of, try_seed
+from tests.sim.engine.switches import put
 from tests.sim.engine.tales import seeds_of, tale_of
 from tests.sim.mutations import MUTATIONS
 from wire.codes import ProtocolVersion
@@ -29,6 +32,7 @@ ARGUMENTS: dict[str, Any] = {
     "last": 5,
 }
 """What scenarios are played with, where they are played with several."""
+SWITCHES = Path(__file__).with_name("mutations")
 ROWS = re.findall(
     r"^\| `([a-z-]+)` \| ([^|]+) \| [^|]+ \| [^|]+ \| ([^|]+) \|$",
     Path(__file__).with_name("README.md").read_text(),
@@ -39,6 +43,11 @@ ROWS = re.findall(
 def test_the_docs_have_them_all() -> None:
     rows = {name: what for name, what, _by in ROWS}
     assert rows == {name: mutation.what for name, mutation in MUTATIONS.items()}
+
+
+def test_a_function_is_replaced_by_one_that_is_called_like_it() -> None:
+    with contextlib.ExitStack() as stack, pytest.raises(TypeError):
+        put(stack, Rows, update=lambda _self, _kind, _key: 0)
 
 
 @pytest.mark.parametrize("name", HUNTED)
@@ -65,5 +74,7 @@ def test_a_scenario_finds_a_broken_rule(name: str) -> None:
     arguments = {name: value for name, value in ARGUMENTS.items() if name in wanted}
     scenario(**arguments)
     # Any way to say no; that of pytest itself is not an Exception.
-    with mutation.built_in(), pytest.raises((Exception, pytest.fail.Exception)):
+    with mutation.built_in(), pytest.raises((Exception, pytest.fail.Exception)) as noticed:
         scenario(**arguments)
+    is_of_its_own = Path(noticed.traceback[-1].path).is_relative_to(SWITCHES)
+    assert not is_of_its_own, f"the mutation itself fails: {noticed.value!r}"

@@ -11,10 +11,10 @@ import pytest
 
 from bkclient.ledger.writer import LedgerWriter
 from bookied.errors import RegistrationError, WrongIdentityError
-from tests.sim.engine.scene import Scene, add_answer
+from tests.sim.engine.scene import Scene, add_answer, at
 from tests.sim.world.bookie import SESSION_S, SimBookie
 from tests.sim.world.disk import SimFiles
-from tests.sim.world.network import Fate, Message
+from tests.sim.world.network import Message
 from wire.codes import ReturnCode
 
 WAIT_S = 4 * SESSION_S
@@ -118,10 +118,7 @@ def test_a_process_whose_disks_were_taken_over_acknowledges_nothing_more() -> No
     first.files = SimFiles(first.rng)
     twin.start()
     assert scene.world.drive(WAIT_S, lambda: twin.is_serving)
-    said: list[Message] = []
-    scene.when(
-        lambda m: bool(add_answer(m) and m.bookie == first.name and said.append(m)), Fate.PASS
-    )
+    said = scene.seen(at(first, add_answer))
     first.process.run(session.expire)
     first.process.resume()
     assert the_end_of(scene, first) is not None

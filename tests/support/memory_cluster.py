@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 import random
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 from twisted.internet.defer import Deferred
@@ -32,6 +32,9 @@ from bkclient.metadata.tree.nodes import (
 )
 from bkclient.metadata.tree.store import TreeMetadata
 from wire.records.layout import LAYOUT_FACTORIES, Layout, encode_layout
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 T = TypeVar("T")
 
@@ -97,7 +100,7 @@ class MemoryCluster:
         self._live: set[int] = set()
 
     @classmethod
-    def initialized(cls, clock: IReactorTime, layout: str = "hierarchical") -> MemoryCluster:
+    def initialized(cls, clock: IReactorTime, layout: str = "hierarchical") -> Self:
         """Return a service with a new, empty cluster in it."""
         cluster = cls(clock)
         instance_id = b"00000000-0000-4000-8000-000000000000"

@@ -21,7 +21,7 @@ from tests.support.memory_cluster import MemoryCluster
 from wire import digest
 from wire.codes import AddFlag, DigestType, LedgerState, ReadFlag, ReturnCode
 from wire.errors import BookKeeperError
-from wire.ids import EntryId, LedgerId
+from wire.ids import BookieId, EntryId, LedgerId
 from wire.ledger_metadata import LedgerMetadata, decode_metadata
 from wire.messages import (
     AddRequest,
@@ -74,6 +74,10 @@ class WatchedCluster(MemoryCluster):
     def delete(self, path: str, version: int = -1) -> None:
         super().delete(path, version)
         self._tell(path, None)
+
+    def has_cookie(self, bookie_id: BookieId) -> bool:
+        """Return whether a bookie has a cookie."""
+        return zk_paths.cookie(bookie_id) in self._nodes
 
     def _tell(self, path: str, value: bytes | None) -> None:
         ledger_id = HIERARCHICAL.id_of(path)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final, TypedDict
 
 from twisted.internet.defer import Deferred
 
@@ -17,7 +17,16 @@ from wire.messages import AddRequest, ReadRequest
 
 Test = Callable[[Message], bool]
 
-TRIPLE = {"ensemble_size": 3, "write_quorum": 3, "ack_quorum": 2}
+
+class Quorums(TypedDict):
+    """The size of an ensemble and its quorums, as options of a ledger or a log."""
+
+    ensemble_size: int
+    write_quorum: int
+    ack_quorum: int
+
+
+TRIPLE: Final[Quorums] = {"ensemble_size": 3, "write_quorum": 3, "ack_quorum": 2}
 
 
 class Scene:
@@ -41,6 +50,18 @@ class Scene:
     def when(self, test: Test, fate: Fate) -> None:
         """Let this happen to messages that pass the test, from now on."""
         self._rules.append((test, fate))
+
+    def seen(self, test: Test) -> list[Message]:
+        """Return the messages that pass the test and meet no rule before, as they are sent."""
+        seen: list[Message] = []
+
+        def note(message: Message) -> bool:
+            if test(message):
+                seen.append(message)
+            return False
+
+        self.when(note, Fate.PASS)
+        return seen
 
     def release(self) -> None:
         """Let everything go its way again, what was held included."""

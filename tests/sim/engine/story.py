@@ -174,7 +174,7 @@ class Story:
             if before is not None and now is not None and self._is_told(ledger_id):
                 self._saw(change_of(before, now))
 
-        world.metadata.changed = noted  # type: ignore[method-assign]
+        world.metadata.changed = noted
         self._schedule()
 
     def _is_told(self, ledger_id: LedgerId) -> bool:
@@ -480,7 +480,12 @@ class Story:
         files = self.world[item.who].files
         files.cut_at = files.operations + item.number
         bookie = self.world[item.who]
-        self._later(item, lambda: bookie.is_running or bookie.start())
+
+        def start_again() -> None:
+            if not bookie.is_running:
+                bookie.start()
+
+        self._later(item, start_again)
 
     def _stop(self, item: Item) -> None:
         bookie = self.world[item.who]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
 from unittest.mock import patch
@@ -36,9 +37,24 @@ class Mutation:
 
 
 def put(stack: contextlib.ExitStack, where: Any, **changes: Any) -> None:
-    """Let these names mean something else there."""
+    """Let these names mean something else there.
+
+    Raises:
+        TypeError: a function cannot be called like the one it replaces.
+    """
     for name, value in changes.items():
+        _insist_callable_alike(getattr(where, name), value)
         stack.enter_context(patch.object(where, name, value))
+
+
+def _insist_callable_alike(usual: Any, value: Any) -> None:
+    """Refuse a function that cannot be called like the one it replaces."""
+    if not (inspect.isfunction(usual) and inspect.isfunction(value)):
+        return
+    wanted = inspect.signature(usual).parameters.values()
+    by_place = [one for one in wanted if one.kind is not one.KEYWORD_ONLY]
+    by_name = {one.name: None for one in wanted if one.kind is one.KEYWORD_ONLY}
+    inspect.signature(value).bind(*by_place, **by_name)
 
 
 def switch(

@@ -19,9 +19,10 @@ from bkclient.errors import (
     ClientDigestMismatchError,
     ClientError,
     ClientLedgerFencedError,
+    MetadataVersionError,
     RequestTimeoutError,
 )
-from bkclient.ledger import opening, recovery
+from bkclient.ledger import explicit_lac, opening, recovery
 from bkclient.ledger.adds import closing, ensemble_changes, forced, writer_end
 from bkclient.ledger.adds.ensemble_members import EnsembleMembers
 from bkclient.ledger.adds.pipeline import AddPipeline
@@ -31,7 +32,7 @@ from bkclient.ledger.reads.verifier import AnswerVerifier
 from bkclient.ledger.recovery import RecoveryRun
 from bkclient.ledger.writer import LedgerWriter
 from bkclient.metadata import update as updates
-from bkclient.metadata.api import ANY
+from bkclient.metadata.api import ANY, MetadataUnavailableError, Versioned
 from bkclient.metadata.update import LocalMetadata, Updater
 from bkclient.quorum.add_events import (
     AddsAcked,
@@ -57,7 +58,7 @@ from tests.sim.mutations.scenarios import SCENARIO_MUTATIONS
 from tests.sim.mutations.storage import STORAGE_MUTATIONS
 from wire.codes import LedgerState, ReadFlag
 from wire.digest import _Digester
-from wire.ids import EntryId
+from wire.ids import EntryId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
 
 
@@ -281,7 +282,12 @@ def _write_blindly(stack: contextlib.ExitStack) -> None:
     """Writes whatever version there is."""
 
     async def update(
-        self: Updater, ledger_id: Any, local: LocalMetadata, needed: Any, transform: Any
+        self: Updater,
+        ledger_id: LedgerId,
+        local: LocalMetadata,
+        needed: Callable[[LedgerMetadata], bool],
+        transform: Callable[[LedgerMetadata], LedgerMetadata],
+        _lost_reply: Callable[[], None] = lambda: None,
     ) -> LedgerMetadata:
         base = local.current
         if not needed(base.value):
@@ -298,17 +304,22 @@ def _stale_base(stack: contextlib.ExitStack) -> None:
     """After a conflict the same change is written again, under the version met."""
 
     async def update(
-        self: Updater, ledger_id: Any, local: LocalMetadata, needed: Any, transform: Any
+        self: Updater,
+        ledger_id: LedgerId,
+        local: LocalMetadata,
+        needed: Callable[[LedgerMetadata], bool],
+        transform: Callable[[LedgerMetadata], LedgerMetadata],
+        _lost_reply: Callable[[], None] = lambda: None,
     ) -> LedgerMetadata:
         base, stored = local.current, local.current
         while needed(base.value):
             changed = transform(base.value)
             try:
                 version = await self.store.write_ledger(ledger_id, changed, stored.version)
-            except updates.MetadataVersionError:
+            except MetadataVersionError:
                 stored = await self.store.read_ledger(ledger_id)
                 continue
-            local.install(updates.Versioned(changed, version))
+            local.install(Versioned(changed, version))
             return changed
         return base.value
 
@@ -319,16 +330,21 @@ def _conflict_is_fatal(stack: contextlib.ExitStack) -> None:
     """A version conflict ends the operation, also one with itself after a lost answer."""
 
     async def update(
-        self: Updater, ledger_id: Any, local: LocalMetadata, needed: Any, transform: Any
+        self: Updater,
+        ledger_id: LedgerId,
+        local: LocalMetadata,
+        needed: Callable[[LedgerMetadata], bool],
+        transform: Callable[[LedgerMetadata], LedgerMetadata],
+        _lost_reply: Callable[[], None] = lambda: None,
     ) -> LedgerMetadata:
         base = local.current
         while needed(base.value):
             changed = transform(base.value)
             try:
                 version = await self.store.write_ledger(ledger_id, changed, base.version)
-            except updates.MetadataUnavailableError:
+            except MetadataUnavailableError:
                 continue
-            local.install(updates.Versioned(changed, version))
+            local.install(Versioned(changed, version))
             return changed
         return base.value
 
@@ -516,7 +532,7 @@ def _own_end(stack: contextlib.ExitStack) -> None:
         await usual(self, command)
         stored = self._local.current
         own = updates.closed(stored.value, command.last_entry, command.length)
-        self._local.current = updates.Versioned(own, stored.version)
+        self._local.current = Versioned(own, stored.version)
 
     put(stack, RecoveryRun, _store_close=store_close)
 
@@ -612,7 +628,7 @@ def _lac_before_force(stack: contextlib.ExitStack) -> None:
 
 
 def _force_asks_one(stack: contextlib.ExitStack) -> None:
-    usual = forced.force
+    usual = explicit_lac.force
 
     async def force(pool: Any, ledger_id: Any, bookies: Any) -> None:
         await usual(pool, ledger_id, tuple(bookies)[:1])
@@ -631,7 +647,7 @@ def _force_behind_the_end(stack: contextlib.ExitStack) -> None:
     async def force(self: Any) -> EntryId:
         head, length = self._quorum.last_confirmed, self._pipeline.confirmed_length
         if self._quorum.last_pushed >= 0:
-            await forced.force(self._pool, self._ledger_id, self._quorum.ensemble)
+            await explicit_lac.force(self._pool, self._ledger_id, self._quorum.ensemble)
         if head > self.last:
             self.last, self.length = head, length
         return EntryId(head)
@@ -701,7 +717,7 @@ def _eio_is_no_entry(stack: contextlib.ExitStack) -> None:
 
     usual = disk_read.refusal_code
 
-    def code(error: Exception, ledger_id: int) -> ReturnCode:
+    def code(error: Exception, ledger_id: LedgerId) -> ReturnCode:
         rc = usual(error, ledger_id)
         return ReturnCode.ENOENTRY if rc is ReturnCode.EIO else rc
 

@@ -80,7 +80,7 @@ def _reads_ahead(stack: Stack) -> None:
 def _begins_ahead(stack: Stack) -> None:
     """A reader from the latest entry looks at the last ledger only."""
 
-    async def end(self: Any, record: LogRecord) -> Position:
+    async def end(self: LogReader, record: LogRecord) -> Position:
         if not record.ledgers:
             return Position(record.next_index, 0)
         _, end = await self._end_of(record, record.next_index - 1)

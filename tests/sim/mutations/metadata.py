@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+from collections.abc import Callable
 from typing import Any, Final
 
 from bkclient.client import Client
@@ -38,7 +39,7 @@ def _leases_for_ever(stack: Stack) -> None:
     """What a session that is over owns is read as if it lived."""
     usual = Sessions.__init__
 
-    def begin(self: Any, connection: sqlite3.Connection, now_ms: int) -> None:
+    def begin(self: Sessions, connection: sqlite3.Connection, now_ms: Callable[[], int]) -> None:
         usual(self, connection, now_ms)
         self.expired = frozenset()
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 import attrs
 
 from bkclient.admin import cookies
-from bkclient.connection.ledger_keys import FrameMaker, LedgerKeys
+from bkclient.connection.ledger_keys import AddBatch, FrameMaker, LedgerKeys
 from bkclient.metadata.api import ANY, Version
 from bkclient.metadata.tree.underreplication.locks import RepairLocks
 from bkclient.metadata.tree.underreplication.marks import RepairMarks
@@ -98,7 +98,7 @@ def _copies_not_awaited(stack: Stack) -> None:
 
     async def write(self: Any, packed: list[Any]) -> None:
         if packed:
-            self._member.send(fragment_copy.AddBatch(packed, self._frames))
+            self._member.send(AddBatch(packed, self._frames))
 
     assert usual is not write
     put(stack, fragment_copy._NewReplica, write=write)

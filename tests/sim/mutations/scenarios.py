@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from array import array
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 import attrs
@@ -23,7 +24,8 @@ from bookied.repair.autorecovery.worker import RepairOutcome, Worker
 from bookied.repair.integrity import check as integrity
 from bookied.runtime.registration import Registration
 from bookied.storage.entrylog import entry_rows
-from bookied.storage.garbage.transactional_compaction import Transactional
+from bookied.storage.garbage.live_records import WrittenRecords
+from bookied.storage.garbage.transactional_compaction import Transactional, UnfinishedCompaction
 from bookied.storage.index import file_reads as index_files
 from bookied.storage.ledger_storage.ledgers import StoredLedgers
 from bookied.storage.ledger_storage.reads import StoredEntryReads
@@ -175,10 +177,16 @@ def _source_goes_first(stack: Stack) -> None:
     """A transactional compaction removes its source before the index is switched."""
     usual = Transactional._finish
 
-    async def finish(self: Any, todo: Any, source: Any, *, is_ours: bool) -> None:
+    async def finish(
+        self: Transactional,
+        todo: UnfinishedCompaction,
+        source: Path | None,
+        *,
+        written: WrittenRecords | None,
+    ) -> None:
         if source is not None:
-            await self._pace.blocking(partial(self._storage.remove_log, source))
-        await usual(self, todo, source, is_ours=is_ours)
+            await self._pace.blocking(partial(self._storage.logs.remove, source))
+        await usual(self, todo, source, written=written)
 
     put(stack, Transactional, _finish=finish)
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 import attrs
 
+from bookied.errors import CorruptError
 from bookied.storage import replay
 from bookied.storage.entrylog.failures import OneSync
 from bookied.storage.entrylog.ids import LogIds
@@ -15,7 +18,7 @@ from bookied.storage.entrylog.reader import list_all_logs
 from bookied.storage.garbage.ledger_removal import DroppedLedgers
 from bookied.storage.garbage.live_records import LiveRecords, WrittenRecords
 from bookied.storage.garbage.log_usage import LogCensus
-from bookied.storage.index.ledger_pages import LedgerPages
+from bookied.storage.index.ledger_pages import LedgerChange, LedgerPages
 from bookied.storage.index.rocks.index import RocksIndex
 from bookied.storage.ledger_storage.logs import EntryLogs, LogsBegun
 from bookied.storage.ledger_storage.relocation import Relocation
@@ -120,10 +123,16 @@ def _any_header_has_the_key(stack: Stack) -> None:
     """A key counts as stored once any header of its ledger is."""
     usual = LedgerPages.written
 
-    def written(self: LedgerPages, changes: Any) -> None:
-        usual(self, changes)
+    def written(
+        self: LedgerPages,
+        changes: Iterable[LedgerChange],
+        damaged: Mapping[int, CorruptError] = MappingProxyType({}),
+    ) -> None:
+        changes = list(changes)
+        usual(self, changes, damaged)
         for change in changes:
-            change.taken_from.key_logged |= change.header is not None
+            if change.taken_from is not None and change.header is not None:
+                change.taken_from.key_logged = True
 
     put(stack, LedgerPages, written=written)
 

@@ -61,7 +61,7 @@ class HandoverStory(Story):
             if ledger_id == LEDGER and value is not None:
                 self._check_handed_over()
 
-        self.world.metadata.changed = noted  # type: ignore[method-assign]
+        self.world.metadata.changed = noted
 
     def _check_handed_over(self) -> None:
         """Insist that the next writer goes on behind the last entry that was acknowledged."""

@@ -123,7 +123,7 @@ class LogStory(Story):
             if is_new or value is None:
                 self._saw("created" if is_new else "dropped")
 
-        self.world.metadata.changed = changed  # type: ignore[method-assign]
+        self.world.metadata.changed = changed
         self.world.metadata.written = self._written
 
     def _is_told(self, _ledger_id: LedgerId) -> bool:

@@ -8,6 +8,7 @@ all is healed every ledger must get whole again (L3), and no mark be left.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from random import Random
 from typing import Any, ClassVar, Final
 
@@ -30,6 +31,7 @@ from tests.sim.world.network import Fate, Message, entries_of
 from tests.support.memory_cluster import Fault, TreeOperation
 from wire import digest
 from wire.ids import BookieId, LedgerId
+from wire.ledger_metadata import LedgerMetadata
 
 WHOLE_S: Final = 400.0
 """How long it may take until every ledger is whole when nothing goes wrong any more."""
@@ -113,16 +115,17 @@ class RepairStory(Story):
             before = self.oracle.ledger(ledger_id).stored
             ledger_changed(ledger_id, value)
             now = self.oracle.ledger(ledger_id).stored
-            is_swap = before is not None and now is not None and value is not None
-            if is_swap and ledger_id != LEDGER and change_of(before, now) == "ensemble change":
+            if before is None or now is None or value is None or ledger_id == LEDGER:
+                return
+            if change_of(before, now) == "ensemble change":
                 self._saw("swap")
 
-        world.metadata.marked = noted  # type: ignore[method-assign]
-        world.metadata.changed = changed  # type: ignore[method-assign]
+        world.metadata.marked = noted
+        world.metadata.changed = changed
 
     def _schedule(self) -> None:
         """Resolve who is meant by x0 and so on: bookies that the writer has nothing on."""
-        ensemble = self.oracle.ledger(LEDGER).stored.ensemble  # type: ignore[union-attr]
+        ensemble = self._of_the_writer().ensemble
         others = sorted(set(self.world.bookies) - set(ensemble))
         self.plan = attrs.evolve(
             self.plan,
@@ -134,6 +137,12 @@ class RepairStory(Story):
             ),
         )
         super()._schedule()
+
+    def _of_the_writer(self) -> LedgerMetadata:
+        """Return the metadata of the ledger that grows."""
+        stored = self.oracle.ledger(LEDGER).stored
+        assert stored is not None
+        return stored
 
     # Those who repair
 
@@ -178,7 +187,7 @@ class RepairStory(Story):
 
     def _suspect(self, item: Item) -> None:
         """Mark the ledger that grows, as for a bookie that was away for a moment only."""
-        store, ensemble = self.client(item.who).store, self.oracle.ledger(LEDGER).stored.ensemble
+        store, ensemble = self.client(item.who).store, self._of_the_writer().ensemble
         self.begin(item.who, store.mark_underreplicated(LEDGER, (ensemble[item.number],)))
 
     def _delete(self, item: Item) -> None:
@@ -240,7 +249,7 @@ class RepairStory(Story):
             if process is not None and process.is_alive:
                 session = self._session(name)
                 process.run(session.suspend)
-                self._later(item, lambda p=process, s=session: p.run(s.resume))
+                self._later(item, partial(process.run, session.resume))
 
     _DOERS: ClassVar[dict[str, Callable[..., None]]] = Story._DOERS | {
         "autorecovery": _autorecovery,
@@ -304,6 +313,7 @@ class RepairStory(Story):
 
     def _read_old(self, ledger_id: LedgerId) -> None:
         async def everything() -> tuple[list[tuple[int, bytes]], int]:
+            found: list[tuple[int, bytes]]
             reader = await self.client("z").client.open_ledger(ledger_id, password=PASSWORD)
             found = [(entry.entry_id, entry.payload) async for entry in reader.read()]
             reader.close()

@@ -232,8 +232,9 @@ class RepairOracle(Oracle):
                 continue
             for place in self.places(ledger_id):
                 packet = held(place.bookie, ledger_id).get(place.entry_id)
-                sound = packet is not None and not self.is_rotten(place)
-                if not sound or packet[truth.payload_at :] != truth.sent.get(place.entry_id):
+                payload = None if packet is None else packet[truth.payload_at :]
+                is_sent = payload is not None and payload == truth.sent.get(place.entry_id)
+                if not is_sent or self.is_rotten(place):
                     lacking.append(place)
         return lacking
 

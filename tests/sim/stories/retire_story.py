@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import ClassVar
 
 from bkclient.errors import ClientError, IllegalOperationError
-from bkclient.metadata import zk_paths
 from bkclient.repair.decommission import cancel_decommission, decommission
 from bkclient.repair.recover_bookies import RecoverOptions, recover_bookies
 from tests.sim.engine.plan import Item, Plan
@@ -153,6 +152,6 @@ class RetireStory(RepairStory):
         super()._finish()
         for bookie in self.world.bookies.values():
             if bookie.is_serving:
-                has_cookie = zk_paths.cookie(BookieId(bookie.name)) in self.world.metadata._nodes
+                has_cookie = self.world.metadata.has_cookie(BookieId(bookie.name))
                 self.oracle.insist("S10", has_cookie, f"{bookie.name} serves without a cookie")
         self.oracle.raise_broken()

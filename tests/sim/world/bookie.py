@@ -27,10 +27,11 @@ from bookied.server.limits.backpressure import PressureLevel
 from bookied.service.bookie import BookieService
 from tests.sim.world.bookie_parts import Jobs, NoLocks, SmallFiles, held_packet
 from tests.sim.world.disk import SimFiles
+from tests.sim.world.followers import LaggingCluster
 from tests.sim.world.key_values import SimKeyValues
 from tests.sim.world.network import Network, SimListener
 from tests.sim.world.processes import Process, SimClock
-from tests.support.memory_cluster import MemoryCluster
+from tests.sim.world.sqlite_cluster import SqliteCluster
 from wire.errors import BookKeeperError
 
 SESSION_S: Final = 10.0
@@ -45,9 +46,11 @@ class World(Protocol):
 
     clock: SimClock
     network: Network
-    metadata: MemoryCluster
     graveyard: list[Any]
     service_class: type[BookieService]
+
+    @property
+    def metadata(self) -> LaggingCluster | SqliteCluster: ...
 
     def skew(self) -> tuple[float, float]: ...
 
@@ -93,7 +96,7 @@ class SimBookie:
         """How long one step of the disk takes."""
         self.service: BookieService | None = None
         self.process: Process | None = None
-        self.last_error: Exception | None = None
+        self.last_error: BaseException | None = None
         self._world = world
         self._turn_due = False
         self.make_roots()
@@ -170,7 +173,7 @@ class SimBookie:
             close=lambda: succeed(None),
         )
 
-    def _ended(self, process: Process, error: Exception) -> None:
+    def _ended(self, process: Process, error: BaseException) -> None:
         """The program ends by itself; systemd starts it again."""
         if not process.is_alive:
             return
@@ -215,9 +218,13 @@ class SimBookie:
             return
         self._world.note(f"{self.name}: stops")
 
+        def failed(failure: Failure) -> None:
+            assert failure.value is not None
+            self._ended(process, failure.value)
+
         def begin() -> None:
             stopping = Deferred.fromCoroutine(service.stop())
-            stopping.addErrback(lambda failure: self._ended(process, failure.value))
+            stopping.addErrback(failed)
             stopping.addBoth(lambda _: process.callLater(0, self._exit, process))
             self._world.graveyard.append(stopping)
 

@@ -24,7 +24,7 @@ from tests.sim.world.bookie_parts import with_directories
 from tests.sim.world.followers import LaggingCluster
 from tests.sim.world.network import Network
 from tests.sim.world.processes import Process, SimClock
-from tests.sim.world.sqlite_cluster import SqliteCluster
+from tests.sim.world.sqlite_cluster import SimSqlite, SqliteCluster
 from tests.support.memory_cluster import MemoryMetadata
 from wire.codes import ProtocolVersion
 
@@ -50,7 +50,7 @@ class SimClient:
         self.world, self.name = world, name
         self.process = Process(world.clock, name, skew_s=skew_s, rate=rate)
         rng = Random(f"{world.seed} {name}")
-        self.store: MemoryMetadata = world.metadata.metadata(
+        self.store: MemoryMetadata | SimSqlite = world.metadata.metadata(
             chance=rng, clock=self.process, session_timeout_s=SESSION_S
         )
         self.client = Client(
@@ -106,10 +106,8 @@ class SimCluster:
         self.network = Network(self.clock, Random(f"{seed} network"))
         self.network.sent, self.network.asked = self.oracle.sent, self.oracle.asked
         self.network.answered = self.oracle.answered
-        self.metadata: LaggingCluster = (
-            SqliteCluster(self.clock)  # type: ignore[assignment]
-            if is_sqlite
-            else LaggingCluster.initialized(self.clock)
+        self.metadata: LaggingCluster | SqliteCluster = (
+            SqliteCluster(self.clock) if is_sqlite else LaggingCluster.initialized(self.clock)
         )
         self.metadata.chance = Random(f"{seed} followers")
         self.metadata.changed = self.oracle.metadata_changed
@@ -233,7 +231,7 @@ class SimCluster:
     ) -> T:
         """Let time pass until work is done; return its value or raise its error."""
         deferred = work if isinstance(work, Deferred) else Deferred.fromCoroutine(work)
-        outcome: list[Any] = []
+        outcome: list[T | Failure] = []
         deferred.addBoth(outcome.append)
         if not self.drive(limit_s, lambda: outcome):
             raise AssertionError(f"L1: not done after {limit_s} s")

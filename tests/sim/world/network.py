@@ -405,7 +405,7 @@ class Network:
             return
         timer.cancel()
         protocol = link.client.protocol = make()
-        protocol.makeConnection(link.client)  # type: ignore[arg-type]
+        protocol.makeConnection(link.client)
         made.callback(protocol)
 
     def forget(self, link: Link) -> None:

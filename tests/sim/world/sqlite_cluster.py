@@ -23,13 +23,13 @@ from twisted.python.failure import Failure
 
 from bkclient.concurrency import wall_s
 from bkclient.metadata import zk_paths
-from bkclient.metadata.sqlite.base import LEDGER, LOG, MARK, SqliteOptions
+from bkclient.metadata.sqlite.base import COOKIE, LEDGER, LOG, MARK, SqliteOptions
 from bkclient.metadata.sqlite.driver_thread import Core, OneThread
 from bkclient.metadata.sqlite.store import SqliteMetadata
 from bkclient.metadata.tree.nodes import Node, Stat
 from tests.sim.world.processes import SimClock
 from tests.support.memory_cluster import Fault, TreeOperation
-from wire.ids import LedgerId
+from wire.ids import BookieId, LedgerId
 
 MEMORY = Path("/dev/shm")
 
@@ -219,6 +219,10 @@ class SqliteCluster:
         """Return the node of a log's record."""
         value, version = self._row(LOG, path.removeprefix(f"{zk_paths.LOGS}/"))
         return Node(value, Stat(version, 0, 0))
+
+    def has_cookie(self, bookie_id: BookieId) -> bool:
+        """Return whether a bookie has a cookie."""
+        return self._row(COOKIE, bookie_id) is not None
 
     def _row(self, kind: str, key: int | str) -> Any:
         """Return value and version of a row; None without it."""
