@@ -21,6 +21,7 @@ import pytest
 from tests.sim.engine.hunting import Found, hunt
 from tests.sim.engine.oracle import BrokenInvariantError
 from tests.sim.engine.plan import from_json, to_json
+from tests.sim.engine.scene import Scene
 from tests.sim.engine.seeds import command, play, shrink, try_seed
 from tests.sim.engine.story import Story
 from tests.sim.engine.tales import TALES, plan_of
@@ -120,6 +121,31 @@ def test_a_seed_is_the_same_story_in_another_process(
     tale: str, elsewhere: dict[str, list[str]]
 ) -> None:
     assert elsewhere[tale] == first_trace(9, tale)
+
+
+def test_nothing_is_lost_of_a_ledger_with_more_than_65536_entries() -> None:
+    scene = Scene(4)
+    writer, added = scene.writer(scene.client("w")), list[list[int]]()
+    replaced, restarted, _ = scene.members(writer)
+
+    def add_up_to(entries: int) -> None:
+        while len(added) < entries:
+            some = [scene.add(writer) for _ in range(min(512, entries - len(added)))]
+            added.extend(some)
+            assert scene.world.drive(60, functools.partial(all, some))
+
+    add_up_to(65_536)
+    replaced.stay_away(power=False)
+    add_up_to(65_600)
+    restarted.crash(power=True)
+    restarted.start()
+    add_up_to(66_000)
+    assert writer.metadata.fragments[1].first_entry_id == 65_536
+    replaced.start()
+    scene.world.until_serving()
+    reader = scene.open(scene.client("r"), writer)
+    assert [entry_id for (entry_id,) in added] == list(range(66_000))
+    assert reader.last_add_confirmed == 65_999
 
 
 def test_a_find_is_reduced_to_what_it_takes() -> None:
