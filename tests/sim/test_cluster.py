@@ -123,8 +123,13 @@ def test_a_seed_is_the_same_story_in_another_process(
     assert elsewhere[tale] == first_trace(9, tale)
 
 
-def test_nothing_is_lost_of_a_ledger_with_more_than_65536_entries() -> None:
-    scene = Scene(4)
+@pytest.mark.parametrize(
+    "disks",
+    [{}, {"ledgers": 2, "journals": 2, "databases": 1}],
+    ids=["index files", "DbLedgerStorage"],
+)
+def test_nothing_is_lost_of_a_ledger_with_more_than_65536_entries(disks: dict[str, int]) -> None:
+    scene = Scene(4, disks=disks)
     writer, added = scene.writer(scene.client("w")), list[list[int]]()
     replaced, restarted, _ = scene.members(writer)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -32,12 +32,12 @@ class SimKeyValues:
     def _open(self) -> None:
         """Take what the log holds, up to the first record that is not whole, into a new one."""
         self._map: dict[bytes, bytes] = {}
+        self._keys: list[bytes] = []
         self._changes = 0
         if self._files.exists(self._path):
             for line in self._files.read(self._path).split(b"\n"):
                 if not self._replay(line):
                     break
-        self._keys = sorted(self._map)
         begin = self._changes - len(self._map)
         records = [_record("begin", self._identity.encode(), b"%d" % begin)]
         records += [_record("put", key, value) for key, value in self._map.items()]
@@ -59,11 +59,19 @@ class SimKeyValues:
         if kind == "begin":
             self._identity, self._changes = first.decode(), int(second)
         elif kind == "put":
+            if first not in self._map:
+                insort(self._keys, first)
             self._map[first] = second
         elif kind == "delete":
-            self._map.pop(first, None)
+            self._remove(first, first + b"\0")
         else:
-            self._map = {k: v for k, v in self._map.items() if not first <= k < second}
+            self._remove(first, second)
+
+    def _remove(self, begin: bytes, end: bytes) -> None:
+        low, high = bisect_left(self._keys, begin), bisect_left(self._keys, end)
+        for key in self._keys[low:high]:
+            del self._map[key]
+        del self._keys[low:high]
 
     # KeyValues ------------------------------------------------------------------------------------
 
@@ -75,7 +83,7 @@ class SimKeyValues:
 
     def items(self, begin: bytes, end: bytes, count_max: int) -> list[tuple[bytes, bytes]]:
         low, high = bisect_left(self._keys, begin), bisect_left(self._keys, end)
-        return [(key, self._map[key]) for key in self._keys[low:high][:count_max]]
+        return [(key, self._map[key]) for key in self._keys[low : min(high, low + count_max)]]
 
     def floor(self, key: bytes) -> tuple[bytes, bytes] | None:
         at = bisect_right(self._keys, key)
@@ -104,7 +112,6 @@ class SimKeyValues:
             raise
         self._end += len(record)
         self._apply(kind, first, second)
-        self._keys = sorted(self._map)
 
     def compact(self) -> None:
         """See ``KeyValues``: every opening does that here."""
