@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 
 from bookied.stats.counters import RequestStats
 from bookied.storage.index.ledger_pages import CachedLedger
+from bookied.storage.ledger_storage.reads import NeedsDisk
 from bookied.storage.ledger_storage.storage import LedgerStorage
 from bookied.storage.storages import Storages
 from wire.codes import STRIDE_MAX, V2_BY_RETURN_CODE, OpCode, ReturnCode
@@ -122,11 +123,11 @@ class FastReads:
             self._stats.reads_answered(taken.reads - taken.refused, taken.size_bytes, began_ns)
         return taken
 
-    def _load(self, ledger_ids: Iterator[int], loads_max: int) -> int:
+    def _load(self, reads: Iterator[tuple[int, int]], loads_max: int) -> int:
         """Take ledgers into memory that are read next; return how many."""
         absent: dict[LedgerStorage, dict[int, None]] = {}
         left = loads_max
-        for ledger_id in islice(ledger_ids, LOOKED_AHEAD):
+        for ledger_id, _ in islice(reads, LOOKED_AHEAD):
             storage = self._storages.of(ledger_id)
             if ledger_id in storage.hot or storage.ledgers.is_absent(ledger_id):
                 continue
@@ -136,6 +137,24 @@ class FastReads:
                 if not left:
                     break
         return sum(storage.ledgers.look_up_many(some) for storage, some in absent.items())
+
+    def _load_pages(self, reads: Iterator[tuple[int, int]], loads_max: int) -> int:
+        """Take index pages into memory that are needed next; return how many."""
+        absent: dict[LedgerStorage, dict[tuple[int, int], None]] = {}
+        left = loads_max
+        for ledger_id, entry_id in islice(reads, LOOKED_AHEAD):
+            storage = self._storages.of(ledger_id)
+            state = storage.hot.get(ledger_id)
+            if state is None or not 0 <= entry_id <= state.last_entry:
+                continue
+            page = ledger_id, entry_id >> 10
+            pages = absent.setdefault(storage, {})
+            if page not in pages and state.location(entry_id) is None:
+                pages[page] = None
+                left -= 1
+                if not left:
+                    break
+        return sum(storage.reads.load_pages(tuple(pages)) for storage, pages in absent.items())
 
     def _take_v2(
         self, data: bytes, at: int, must_wait: Callable[[LedgerId], bool], most: AnswersMax
@@ -191,6 +210,11 @@ class FastReads:
                 entry_id = state.last_entry
             try:
                 found = read_memory(state, entry_id)
+                if isinstance(found, NeedsDisk) and not found.location and loads < most.loads:
+                    loads += self._load_pages(
+                        _read_next_v2(data, at, last_start), most.loads - loads
+                    )
+                    found = read_memory(state, entry_id)
             except (BookKeeperError, OSError):
                 break
             if isinstance(found, bytes):
@@ -311,10 +335,10 @@ def _run_v3(data: bytes, first: PlainRequest, reads_max: int) -> tuple[range, li
     return range(entry_id, entry_id + len(requests) * step, step), requests
 
 
-def _read_next_v2(data: bytes, at: int, last_start: int) -> Iterator[int]:
-    """Give the ledgers of the plain reads that begin at ``at``, one after the other."""
+def _read_next_v2(data: bytes, at: int, last_start: int) -> Iterator[tuple[int, int]]:
+    """Give ledger and entry of the plain reads that begin at ``at``, one after the other."""
     for start in range(at, last_start + 1, _READ.size):
-        length, header, ledger_id, _ = _READ.unpack_from(data, start)
+        length, header, ledger_id, entry_id = _READ.unpack_from(data, start)
         if header != _HEADER or length != _READ_LENGTH:
             return
-        yield ledger_id
+        yield ledger_id, entry_id

@@ -105,6 +105,20 @@ def test_many_ledgers_are_loaded_as_they_are_one_by_one(desk: Desk) -> None:
     assert list(index.load_many([])) == []
 
 
+def test_pages_read_together_are_those_read_one_by_one_or_left_out(desk: Desk) -> None:
+    desk.index.write(
+        [
+            LedgerChange(1, HEADER, ((0, page(e0=5000, e9=6000)), (3, page(e1=7000)))),
+            LedgerChange(2, HEADER, ((0, page(e1023=7000)),)),
+        ]
+    )
+    index = desk.restart()
+    wanted = [(1, 3), (2, 0), (1, 0), (3, 0), (2, 9), (1, 1 << 50)]
+    found = {(ledger_id, page_no): page for ledger_id, page_no, page in index.load_pages(wanted)}
+    assert set(found) <= {(1, 3), (2, 0), (1, 0)}
+    assert found == {key: index.load_page(*key) for key in found}
+
+
 def test_what_was_written_is_there_after_a_power_cut(desk: Desk) -> None:
     lac = IndexHeader(KEY, FENCED, (2**40 + 1).to_bytes(8, "big") + b"L" * 12)
     desk.index.write(

@@ -125,6 +125,28 @@ class IndexReads:
                 with contextlib.suppress(CorruptError, OSError):
                     yield ledger_id, self._load_from(file, path, ledger_id)
 
+    def load_pages(self, pages: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int, array[int]]]:
+        """Give (ledger id, page number, page): the disk looks for all of them at the same time.
+
+        Pages of files that are missing, moving, too short or unreadable are left out.
+        """
+        with contextlib.ExitStack() as stack:
+            opened = []
+            for ledger_id, page_no in pages:
+                path = self._places.path(ledger_id)
+                if path is None or not layout.has_place(page_no * layout.PAGE_SLOTS):
+                    continue
+                with contextlib.suppress(OSError):
+                    file = self._open.open_alone(path)
+                    stack.callback(file.close)
+                    file.read_ahead(layout.page_offset(page_no), layout.PAGE_BYTES)
+                    opened.append((ledger_id, page_no, file))
+            for ledger_id, page_no, file in opened:
+                with contextlib.suppress(OSError):
+                    data = file.read_at(layout.page_offset(page_no), layout.PAGE_BYTES)
+                    if len(data) == layout.PAGE_BYTES:
+                        yield ledger_id, page_no, layout.decode_page(data)
+
     def load_page(self, ledger_id: int, page_no: int) -> array[int]:
         """Return a page; slots the file never had are 0, as all are of a deleted ledger.
 

@@ -108,6 +108,10 @@ class IndexFiles:
         """Give what ``load`` returns for each ledger that has a good file."""
         return self._reads.load_many(ledger_ids)
 
+    def load_pages(self, pages: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int, array[int]]]:
+        """Give the pages whose files are in place; see ``IndexReads.load_pages``."""
+        return self._reads.load_pages(pages)
+
     def load_page(self, ledger_id: int, page_no: int) -> array[int]:
         """Return a page; slots the file does not have are 0, as all are of a deleted ledger."""
         return self._reads.load_page(ledger_id, page_no)

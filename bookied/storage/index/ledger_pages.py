@@ -42,6 +42,9 @@ class PageSource(Protocol):
     def load_many(self, ledger_ids: Sequence[int]) -> Iterator[tuple[int, LedgerOnDisk]]:
         """Give the same for several ledgers, but for those it has nothing of or cannot read."""
 
+    def load_pages(self, pages: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int, array[int]]]:
+        """Give (ledger id, page number, page) for the pages that are quick to read."""
+
 
 @attrs.frozen
 class LedgerOnDisk:
@@ -334,6 +337,14 @@ class LedgerPages:
         count = 0
         for ledger_id, stored in self._source.load_many(absent):
             self.hot[ledger_id] = self._restore(ledger_id, stored)
+            count += 1
+        return count
+
+    def read_many(self, pages: Sequence[tuple[int, int]]) -> int:
+        """Keep pages for readers, (ledger id, page number) each; return how many."""
+        count = 0
+        for ledger_id, page_no, page in self._source.load_pages(pages):
+            self.read_pages.keep(ledger_id, page_no, page)
             count += 1
         return count
 

@@ -73,6 +73,12 @@ class IndexStore(Protocol):
             CorruptError: the page is lost.
         """
 
+    def load_pages(self, pages: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int, array[int]]]:
+        """Give (ledger id, page number, page) for the pages that are quick to read.
+
+        The others are left out, as are those that cannot be read: ``load_page`` says why.
+        """
+
     def location(self, ledger_id: int, entry_id: int) -> int:
         """Return where an entry is, 0 if nowhere.
 

@@ -27,8 +27,8 @@ class StorageLimits:
     unwritten_bytes_max: int = 64 * 1024 * 1024
     dirty_pages_max: int = 4096
     clean_pages_max: int = 1024
-    read_pages_bytes_max: int = 8 * 1024 * 1024
-    """Index pages kept for readers alone, some 700 to 8,900 bytes each."""
+    read_pages_bytes_max: int = 16 * 1024 * 1024
+    """Index pages kept for readers alone, some 700 to 8,900 bytes each: a small one a ledger."""
 
     ledgers_max: int = 20_000
     """Ledgers in memory; clean ones beyond are forgotten, at some 0.5 KiB each."""

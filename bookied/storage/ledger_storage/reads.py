@@ -6,7 +6,7 @@ import re
 import struct
 from array import array
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -141,6 +141,16 @@ class StoredEntryReads:
         self._stats.pages_loaded += len(self._loaded)
         while self._loaded:
             self._loaded.popleft()()
+
+    def load_pages(self, pages: Sequence[tuple[int, int]]) -> int:
+        """Take index pages into memory that are read next; return how many. Blocks shortly.
+
+        One look at the disk costs less than a thread's for each of them. Where a page is not here
+        after that, ``fetch`` gets it or says what is wrong.
+        """
+        count = self._pages.read_many(pages)
+        self._stats.pages_loaded += count
+        return count
 
     def fetch(self, needed: NeedsDisk, entry_id: int) -> bytes:
         """Return an entry packet from the files. Blocks; any thread.

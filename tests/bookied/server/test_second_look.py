@@ -24,6 +24,29 @@ ENTRIES = 4
 FRAME_BYTES = 24
 
 
+def forget_pages(serving: Serving) -> None:
+    """Put the index pages out of memory, as reads of many other ledgers do."""
+    for ledger_id in serving.storage.hot:
+        serving.storage._pages.read_pages.drop_ledger(ledger_id)
+        for page_no in tuple(serving.storage.hot[ledger_id].pages):
+            del serving.storage.hot[ledger_id].pages[page_no]
+
+
+def test_index_pages_that_are_not_in_memory_are_read_together_and_no_more_than_may_be(
+    tmp_path: Path,
+) -> None:
+    serving = serve(tmp_path, range(5, 13))
+    forget_pages(serving)
+    wanted = [(ledger, 1) for ledger in range(5, 13)] + [(5, 2), (6, ENTRIES), (99, 0)]
+    most = AnswersMax(1 << 20, len(wanted), 6)
+    reads = FastReads(serving.storages)
+    taken = reads.take(frames(wanted), 0, lambda _: False, most)
+    assert (taken.end, taken.reads, taken.loads) == (6 * FRAME_BYTES, 6, 6)
+    taken = reads.take(frames(wanted), taken.end, lambda _: False, most)
+    assert (taken.reads, taken.loads) == (3, 2)  # An entry that is not there goes the plain way.
+    serving.close()
+
+
 class SlowDisk:
     """A storage's reads that find an entry in memory after some looks only."""
 

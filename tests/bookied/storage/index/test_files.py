@@ -238,6 +238,17 @@ def test_ledgers_that_cannot_be_loaded_are_left_out_of_many(files: SimFiles) -> 
     assert index.open_count == 0
 
 
+def test_pages_that_cannot_be_read_are_left_out_of_many(files: SimFiles) -> None:
+    index = opened(files)
+    changes = [LedgerChange(one, HEADER, ((0, page(e0=5000 + one)),)) for one in range(1, 4)]
+    index.write(changes)
+    files.open_update(A / "0/1/1.idx").truncate(5000)
+    files.remove(A / "0/2/2.idx")
+    (found,) = index.load_pages([(one, 0) for one in range(5)] + [(3, 1), (3, 1 << 60)])
+    assert (found[0], found[1], found[2][0]) == (3, 0, 5003)
+    assert index.open_count == 0
+
+
 def test_other_files_are_left_alone(files: SimFiles) -> None:
     files.mkdirs(A / "0/1")
     files.mkdirs(A / "zz/1")
