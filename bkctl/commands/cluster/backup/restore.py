@@ -57,25 +57,32 @@ class _Missing:
     lines: tuple[str, ...]
     """How many of each kind; of ledgers and cookies also which ones."""
     ledger_ids: tuple[LedgerId, ...]
+    existing: int
+    """How many nodes of the backup the root has."""
+    existing_lines: tuple[str, ...]
+    """How many of each kind."""
 
     @property
     def text(self) -> str:
-        """What it is, for people."""
+        """What is missing, for people."""
         kinds = ", ".join(self.lines)
         return f"{counted(self.nodes, 'node')}{': ' if kinds else ''}{kinds}"
+
+    @property
+    def staying(self) -> str:
+        """What exists and stays, for the end of a sentence."""
+        if not self.existing:
+            return ""
+        stay = "exists and stays" if self.existing == 1 else "exist and stay"
+        kinds = ", ".join(self.existing_lines)
+        return f"; {counted(self.existing, 'node')} {stay}: {kinds}"
 
 
 def _restored(v: ClusterRestored) -> str:
     has = ", ".join(v.info.lines()) or "no ledger"
     if v.added is None:
         return f"restored cluster {v.info.instance_id} to {v.uri}: {has}"
-    return f"added {v.added.text} to {v.uri}{_staying(v.existing)}"
-
-
-def _staying(nodes: int) -> str:
-    if not nodes:
-        return ""
-    return f"; {counted(nodes, 'node')} {'exists and stays' if nodes == 1 else 'exist and stay'}"
+    return f"added {v.added.text} to {v.uri}{v.added.staying}"
 
 
 @shown(
@@ -100,10 +107,6 @@ class ClusterRestored:
     @property
     def added_nodes(self) -> int:
         return self.info.nodes if self.added is None else self.added.nodes
-
-    @property
-    def existing(self) -> int:
-        return self.info.nodes - self.added_nodes
 
 
 @attrs.frozen
@@ -155,7 +158,7 @@ def restore(
         session.plan(
             [*gone, f"restore {nodes} of cluster {info.instance_id}: {has}"]
             if missing is None
-            else [f"add {missing.text}{_staying(info.nodes - missing.nodes)}"]
+            else [f"add {missing.text}{missing.staying}"]
         )
         return
     session.confirm(
@@ -164,7 +167,7 @@ def restore(
             if only
             else f"The backup of {made} has {has}.",
             *(f"First: {one}." for one in gone),
-            *([] if missing is None else [f"Missing: {missing.text}; existing nodes stay."]),
+            *([] if missing is None else [f"Missing: {missing.text}{missing.staying}."]),
             *([] if missing is None or only else [_ALL]),
         ],
         f"Restore cluster {info.instance_id} to {session.uri}?"
@@ -324,19 +327,25 @@ def _missing(
     file: Path, info: BackupInfo, existing: Collection[str], only: Collection[str] = ()
 ) -> _Missing:
     """Return what a backup, or the part with the paths ``only``, has beyond existing paths."""
-    tally = BackupCounts(info)
+    tally, staying = BackupCounts(info), BackupCounts(info)
     ledger_ids: list[LedgerId] = []
     cookies: list[BookieId] = []
     for some in stored_nodes(file, only):
         for node in some:
-            if node.path not in existing:
+            if node.path in existing:
+                staying.add(node.path)
+            else:
                 found = tally.add(node.path)
                 if found.kind == "ledger" and found.ledger_id is not None:
                     ledger_ids.append(found.ledger_id)
                 elif found.kind == "cookie" and found.bookie_id is not None:
                     cookies.append(found.bookie_id)
     lines = tally.result().lines({"ledger": ledger_ids, "cookie": cookies})
-    return _Missing(tally.nodes, tuple(lines), tuple(ledger_ids))
+    kinds = staying.result().lines()
+    if rest := staying.nodes - staying.kinds.total():
+        of = "parents of ledgers" if only else "others"
+        kinds.append(f"{rest} {of}" if kinds else of)
+    return _Missing(tally.nodes, tuple(lines), tuple(ledger_ids), staying.nodes, tuple(kinds))
 
 
 def _with_store(session: Session, work: Any) -> Any:
