@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from wire.ledger_metadata import Fragment, LedgerMetadata
 
 _GLYPHS: Final = {
-    Health.OK: ("●", "#", "has all its entries"),
+    Health.OK: ("●", "#", "lists all its entries"),
     Health.PARTLY: ("◐", "%", "some missing"),
     Health.MISSING: ("○", "o", "all missing"),
     Health.UNREACHABLE: ("✗", "x", "unreachable"),
