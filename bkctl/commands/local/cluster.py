@@ -139,7 +139,7 @@ class LocalCluster:
             for bookie in wanted
             if self._succeeds(partial(bookie.start, settings, self._given), failed)
         ]
-        self._wait(registered, started, failed)
+        self._wait(registered, started, failed, report)
         if len(failed) == len(wanted):
             raise failed[0]
         self.keep_settings()  # Only now: settings that stop a start are not kept for the next one.
@@ -220,10 +220,12 @@ class LocalCluster:
         registered: Callable[[], frozenset[str]],
         wanted: Sequence[BookieProcess],
         failed: list[BookKeeperError],
+        report: Callable[[str], None] = lambda _: None,
     ) -> None:
         """Wait until each bookie is registered, or has ended and its error is in ``failed``."""
         deadline_s = time.monotonic() + START_S_MAX
         missing = running = list(wanted)
+        reported = 0
         while missing:
             running = [one for one in running if self._succeeds(one.insist_running, failed)]
             self.insist_on_zookeeper()
@@ -235,6 +237,10 @@ class LocalCluster:
             time.sleep(_POLL_S)
             up = registered()
             missing = [bookie for bookie in running if bookie.bookie_id not in up]
+            count = len(running) - len(missing)
+            if reported < count < len(wanted):  # The table follows the last one.
+                reported = count
+                report(f"{count} of {counted(len(wanted), 'bookie')} registered")
 
     def stop(self) -> None:
         """Stop everything that runs, bookies first; the directory stays."""

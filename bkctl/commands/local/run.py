@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import IO, TYPE_CHECKING, Any, Final, NoReturn
 
 import click
 
@@ -29,6 +30,7 @@ SETTINGS: Final = "BKCTL_LOCAL_SETTINGS"
 """There, too: what the bookies are told, as JSON. A process's environment is its user's alone."""
 
 _POLL_EVERY_S: Final = 0.5
+_READ_BYTES: Final = 1 << 16
 
 
 CONFIG_DIR: Final = "LOCALBOOKIES_CONFIG_DIR"
@@ -239,6 +241,7 @@ def _show(session: Session, cluster: LocalCluster) -> None:
         out = session.host.stdout
         out.write(f"\nto select it in a shell: . {shlex.quote(str(cluster.directory.env_file))}\n")
         out.flush()
+    if session.options.is_for_people and DETACHED not in session.host.environ:
         session.note("\nthen, in another terminal: bkctl ledger write FILE; Ctrl-C here stops all")
 
 
@@ -287,6 +290,7 @@ def _start_in_background(session: Session, directory: Path, settings: dict[str, 
     make_own(directory)
     log = directory / BACKGROUND_LOG
     session.note(f"starting the cluster in {directory}; that may take half a minute")
+    written = log.stat().st_size if log.exists() else 0
     words = (word for word in session.options.args if word != "--background")
     arguments = without_settings(words)
     with log.open("ab") as errors:
@@ -305,7 +309,7 @@ def _start_in_background(session: Session, directory: Path, settings: dict[str, 
         )
     assert child.stdout is not None
     with child.stdout as stdout, session.messages.waiting("waiting for the bookies to register"):
-        shown = stdout.read()  # Ends when the child has shown its table: see _detach.
+        shown = _output(stdout, log, written, session.note)
     if not shown:
         said = "".join(last_lines(log, 1)).removeprefix("bkctl: ") or "the cluster ended"
         raise CommandError(said, status=child.wait())
@@ -320,6 +324,27 @@ def _start_in_background(session: Session, directory: Path, settings: dict[str, 
             f"{', '.join(one.bookie_id for one in down)}",
             next_step=f"the reason is in {log}; to start a bookie again: {start}",
         )
+
+
+def _output(stdout: IO[bytes], log: Path, written: int, tell: Callable[[str], None]) -> bytes:
+    """Return what the child prints until it has shown its table: see ``_detach``.
+
+    Meanwhile the steps that it logs behind ``written`` bytes are told. Errors are not.
+    """
+    found = b""
+    with log.open("rb") as steps:
+        steps.seek(written)
+        while True:
+            ready, _, _ = select.select([stdout], [], [], _POLL_EVERY_S)
+            while (line := steps.readline()).endswith(b"\n"):
+                if not line.startswith(b"bkctl: "):
+                    tell(line.decode(errors="replace").rstrip())
+            steps.seek(-len(line), os.SEEK_CUR)  # A line that is being written.
+            if ready:
+                some = os.read(stdout.fileno(), _READ_BYTES)
+                if not some:
+                    return found
+                found += some
 
 
 def _detach() -> None:

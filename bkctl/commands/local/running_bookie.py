@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING
 from bkctl.commands.local.bookie import LocalStartError, printed_reason
 from bkctl.commands.local.connected_metadata import ClusterMetadata
 from bkctl.commands.local.directory import START_REQUEST, write_private
-from bkctl.commands.local.running_cluster import insist_owner, read, start_line, wait_until
+from bkctl.commands.local.running_cluster import (
+    cookies_of,
+    insist_owner,
+    read,
+    runs,
+    start_line,
+    wait_until,
+)
 from bkctl.errors import ConflictError, NothingFoundError, UsageError
 from bookied.directories.lock import is_locked
 from wire.errors import BookKeeperError
@@ -35,7 +42,7 @@ def start(session: Session, directory: Path, bookie_id: str | None) -> None:
         ConflictError: the cluster is stopped, or the bookie is not registered in time.
         LocalStartError: the bookie did not start; the message has its reason.
     """
-    found = read(directory)
+    found = read(directory, cookies_of(directory) if bookie_id is None else None)
     if not is_locked(directory):
         raise ConflictError(
             f"the cluster in {directory} is stopped",
@@ -43,9 +50,8 @@ def start(session: Session, directory: Path, bookie_id: str | None) -> None:
         )
     if bookie_id is None:
         down = [one.bookie_id for one in found.bookies if one.state == "down"]
-        raise UsageError(
-            "which bookie?", next_step=f"down: {', '.join(down)}" if down else "all of them run"
-        )
+        which = f"down: {', '.join(down)}" if down else "no bookie of the cluster is down"
+        raise UsageError("which bookie?", next_step=which)
     one = _bookie(directory, found.bookies, bookie_id)
     if one.state == "up":
         session.note(f"bookie {bookie_id} runs already, as process {one.pid}")
@@ -94,7 +100,7 @@ def stop(session: Session, directory: Path, bookie_id: str) -> None:
         return
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGTERM)
-    wait_until(lambda: not _runs(pid), f"process {pid} still runs", f"its log is {one.log}")
+    wait_until(lambda: not runs(pid), f"process {pid} still runs", f"its log is {one.log}")
     line = shlex.join(["bkctl", "local", "start", str(directory), bookie_id])
     session.note(f"stopped bookie {bookie_id}; to start it: {line}")
     if _is_repaired(found.uri):
@@ -108,14 +114,6 @@ def _is_repaired(uri: str) -> bool:
     """Return whether autorecovery is enabled, as it is where the metadata cannot be read."""
     with contextlib.suppress(BookKeeperError), ClusterMetadata(lambda: uri) as metadata:
         return metadata.is_repaired()
-    return True
-
-
-def _runs(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
     return True
 
 

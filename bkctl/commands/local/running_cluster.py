@@ -80,12 +80,24 @@ def stop(session: Session, directory: Path) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGTERM)
     wait_until(
-        lambda: not is_locked(directory) or lock_owner(directory) not in {pid, None},
+        lambda: not runs(pid),
         f"process {pid} still runs",
         next_step=f"kill -9 {pid} ends it and its bookies",
     )
     _refuse_started_by_hand(found)
     session.note("stopped")
+
+
+def runs(pid: int) -> bool:
+    """Return whether a process runs; one that has ended may wait for its parent."""
+    try:
+        os.kill(pid, 0)
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True  # Without /proc.
+    return not stat.rpartition(")")[2].lstrip().startswith("Z")
 
 
 def wait_until(is_done: Callable[[], bool], otherwise: str, next_step: str) -> None:

@@ -190,6 +190,8 @@ def test_in_the_background_it_returns_once_all_are_up(tmp_path: Path) -> None:
     directory = tmp_path / "bk"
     started = _run("local", 1, "--dir", directory, "--background")
     assert started.returncode == 0, started.stderr
+    assert "starting 1 bookie\n" in started.stderr  # What the child logs.
+    assert "Ctrl-C" not in started.stderr + (directory / BACKGROUND_LOG).read_text()
     try:
         (pid,) = _processes(directory)
         listed = _run("-u", f"sqlite://{directory}/metadata.db", "bookie", "list", "-o", "id")
@@ -206,6 +208,7 @@ def test_in_the_background_it_returns_once_all_are_up(tmp_path: Path) -> None:
     finally:
         stopped = _run("local", "stop", directory)
     assert (stopped.returncode, _processes(directory)) == (0, [])
+    assert _processes(directory, b"bkctl") == []  # Not even the process that ran the cluster.
     again = _run("local", "stop", directory)
     assert (again.returncode, again.stderr) == (0, f"no cluster runs in {directory}\n")
     shown = _run("local", "status", directory)
@@ -232,6 +235,8 @@ def test_a_bookie_that_was_decommissioned_is_left_out_and_one_started_by_hand_is
         status = _run("local", "status", directory)
         assert "decommissioned" in status.stdout
         assert "to start" not in status.stderr
+        unnamed = _run("local", "start", directory)
+        assert "which bookie? No bookie of the cluster is down" in unnamed.stderr
         os.kill(rows[1]["pid"], signal.SIGTERM)
         until(lambda: _state(directory, rows[1]["bookie_id"]) == "down", "it is still up")
         conf = f"{rows[1]['directory']}/bookie.conf"

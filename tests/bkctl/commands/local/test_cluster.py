@@ -92,6 +92,15 @@ def test_a_bookie_that_was_started_by_hand_is_named_by_its_process(tmp_path: Pat
     assert (stopped[0], f"kill {os.getpid()}" in stopped[1]) == (7, True)
 
 
+def test_a_start_reports_how_many_bookies_have_registered(tmp_path: Path) -> None:
+    with LocalCluster(tmp_path, 2) as cluster:
+        ids = [one.bookie_id for one in cluster.states()]
+        seen = iter([[], [], ids[:1], ids[:1], ids])
+        steps: list[str] = []
+        failed = cluster.start(lambda: frozenset(next(seen)), frozenset, lambda: None, steps.append)
+    assert (failed, steps) == ([], ["starting 2 bookies", "1 of 2 bookies registered"])
+
+
 @pytest.mark.parametrize(("columns", "shown"), [(80, True), (40, False)])
 def test_the_table_of_the_bookies_fits_the_terminal(
     monkeypatch: pytest.MonkeyPatch, columns: int, *, shown: bool
