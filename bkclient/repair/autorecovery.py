@@ -375,6 +375,9 @@ async def trigger_audit(client: Client) -> BookieId:
 
 
 async def request_checks(client: Client, checks: Sequence[str], now_ms: int) -> None:
-    """Let periodic checks run when an auditor next starts, as if they had not for three weeks."""
+    """Set back by three weeks when periodic checks last ended.
+
+    Then the auditor of a bookied runs them within a minute, other auditors when they start.
+    """
     for check in checks:
         await client.store.set_check_time(check, now_ms - CHECK_REQUESTED_MS)

@@ -49,11 +49,15 @@ def auditor(session: Session) -> None:
 def _triggered(v: TriggeredAudit) -> str:
     if v.auditor is not None:
         return f"asked the auditor {v.auditor} to look for lost bookies now"
-    settings = " and ".join(INTERVALS[check] for check in v.checks)
+    return f"due: {', '.join(v.checks)}. {_when(v.checks)}"
+
+
+def _when(checks: Sequence[str]) -> str:
+    """Return when an auditor begins checks that are due."""
+    settings = " and ".join(INTERVALS[check] for check in checks)
     return (
-        f"due: {', '.join(v.checks)}. The check begins when an auditor starts, if {settings} in "
-        "its settings is above 0, and autorecovery is enabled: restart the bookie that `bkctl "
-        "autorecovery auditor` names. With a recovery delay of 0 its ledgers are copied meanwhile"
+        "bookied's auditor begins within a minute, while autorecovery is enabled and no lost "
+        f"bookie has its delay. Java's auditor begins when it starts, if {settings} is above 0"
     )
 
 
@@ -119,6 +123,8 @@ def _trigger(session: Session, checks: Sequence[str]) -> TriggeredAudit:
 def _await_audit(session: Session, checks: Sequence[str]) -> AuditReport:
     """Ask for an audit, or for periodic checks, and return once that is through."""
     session.resume = "the auditor goes on; `bkctl autorecovery status` shows what it has done"
+    if checks:
+        session.note(f"{_when(checks)}. --timeout limits the wait")
     done: AuditReport = session.call(_audit, tuple(checks))
     session.resume = ""
     return done
@@ -129,6 +135,10 @@ async def _audit(client: Client, checks: tuple[str, ...]) -> AuditReport:
     began_s = clock.seconds()
     auditor = await autorecovery.auditor(client)
     if checks:
+        if not await client.store.replication_enabled():
+            raise autorecovery.AutorecoveryDisabledError(
+                "autorecovery is disabled, and no auditor checks anything"
+            )
         await autorecovery.request_checks(client, checks, int(time.time() * 1000))
         asked = {check: await client.store.check_time(check) for check in checks}
         while any([await client.store.check_time(one) == asked[one] for one in checks]):

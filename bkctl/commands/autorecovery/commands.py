@@ -158,15 +158,19 @@ autorecovery.command(
     "audit",
     body="bkctl.commands.autorecovery.audit:audit",
     short_help="Start an audit, or wait until it ends.",
-    help="Make the auditor look for lost bookies now; --wait waits until their ledgers are marked.",
+    help="""Make the auditor look for lost bookies now; --wait waits until their ledgers are marked.
+
+    With --check, bookied's auditor begins the check within a minute, even if its settings switch
+    the check off. Java's auditor begins the check when it next starts.
+    """,
     params=(
         option(
-            "--full",
             "--check",
+            "--full",
             "checks",
             type=click.Choice(_CHECKS),
             multiple=True,
-            help="Instead, run this periodic check when an auditor next starts.",
+            help="Instead, run this periodic check now; repeatable.",
         ),
         option("--wait", is_flag=True, help="Return when the check has ended."),
     ),
@@ -174,7 +178,10 @@ autorecovery.command(
     examples=(
         ("bkctl autorecovery audit", "look for lost bookies now, without the delay"),
         ("bkctl autorecovery audit --wait", "until their ledgers are marked"),
-        ("bkctl autorecovery audit --full replicas --wait --timeout 600", "a periodic check"),
+        (
+            "bkctl autorecovery audit --check all-ledgers --wait --timeout 600",
+            "read samples of all ledgers now",
+        ),
     ),
     exits=(*_FAILURES, ExitStatus.NOT_FOUND, ExitStatus.CONFLICT),
     replaces="bookkeeper shell triggeraudit; forceauditchecks -calc | -ppc | -rc",

@@ -581,8 +581,12 @@ def _check_overdue(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
     if last_ms is not None and seen.now_ms - last_ms > seen.limits.check_s * 1000:
         # Not for how long: `bkctl autorecovery audit --check` sets the stored time back.
         what = "the auditor's check of all ledgers is due"
-        # To make it due would not help: that it is, an auditor only sees when it starts.
-        fix = START_AUDITOR if seen.auditor is None else f"restart the auditor, {seen.auditor}"
+        check = "bkctl autorecovery audit --check all-ledgers"
+        fix = (
+            START_AUDITOR
+            if seen.auditor is None
+            else f"{check}, or restart the auditor if Java's: {seen.auditor}"
+        )
         yield ClusterFinding(Severity.NOTE, "check-overdue", what, fix=fix)
 
 

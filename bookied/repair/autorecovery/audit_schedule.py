@@ -17,6 +17,7 @@ class AuditJob(enum.Enum):
 
     LOOK_AT_BOOKIES = enum.auto()
     LOOK_AT_DELAY = enum.auto()
+    LOOK_AT_REQUESTS = enum.auto()
     AUDIT = enum.auto()
     AUDIT_LATER = enum.auto()
     AUDIT_AGAIN = enum.auto()

@@ -56,6 +56,9 @@ AGAIN_S: Final = 30.0
 may store the ledger, or the fragment, when the first audit has passed it."""
 
 
+REQUESTS_S: Final = 60.0
+"""Between two looks whether an operator has requested a check."""
+
 STORED_AS: Final = {
     AuditJob.CHECK_LEDGERS: "all-ledgers",
     AuditJob.CHECK_PLACEMENT: "placement",
@@ -94,13 +97,18 @@ class Auditor:
             reads_at_once=config.check_reads_max,
         )
         self._intervals_s = check_intervals_s(config)
-        self._schedule = AuditSchedule(self._clock, lambda job: self._intervals_s.get(job, 0))
+        looks = {AuditJob.LOOK_AT_REQUESTS: REQUESTS_S}
+        every_s = {**self._intervals_s, **looks}
+        self._schedule = AuditSchedule(self._clock, lambda job: every_s.get(job, 0))
+        self._checked_ms: dict[AuditJob, int | None] = {}
+        """When each check last ended, as last read or written here."""
         self._watches: list[Watch] = []
         self._lost: LostBookies | None = None
         self._has_audited = False
         self._doers: dict[AuditJob, Callable[[], Awaitable[None]]] = {
             AuditJob.LOOK_AT_BOOKIES: self._look_at_bookies,
             AuditJob.LOOK_AT_DELAY: self._look_at_delay,
+            AuditJob.LOOK_AT_REQUESTS: self._look_at_requests,
             AuditJob.AUDIT: self._audit_twice,
             AuditJob.AUDIT_LATER: self._audit_twice,
             AuditJob.AUDIT_AGAIN: self._audit,
@@ -154,10 +162,11 @@ class Auditor:
         self._schedule.add(AuditJob.CHECK_BOOKIES)
         now_ms = self._now_ms()
         for job, stored_as in STORED_AS.items():
+            last_ms = self._checked_ms[job] = await store.check_time(stored_as)
             interval_s = self._intervals_s[job]
             if interval_s > 0:
-                last_ms = await store.check_time(stored_as)
                 self._schedule.add(job, in_s=first_run_s(last_ms, now_ms, interval_s))
+        self._schedule.add(AuditJob.LOOK_AT_REQUESTS, in_s=REQUESTS_S)
 
     async def _published_delay(self) -> Versioned[int]:
         """Return the delay in the store; where there is none, it is ours from now on."""
@@ -222,6 +231,8 @@ class Auditor:
 
     async def _may_do(self, job: AuditJob) -> bool:
         assert self._lost is not None
+        if job is AuditJob.LOOK_AT_REQUESTS:
+            return True
         if job in PATIENT:
             await until_enabled(self._store, self._clock)
         if job not in self._intervals_s or not (self._lost.is_waiting and self._has_audited):
@@ -240,6 +251,21 @@ class Auditor:
     async def _look_at_delay(self) -> None:
         assert self._lost is not None
         self._obey(self._lost.delay_stored(await self._published_delay()))
+
+    async def _look_at_requests(self) -> None:
+        """Begin checks whose stored time another process has changed: an operator requests them so.
+
+        A request waits while a check would be skipped.
+        """
+        assert self._lost is not None
+        if self._lost.is_waiting or not await self._store.replication_enabled():
+            return
+        for job, stored_as in STORED_AS.items():
+            stored_ms = await self._store.check_time(stored_as)
+            if stored_ms not in {None, self._checked_ms[job]}:
+                log.info("{check}: the check was requested", check=stored_as)
+                self._checked_ms[job] = stored_ms
+                self._schedule.add(job)
 
     def _obey(self, commands: list[Command]) -> None:
         for command in commands:
@@ -305,4 +331,5 @@ class Auditor:
         await self._ended(AuditJob.CHECK_REPLICAS)
 
     async def _ended(self, job: AuditJob) -> None:
-        await self._store.set_check_time(STORED_AS[job], self._now_ms())
+        now_ms = self._checked_ms[job] = self._now_ms()
+        await self._store.set_check_time(STORED_AS[job], now_ms)

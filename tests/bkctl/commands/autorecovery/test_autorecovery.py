@@ -161,10 +161,9 @@ def test_an_audit_is_asked_for_where_one_can_be_made(world: World, store: Memory
 
 def test_periodic_checks_are_made_due(world: World, store: MemoryMetadata) -> None:
     said = run_in(world, "autorecovery", "trigger", "--check", "placement", "--check", "replicas")
-    assert said.out.startswith("due: placement, replicas. The check begins when an auditor starts")
+    assert said.out.startswith("due: placement, replicas. bookied's auditor begins within a")
     off_by_default = "auditorPeriodicPlacementPolicyCheckInterval and auditorReplicasCheckInterval"
-    assert f"if {off_by_default} in its settings is above 0" in said.out
-    assert "its ledgers are copied meanwhile" in said.out
+    assert f"when it starts, if {off_by_default} is above 0" in said.out
     assert set(INTERVALS) == set(CHECKS)
     status = run_in(world, "autorecovery", "status").out
     assert "placement: due" in status
@@ -357,6 +356,12 @@ def test_a_periodic_check_is_waited_for_until_its_time_is_stored() -> None:
     world.clock.callLater(
         5, lambda: Deferred.fromCoroutine(store.set_check_time("replicas", 10**12))
     )
-    said = run_in(world, "autorecovery", "audit", "--full", "replicas", "--wait", "--json").json
-    assert (said["auditor"], said["checks"]) == (B2, ["replicas"])
-    assert said["took_s"] >= 5
+    words = ("autorecovery", "audit", "--full", "replicas", "--wait", "--json")
+    said = run_in(world, *words)
+    assert "--timeout limits the wait" in said.err
+    assert (said.json["auditor"], said.json["checks"]) == (B2, ["replicas"])
+    assert said.json["took_s"] >= 5
+    run_in(world, "autorecovery", "disable")
+    refused = run_in(world, *words, ok=False)
+    assert (refused.status, "no auditor checks anything" in refused.err) == (7, True)
+    assert world.run(store.check_time("replicas")) == 10**12

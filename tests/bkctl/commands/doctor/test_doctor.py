@@ -316,7 +316,9 @@ def test_10_a_check_that_has_not_run_for_weeks_is_told(patient: Patient) -> None
     patient.world.run(patient.store.set_check_time("all-ledgers", last_ms))
     overdue = patient.findings()["check-overdue"]
     assert overdue["what"] == "the auditor's check of all ledgers is due"
-    assert overdue["fix"] == "restart the auditor, b1"
+    assert overdue["fix"] == (
+        "bkctl autorecovery audit --check all-ledgers, or restart the auditor if Java's: b1"
+    )
 
 
 def test_11_read_only_and_full_bookies_are_told_with_their_room(patient: Patient) -> None:

@@ -12,8 +12,9 @@ from twisted.internet.defer import CancelledError
 from bkclient.client import Client
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import NEW
+from bkclient.repair.autorecovery import request_checks
 from bookied.config.autorecovery import AutoRecoveryConfig
-from bookied.repair.autorecovery.auditor import AGAIN_S, RETRY_S, Auditor
+from bookied.repair.autorecovery.auditor import AGAIN_S, REQUESTS_S, RETRY_S, Auditor
 from tests.bkclient.repairs import (
     TRIPLE,
     closed_ledger,
@@ -478,6 +479,43 @@ def test_checks_are_left_out_while_re_replication_is_disabled(check: str) -> Non
     enable(world, enabled=True)
     world.settle(1000)
     assert check_time_s(world, check) == 101_010
+
+
+@pytest.mark.parametrize("check", CHECKS)
+@pytest.mark.parametrize("interval_s", [0, 100 * 86_400], ids=["off", "later"])
+def test_a_check_that_an_operator_requests_runs_within_a_minute(
+    check: str, interval_s: int
+) -> None:
+    world = world_with_cookies()
+    world.clock.advance(30 * 86_400)
+    set_check_time(world, check, ago_s=10)
+    Term(world, **{INTERVALS[check]: interval_s})
+    for _ in range(2):
+        world.settle(REQUESTS_S)
+        now_s = world.clock.seconds()
+        world.run(request_checks(world.client(), [check], int(now_s * 1000)))
+        world.settle(REQUESTS_S)
+        ended_s = check_time_s(world, check)
+        assert ended_s is not None
+        assert now_s <= ended_s <= now_s + REQUESTS_S
+    world.settle(10 * REQUESTS_S)
+    assert check_time_s(world, check) == ended_s
+
+
+def test_a_requested_check_waits_until_autorecovery_is_enabled() -> None:
+    world = world_with_cookies()
+    world.clock.advance(30 * 86_400)
+    set_check_time(world, "replicas", ago_s=10)
+    Term(world)
+    enable(world, enabled=False)
+    now_ms = int(world.clock.seconds() * 1000)
+    world.run(request_checks(world.client(), ["replicas"], now_ms))
+    world.settle(3 * REQUESTS_S)
+    assert check_time_s(world, "replicas") == 9 * 86_400
+    enable(world, enabled=True)
+    now_s = world.clock.seconds()
+    world.settle(REQUESTS_S)
+    assert (check_time_s(world, "replicas") or 0) >= now_s
 
 
 def test_the_check_of_all_ledgers_marks_what_is_missing_or_corrupt() -> None:
