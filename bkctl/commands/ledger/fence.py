@@ -9,7 +9,7 @@ import attrs
 
 from bkclient.admin import operations
 from bkctl.commands.ledger import ids as ledger_ids
-from bkctl.commands.ledger.listing import metadata_of
+from bkctl.commands.ledger.listing import metadata_of, writer_text
 from bkctl.errors import ConflictError, PartlyDoneError
 from bkctl.output.units import counted
 from bkctl.output.views import LEDGER, Kind, column, shown
@@ -83,7 +83,10 @@ def confirm_fencing(session: Session, ledger_id: LedgerId, found: Any, question:
     """Ask before a live writer may lose its ledger; one in recovery has lost it already."""
     if found.state is LedgerState.OPEN:
         session.confirm(
-            [f"Ledger {ledger_id} is open: a writer at work on it will fail at its next add."],
+            [
+                f"Ledger {ledger_id} is open: a writer at work on it will fail at its next add.",
+                writer_text(ledger_id, found),
+            ],
             question,
         )
 

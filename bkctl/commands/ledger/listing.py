@@ -167,11 +167,31 @@ def show(session: Session, ledger_ids: Sequence[Any]) -> None:
                 "The metadata does not say where an open ledger ends: "
                 f"`bkctl ledger map {one.ledger_id}` asks the bookies"
             )
+            session.note(writer_text(one.ledger_id, one.metadata))
     elif session.options.output in {None, "wide"}:
         for one in details:
             session.emit(one)
     else:
         session.emit_all(details, LedgerDetails)
+
+
+def writer_text(ledger_id: LedgerId, metadata: LedgerMetadata) -> str:
+    """Return what the metadata of a ledger that is not closed says about its writer."""
+    from bkclient.ledger.handover_state import HANDOVER_KEY, WRITER_KEY
+    from bkclient.log.ledger_list import LOG_KEY
+
+    custom = metadata.custom
+    if metadata.state is LedgerState.IN_RECOVERY:
+        return "It has no writer any more: a recovery has begun"
+    if HANDOVER_KEY in custom:
+        return "It has no writer now: the last `bkctl ledger add` has released it"
+    if (name := custom.get(LOG_KEY)) is not None:
+        writer = f"Its writer appends to log {name.decode(errors='backslashreplace')}"
+    elif WRITER_KEY in custom:
+        writer = "Its writer is a `bkctl ledger add`, or was one that did not release it"
+    else:
+        writer = "The metadata does not name its writer, unless custom metadata does"
+    return f"{writer}. New entries show whether it is at work: bkctl ledger tail {ledger_id} -f"
 
 
 def _details(session: Session, ids: Iterable[LedgerId]) -> Iterator[LedgerDetails]:
