@@ -11,7 +11,7 @@ bookies and stamps its own LAC: here a bookie gets what is striped to its place,
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import islice
 from typing import Final
 
@@ -27,7 +27,14 @@ from bkclient.errors import ClientError, ReplicationError, UnclosedFragmentError
 from bkclient.ledger.adds.ensemble_members import AddFraming, Member
 from bkclient.ledger.context import Cluster
 from bkclient.ledger.reads.fetch import EntryFetcher
-from bkclient.quorum.fragments import MissingPlaces, Swap, swap_between, swap_is_needed, swapped
+from bkclient.quorum.fragments import (
+    LedgerFragment,
+    MissingPlaces,
+    Swap,
+    swap_between,
+    swap_is_needed,
+    swapped,
+)
 from bkclient.repair.replica_check import OURS, ViewedLedger, places_that_answer
 from wire.codes import AddFlag, ProtocolVersion
 from wire.digest import Entry
@@ -158,11 +165,24 @@ class FragmentRepairer:
         A bookie that was only silent in the check, and answers when the copy is done, keeps its
         place: the swap returned is without it.
         """
-        await _FragmentCopy(self, ledger, lack, swap).run()
+        entries = lack.fragment.entries_at_any(tuple(swap.new))
+        await _FragmentCopy(self, ledger, lack.fragment, swap.new, entries).run()
         swap = swap.without(await places_that_answer(self.cluster, ledger, lack, swap.new))
         if swap.new:
             await self._store(ledger, swap)
         return swap
+
+    async def write_again(
+        self, ledger: ViewedLedger, fragment: LedgerFragment, index: int, entries: Iterator[EntryId]
+    ) -> None:
+        """Write entries once more on the bookie at ``index``, read from the bookies that have them.
+
+        Raises:
+            UnreadableEntryError: no bookie returns an entry.
+            ClientError: the bookie does not take an entry.
+        """
+        again = {index: fragment.ensemble[index]}
+        await _FragmentCopy(self, ledger, fragment, again, entries).run()
 
     async def _store(self, ledger: ViewedLedger, swap: Swap) -> None:
         await self.cluster.updater.update(
@@ -209,16 +229,22 @@ async def read(fetcher: EntryFetcher, ledger: ViewedLedger, entry_id: EntryId) -
 
 
 class _FragmentCopy:
-    """One fragment on its way to new bookies, several batches of it at a time."""
+    """Entries of one fragment on their way to bookies, several batches at a time."""
 
     def __init__(
-        self, repairer: FragmentRepairer, ledger: ViewedLedger, lack: MissingPlaces, swap: Swap
+        self,
+        repairer: FragmentRepairer,
+        ledger: ViewedLedger,
+        fragment: LedgerFragment,
+        bookies: Mapping[int, BookieId],
+        entries: Iterator[EntryId],
     ) -> None:
+        """Copy ``entries`` to the bookies that take the places."""
         self._repairer, self._ledger = repairer, ledger
-        self._fragment = lack.fragment
+        self._fragment, self._entries = fragment, entries
         self._fetcher = repairer.cluster.fetcher(ledger.keys)
         pool, keys = repairer.cluster.pool, ledger.keys
-        self._targets = {i: _NewReplica(pool, keys, i, bookie) for i, bookie in swap.new.items()}
+        self._targets = {i: _NewReplica(pool, keys, i, bookie) for i, bookie in bookies.items()}
 
     async def run(self) -> None:
         """Return once every entry of a place is synced on the bookie that takes it."""
@@ -230,8 +256,7 @@ class _FragmentCopy:
             self._fetcher.close()
 
     def _batches(self) -> Iterator[list[EntryId]]:
-        entries = self._fragment.entries_at_any(tuple(self._targets))
-        while batch := list(islice(entries, self._batch_entries())):
+        while batch := list(islice(self._entries, self._batch_entries())):
             yield batch
 
     def _batch_entries(self) -> int:

@@ -208,7 +208,7 @@ class FakeBookie:
         if ledger.fenced and not request.flags & AddFlag.RECOVERY:
             return says(ReturnCode.EFENCED)
         head = digest.header(request.entry)
-        ledger.entries.setdefault(head.entry_id, request.entry)
+        ledger.entries[head.entry_id] = request.entry  # Of an entry added again the later counts.
         ledger.lac = max(ledger.lac, head.lac)
         self.world.on_stored(self, request)
         return says(ReturnCode.EOK)

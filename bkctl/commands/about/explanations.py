@@ -198,6 +198,8 @@ ADVICE: Final[Mapping[str, Advice]] = MappingProxyType(
         "BK-DIGEST-MISMATCH": _advice(
             "A replica is damaged, or the digest type or password is wrong. Other replicas may be "
             "intact.",
+            "`bkctl ledger verify ID` names the bookies with damaged replicas, and the line that "
+            "repairs them",
             "`bkctl ledger show ID` says which digest the ledger has",
             "`bkctl disk check -c FILE` on the bookie's machine looks for damage",
         ),

@@ -45,7 +45,13 @@ _RECOVERY: Final = (
         is_flag=True,
         help="At the end delete the cookies: these directories can never be started again.",
     ),
-    option("--to", type=BOOKIE_ID, metavar="BOOKIE", help="Copy to this bookie alone."),
+    option(
+        "--to",
+        type=BOOKIE_ID,
+        metavar="BOOKIE",
+        help="Copy to this bookie alone. If it is the recovered bookie, write only its missing and "
+        "damaged copies again.",
+    ),
     option(
         "--concurrency",
         "at_once",
@@ -86,6 +92,10 @@ recover = Command(
             "the new bookie of each fragment, and the bytes",
         ),
         ("bkctl bookie recover OLD:3181 --to NEW:3181 --rate 20MB/s", "everything to one bookie"),
+        (
+            "bkctl bookie recover 10.0.0.1:3181 --ledger 42 --to 10.0.0.1:3181",
+            "repair damaged copies where they are",
+        ),
         (
             "bkctl bookie recover 10.0.0.1:3181 --delete-cookie --yes",
             "delete the cookie at the end, for good",

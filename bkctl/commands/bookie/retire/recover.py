@@ -24,6 +24,7 @@ from bkclient.repair.recover_bookies import (
 from bkctl.bookies.stopped_bookie import is_registered, refuse_registered
 from bkctl.cli.params import BOOKIE_ID, LEDGER_ID
 from bkctl.commands.bookie import details as bookie_work
+from bkctl.commands.bookie.retire.rewrite import rewrite
 from bkctl.commands.ledger.close import recover as recover_ledgers
 from bkctl.errors import NothingFoundError, PartlyDoneError, UsageError
 from bkctl.exit_status import Effect
@@ -58,6 +59,7 @@ def recover(
     """List what bookies hold, or plan or do the moving of it.
 
     Raises:
+        UsageError: ``to`` is one of several bookies, or is to lose its cookie.
         NothingFoundError: there is no such bookie or ledger, or ``to`` takes no adds.
         RefusedError: the user did not confirm, or cookies are to go and a bookie runs.
         PartlyDoneError: some ledgers were not moved.
@@ -70,6 +72,8 @@ def recover(
     if delete_cookie:
         for bookie_id in bookies:
             refuse_registered(session, bookie_id)
+    if to in bookies and (len(bookies) > 1 or delete_cookie):
+        raise UsageError(f"{to} cannot take over from itself and others, nor lose its cookie")
     if to is not None and to not in session.call(_writable):
         raise NothingFoundError(
             f"bookie {to} takes no adds", next_step="`bkctl bookie list` shows who does"
@@ -96,6 +100,9 @@ def recover(
     if ledger_id is not None and not found:
         session.call(_insist_there, ledger_id)
     insist_known(session, bookies, found)
+    if to in bookies:
+        rewrite(session, bookies[0], [one.ledger_id for one in found], bytes_per_s)
+        return
     racks = forecast_racks(session, bookies, found, to)
     if racks.nowhere:
         session.warn(too_few_racks(racks))
@@ -112,9 +119,11 @@ def recover(
         total = len(found) + len(unreadable)
         left = f"{counted(len(report.left), 'ledger')} of {total} not moved"
         stay = "; the cookies stay" if delete_cookie else ""
+        more = "the warnings say why; too few bookies: start one more; then run it again"
+        if len(bookies) == 1 and session.call(is_registered, bookies[0]):
+            more += f". To write bad copies again on the same bookie: --to {bookies[0]}"
         raise PartlyDoneError(
-            f"{left}: {named([one.ledger_id for one in report.left])}{stay}",
-            next_step="the warnings say why; too few bookies: start one more; then run it again",
+            f"{left}: {named([one.ledger_id for one in report.left])}{stay}", next_step=more
         )
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import attrs
 import pytest
 
+from bkctl.commands.ledger.listing import writer_text
 from bkctl.commands.ledger.metadata import differences
 from bkctl.exit_status import ExitStatus
 from tests.bkclient.repairs import STRIPED, TRIPLE, closed_ledger, member, open_writer
@@ -40,6 +41,31 @@ def failing(entry_id: int) -> Callable[[Request], Ruling]:
         return Fate.SERVE
 
     return policy
+
+
+# Who writes ------------------------------------------------------------------------------------
+
+
+def test_what_is_known_of_the_writer_of_an_open_ledger_is_said(world: World) -> None:
+    writer = open_writer(world, world.client(), 1, **TRIPLE)
+    unnamed = "The metadata does not name its writer, unless custom metadata does. New entries"
+    shown = run_in(world, "ledger", "show", writer.ledger_id)
+    assert unnamed in shown.err
+    assert f": bkctl ledger tail {writer.ledger_id} -f\n" in shown.err
+    asked = run_in(world, "ledger", "recover", writer.ledger_id, typed="n\n", tty=True, ok=False)
+    assert unnamed in asked.err
+    world.run(writer.close())
+    assert "writer" not in run_in(world, "ledger", "show", writer.ledger_id).err
+    made = run_in(world, "ledger", "create", "-o", "id").out.strip()
+    assert "It has no writer now" in run_in(world, "ledger", "show", made).err
+    metadata = world.stored(LedgerId(int(made)))
+    for key, said in (
+        ("bkctl.writer", "a `bkctl ledger add`, or was one that did not release it"),
+        ("bkctl.log", "Its writer appends to log events"),
+    ):
+        assert said in writer_text(
+            LedgerId(int(made)), attrs.evolve(metadata, custom={key: b"events"})
+        )
 
 
 # Verify ----------------------------------------------------------------------------------------
@@ -133,6 +159,50 @@ def test_the_remedy_for_a_damaged_copy_repairs_the_ledger() -> None:
     run_in(world, *line.split(), "--yes")
     assert damaged.bookie_id not in world.stored(ledger_id).ensemble
     assert "all sound" in run_in(world, "ledger", "verify", ledger_id).out
+
+
+def test_where_each_bookie_has_a_copy_a_damaged_one_is_written_again_in_place(
+    world: World,
+) -> None:
+    ledger_id, intact = (closed_ledger(world, world.client(), 10, **TRIPLE) for _ in range(2))
+    damaged = member(world, ledger_id, 1)
+    entries = damaged.ledgers[ledger_id].entries
+    entries[5] = entries[5][:-1] + bytes([entries[5][-1] ^ 1])
+    del entries[7], entries[8]
+    found = run_in(world, "ledger", "verify", ledger_id, ok=False)
+    (line,) = re.findall(r"`bkctl ([^`]+)` copies", found.err)
+    nowhere = run_in(world, *line.split(), "--yes", ok=False)
+    assert nowhere.status == ExitStatus.PARTLY
+    (advice,) = re.findall(r"`(--to [^`]+)`", found.err)
+    assert f"on the same bookie: {advice}" in nowhere.err
+    words = (*line.split(), *advice.split())
+    plan = run_in(world, *words, "--dry-run").out
+    bad = f"ledger {ledger_id}, 3 entries: 5, 7-8"
+    assert plan == f"would write again on {damaged.bookie_id}: {bad}\n"
+    before = world.stored(ledger_id)
+    said = run_in(world, *words, typed="y\n", tty=True)
+    assert bad in said.err
+    assert said.out == f"wrote 3 entries of 1 ledger again on {damaged.bookie_id}: 21 B\n"
+    assert world.stored(ledger_id) == before
+    assert "all sound" in run_in(world, "ledger", "verify", ledger_id).out
+    again = run_in(world, *words)
+    assert again.out.startswith("wrote 0 entries of 0 ledgers")
+    assert "all sound" in run_in(world, "ledger", "verify", intact).out
+
+
+def test_only_one_bookie_can_be_written_again_in_place(world: World) -> None:
+    ledger_id = closed_ledger(world, world.client(), 10, **TRIPLE)
+    for more in (("b2",), ("--delete-cookie",)):
+        words = ("bookie", "recover", "b1", "--ledger", ledger_id, "--to", "b1", "--yes")
+        assert run_in(world, *words, *more, ok=False).status in {
+            ExitStatus.USAGE,
+            ExitStatus.REFUSED,
+        }
+    down = member(world, ledger_id, 1)
+    down.policy = lambda _request: Fate.HOLD
+    words = ("bookie", "recover", down.bookie_id, "--to", down.bookie_id, "--yes")
+    silent = run_in(world, *words, ok=False)
+    assert (silent.status, "does not answer" in silent.err) == (ExitStatus.NOT_FOUND, True)
 
 
 def test_ids_come_from_the_line_a_file_or_stdin(world: World, tmp_path: Path) -> None:
