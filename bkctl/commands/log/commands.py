@@ -168,8 +168,8 @@ log.command(
     help="""List the cursors of the log or topic NAME, or all, and how far they are behind.
 
     A cursor stores the position that a reader has committed, under a name. Only a Spark stream with
-    the option `cursor` writes the cursors of a log; `log read` and `log tail` have none. A NAME
-    with a slash is a topic.
+    the option `cursor` writes the cursors of a log; `log tail` writes none. A NAME with a
+    slash is a topic.
     """,
     params=(
         argument("name", type=LOG_NAME, required=False),
@@ -212,11 +212,11 @@ log.command(
     "trim",
     body="bkctl.commands.log.lifecycle:trim",
     short_help="Delete the beginning of a log.",
-    help="""Delete the ledgers of the log NAME that end before a position.
+    help="""Delete the ledgers of the log NAME that end before a position, or whose entries are old.
 
     Only complete, closed ledgers are deleted, never the last. So the log may begin before the
-    position. A running writer begins a new ledger by --roll-size, --roll-entries or --roll-after of
-    `log create`.
+    position, and with --older-than keep entries that are older. A running writer begins a new
+    ledger by --roll-size, --roll-entries or --roll-after of `log create`.
     """,
     params=(
         argument("name", type=LOG_NAME),
@@ -225,14 +225,20 @@ log.command(
             "before",
             type=POSITION,
             metavar="INDEX:ENTRY",
-            required=True,
             help="The first entry to keep.",
+        ),
+        option(
+            "--older-than",
+            "age_s",
+            type=DURATION,
+            help="Delete ledgers whose entries are all older than TIME.",
         ),
     ),
     effect=Effect.LOSES_DATA,
     examples=(
         ("bkctl log trim events --before 7:0", "the first seven ledgers, if they are closed"),
         ("bkctl log trim events --before 7:0 --dry-run", "show which ledgers would be deleted"),
+        ("bkctl log trim events --older-than 30d --yes", "from cron"),
     ),
     exits=(*FAILURES, ExitStatus.NOT_FOUND, ExitStatus.REFUSED),
     replaces="nothing in Java's tools",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Any
 
 from bkclient.client import Client
+from bkclient.concurrency import wall_s
 from bkclient.log import LogManager, LogOptions, Position
 from bkctl.commands.log.columns import LogChanged
-from bkctl.errors import NothingFoundError
+from bkctl.errors import NothingFoundError, UsageError
 from bkctl.exit_status import Effect
 from bkctl.output.units import counted, human_bytes
 from wire.codes import DigestType
@@ -63,9 +65,20 @@ async def _create(client: Client, name: str, options: LogOptions) -> LogChanged:
     return LogChanged(name, "created")
 
 
-def trim(session: Session, *, name: str, before: Position) -> None:  # fmt: skip
-    """Delete the ledgers of the log NAME that end before a position."""
+def trim(session: Session, *, name: str, before: Position | None, age_s: float | None) -> None:
+    """Delete the ledgers of the log NAME that end before a position, or whose entries are old.
+
+    Raises:
+        UsageError: neither a position nor an age is given, or both.
+    """
     session.about = f"log {name}"
+    if (before is None) == (age_s is None):
+        raise UsageError(
+            "give --before INDEX:ENTRY or --older-than TIME",
+            next_step=f"for example: `bkctl log trim {shlex.quote(name)} --older-than 30d`",
+        )
+    if before is None:
+        before = session.call(_begun_before, name, age_s)
     steps = session.call(_plan_trim, name, before)
     if session.dry_run:
         session.plan(steps)
@@ -75,6 +88,18 @@ def trim(session: Session, *, name: str, before: Position) -> None:  # fmt: skip
     session.emit(session.call(_trim, name, before, changes=bool(steps)))
 
 
+async def _begun_before(client: Client, name: str, age_s: float) -> Position:
+    """Return the last ledger that was begun before an age: all entries before it are older."""
+    limit_ms = (wall_s(client.cluster.clock) - age_s) * 1000
+    info = await LogManager(client).info(name)
+    index = info.trimmed
+    for one in info.ledgers:
+        if one.created_ms > limit_ms:
+            break
+        index = one.index
+    return Position(index, 0)
+
+
 async def _removed_by_trim(client: Client, name: str, before: Position) -> list[Any]:
     """Return the ledgers that a trim deletes.
 
@@ -82,7 +107,7 @@ async def _removed_by_trim(client: Client, name: str, before: Position) -> list[
         NothingFoundError: the log has no ledger at this position yet.
     """
     info = await LogManager(client).info(name)
-    last = info.ledgers[-1].index if info.ledgers else -1
+    last = info.ledgers[-1].index if info.ledgers else info.trimmed
     if before.index > last:
         raise NothingFoundError(
             f"log {name} has no ledger {before.index}: "

@@ -532,7 +532,7 @@ def test_each_line_that_is_offered_for_another_is_a_command() -> None:
         (["bookie", "quarantine"], "did you mean `bkctl bookie readonly BOOKIE_ID on`?"),
         (
             ["log", "trim", "orders"],
-            "for example: `bkctl log trim events --before 7:0`",
+            "for example: `bkctl log trim orders --older-than 30d`",
         ),
         (
             ["ledger", "list", "--state", "underreplicated"],
@@ -589,7 +589,6 @@ def test_each_line_that_is_offered_for_another_is_a_command() -> None:
             ["ledger", "read", "7", "--tail", "5"],
             "`bkctl ledger tail LEDGER_ID -n 5` prints the last",
         ),
-        (["ledger", "write", "-e", "3", "x"], "'-e'; use -E, -W and -A"),
         (
             ["ledger", "delete", "--meta", "app=a"],
             "use `bkctl ledger list --meta KEY=VALUE -o id | bkctl ledger delete -`",

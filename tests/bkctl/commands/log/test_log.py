@@ -11,8 +11,10 @@ from bkclient.log.manager import LedgerInfo
 from bkctl.commands.log.columns import LogLedgerRow
 from bkctl.exit_status import ExitStatus
 from bkctl.output.views import view_of
+from tests.bkclient.worlds import World
 from tests.bkctl.support.cluster import Cluster, local_cluster
 from tests.bkctl.support.runner import Run, runner
+from tests.bkctl.support.world import run_in
 from wire.codes import LedgerState
 from wire.ids import LedgerId
 
@@ -71,6 +73,25 @@ def test_a_log_is_trimmed_by_whole_ledgers_after_a_question(run: Run) -> None:
     gone = run("log", "tail", "long", "--from", "0:0", ok=False)
     assert gone.status == ExitStatus.NOT_FOUND
     assert "0:0 was trimmed; the first entry kept is 2:0" in gone.err
+
+
+def test_a_log_is_trimmed_by_age() -> None:
+    world = World(3)
+    run_in(world, "log", "create", "aged")
+    trim = ("log", "trim", "aged", "--yes", "--older-than")
+    no = "nothing was dropped from log aged: no closed ledger ends before that position or age"
+    kept = f"{no}; the first entry kept is 0:0\n"
+    assert run_in(world, *trim, "0").out == kept
+    for word in ("a", "b", "c", "d"):
+        run_in(world, "log", "append", "aged", word)
+        world.clock.advance(3600)
+    # What "b" was added to ended when the ledger of "c" began, two hours ago.
+    assert run_in(world, *trim, "3h30m").out == kept
+    assert run_in(world, *trim, "1h59m").out == "log aged begins with 2:0 now\n"
+    assert run_in(world, "log", "tail", "aged").out == "c\nd\n"
+    assert run_in(world, *trim, "0").out == "log aged begins with 3:0 now\n"
+    both = run_in(world, *trim, "1h", "--before", "3:0", ok=False)
+    assert both.status == ExitStatus.USAGE
 
 
 @pytest.mark.parametrize(
