@@ -178,7 +178,6 @@ _OF_OBJECTS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
 }
 """Groups that people follow with an object: what the object looks like, and the likely lines."""
 
-_SIZES: Final = "use -E, -W and -A: the letters of sizes are capitals"
 _SECURITY: Final = (
     "TLS and passwords are settings of the client: -c FILE or -X KEY=VALUE; see docs/security.md"
 )
@@ -210,12 +209,6 @@ OPTIONS: Final[Mapping[str, str]] = {
     "export --format jsonl": "`bkctl ledger read LEDGER_ID -o jsonl` prints entries as JSON",
     "export --format raw": "`bkctl ledger read LEDGER_ID --out FILE` writes the payloads",
     "export --out": "use --to",
-    "ledger create -a": _SIZES,
-    "ledger create -e": _SIZES,
-    "ledger create -w": _SIZES,
-    "ledger write -a": _SIZES,
-    "ledger write -e": _SIZES,
-    "ledger write -w": _SIZES,
     "ledger --password-file": "the password is in the ledger's metadata, and is taken from there",
     "ledger delete --meta": _FIND_AND_DELETE.format("--meta KEY=VALUE"),
     "ledger delete --created-before": _FIND_AND_DELETE.format("--older-than 30d"),

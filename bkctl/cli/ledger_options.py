@@ -33,17 +33,27 @@ QUORUMS: Final = (
         "--ensemble-size",
         type=click.IntRange(1),
         default=3,
+        also=("-e",),
         help="Bookies that share the ledger.",
     ),
-    option("-W", "--write-quorum", type=click.IntRange(1), default=2, help="Copies of each entry."),
+    option(
+        "-W",
+        "--write-quorum",
+        type=click.IntRange(1),
+        default=2,
+        also=("-w",),
+        help="Copies of each entry.",
+    ),
     option(
         "-A",
         "--ack-quorum",
         type=click.IntRange(1),
         default=2,
+        also=("-a",),
         help="Copies that must be on disk before an add is confirmed.",
     ),
 )
+"""Java's shell has the small letters."""
 
 PASSWORD_FILE: Final = option(
     "--password-file", metavar="FILE", help="File with the ledger's password; - asks for it."

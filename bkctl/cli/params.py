@@ -24,15 +24,33 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 
+class _Option(click.Option):
+    """An option that also has names that the help does not show."""
+
+    def __init__(self, names: Sequence[str], *, also: Sequence[str] = (), **declared: Any) -> None:
+        super().__init__(names, **declared)
+        self._also = also
+
+    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
+        """Take the names that are not shown, too."""
+        shown = self.opts
+        self.opts = [*shown, *self._also]
+        try:
+            super().add_to_parser(parser, ctx)
+        finally:
+            self.opts = shown
+
+
 def option(*names: str, **declared: Any) -> click.Option:
     """Declare an option of a command, as click's decorator would.
 
     The help shows a default that is not a switch. Types in ``_METAVARS`` name their values.
+    ``also``: more names, which the help does not show.
     """
     if not isinstance(declared.get("default"), (bool, type(None))):
         declared.setdefault("show_default", True)
     declared.setdefault("metavar", _METAVARS.get(getattr(declared.get("type"), "name", "")))
-    return click.Option(names, **declared)
+    return _Option(names, **declared)
 
 
 _METAVARS: Final = {

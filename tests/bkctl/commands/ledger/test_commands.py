@@ -96,6 +96,15 @@ def test_an_id_that_may_have_existed_is_warned_of(run: Run) -> None:
     assert "may have existed" not in run("ledger", "create", "--ledger-id", 888_001).err
 
 
+def test_the_small_letters_of_javas_shell_are_taken_and_not_shown(run: Run) -> None:
+    ledger = run("ledger", "create", "-e", 3, "-w3", "-a", 1).id
+    shown = run("ledger", "show", ledger, "--json").json
+    assert [shown[f"{one}"] for one in ("ensemble_size", "write_quorum", "ack_quorum")] == [3, 3, 1]
+    help_text = run("ledger", "create", "--help").out
+    assert "-E, --ensemble-size" in help_text
+    assert " -e" not in help_text
+
+
 def test_quorums_that_do_not_fit_are_wrong_usage(run: Run) -> None:
     refused = run("ledger", "create", "-E", 2, "-W", 3, ok=False)
     assert refused.status == ExitStatus.USAGE
