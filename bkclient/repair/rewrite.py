@@ -48,10 +48,10 @@ async def rewrite_copies(
     for fragment in fragments_of(ledger.metadata, ledger.lac):
         if bookie_id in fragment.ensemble and not fragment.may_be_empty:
             index = fragment.ensemble.index(bookie_id)
-            await repairer.write_again(ledger, fragment, index, _at(fragment, index, entries))
+            await repairer.write_again(ledger, fragment, index, _striped(fragment, index, entries))
 
 
-def _at(
+def _striped(
     fragment: LedgerFragment, index: int, entries: Sequence[tuple[EntryId, EntryId]]
 ) -> Iterator[EntryId]:
     """Give the entries of these ranges that are striped to a place of a fragment."""

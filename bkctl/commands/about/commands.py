@@ -52,7 +52,7 @@ completion = Command(
     "completion",
     body="bkctl.commands.about.help_and_version:print_script",
     short_help="Print the completion script for bash, zsh or fish.",
-    help="""Print the script that lets SHELL complete commands, options, choices and ids that exist.
+    help="""Print the script that completes commands, options, choices and existing ids in a shell.
 
     Packages install the script where shells find it. For one session of bash or zsh run `eval
     "$(bkctl completion bash)"`.

@@ -42,7 +42,12 @@ bookie = SubGroup(
 bookie.command(
     "list",
     body="bkctl.commands.bookie.listing:print_bookies",
-    help="List bookies, including bookies that are down.",
+    short_help="List bookies, including bookies that are down.",
+    help="""List bookies, including bookies that are down.
+
+    FREE and TOTAL are of the disks. `bkctl bookie show --ledgers` counts the ledgers and bytes that
+    each bookie holds.
+    """,
     params=(
         option(
             "--state",
@@ -72,8 +77,9 @@ bookie.command(
     body="bkctl.commands.bookie.details:show",
     help="""Show bookies in full: published addresses, disks, cookie; `-` reads ids from stdin.
 
-    For one bookie the command also shows the version, the uptime and the load, if the bookie has
-    published its HTTP server. Without BOOKIE_ID it shows all bookies, and their disks together.
+    Version, uptime and load are shown if the bookie has published its HTTP server: for one bookie,
+    and for several with -o json or --columns. Without BOOKIE_ID the command shows all bookies, and
+    their disks together.
     """,
     params=(
         argument("bookie_ids", type=BOOKIE_ID, nargs=-1, metavar="[BOOKIE_ID]..."),
@@ -92,6 +98,7 @@ bookie.command(
             "with its ledgers, and the bytes of its copies",
         ),
         ("bkctl bookie show", "free and total space of each bookie, and of all together"),
+        ("bkctl bookie show --ledgers", "the ledgers and bytes that each bookie holds"),
     ),
     exits=(ExitStatus.FAILED, ExitStatus.NOT_FOUND, ExitStatus.UNREACHABLE, ExitStatus.TIME_LIMIT),
     replaces="bookkeeper shell bookieinfo; bookkeeper shell endpointinfo -b ID",

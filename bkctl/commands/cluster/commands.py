@@ -68,9 +68,9 @@ cluster.command(
     body="bkctl.commands.cluster.status:status",
     help="""Show the state of the cluster and its problems.
 
-    Headroom is the number of writable bookies that can fail before a ledger of this ensemble size
-    cannot be created. Bookies of one host that report disks of the same size count as sharing these
-    disks. `bkctl doctor` looks deeper.
+    Headroom is the number of writable bookies that can fail before a ledger with the ensemble size
+    of -E cannot be created. Bookies of one host that report disks of the same size count as sharing
+    these disks. `bkctl doctor` looks deeper.
     """,
     params=(
         option("--fail-if-any", is_flag=True, help="End with status 10 if there is any problem."),

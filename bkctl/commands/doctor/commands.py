@@ -100,7 +100,7 @@ debug.command(
 
     The file has what `doctor`, `version --all`, `config show`, `bookie list`, `cluster status`,
     `autorecovery status` and `bookie metrics` print, and the last lines of log files. Passwords,
-    tokens and keys are masked. It has no entries. Only you can read the file: check it before you
-    send it.
+    tokens and keys are masked. The file has no entries. Only you can read the file: check it before
+    you send it.
     """,
 )

@@ -25,14 +25,16 @@ export = Command(
     existing ledgers in it.
 
     Each ledger becomes DIR/ledger=ID. With --partition-by none, day or log, ledgers share files
-    below DIR/run=N. DIR/_bkctl records each run. A later export of a ledger to DIR copies only its
-    new entries. Files appear when they are complete: their entry ids and sizes are as planned.
-    --verify also reads the rows back, and then those of all earlier files of the selected ledgers.
-    If an earlier file is missing or changed, new entries are exported all the same, and the status
-    is 1. With --format delta, DIR
-    is a Delta table, and each run one version of it. Tasks read from the bookies, up to the last
-    add confirmed, and fence no writer without --recover. The settings are sent with the tasks; the
-    files that settings name (keys, passwords) must be on each of Spark's hosts.
+    below DIR/run=N. With --format delta, DIR is a Delta table, and each run is a version of the
+    table. A later export of a ledger to DIR copies only its new entries.
+
+    Tasks read from the bookies, up to the last add confirmed. They fence no writer without
+    --recover. Spark's tasks get the settings of this command; the files that settings name (keys,
+    passwords) must be on each of Spark's hosts.
+
+    A file appears when it is complete. If a file of an earlier export is missing or changed, new
+    entries are exported all the same, and the status is 1. --verify also compares the contents of
+    the new files and of all earlier files of the selected ledgers. DIR/_bkctl records each run.
     """,
     params=(
         argument("ledger_ids", type=LEDGER_RANGES, nargs=-1, metavar="[LEDGER_ID|RANGE...]"),
@@ -114,7 +116,8 @@ export = Command(
         option(
             "--engine",
             type=click.Choice(["local", "spark"]),
-            help="Default: spark with --master or for more than 4 GiB, else local.",
+            help="Where the tasks run.  [default: spark with --master or for more than 4 GiB, else "
+            "local]",
         ),
         option("--master", metavar="URL", help="Spark's master."),
         option(

@@ -85,9 +85,9 @@ ledger.command(
     help="""Add entries to LEDGER_ID, one for each DATA; `-` reads stdin.
 
     The command works on ledgers that `bkctl ledger create` made. Each add takes over the ledger
-    from the previous add, and releases the ledger at its end. A shell keeps the ledger until the
-    shell ends. An add that fails does not release the ledger. `bkctl ledger recover` then closes
-    the ledger with every confirmed entry. Autorecovery, too, closes an open ledger: 30
+    from the previous add, and releases the ledger at its end. `bkctl shell` keeps the ledger until
+    the shell ends. An add that fails does not release the ledger. `bkctl ledger recover` then
+    closes the ledger with every confirmed entry. Autorecovery, too, closes an open ledger: 30
     seconds after one of its bookies is lost, unless an add has replaced that bookie.
     """,
     params=(

@@ -110,13 +110,13 @@ local = Command(
         option(
             "--zookeeper",
             is_flag=True,
-            help="Real ZooKeeper (needs the extra `spark`, for its jars).",
+            help="Keep the metadata in a real ZooKeeper (needs the extra `spark`, for its jars).",
         ),
         option(
             "--zk",
             "zookeeper_at",
             metavar="HOST:PORT",
-            help="A running ZooKeeper; the nodes of this cluster stay there.",
+            help="Keep the metadata in a running ZooKeeper, where the nodes stay at the end.",
         ),
         option(
             "--all",

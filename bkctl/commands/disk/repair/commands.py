@@ -77,9 +77,15 @@ upgrade = Command(
     effect=Effect.LOSES_DATA,
     examples=(
         ("bkctl disk upgrade --check -c bk_server.conf", "which layout each directory has"),
-        ("bkctl upgrade --upgrade -c bk_server.conf", "upgrade; the old data stays beside the new"),
-        ("bkctl upgrade --rollback -c bk_server.conf", "back to the old data"),
-        ("bkctl upgrade --finalize -c bk_server.conf", "delete the old data, after a good start"),
+        (
+            "bkctl disk upgrade --upgrade -c bk_server.conf",
+            "upgrade; the old data stays beside the new",
+        ),
+        ("bkctl disk upgrade --rollback -c bk_server.conf", "back to the old data"),
+        (
+            "bkctl disk upgrade --finalize -c bk_server.conf",
+            "delete the old data, after a good start",
+        ),
     ),
     exits=(
         ExitStatus.FAILED,
