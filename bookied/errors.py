@@ -85,7 +85,7 @@ class LedgersMapError(CorruptError):
 
 
 class MissingLogError(CorruptError):
-    """The index points into an entry log that is not there."""
+    """The index points into an entry log that is missing."""
 
 
 class MissingEntryError(CorruptError):
@@ -237,7 +237,7 @@ OF_AUTORECOVERY: Final = (
 
 
 class BookieStopError(BookKeeperError):
-    """A reason for the process to end with ``exit_status``."""
+    """The bookie's process ends; the message has the reason."""
 
     exit_status: ClassVar[int] = BookieExitStatus.FATAL
 
@@ -303,7 +303,7 @@ class RegistrationError(BookieStopError):
 
 
 class WrongIdentityError(BookieStopError):
-    """The cookies do not fit the configuration or the cluster; ``differences`` says where."""
+    """The cookies do not agree with the settings or with the cluster."""
 
     exit_status = BookieExitStatus.WRONG_IDENTITY
 

@@ -106,7 +106,7 @@ async def rename_in_ledger(
 
 
 class NotShownError(ClientError):
-    """A bookie does not show an entry that it should have."""
+    """A bookie does not return an entry that it should have."""
 
 
 async def _verify(

@@ -59,7 +59,7 @@ class EarlierBatchError(LogError):
 
 
 class LogTrimmedError(LogError):
-    """The position lies before the first entry that is kept."""
+    """The position is before the first entry that is kept."""
 
     exit_status: ClassVar[int] = 3
     hint: ClassVar[str] = "read from the earliest entry"

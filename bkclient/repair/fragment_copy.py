@@ -54,7 +54,7 @@ BATCH_BYTES_MAX: Final = 8 << 20
 
 
 class UnreadableEntryError(ReplicationError):
-    """No bookie gives an entry that has to be copied."""
+    """No bookie returns an entry that has to be copied."""
 
     def __init__(self, entry_id: EntryId, message: str) -> None:
         super().__init__(message)

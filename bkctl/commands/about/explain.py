@@ -51,13 +51,22 @@ TERMS: Final = MappingProxyType(
         "ensemble": "The bookies that store a fragment of a ledger. The column E is their number, "
         "option -E. `bkctl ledger map ID` draws them.",
         "entry": "The unit of adds and reads: bytes with an id. Ids of a ledger begin at 0.",
+        "entry log": "A file of a bookie with the entries of many ledgers. The index says where "
+        "each entry is. Garbage collection deletes a log of deleted ledgers, and compaction "
+        "rewrites a log that is mostly dead.",
         "fence": "Keep the writer of a ledger from adding any more. Recovery fences a ledger "
         "before it closes the ledger.",
         "fragment": "The entries of a ledger that one ensemble stores. A new fragment begins where "
         "a bookie was replaced.",
+        "headroom": "How many writable bookies can fail before no ledger of an ensemble size can "
+        "be created. `bkctl cluster status -E N` shows the headroom for N.",
         "input/output error": "The disk or the storage of a bookie returned an error for an entry. "
         "The bookie may have others: `bkctl ledger verify ID` shows which copies of a ledger are "
         "sound. Return code EIO.",
+        "instance id": "The random id of a cluster, which every cookie names. `bkctl cluster id` "
+        "prints the id.",
+        "journal": "The file to which a bookie writes each entry, synced, before it acknowledges "
+        "the add. A start replays the journal from lastMark on.",
         "last add confirmed": "The last entry up to which every entry is confirmed: readers read "
         "no further. Each entry stores the LAC that its writer knew when it sent the entry, so the "
         "LAC of an entry is below its id. `bkctl ledger map ID` asks the bookies for the LAC of "
@@ -65,6 +74,10 @@ TERMS: Final = MappingProxyType(
         "ledger": "A sequence of entries with one writer. A closed ledger never changes.",
         "mark": "A node of the metadata that says that a ledger lacks replicas. Replication "
         "workers take marks and repair the ledgers. `bkctl autorecovery list` lists them.",
+        "quarantine": "While a bookie that failed is in quarantine, a client gives new entries to "
+        "other bookies. `bkctl cluster health-check` prints whether clients do so.",
+        "rack": "The location of a bookie's host, as the topology script names it. Write quorums "
+        "span several racks if possible. `bkctl cluster map` draws them.",
         "write quorum": "How many bookies of the ensemble store each entry. Column QW, option -W.",
     }
 )
@@ -122,7 +135,8 @@ def explain(session: Session, *, names: Sequence[str]) -> None:
         name = JAVA_NAMES.get(name, ALIASES.get(name, name))
         if name not in known:
             raise NothingFoundError(
-                f"there is no error {name}{did_you_mean(name, [*known, *ALIASES])}",
+                f"there is no error {name} and no such term"
+                f"{did_you_mean(name, [*known, *ALIASES])}",
                 next_step="`bkctl explain` lists errors, `bkctl config show KEY` explains settings;"
                 f" terms: {', '.join([*_SHORT, *TERMS])}",
             )

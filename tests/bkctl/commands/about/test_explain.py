@@ -166,7 +166,8 @@ def test_an_explanation_is_wrapped_at_words(width: int, monkeypatch: pytest.Monk
         ("lac", "last add confirmed"), ("LAC", "last add confirmed"), ("QW", "write quorum"),
         ("last_add_confirmed", "last add confirmed"), ("ensemble", "ensemble"),
         ("ack-quorum", "ack quorum"), ("fragments", "fragment"),
-        ("EIO", "input/output error"),
+        ("EIO", "input/output error"), ("headroom", "headroom"), ("instance-id", "instance id"),
+        ("journals", "journal"), ("entry logs", "entry log"), ("quarantine", "quarantine"),
     ],
 )  # fmt: skip
 def test_terms_of_columns_are_explained(word: str, name: str) -> None:
