@@ -33,8 +33,8 @@ export = Command(
     passwords) must be on each of Spark's hosts.
 
     A file appears when it is complete. If a file of an earlier export is missing or changed, new
-    entries are exported all the same, and the status is 1. --verify also compares the contents of
-    the new files and of all earlier files of the selected ledgers. DIR/_bkctl records each run.
+    entries are exported all the same, and the status is 1. --verify also reads back the new files,
+    and all earlier files of the selected ledgers. DIR/_bkctl records each run.
     """,
     params=(
         argument("ledger_ids", type=LEDGER_RANGES, nargs=-1, metavar="[LEDGER_ID|RANGE...]"),

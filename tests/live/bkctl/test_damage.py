@@ -1,0 +1,53 @@
+"""A copy that was damaged on a disk is found and repaired, in a cluster without a spare bookie."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from bkctl.exit_status import ExitStatus
+from tests.bkctl.support.cluster import BKCTL, local_cluster
+
+pytestmark = pytest.mark.processes
+
+
+def _run(*args: object) -> subprocess.CompletedProcess[str]:
+    command = [*BKCTL, *map(str, args)]
+    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=240)
+
+
+def _damage(ledgers: Path, payload: bytes) -> None:
+    """Change a byte of a payload in an entry log."""
+    for log in ledgers.rglob("*.log"):
+        found = log.read_bytes()
+        if payload in found:
+            log.write_bytes(found.replace(payload, payload.swapcase()))
+            return
+    raise AssertionError(f"no log below {ledgers} has {payload!r}")
+
+
+def test_damaged_copies_are_written_again_on_the_same_bookie(tmp_path: Path) -> None:
+    directory, lines = tmp_path / "bk", tmp_path / "lines"
+    lines.write_text("".join(f"line {number} of all\n" for number in range(100)))
+    with local_cluster(directory, 3) as cluster:
+        at = ("-u", cluster.uri)
+        made = _run(*at, "ledger", "write", lines, "-E3", "-W3", "-A3")
+        ledger = made.stdout.strip()
+        bookie = _run("local", "status", directory, "-o", "id").stdout.split()[0]
+        assert _run("local", "stop", directory, bookie).returncode == 0
+        _damage(directory / "bookie-1" / "ledgers", b"line 57 of all")
+        assert _run("local", "start", directory, bookie).returncode == 0
+        found = _run(*at, "ledger", "verify", ledger)
+        assert found.returncode == ExitStatus.PROBLEMS
+        assert f"  {bookie}  damaged 1: entry 57\n" in found.stdout
+        recover = (*at, "bookie", "recover", bookie, "--ledger", ledger, "--yes")
+        assert _run(*recover).returncode == ExitStatus.PARTLY  # No bookie is free.
+        repaired = _run(*recover, "--to", bookie)
+        assert repaired.returncode == 0, repaired.stderr
+        assert "wrote 1 entry of 1 ledger again" in repaired.stdout
+        assert "all sound" in _run(*at, "ledger", "verify", ledger).stdout
+        for word in ("stop", "start"):  # What was written is on the disk, and in the index.
+            assert _run("local", word, directory, bookie).returncode == 0
+        assert "all sound" in _run(*at, "ledger", "verify", ledger).stdout
