@@ -103,7 +103,9 @@ class AppendRepair:
             ClientError: an error that no retry changes.
         """
         name = self._segments.name
-        log.warn("log {name}: {error}; going on in a new ledger", name=name, error=error)
+        # The ledger's error also says that the outcome is unknown, which this repair finds out.
+        cause = error.__cause__ or error
+        log.warn("log {name}: {error}; going on in a new ledger", name=name, error=cause)
         while True:
             pause_s = self._retries.next_pause_s()
             if pause_s is None:

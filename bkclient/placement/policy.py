@@ -119,8 +119,7 @@ class RandomPlacement:
         except NotEnoughBookiesError as error:
             others = len(set(request.writable) - {ensemble[index]})
             raise NotEnoughBookiesError(
-                f"no bookie can replace {ensemble[index]}: of {others} other writable bookies all "
-                "are in use or have failed"
+                f"no bookie can replace {ensemble[index]}: {_in_use(others)}"
             ) from error
         return found
 
@@ -137,6 +136,15 @@ class RandomPlacement:
     def adheres(self, ensemble: Ensemble, write_quorum: int) -> bool:  # noqa: ARG002
         """See ``Placement``: any ensemble will do."""
         return True
+
+
+def _in_use(others: int) -> str:
+    """Return why none of so many other writable bookies can take a place."""
+    if not others:
+        return "no other bookie is writable"
+    if others == 1:
+        return "the only other writable bookie is in use or has failed"
+    return f"all {others} other writable bookies are in use or have failed"
 
 
 def replace_failed(

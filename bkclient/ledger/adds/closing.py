@@ -87,7 +87,8 @@ class LedgerClosing:
         """End the writer, and close the ledger if this writer may."""
         if self._end.error is None:  # Else the first error has ended the writer already.
             self._end.error = error
-        log.warn(
+        # The callers of these adds get the error.
+        log.info(
             "ledger {ledger_id} takes no more entries: {error}",
             ledger_id=self._ledger_id,
             error=error,

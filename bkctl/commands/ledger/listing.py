@@ -158,15 +158,18 @@ def each(found: Iterator[list[LedgerSummary]]) -> Iterator[LedgerSummary]:
 
 def show(session: Session, ledger_ids: Sequence[Any]) -> None:
     """Show quorums, fragments, state and custom metadata of ledgers; `-` reads ids from stdin."""
+    from bkclient.admin.handover import is_handed_over
+
     details = _details(session, session.input.words(ledger_ids, LEDGER_ID))
     if len(ledger_ids) == 1 and ledger_ids[0] != "-":
         one = next(details)
         session.emit(one)
         if not one.metadata.is_closed and session.options.is_for_people:
-            session.note(
-                "The metadata does not say where an open ledger ends: "
-                f"`bkctl ledger map {one.ledger_id}` asks the bookies"
-            )
+            if not is_handed_over(one.metadata):
+                session.note(
+                    "The metadata does not say where an open ledger ends: "
+                    f"`bkctl ledger map {one.ledger_id}` asks the bookies"
+                )
             session.note(writer_text(one.ledger_id, one.metadata))
     elif session.options.output in {None, "wide"}:
         for one in details:
@@ -177,21 +180,22 @@ def show(session: Session, ledger_ids: Sequence[Any]) -> None:
 
 def writer_text(ledger_id: LedgerId, metadata: LedgerMetadata) -> str:
     """Return what the metadata of a ledger that is not closed says about its writer."""
-    from bkclient.ledger.handover_state import HANDOVER_KEY, WRITER_KEY
+    from bkclient.admin.handover import is_handed_over
+    from bkclient.ledger.handover_state import WRITER_KEY
     from bkclient.log.ledger_list import LOG_KEY
 
     custom = metadata.custom
     if metadata.state is LedgerState.IN_RECOVERY:
-        return "It has no writer any more: a recovery has begun"
-    if HANDOVER_KEY in custom:
-        return "It has no writer now: the last `bkctl ledger add` has released it"
+        return f"Ledger {ledger_id} has no writer any more: a recovery has begun"
+    if is_handed_over(metadata):
+        return f"Ledger {ledger_id} has no writer now: no `bkctl ledger add` runs on it"
     if (name := custom.get(LOG_KEY)) is not None:
-        writer = f"Its writer appends to log {name.decode(errors='backslashreplace')}"
+        writer = f"The writer appends to log {name.decode(errors='backslashreplace')}"
     elif WRITER_KEY in custom:
-        writer = "Its writer is a `bkctl ledger add`, or was one that did not release it"
+        writer = "The writer is a `bkctl ledger add`, which runs or has failed"
     else:
-        writer = "The metadata does not name its writer, unless custom metadata does"
-    return f"{writer}. New entries show whether it is at work: bkctl ledger tail {ledger_id} -f"
+        writer = "The metadata does not name the writer, unless custom metadata does"
+    return f"{writer}. New entries show that a writer runs: bkctl ledger tail {ledger_id} -f"
 
 
 def _details(session: Session, ids: Iterable[LedgerId]) -> Iterator[LedgerDetails]:

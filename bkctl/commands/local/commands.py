@@ -98,8 +98,9 @@ local = Command(
 
     `local status DIR` shows the bookies of a cluster that was started with --dir. `local stop DIR`
     stops the cluster. With BOOKIE_ID, `local stop` and `local start` stop and start one bookie.
-    Autorecovery copies the entries of a stopped bookie to others; `bkctl autorecovery disable --for
-    30m` before a short stop prevents that.
+    After `. DIR/bkctl.env`, DIR may be left out. Autorecovery copies the entries of a stopped
+    bookie to others; `bkctl autorecovery disable --for 30m` before a short stop prevents that.
+
     DIR/bookie-N/bookie.conf has the settings of a bookie: what you change there stays. N counts the
     bookies of DIR that were decommissioned; they are not started.
     """,

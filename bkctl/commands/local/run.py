@@ -58,11 +58,12 @@ def local(
     **more: Any,
 ) -> None:
     """Run a cluster of N bookies on this machine until Ctrl-C, or one ZooKeeper server."""
-    directory = directory or where
     if isinstance(bookies, str) and bookies != "zookeeper":
         from bkctl.commands.local import running_bookie, running_cluster
 
-        directory = directory or _directory_in_use(session)
+        if bookie_id is None and where is not None and _is_bookie_id(where):
+            where, bookie_id = None, where
+        directory = directory or where or _directory_in_use(session)
         if directory is None:
             raise click.UsageError(
                 f"`local {bookies}` needs DIR, as --dir named it, or `. DIR/bkctl.env` before it"
@@ -78,6 +79,7 @@ def local(
             )
         return
     _refuse_bookie_id(str(bookies), bookie_id)
+    directory = directory or where
     if not isinstance(bookies, int):
         from bkctl.commands.local import zookeeper_command as local_zookeeper
 
@@ -95,6 +97,11 @@ def local(
         keep=keep,
         **more,
     )
+
+
+def _is_bookie_id(text: str) -> bool:
+    """Return whether a word can only be a bookie's id: DIR may be left out."""
+    return text.rpartition(":")[2].isdecimal() and not Path(text).exists()
 
 
 def _refuse_bookie_id(word: str, bookie_id: str | None) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import attrs
 import pytest
 from twisted.internet.defer import CancelledError, Deferred
+from twisted.logger import LogLevel, capturedLogs, formatEvent
 
 from bkclient.client import Client
 from bkclient.errors import ClientError, IncorrectParameterError
@@ -377,10 +378,17 @@ class TestFailingBookies:
         # Nobody can replace them, and no quorum is left: the ledger can take nothing more.
         for name in ("b1", "b2"):
             world[name].policy = when(is_add, Fate.LOSE)
-        adds = [writer.append(payload) for payload in numbered(3, 6)]
-        world.settle(1.0)
-        for bookie in world.bookies.values():
-            bookie.policy = lambda _request: Fate.SERVE
+        with capturedLogs() as events:
+            adds = [writer.append(payload) for payload in numbered(3, 6)]
+            world.settle(1.0)
+            for bookie in world.bookies.values():
+                bookie.policy = lambda _request: Fate.SERVE
+            world.settle()
+        said = [formatEvent(one) for one in events if one["log_level"] >= LogLevel.warn]
+        (line,) = [one for one in said if "going on in a new ledger" in one]
+        assert line.startswith("log events: no bookie can replace ")
+        assert "not confirmed" not in "".join(said)
+        assert "takes no more entries" not in "".join(said)
         positions = [world.run(_await(add)) for add in adds]
         assert positions == sorted(positions)
         append(world, writer, *numbered(7, 8))

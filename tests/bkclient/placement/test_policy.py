@@ -66,8 +66,14 @@ def test_failed_bookies_are_replaced_by_others_as_far_as_there_are_any() -> None
     assert {changed[0], changed[2]} == set(NAMES[3:5])
     partly = replace_failed(placement, ensemble, failed, PlacementRequest(3, 2, writable=NAMES[:4]))
     assert sorted(partly) in (sorted([NAMES[3], *NAMES[1:3]]), sorted([*NAMES[:2], NAMES[3]]))
-    with pytest.raises(NotEnoughBookiesError, match="of 2 other writable bookies all are in use"):
+    with pytest.raises(NotEnoughBookiesError, match="all 2 other writable bookies are in use or"):
         replace_failed(placement, ensemble, failed, PlacementRequest(3, 2, writable=NAMES[:3]))
+    for writable, why in (
+        (NAMES[1:2], "the only other writable bookie is in use or has failed"),
+        (NAMES[:1], "no other bookie is writable"),
+    ):
+        with pytest.raises(NotEnoughBookiesError, match=why):
+            placement.replace(ensemble, 0, PlacementRequest(3, 2, writable=writable))
     # Somebody else has replaced it already: nothing to do.
     assert (
         replace_failed(placement, ensemble, {1: NAMES[7]}, PlacementRequest(3, 2, writable=[]))

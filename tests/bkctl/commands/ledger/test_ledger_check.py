@@ -48,7 +48,7 @@ def failing(entry_id: int) -> Callable[[Request], Ruling]:
 
 def test_what_is_known_of_the_writer_of_an_open_ledger_is_said(world: World) -> None:
     writer = open_writer(world, world.client(), 1, **TRIPLE)
-    unnamed = "The metadata does not name its writer, unless custom metadata does. New entries"
+    unnamed = "The metadata does not name the writer, unless custom metadata does. New entries"
     shown = run_in(world, "ledger", "show", writer.ledger_id)
     assert unnamed in shown.err
     assert f": bkctl ledger tail {writer.ledger_id} -f\n" in shown.err
@@ -57,15 +57,15 @@ def test_what_is_known_of_the_writer_of_an_open_ledger_is_said(world: World) -> 
     world.run(writer.close())
     assert "writer" not in run_in(world, "ledger", "show", writer.ledger_id).err
     made = run_in(world, "ledger", "create", "-o", "id").out.strip()
-    assert "It has no writer now" in run_in(world, "ledger", "show", made).err
+    said = run_in(world, "ledger", "show", made).err
+    assert said == f"Ledger {made} has no writer now: no `bkctl ledger add` runs on it\n"
     metadata = world.stored(LedgerId(int(made)))
     for key, said in (
-        ("bkctl.writer", "a `bkctl ledger add`, or was one that did not release it"),
-        ("bkctl.log", "Its writer appends to log events"),
+        ("bkctl.writer", "The writer is a `bkctl ledger add`, which runs or has failed"),
+        ("bkctl.log", "The writer appends to log events"),
     ):
-        assert said in writer_text(
-            LedgerId(int(made)), attrs.evolve(metadata, custom={key: b"events"})
-        )
+        held = attrs.evolve(metadata, custom={key: b"events"})
+        assert said in writer_text(LedgerId(int(made)), held)
 
 
 # Verify ----------------------------------------------------------------------------------------

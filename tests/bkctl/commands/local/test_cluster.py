@@ -341,6 +341,10 @@ def test_a_directory_need_not_be_named_where_its_environment_was_read(tmp_path: 
             assert cli.run(["local", "status"], host) == status, host.err.text
             named = host.out.text if status is ExitStatus.DONE else host.err.text
             assert (str(tmp_path) in named) == (status is ExitStatus.DONE), named
+    bookie_id = cluster.states()[0].bookie_id
+    with closing(FakeHost(environ={"BKCTL_CONFIG": str(tmp_path / PROFILE_FILE)})) as host:
+        assert cli.run(["local", "stop", bookie_id], host) == ExitStatus.DONE
+        assert f"bookie {bookie_id} does not run" in host.err.text
 
 
 def test_a_stop_does_not_end_a_process_that_has_only_the_number(tmp_path: Path) -> None:
