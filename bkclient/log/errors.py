@@ -26,7 +26,8 @@ class LogUnwritableError(LogError):
 
     exit_status: ClassVar[int] = 5
     hint: ClassVar[str] = (
-        "open it again once enough bookies are there; logWriterPatienceSec is how long it waits"
+        "open the log again once enough bookies are writable; logWriterPatienceSec is how long a "
+        "writer waits"
     )
 
 

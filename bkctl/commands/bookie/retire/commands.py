@@ -96,10 +96,6 @@ recover = Command(
             "bkctl bookie recover 10.0.0.1:3181 --ledger 42 --to 10.0.0.1:3181",
             "repair damaged copies where they are",
         ),
-        (
-            "bkctl bookie recover 10.0.0.1:3181 --delete-cookie --yes",
-            "delete the cookie at the end, for good",
-        ),
     ),
     exits=(*_FAILURES, ExitStatus.NOT_FOUND, ExitStatus.PARTLY),
     replaces="bookkeeper shell recover ID[,ID] [-q] [-dr] [-l ID] [-sk] [-sku] [-d] [-rate N]",

@@ -480,7 +480,8 @@ class TestRestore:
             words = ("cluster", "restore", str(file), "--force", "root")
             assert cli.run(["-u", target, *words], host) == 0
         assert (
-            "Missing: 2 nodes: 1 ledger (0), 1 cookie (b2); existing nodes stay." in host.err.text
+            "Missing: 2 nodes: 1 ledger (0), 1 cookie (b2); 24 nodes exist and stay: 3 ledgers, "
+            in host.err.text
         )
         assert "also ledgers that were deleted on purpose" in host.err.text
         assert host.out.text.startswith("added 3 nodes: 2 ledgers (0, 2), 1 cookie (b2) to ")
