@@ -19,6 +19,7 @@ from bkclient.errors import (
 from bkclient.ledger.writer import LedgerWriter
 from bkclient.log.batches import OFFER_AGE_S, SWEPT_KEY, is_settled, last_batch
 from bkclient.log.errors import (
+    AppendUnknownError,
     EarlierBatchError,
     LogDamagedError,
     LogError,
@@ -202,15 +203,17 @@ class LogManager:
             NoSuchLogError: there is no such log.
             LogSealedError: the log takes no more entries.
             LogError: a ledger is too old, so that it may have been swept.
+            AppendUnknownError: an answer was lost, and the log was trimmed meanwhile.
             ClientError: the last ledgers cannot be recovered, or the list cannot be changed.
         """
         ledgers = LedgerList(self._client, name)
+        unknown_at: int | None = None
         for _ in range(CONFLICTS_MAX):
             known = await ledgers.read_patiently()
-            if known.record.sealed:
-                raise LogSealedError(f"log {name} was sealed")
             if any(known.record.lists(ledger_id) for ledger_id in ledger_ids):
                 return True  # An earlier try here, whose answer was lost.
+            if known.record.sealed:
+                raise LogSealedError(f"log {name} was sealed")
             last = None if batch is None else await last_batch(self._client, known.record, stream)
             if batch is not None and last is not None and last >= batch:
                 for ledger_id in ledger_ids:
@@ -220,6 +223,10 @@ class LogManager:
                         f"log {name} has batch {last} of this stream, and this is batch {batch}"
                     )
                 return False
+            if unknown_at is not None and known.record.trimmed > unknown_at:
+                raise AppendUnknownError(
+                    f"the ledgers sent to log {name} may have been listed and trimmed since"
+                )
             await self._check_kept(name, ledger_ids)
             if not await is_settled(self._client, known.record):
                 await self._recover(name, known.record)
@@ -228,7 +235,10 @@ class LogManager:
                 if batch is not None:
                     record = record.with_batch(stream, batch)
                 await ledgers.write(known, record)
-            except (MetadataVersionError, MetadataUnavailableError):
+            except MetadataVersionError:
+                continue
+            except MetadataUnavailableError:
+                unknown_at = known.record.next_index if unknown_at is None else unknown_at
                 continue
             return True
         raise MetadataVersionError(f"log {name} is changed by others all the time")

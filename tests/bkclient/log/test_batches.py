@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import attrs
 import pytest
 
 from bkclient.client import Client
@@ -14,7 +17,8 @@ from bkclient.log.errors import (
     NotLeaderError,
 )
 from bkclient.log.ledger_list import LOG_KEY, LedgerList
-from bkclient.log.record import STREAMS_MAX
+from bkclient.log.record import STREAMS_MAX, LogRecord, decode_record
+from bkclient.metadata import zk_paths
 from tests.bkclient.worlds import World
 from tests.support.memory_cluster import Fault, TreeOperation
 from wire.ids import LedgerId
@@ -212,6 +216,43 @@ def test_an_answer_that_is_lost_makes_no_second_batch(fault) -> None:
     assert stream.offer(1, stream.ledger(1, [b"b"]))
     assert not left
     assert stream.found() == [b"a", b"b"]
+
+
+def change_after_a_lost_answer(stream: Stream, change: Callable[[LogRecord], LogRecord]) -> None:
+    """Let the next record be stored, its answer get lost, and another client change it then."""
+    tree, path = stream.world.metadata, zk_paths.log("events")
+    steps = ["store", "change"]
+
+    def fail(operation: TreeOperation) -> Fault:
+        if operation.path != path or not steps:
+            return Fault.NONE
+        if operation.name == "set":
+            steps.remove("store")
+            return Fault.ANSWER_LOST
+        if steps == ["change"]:
+            steps.clear()
+            tree.set(path, change(decode_record("events", tree.get(path).value)).encode())
+        return Fault.NONE
+
+    tree.faults = fail
+
+
+def test_a_batch_whose_answer_is_lost_and_that_is_trimmed_is_not_appended_again() -> None:
+    """The trim is about to delete its ledgers: the log would list ledgers that are gone."""
+    stream = Stream()
+    batch, later = stream.ledger(0, [b"a"]), stream.ledger(0, [b"b"])
+    change_after_a_lost_answer(stream, lambda r: r.appended(later, 0).trimmed_to(1))
+    with pytest.raises(AppendUnknownError):
+        stream.offer(None, batch)
+    assert stream.found() == [b"b"]
+
+
+def test_a_batch_whose_answer_is_lost_is_in_the_log_that_is_sealed_then() -> None:
+    stream = Stream()
+    batch = stream.ledger(0, [b"a"])
+    change_after_a_lost_answer(stream, lambda r: attrs.evolve(r, sealed=True))
+    assert stream.offer(0, batch)
+    assert stream.found() == [b"a"]
 
 
 def test_a_batch_on_offer_is_not_swept_and_an_old_one_is_not_taken() -> None:
