@@ -291,6 +291,26 @@ def test_a_failed_bookie_that_keeps_its_place_begins_anew() -> None:
     assert isinstance(rules.handle(failure(1, 0))[0], ChangeEnsemble)
 
 
+def test_what_a_bookie_gets_that_kept_its_place_is_not_sent_to_it_by_the_next_change() -> None:
+    rules = quorum()
+    rules.push()
+    rules.handle(failure(2, 0))
+    assert rules.handle(EnsembleStored(rules.ensemble)) == [SendAgain(2, BookieId("b3"), (0,))]
+    rules.handle(failure(1, 0))
+    changed = (BookieId("b1"), BookieId("b4"), BookieId("b3"))
+    assert rules.handle(EnsembleStored(changed)) == [SendAgain(1, BookieId("b4"), (0,))]
+
+
+@pytest.mark.parametrize("error", [LOST, ClientLedgerFencedError("fenced")])
+def test_failures_of_a_replaced_bookie_change_nothing(error: Exception) -> None:
+    rules = quorum()
+    rules.push()
+    rules.handle(failure(2, 0))
+    rules.handle(EnsembleStored((*names(2), BookieId("b4"))))
+    assert rules.handle(failure(2, 0, error=error)) == []
+    assert rules.state is AddState.OPEN
+
+
 def test_failures_of_confirmed_entries_are_forgotten() -> None:
     rules = quorum(delay_changes=True)
     for entry_id in range(3):

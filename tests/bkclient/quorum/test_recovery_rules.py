@@ -190,6 +190,14 @@ def test_s42_the_length_is_measured_where_nothing_was_written_back() -> None:
     assert recovery.measured(12345) == [CloseAt(EntryId(999), 12345)]
 
 
+def test_what_is_answered_behind_the_end_asks_for_nothing_more() -> None:
+    recovery, _ = fenced(KnownLac(3, 50), KnownLac(3, 50))
+    recovery.read_failed(EntryId(4), 0, NEGATIVE)
+    assert recovery.read_failed(EntryId(4), 1, NEGATIVE) == [MeasureLength(EntryId(3))]
+    assert recovery.read_answered(2, entry(4)) == []
+    assert recovery.read_failed(EntryId(4), 2, NEGATIVE) == []
+
+
 def test_the_stamped_length_serves_where_measuring_fails() -> None:
     recovery, _ = fenced(KnownLac(3, 50), KnownLac(3, 50))
     recovery.read_failed(EntryId(4), 0, NEGATIVE)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import attrs
 import pytest
 from twisted.internet.defer import Deferred
 
@@ -258,7 +259,7 @@ def test_s14_recovery_adds_carry_lac0() -> None:
     assert all(isinstance(one.result, ClientError) or not one.done for one in adding)
 
 
-def test_entries_written_back_carry_the_lac_that_the_recovery_found() -> None:
+def test_entries_written_back_carry_their_length_and_the_lac_that_the_recovery_found() -> None:
     world = World(3)
     writer = open_writer(world, world.client())
     last = members(world, writer)[2]
@@ -269,7 +270,8 @@ def test_entries_written_back_carry_the_lac_that_the_recovery_found() -> None:
     last.policy = policy()
     assert 2 not in last.entries(writer.ledger_id)
     world.run(world.client(seed=1).open_ledger(writer.ledger_id))
-    assert digest.header(last.ledgers[writer.ledger_id].entries[2]).lac == 1
+    header = digest.header(last.ledgers[writer.ledger_id].entries[2])
+    assert (header.lac, header.length) == (1, 3)
 
 
 @pytest.mark.parametrize("which", ["fence", "recovery read"])
@@ -570,6 +572,36 @@ def test_a_cancelled_recovery_leaves_the_ledger_ready_for_the_next() -> None:
     assert world.stored(writer.ledger_id).state is LedgerState.IN_RECOVERY
     reader = world.run(world.client(seed=2).open_ledger(writer.ledger_id))
     assert reader.last_add_confirmed == 0
+
+
+def test_a_recovery_does_not_close_a_ledger_that_is_open_again() -> None:
+    """As after a restore of older metadata: a writer may go on, and bookies may not be fenced."""
+    world = World(3)
+    client = world.client()
+    writer = open_writer(world, client)
+    world.run(writer.add(b"x"))
+    for bookie in world.bookies.values():
+        bookie.policy = policy((is_recovery_read, Fate.HOLD))
+    opening = world.start(world.client(seed=1).open_ledger(writer.ledger_id))
+    world.settle(1)
+    marked = world.run(client.store.read_ledger(writer.ledger_id))
+    restored = attrs.evolve(marked.value, state=LedgerState.OPEN)
+    world.run(client.store.write_ledger(writer.ledger_id, restored, marked.version))
+    for bookie in world.bookies.values():
+        bookie.policy = policy()
+        bookie.release()
+    with pytest.raises(LedgerRecoveryError, match="went back from IN_RECOVERY to OPEN"):
+        opening.finish()
+    assert world.stored(writer.ledger_id).state is LedgerState.OPEN
+
+
+def test_entries_are_written_back_to_bookies_that_take_only_such_adds() -> None:
+    world = World(3)
+    writer = open_writer(world, world.client())
+    world.run(writer.add(b"x"))
+    world.run(world.client(seed=1).open_ledger(writer.ledger_id))
+    written = [r for bookie in world.bookies.values() for r in bookie.log if is_recovery_add(r)]
+    assert {r.flags for r in written} == {AddFlag.RECOVERY | AddFlag.HIGH_PRIORITY}
 
 
 @pytest.mark.parametrize("step", ["fencing", "reading", "closing"])
