@@ -93,6 +93,26 @@ def test_between_writers_the_key_says_where_to_go_on_and_during_one_there_is_non
         world.run(writer.add(b"after the release"))
 
 
+def test_a_release_waits_for_an_add_that_has_no_quorum_yet() -> None:
+    world = World(3)
+    client = world.client()
+    ledger_id = create(world, client)
+    writer = world.run(handover.claim(client, ledger_id))
+    for bookie in world.bookies.values():
+        bookie.policy = when(is_add, Fate.HOLD)
+    added = writer.add(b"xyz")
+    releasing = world.start(handover.release(writer, settle_s=0.1))
+    world.settle(1)
+    assert not releasing.done
+    assert key_of(world, ledger_id) is None
+    for bookie in world.bookies.values():
+        bookie.policy = lambda _request: Fate.SERVE
+        bookie.release()
+    releasing.finish()
+    assert added.called
+    assert key_of(world, ledger_id) == {"v": 1, "last": 0, "length": 3}
+
+
 @pytest.mark.parametrize("delay_s", [0.0, 1.0])
 def test_of_racing_claimants_one_wins(delay_s: float) -> None:
     world = World(3)

@@ -266,6 +266,23 @@ class TestDeferredSync:
             world.run(writer.force())
         assert world.run(writer.close()).last_entry_id == -1
 
+    def test_a_bookie_that_was_restarted_and_has_taken_a_later_entry_is_not_believed(self) -> None:
+        world = World(3)
+        writer = open_writer(world, world.client(), deferred_sync=True)
+        world.run(_await(writer.add(b"one")))
+        world.settle(1)
+        restarted = members(world, writer)[1]
+        restarted.crash()
+        restarted.ledgers.clear()
+        world.settle(1)
+        restarted.up = True
+        world.run(_await(writer.add(b"two")))
+        world.settle(1)
+        assert restarted.entries(writer.ledger_id) == {1: b"two"}
+        with pytest.raises(WriteFailedError, match="may be lost"):
+            world.run(writer.force())
+        assert world.run(writer.close()).last_entry_id == -1
+
     def test_a_bookie_that_was_lost_during_a_force_is_not_believed(self) -> None:
         world = World(3)
         writer = open_writer(world, world.client(), deferred_sync=True)
