@@ -472,6 +472,35 @@ class TestFailingBookies:
         assert (ledger.state, ledger.last_entry_id) == (LedgerState.CLOSED, 0)
         assert all_of(world, logs(world, 1)) == [b"0"]
 
+    def test_a_repair_ends_where_another_writer_has_taken_over_meanwhile(self) -> None:
+        world = World(3)
+        client = world.client(add_timeout_s=1)
+        writer = opened(world, LogManager(client))
+        append(world, writer, b"0")
+        cut_off = client.store.session_id
+        world.metadata.faults = lambda operation: (
+            Fault.REQUEST_LOST if operation.session_id == cut_off else Fault.NONE
+        )
+        for bookie in world.bookies.values():
+            bookie.policy = when(is_add, Fate.LOSE)
+        pending = outcome_of(writer.append(b"1"))
+        world.settle(1.5)
+        assert writer.is_repairing
+        released(world)
+        other = logs(world, 1)
+        following = world.run(other.open_writer("events"))
+        world.metadata.faults = lambda _operation: Fault.NONE
+        world.settle(10)
+        assert isinstance(pending[0], AppendUnknownError)
+        with pytest.raises(NotLeaderError):
+            world.run(_await(writer.append(b"2")))
+        append(world, following, b"3")
+        assert (
+            following.record.last_ledger_id == world.run(other.info("events")).ledgers[-1].ledger_id
+        )
+        world.run(following.close())
+        assert all_of(world, other) == [b"0", b"3"]
+
     def test_with_too_few_bookies_for_good_what_was_sent_is_known_not_to_be_there(self) -> None:
         world = World(3)
         manager = logs(world, add_timeout_s=1, read_timeout_s=1)

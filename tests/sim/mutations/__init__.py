@@ -14,6 +14,7 @@ from unittest.mock import patch
 
 import attrs
 
+from bkclient.connection.channel import BookieChannel
 from bkclient.connection.tcp import Silence
 from bkclient.errors import (
     ClientDigestMismatchError,
@@ -24,7 +25,7 @@ from bkclient.errors import (
 )
 from bkclient.ledger import explicit_lac, opening, recovery
 from bkclient.ledger.adds import closing, ensemble_changes, forced, writer_end
-from bkclient.ledger.adds.ensemble_members import EnsembleMembers
+from bkclient.ledger.adds.ensemble_members import EnsembleMembers, Member
 from bkclient.ledger.adds.pipeline import AddPipeline
 from bkclient.ledger.reads.confirmed_end import ConfirmedEnd
 from bkclient.ledger.reads.metadata_follower import MetadataFollower
@@ -641,6 +642,18 @@ def _force_of_another_life(stack: contextlib.ExitStack) -> None:
     put(stack, EnsembleMembers, that_lost=lambda _self, _forced: [])
 
 
+def _next_connection_is_the_same(stack: contextlib.ExitStack) -> None:
+    """A force does not see that the connection of earlier entries was lost."""
+    usual = Member._open_stream
+
+    def open_stream(self: Member, channel: BookieChannel) -> None:
+        broken_at = self._broken_at
+        usual(self, channel)
+        self._broken_at = broken_at
+
+    put(stack, Member, _open_stream=open_stream)
+
+
 def _force_behind_the_end(stack: contextlib.ExitStack) -> None:
     """A force succeeds although the ledger was closed before what it forced."""
 
@@ -984,6 +997,15 @@ MUTATIONS: Final[dict[str, Mutation]] = {
         "I18",
         _force_of_another_life,
         "tests.sim.test_scenarios:test_s39_what_was_not_forced_is_never_told_to_be_safe",
+        0,
+    ),
+    "next-connection-is-the-same": switch(
+        "a force believes a restarted bookie that has taken a later entry",
+        "5, S39",
+        "I18",
+        _next_connection_is_the_same,
+        "tests.bkclient.stories.test_writer_kinds:TestDeferredSync."
+        "test_a_bookie_that_was_restarted_and_has_taken_a_later_entry_is_not_believed",
         0,
     ),
     "force-behind-the-end": switch(

@@ -131,6 +131,15 @@ def _ignores_holes(stack: Stack) -> None:
     put(stack, AppendQueue, has_hole_before=lambda _self, _segment: False)
 
 
+def _repairs_blindly(stack: Stack) -> None:
+    """A repair does not look whether another writer has listed a ledger."""
+
+    async def confirm_leading(self: Segments) -> None:
+        self._known = await self._ledgers.read_patiently()
+
+    put(stack, Segments, confirm_leading=confirm_leading)
+
+
 def _impatient(stack: Stack) -> None:
     """A writer that cannot go on gives up after five tries, however quick they were."""
     usual = RetrySchedule.next_pause_s
@@ -198,6 +207,14 @@ LOG_MUTATIONS: Final[dict[str, Mutation]] = {
         "G1",
         _ignores_holes,
         f"{LOG}:TestFailingBookies.test_a_log_ends_rather_than_go_on_behind_what_is_missing",
+        0,
+    ),
+    "repairs-blindly": switch(
+        "a repair goes on though another writer has taken over",
+        "log 4",
+        "G6",
+        _repairs_blindly,
+        f"{LOG}:TestFailingBookies.test_a_repair_ends_where_another_writer_has_taken_over_meanwhile",
         0,
     ),
     "impatient": switch(
