@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 from functools import partial
 from pathlib import Path
@@ -117,12 +118,15 @@ def test_a_new_bookie_puts_down_which_ledgers_a_predecessor_may_have_been_fenced
     assert fences_in_doubt_to(FILES, journals) == 41
 
 
-def test_what_cannot_be_put_down_leaves_a_bookie_without_a_cookie(
-    world: World, tmp_path: Path
-) -> None:
-    (tmp_path / "journal" / NAME / "x").mkdir(parents=True)
-    with pytest.raises(OSError, match=NAME):
-        world.start()
+def test_what_cannot_be_put_down_leaves_a_bookie_without_a_cookie(world: World) -> None:
+    class WithoutNotes(RealFiles):
+        def write_atomic(self, path: Path, data: bytes) -> None:
+            if path.name == NAME:
+                raise OSError(errno.EIO, "no note", str(path))
+            super().write_atomic(path, data)
+
+    with pytest.raises(OSError, match="no note"):
+        world.start(WithoutNotes())
     with pytest.raises(CookieNotFoundError):
         assert world.stored
 

@@ -16,6 +16,7 @@ from bookied.errors import (
     CorruptError,
     DiskWriteFailedError,
     IndexFormatError,
+    StorageError,
     return_code,
 )
 from bookied.storage.entrylog.log_file import LogSettings
@@ -663,3 +664,26 @@ def test_it_runs_with_its_thread_on_a_real_disk(tmp_path: Path) -> None:
     assert [storage.reads.read_disk(0, 1, entry) for entry in range(2000)] == sent
     run_now(Storages(RealFiles(), [storage]).stop([], do_now))
     assert not fatal
+
+
+def test_copies_are_read_before_the_index_points_at_them() -> None:
+    """What a log on a full disk has not got went elsewhere: the source has to stay."""
+    desk = Desk()
+    body = packet(7, 0)
+    record = struct.pack(">i", len(body)) + body
+    base = desk.storage.relocation.append(record, [(7, len(record))])
+    steps: list[Callable[[], Any]] = []
+
+    def damage_before_the_second(step: Callable[[], Any]) -> Any:
+        steps.append(step)
+        if len(steps) == 2:
+            (path,) = (one / name for one in (L0, L1) for name in desk.files.list(one)
+                       if name.endswith(".log"))  # fmt: skip
+            file = desk.files.open_update(path)
+            file.write_at(base & 0xFFFFFFFF, bytes(len(record)))
+            file.close()
+        return do_now(step)
+
+    with pytest.raises(StorageError, match="copies had no space at their target"):
+        run_now(desk.storage.relocation.sync([(base + 4, 7, 0)], damage_before_the_second))
+    assert len(steps) == 2
