@@ -842,7 +842,7 @@ MUTATIONS: Final[dict[str, Mutation]] = {
     "stale-base": switch(
         "after a conflict the change made of older metadata is written",
         "3, S18",
-        "I4",
+        "I4 I19",
         _stale_base,
         "crowd",
         60,
