@@ -10,13 +10,15 @@ from __future__ import annotations
 import functools
 import os
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 from click.core import ParameterSource
 
 if TYPE_CHECKING:
+    from typing import TypeGuard
+
     from click.shell_completion import CompletionItem
 
     _ParamType = click.ParamType[Any]  # Generic for type checkers only, before click 8.4.
@@ -152,13 +154,15 @@ class Options:
 
 
 def options_of(ctx: click.Context) -> Options:
-    """Return the options gathered so far on this command line."""
-    root = ctx.find_root()
-    found = root.meta.get(_META)
-    if found is None:
-        found = root.meta[_META] = Options()
-    assert isinstance(found, Options)
-    return found
+    """Return the options given so far on this command line; ``ctx.params`` keeps the others."""
+    options: Options = ctx.meta.setdefault(_META, Options())
+    by_name = {option.name: option for option in ctx.command.params if is_global(option)}
+    for name in [name for name in ctx.params if name in by_name]:  # In the order of the line.
+        option, value = by_name[name], ctx.params.pop(name)
+        source = ctx.get_parameter_source(name)
+        if source in {ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT}:
+            option.store(options, source, value)
+    return options
 
 
 def as_words(options: Options) -> dict[str, tuple[str, ...]]:
@@ -167,8 +171,7 @@ def as_words(options: Options) -> dict[str, tuple[str, ...]]:
     What is said of one command is not among them.
     """
     defaults, found = Options(), {}
-    for option in global_options(root=True):
-        assert isinstance(option, _GlobalOption)
+    for option in _made(root=True):
         value = getattr(options, option.to)
         if option.const is None and not option.per_run and value != getattr(defaults, option.to):
             name = _long(option.opts)
@@ -181,16 +184,16 @@ def global_options(*, root: bool) -> list[click.Parameter]:
 
     All commands share theirs: to make them for each takes longer than all else of a help text.
     """
-    return _made() if root else list(_of_commands())
+    return list(_made(root=True) if root else _of_commands())
 
 
-def _made(*, root: bool = True) -> list[click.Parameter]:
+def _made(*, root: bool) -> list[_GlobalOption]:
     return [_GlobalOption(*args, root=root, **kwargs) for args, kwargs in _DECLARED]
 
 
 @functools.cache
-def _of_commands() -> tuple[click.Parameter, ...]:
-    return tuple(_made(root=False))
+def _of_commands() -> list[_GlobalOption]:
+    return _made(root=False)
 
 
 WATCHING: Final = frozenset({"watch_s", "until"})
@@ -210,13 +213,13 @@ def with_seconds(args: Sequence[str]) -> list[str]:
     ]
 
 
-def is_global(parameter: click.Parameter) -> bool:
+def is_global(parameter: click.Parameter) -> TypeGuard[_GlobalOption]:
     """Tell whether a parameter is one that every command takes."""
     return isinstance(parameter, _GlobalOption)
 
 
 class _GlobalOption(click.Option):
-    """Stores what was given in the command line's ``Options``; commands never see it."""
+    """An option whose value is for ``Options``; commands never see it."""
 
     def __init__(
         self,
@@ -234,8 +237,7 @@ class _GlobalOption(click.Option):
         """
         super().__init__(
             list(args),
-            expose_value=False,
-            is_eager=True,
+            is_eager=True,  # Other values are read as they say: ``--ledger-id-format``.
             envvar=[_variable(args), *also_env] if root else None,
             show_envvar=root,
             **kw,
@@ -243,17 +245,8 @@ class _GlobalOption(click.Option):
         self.per_run = per_run
         self.to, self.const = to or self.name or "", const
 
-    def handle_parse_result(
-        self, ctx: click.Context, opts: Mapping[str, Any], args: list[str]
-    ) -> tuple[Any, list[str]]:
-        value, rest = super().handle_parse_result(ctx, opts, args)
-        source = ctx.get_parameter_source(self.name or "")
-        if source in {ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT}:
-            self._store(ctx, source, value)
-        return value, rest
-
-    def _store(self, ctx: click.Context, source: ParameterSource, value: Any) -> None:
-        options = options_of(ctx)
+    def store(self, options: Options, source: ParameterSource, value: Any) -> None:
+        """Store a value that was given, and what gave it."""
         options.origins[self.to] = self._origin(source)
         if self.const is not None:
             value = self.const if value else getattr(options, self.to)

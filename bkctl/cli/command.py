@@ -16,7 +16,7 @@ from click.core import augment_usage_errors
 
 from bkctl.cli.params import complete_files
 from bkctl.exit_status import MEANING, Effect, ExitStatus, Facility
-from bkctl.options import WATCHING, global_options, is_global, with_seconds
+from bkctl.options import WATCHING, global_options, is_global, options_of, with_seconds
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -129,12 +129,14 @@ class Command(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:
-            return super().parse_args(ctx, with_seconds(args))
+            rest = super().parse_args(ctx, with_seconds(args))
         except click.NoSuchOption as error:
             if error.option_name not in {"--watch", "--until"}:
                 raise
             text = f"`{ctx.command_path}` changes something; {error.option_name} is for what looks"
             raise click.UsageError(text, ctx) from error
+        options_of(ctx)  # Takes its own out of what the body gets.
+        return rest
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the callback with a session for this one command as the context's object."""
@@ -227,7 +229,9 @@ class Group(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         # Only what is before the command's name: the rest is for others to read.
-        return super().parse_args(ctx, with_seconds(args))
+        rest = super().parse_args(ctx, with_seconds(args))
+        options_of(ctx)
+        return rest
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 -- click's signature
         """Return the names that help shows, in the order of their declarations."""

@@ -15,7 +15,7 @@ from bkctl.cli.command import Command, Group
 from bkctl.cli.command_names import COMMANDS, SECTIONS
 from bkctl.cli.root import cli
 from bkctl.exit_status import MEANING, Effect, ExitStatus
-from bkctl.options import Options, Seconds, global_options, options_of
+from bkctl.options import Options, Seconds, global_options, is_global, options_of
 from bkctl.session.session import SESSION_META
 from bkctl.suggest import LINES
 from tests.bkctl.support.imports import run_without
@@ -109,7 +109,8 @@ def test_the_body_of_every_command_takes_the_parameters_that_are_declared(
     path: tuple[str, ...],
 ) -> None:
     command = TREE[path]
-    names = [str(one.name) for one in command.params if one.expose_value]
+    names = [str(one.name) for one in command.params if not is_global(one)]
+    assert not {one.name for one in global_options(root=True)} & set(names)
     inspect.signature(command.load()).bind("session", **dict.fromkeys(names))
 
 
@@ -451,6 +452,11 @@ def _options(*args: str, environ: dict[str, str] | None = None) -> Options:
 )
 def test_options_are_taken_before_and_after_the_verb_and_the_last_one_wins(args: list[str]) -> None:
     assert _options(*args).output == "json"
+
+
+def test_of_two_options_in_one_place_the_last_one_wins() -> None:
+    assert _options("inner", "probe", "--json", "-o", "csv").output == "csv"
+    assert _options("inner", "probe", "-o", "csv", "--json").output == "json"
 
 
 def test_the_environment_gives_way_to_flags_wherever_they_stand() -> None:

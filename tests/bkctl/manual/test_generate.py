@@ -15,6 +15,7 @@ from bkctl.exit_status import MEANING
 from bkctl.manual.generate import ROOT, generated, main, stale, write
 from bkctl.manual.man_pages import Edition, pages
 from bkctl.manual.roff import bold
+from bkctl.options import is_global
 from bookied.config.bookie import BookieConfig
 from bookied.errors import BookieExitStatus
 from tests.bkctl.cli.test_root import TREE
@@ -69,7 +70,9 @@ def test_each_command_is_in_its_page_with_its_options_and_examples() -> None:
         text = MANUAL[f"man/bkctl-{path[0]}.1"]
         assert bold(f"bkctl {' '.join(path)}") in text
         assert {bold(line) for line, _ in command.examples} <= set(text.splitlines()), path
-        own = [one for one in command.params if isinstance(one, click.Option) and one.expose_value]
+        own = [
+            one for one in command.params if isinstance(one, click.Option) and not is_global(one)
+        ]
         for option in own:
             assert option.hidden or bold(max(option.opts, key=len)) in text, (path, option.opts)
 
