@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, TypeVar
 
 import attrs
@@ -12,7 +13,6 @@ from twisted.internet.defer import TimeoutError as TwistedTimeoutError
 from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
-from bkclient.concurrency import SharedRun
 from bkclient.errors import ClientClosedError, ClientError
 from bkclient.metadata.api import (
     AlreadySetError,
@@ -132,7 +132,7 @@ class SqlitePart:
             raise
 
     def _new_thread(self) -> OneThread:
-        return OneThread(self._reactor, "metadata-sqlite")
+        return OneThread(self._reactor, self._noticed)
 
     async def close(self) -> None:
         """End the session: what it owns vanishes."""
@@ -167,7 +167,7 @@ class SqlitePart:
         return await self._do(step, write=True, **how)
 
     async def _do(self, step: Callable[[Rows, int], T], **how: bool) -> T:
-        outcome = await self._run(lambda: self._core.do(step, **how))
+        outcome = await self._run(partial(self._core.do, step, **how))
         if outcome.error is not None:
             raise outcome.error
         return outcome.value  # type: ignore[return-value] # None only where T is None.
@@ -202,21 +202,16 @@ class SqlitePart:
         except TwistedTimeoutError:
             return
 
-    async def _run(self, function: Callable[[], StepOutcome[T]]) -> StepOutcome[T]:
-        """Run one function of the core; tell what it noticed before its caller goes on.
-
-        What it noticed is told once: also where the caller is cancelled meanwhile.
-        """
+    def _run(self, function: Callable[[], StepOutcome[T]]) -> Deferred[StepOutcome[T]]:
+        """Run one function of the core, unless the store is closed."""
         if self._state.closed or self._thread is None:
             raise ClientClosedError(f"the connection to {self._uri} is closed")
-        return await SharedRun(self._noticed(self._thread.run(function))).wait()
+        return self._thread.run(function)
 
-    async def _noticed(self, running: Deferred[StepOutcome[T]]) -> StepOutcome[T]:
-        outcome = await running
+    def _noticed(self, outcome: StepOutcome[Any]) -> None:
         self._note_session(outcome)
         if outcome.changes is None or outcome.changes:
             self._tell(None if outcome.changes is None else set(outcome.changes))
-        return outcome
 
     def _note_session(self, outcome: StepOutcome[Any]) -> None:
         unreachable = isinstance(outcome.error, MetadataUnavailableError)
@@ -234,14 +229,12 @@ class SqlitePart:
 
     def _renew(self) -> None:
         self._renewing = None
-        self._spawn(self._run(self._core.renew))
+        self._in_background(self._core.renew)
 
-    def _spawn(self, coroutine: Any) -> Deferred[Any]:
-        def failed(failure: Any) -> None:
-            if failure.check(ClientClosedError) is None:
-                log.failure("{uri} failed in the background", failure, uri=self._uri)
-
-        return Deferred.fromCoroutine(coroutine).addErrback(failed)
+    def _in_background(self, function: Callable[[], StepOutcome[None]]) -> Deferred[Any]:
+        return self._run(function).addErrback(
+            lambda failure: log.failure("{uri} failed in the background", failure, uri=self._uri)
+        )
 
     # Watches
 
@@ -271,7 +264,7 @@ class SqlitePart:
 
     def _poll(self) -> None:
         self._polling = None
-        self._spawn(self._run(self._core.look)).addCallback(lambda _: self._poll_again())
+        self._in_background(self._core.look).addCallback(lambda _: self._poll_again())
 
     def _tell(self, changes: set[tuple[str, Key]] | None) -> None:
         for watch in tuple(self._watches):

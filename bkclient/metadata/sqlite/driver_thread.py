@@ -25,17 +25,34 @@ T = TypeVar("T")
 META: Final = "meta"
 
 
-class OneThread:
-    """Runs functions one after the other on a thread of its own; answers come on the reactor."""
+@attrs.define
+class StepOutcome(Generic[T]):
+    """What one step came to, and what else was noticed on the way."""
 
-    def __init__(self, reactor: IReactorFromThreads, name: str) -> None:
-        self._reactor = reactor
+    value: T | None = None
+    error: Exception | None = None
+    session_id: int = 0
+    lost_session: bool = False
+    changes: list[tuple[str, Key]] | None = attrs.field(factory=list)
+    """Everything that changed since the last outcome; ``None``: too much to tell."""
+
+
+class OneThread:
+    """Runs functions one after the other on a thread of its own; answers come on the reactor.
+
+    ``noticed`` hears of each outcome before whoever waits for it, and also where nobody does.
+    """
+
+    def __init__(
+        self, reactor: IReactorFromThreads, noticed: Callable[[StepOutcome[Any]], None]
+    ) -> None:
+        self._reactor, self._noticed = reactor, noticed
         self._calls: queue.SimpleQueue[tuple[Callable[[], Any], Deferred[Any]] | None]
         self._calls = queue.SimpleQueue()
         self._answers: list[tuple[Deferred[Any], Any]] = []
         self._lock = threading.Lock()
         # A daemon: a store that was not closed must not keep the process from ending.
-        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
+        self._thread = threading.Thread(target=self._work, name="metadata-sqlite", daemon=True)
         self._thread.start()
 
     def run(self, function: Callable[[], T]) -> Deferred[T]:
@@ -64,26 +81,19 @@ class OneThread:
             self._answers.append((answer, value))
             if len(self._answers) > 1:
                 return
-        self._reactor.callFromThread(self._deliver)
+        self._reactor.callFromThread(self._deliver_all)
 
-    def _deliver(self) -> None:
+    def _deliver_all(self) -> None:
         with self._lock:
             answers, self._answers = self._answers, []
         for answer, value in answers:
-            if not answer.called:
-                answer.callback(value)
+            self._deliver(answer, value)
 
-
-@attrs.define
-class StepOutcome(Generic[T]):
-    """What one step came to, and what else was noticed on the way."""
-
-    value: T | None = None
-    error: Exception | None = None
-    session_id: int = 0
-    lost_session: bool = False
-    changes: list[tuple[str, Key]] | None = attrs.field(factory=list)
-    """Everything that changed since the last outcome; ``None``: too much to tell."""
+    def _deliver(self, answer: Deferred[Any], value: object) -> None:
+        if isinstance(value, StepOutcome):
+            self._noticed(value)
+        if not answer.called:
+            answer.callback(value)
 
 
 @attrs.frozen

@@ -37,8 +37,8 @@ MEMORY = Path("/dev/shm")
 class SimThread(OneThread):
     """Runs functions one after the other, each when the file is as fast as that."""
 
-    def __init__(self, cluster: SqliteCluster, process: Any) -> None:
-        self._cluster, self._process = cluster, process
+    def __init__(self, cluster: SqliteCluster, process: Any, noticed: Callable[..., None]) -> None:
+        self._cluster, self._process, self._noticed = cluster, process, noticed
         self._waiting: deque[tuple[Callable[[], Any], Deferred[Any]]] = deque()
         self.is_locked_out = False
         """Whether another process has the file locked for this one."""
@@ -76,8 +76,7 @@ class SimThread(OneThread):
         self._waiting.popleft()
         if self._waiting:
             self._go_on()
-        if not answer.called:
-            answer.callback(result)
+        self._deliver(answer, result)
 
 
 class SimSession:
@@ -116,7 +115,7 @@ class SimSqlite(SqliteMetadata):
         self.session = SimSession(self)
 
     def _new_thread(self) -> OneThread:
-        self.thread = SimThread(self.cluster, self.process)
+        self.thread = SimThread(self.cluster, self.process, self._noticed)
         return self.thread
 
 
