@@ -5,7 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from typing import Any, Final
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO, Final
 
 from bkctl.errors import ConflictError, NothingFoundError
 
@@ -37,6 +40,34 @@ def write_whole(path: str, data: bytes, *, only_new: bool = False, private: bool
         with contextlib.suppress(OSError):
             os.unlink(part)  # noqa: PTH108
         raise NothingFoundError(f"{path}: {error.strerror or error}") from error
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """Yield a stream whose bytes replace a file at the end; only its owner may read it.
+
+    A link stays a link. After an error the file is as it was.
+    """
+    target = path.resolve()
+    number, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=target.parent)
+    try:
+        with os.fdopen(number, "wb") as stream:
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+        Path(name).replace(target)
+        _sync(target.parent)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def _sync(directory: Path) -> None:
+    number = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
 
 
 def keep_private(stream: Any) -> None:

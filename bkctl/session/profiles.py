@@ -45,9 +45,6 @@ else:
 NO_PROFILE: Final = "none"
 """What ``--profile`` takes for none at all, not even the default."""
 
-MODE: Final = 0o600
-"""Of the file: it tells where clusters are and with what they are opened."""
-
 CHARS_MAX: Final = 1_000_000
 """A longer file is refused."""
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 from typing import Any, Final
@@ -12,10 +10,10 @@ import attrs
 import tomlkit
 
 from bkctl.errors import CommandError
+from bkctl.output.atomic_file import replacing
 from bkctl.session.profiles import (
     CLIENT,
     DEFAULT_KEY,
-    MODE,
     TABLE,
     TLS,
     Profile,
@@ -89,18 +87,8 @@ def without_profile(file: ProfileFile, name: str) -> str:
 def write_profiles(path: Path, text: str) -> None:
     """Put a new text in the place of the file, readable by its owner only."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    target = path.resolve()  # A link into a repository of settings stays one.
-    number, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=target.parent)
-    try:
-        with os.fdopen(number, "w", encoding="utf-8") as file:
-            os.fchmod(file.fileno(), MODE)
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).replace(target)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    with replacing(path) as file:
+        file.write(text.encode())
 
 
 def _tables(profile: Profile | None) -> dict[Path_, Mapping[str, Any]]:

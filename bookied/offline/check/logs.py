@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Final
 
@@ -110,10 +111,8 @@ def _scan(
 ) -> Iterator[DiskFinding]:
     unindexed: dict[int, _UnindexedRecords] = {}
     reported = 0
-    records = LogRecords(scan, shard.index)
-    found.gaps[scan.path] = records.gaps
     try:
-        for record in records:
+        for record in _records(shard, scan, found):
             found.counts.log_entries += 1
             size = layout.LENGTH.size + len(record.body)
             sizes[record.ledger_id] = sizes.get(record.ledger_id, 0) + size
@@ -132,8 +131,8 @@ def _scan(
                 tick(before + reported, found.counts.log_entries)
     except (CorruptError, OSError) as error:
         yield from_error(error, fix=f"what lies before it: bkctl disk entrylog {scan.path}")
-        records.gaps.append(Gap(scan.end, scan.size, scan.size))
-    for gap in records.gaps:
+    gaps = found.gaps[scan.path]
+    for gap in gaps:
         if gap.stop < scan.size:
             yield DiskFinding(
                 Severity.PROBLEM, "entry-log-record", gap.what, scan.path, gap.start,
@@ -143,7 +142,7 @@ def _scan(
         message = "the last record is cut, as a crash leaves it"
         yield DiskFinding(Severity.NOTE, "torn-log", message, scan.path, scan.end)
     for ledger_id, one in list(unindexed.items())[:_UNINDEXED_MAX]:
-        is_misread = any(gap.start <= one.offset < gap.misread_to for gap in records.gaps)
+        is_misread = any(gap.start <= one.offset < gap.misread_to for gap in gaps)
         is_known = ledger_id in known
         is_behind_end = is_known and one.first > _last(shard, ledger_id, found)
         if is_misread and (not is_known or (is_behind_end and one.count == 1)):
@@ -161,15 +160,20 @@ def gaps_of(shard: Shard, found: Findings, path: Path) -> list[Gap]:
             scan = logs.open_scan(shard.files, path)
         except (CorruptError, OSError):
             return []  # Told with the logs.
-        records = LogRecords(scan, shard.index)
-        found.gaps[path] = records.gaps
-        try:
-            deque(records, maxlen=0)
-        except (CorruptError, OSError):
-            records.gaps.append(Gap(scan.end, scan.size, scan.size))
-        finally:
-            scan.close()
+        with closing(scan), suppress(CorruptError, OSError):
+            deque(_records(shard, scan, found), maxlen=0)
     return found.gaps[path]
+
+
+def _records(shard: Shard, scan: logs.LogScan, found: Findings) -> Iterator[logs.EntryLogRecord]:
+    """Yield the records of a log, and note its damaged bytes; the rest behind an error are some."""
+    records = LogRecords(scan, shard.index)
+    found.gaps[scan.path] = records.gaps
+    try:
+        yield from records
+    except (CorruptError, OSError):
+        records.gaps.append(Gap(scan.end, scan.size, scan.size))
+        raise
 
 
 def _last(shard: Shard, ledger_id: int, found: Findings) -> int:

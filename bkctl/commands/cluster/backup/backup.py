@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,12 +20,12 @@ from bkctl.commands.cluster.backup.backup_file import (
     write_nodes,
 )
 from bkctl.errors import CommandError, NothingFoundError, RefusedError
+from bkctl.output.atomic_file import replacing
 from bkctl.output.units import counted, human_bytes, human_duration
 from bkctl.output.views import Kind, column, shown
 
 if TYPE_CHECKING:
     from bkclient.client import Client
-    from bkctl.output.progress import Progress
     from bkctl.session.session import Session
 
 
@@ -95,7 +93,9 @@ def write(session: Session, file: Path) -> BackupWritten:
     found = session.iterate(_lasting)
     with session.progress("backing up", unit="nodes") as progress:
         try:
-            info, size = _write(file, info, found, progress)
+            with replacing(file) as stream:
+                info = write_nodes(stream, info, found, progress.update)
+                size = stream.tell()
         except OSError as error:
             raise CommandError(f"{file}: {error.strerror or error}") from error
     return BackupWritten(
@@ -137,31 +137,3 @@ async def _lasting(client: Client) -> AsyncIterator[tuple[StoredNode, ...]]:
 def _lasts(node: StoredNode) -> bool:
     name = node.path.rpartition("/")[2]
     return not node.is_ephemeral and bool(node.path) and not name.startswith(zk_paths.ID_PREFIX)
-
-
-def _write(
-    file: Path, info: BackupInfo, found: Iterator[Sequence[StoredNode]], progress: Progress
-) -> tuple[BackupInfo, int]:
-    """Write beside the file, sync, and rename; return what was written, and its bytes."""
-    directory = file.resolve().parent
-    fd, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=directory)  # Its owner's alone.
-    try:
-        with os.fdopen(fd, "wb") as stream:
-            info = write_nodes(stream, info, found, progress.update)
-            stream.flush()
-            os.fsync(stream.fileno())
-            size = stream.tell()
-        Path(name).replace(file)
-        _sync(directory)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-    return info, size
-
-
-def _sync(directory: Path) -> None:
-    fd = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
