@@ -68,7 +68,9 @@ class SessionCluster:
             each = self._options.verbose > 2  # noqa: PLR2004 -- -vvv
             trace(client, self._messages.trace, each=each)
             self._at_end.callback(trace, client, None)
-        self._read_note(lambda: self._client_view().replication_note())
+        from bkctl.session.metadata_view import replication_note
+
+        self._read_note(lambda: client.call(replication_note))
         return client
 
     @property

@@ -61,11 +61,11 @@ class ClientMetadataView:
         """Leave that to the client, which hears of changes."""
 
     def ledger_ranges(self, after: LedgerId | None) -> Iterator[Sequence[LedgerId]]:
-        """See ``Look``."""
+        """See ``MetadataView``."""
         return self._caller.iterate(_ledger_ranges, after)
 
     def ledgers(self, ids: Sequence[LedgerId]) -> Iterator[list[StoredLedger]]:
-        """See ``Look``; ``AT_FIRST`` of them come first."""
+        """See ``MetadataView``; ``AT_FIRST`` of them come first."""
         from bkclient.admin.ledger_scan import AT_FIRST, IDS_AT_ONCE
 
         end = 0
@@ -74,19 +74,19 @@ class ClientMetadataView:
             yield self._caller.call(_ledgers, ids[at:end])
 
     def bookies(self) -> tuple[BookieStatus, ...]:
-        """See ``Look``."""
+        """See ``MetadataView``."""
         from bkclient.admin import operations
 
         found: tuple[BookieStatus, ...] = self._caller.call(operations.list_bookies)
         return found
 
     def replication_note(self) -> bytes | None:
-        """See ``Look``."""
-        note: bytes | None = self._caller.call(_replication_note)
+        """See ``MetadataView``."""
+        note: bytes | None = self._caller.call(replication_note)
         return note
 
     def instance_id(self) -> str | None:
-        """See ``Look``."""
+        """See ``MetadataView``."""
         found: str | None = self._caller.call(_instance_id)
         return found
 
@@ -108,5 +108,6 @@ async def _instance_id(client: Client) -> str | None:
     return await client.store.instance_id()
 
 
-async def _replication_note(client: Client) -> bytes | None:
+async def replication_note(client: Client) -> bytes | None:
+    """Return what ``MetadataView.replication_note`` does."""
     return await client.store.replication_note()

@@ -54,7 +54,8 @@ def cluster_settings(options: Options, environ: Mapping[str, str]) -> ClusterSet
     """
     properties, path = cluster_properties(options, environ)
     config, findings = load(ClientConfig, properties, also=_bookie_classes(path))
-    if config.service_uri is None:
+    uri = config.service_uri
+    if uri is None:
         raise UsageError(
             "which cluster?",
             next_step="give -u URI, -c FILE or --profile NAME, set BKCTL_SERVICE_URI, or start "
@@ -67,7 +68,7 @@ def cluster_settings(options: Options, environ: Mapping[str, str]) -> ClusterSet
         for found in (*findings, *open_to_others(config), *changeable_by_others(path or ""))
         if found.severity is Severity.WARNING
     )
-    return ClusterSettings(config.service_uri, config, source, warnings)
+    return ClusterSettings(uri, config, source, warnings)
 
 
 def cluster_properties(

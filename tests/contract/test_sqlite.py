@@ -153,8 +153,9 @@ class TestPlaces:
     def test_a_file_that_cannot_be_written_is_said(self, files: SqliteDriver) -> None:
         connection = sqlite3.connect(f"file:{files.path}?mode=ro", uri=True, isolation_level=None)
         database = Database(files.path, connection, busy_timeout_s=1.0)
-        with pytest.raises(MetadataUnavailableError, match="cannot be written"):
-            database.transact(lambda rows: rows.insert("meta", "x", b""), lambda: 0, write=True)
+        writing = database.transaction(lambda: 0, write=True)
+        with pytest.raises(MetadataUnavailableError, match="cannot be written"), writing as rows:
+            rows.insert("meta", "x", b"")
         connection.close()
 
     def test_damage_is_said(self, files: SqliteDriver) -> None:
@@ -414,17 +415,12 @@ class TestFiles:
 
     def test_the_change_log_is_trimmed(self, files: SqliteDriver) -> None:
         database = Database.open(files.path, busy_timeout_s=1.0)
-
-        def many(rows: Any) -> None:
+        with database.transaction(lambda: 1, write=True) as rows:
             for number in range(CHANGES_KEPT * 3):
                 rows.put("meta", "x", b"%d" % number)
-
-        database.transact(many, lambda: 1, write=True)
-        kept = database.transact(
-            lambda rows: rows.changes.after(CHANGES_KEPT * 3 - 5), lambda: 1, write=False
-        )
-        assert kept
-        assert database.transact(lambda rows: rows.changes.after(0), lambda: 1, write=False) is None
+        with database.transaction(lambda: 1, write=False) as rows:
+            assert rows.changes.after(CHANGES_KEPT * 3 - 5)
+            assert rows.changes.after(0) is None
         database.close()
         with sqlite3.connect(files.path) as connection:
             count = connection.execute("SELECT count(*) FROM change").fetchone()[0]

@@ -26,7 +26,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 from urllib.parse import quote
 
 from bkclient.errors import MetadataStoreError
@@ -37,7 +37,6 @@ from bkclient.metadata.api import (
 )
 from bkclient.metadata.sqlite.rows import Rows
 
-T = TypeVar("T")
 APPLICATION_ID: Final = 0x424B4D44  # "BKMD"
 SCHEMA_VERSION: Final = 1
 _NETWORK_FILE_SYSTEMS: Final = frozenset(
@@ -106,8 +105,9 @@ class Database:
         """Return whether the path still leads to the file that is open."""
         return _identity(self._path) == self._identity
 
-    def transact(self, step: Callable[[Rows], T], now_ms: Callable[[], int], *, write: bool) -> T:
-        """Run ``step`` in a transaction; commit it, or roll back what raised.
+    @contextmanager
+    def transaction(self, now_ms: Callable[[], int], *, write: bool) -> Iterator[Rows]:
+        """Yield the rows in a transaction; commit it, or roll back what raised.
 
         A writing one begins with removing expired sessions. The clock is asked within it: before,
         another process may have the file for longer than a lease is renewed in.
@@ -116,21 +116,17 @@ class Database:
             MetadataStoreError: the file cannot be read or written.
         """
         with _translated(self._path, self._busy_timeout_s):
-            return self._transact(step, now_ms, write=write)
-
-    def _transact(self, step: Callable[[Rows], T], now_ms: Callable[[], int], *, write: bool) -> T:
-        self._connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
-        try:
-            rows = Rows(self._connection, now_ms)
-            if write:
-                rows.sessions.remove_expired()
-            result = step(rows)
-            self._connection.execute("COMMIT")
-        except BaseException:
-            if self._connection.in_transaction:
-                self._connection.execute("ROLLBACK")
-            raise
-        return result
+            self._connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
+            try:
+                rows = Rows(self._connection, now_ms)
+                if write:
+                    rows.sessions.remove_expired()
+                yield rows
+                self._connection.execute("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
 
     def data_version(self) -> int:
         """Return a number that differs after each commit of another connection."""

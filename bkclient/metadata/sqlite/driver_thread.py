@@ -146,30 +146,23 @@ class Core:
             create: make the file where there is none.
         """
         outcome: StepOutcome[T] = StepOutcome()
-        begun = 0
-        seen: _Seen | None = None
-
-        def whole(rows: Rows) -> T:
-            nonlocal begun, seen
-            if needs_cluster and rows.get(META, zk_paths.LAYOUT) is None:
-                raise NotInitializedError(f"{self._path}: there is no cluster in this file")
-            session_id = self._live_session(rows, outcome)
-            if write:
-                for abandoned in self._abandoned:
-                    rows.sessions.end(abandoned)
-            if needs_session and not session_id:
-                session_id = begun = rows.sessions.begin(self._timeout_ms)
-            value = step(rows, session_id)
-            if write:  # In this transaction: what fails after it would seem not to have been done.
-                seen = self._changes_in(rows, database)
-            return value
-
         try:
             database = self._opened(outcome, create=create)
             started_at_s = self._times_s()
-            outcome.value = database.transact(whole, self._now_ms, write=write)
-            if begun:
-                self._session_id, self._renewed_at_s = begun, started_at_s
+            with database.transaction(self._now_ms, write=write) as rows:
+                if needs_cluster:
+                    self._insist_cluster(rows)
+                session_id = self._live_session(rows, outcome)
+                for abandoned in self._abandoned if write else ():
+                    rows.sessions.end(abandoned)
+                begins = needs_session and not session_id
+                if begins:
+                    session_id = rows.sessions.begin(self._timeout_ms)
+                outcome.value = step(rows, session_id)
+                # In this transaction: what fails after it would seem not to have been done.
+                seen = self._changes_in(rows, database) if write else None
+            if begins:
+                self._session_id, self._renewed_at_s = session_id, started_at_s
             if seen is not None:
                 self._abandoned.clear()
                 self._note(seen, outcome)
@@ -180,18 +173,24 @@ class Core:
         outcome.session_id = self._session_id
         return outcome
 
+    def _insist_cluster(self, rows: Rows) -> None:
+        if rows.get(META, zk_paths.LAYOUT) is None:
+            raise NotInitializedError(f"{self._path}: there is no cluster in this file")
+
     def look(self) -> StepOutcome[None]:
         """Return what others have changed; remove expired sessions that are left."""
         outcome: StepOutcome[None] = StepOutcome()
         try:
             database = self._opened(outcome, create=False)
-            if database.transact(
-                lambda rows: bool(rows.sessions.expired), self._now_ms, write=False
-            ):
-                database.transact(lambda _rows: None, self._now_ms, write=True)
-                self._read_changes(database, outcome)
-            elif database.data_version() != self._seen_version:
-                self._read_changes(database, outcome)
+            with database.transaction(self._now_ms, write=False) as rows:
+                some_expired = bool(rows.sessions.expired)
+            if some_expired:
+                with database.transaction(self._now_ms, write=True):
+                    pass  # Removes them.
+            if some_expired or database.data_version() != self._seen_version:
+                with database.transaction(self._now_ms, write=False) as rows:
+                    seen = self._changes_in(rows, database)
+                self._note(seen, outcome)
         except Exception as error:  # noqa: BLE001 - as in do().
             outcome.error = error
         outcome.session_id = self._session_id
@@ -219,11 +218,8 @@ class Core:
             return
         try:
             if self._session_id and database.is_still_the_file():
-                database.transact(
-                    lambda rows: rows.sessions.end(self._session_id),
-                    self._now_ms,
-                    write=True,
-                )
+                with database.transaction(self._now_ms, write=True) as rows:
+                    rows.sessions.end(self._session_id)
         finally:
             database.close()
 
@@ -252,7 +248,8 @@ class Core:
 
     def _begin_seeing(self, database: Database) -> None:
         self._seen_version = database.data_version()
-        self._seen_change = database.transact(_last_change, self._now_ms, write=False)
+        with database.transaction(self._now_ms, write=False) as rows:
+            self._seen_change = rows.changes.last()
 
     # Session
 
@@ -289,12 +286,6 @@ class Core:
             self._abandoned.add(self._session_id)
             self._session_id = 0
 
-    def _read_changes(self, database: Database, outcome: StepOutcome[Any]) -> None:
-        seen = database.transact(
-            lambda rows: self._changes_in(rows, database), self._now_ms, write=False
-        )
-        self._note(seen, outcome)
-
     def _changes_in(self, rows: Rows, database: Database) -> _Seen:
         """Return what a transaction sees that was not seen before."""
         version = database.data_version()
@@ -304,7 +295,3 @@ class Core:
         self._seen_version, self._seen_change = seen.version, seen.last
         if outcome.changes is not None:
             outcome.changes = seen.changes
-
-
-def _last_change(rows: Rows) -> int:
-    return rows.changes.last()

@@ -249,10 +249,13 @@ def cookie_changed(bookie_id: BookieId, version: Version) -> MetadataVersionErro
 
 def valid_bookies(path: str, names: list[str]) -> list[BookieId]:
     """Return the bookies among names; the others are logged and left out (metadata.md H2)."""
-    wrong = [n for n in names if not is_valid_bookie_id(n) and n != zk_paths.READ_ONLY_NAME]
-    for name in wrong:
-        log.warn("ignored {path}/{name}: the name is not a bookie id", path=path, name=name)
-    return [BookieId(name) for name in names if is_valid_bookie_id(name)]
+    valid = []
+    for name in names:
+        if is_valid_bookie_id(name):
+            valid.append(BookieId(name))
+        elif name != zk_paths.READ_ONLY_NAME:
+            log.warn("ignored {path}/{name}: the name is not a bookie id", path=path, name=name)
+    return valid
 
 
 def _once(waiter: Deferred[None]) -> Fired:
