@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import atexit
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar
 
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.python.failure import Failure
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from bkclient.ledger.reader import LedgerReader
     from wire.entry_batch import EntryBatch
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 START_TIMEOUT_S: Final = 30.0
@@ -198,13 +199,19 @@ class BlockingClient:
     def _run(self, work: Callable[[], Any]) -> Any:
         return call_in_reactor(self._reactor, work)
 
-    def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def call(
+        self,
+        function: Callable[Concatenate[Client, P], Awaitable[T]],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
         """Return ``await function(client, *args, **kwargs)``, run in the reactor's thread.
 
         Raises:
             Exception: whatever the function raises.
         """
-        return self._run(lambda: function(self.client, *args, **kwargs))
+        result: T = self._run(lambda: function(self.client, *args, **kwargs))
+        return result
 
     def run(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Return ``await function(*args, **kwargs)``: for methods of writers and readers."""
@@ -302,8 +309,7 @@ class BlockingClient:
         ``options`` are those of ``Client.create_ledger``. ``payloads`` is consumed in the
         reactor's thread, so it must not block.
         """
-        result: tuple[LedgerId, EntryId] = self.call(_write_ledger, payloads, options)
-        return result
+        return self.call(_write_ledger, payloads, options)
 
 
 async def _range_of(

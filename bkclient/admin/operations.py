@@ -6,7 +6,7 @@ All but ``init_cluster`` take a ``Client`` first: ``await list_bookies(client)``
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import attrs
@@ -68,12 +68,6 @@ async def read_identity(client: Client) -> ClusterIdentity:
 # Ledgers ---------------------------------------------------------------------------------------
 
 
-async def list_ledgers(client: Client, *, after: LedgerId | None = None) -> AsyncIterator[LedgerId]:
-    """Yield the ids of all ledgers above ``after``, ascending."""
-    async for ledger_id in client.list_ledgers(after=after):
-        yield ledger_id
-
-
 async def read_metadata(client: Client, ledger_id: LedgerId) -> Versioned[LedgerMetadata]:
     """Return a ledger's metadata with its version.
 
@@ -98,11 +92,6 @@ async def confirmed_end(client: Client, ledger_id: LedgerId) -> tuple[EntryId, i
         return (last, (await reader.read_entry(last)).length) if last >= 0 else (last, 0)
     finally:
         reader.close()
-
-
-async def delete_ledger(client: Client, ledger_id: LedgerId) -> None:
-    """Remove a ledger's metadata; a missing ledger counts as deleted."""
-    await client.delete_ledger(ledger_id)
 
 
 async def recover_ledger(
@@ -269,11 +258,9 @@ __all__ = [
     "FenceReport",
     "bookie_info",
     "confirmed_end",
-    "delete_ledger",
     "fence_ledger",
     "init_cluster",
     "list_bookies",
-    "list_ledgers",
     "read_entry_from",
     "read_metadata",
     "recover_ledger",

@@ -225,10 +225,8 @@ def connect(
         NothingFoundError: the token's file cannot be read.
     """
     timeout_s = session.options.timeout_s or TIMEOUT_S
-    if address is None:
-        where: HttpAddress = session.call(published, bookie_id)
-    else:  # The cluster is not asked: it may be what does not answer.
-        where = _parsed(session, address)
+    # With an address the cluster is not asked: it may be what does not answer.
+    where = session.call(published, bookie_id) if address is None else _parsed(session, address)
     session.verbose(f"asking {where.host}:{where.port}")
     token = admin_token(session, token_file)
     return AdminClient(*where, token=token, timeout_s=timeout_s, tell=session.messages.trace)

@@ -6,14 +6,18 @@ with one; anywhere else the client.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from bkclient.client import Client
     from bkclient.metadata.api import StoredLedger
     from bkclient.metadata.stored_values import BookieStatus
     from wire.ids import LedgerId
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class MetadataView(Protocol):
@@ -44,10 +48,20 @@ class MetadataView(Protocol):
 class Caller(Protocol):
     """Runs functions of a client on the reactor; a ``Session`` is one."""
 
-    def call(self, function: Callable[..., Any], *args: Any) -> Any:
+    def call(
+        self,
+        function: Callable[Concatenate[Client, P], Awaitable[T]],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
         """Run ``await function(client, *args)``; return its value."""
 
-    def iterate(self, function: Callable[..., Any], *args: Any) -> Iterator[Any]:
+    def iterate(
+        self,
+        function: Callable[Concatenate[Client, P], AsyncIterator[T]],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> Iterator[T]:
         """Yield what ``function(client, *args)``, an async iterator, yields."""
 
 
@@ -77,18 +91,15 @@ class ClientMetadataView:
         """See ``MetadataView``."""
         from bkclient.admin import operations
 
-        found: tuple[BookieStatus, ...] = self._caller.call(operations.list_bookies)
-        return found
+        return self._caller.call(operations.list_bookies)
 
     def replication_note(self) -> bytes | None:
         """See ``MetadataView``."""
-        note: bytes | None = self._caller.call(replication_note)
-        return note
+        return self._caller.call(replication_note)
 
     def instance_id(self) -> str | None:
         """See ``MetadataView``."""
-        found: str | None = self._caller.call(_instance_id)
-        return found
+        return self._caller.call(lambda client: client.store.instance_id())
 
     def close(self) -> None:
         """Leave the client to its owner."""
@@ -102,10 +113,6 @@ async def _ledgers(client: Client, ids: Sequence[LedgerId]) -> list[StoredLedger
     from bkclient.admin.ledger_scan import read_ledgers
 
     return await read_ledgers(client.store, ids)
-
-
-async def _instance_id(client: Client) -> str | None:
-    return await client.store.instance_id()
 
 
 async def replication_note(client: Client) -> bytes | None:

@@ -7,8 +7,8 @@ thread and block; the reactor has a thread of its own behind ``BlockingClient``.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Generator, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar
 
 import click
 
@@ -23,10 +23,14 @@ from bkctl.session.questions import Questions
 from wire.errors import BookKeeperError
 
 if TYPE_CHECKING:
+    from bkclient.client import Client
     from bkclient.config.client import ClientConfig
     from bkctl.output.emit import Emitter
     from bkctl.output.progress import Progress
     from bkctl.output.watch_rounds import WatchRounds
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 SESSION_META: Final = "bkctl.session"
 
@@ -119,14 +123,26 @@ class Session:
         """The client's settings."""
         return self.cluster.config
 
-    def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def call(
+        self,
+        function: Callable[Concatenate[Client, P], Awaitable[T]],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
         """Run ``await function(client, *args, **kwargs)`` on the reactor; return its value."""
         with self.messages.waiting(f"waiting for {self.about or 'the cluster'}"):
             return self.cluster.client.call(function, *args, **kwargs)
 
+    def run(self, function: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run ``await function(*args, **kwargs)``: for methods of writers and readers."""
+        return self.call(lambda _client: function(*args, **kwargs))
+
     def iterate(
-        self, function: Callable[..., Any], *args: Any, **kwargs: Any
-    ) -> Generator[Any, None, None]:
+        self,
+        function: Callable[Concatenate[Client, P], AsyncIterator[T]],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> Generator[T, None, None]:
         """Yield what ``function(client, *args)``, an async iterator, yields on the reactor."""
         yield from self.cluster.client.iterate(lambda client: function(client, *args, **kwargs))
 

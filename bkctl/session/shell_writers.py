@@ -18,7 +18,6 @@ from wire.errors import BookKeeperError
 
 if TYPE_CHECKING:
     from bkclient.blocking import BlockingClient
-    from bkclient.client import Client
     from bkclient.ledger.writer import LedgerWriter
     from bkctl.session.session import Session
     from wire.ids import LedgerId
@@ -65,9 +64,11 @@ class ShellWriters:
 
 
 def _hand_back(held: WriterInUse, tell: Tell) -> bool:
+    from bkclient.admin.handover import release
+
     ledger = f"ledger {held.writer.ledger_id}"
     try:
-        held.client.call(_release, held.writer)
+        held.client.run(release, held.writer)
     except (LedgerClosedError, NoSuchLedgerError) as error:
         # By `ledger recover`, with all that was confirmed, or by `ledger delete`.
         tell(f"nothing of {ledger} is held any more: {error_message(error)}", False)
@@ -78,18 +79,6 @@ def _hand_back(held: WriterInUse, tell: Tell) -> bool:
     else:
         tell(f"{ledger} handed back, after entry {held.writer.last_add_confirmed}", False)
     return True
-
-
-async def _release(_client: Client, writer: LedgerWriter) -> None:
-    """Hand the ledger back, as this process's last act on it."""
-    from bkclient.admin import handover
-
-    await handover.release(writer)
-
-
-async def _publish(_client: Client, writer: LedgerWriter) -> None:
-    """Let readers see all that is confirmed, while the ledger stays ours."""
-    await writer.publish()
 
 
 def writer_in_use(session: Session, ledger_id: LedgerId) -> LedgerWriter | None:
@@ -109,7 +98,7 @@ def take(session: Session, ledger_id: LedgerId) -> LedgerWriter:
     held = writer_in_use(session, ledger_id)
     if held is not None:
         return held
-    writer: LedgerWriter = session.call(handover.claim, ledger_id)
+    writer = session.call(handover.claim, ledger_id)
     if session.host.writers is not None:
         session.host.writers.keep(session.uri, session.cluster.client, writer)
     return writer
@@ -117,7 +106,9 @@ def take(session: Session, ledger_id: LedgerId) -> LedgerWriter:
 
 def give_back(session: Session, writer: LedgerWriter) -> None:
     """Hand the ledger back; in a shell only let others read what has been added."""
+    from bkclient.admin.handover import release
+
     if session.host.writers is None:
-        session.call(_release, writer)
+        session.run(release, writer)
     else:
-        session.call(_publish, writer)
+        session.run(writer.publish)

@@ -136,7 +136,7 @@ class _Demo:
     def _write(self) -> LedgerId:
         """Write the file, with a bookie killed half way; end without closing."""
         from bkctl.commands.ledger.create import create_for_writing
-        from bkctl.commands.ledger.write import Feed, drain, push
+        from bkctl.commands.ledger.write import Feed
 
         session, size = self._session, self._file.stat().st_size
         writer = session.call(create_for_writing, _new_ledger())
@@ -148,7 +148,7 @@ class _Demo:
         killed = False
         with session.progress(f"writing ledger {ledger_id}", total=size) as progress:
             for batch in batches_of(self._file):
-                session.call(push, feed, batch)
+                session.run(feed.push, batch)
                 for entry in batch:
                     self._sums.add(entry)
                 progress.update(self._sums.size, self._sums.entries)
@@ -157,7 +157,7 @@ class _Demo:
                     self._kill()
             if not killed:
                 self._kill()
-            session.call(drain, feed)
+            session.run(feed.drain)
         sums = self._sums
         self._tell(
             "confirmed",

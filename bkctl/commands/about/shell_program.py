@@ -166,9 +166,7 @@ class ShellProgram:
         options = self._options(given)
         client = self._client(options)
         if kind == LEDGER_ID.name:
-            found: Candidates = client.call(
-                completion_ids.ledgers, prefix, options.ledger_id_format
-            )
+            found = client.call(completion_ids.ledgers, prefix, options.ledger_id_format)
         elif kind == BOOKIE_ID.name:
             found = client.call(completion_ids.bookies)
         else:
@@ -187,8 +185,7 @@ class ShellProgram:
             CommandError: the connection with the metadata service is lost just now.
         """
         client = self._client(self._options(given))
-        state: ClusterState = client.call(self._ask_state)
-        return state
+        return client.call(self._ask_state)
 
     async def _ask_state(self, client: Client) -> ClusterState:
         store = client.store

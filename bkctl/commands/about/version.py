@@ -36,7 +36,7 @@ def everybody(session: Session) -> Iterator[MemberVersion]:
     """
     bookies = session.call(_bookies)
     yield MemberVersion(member="bkctl", kind="tool", state="ok", version=own_version())
-    layout = session.call(_layout)
+    layout = session.call(lambda client: client.store.layout()).name
     yield MemberVersion(member="metadata", kind="layout", state="ok", version=layout)
     timeout_s = min(session.options.timeout_s or ASK_S, ASK_S)
     token = admin_token(session)
@@ -56,10 +56,6 @@ async def _bookies(client: Client) -> list[tuple[BookieId, str, HttpAddress | st
                 where = str(error)
         found.append((one.bookie_id, one.state.value, where))
     return found
-
-
-async def _layout(client: Client) -> str:
-    return (await client.store.layout()).name
 
 
 def _asked(

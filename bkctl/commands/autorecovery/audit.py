@@ -125,7 +125,7 @@ def _await_audit(session: Session, checks: Sequence[str]) -> AuditReport:
     session.resume = "the auditor goes on; `bkctl autorecovery status` shows what it has done"
     if checks:
         session.note(f"{_when(checks)}. --timeout limits the wait")
-    done: AuditReport = session.call(_audit, tuple(checks))
+    done = session.call(_audit, tuple(checks))
     session.resume = ""
     return done
 
@@ -197,7 +197,7 @@ def _stored_delay(session: Session) -> Delay:
     Raises:
         NothingFoundError: none is stored.
     """
-    found = session.call(_stored_delay_s)
+    found = session.call(lambda client: client.store.lost_bookie_recovery_delay())
     if found is None:
         raise NothingFoundError(
             "no delay is stored: no auditor has been elected yet",
@@ -209,17 +209,9 @@ def _stored_delay(session: Session) -> Delay:
 def _set_delay(session: Session, delay_s: int) -> Delay:
     """Store the delay, also in the place of one that cannot be read."""
     try:
-        was_s = session.call(_stored_delay_s)
+        was_s = session.call(lambda client: client.store.lost_bookie_recovery_delay())
     except FormatError as error:
         session.warn(str(error))
         was_s = None
-    session.call(_set_delay_s, delay_s)
+    session.call(lambda client: client.store.set_lost_bookie_recovery_delay(delay_s))
     return Delay(delay_s, was_s, changed=True)
-
-
-async def _stored_delay_s(client: Client) -> int | None:
-    return await client.store.lost_bookie_recovery_delay()
-
-
-async def _set_delay_s(client: Client, delay_s: int) -> None:
-    await client.store.set_lost_bookie_recovery_delay(delay_s)

@@ -56,7 +56,7 @@ _DISABLED: Final = "autorecovery is disabled"
 
 def _note_unmarked(session: Session) -> None:
     """Say why ledgers may lack replicas though none is marked, where something speaks for it."""
-    why: list[str] = session.call(_why_unmarked)
+    why = session.call(_why_unmarked)
     if why:
         session.reminds = session.reminds and _DISABLED not in why
         session.note(f"{'; '.join(why)}: `bkctl doctor` shows ledgers that are not marked yet")
@@ -100,8 +100,7 @@ def _marks(
 def _detailed(session: Session, marks: Iterator[Mark]) -> Iterator[LedgerRepairState]:
     """Yield what each marked ledger waits for."""
     lacking = [MissingReplicas(one.ledger_id, one.missing, one.since_ms) for one in marks]
-    found: Iterator[LedgerRepairState] = session.iterate(repair_states, lacking)
-    return found
+    return session.iterate(repair_states, lacking)
 
 
 def _insist_readable(damaged: Sequence[LedgerId]) -> None:

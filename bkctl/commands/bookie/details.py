@@ -164,7 +164,7 @@ def show(session: Session, bookie_ids: Sequence[str], *, ledgers: bool) -> None:
     if len(wanted) == 1:
         _show_one(session, wanted[0], count_ledgers=ledgers)
         return
-    found: list[BookieDetails] = session.call(details, wanted, count_ledgers=ledgers)
+    found = session.call(details, wanted, count_ledgers=ledgers)
     if _reads_figures(session):
         found = _with_figures(session, found)
     session.emit_all(found, BookieDetails)

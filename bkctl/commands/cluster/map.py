@@ -91,7 +91,7 @@ class ClusterMap:
 
 def draw(session: Session, *, ask: bool) -> None:
     """Print the map."""
-    found: ClusterMap = session.call(read_map, ask=ask)
+    found = session.call(read_map, ask=ask)
     session.emitter.draw(found, lambda canvas: drawing(found, canvas))
     if not any(rack.name for rack in found.racks):
         session.note(

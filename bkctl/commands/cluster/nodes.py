@@ -114,9 +114,7 @@ def show_tree(session: Session, path: str, depth: int, limit: int) -> None:
     """
     top = normal(path)
     session.about = f"node {top or '/'}"
-    found: Iterator[MetadataNode] = session.iterate(
-        nodes, top, depth, secrets=session.options.show_secrets
-    )
+    found = session.iterate(nodes, top, depth, secrets=session.options.show_secrets)
     session.emitter.draw_all(
         _limited(session, found, limit),
         MetadataNode,

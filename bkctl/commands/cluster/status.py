@@ -164,9 +164,9 @@ def status(session: Session, *, ensemble_size: int, ledgers: bool, fail_if_any: 
     Raises:
         ProblemsError: there are problems, and ``fail_if_any``.
     """
-    bookies: list[BookieSummary] = session.call(ask_bookies.bookies, None, ask=True)
+    bookies = session.call(ask_bookies.bookies, None, ask=True)
     bookies = ask_bookies.with_figures(bookies, now_s=time.time())
-    found: ClusterStatus = session.call(_status, bookies, ensemble_size, count_ledgers=ledgers)
+    found = session.call(_status, bookies, ensemble_size, count_ledgers=ledgers)
     session.emit(found)
     if fail_if_any and found.problems:
         session.finish()
@@ -255,7 +255,7 @@ def ping(session: Session, *, registered: bool) -> None:
     Raises:
         CommandError: a bookie does not; status 5.
     """
-    found: list[Pong] = session.call(pong_of_all, registered=registered)
+    found = session.call(pong_of_all, registered=registered)
     session.emit_all(found, Pong)
     session.finish()
     silent = [one.peer for one in found if one.error]

@@ -31,7 +31,6 @@ from wire.records.cookie import (
 )
 
 if TYPE_CHECKING:
-    from bkclient.client import Client
     from bkctl.session.session import Session
     from wire.ids import BookieId
 
@@ -106,7 +105,8 @@ def verify(session: Session) -> None:
 
 def _read_cookies(session: Session) -> _BookieOnDisk:
     bookie = stopped_bookie(session)
-    master = master_cookie(bookie.config, bookie.bookie_id, session.call(_instance_id))
+    instance_id = session.call(lambda client: client.store.instance_id())
+    master = master_cookie(bookie.config, bookie.bookie_id, instance_id)
     stored = bookie.stored.read()
     return _BookieOnDisk(
         bookie,
@@ -117,10 +117,6 @@ def _read_cookies(session: Session) -> _BookieOnDisk:
             *map(_local, bookie.found.all_dirs),
         ),
     )
-
-
-async def _instance_id(client: Client) -> str | None:
-    return await client.store.instance_id()
 
 
 def _local(directory: Path) -> FoundCookie:

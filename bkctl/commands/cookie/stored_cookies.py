@@ -26,7 +26,6 @@ from wire.records.cookie import Cookie, cookie_differences, decode_cookie, encod
 
 if TYPE_CHECKING:
     from bkclient.admin.cookies import Reliance, StoredCookie
-    from bkclient.client import Client
     from bkctl.session.session import Session
 
 
@@ -106,7 +105,7 @@ def generate(
             "half of a bookie is named",
             next_step="give its id, --journal-dir and --ledger-dir, or all of it by -c FILE",
         )
-    cluster = instance_id or session.call(_instance_id)
+    cluster = instance_id or session.call(lambda client: client.store.instance_id())
     if named:
         made = Cookie(
             bookie_id or "",
@@ -137,10 +136,6 @@ def _of_settings(session: Session, bookie_id: BookieId | None, cluster: str | No
     return master_cookie(bookie.config, bookie_id or bookie.bookie_id, cluster)
 
 
-async def _instance_id(client: Client) -> str | None:
-    return await client.store.instance_id()
-
-
 # Create and update ------------------------------------------------------------------------------
 
 
@@ -151,7 +146,8 @@ def create(session: Session, bookie_id: BookieId, *, path: str, force: Collectio
     if session.dry_run:
         session.plan([f"store a cookie of {bookie_id}"])
         return
-    session.emit(CookieChanged(bookie_id, "created", session.call(_write, bookie_id, text, NEW)))
+    version = session.call(lambda client: client.store.write_cookie(bookie_id, text, NEW))
+    session.emit(CookieChanged(bookie_id, "created", version))
 
 
 def update(session: Session, bookie_id: BookieId, *, path: str, force: Collection[str]) -> None:
@@ -170,7 +166,9 @@ def update(session: Session, bookie_id: BookieId, *, path: str, force: Collectio
         [f"The cookie of {bookie_id} changes:", *(f"  {line}" for line in lines)],
         f"Update the cookie of {bookie_id}?",
     )
-    version = session.call(_write, bookie_id, text, found.stored.version)
+    version = session.call(
+        lambda client: client.store.write_cookie(bookie_id, text, found.stored.version)
+    )
     session.emit(CookieChanged(bookie_id, "updated", version))
 
 
@@ -202,7 +200,7 @@ def _given(session: Session, bookie_id: BookieId, path: str, *, check: bool) -> 
             text = Path(path).read_bytes()
         except OSError as error:
             raise NothingFoundError(f"{path}: {error.strerror or error}") from error
-    wrong = _wrong(text, bookie_id, session.call(_instance_id))
+    wrong = _wrong(text, bookie_id, session.call(lambda client: client.store.instance_id()))
     if wrong and check:
         raise RefusedError(wrong, next_step="no bookie would start with it; --force content")
     if wrong:
@@ -221,10 +219,6 @@ def _wrong(text: bytes, bookie_id: BookieId, cluster: str | None) -> str:
     if new.instance_id != cluster:
         return f"this is a cookie of the cluster {new.instance_id}, and this is {cluster}"
     return ""
-
-
-async def _write(client: Client, bookie_id: BookieId, text: bytes, version: int) -> int:
-    return await client.store.write_cookie(bookie_id, text, version)
 
 
 # Delete -----------------------------------------------------------------------------------------
@@ -281,7 +275,7 @@ def _delete(
     """
     session.about = f"bookie {bookie_id}"
     found = _if_stored(session, bookie_id, needed=not files)
-    reliance: Reliance = session.call(cookies.reliance_on, bookie_id)
+    reliance = session.call(cookies.reliance_on, bookie_id)
     refuse_unless_forced(session, _objections(reliance), force)
     if session.dry_run:
         for line in _remarks(reliance):
@@ -302,7 +296,7 @@ def _delete(
     for path in files:
         path.unlink()
     if found is not None:
-        session.call(_remove, bookie_id, found.stored.version)
+        session.call(lambda client: client.store.remove_cookie(bookie_id, found.stored.version))
     session.emit(CookieChanged(bookie_id, "deleted"))
 
 
@@ -318,7 +312,7 @@ def _if_stored(session: Session, bookie_id: BookieId, *, needed: bool) -> Stored
 def _stored(session: Session, bookie_id: BookieId) -> StoredCookie:
     """Return a stored cookie. A command that only reads names the most similar id in its error."""
     try:
-        found: StoredCookie = session.call(cookies.read, bookie_id)
+        found = session.call(cookies.read, bookie_id)
     except CookieNotFoundError as error:
         if session.effect is not Effect.READ:
             raise
@@ -372,7 +366,3 @@ def _objections(reliance: Reliance) -> Iterator[Objection]:
             f"service: {named(reliance.only_here)}",
             "start it, and let its ledgers be copied",
         )
-
-
-async def _remove(client: Client, bookie_id: BookieId, version: int) -> None:
-    await client.store.remove_cookie(bookie_id, version)

@@ -280,7 +280,8 @@ def examine_local(session: Session, now_ms: int) -> LocalSurvey:
     files = RealFiles()
     missing = tuple(root for root in found.roots if not (root / CURRENT).is_dir())
     version_file, cookie = _local_cookie(found)
-    master = master_cookie(bookie.config, bookie.bookie_id, session.call(_instance_id))
+    instance_id = session.call(lambda client: client.store.instance_id())
+    master = master_cookie(bookie.config, bookie.bookie_id, instance_id)
     stored = _stored_cookie(bookie)
     limits = DiskLimits.of(bookie.config)
     offline = OfflineBookie(files, found)
@@ -304,10 +305,6 @@ def examine_local(session: Session, now_ms: int) -> LocalSurvey:
         newest_ms=_newest_ms(found),
         now_ms=now_ms,
     )
-
-
-async def _instance_id(client: Client) -> str | None:
-    return await client.store.instance_id()
 
 
 def _local_cookie(found: Directories) -> tuple[Path | None, Cookie | None]:

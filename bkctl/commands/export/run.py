@@ -151,7 +151,7 @@ def export_ledgers(
         check_library()
     config = config or ClientConfig()
     with BlockingClient(uri, config=config) as client:
-        cluster = client.call(_instance_id)
+        cluster = client.call(lambda client: client.store.instance_id()) or "unknown"
         choice = _choice_of(ledger_ids)
         named = _are_named(choice, options)
         if named:  # A ledger that is missing is reported before anything is made.
@@ -206,7 +206,7 @@ def plan_export(
             raise ExportBusyError(f"an export to {target} is in progress, or was interrupted")
         tree = load_tree(files, finish=False)
         with BlockingClient(uri, config=config) as client:
-            cluster = client.call(_instance_id)
+            cluster = client.call(lambda client: client.store.instance_id()) or "unknown"
             planned = client.call(_plan, choice, options, _done(choice, options, tree))
         run = _ExportRun(uri, config, cluster, files, tree, options)
         return run.plan(planned), planned.unreadable
@@ -256,10 +256,6 @@ async def _plan(
     if choice.ranges and not extents and not options.skip_unreadable:
         raise NoSuchLedgerError(choice.nothing_found())
     return _Plan(extents, unreadable)
-
-
-async def _instance_id(client: Client) -> str:
-    return await client.store.instance_id() or "unknown"
 
 
 @contextlib.contextmanager

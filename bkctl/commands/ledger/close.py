@@ -22,7 +22,6 @@ from wire.ledger_metadata import LedgerMetadata
 if TYPE_CHECKING:
     from bkclient.client import Client
     from bkclient.ledger.recovery import RecoveryProgress
-    from bkclient.ledger.writer import LedgerWriter
     from bkctl.session.session import Session
 
 
@@ -60,7 +59,7 @@ def _close(session: Session, ledger_id: LedgerId) -> Any:
     if writer is not None:
         if session.dry_run:
             return f"close ledger {ledger_id}, which this shell writes to"
-        return _closed(ledger_id, session.call(close_writer, writer), "closed")
+        return _closed(ledger_id, session.run(writer.close), "closed")
     how, found = _way_to_close(session, ledger_id)
     if how is _Close.RECOVER:
         return _recovered(session, ledger_id, found)
@@ -122,11 +121,6 @@ async def _claim_and_close(client: Client, ledger_id: LedgerId) -> LedgerClosed:
     return _closed(ledger_id, await writer.close(), "closed")
 
 
-async def close_writer(_client: Client, writer: LedgerWriter) -> LedgerMetadata:
-    """Close the ledger of our own writer."""
-    return await writer.close()
-
-
 def _closed(ledger_id: LedgerId, metadata: LedgerMetadata, how: str) -> LedgerClosed:
     """Return what is to be told of a closed ledger."""
     assert metadata.last_entry_id is not None, metadata
@@ -140,5 +134,5 @@ def recover_ledger(session: Session, ledger_id: LedgerId) -> LedgerClosed:
         def report(step: RecoveryProgress) -> None:
             progress.update(max(0, step.recovered))
 
-        metadata: LedgerMetadata = session.call(operations.recover_ledger, ledger_id, report)
+        metadata = session.call(operations.recover_ledger, ledger_id, report)
     return _closed(ledger_id, metadata, "recovered and closed")

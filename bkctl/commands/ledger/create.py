@@ -104,7 +104,7 @@ def warn_of_chosen_id(session: Session, new: NewLedger) -> None:
     """Warn where a ledger of the chosen id may have existed."""
     if new.ledger_id is None:
         return
-    generated: LedgerId | None = session.call(_generated_id)
+    generated = session.call(_generated_id)
     if generated is not None and new.ledger_id < generated:
         session.warn(
             f"ledger {new.ledger_id} may have existed: a writer of a deleted ledger of this id "

@@ -188,8 +188,7 @@ def _proof_of(session: Session, found: Sequence[DeletionCandidate]) -> str:
     """Return what has to be typed: the id of one ledger; for several the cluster's instance id."""
     if len(found) == 1:
         return format_ledger_id(found[0].ledger_id, session.options.ledger_id_format)
-    proof: str = session.call(instance_id)
-    return proof
+    return session.call(instance_id)
 
 
 async def instance_id(client: Client) -> str:

@@ -19,7 +19,6 @@ from wire.ids import BookieId, LedgerId
 
 if TYPE_CHECKING:
     from bkclient.client import Client
-    from bkclient.metadata.api import Versioned
     from bkctl.session.session import Session
     from wire.ledger_metadata import LedgerMetadata
 
@@ -204,7 +203,7 @@ def _details(session: Session, ids: Iterable[LedgerId]) -> Iterator[LedgerDetail
 
     for ledger_id in ids:
         session.about = f"ledger {ledger_id}"
-        stored: Versioned[LedgerMetadata] = session.call(operations.read_metadata, ledger_id)
+        stored = session.call(operations.read_metadata, ledger_id)
         yield LedgerDetails(
             ledger_id,
             stored.value,
@@ -217,7 +216,7 @@ def metadata_of(session: Session, ledger_id: LedgerId) -> LedgerMetadata:
     """Return a ledger's metadata."""
     from bkclient.admin import operations
 
-    stored: Versioned[LedgerMetadata] = session.call(operations.read_metadata, ledger_id)
+    stored = session.call(operations.read_metadata, ledger_id)
     return stored.value
 
 

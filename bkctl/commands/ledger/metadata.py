@@ -18,7 +18,6 @@ from wire.ids import LedgerId
 from wire.ledger_metadata import LedgerMetadata, decode_metadata, encode_metadata
 
 if TYPE_CHECKING:
-    from bkclient.client import Client
     from bkclient.metadata.api import Versioned
     from bkctl.session.session import Session
 
@@ -70,7 +69,7 @@ class MetadataRestored:
 def dump(session: Session, ledger_id: LedgerId, path: str) -> None:
     """Write a ledger's metadata to a file that appears when it is complete."""
     session.about = f"ledger {ledger_id}"
-    stored: Versioned[LedgerMetadata] = session.call(operations.read_metadata, ledger_id)
+    stored = session.call(operations.read_metadata, ledger_id)
     data = encode_metadata(stored.value)
     if path == "-":
         session.host.stdout.buffer.write(data)
@@ -96,7 +95,7 @@ def restore(
     session.about = f"ledger {ledger_id}"
     new = _read(session, path)
     try:
-        stored: Versioned[LedgerMetadata] = session.call(operations.read_metadata, ledger_id)
+        stored = session.call(operations.read_metadata, ledger_id)
     except NoSuchLedgerError:
         _create(session, ledger_id, new)
         return
@@ -118,7 +117,7 @@ def _create(session: Session, ledger_id: LedgerId, new: LedgerMetadata) -> None:
         session.plan([f"create ledger {ledger_id}: {_summary(new)}"])
         return
     try:
-        version = session.call(_store_new, ledger_id, new)
+        version = session.call(lambda client: client.store.create_ledger(ledger_id, new))
     except LedgerExistsError as error:
         raise ConflictError(
             "another process has created it just now", next_step="look again"
@@ -145,20 +144,14 @@ def _replace(
     )
     write_whole(kept, encode_metadata(stored.value), only_new=True, private=True)
     try:
-        version = session.call(_store, ledger_id, new, stored.version)
+        version = session.call(
+            lambda client: client.store.write_ledger(ledger_id, new, stored.version)
+        )
     except MetadataVersionError as error:
         raise ConflictError(
             "it has changed since it was looked at, and was not replaced", next_step="look again"
         ) from error
     session.emit(MetadataRestored(ledger_id, "replaced", version, kept))
-
-
-async def _store_new(client: Client, ledger_id: LedgerId, new: LedgerMetadata) -> int:
-    return await client.store.create_ledger(ledger_id, new)
-
-
-async def _store(client: Client, ledger_id: LedgerId, new: LedgerMetadata, version: int) -> int:
-    return await client.store.write_ledger(ledger_id, new, version)
 
 
 # Differences ------------------------------------------------------------------------------------

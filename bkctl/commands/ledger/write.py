@@ -17,7 +17,6 @@ from twisted.internet.task import deferLater
 from twisted.python.failure import Failure
 
 from bkclient.admin import handover
-from bkctl.commands.ledger.close import close_writer
 from bkctl.commands.ledger.create import create_for_writing, new_ledger, plan_of, warn_of_chosen_id
 from bkctl.commands.ledger.listing import metadata_of
 from bkctl.output.units import counted, human_bytes, human_duration
@@ -27,7 +26,6 @@ from wire.ids import EntryId
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from bkclient.client import Client
     from bkclient.ledger.writer import LedgerWriter
     from bkctl.commands.ledger.framing import Cutter, Framing
     from bkctl.session.interrupt import Stop
@@ -201,7 +199,7 @@ def _write(session: Session, new: Any, source: Stream) -> Any:
         session.interrupts.last_words = f"ledger {ledger_id} is open; {_recover(ledger_id)}"
         pump = Pump(session, writer, source, f"writing ledger {ledger_id}")
         pump.run(stop)
-        session.call(close_writer, writer)
+        session.run(writer.close)
         session.interrupts.last_words = ""
         if stop.reason is not None:
             session.resume = (
@@ -242,11 +240,11 @@ class Pump:
         session.failed = f"`bkctl ledger recover {ledger_id}` closes it with what was confirmed"
         with session.progress(self._what, total=source.size) as progress:
             for entries in source.batches(stop):
-                session.call(push, feed, entries)
+                session.run(feed.push, entries)
                 self.entries += len(entries)
                 self.size += sum(map(len, entries))
                 progress.update(source.position, self.entries)
-            session.call(drain, feed)
+            session.run(feed.drain)
         session.failed = ""
 
 
@@ -295,16 +293,6 @@ class Feed:
     def _raise(self) -> None:
         if self._failure is not None:
             self._failure.raiseException()
-
-
-async def push(_client: Client, feed: Feed, payloads: Sequence[bytes]) -> None:
-    """Run ``Feed.push``."""
-    await feed.push(payloads)
-
-
-async def drain(_client: Client, feed: Feed) -> None:
-    """Run ``Feed.drain``."""
-    await feed.drain()
 
 
 # Where entries come from -----------------------------------------------------------------------

@@ -252,7 +252,7 @@ def write(
             size=size,
             window=window,
         )
-        session.call(_close, writer)
+        session.run(writer.close)
     if stop.reason is not None and not load.latencies_s:
         raise stop.reason
     written = len(load.latencies_s)
@@ -284,19 +284,11 @@ class _BenchLedger:
         if kind is not None:
             self._session.call(_abandon, self.writer)
         if not self._keep:
-            self._session.call(_delete, self.writer.ledger_id)
-
-
-async def _close(_client: Client, writer: LedgerWriter) -> None:
-    await writer.close()
+            self._session.call(lambda client: client.delete_ledger(self.writer.ledger_id))
 
 
 async def _abandon(_client: Client, writer: LedgerWriter) -> None:
     writer.abandon()
-
-
-async def _delete(client: Client, ledger_id: LedgerId) -> None:
-    await client.delete_ledger(ledger_id)
 
 
 async def _writing(
@@ -370,7 +362,7 @@ def read(
     new = new_ledger(session, meta=(("application", "bkctl bench"),), wanted_id=None, **of_ledger)
     with _BenchLedger(session, new, keep=False) as writer:
         _run(session, "writing", _writing, None, writer, size=size, **{**counts, "warm_up": 0})
-        session.call(_close, writer)
+        session.run(writer.close)
         found = _read(session, writer.ledger_id, at_random=at_random, **counts)
     session.emit(found)
     limits.insist(found)
@@ -385,7 +377,7 @@ def _read(
     warm_up: int,
     window: int,
 ) -> BenchResult:
-    reader: LedgerReader = session.call(_open, ledger_id)
+    reader = session.call(lambda client: client.open_ledger(ledger_id))
     last = reader.last_add_confirmed
     if last < 0:
         raise UsageError("it has no entry that is confirmed", next_step="take another ledger")
@@ -406,10 +398,6 @@ def _read(
         size=int(entries * mean),
         seconds=seconds,
     )
-
-
-async def _open(client: Client, ledger_id: LedgerId) -> LedgerReader:
-    return await client.open_ledger(ledger_id)
 
 
 async def _reading_at_random(

@@ -322,14 +322,10 @@ def load_sampler(
         lambda: session.call(ask_bookies.bookies, None, ask=True),
         lambda address: load_rates.ask(address, _TIMEOUT_S),
         lambda: session.call(_marks),
-        instance_id=session.call(_instance_id),
+        instance_id=session.call(lambda client: client.store.instance_id()),
         stats_port=stats_port,
         sort_by=sort_by,
     )
-
-
-async def _instance_id(client: Client) -> str | None:
-    return await client.store.instance_id()
 
 
 async def _marks(client: Client) -> int:

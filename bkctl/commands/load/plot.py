@@ -23,7 +23,6 @@ from bkctl.suggest import did_you_mean
 from wire.ids import BookieId
 
 if TYPE_CHECKING:
-    from bkctl.bookies.summary import BookieSummary
     from bkctl.session.session import Session
 
 _TIMEOUT_S: Final = 5.0
@@ -168,7 +167,7 @@ def plot(
 
 
 def _address(session: Session, bookie_id: BookieId, stats_port: int | None) -> HttpAddress:
-    bookies: list[BookieSummary] = session.call(ask_bookies.bookies, None, ask=False)
+    bookies = session.call(ask_bookies.bookies, None, ask=False)
     known = {one.bookie_id: one for one in bookies}
     if bookie_id not in known:
         raise NothingFoundError(

@@ -6,7 +6,6 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from bkclient.client import Client
 from bkclient.log import LogManager, Position
 from bkctl.commands.ledger.write import Arguments, Source, open_source
 from bkctl.commands.log.columns import LogAppended
@@ -96,16 +95,16 @@ def _append(session: Session, name: str, source: Source, *, seal: bool) -> LogAp
     began_s = time.monotonic()
     entries = size = 0
     with session.interrupts.stopping() as stop:
-        writer = session.call(_open_writer, name)
+        writer = session.call(lambda client: LogManager(client).open_writer(name))
         feed = _Feed(writer)
         with session.progress(f"appending to log {name}", total=source.size) as progress:
             for payloads in source.batches(stop):
-                session.call(_push, feed, payloads)
+                session.run(feed.push, payloads)
                 entries += len(payloads)
                 size += sum(map(len, payloads))
                 progress.update(source.position, entries)
-            session.call(_drain, feed)
-        session.call(_close, writer, seal=seal and stop.reason is None)
+            session.run(feed.drain)
+        session.run(writer.close, seal=seal and stop.reason is None)
         if stop.reason is not None:
             session.resume = (
                 f"{counted(entries, 'entry')} appended to log {name}, and its ledger closed"
@@ -120,19 +119,3 @@ def _append(session: Session, name: str, source: Source, *, seal: bool) -> LogAp
         seconds=time.monotonic() - began_s,
         sealed=seal,
     )
-
-
-async def _open_writer(client: Client, name: str) -> LogWriter:
-    return await LogManager(client).open_writer(name)
-
-
-async def _push(_client: Client, feed: _Feed, payloads: Sequence[bytes]) -> None:
-    await feed.push(payloads)
-
-
-async def _drain(_client: Client, feed: _Feed) -> None:
-    await feed.drain()
-
-
-async def _close(_client: Client, writer: LogWriter, *, seal: bool) -> None:
-    await writer.close(seal=seal)

@@ -37,7 +37,7 @@ class _PartCursors:
 def cursors(session: Session, *, name: str | None, metrics: str | None) -> None:
     """List the cursors of the log or topic NAME, or all, and how far they are behind."""
     session.about = "cursors" if name is None else f"cursors of {name}"
-    found: list[CursorRow] = session.call(rows, name)
+    found = session.call(rows, name)
     if metrics is not None and session.dry_run:
         session.plan([f"write the metrics of {counted(len(found), 'cursor')} to {metrics}"])
         return

@@ -591,11 +591,11 @@ def test_listing_and_deleting() -> None:
     ids = [world.run(client.create_ledger(**TRIPLE)).ledger_id for _ in range(5)]
 
     async def listed(after: LedgerId | None = None) -> list[LedgerId]:
-        return [ledger_id async for ledger_id in operations.list_ledgers(client, after=after)]
+        return [ledger_id async for ledger_id in client.list_ledgers(after=after)]
 
     assert world.run(listed()) == sorted(ids)
     assert world.run(listed(ids[2])) == sorted(ids)[3:]
-    world.run(operations.delete_ledger(client, ids[0]))
+    world.run(client.delete_ledger(ids[0]))
     assert world.run(listed()) == sorted(ids)[1:]
 
 

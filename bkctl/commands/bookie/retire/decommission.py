@@ -13,7 +13,6 @@ from bkclient.errors import ClientError
 from bkclient.quorum.replicas import is_only_copy
 from bkclient.repair import autorecovery
 from bkclient.repair.decommission import (
-    DecommissionStatus,
     cancel_decommission,
     decommission_status,
     ledgers_left,
@@ -51,8 +50,6 @@ if TYPE_CHECKING:
     from bkclient.repair.decommission import (
         DecommissionProgress,
         DecommissionReport,
-        DecommissionStatus,
-        MarksTakenBack,
     )
     from bkclient.repair.recover_bookies import RecoverReport
     from bkctl.session.session import Session
@@ -142,7 +139,7 @@ def _take_out(
     """Show what is left on a bookie, ask, wait until nothing is, and remove its cookie."""
     drain = f"empty it while it runs: bkctl decommission {bookie_id} --drain"
     refuse_registered(session, bookie_id, instead=f"stop the bookie first, or {drain}")
-    found: list[BookieLedger] = list(session.iterate(ledgers_on_bookies, [bookie_id]))
+    found = list(session.iterate(ledgers_on_bookies, [bookie_id]))
     insist_known(session, [bookie_id], found)
     if not session.call(autorecovery.status).enabled:
         off = "autorecovery is disabled, so the ledgers of the bookie would not move"
@@ -185,7 +182,7 @@ def _size_of(bookie_id: BookieId, found: Sequence[BookieLedger]) -> int:
 def _objections(
     session: Session, bookie_id: BookieId, found: Sequence[BookieLedger]
 ) -> Iterator[Objection]:
-    others: frozenset[BookieId] = session.call(_writable_but, bookie_id)
+    others = session.call(lambda client: client.store.writable_bookies()) - {bookie_id}
     yield from _too_few(len(others), found)
     size = _size_of(bookie_id, found)
     free = session.call(_free_bytes, others) if size else None
@@ -231,10 +228,6 @@ async def _only_copies(
         f"cannot be moved: {named(only)}"
     )
     return [Objection(ONLY_COPIES, why, "start the bookie again and empty it with --drain")]
-
-
-async def _writable_but(client: Client, bookie_id: BookieId) -> frozenset[BookieId]:
-    return await client.store.writable_bookies() - {bookie_id}
 
 
 async def _free_bytes(client: Client, bookies: Collection[BookieId]) -> int | None:
@@ -297,10 +290,7 @@ def _wait(
             for ledger_id, why in step.damaged.items():
                 warn_of_mark(ledger_id, why)
 
-        done: DecommissionReport = session.call(
-            decommission_bookie, bookie_id, report, keep_cookie=keep_cookie
-        )
-    return done
+        return session.call(decommission_bookie, bookie_id, report, keep_cookie=keep_cookie)
 
 
 def _why(session: Session, one: LedgerRepairState) -> str:
@@ -339,7 +329,7 @@ def _drain(
     Raises:
         PartlyDoneError: something is left on it.
     """
-    found: list[BookieLedger] = list(session.iterate(ledgers_on_bookies, [bookie_id]))
+    found = list(session.iterate(ledgers_on_bookies, [bookie_id]))
     refuse_unless_forced(session, _objections(session, bookie_id, found), force)
     _heed_racks(session, bookie_id, found, force)
     steps = [f"make {bookie_id} read-only", _moving(bookie_id, found)]
@@ -403,21 +393,17 @@ def _cancel(
             f"{bookie_id} does not run, so that its ledgers do lack replicas",
             next_step="interrupt the decommission, and start the bookie first",
         )
-    is_writable = session.call(_is_writable, bookie_id)
+    is_writable = bookie_id in session.call(lambda client: client.store.writable_bookies())
     if session.dry_run:
         steps = [] if is_writable else [f"let {bookie_id} take adds"]
         session.plan([f"take back the marks that name {bookie_id} alone", *steps])
         return
-    marks: MarksTakenBack = session.call(cancel_decommission, bookie_id, _damaged_marks(session))
+    marks = session.call(cancel_decommission, bookie_id, _damaged_marks(session))
     if marks.kept:
         session.warn(f"it has lost replicas, and these keep their marks: {named(marks.kept)}")
     if not is_writable:
         _set_mode(session, bookie_id, address, token_file, read_only=False)
     session.emit(DecommissionCancelled(bookie_id, marks.ledgers, is_writable=True))
-
-
-async def _is_writable(client: Client, bookie_id: BookieId) -> bool:
-    return bookie_id in await client.store.writable_bookies()
 
 
 # How it stands ----------------------------------------------------------------------------------
@@ -426,14 +412,12 @@ async def _is_writable(client: Client, bookie_id: BookieId) -> bool:
 def status(session: Session, bookie_id: BookieId, *, detail: bool) -> None:
     """Show what a bookie still holds."""
     session.about = f"bookie {bookie_id}"
-    left: list[BookieLedger] = session.call(ledgers_left, bookie_id)
+    left = session.call(ledgers_left, bookie_id)
     if detail:
         lacking = [MissingReplicas(one.ledger_id, (bookie_id,)) for one in left]
         session.emit_all(session.iterate(repair_states, lacking), LedgerRepairState)
     else:
-        found: DecommissionStatus = session.call(
-            decommission_status, bookie_id, left, _damaged_marks(session)
-        )
+        found = session.call(decommission_status, bookie_id, left, _damaged_marks(session))
         session.emit(found)
         if found.is_out and found.state == "down":
             _warn_of_unknown(session, bookie_id)

@@ -35,7 +35,6 @@ from wire.codes import LedgerState
 from wire.ids import BookieId, LedgerId
 
 if TYPE_CHECKING:
-    from bkclient.client import Client
     from bkctl.session.session import Session
 
 
@@ -74,7 +73,7 @@ def recover(
             refuse_registered(session, bookie_id)
     if to in bookies and (len(bookies) > 1 or delete_cookie):
         raise UsageError(f"{to} cannot take over from itself and others, nor lose its cookie")
-    if to is not None and to not in session.call(_writable):
+    if to is not None and to not in session.call(lambda client: client.store.writable_bookies()):
         raise NothingFoundError(
             f"bookie {to} takes no adds", next_step="`bkctl bookie list` shows who does"
         )
@@ -98,7 +97,7 @@ def recover(
         )
     )
     if ledger_id is not None and not found:
-        session.call(_insist_there, ledger_id)
+        session.call(lambda client: client.read_metadata(ledger_id))
     insist_known(session, bookies, found)
     if to in bookies:
         rewrite(session, bookies[0], [one.ledger_id for one in found], bytes_per_s)
@@ -153,7 +152,7 @@ def _query(session: Session, bookies: Sequence[BookieId], ledger_id: LedgerId | 
 
     session.emit_all(rows(), BookieLedger)
     if ledger_id is not None and not listed:
-        session.call(_insist_there, ledger_id)
+        session.call(lambda client: client.read_metadata(ledger_id))
     _insist_known(session, bookies, listed)
     for error in unreadable.values():
         session.warn(str(error))  # It names the ledger.
@@ -235,7 +234,7 @@ def forecast_racks(
     to: BookieId | None = None,
 ) -> RackForecast:
     """Return what the move makes of the racks, and warn of ledgers that will span too few."""
-    racks: RackForecast = session.call(forecast, leaving, found, to=to)
+    racks = session.call(forecast, leaving, found, to=to)
     if racks.too_few:
         session.warn(
             f"{counted(len(racks.too_few), 'ledger')} will span {session.call(shortfall)}: "
@@ -252,21 +251,13 @@ def too_few_racks(racks: RackForecast) -> str:
 
 def note_few_racks(session: Session, moved: Collection[BookieLedger]) -> None:
     """Warn of the ledgers that a move has left on too few racks, also another client's move."""
-    thin: list[LedgerId] = session.call(on_too_few_racks, moved)
+    thin = session.call(on_too_few_racks, moved)
     if thin:
         session.warn(
             f"{counted(len(thin), 'ledger')} {'spans' if len(thin) == 1 else 'span'} "
             f"{session.call(shortfall)}: {named(thin)}; workers with "
             "repairedPlacementPolicyNotAdheringBookieEnabled=true spread them once they can"
         )
-
-
-async def _insist_there(client: Client, ledger_id: LedgerId) -> None:
-    await client.read_metadata(ledger_id)
-
-
-async def _writable(client: Client) -> frozenset[BookieId]:
-    return await client.store.writable_bookies()
 
 
 def _plan(session: Session, bookies: Sequence[BookieId], options: RecoverOptions) -> None:
@@ -370,7 +361,7 @@ def move(
                 session.warn(f"ledger {one.ledger_id}: open, and its writer is spared")
 
         try:
-            done: RecoverReport = session.call(recover_bookies, bookies, options, report, copied)
+            done = session.call(recover_bookies, bookies, options, report, copied)
         except LedgerRecoveryError:
             if not options.skip_unrecoverable:
                 session.failed = (

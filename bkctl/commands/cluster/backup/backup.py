@@ -89,7 +89,7 @@ def write(session: Session, file: Path) -> BackupWritten:
     """
     _insist_replaceable(file)
     began_s = time.monotonic()
-    info: BackupInfo = session.call(_about)
+    info = session.call(_about)
     found = session.iterate(_lasting)
     with session.progress("backing up", unit="nodes") as progress:
         try:

@@ -187,7 +187,7 @@ def format_bookie(session: Session, *, delete_cookie: bool, force: Sequence[str]
 
 def _insist_same_cluster(session: Session, bookie: StoppedBookie) -> None:
     """Refuse to ask a cluster that the bookie does not belong to: it would not object."""
-    cluster = session.call(_instance_id)
+    cluster = session.call(lambda client: client.store.instance_id())
     for root in bookie.found.roots:
         try:
             cookie = read_cookie(RealFiles(), root / CURRENT)
@@ -198,10 +198,6 @@ def _insist_same_cluster(session: Session, bookie: StoppedBookie) -> None:
                 f"{root} belongs to cluster {cookie.instance_id}, but {cluster} is selected",
                 next_step="select its cluster with -u; --force metadata does not ask a cluster",
             )
-
-
-async def _instance_id(client: Client) -> str | None:
-    return await client.store.instance_id()
 
 
 def _last(delete_cookie: bool) -> list[str]:  # noqa: FBT001  # one question

@@ -31,7 +31,6 @@ from wire.ids import BookieId
 from wire.records.cookie import COOKIE_VERSION
 
 if TYPE_CHECKING:
-    from bkclient.client import Client
     from bkctl.session.session import Session
 
 EMPTY_DIRECTORY: Final = "empty-directory"
@@ -226,7 +225,8 @@ def _at_work(session: Session) -> Iterator[tuple[StoppedBookie, BookieRoots, lis
     paths: list[Path] = []
     with lock_existing(bookie.found, port=bookie.config.port):
         refuse_registered(session, bookie.bookie_id)
-        master = master_cookie(bookie.config, bookie.bookie_id, session.call(_instance_id))
+        instance_id = session.call(lambda client: client.store.instance_id())
+        master = master_cookie(bookie.config, bookie.bookie_id, instance_id)
         with (
             repeatable(session, AGAIN),
             session.progress("files", unit="files") as progress,
@@ -248,7 +248,3 @@ def _at_work(session: Session) -> Iterator[tuple[StoppedBookie, BookieRoots, lis
                 ),
                 paths,
             )
-
-
-async def _instance_id(client: Client) -> str | None:
-    return await client.store.instance_id()

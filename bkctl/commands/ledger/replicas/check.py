@@ -184,17 +184,19 @@ class CopiesOfBookie:
         """
         if self._is_listed:
             its = verifying.entries_of(self._metadata, self._bookie_id, EntryId(last))
-            ids: Iterable[int] = (entry_id for entry_id in its if entry_id >= first)
+            ids: Iterable[EntryId] = (entry_id for entry_id in its if entry_id >= first)
         else:
             self._session.note(f"no fragment lists {self._bookie_id}; it may have copies still")
-            ids = range(first, last + 1)
+            ids = map(EntryId, range(first, last + 1))
         copies = self._session.iterate(verifying.read_copies, self._ledger_id, self._bookie_id, ids)
         for some in copies:
             for one in some:
                 if one.entry is not None:
                     self._found += 1
                     yield one.entry
-                elif self._is_listed or verifying.flaw_of(one.error) is not Flaw.MISSING:
+                    continue
+                assert one.error is not None
+                if self._is_listed or verifying.flaw_of(one.error) is not Flaw.MISSING:
                     self._bad.append(one.entry_id)
                     self._first_error = self._first_error or one.error
 

@@ -166,7 +166,7 @@ def show_map(
     if entry_id is not None:
         session.emit_all(session.call(places, ledger_id, entry_id), LedgerPlace)
         return
-    found: LedgerMap = session.call(_map, ledger_id)
+    found = session.call(_map, ledger_id)
     session.emitter.draw(found, lambda canvas: drawing(found, canvas))
     if fail_if_any and not found.replicas.is_intact:
         session.finish()
