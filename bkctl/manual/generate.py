@@ -24,21 +24,21 @@ RELEASED: Final = "2026-11-22"
 """The day that the manual pages name: that of the version in pyproject.toml."""
 
 
-def edition(root: Path = ROOT) -> Edition:
+def edition() -> Edition:
     """Return the version that is made here."""
-    found = re.search(r'^version = "(.*)"$', (root / "pyproject.toml").read_text(), re.MULTILINE)
+    found = re.search(r'^version = "(.*)"$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
     assert found is not None
     return Edition(RELEASED, found[1])
 
 
-def generated(root: Path = ROOT) -> dict[str, str]:
-    """Return the content of every generated file by its path below the project's root."""
+def generated() -> dict[str, str]:
+    """Return the content of every generated file by its path below ``ROOT``."""
     from bkctl.manual.man_daemon import daemon_pages
     from bkctl.manual.schema import schema_text
     from bkctl.manual.treedoc import page
     from bookied.admin.monitoring.dashboard import alert_rules, grafana
 
-    made = edition(root)
+    made = edition()
     manual = {**pages(cli, made), **daemon_pages(made)}
     return {
         **{f"man/{name}": text for name, text in sorted(manual.items())},

@@ -72,7 +72,7 @@ def _bookied(edition: Edition) -> str:
     signals = "; ".join(f"{name} {does}" for name, does in SIGNALS_OF_AUTORECOVERY.items())
     page.paragraph(f"Autorecovery alone: {signals}.")
     page.title("EXIT STATUS")
-    page.small_list(((str(int(status)), text) for status, text in MEANING.items()), width=6)
+    page.small_list(((str(int(status)), text) for status, text in MEANING.items()))
     ends = ", ".join(str(int(status)) for status in OF_AUTORECOVERY)
     page.paragraph(
         f"Autorecovery alone ends with one of {ends}. Starting again may help after 2, 3, 4 and 5; "

@@ -209,7 +209,7 @@ def _options(page: Page, ctx: click.Context, parameters: list[click.Parameter]) 
 
 
 def _statuses(page: Page, meanings: Mapping[ExitStatus, str]) -> None:
-    page.small_list(((str(int(status)), text) for status, text in meanings.items()), width=6)
+    page.small_list(((str(int(status)), text) for status, text in meanings.items()))
 
 
 def _see_also(page: Page, names: list[str]) -> None:

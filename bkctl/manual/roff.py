@@ -77,11 +77,11 @@ class Page:
         """Add a paragraph to the last item."""
         self._lines += [".IP", *prose(text)]
 
-    def small_list(self, items: Iterable[tuple[str, str]], *, width: int) -> None:
+    def small_list(self, items: Iterable[tuple[str, str]]) -> None:
         """Add short words, each with what it means, in two columns."""
         self._lines.append(".PD 0")
         for word, text in items:
-            self._lines += [f".TP {width}", bold(word), *prose(text)]
+            self._lines += [".TP 6", bold(word), *prose(text)]
         self._lines.append(".PD")
 
     def synopsis(self, lines: Iterable[tuple[str, str]]) -> None:

@@ -45,7 +45,7 @@ class Greeting:
     Args:
         clock: for time-outs. tls: our end of TLS; ``None`` to speak in clear. read_login: gives who
         we are; ``None`` to say nothing about it. insists: whether a bookie that requires no
-        authentication will not do. new_nonce: chance, for proofs that cannot have been recorded.
+        authentication will not do.
     """
 
     def __init__(
@@ -55,7 +55,6 @@ class Greeting:
         read_login: Callable[[], Login] | None = None,
         *,
         insists: bool = False,
-        new_nonce: Callable[[], str] = lambda: secrets.token_urlsafe(32),
     ) -> None:
         """Read who we are.
 
@@ -63,7 +62,7 @@ class Greeting:
             SecurityError: it cannot be read.
         """
         self._clock, self._tls = clock, tls
-        self._read_login, self._new_nonce, self._insists = read_login, new_nonce, insists
+        self._read_login, self._insists = read_login, insists
         self._login = None if read_login is None else read_login()
 
     def reload(self) -> None:
@@ -115,7 +114,7 @@ class Greeting:
     async def _authenticate(self, channel: BookieChannel, login: Login) -> None:
         """Exchange tokens until each side knows the other, or the bookie asks for no user."""
         who = f"bookie {channel.bookie_id} rejects user {login.user!r}"
-        exchange, token = DigestMd5Client(login.user, login.password, self._new_nonce), b""
+        exchange, token = DigestMd5Client(login.user, login.password, secrets.token_urlsafe), b""
         while not exchange.is_done:
             answer = await self._exchange(channel, token, who)
             if answer.plugin == AUTH_DISABLED and self._insists:

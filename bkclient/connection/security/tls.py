@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import ipaddress
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -78,9 +77,14 @@ def certificate_fault(number: int) -> str:
     return CERTIFICATE_FAULTS.get(number, f"cannot be trusted (OpenSSL's error {number})")
 
 
-def _outside(certificate: x509.Certificate, now: dt.datetime) -> str:
+def _now() -> dt.datetime:
+    return dt.datetime.now(dt.timezone.utc)
+
+
+def _outside(certificate: x509.Certificate) -> str:
     """Return which date keeps a certificate from being valid now; empty where none does."""
     begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    now = _now()
     if now < begin:
         return f": it is valid from {begin.isoformat()} on"
     return f": it was valid until {end.isoformat()}" if now > end else ""
@@ -128,14 +132,13 @@ class TlsContexts:
         clock: IReactorTime,
         *,
         is_client: bool,
-        now: Callable[[], dt.datetime] = lambda: dt.datetime.now(dt.timezone.utc),
     ) -> None:
         """Read the files.
 
         Raises:
             SecurityError: they cannot be used; it says which and why.
         """
-        self.settings, self._clock, self._now = settings, clock, now
+        self.settings, self._clock = settings, clock
         self._is_client = is_client
         self._looked_s = clock.seconds()
         self._seen = self._times()
@@ -151,7 +154,7 @@ class TlsContexts:
             host,
             check_host=settings.check_host,
             shows=shows,
-            outside="" if self._own is None else _outside(self._own, self._now()),
+            outside="" if self._own is None else _outside(self._own),
         )
 
     @property
@@ -196,8 +199,8 @@ class TlsContexts:
         """Have our own certificate sent."""
         own = read_own_key(self.settings)
         self._own = own.certificate
-        left = (own.certificate.not_valid_after_utc - self._now()).days
-        if outside := _outside(own.certificate, self._now()):
+        left = (own.certificate.not_valid_after_utc - _now()).days
+        if outside := _outside(own.certificate):
             log.warn(
                 "every peer refuses the certificate {subject} now{outside}",
                 subject=own.certificate.subject.rfc4514_string(),
@@ -302,7 +305,7 @@ class TlsEnd:
             name = shown.subject.rfc4514_string() or "without a name"
             fault = f"{whose} ({name}) {certificate_fault(number)}"
             if number in _FAULTS_OF_TIME:
-                fault += _outside(shown, dt.datetime.now(dt.timezone.utc))
+                fault += _outside(shown)
             self._fault = self._fault or fault
             return False
         if depth == 0 and self._check_host and self._host is not None:

@@ -88,8 +88,8 @@ class Elsewhere(NamedTuple):
     instead: str
 
 
-def _flag(names: str, to: str = "", *, default: str = "", why: str = "") -> JavaOption:
-    return JavaOption(tuple(names.split()), to=to, default=default, why=why)
+def _flag(names: str, to: str = "", *, why: str = "") -> JavaOption:
+    return JavaOption(tuple(names.split()), to=to, why=why)
 
 
 def _value(

@@ -41,7 +41,7 @@ LOG_FILE_NAME: Final = "log4j2.properties"
 
 @contextlib.contextmanager
 def spark_session(
-    master: str = "local[*]", *, app_name: str = "bkctl", options: Mapping[str, str] | None = None
+    master: str = "local[*]", *, options: Mapping[str, str] | None = None
 ) -> Iterator[Any]:
     """Start Spark; stop it afterwards.
 
@@ -77,7 +77,7 @@ def spark_session(
             SPARK_CONF_DIR=str(conf_dir),
             SPARK_LOCAL_IP=own_address(master, os.environ),
         ):
-            builder = SparkSession.builder.master(master).appName(app_name)
+            builder = SparkSession.builder.master(master).appName("bkctl")
             for key, value in DEFAULTS.items():
                 if key not in kept:
                     builder = builder.config(key, value)

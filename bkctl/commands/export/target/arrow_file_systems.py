@@ -112,9 +112,9 @@ class ArrowFiles:
             found = self.system.get_file_info(chosen)
         return found
 
-    def sizes(self, path: str = "") -> dict[str, int]:
+    def sizes(self) -> dict[str, int]:
         start = len(self.root) + 1
-        listed = self._listed(path, recursive=True)
+        listed = self._listed("", recursive=True)
         return {one.path[start:]: one.size for one in listed if one.is_file}
 
     def names(self, path: str = "") -> list[str]:

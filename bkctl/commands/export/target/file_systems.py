@@ -30,8 +30,8 @@ class TargetFiles(Protocol):
     def child(self, path: str) -> TargetFiles:
         """Return the tree below a directory of this one."""
 
-    def sizes(self, path: str = "") -> dict[str, int]:
-        """Return all files below a directory by path, with their sizes in bytes."""
+    def sizes(self) -> dict[str, int]:
+        """Return all files by path, with their sizes in bytes."""
 
     def names(self, path: str = "") -> list[str]:
         """Return the names in a directory; none where the directory is missing."""
@@ -116,9 +116,9 @@ class LocalFiles:
     def child(self, path: str) -> LocalFiles:
         return LocalFiles(self._root / path)
 
-    def sizes(self, path: str = "") -> dict[str, int]:
+    def sizes(self) -> dict[str, int]:
         found: dict[str, int] = {}
-        for directory, _, names in os.walk(self._root / path):
+        for directory, _, names in os.walk(self._root):
             for name in names:
                 file = Path(directory, name)
                 with contextlib.suppress(FileNotFoundError):
