@@ -337,7 +337,7 @@ async def _write_ledger(
     return writer.ledger_id, writer.last_add_confirmed
 
 
-def with_store(uri: str, function: Callable[[MetadataStore], Any], **options: Any) -> Any:
+def with_store(uri: str, function: Callable[[MetadataStore], Awaitable[T]], **options: Any) -> T:
     """Connect to a metadata service, return ``await function(store)``, close the connection.
 
     For work before a cluster exists: ``with_store(uri, admin.init_cluster)``.
@@ -349,7 +349,7 @@ def with_store(uri: str, function: Callable[[MetadataStore], Any], **options: An
     insist_reachable(uri)
     reactor = reactor_in_thread()
 
-    async def work() -> Any:
+    async def work() -> T:
         store = open_metadata(uri, reactor=reactor, **options)
         await store.connect()
         try:
@@ -357,7 +357,8 @@ def with_store(uri: str, function: Callable[[MetadataStore], Any], **options: An
         finally:
             await store.close()
 
-    return call_in_reactor(reactor, work)
+    result: T = call_in_reactor(reactor, work)
+    return result
 
 
 __all__ = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -150,42 +150,19 @@ class BookieIdType(LiveType):
         return value
 
 
-class DurationType(_ParamType):
-    """Seconds, from ``90``, ``30m``, ``7d`` or ``1h30m``."""
+class ParsedType(_ParamType):
+    """A type whose texts a function reads; what is no text is a value already."""
 
-    name = "duration"
+    def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
+        self.name, self._parse = name, parse
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if isinstance(value, float):
+        if not isinstance(value, str):
             return value
         try:
-            return parse_duration(value)
+            return self._parse(value)
         except ValueError as error:
             self.fail(str(error), param, ctx)
-
-
-class SizeType(_ParamType):
-    """Bytes, from ``512``, ``64k``, ``1MiB`` or ``20MB``."""
-
-    name = "size"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if isinstance(value, int):
-            return value
-        try:
-            return parse_size(value)
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-
-
-class RateType(SizeType):
-    """Bytes a second, from ``20MB/s`` or ``20MB``."""
-
-    name = "rate"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        bare = value.removesuffix("/s") if isinstance(value, str) else value
-        return super().convert(bare, param, ctx)
 
 
 class PositionType(_ParamType):
@@ -203,20 +180,6 @@ class PositionType(_ParamType):
         try:
             return words.get(value.lower()) or Position.parse(value)
         except IncorrectParameterError as error:
-            self.fail(str(error), param, ctx)
-
-
-class TimeType(_ParamType):
-    """Milliseconds since 1970, from a number of them, ISO 8601 or an age; UTC without a zone."""
-
-    name = "time"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if isinstance(value, int):
-            return value
-        try:
-            return parse_time_or_age_ms(value, time.time())
-        except ValueError as error:
             self.fail(str(error), param, ctx)
 
 
@@ -276,13 +239,17 @@ LEDGER_RANGES: Final = LedgerRangesType(dash=True)
 
 ENTRY_RANGE: Final = EntryRangeType()
 BOOKIE_ID: Final = BookieIdType()
-DURATION: Final = DurationType()
-SIZE: Final = SizeType()
-RATE: Final = RateType()
+DURATION: Final = ParsedType("duration", parse_duration)
+"""Seconds, from ``90``, ``30m``, ``7d`` or ``1h30m``."""
+SIZE: Final = ParsedType("size", parse_size)
+"""Bytes, from ``512``, ``64k``, ``1MiB`` or ``20MB``."""
+RATE: Final = ParsedType("rate", lambda text: parse_size(text.removesuffix("/s")))
+"""Bytes a second, from ``20MB/s`` or ``20MB``."""
 KEY_VALUE: Final = KeyValueType()
 POSITION: Final = PositionType()
 LOG_NAME: Final = LogNameType()
-TIME: Final = TimeType()
+TIME: Final = ParsedType("time", lambda text: parse_time_or_age_ms(text, time.time()))
+"""Milliseconds since 1970, from a number of them, ISO 8601 or an age; UTC without a zone."""
 
 
 class Word(_Choice):

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Iterator
+from typing import TYPE_CHECKING, TypeVar
 
 from bkctl.errors import Interrupted
 
 if TYPE_CHECKING:
     from bkclient.blocking import BlockingClient
     from bkclient.config.client import ClientConfig
+    from bkclient.metadata.api import MetadataStore
     from bkctl.host import Host
     from bkctl.options import Options
     from bkctl.session.messages import Messages
     from bkctl.session.metadata_view import Caller, MetadataView
+
+T = TypeVar("T")
 
 
 class SessionCluster:
@@ -72,6 +75,14 @@ class SessionCluster:
 
         self._read_note(lambda: client.call(replication_note))
         return client
+
+    def with_store(self, work: Callable[[MetadataStore], Awaitable[T]]) -> T:
+        """Return ``await work(store)``, with the metadata of a cluster that need not exist."""
+        from bkclient.blocking import with_store
+        from bkclient.metadata.store_settings import store_options
+
+        uri, config = self._where()
+        return with_store(uri, work, **store_options(config, uri))
 
     @property
     def view(self) -> MetadataView:

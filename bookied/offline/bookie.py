@@ -19,11 +19,12 @@ import attrs
 
 from bookied.directories.roots import VERSION, Directories
 from bookied.errors import BadCookieError, CorruptError, DirectoryError, LastMarkError
-from bookied.offline.index import FileIndex, OfflineIndex, is_db
+from bookied.offline.index import FileIndex, OfflineIndex
 from bookied.storage.entrylog import format as log_layout
 from bookied.storage.entrylog import reader as logs
 from bookied.storage.files.files import Files
 from bookied.storage.index.ledger_pages import LedgerOnDisk
+from bookied.storage.index_kind import has_databases
 from bookied.storage.journal import format as journal_layout
 from bookied.storage.journal import reader as journals
 from bookied.storage.journal.damage import trusted_mark
@@ -224,7 +225,7 @@ class OfflineBookie:
 
     def _spaces(self) -> list[tuple[tuple[Path, ...], Callable[[], OfflineIndex]]]:
         ledger_dirs, index_dirs = self.found.ledger_dirs, self.found.index_dirs
-        if not any(is_db(self.files, directory) for directory in index_dirs):
+        if not any(has_databases(self.files, directory) for directory in index_dirs):
             return [(ledger_dirs, partial(FileIndex, self.files, index_dirs))]
         if len(ledger_dirs) != len(index_dirs):
             raise DirectoryError(

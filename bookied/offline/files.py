@@ -10,12 +10,12 @@ from pathlib import Path
 import attrs
 
 from bookied.directories.roots import Directories
-from bookied.offline.index import is_db
 from bookied.storage.entrylog import format as log_layout
 from bookied.storage.files.files import Files
 from bookied.storage.index import file_places
 from bookied.storage.index import format as index_layout
 from bookied.storage.index.rocks.format import LEDGERS, LOCATIONS
+from bookied.storage.index_kind import has_databases
 from bookied.storage.journal import format as journal_layout
 
 
@@ -81,7 +81,7 @@ def index_files_of(files: Files, found: Directories) -> Iterator[BookieFile]:
         )
         for number, path in sorted((n, path) for n, path in named if n is not None):
             yield _file(path, FileKind.INDEX, number)
-        if is_db(files, directory):
+        if has_databases(files, directory):
             for name in (LEDGERS, LOCATIONS):
                 if files.is_dir(directory / name):
                     yield _database(directory / name)

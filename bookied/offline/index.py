@@ -18,11 +18,9 @@ from bookied.storage.files.open_files import OpenFiles
 from bookied.storage.index import file_places, file_reads
 from bookied.storage.index import format as layout
 from bookied.storage.index.ledger_pages import LedgerOnDisk
-from bookied.storage.index.rocks.format import LEDGERS, LOCATIONS
 
 OPEN_MAX: Final = 64
 
-_DB_CURRENT: Final = "CURRENT"
 """The file without which a directory holds no RocksDB."""
 
 
@@ -147,11 +145,6 @@ class FileIndex:
                 if self._files.exists(directory / name):
                     return directory / name
         return None
-
-
-def is_db(files: Files, directory: Path) -> bool:
-    """Whether an index directory (its ``current``) holds RocksDB indexes."""
-    return any(files.exists(directory / name / _DB_CURRENT) for name in (LEDGERS, LOCATIONS))
 
 
 def entries_of(

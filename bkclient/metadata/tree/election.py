@@ -19,6 +19,7 @@ from bkclient.metadata.tree.nodes import (
     delete_if_there,
     get_if_there,
     insist,
+    is_own,
     make_path,
 )
 from wire.ids import BookieId
@@ -58,7 +59,7 @@ class TreeElection(TreePart):
                 return False
             await insist(lambda: self._tree.set(zk_paths.ELECTION, value))
             # Won only if the vote outlived all that: the session may have ended under us.
-            return await self._is_own(vote)
+            return await is_own(self._tree, vote)
         except (MetadataUnavailableError, NoNodeError):
             await self._tree.until_connected()
             # It may be connected and fail all the same: pause before each try.
@@ -66,10 +67,10 @@ class TreeElection(TreePart):
             return False
 
     async def _own_vote(self, value: bytes) -> str:
-        if self._vote is not None and await self._is_own(self._vote):
+        if self._vote is not None and await is_own(self._tree, self._vote):
             return self._vote
         for vote in await self._votes():
-            if await self._is_own(vote):  # Made by a request whose answer was lost.
+            if await is_own(self._tree, vote):  # Made by a request whose answer was lost.
                 break
         else:
             vote = await create_with_parents(
@@ -81,10 +82,6 @@ class TreeElection(TreePart):
             )
         self._vote = vote
         return vote
-
-    async def _is_own(self, path: str) -> bool:
-        stat = await self._tree.stat(path)
-        return stat is not None and stat.owner == self._tree.session_id
 
     async def _votes(self) -> list[str]:
         """Return the paths of all votes, the winner's first."""
@@ -109,7 +106,7 @@ class TreeElection(TreePart):
     async def resign(self) -> None:
         """See ``AuditorElection``."""
         vote, self._vote = self._vote, None
-        if vote is not None and await self._is_own(vote):
+        if vote is not None and await is_own(self._tree, vote):
             await delete_if_there(self._tree, vote)
 
     async def current_auditor(self) -> BookieId | None:

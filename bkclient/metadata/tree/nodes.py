@@ -237,6 +237,12 @@ async def get_if_there(tree: Tree, path: str) -> Node | None:
         return None
 
 
+async def is_own(tree: Tree, path: str) -> bool:
+    """Return whether a node is there and belongs to the tree's session."""
+    stat = await tree.stat(path)
+    return stat is not None and stat.owner == tree.session_id
+
+
 async def children_if_there(tree: Tree, path: str, fired: Fired | None = None) -> list[str]:
     """Return the names of a node's children; none where there is no node."""
     try:

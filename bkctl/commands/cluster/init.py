@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bkclient.admin import operations
-from bkclient.blocking import with_store
-from bkclient.metadata.store_settings import store_options
 from bkctl.commands.cluster.columns import ClusterCreated, ClusterId
 from bkctl.errors import NothingFoundError
 
@@ -25,14 +23,12 @@ def init(session: Session, *, layout: str | None) -> None:
     if session.dry_run:
         session.plan([f"make a cluster at {session.uri}"])
         return
-    options = store_options(session.config, session.uri)
 
     async def make(store: MetadataStore) -> ClusterCreated:
         instance_id = await operations.init_cluster(store, layout)
         return ClusterCreated(store.uri, instance_id, (await store.layout()).name)
 
-    created: ClusterCreated = with_store(session.uri, make, **options)
-    session.emit(created)
+    session.emit(session.cluster.with_store(make))
 
 
 def print_id(session: Session) -> None:

@@ -70,7 +70,7 @@ def test_a_page_reads_as_it_was_written() -> None:
     page.title("OPTIONS")
     page.item(usage("-o, --output [a|b]"), 'It\'s `x-y`, "z" and \\n. Then ~/.bashrc.')
     page.literal(["$ thing -v 'a b' | cat", ".dot"])
-    page.small_list([("0", "done"), ("10", "not done")], width=6)
+    page.small_list([("0", "done"), ("10", "not done")])
     shown = subprocess.run(
         ["groff", "-ww", "-man", "-Tascii", "-P-cbou"], input=page.text, text=True,
         capture_output=True, check=True,

@@ -14,6 +14,7 @@ from bkclient.metadata.tree.nodes import (
     create_with_parents,
     delete_if_there,
     get_if_there,
+    is_own,
 )
 from bkclient.metadata.tree.underreplication.branch import RepairBranch
 from bkclient.metadata.tree.underreplication.values import name_in_lock
@@ -64,7 +65,7 @@ class RepairLocks:
             except NodeExistsError:
                 # It may be one we made, just now or in an outage, whose answer was lost. No other
                 # session deletes it while this one lives.
-                if not await self._is_own(path):
+                if not await is_own(self._tree, path):
                     return False
             if session_id != self._tree.session_id:
                 continue
@@ -72,13 +73,9 @@ class RepairLocks:
             return True
         raise MetadataUnavailableError(f"{self._tree.uri}: too many answers lost")
 
-    async def _is_own(self, path: str) -> bool:
-        stat = await self._tree.stat(path)
-        return stat is not None and stat.owner == self._tree.session_id
-
     async def still_has(self, ledger_id: LedgerId) -> bool:
         """Return whether the lock in the tree is this session's."""
-        return await self._is_own(zk_paths.lock(ledger_id))
+        return await is_own(self._tree, zk_paths.lock(ledger_id))
 
     async def release(self, ledger_id: LedgerId) -> None:
         """Delete this session's lock, even one whose creation it has not heard of."""

@@ -6,14 +6,12 @@ import contextlib
 from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from bkclient.blocking import with_store
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import NotFoundError, NotInitializedError, StoredNode
-from bkclient.metadata.store_settings import store_options
 from bkclient.repair.verify import lost_ledgers
 from bkctl.commands.cluster.backup.backup_file import (
     INFO_COLUMNS,
@@ -22,7 +20,7 @@ from bkctl.commands.cluster.backup.backup_file import (
     read,
     stored_nodes,
 )
-from bkctl.commands.cluster.removal.metadata_contents import MetadataContents, read_contents
+from bkctl.commands.cluster.removal.metadata_contents import read_contents
 from bkctl.errors import ConflictError, NothingFoundError, PartlyDoneError
 from bkctl.output.units import counted, rfc3339
 from bkctl.output.views import Kind, column, shown
@@ -141,7 +139,7 @@ def restore(
     if only:
         info = _part_of(file, info, only, ledger_ids)
     session.about = ""
-    target: _RestoreTarget = _with_store(session, _target)
+    target = session.cluster.with_store(_target)
     if only:
         _insist_same_cluster(session, target, info)
     replaced = _empty_other(session, target, info)
@@ -151,7 +149,7 @@ def restore(
     existing = partial(_existing, only=only)
     missing = None
     if replaced is None and target.nodes:
-        missing = _missing(file, info, _with_store(session, existing), only)
+        missing = _missing(file, info, session.cluster.with_store(existing), only)
     gone = [] if replaced is None else [f"remove the empty cluster {replaced}"]
     if session.dry_run:
         nodes = counted(info.nodes, "node")
@@ -175,17 +173,15 @@ def restore(
         else f"Restore {has} to {session.uri}?",
     )
     if replaced is not None:
-        _with_store(session, lambda store: _remove_empty(store, replaced))
+        session.cluster.with_store(lambda store: _remove_empty(store, replaced))
     if missing is not None:  # As it is after the answer
-        missing = _missing(file, info, _with_store(session, existing), only)
+        missing = _missing(file, info, session.cluster.with_store(existing), only)
     # The layout comes last: what breaks off is not a cluster, and can be gone on with.
     session.resume = session.failed = (
         "the same command continues" if only else "`--force root` continues with the existing nodes"
     )
     with session.progress("restoring", total=info.nodes, unit="nodes") as progress:
-        kept: list[str] = _with_store(
-            session, lambda store: _put(store, file, info, progress, only)
-        )
+        kept = session.cluster.with_store(lambda store: _put(store, file, info, progress, only))
     session.resume = session.failed = ""
     session.emit(ClusterRestored(uri=session.uri, info=info, kept=tuple(kept), added=missing))
     if not session.uri.startswith("sqlite:"):
@@ -234,7 +230,7 @@ def _insist_same_cluster(session: Session, target: _RestoreTarget, info: BackupI
     Raises:
         ConflictError: there is no cluster, or another one.
     """
-    layout: str | None = _with_store(session, _layout)
+    layout = session.cluster.with_store(_layout)
     if (target.instance_id, layout) != (info.instance_id, info.layout):
         raise ConflictError(
             f"{session.uri} has no cluster"
@@ -281,7 +277,7 @@ def _empty_other(session: Session, target: _RestoreTarget, info: BackupInfo) -> 
     """
     if target.instance_id in {None, info.instance_id}:
         return None
-    found: MetadataContents | None = _with_store(session, read_contents)
+    found = session.cluster.with_store(read_contents)
     if found is None or not found.is_empty:
         raise ConflictError(
             f"{session.uri} is the cluster {target.instance_id}, which is not empty; the backup is"
@@ -346,10 +342,6 @@ def _missing(
         of = "parents of ledgers" if only else "others"
         kinds.append(f"{rest} {of}" if kinds else of)
     return _Missing(tally.nodes, tuple(lines), tuple(ledger_ids), staying.nodes, tuple(kinds))
-
-
-def _with_store(session: Session, work: Any) -> Any:
-    return with_store(session.uri, work, **store_options(session.config, session.uri))
 
 
 async def _target(store: MetadataStore) -> _RestoreTarget:

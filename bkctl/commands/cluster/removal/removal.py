@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from bkclient.blocking import with_store
 from bkclient.metadata.api import NotInitializedError
-from bkclient.metadata.store_settings import store_options
 from bkctl.commands.cluster.backup import backup
 from bkctl.commands.cluster.removal.metadata_contents import MetadataContents, read_contents
 from bkctl.errors import ConflictError, UsageError
@@ -106,7 +104,7 @@ def format_cluster(
         ConflictError: it is another cluster than was shown.
         CommandError: the backup cannot be written; the cluster is as it was.
     """
-    found: MetadataContents | None = _with_store(session, read_contents)
+    found = session.cluster.with_store(read_contents)
     if found is not None:
         objections = (*_registered(found, LIVE_BOOKIES), *_ledgers(found))
         refuse_unless_forced(session, objections, force, option=option)
@@ -126,7 +124,7 @@ def format_cluster(
         await _insist_same(store, found)
         return await store.format()
 
-    made: str = _with_store(session, work)
+    made = session.cluster.with_store(work)
     was = found.instance_id if found else None
     lost_ledgers = found.ledgers if found else 0
     session.emit(ClusterFormatted(session.uri, made, was, lost_ledgers, file))
@@ -189,7 +187,7 @@ def nuke(
         ClusterInUseError: there is what is not the cluster's.
     """
     _insist_root(session, root)
-    found: MetadataContents | None = _with_store(session, read_contents)
+    found = session.cluster.with_store(read_contents)
     if found is None:
         session.emit(ClusterRemoved(session.uri, None, 0))
         return
@@ -210,13 +208,8 @@ def nuke(
         await _insist_same(store, found)
         await store.nuke()
 
-    _with_store(session, work)
+    session.cluster.with_store(work)
     session.emit(ClusterRemoved(session.uri, found.instance_id, found.ledgers))
-
-
-def _with_store(session: Session, work: Callable[[MetadataStore], Any]) -> Any:
-    """Run ``work`` on the store of the session's cluster, which need not be there."""
-    return with_store(session.uri, work, **store_options(session.config, session.uri))
 
 
 async def _insist_same(store: MetadataStore, shown: MetadataContents | None) -> None:
