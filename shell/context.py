@@ -49,17 +49,6 @@ class Current:
         """What is in use, by the name of its type."""
         return {self._kinds[word].name: value for word, value in self._values.items()}
 
-    def fill(
-        self,
-        ctx: click.Context,
-        args: Sequence[str],
-        *,
-        only_here: bool,
-        printed: Mapping[str, str] = MappingProxyType({}),
-    ) -> list[str]:
-        """Return the arguments of a command with what is missing filled in."""
-        return fill(ctx, args, self.by_type, only_here=only_here, printed=printed)
-
 
 def fill(
     ctx: click.Context,

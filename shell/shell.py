@@ -11,7 +11,7 @@ from typing import Any, Final
 import click
 
 from shell.command_line import Line, LineError, quoted
-from shell.context import Current
+from shell.context import Current, fill
 from shell.live_values import Live, LiveState
 from shell.output_redirection import RedirectedStreams, run_system
 from shell.program import Program
@@ -161,9 +161,8 @@ class Shell:
         if place.is_group:
             return words
         only_here = not self.program.may_fill(place.ctx.command)
-        filled = self.current.fill(
-            place.ctx, place.rest, only_here=only_here, printed=self.program.last
-        )
+        values, printed = self.current.by_type, self.program.last
+        filled = fill(place.ctx, place.rest, values, only_here=only_here, printed=printed)
         return [*words[: len(words) - len(place.rest)], *filled]
 
     def root(self) -> click.Context:
