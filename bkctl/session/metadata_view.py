@@ -66,7 +66,7 @@ class Caller(Protocol):
 
 
 class ClientMetadataView:
-    """A look through a client."""
+    """A ``MetadataView`` through a client."""
 
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
@@ -75,11 +75,10 @@ class ClientMetadataView:
         """Leave that to the client, which hears of changes."""
 
     def ledger_ranges(self, after: LedgerId | None) -> Iterator[Sequence[LedgerId]]:
-        """See ``MetadataView``."""
         return self._caller.iterate(_ledger_ranges, after)
 
     def ledgers(self, ids: Sequence[LedgerId]) -> Iterator[list[StoredLedger]]:
-        """See ``MetadataView``; ``AT_FIRST`` of them come first."""
+        """Yield ledgers; ``AT_FIRST`` of them come first."""
         from bkclient.admin.ledger_scan import AT_FIRST, IDS_AT_ONCE
 
         end = 0
@@ -88,17 +87,14 @@ class ClientMetadataView:
             yield self._caller.call(_ledgers, ids[at:end])
 
     def bookies(self) -> tuple[BookieStatus, ...]:
-        """See ``MetadataView``."""
         from bkclient.admin import operations
 
         return self._caller.call(operations.list_bookies)
 
     def replication_note(self) -> bytes | None:
-        """See ``MetadataView``."""
         return self._caller.call(replication_note)
 
     def instance_id(self) -> str | None:
-        """See ``MetadataView``."""
         return self._caller.call(lambda client: client.store.instance_id())
 
     def close(self) -> None:

@@ -54,7 +54,6 @@ class SqliteAdmin(SqlitePart):
         return str(uuid.UUID(int=self._chance.getrandbits(128), version=4))
 
     async def format(self) -> str:
-        """See ``ClusterAdmin``."""
         try:
             name = (await self.layout()).name
         except NotInitializedError:
@@ -91,11 +90,9 @@ class SqliteAdmin(SqlitePart):
             return
 
     async def layout(self) -> LayoutInfo:
-        """See ``ClusterAdmin``."""
         return await self._read(lambda rows, _: stored_layout(rows))
 
     async def instance_id(self) -> str | None:
-        """See ``ClusterAdmin``."""
         row = await self._read(
             lambda rows, _: rows.get(META, zk_paths.INSTANCE_ID), needs_cluster=False
         )
@@ -108,11 +105,9 @@ class SqliteAdmin(SqlitePart):
         return await self._read(dump_rows)
 
     async def health_check_enabled(self) -> bool:
-        """See ``ClusterAdmin``."""
         return not await self._has_meta(zk_paths.DISABLE_HEALTH_CHECK)
 
     async def set_health_check_enabled(self, *, enabled: bool) -> None:
-        """See ``ClusterAdmin``."""
         await self._set_switch(
             zk_paths.DISABLE_HEALTH_CHECK, "the bookies' health check", enabled=enabled
         )

@@ -38,7 +38,6 @@ class SqliteBookies(SqlitePart):
     async def register(
         self, bookie_id: BookieId, info: BookieServiceInfo, *, read_only: bool
     ) -> None:
-        """See ``BookieRegistry``."""
         value = registration_bytes(bookie_id, info)
         wanted, other = (READ_ONLY, AVAILABLE) if read_only else (AVAILABLE, READ_ONLY)
 
@@ -61,8 +60,6 @@ class SqliteBookies(SqlitePart):
             await self._sleep(_LOOK_S)
 
     async def unregister(self, bookie_id: BookieId) -> None:
-        """See ``BookieRegistry``."""
-
         def take_away(rows: Rows, session_id: int) -> None:
             for kind in (AVAILABLE, READ_ONLY):
                 delete_own(rows, kind, bookie_id, session_id)
@@ -70,12 +67,9 @@ class SqliteBookies(SqlitePart):
         await self._write(take_away)
 
     async def writable_bookies(self) -> frozenset[BookieId]:
-        """See ``BookieRegistry``."""
         return await self._bookies(AVAILABLE)
 
     async def read_only_bookies(self) -> frozenset[BookieId]:
-        """See ``BookieRegistry``."""
-
         def both(rows: Rows, _session_id: int) -> list[str]:
             writable = rows.all(AVAILABLE)
             return [str(key) for key in rows.all(READ_ONLY) if key not in writable]
@@ -83,7 +77,6 @@ class SqliteBookies(SqlitePart):
         return frozenset(valid_bookies(READ_ONLY, await self._read(both)))
 
     async def known_bookies(self) -> frozenset[BookieId]:
-        """See ``BookieRegistry``."""
         return await self._bookies(COOKIE)
 
     async def _bookies(self, kind: str) -> frozenset[BookieId]:
@@ -91,7 +84,6 @@ class SqliteBookies(SqlitePart):
         return frozenset(valid_bookies(kind, keys))
 
     async def service_info(self, bookie_id: BookieId) -> BookieServiceInfo:
-        """See ``BookieRegistry``."""
         row = await self._read(
             lambda rows, _: rows.get(AVAILABLE, bookie_id) or rows.get(READ_ONLY, bookie_id)
         )
@@ -100,7 +92,6 @@ class SqliteBookies(SqlitePart):
         return decode_info(bookie_id, row.value)
 
     async def watch_bookies(self, changed: Callable[[], None]) -> Watch:
-        """See ``BookieRegistry``."""
         return await self._watch(changed, AVAILABLE, READ_ONLY)
 
 
@@ -108,14 +99,12 @@ class SqliteCookies(SqlitePart):
     """Implements ``CookieStore``."""
 
     async def read_cookie(self, bookie_id: BookieId) -> Versioned[bytes]:
-        """See ``CookieStore``."""
         row = await self._read(lambda rows, _: rows.get(COOKIE, bookie_id))
         if row is None:
             raise no_cookie(bookie_id)
         return Versioned(row.value, row.version)
 
     async def write_cookie(self, bookie_id: BookieId, cookie: bytes, version: Version) -> Version:
-        """See ``CookieStore``."""
         try:
             if version == NEW:
                 check_bookie_id(bookie_id)
@@ -131,7 +120,6 @@ class SqliteCookies(SqlitePart):
             raise cookie_changed(bookie_id, version) from error
 
     async def remove_cookie(self, bookie_id: BookieId, version: Version = ANY) -> None:
-        """See ``CookieStore``."""
         try:
             await self._write(lambda rows, _: rows.delete(COOKIE, bookie_id, version))
         except NoNodeError as error:

@@ -12,12 +12,10 @@ class SqliteCursors(SqlitePart):
     """Implements ``CursorStore``."""
 
     async def read_cursors(self, source: str) -> Versioned[bytes]:
-        """See ``CursorStore``."""
         row = await self._read(lambda rows, _: rows.get(CURSORS, source))
         return Versioned(b"", NEW) if row is None else Versioned(row.value, row.version)
 
     async def write_cursors(self, source: str, value: bytes, version: Version) -> Version:
-        """See ``CursorStore``."""
         try:
             if version == NEW:
                 return await self._write(lambda rows, _: rows.insert(CURSORS, source, value))
@@ -26,5 +24,4 @@ class SqliteCursors(SqlitePart):
             raise cursors_changed(source) from error
 
     async def list_cursors(self) -> list[str]:
-        """See ``CursorStore``."""
         return await self._read(lambda rows, _: sorted(str(key) for key in rows.all(CURSORS)))

@@ -62,14 +62,12 @@ class SqliteLedgers(SqlitePart):
         return await self._write(create)
 
     async def read_ledger(self, ledger_id: LedgerId) -> Versioned[LedgerMetadata]:
-        """See ``LedgerStore``."""
         row = await self._read(lambda rows, _: rows.get(LEDGER, ledger_id))
         if row is None:
             raise NoSuchLedgerError.of(ledger_id)
         return Versioned(decode_stored(ledger_id, row.value, row.ctime_ms), row.version)
 
     async def read_ledgers(self, ids: Sequence[LedgerId]) -> AsyncGenerator[list[StoredLedger]]:
-        """See ``LedgerStore``."""
         for at in range(0, len(ids), _LEDGERS_AT_ONCE):
             some_ids = ids[at : at + _LEDGERS_AT_ONCE]
 
@@ -83,7 +81,6 @@ class SqliteLedgers(SqlitePart):
     async def write_ledger(
         self, ledger_id: LedgerId, metadata: LedgerMetadata, version: Version
     ) -> Version:
-        """See ``LedgerStore``."""
         validate_for_write(metadata)
         value = encode_metadata(metadata)
         try:
@@ -94,7 +91,6 @@ class SqliteLedgers(SqlitePart):
             raise changed_meanwhile(ledger_id, version) from error
 
     async def remove_ledger(self, ledger_id: LedgerId, version: Version = ANY) -> None:
-        """See ``LedgerStore``."""
         try:
             await self._write(lambda rows, _: rows.delete(LEDGER, ledger_id, version))
         except NoNodeError as error:
@@ -106,7 +102,6 @@ class SqliteLedgers(SqlitePart):
     async def ledger_ranges(
         self, *, after: LedgerId | None = None
     ) -> AsyncIterator[tuple[LedgerId, ...]]:
-        """See ``LedgerStore``."""
         last = LedgerId(-1) if after is None else after
 
         def some(rows: Rows, _session_id: int) -> list[Key]:
@@ -118,12 +113,9 @@ class SqliteLedgers(SqlitePart):
             last = ids[-1]
 
     async def watch_ledger(self, ledger_id: LedgerId, changed: Callable[[], None]) -> Watch:
-        """See ``LedgerStore``."""
         return await self._watch(changed, LEDGER, key=ledger_id)
 
     async def allocate_ledger_id(self) -> LedgerId:
-        """See ``LedgerIds``."""
-
         def take(rows: Rows, _session_id: int) -> int:
             stored_layout(rows)
             return rows.sequences.take(LEDGER)

@@ -14,7 +14,6 @@ class SqliteLogs(SqlitePart):
     """Implements ``LogStore``."""
 
     async def create_log(self, name: str, record: bytes) -> Version:
-        """See ``LogStore``."""
         check_log_name(name)
         try:
             return await self._write(lambda rows, _: rows.insert(LOG, name, record))
@@ -22,7 +21,6 @@ class SqliteLogs(SqlitePart):
             raise log_exists(name) from error
 
     async def read_log(self, name: str) -> Versioned[bytes]:
-        """See ``LogStore``."""
         check_log_name(name)
         row = await self._read(lambda rows, _: rows.get(LOG, name))
         if row is None:
@@ -30,7 +28,6 @@ class SqliteLogs(SqlitePart):
         return Versioned(row.value, row.version)
 
     async def write_log(self, name: str, record: bytes, version: Version) -> Version:
-        """See ``LogStore``."""
         try:
             return await self._write(lambda rows, _: rows.update(LOG, name, record, version))
         except NoNodeError as error:
@@ -39,7 +36,6 @@ class SqliteLogs(SqlitePart):
             raise log_changed(name, version) from error
 
     async def remove_log(self, name: str, version: Version = ANY) -> None:
-        """See ``LogStore``."""
         check_log_name(name)
         try:
             await self._write(lambda rows, _: rows.delete(LOG, name, version))
@@ -49,9 +45,7 @@ class SqliteLogs(SqlitePart):
             raise log_changed(name, version) from error
 
     async def list_logs(self) -> list[str]:
-        """See ``LogStore``."""
         return await self._read(lambda rows, _: sorted(str(key) for key in rows.all(LOG)))
 
     async def watch_log(self, name: str, changed: Callable[[], None]) -> Watch:
-        """See ``LogStore``."""
         return await self._watch(changed, LOG, key=name)

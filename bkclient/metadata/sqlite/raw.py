@@ -41,7 +41,6 @@ class SqliteRaw(SqlitePart):
     async def nodes(
         self, path: str = "", *, depth: int | None = None
     ) -> AsyncIterator[tuple[StoredNode, ...]]:
-        """See ``RawNodes``."""
         try:
             found, ctimes = await self._read(_all)
         except NotInitializedError:
@@ -82,7 +81,6 @@ class SqliteRaw(SqlitePart):
         return differing
 
     async def skip_ledger_ids(self, last: LedgerId, layout: str) -> None:  # noqa: ARG002
-        """See ``RawNodes``."""
         await self._write(
             lambda rows, _: rows.sequences.skip_to(LEDGER, last + 1),
             needs_cluster=False,
@@ -147,9 +145,7 @@ class SqliteSiblings(SqlitePart):
     """Implements ``SiblingNodes``: a file holds one cluster and nothing of another program."""
 
     async def read_sibling(self, path: str) -> Versioned[bytes]:
-        """See ``SiblingNodes``."""
         raise NotFoundError(f"{self._uri}: there is no node {path}")
 
     async def sibling_names(self, path: str) -> list[str]:
-        """See ``SiblingNodes``."""
         raise NotFoundError(f"{self._uri}: there is no node {path}")

@@ -69,18 +69,16 @@ class _Held:
 
 
 class SqliteMarks(SqlitePart):
-    """Marks of ledgers that lack replicas."""
+    """The part of ``UnderreplicationQueue`` that is about marks."""
 
     async def mark_underreplicated(
         self, ledger_id: LedgerId, missing: tuple[BookieId, ...]
     ) -> None:
-        """See ``UnderreplicationQueue``."""
         await self._write(lambda rows, _: self._mark(rows, ledger_id, missing))
 
     async def mark_all_underreplicated(
         self, marks: Sequence[Missing], damaged: DamagedMark
     ) -> None:
-        """See ``UnderreplicationQueue``."""
         for at in range(0, len(marks), _MARKS_AT_ONCE):
             some = partial(self._mark_each, marks[at : at + _MARKS_AT_ONCE])
             for ledger_id, error in await self._write(some):
@@ -112,14 +110,12 @@ class SqliteMarks(SqlitePart):
             rows.update(MARK, ledger_id, value)
 
     async def underreplicated(self, ledger_id: LedgerId) -> UnderreplicatedMark | None:
-        """See ``UnderreplicationQueue``."""
         row = await self._read(lambda rows, _: rows.get(MARK, ledger_id))
         return None if row is None else stored_mark(ledger_id, row.value)
 
     async def list_underreplicated(
         self, damaged: DamagedMark | None = None
     ) -> AsyncIterator[tuple[LedgerId, UnderreplicatedMark]]:
-        """See ``UnderreplicationQueue``."""
         last: Key = -1
 
         def some(rows: Rows, _session_id: int) -> list[tuple[Key, bytes]]:
@@ -143,7 +139,6 @@ class SqliteRepair(SqliteMarks):
         self._held: dict[LedgerId, _Held] = {}
 
     async def poll_underreplicated(self) -> LedgerId | None:
-        """See ``UnderreplicationQueue``."""
         fraction, value = self._chance.random(), encode_lock(LockData(self._lock_owner))
 
         def poll(rows: Rows, session_id: int) -> tuple[LedgerId, _Held] | None:
@@ -160,7 +155,6 @@ class SqliteRepair(SqliteMarks):
         return locked[0]
 
     async def take_underreplicated(self, ledger_id: LedgerId) -> bool:
-        """See ``UnderreplicationQueue``."""
         value = encode_lock(LockData(self._lock_owner))
 
         def take(rows: Rows, session_id: int) -> _Held | None:
@@ -176,11 +170,9 @@ class SqliteRepair(SqliteMarks):
         return held is not None
 
     async def watch_underreplicated(self, changed: Callable[[], None]) -> Watch:
-        """See ``UnderreplicationQueue``."""
         return await self._watch(changed, MARK, LOCK)
 
     async def acquire_lock(self, ledger_id: LedgerId) -> bool:
-        """See ``UnderreplicationQueue``."""
         value = encode_lock(LockData(self._lock_owner))
 
         def acquire(rows: Rows, session_id: int) -> int:
@@ -196,11 +188,9 @@ class SqliteRepair(SqliteMarks):
         return True
 
     async def release_lock(self, ledger_id: LedgerId) -> None:
-        """See ``UnderreplicationQueue``."""
         await self._end_lock(ledger_id, repaired=False)
 
     async def mark_replicated(self, ledger_id: LedgerId) -> None:
-        """See ``UnderreplicationQueue``."""
         await self._end_lock(ledger_id, repaired=True)
 
     async def _end_lock(self, ledger_id: LedgerId, *, repaired: bool) -> None:
@@ -221,12 +211,10 @@ class SqliteRepair(SqliteMarks):
         self._held.pop(ledger_id, None)
 
     async def lock_owner(self, ledger_id: LedgerId) -> str | None:
-        """See ``UnderreplicationQueue``."""
         row = await self._read(lambda rows, _: rows.get(LOCK, ledger_id))
         return None if row is None else decode_lock(row.value).bookie_id
 
     async def repair_locks(self) -> list[HeldLock]:
-        """See ``UnderreplicationQueue``."""
         rows = await self._read(lambda rows, _: rows.all(LOCK))
         return [
             HeldLock(LedgerId(int(key)), name_in_lock(row.value), row.ctime_ms)
@@ -234,13 +222,11 @@ class SqliteRepair(SqliteMarks):
         ]
 
     async def set_replication_enabled(self, *, enabled: bool, note: bytes = b"") -> None:
-        """See ``UnderreplicationQueue``."""
         await self._set_switch(
             zk_paths.REPLICATION_DISABLED, "re-replication", enabled=enabled, note=note
         )
 
     async def set_replication_note(self, note: bytes) -> None:
-        """See ``UnderreplicationQueue``."""
         try:
             await self._write(
                 lambda rows, _: rows.update(META, zk_paths.REPLICATION_DISABLED, note)
@@ -249,13 +235,10 @@ class SqliteRepair(SqliteMarks):
             raise AlreadySetError("re-replication is enabled") from error
 
     async def replication_note(self) -> bytes | None:
-        """See ``UnderreplicationQueue``."""
         row = await self._read(lambda rows, _: rows.get(META, zk_paths.REPLICATION_DISABLED))
         return None if row is None else row.value
 
     async def enable_replication_noted(self, note: bytes) -> bool:
-        """See ``UnderreplicationQueue``."""
-
         def enable(rows: Rows, _session_id: int) -> bool:
             row = rows.get(META, zk_paths.REPLICATION_DISABLED)
             if row is None or row.value != note:
@@ -266,39 +249,31 @@ class SqliteRepair(SqliteMarks):
         return await self._write(enable)
 
     async def replication_enabled(self) -> bool:
-        """See ``UnderreplicationQueue``."""
         return not await self._has_meta(zk_paths.REPLICATION_DISABLED)
 
     async def watch_replication_enabled(self, changed: Callable[[], None]) -> Watch:
-        """See ``UnderreplicationQueue``."""
         return await self._watch(changed, META, key=zk_paths.REPLICATION_DISABLED)
 
     async def lost_bookie_recovery_delay(self) -> int | None:
-        """See ``UnderreplicationQueue``."""
         stored = await self.versioned_recovery_delay()
         return None if stored is None else stored.value
 
     async def versioned_recovery_delay(self) -> Versioned[int] | None:
-        """See ``UnderreplicationQueue``."""
         row = await self._read(lambda rows, _: rows.get(META, zk_paths.LOST_BOOKIE_DELAY))
         return None if row is None else Versioned(parse_delay(row.value), row.version)
 
     async def set_lost_bookie_recovery_delay(self, delay_s: int) -> None:
-        """See ``UnderreplicationQueue``."""
         await self._put_meta(zk_paths.LOST_BOOKIE_DELAY, encode_delay(delay_s))
 
     async def watch_lost_bookie_recovery_delay(self, changed: Callable[[], None]) -> Watch:
-        """See ``UnderreplicationQueue``."""
         return await self._watch(changed, META, key=zk_paths.LOST_BOOKIE_DELAY)
 
     async def check_time(self, check: str) -> int | None:
-        """See ``UnderreplicationQueue``."""
         path = check_path(check)
         row = await self._read(lambda rows, _: rows.get(META, path))
         return None if row is None else stored_check_time(check, row.value)
 
     async def set_check_time(self, check: str, time_ms: int) -> None:
-        """See ``UnderreplicationQueue``."""
         await self._put_meta(check_path(check), encode_check_time(time_ms))
 
 
@@ -357,8 +332,6 @@ class SqliteElection(SqlitePart):
                 await self._sleep(_LOOK_S)
 
     async def resign(self) -> None:
-        """See ``AuditorElection``."""
-
         def withdraw(rows: Rows, session_id: int) -> None:
             for key, row in rows.all(VOTE).items():
                 if row.owner == session_id:
@@ -367,7 +340,6 @@ class SqliteElection(SqlitePart):
         await self._write(withdraw)
 
     async def current_auditor(self) -> BookieId | None:
-        """See ``AuditorElection``."""
         votes = await self._read(lambda rows, _: list(rows.all(VOTE).values()))
         return decode_vote(votes[0].value).bookie_id if votes else None
 

@@ -38,7 +38,6 @@ class TreeAdmin(TreePart):
     """Implements ``ClusterAdmin``."""
 
     async def initialize(self, layout: str | None = None) -> str:
-        """See ``ClusterAdmin``."""
         name, instance_id = self._layout_to_make(layout), self._new_instance_id()
         nodes = (
             (_ROOT, b""),
@@ -161,14 +160,12 @@ class TreeAdmin(TreePart):
         self._layout_found = None
 
     async def instance_id(self) -> str | None:
-        """See ``ClusterAdmin``."""
         node = await get_if_there(self._tree, zk_paths.INSTANCE_ID)
         if node is None:
             return None
         return decode_instance_id(f"{self._tree.uri}{zk_paths.INSTANCE_ID}", node.value)
 
     async def dump(self) -> dict[str, tuple[bytes, Version]]:
-        """See ``ClusterAdmin``."""
         found: dict[str, tuple[bytes, Version]] = {}
         level = [_ROOT]
         while level:
@@ -187,11 +184,9 @@ class TreeAdmin(TreePart):
         return [f"{path}/{name}" for name in names]
 
     async def health_check_enabled(self) -> bool:
-        """See ``ClusterAdmin``."""
         return await self._tree.stat(zk_paths.DISABLE_HEALTH_CHECK) is None
 
     async def set_health_check_enabled(self, *, enabled: bool) -> None:
-        """See ``ClusterAdmin``."""
         try:
             if enabled:
                 await self._tree.delete(zk_paths.DISABLE_HEALTH_CHECK)

@@ -59,7 +59,6 @@ class TreeBookies(TreePart):
     async def register(
         self, bookie_id: BookieId, info: BookieServiceInfo, *, read_only: bool
     ) -> None:
-        """See ``BookieRegistry``."""
         value = registration_bytes(bookie_id, info)
         if read_only:
             await make_path(self._tree, zk_paths.READ_ONLY)
@@ -103,12 +102,10 @@ class TreeBookies(TreePart):
             await delete_if_there(self._tree, path)
 
     async def unregister(self, bookie_id: BookieId) -> None:
-        """See ``BookieRegistry``."""
         for read_only in (False, True):
             await self._delete_own(zk_paths.registration(bookie_id, read_only=read_only))
 
     async def writable_bookies(self) -> frozenset[BookieId]:
-        """See ``BookieRegistry``."""
         return await self._bookies_in(zk_paths.AVAILABLE) - {BookieId(zk_paths.READ_ONLY_NAME)}
 
     async def read_only_bookies(self) -> frozenset[BookieId]:
@@ -118,7 +115,6 @@ class TreeBookies(TreePart):
         return read_only - await self.writable_bookies()
 
     async def known_bookies(self) -> frozenset[BookieId]:
-        """See ``BookieRegistry``."""
         return await self._bookies_in(zk_paths.COOKIES)
 
     async def _bookies_in(self, path: str) -> frozenset[BookieId]:
@@ -130,7 +126,6 @@ class TreeBookies(TreePart):
         return frozenset(valid_bookies(path, names))
 
     async def service_info(self, bookie_id: BookieId) -> BookieServiceInfo:
-        """See ``BookieRegistry``."""
         for read_only in (False, True):
             path = zk_paths.registration(bookie_id, read_only=read_only)
             node = await get_if_there(self._tree, path)
@@ -139,8 +134,6 @@ class TreeBookies(TreePart):
         raise NotFoundError(f"bookie {bookie_id} is not registered")
 
     async def watch_bookies(self, changed: Callable[[], None]) -> Watch:
-        """See ``BookieRegistry``."""
-
         async def arm(fired: Fired) -> None:
             await children_or_birth(self._tree, zk_paths.AVAILABLE, fired)
             await children_or_birth(self._tree, zk_paths.READ_ONLY, fired)
@@ -157,7 +150,6 @@ class TreeCookies(TreePart):
     """
 
     async def read_cookie(self, bookie_id: BookieId) -> Versioned[bytes]:
-        """See ``CookieStore``."""
         try:
             node = await self._tree.get(zk_paths.cookie(bookie_id))
         except NoNodeError as error:
@@ -165,7 +157,6 @@ class TreeCookies(TreePart):
         return Versioned(node.value, _cookie_version(node.stat.created, node.stat.version))
 
     async def write_cookie(self, bookie_id: BookieId, cookie: bytes, version: Version) -> Version:
-        """See ``CookieStore``."""
         path = zk_paths.cookie(bookie_id)
         if version == NEW:
             check_bookie_id(bookie_id)
@@ -183,7 +174,6 @@ class TreeCookies(TreePart):
             raise cookie_changed(bookie_id, version) from error
 
     async def remove_cookie(self, bookie_id: BookieId, version: Version = ANY) -> None:
-        """See ``CookieStore``."""
         path = zk_paths.cookie(bookie_id)
         try:
             _created, of_node = await self._checked(path, version)

@@ -20,12 +20,10 @@ class TreeCursors(TreePart):
     """Implements ``CursorStore``."""
 
     async def read_cursors(self, source: str) -> Versioned[bytes]:
-        """See ``CursorStore``."""
         node = await get_if_there(self._tree, zk_paths.cursors(source))
         return Versioned(b"", NEW) if node is None else Versioned(node.value, node.stat.version)
 
     async def write_cursors(self, source: str, value: bytes, version: Version) -> Version:
-        """See ``CursorStore``."""
         path = zk_paths.cursors(source)
         try:
             if version == NEW:
@@ -36,7 +34,6 @@ class TreeCursors(TreePart):
             raise cursors_changed(source) from error
 
     async def list_cursors(self) -> list[str]:
-        """See ``CursorStore``."""
         names = await children_if_there(self._tree, zk_paths.CURSORS)
         return sorted(map(zk_paths.source_of_cursors, names))
 

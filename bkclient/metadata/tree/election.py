@@ -104,7 +104,6 @@ class TreeElection(TreePart):
             self._tree.forget(fire)
 
     async def resign(self) -> None:
-        """See ``AuditorElection``."""
         vote, self._vote = self._vote, None
         if vote is not None and await is_own(self._tree, vote):
             await delete_if_there(self._tree, vote)

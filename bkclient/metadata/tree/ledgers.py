@@ -85,7 +85,6 @@ class TreeLedgers(TreePart):
             raise LedgerExistsError(f"ledger {ledger_id} exists, or has existed") from error
 
     async def read_ledger(self, ledger_id: LedgerId) -> Versioned[LedgerMetadata]:
-        """See ``LedgerStore``."""
         try:
             node = await self._tree.get(await self._path_of(ledger_id))
         except NoNodeError as error:
@@ -95,7 +94,6 @@ class TreeLedgers(TreePart):
         )
 
     async def read_ledgers(self, ids: Sequence[LedgerId]) -> AsyncGenerator[list[StoredLedger]]:
-        """See ``LedgerStore``."""
         path_of, at = (await self._ledger_layout()).path_of, 0
         async with aclosing(self._values([path_of(ledger_id) for ledger_id in ids])) as values:
             async for some in values:
@@ -109,7 +107,6 @@ class TreeLedgers(TreePart):
     async def write_ledger(
         self, ledger_id: LedgerId, metadata: LedgerMetadata, version: Version
     ) -> Version:
-        """See ``LedgerStore``."""
         validate_for_write(metadata)
         path = await self._path_of(ledger_id)
         try:
@@ -186,7 +183,6 @@ class TreeLedgers(TreePart):
         return found
 
     async def watch_ledger(self, ledger_id: LedgerId, changed: Callable[[], None]) -> Watch:
-        """See ``LedgerStore``."""
         path = await self._path_of(ledger_id)
         return await StandingWatch(
             self._tree, lambda fired: self._tree.stat(path, fired), changed

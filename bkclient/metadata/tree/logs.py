@@ -48,7 +48,6 @@ class TreeLogs(TreePart):
     """Implements ``LogStore``."""
 
     async def create_log(self, name: str, record: bytes) -> Version:
-        """See ``LogStore``."""
         check_log_name(name)
         try:
             await create_with_parents(self._tree, zk_paths.log(name), record)
@@ -60,7 +59,6 @@ class TreeLogs(TreePart):
         return 0
 
     async def read_log(self, name: str) -> Versioned[bytes]:
-        """See ``LogStore``."""
         check_log_name(name)
         node = await get_if_there(self._tree, zk_paths.log(name))
         if node is None or node.value == TOMBSTONE:
@@ -68,7 +66,6 @@ class TreeLogs(TreePart):
         return Versioned(node.value, node.stat.version)
 
     async def write_log(self, name: str, record: bytes, version: Version) -> Version:
-        """See ``LogStore``."""
         try:
             return await self._tree.set(zk_paths.log(name), record, version)
         except NoNodeError as error:
@@ -100,7 +97,6 @@ class TreeLogs(TreePart):
         raise lost or log_changed(name, version)
 
     async def list_logs(self) -> list[str]:
-        """See ``LogStore``."""
         names = sorted(await children_if_there(self._tree, zk_paths.LOGS))
         logs: list[str] = []
         for start in range(0, len(names), _READS_AT_ONCE):
@@ -114,8 +110,6 @@ class TreeLogs(TreePart):
         return node is not None and node.value != TOMBSTONE
 
     async def watch_log(self, name: str, changed: Callable[[], None]) -> Watch:
-        """See ``LogStore``."""
-
         async def arm(fired: Fired) -> None:
             await self._tree.stat(zk_paths.log(name), fired)
 

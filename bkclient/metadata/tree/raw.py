@@ -28,7 +28,6 @@ class TreeRaw(TreePart):
     async def nodes(
         self, path: str = _ROOT, *, depth: int | None = None
     ) -> AsyncIterator[tuple[StoredNode, ...]]:
-        """See ``RawNodes``."""
         first = await self._stored(path)
         if first is None:
             raise NotFoundError(f"{self._tree.uri}: there is no node {path or '/'}")
@@ -112,7 +111,6 @@ class TreeSiblings(TreePart):
     """Implements ``SiblingNodes``: what another program keeps beside the cluster's root."""
 
     async def read_sibling(self, path: str) -> Versioned[bytes]:
-        """See ``SiblingNodes``."""
         try:
             node = await self._tree.get(zk_paths.beside(path))
         except NoNodeError as error:
@@ -120,7 +118,6 @@ class TreeSiblings(TreePart):
         return Versioned(node.value, node.stat.version)
 
     async def sibling_names(self, path: str) -> list[str]:
-        """See ``SiblingNodes``."""
         try:
             return sorted(await self._tree.children(zk_paths.beside(path)))
         except NoNodeError as error:

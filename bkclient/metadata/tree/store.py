@@ -102,11 +102,9 @@ class TreeMetadata(
                 return  # There is no cluster yet, or another client was faster.
 
     async def close(self) -> None:
-        """See ``MetadataStore``."""
         await self._tree.close()
 
     def on_session(self, changed: Callable[[SessionEvent], None]) -> Watch:
-        """See ``MetadataStore``."""
         return self._tree.on_session(changed)
 
 

@@ -63,7 +63,6 @@ class KazooTree:
         return self._session.state.listen(changed)
 
     async def until_connected(self) -> None:
-        """See ``Tree``."""
         await self._session.state.until_connected()
 
     async def create(
@@ -75,7 +74,6 @@ class KazooTree:
         sequence: bool = False,
         open_to_all: bool = False,
     ) -> str:
-        """See ``Tree``."""
         made: str = await self._request(
             "create",
             lambda kazoo: kazoo.create_async(
@@ -89,8 +87,6 @@ class KazooTree:
         return made[len(self._root) :]
 
     async def create_together(self, nodes: Sequence[tuple[str, bytes]]) -> None:
-        """See ``Tree``."""
-
         def commit(kazoo: KazooClient) -> IAsyncResult:
             transaction = kazoo.transaction()
             for path, value in nodes:
@@ -104,7 +100,6 @@ class KazooTree:
                 raise translated(self.uri, result) from result
 
     async def make_root_parents(self) -> None:
-        """See ``Tree``."""
         names = self._root.split("/")[1:-1]
         for depth in range(len(names)):
             await self._make_outside("/" + "/".join(names[: depth + 1]))
@@ -121,14 +116,12 @@ class KazooTree:
             return
 
     async def get(self, path: str) -> Node:
-        """See ``Tree``."""
         value, stat = await insist(
             lambda: self._request("get_data", lambda kazoo: kazoo.get_async(self._full(path)))
         )
         return Node(value or b"", _stat(stat))
 
     async def stat(self, path: str, fired: Fired | None = None) -> Stat | None:
-        """See ``Tree``."""
         watch = self._watches.add(path, fired, of_children=False)
         stat = await insist(
             lambda: self._request(
@@ -140,7 +133,6 @@ class KazooTree:
     async def children(
         self, path: str, fired: Fired | None = None, *, fresh: bool = False
     ) -> list[str]:
-        """See ``Tree``."""
         watch = self._watches.add(path, fired, of_children=True)
 
         def ask(kazoo: KazooClient) -> IAsyncResult:
@@ -153,18 +145,15 @@ class KazooTree:
         return names
 
     async def set(self, path: str, value: bytes, version: Version = ANY) -> Version:
-        """See ``Tree``."""
         stat = await self._request(
             "set_data", lambda kazoo: kazoo.set_async(self._full(path), value, version)
         )
         return _stat(stat).version
 
     async def delete(self, path: str, version: Version = ANY) -> None:
-        """See ``Tree``."""
         await self._request("delete", lambda kazoo: kazoo.delete_async(self._full(path), version))
 
     def forget(self, fired: Fired) -> None:
-        """See ``Tree``."""
         self._watches.forget(fired)
 
     def _remove_watch(self, place: Place, watched: PathWatchers) -> None:

@@ -265,26 +265,14 @@ def _opened(target: str) -> Iterator[tuple[TargetFiles, TargetTree]]:
         files = open_files(target)
         files.make_root()
         with contextlib.ExitStack() as held:
-            held.enter_context(_alone(files))
+            with _not_busy(files):
+                held.enter_context(files.locked())
             with uninterrupted():
                 tree = load_tree(files)
                 sweep_staging(files)
             yield files, tree
     except OSError as error:
         raise ExportWriteError(f"{target} cannot be written: {error}") from error
-
-
-@contextlib.contextmanager
-def _alone(files: TargetFiles) -> Iterator[None]:
-    with contextlib.ExitStack() as held:
-        with _not_busy(files):
-            held.enter_context(files.locked())
-        yield
-
-
-def _check_alone(files: TargetFiles) -> None:
-    with _not_busy(files):
-        files.check_locked()
 
 
 @contextlib.contextmanager
@@ -512,7 +500,8 @@ class _ExportRun:
             by_file=self._files.is_object_store,
         )
         with uninterrupted():
-            _check_alone(self._files)
+            with _not_busy(self._files):
+                self._files.check_locked()
             ready = gather(self._files, staged, [file.path for file in written])
             away = () if self._is_delta else [path for path in change.removed if path in sizes]
             moves = moves_of(staged, ready, added, away)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import random
@@ -238,7 +239,7 @@ def write(
         )
         return
     with (
-        _BenchLedger(session, new, keep=keep) as writer,
+        _bench_ledger(session, new, keep=keep) as writer,
         session.interrupts.stopping() as stop,
     ):
         load = _run(
@@ -270,21 +271,18 @@ def write(
         raise stop.reason
 
 
-class _BenchLedger:
-    """A ledger for the time of a block: deleted at its end unless it is to be kept."""
-
-    def __init__(self, session: Session, new: NewLedger, *, keep: bool) -> None:
-        self._session, self._keep = session, keep
-        self.writer: LedgerWriter = session.call(create_for_writing, new)
-
-    def __enter__(self) -> LedgerWriter:
-        return self.writer
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is not None:
-            self._session.call(_abandon, self.writer)
-        if not self._keep:
-            self._session.call(lambda client: client.delete_ledger(self.writer.ledger_id))
+@contextlib.contextmanager
+def _bench_ledger(session: Session, new: NewLedger, *, keep: bool) -> Iterator[LedgerWriter]:
+    """Create a ledger for the time of a block; delete it at the end unless it is to be kept."""
+    writer = session.call(create_for_writing, new)
+    try:
+        yield writer
+    except BaseException:
+        session.call(_abandon, writer)
+        raise
+    finally:
+        if not keep:
+            session.call(lambda client: client.delete_ledger(writer.ledger_id))
 
 
 async def _abandon(_client: Client, writer: LedgerWriter) -> None:
@@ -360,7 +358,7 @@ def read(
         limits.insist(found)
         return
     new = new_ledger(session, meta=(("application", "bkctl bench"),), wanted_id=None, **of_ledger)
-    with _BenchLedger(session, new, keep=False) as writer:
+    with _bench_ledger(session, new, keep=False) as writer:
         _run(session, "writing", _writing, None, writer, size=size, **{**counts, "warm_up": 0})
         session.run(writer.close)
         found = _read(session, writer.ledger_id, at_random=at_random, **counts)
