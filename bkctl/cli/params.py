@@ -151,7 +151,7 @@ class BookieIdType(LiveType):
 
 
 class ParsedType(_ParamType):
-    """A type whose texts a function reads; what is no text is a value already."""
+    """A type whose texts a function reads. Any other value passes as it is."""
 
     def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
         self.name, self._parse = name, parse

@@ -40,7 +40,8 @@ class StepOutcome(Generic[T]):
 class OneThread:
     """Runs functions one after the other on a thread of its own; answers come on the reactor.
 
-    ``noticed`` hears of each outcome before whoever waits for it, and also where nobody does.
+    ``noticed`` hears of each outcome before the caller does, and also where the caller was
+    cancelled.
     """
 
     def __init__(
