@@ -4,11 +4,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bkctl.commands.cluster.columns import HealthCheck
+import attrs
+
+from bkctl.output.views import column, shown
 
 if TYPE_CHECKING:
     from bkclient.client import Client
     from bkctl.session.session import Session
+
+
+@shown(
+    "switches",
+    column("enabled", "Whether they may."),
+    column("changed", "Whether it was not so before."),
+    sentence=lambda v: f"the health check of bookies is {'enabled' if v.enabled else 'disabled'}",
+)
+@attrs.frozen
+class HealthCheck:
+    """Whether clients may quarantine bookies that fail."""
+
+    enabled: bool
+    changed: bool
 
 
 def switch_health_check(session: Session, *, switch: str | None) -> None:

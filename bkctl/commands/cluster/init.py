@@ -4,14 +4,40 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import attrs
+
 from bkclient.admin import operations
-from bkctl.commands.cluster.columns import ClusterCreated, ClusterId
 from bkctl.errors import NothingFoundError
+from bkctl.output.views import column, shown
 
 if TYPE_CHECKING:
     from bkclient.client import Client
     from bkclient.metadata.api import MetadataStore
     from bkctl.session.session import Session
+
+
+@shown("clusters", column("instance_id", "The cluster's id."), bare=True)
+@attrs.frozen
+class ClusterId:
+    """The cluster's instance id."""
+
+    instance_id: str
+
+
+@shown(
+    "clusters",
+    column("uri", "The metadata service."),
+    column("instance_id", "The cluster's id."),
+    column("layout", "Layout of the metadata."),
+    id="instance_id",
+)
+@attrs.frozen
+class ClusterCreated:
+    """A new cluster."""
+
+    uri: str
+    instance_id: str
+    layout: str
 
 
 def init(session: Session, *, layout: str | None) -> None:
