@@ -132,6 +132,7 @@ class BookiePool:
             self.config,
             protocol=self.protocol,
             rng=self._rng,
+            greeting=self._greeting,
         )
         pool.trace(self._trace)
         return pool

@@ -218,9 +218,8 @@ class Untrusted:
         raise SecurityError(f"no TLS with {channel.bookie_id} at {host}")
 
 
-def test_a_greeting_that_fails_again_and_again_is_logged_once() -> None:
-    clock, network, told = Clock(), Network(), list[str]()
-    pool = BookiePool(
+def greeting_pool(network: Network, clock: Clock) -> BookiePool:
+    return BookiePool(
         network,
         clock,
         Registry(),  # type: ignore[arg-type]
@@ -229,6 +228,18 @@ def test_a_greeting_that_fails_again_and_again_is_logged_once() -> None:
         rng=random.Random(0),
         greeting=Untrusted(),  # type: ignore[arg-type]
     )
+
+
+def test_a_pool_made_anew_greets_as_the_first_one_does() -> None:
+    network = Network()
+    failed = results(greeting_pool(network, Clock()).anew().channel(B1, L))
+    network.accept()
+    assert isinstance(failed[0], SecurityError)
+
+
+def test_a_greeting_that_fails_again_and_again_is_logged_once() -> None:
+    clock, network, told = Clock(), Network(), list[str]()
+    pool = greeting_pool(network, clock)
 
     def observe(event: LogEvent) -> None:
         told.append(formatEvent(event))
