@@ -230,12 +230,14 @@ async def read_entry_from(
     """
     from wire.messages import ReadRequest
 
+    from bkclient.ledger.reads.verifier import AnswerVerifier
+
     metadata = (await client.read_metadata(ledger_id)).value
-    fetcher = client.cluster.fetcher(client.keys_of(ledger_id, metadata))
+    verifier = AnswerVerifier(ledger_id, client.keys_of(ledger_id, metadata).digester)
     answer: Deferred[Response] = client.cluster.pool.send(
         bookie_id, ReadRequest(ledger_id, entry_id)
     )
-    return fetcher.verifier.entry(bookie_id, await answer, entry_id)
+    return verifier.entry(bookie_id, await answer, entry_id)
 
 
 # The cluster -----------------------------------------------------------------------------------

@@ -29,6 +29,7 @@ from bkclient.errors import (
 )
 from bkclient.ledger.context import Cluster
 from bkclient.ledger.reads.fetch import EntryFetcher
+from bkclient.ledger.reads.verifier import AnswerVerifier
 from bkclient.metadata.update import LocalMetadata
 from bkclient.quorum.fragments import LedgerFragment, MissingPlaces, fragments_of, samples
 from bkclient.quorum.read_rules import NEGATIVE
@@ -172,10 +173,7 @@ class LedgerChecker:
                 if loss is ReplicaLoss.MAY_BE:
                     silent[index] = silent.get(index, frozenset()) | {entry_id}
 
-        try:
-            await for_each(reads, look, self.reads_at_once)
-        finally:
-            run.close()
+        await for_each(reads, look, self.reads_at_once)
         return tuple(
             MissingPlaces(
                 fragment,
@@ -209,10 +207,7 @@ async def places_that_answer(
             silent.add(index)
 
     reads = [(index, entry_id) for index in asked for entry_id in sorted(lack.unanswered[index])]
-    try:
-        await for_each(reads, ask, READS_AT_ONCE)
-    finally:
-        run.close()
+    await for_each(reads, ask, READS_AT_ONCE)
     return frozenset(asked) - silent
 
 
@@ -221,12 +216,9 @@ class _ReplicaCheck:
 
     def __init__(self, cluster: Cluster, ledger: ViewedLedger) -> None:
         self._ledger_id, self._pool = ledger.ledger_id, cluster.pool
-        self._fetcher = cluster.fetcher(ledger.keys)
+        self._verifier = AnswerVerifier(ledger.ledger_id, ledger.keys.digester)
         # Without a password in the metadata the digest may be another than we are told to take.
         self._can_verify = ledger.metadata.password is not None
-
-    def close(self) -> None:
-        self._fetcher.close()
 
     async def loss(
         self, fragment: LedgerFragment, index: int, entry_id: EntryId
@@ -271,6 +263,6 @@ class _ReplicaCheck:
     async def _read(self, bookie: BookieId, entry_id: EntryId) -> None:
         response: Response = await self._pool.send(bookie, ReadRequest(self._ledger_id, entry_id))
         if self._can_verify:
-            self._fetcher.verifier.entry(bookie, response, entry_id)
+            self._verifier.entry(bookie, response, entry_id)
         elif response.rc is not ReturnCode.EOK:
             raise refusal(response.rc, ReadFailedError, f"bookie {bookie}")

@@ -23,7 +23,7 @@ from bkclient.errors import (
     RequestTimeoutError,
     refusal,
 )
-from bkclient.ledger.reads.fetch import EntryFetcher
+from bkclient.ledger.reads.verifier import AnswerVerifier
 from bkclient.quorum.fragments import LedgerFragment, fragments_of
 from bkclient.quorum.read_rules import NEGATIVE
 from bkclient.repair.replica_check import OURS, ViewedLedger, view
@@ -132,15 +132,12 @@ async def map_replicas(client: Client, ledger_id: LedgerId) -> ReplicaMap:
     reads = _Reads(client, ledger)
     known = {one.first: one for one in fragments_of(ledger.metadata, ledger.lac)}
     mapped = []
-    try:
-        for stored in ledger.metadata.fragments:
-            fragment = known.get(stored.first_entry_id)
-            if fragment is None:
-                mapped.append(_unknown(stored.first_entry_id, stored.ensemble))
-            else:
-                mapped.append(await _map(fragment, listed, reads))
-    finally:
-        reads.close()
+    for stored in ledger.metadata.fragments:
+        fragment = known.get(stored.first_entry_id)
+        if fragment is None:
+            mapped.append(_unknown(stored.first_entry_id, stored.ensemble))
+        else:
+            mapped.append(await _map(fragment, listed, reads))
     return ReplicaMap(
         ledger_id=ledger_id, metadata=ledger.metadata, lac=ledger.lac, fragments=tuple(mapped)
     )
@@ -277,11 +274,8 @@ class _Reads:
 
     def __init__(self, client: Client, ledger: ViewedLedger) -> None:
         self._pool, self._ledger_id = client.cluster.pool, ledger.ledger_id
-        self._fetcher: EntryFetcher = client.cluster.fetcher(ledger.keys)
+        self._verifier = AnswerVerifier(ledger.ledger_id, ledger.keys.digester)
         self._silent: dict[BookieId, ClientError] = {}
-
-    def close(self) -> None:
-        self._fetcher.close()
 
     async def place(self, fragment: LedgerFragment, index: int, error: ClientError) -> ReplicaPlace:
         """Return what the first and the last entry at a place say."""
@@ -307,7 +301,7 @@ class _Reads:
             response: Response = await self._pool.send(
                 bookie, ReadRequest(self._ledger_id, entry_id)
             )
-            self._fetcher.verifier.entry(bookie, response, entry_id)
+            self._verifier.entry(bookie, response, entry_id)
         except OURS:
             raise
         except NEGATIVE:

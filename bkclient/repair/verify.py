@@ -31,6 +31,7 @@ from bkclient.errors import (
     refusal,
 )
 from bkclient.ledger.handover_state import confirmed_by_handover
+from bkclient.ledger.reads.verifier import AnswerVerifier
 from bkclient.quorum.distribution import write_set
 from bkclient.quorum.fragments import LedgerFragment, fragments_of
 from bkclient.quorum.read_rules import NEGATIVE
@@ -156,11 +157,8 @@ async def verify(
     for more in reversed(range(TRIES)):
         ledger = with_handover_end(await view(client, ledger_id))
         run = _Verification(client, ledger, bytes_per_s)
-        try:
-            async for step in run.read_all(share, rng):
-                yield step
-        finally:
-            run.close()
+        async for step in run.read_all(share, rng):
+            yield step
         outcome = run.outcome()
         if outcome.sound or not more or not await _has_moved(client, ledger):
             yield outcome
@@ -277,20 +275,17 @@ class CopyReader:
 
     def __init__(self, client: Client, ledger: ViewedLedger) -> None:
         self._ledger_id, self._pool = ledger.ledger_id, client.cluster.pool
-        self._fetcher, self._keys = client.cluster.fetcher(ledger.keys), ledger.keys
+        self._digester = ledger.keys.digester
+        self._verifier = AnswerVerifier(ledger.ledger_id, self._digester)
         self._wait_s = float(client.config.read_timeout_s)
         self.can_verify = ledger.metadata.password is not None
         """Without a password in the metadata the digest may be another than we are told to take."""
-
-    def close(self) -> None:
-        """Stop timers."""
-        self._fetcher.close()
 
     async def read_many(self, bookie_id: BookieId, entries: Sequence[EntryId]) -> list[Entry]:
         """Return the sound ones of these copies that come at once; never fails."""
         if not self.can_verify:
             return []
-        verify, ledger_id, found = self._keys.digester.verify, self._ledger_id, []
+        verify, ledger_id, found = self._digester.verify, self._ledger_id, []
         try:
             channel = await self._pool.channel(bookie_id, ledger_id, ProtocolVersion.V2)
             answers = await channel.read_many(ledger_id, entries, self._wait_s)
@@ -313,7 +308,7 @@ class CopyReader:
         request = ReadRequest(self._ledger_id, entry_id)
         response: Response = await self._pool.send(bookie_id, request)
         if self.can_verify:
-            return self._fetcher.verifier.entry(bookie_id, response, entry_id)
+            return self._verifier.entry(bookie_id, response, entry_id)
         if response.rc is not ReturnCode.EOK:
             raise refusal(response.rc, ReadFailedError, f"bookie {bookie_id}")
         packet = getattr(response, "entry", None)
@@ -336,9 +331,6 @@ class _Verification:
         self._found: dict[tuple[BookieId, Flaw], _Found] = {}
         self._silent: Counter[BookieId] = Counter()
         self._entries_read = self._copies_read = self._size = self._entries_lost = 0
-
-    def close(self) -> None:
-        self._copies.close()
 
     async def read_all(self, share: float, rng: random.Random) -> AsyncIterator[Verifying]:
         """Read and compare the copies of ``share`` of the entries; yield how far it is."""
@@ -538,17 +530,14 @@ async def read_copies(
     ledger = await view(client, ledger_id)
     reader = CopyReader(client, ledger)
     iterator = iter(entries)
-    try:
-        while batch := list(islice(iterator, ENTRIES_AT_ONCE)):
-            found: dict[EntryId, Copy] = {}
+    while batch := list(islice(iterator, ENTRIES_AT_ONCE)):
+        found: dict[EntryId, Copy] = {}
 
-            async def one(entry_id: EntryId, found: dict[EntryId, Copy] = found) -> None:
-                found[entry_id] = await _copy_of(reader, bookie_id, entry_id)
+        async def one(entry_id: EntryId, found: dict[EntryId, Copy] = found) -> None:
+            found[entry_id] = await _copy_of(reader, bookie_id, entry_id)
 
-            await for_each(batch, one, ENTRIES_AT_ONCE)
-            yield [found[entry_id] for entry_id in batch]
-    finally:
-        reader.close()
+        await for_each(batch, one, ENTRIES_AT_ONCE)
+        yield [found[entry_id] for entry_id in batch]
 
 
 async def _copy_of(reader: CopyReader, bookie_id: BookieId, entry_id: EntryId) -> Copy:
