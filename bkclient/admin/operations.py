@@ -228,9 +228,8 @@ async def read_entry_from(
     Raises:
         ClientError: the bookie does not give it.
     """
-    from wire.messages import ReadRequest
-
     from bkclient.ledger.reads.verifier import AnswerVerifier
+    from wire.messages import ReadRequest
 
     metadata = (await client.read_metadata(ledger_id)).value
     verifier = AnswerVerifier(ledger_id, client.keys_of(ledger_id, metadata).digester)
