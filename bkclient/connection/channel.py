@@ -214,7 +214,7 @@ class BookieChannel(Protocol):
         if self.trace is not None:
             self.trace.request(self.bookie_id, self._clock, request, deferred)
         if self.lost is not None:
-            self._clock.callLater(0, _fail, deferred, self.lost)
+            self._clock.callLater(0, deferred.errback, self.lost)
         else:
             self._requests.send(SentRequest(request, deferred, timeout_s))
         return deferred
@@ -327,7 +327,3 @@ class BookieChannel(Protocol):
         fail(error)
         for stream in streams:
             stream.lose(error)
-
-
-def _fail(deferred: Deferred[Any], error: ClientError) -> None:
-    deferred.errback(error)

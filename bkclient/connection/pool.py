@@ -232,7 +232,7 @@ class BookiePool:
         if slot.connecting is None and self.clock.seconds() < slot.retry_at_s:
             refused = refused or slot.last_error
         if refused is not None:
-            self.clock.callLater(0, _fail, deferred, refused)
+            self.clock.callLater(0, deferred.errback, refused)
             return deferred
         if slot.connecting is None:
             slot.connecting = []
@@ -359,7 +359,3 @@ _V3_ONLY: Final = (
     BookieInfoRequest,
     ListEntriesRequest,
 )
-
-
-def _fail(deferred: Deferred[Any], error: ClientError) -> None:
-    deferred.errback(error)

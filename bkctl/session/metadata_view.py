@@ -7,7 +7,7 @@ with one; anywhere else the client.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from bkclient.client import Client
@@ -75,7 +75,7 @@ class ClientMetadataView:
         """Leave that to the client, which hears of changes."""
 
     def ledger_ranges(self, after: LedgerId | None) -> Iterator[Sequence[LedgerId]]:
-        return self._caller.iterate(_ledger_ranges, after)
+        return self._caller.iterate(lambda client: client.store.ledger_ranges(after=after))
 
     def ledgers(self, ids: Sequence[LedgerId]) -> Iterator[list[StoredLedger]]:
         """Yield ledgers; ``AT_FIRST`` of them come first."""
@@ -99,10 +99,6 @@ class ClientMetadataView:
 
     def close(self) -> None:
         """Leave the client to its owner."""
-
-
-def _ledger_ranges(client: Client, after: LedgerId | None) -> Any:
-    return client.store.ledger_ranges(after=after)
 
 
 async def _ledgers(client: Client, ids: Sequence[LedgerId]) -> list[StoredLedger]:

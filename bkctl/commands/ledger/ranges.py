@@ -7,7 +7,7 @@ than its bookies have heard: its last writer told them with the last add, not af
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 from twisted.internet.task import deferLater
@@ -90,13 +90,10 @@ def entries(session: Session, reader: LedgerReader, wanted: Range) -> Iterator[E
 
 def _between(session: Session, reader: LedgerReader, first: int, last: int) -> Iterator[Entry]:
     if first <= last:
-        for chunk in session.iterate(_chunks, reader, first, last):
+        # What lies beyond the LAC here was asked for, or the hand-over says that it is confirmed.
+        chunks = session.iterate(lambda _: reader.read_chunks(first, last, unconfirmed=True))
+        for chunk in chunks:
             yield from chunk
-
-
-def _chunks(_client: Client, reader: LedgerReader, first: int, last: int) -> Any:
-    # What lies beyond the LAC here was asked for, or the hand-over says that it is confirmed.
-    return reader.read_chunks(first, last, unconfirmed=True)
 
 
 def _up_to_a_gap(session: Session, reader: LedgerReader, first: int) -> Iterator[Entry]:
