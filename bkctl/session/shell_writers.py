@@ -68,7 +68,7 @@ def _hand_back(held: WriterInUse, tell: Tell) -> bool:
 
     ledger = f"ledger {held.writer.ledger_id}"
     try:
-        held.client.run(release, held.writer)
+        held.client.call(lambda _client: release(held.writer))
     except (LedgerClosedError, NoSuchLedgerError) as error:
         # By `ledger recover`, with all that was confirmed, or by `ledger delete`.
         tell(f"nothing of {ledger} is held any more: {error_message(error)}", False)

@@ -56,6 +56,8 @@ class ReadSession:
         auth_data: Sequence[tuple[str, str]] = (),
         first_host: int = 0,
         connect: Connect = connect,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], object] = time.sleep,
     ) -> None:
         """``first_host`` says with which server to begin, to spread the load."""
         hosts = [address_of(host) for host in uri.hosts.split(",")]
@@ -65,7 +67,7 @@ class ReadSession:
         # One that says nothing must not take the time that there is for all of them.
         self._host_s_max = timeout_s / len(hosts)
         self._uri, self._timeout_s, self._auth_data = uri, timeout_s, auth_data
-        self._connect = connect
+        self._connect, self._clock, self._sleep = connect, clock, sleep
         self._socket: socket.socket | None = None
         self._chunks: list[bytes] = []
         self._missing = LENGTH.size
@@ -86,7 +88,7 @@ class ReadSession:
         """
         waiting = iter(bodies)
         flying: deque[Body] = deque()
-        tries, since_s = 0, time.monotonic()
+        tries, since_s = 0, self._clock()
         try:
             while True:
                 try:
@@ -96,7 +98,7 @@ class ReadSession:
                 except (OSError, EOFError) as error:
                     self._drop()
                     tries += 1
-                    if tries >= _TRIES_MAX or time.monotonic() > since_s + 2 * self._timeout_s:
+                    if tries >= _TRIES_MAX or self._clock() > since_s + 2 * self._timeout_s:
                         raise self._unavailable("the connection breaks again and again") from error
                     continue
                 if not answers:
@@ -106,7 +108,7 @@ class ReadSession:
                 # Now, so that the server is at work while the caller is.
                 self._send_ahead(waiting, flying)
                 yield answers
-                tries, since_s = 0, time.monotonic()
+                tries, since_s = 0, self._clock()
         finally:
             if flying:
                 self._drop()
@@ -174,22 +176,22 @@ class ReadSession:
         Raises:
             MetadataUnavailableError: none gives us a session in time, or none can be reached.
         """
-        deadline_s, pause_s = time.monotonic() + self._timeout_s, _PAUSE_S
+        deadline_s, pause_s = self._clock() + self._timeout_s, _PAUSE_S
         final: dict[Address, str] = {}
         while True:
-            left_s = deadline_s - time.monotonic()
+            left_s = deadline_s - self._clock()
             host = next(self._hosts)
             try:
                 self._greet(host, max(min(left_s, self._host_s_max), _PAUSE_S))
             except (OSError, EOFError) as error:
                 self._drop()
                 self._note_final(final, host, error)
-                if time.monotonic() + pause_s > deadline_s:
+                if self._clock() + pause_s > deadline_s:
                     why = f" ({named({host: words_of(error)})})"
                     raise MetadataUnavailableError.no_answer(
                         self._uri.text, self._timeout_s, why
                     ) from error
-                time.sleep(pause_s)
+                self._sleep(pause_s)
                 pause_s = min(2 * pause_s, _PAUSE_S_MAX)
             except BaseException:
                 self._drop()
