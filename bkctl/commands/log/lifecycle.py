@@ -78,6 +78,7 @@ def trim(session: Session, *, name: str, before: Position | None, age_s: float |
             next_step=f"for example: `bkctl log trim {shlex.quote(name)} --older-than 30d`",
         )
     if before is None:
+        assert age_s is not None  # One of them is given.
         before = session.call(_begun_before, name, age_s)
     steps = session.call(_plan_trim, name, before)
     if session.dry_run:
