@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from twisted.internet.interfaces import IReactorTime
 
@@ -10,6 +11,9 @@ from bkclient.metadata.api import BookieRegistry, Watch
 from bookied.repair.autorecovery.wake_up import WakeUp
 from wire.errors import BookKeeperError
 from wire.ids import BookieId
+
+AGAIN_S: Final = 60.0
+"""A bookie that ended the pauses ends them again after this time: it may register all the time."""
 
 
 class RepairPauses:
@@ -29,6 +33,8 @@ class RepairPauses:
         self._watch: Watch | None = None
         self._is_changed = False
         self._registered = frozenset[BookieId](), frozenset[BookieId]()
+        self._ended_s: dict[BookieId, float] = {}
+        """When a registration of these bookies ended the pauses."""
 
     async def begin(self) -> None:
         """Watch the registered bookies, if that has not begun yet."""
@@ -43,17 +49,28 @@ class RepairPauses:
             self._watch = None
 
     async def look(self) -> None:
-        """End the pauses if a bookie has registered or become writable since the last look."""
+        """End the pauses if a bookie has registered or become writable since the last look.
+
+        A bookie that ended them less than ``AGAIN_S`` ago is left for a later look.
+        """
         if not self._is_changed:
             return
         self._is_changed = False
         store, before = self._store, self._registered
         try:
-            self._registered = await store.writable_bookies(), await store.read_only_bookies()
+            registered = await store.writable_bookies(), await store.read_only_bookies()
         except BookKeeperError:
             self._is_changed = True
             raise
-        if any(now - then for now, then in zip(self._registered, before, strict=True)):
+        now_s = self._clock.seconds()
+        self._ended_s = {b: at for b, at in self._ended_s.items() if now_s - at < AGAIN_S}
+        new = {b for now, then in zip(registered, before, strict=True) for b in now - then}
+        later = new & self._ended_s.keys()
+        writable, read_only = registered
+        self._registered = writable - later, read_only - later
+        self._is_changed |= bool(later)
+        if self._waiting and new != later:
+            self._ended_s |= dict.fromkeys(new - later, now_s)
             for pause in tuple(self._waiting):
                 pause.wake()
 

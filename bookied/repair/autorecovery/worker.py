@@ -136,7 +136,7 @@ class Worker:
         await until_enabled(self._store, self._clock)
         await self._pauses.look()
         if len(self._held) >= HELD_MAX:
-            await self._wake_up.wait()
+            await self._wake_up.wait(LOOK_AGAIN_S)
             return
         if self._limit is not None:
             await self._limit.turn(1)

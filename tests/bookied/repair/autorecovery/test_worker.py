@@ -239,6 +239,51 @@ def test_a_bookie_that_is_lost_does_not_end_the_pause_after_a_failure() -> None:
     assert (taken, locks(world)) == ([], held)
 
 
+def test_a_bookie_that_registers_all_the_time_ends_pauses_once_a_minute() -> None:
+    world = World(4)
+    ledger_id = closed_ledger(world, world.client(), 6)
+    for bookie_id in world.stored(ledger_id).ensemble[1:]:
+        world.kill(bookie_id)
+    lose(world, ledger_id)
+    RunningWorker(world)
+    world.settle(700)
+    begun: list[float] = []
+
+    def fault(operation: TreeOperation) -> Fault:
+        if operation.name == "create" and operation.path == zk_paths.lock(ledger_id):
+            begun.append(world.clock.seconds())
+        return Fault.NONE
+
+    world.metadata.faults = fault
+    (spare,) = set(world.bookies) - set(world.stored(ledger_id).ensemble)
+    for _ in range(60):
+        world.kill(spare)
+        world.settle(2)
+        world.restart(spare)
+        world.settle(2)
+    assert len(begun) >= 3
+    assert all(later - earlier >= 60 for earlier, later in itertools.pairwise(begun))
+
+
+def test_a_bookie_that_comes_back_within_a_minute_ends_pauses_when_the_minute_is_over() -> None:
+    world = World(3)
+    ledger_id = closed_ledger(world, world.client(), 6)
+    lost = lose(world, ledger_id)
+    RunningWorker(world)
+    world.settle(700)
+    world[lost].policy = lambda _request: Fate.LOSE
+    world.restart(lost)
+    world.settle(5)
+    world.kill(lost)
+    world.settle(5)
+    world[lost].policy = lambda _request: Fate.SERVE
+    world.restart(lost)
+    world.settle(40)
+    assert list(marks(world)) == [ledger_id]
+    world.settle(80)
+    assert (marks(world), locks(world)) == ({}, [])
+
+
 def test_after_a_failure_the_worker_rests_before_the_next_ledger() -> None:
     world = World(3)
     client = world.client()
