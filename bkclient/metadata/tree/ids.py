@@ -75,10 +75,14 @@ class TreeLedgerIds(TreePart):
         layout = zk_paths.LAYOUTS[layout_name]
         if await self._tree.stat(zk_paths.IDGEN_LONG) is None:
             next_id = await self._allocate(layout)
-            missing = last - next_id
+            missing = min(last, SHORT_IDS_END - 1) - next_id
             if missing < 0:
                 return
-            if missing <= (_SKIPPED_MAX if layout.long_ids else _FLAT_SKIPPED_MAX):
+            if not layout.long_ids:
+                fits = missing <= _FLAT_SKIPPED_MAX
+            else:
+                fits = missing <= _SKIPPED_MAX and last < SHORT_IDS_END
+            if fits:
                 for start in range(0, missing, _SKIPPED_AT_ONCE):
                     count = min(_SKIPPED_AT_ONCE, missing - start)
                     await together(self._allocate(layout) for _ in range(count))

@@ -7,6 +7,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
 from bkclient.errors import LedgerIdOverflowError
+from bkclient.metadata import zk_paths
 from bkclient.metadata.api import IncompatibleLayoutError, StoredNode
 from tests.support.memory_cluster import MemoryCluster, MemoryMetadata, TreeOperation
 from wire.ids import LedgerId
@@ -59,6 +60,33 @@ def test_many_ids_are_skipped_by_going_on_to_long_ones(layout: str) -> None:
     store = connected(cluster)
     done(store.skip_ledger_ids(LedgerId(10_000_000), layout))
     assert done(store.allocate_ledger_id()) == 2**32
+
+
+def near_the_end_of_short_ids(layout: str) -> MemoryCluster:
+    """Return a cluster that has given all short ids but 2,000."""
+    cluster = MemoryCluster.initialized(Clock(), layout)
+    parent = zk_paths.LAYOUTS[layout].id_parent
+    if parent != "":
+        cluster.create(parent, b"")
+    cluster._nodes[parent].created_below = zk_paths.SHORT_IDS_END - 2_000
+    return cluster
+
+
+def test_where_short_ids_end_none_is_used_up_one_by_one() -> None:
+    cluster = near_the_end_of_short_ids("hierarchical")
+    made: list[TreeOperation] = []
+    cluster.delay_s = lambda operation: made.append(operation) or 0.0  # type: ignore[func-returns-value]
+    store = connected(cluster)
+    done(store.skip_ledger_ids(LedgerId(2**31 + 900), "hierarchical"))
+    assert len(made) < 20
+    assert done(store.allocate_ledger_id()) == 2**32
+
+
+def test_a_flat_layout_can_use_up_its_last_ids() -> None:
+    store = connected(near_the_end_of_short_ids("flat"))
+    done(store.skip_ledger_ids(LedgerId(2**31 + 900), "flat"))
+    with pytest.raises(LedgerIdOverflowError, match="all ledger ids are used up"):
+        done(store.allocate_ledger_id())
 
 
 def test_a_flat_layout_has_short_ids_alone() -> None:

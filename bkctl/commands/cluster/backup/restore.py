@@ -373,16 +373,26 @@ async def _put(
     progress: Progress,
     only: Collection[str],
 ) -> list[str]:
-    """Make the nodes; the layout last, so that half of it is not a cluster that gives out ids."""
+    """Make the nodes; the layout last, so that half of it is not a cluster that gives out ids.
+
+    The cluster that single ledgers are added to does so already: their ids are reserved first.
+    """
     kept: list[str] = []
     last: list[StoredNode] = []
     done = 0
+    if only:
+        await _reserve_ids(store, info)
     for some in stored_nodes(file, only):
         now = [node for node in some if node.path != zk_paths.LAYOUT]
         last += [node for node in some if node.path == zk_paths.LAYOUT]
         kept += await store.add_nodes(now, info.layout)
         done += len(some)
         progress.update(done)
+    if not only:
+        await _reserve_ids(store, info)
+    return kept + await store.add_nodes(last, info.layout)
+
+
+async def _reserve_ids(store: MetadataStore, info: BackupInfo) -> None:
     if info.highest_ledger is not None:
         await store.skip_ledger_ids(LedgerId(info.highest_ledger + IDS_SPARED), info.layout)
-    return kept + await store.add_nodes(last, info.layout)

@@ -11,6 +11,7 @@ from contextlib import closing
 from pathlib import Path
 from unittest.mock import Mock
 
+import attrs
 import pytest
 
 from bkclient.blocking import with_store
@@ -31,6 +32,7 @@ from tests.bkctl.support.drawn import WIDTHS, check_drawing
 from tests.bkctl.support.runner import Result
 from tests.bkctl.support.terminal import FakeHost, Stream
 from tests.bkctl.support.world import WorldHost, run_in
+from tests.support.memory_cluster import TreeOperation
 from wire.ids import BookieId, LedgerId
 from wire.messages import Request
 from wire.records.cookie import Cookie, encode_cookie
@@ -413,6 +415,27 @@ class TestRestore:
         assert at(target, "autorecovery", "status", "--json").json["enabled"] is True
         absent = at(target, *words, "--ledger", "77", ok=False)
         assert (absent.status, "does not have 1 ledger: 77" in absent.err) == (3, True)
+
+    def test_the_ids_of_chosen_ledgers_are_reserved_before_the_ledgers_are_added(
+        self, file: Path
+    ) -> None:
+        target, made = World(0), list[str]()
+
+        def note(operation: TreeOperation) -> float:
+            if operation.name == "create":
+                made.append(operation.path)
+            return 0.0
+
+        store = target.client().store
+        info = backup_file.read(file)
+        only = restore._paths_of([LedgerId(1)], info)
+        target.metadata.delay_s = note
+        target.run(
+            restore._put(store, file, attrs.evolve(info, highest_ledger=LedgerId(1)), Mock(), only)
+        )
+        ledger = made.index(zk_paths.LAYOUTS["hierarchical"].path_of(LedgerId(1)))
+        assert sum(zk_paths.ID_PREFIX in path for path in made[:ledger]) > restore.IDS_SPARED
+        assert target.run(store.allocate_ledger_id()) > 1 + restore.IDS_SPARED
 
     def test_the_question_about_one_ledger_says_that_it_was_chosen(
         self, file: Path, tmp_path: Path
