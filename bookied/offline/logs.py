@@ -246,17 +246,18 @@ class LogRecords:
     def _is_sound(self, body_at: int) -> bool:
         """Whether the index points at the record that begins there."""
         head = self.scan.head_at(body_at - layout.LENGTH.size)
-        return head is not None and self._is_indexed(head, body_at)
+        location = layout.location(self.scan.log_id, body_at)
+        return head is not None and is_indexed(self.index, head, location)
 
-    def _is_indexed(self, head: tuple[int, int], offset: int) -> bool:
-        ledger_id, entry_id = head
-        if ledger_id < 0 or entry_id < 0:
-            return False
-        try:
-            found = self.index.location(ledger_id, entry_id)
-        except (CorruptError, OSError):
-            return False
-        return found == layout.location(self.scan.log_id, offset)
+
+def is_indexed(index: OfflineIndex, head: tuple[int, int], location: int) -> bool:
+    """Whether an index has the entry of these ids, of ledger and entry, at a location."""
+    ledger_id, entry_id = head
+    if ledger_id < 0 or entry_id < 0:
+        return False
+    with contextlib.suppress(CorruptError, OSError):
+        return index.location(ledger_id, entry_id) == location
+    return False
 
 
 def _places(index: OfflineIndex, log_id: int) -> array[int]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import ClassVar, Final
 
@@ -146,21 +145,39 @@ class RebuildDb:
     def _unreadable(
         self, rescan: Rescan, old: Path, wanted: set[int], target: KeyValues, counts: _Counts
     ) -> Iterator[tuple[bytes, bytes]]:
-        """Yield old places that nothing was read from: their entries may be acknowledged."""
+        """Yield old places that nothing was read from: their entries may be acknowledged.
+
+        Nothing was read either from a record whose ids are damaged: no place in the database is
+        theirs. A record with the ids of its place counts before another one with them.
+        """
         try:
-            for key, value in self._items(old, b"", layout.LEDGER_KEYS_END):
-                ledger_id, _entry_id = layout.decode_location_key(key, old)
-                place = layout.decode_number(value, key, old)
-                log_id, offset = log_layout.split_location(place)
-                if ledger_id not in wanted or place <= 0 or offset < log_layout.LOCATION_MIN:
-                    continue
-                if not rescan.was_read(log_id, offset) and target.get(key) is None:
-                    counts.kept += 1
-                    yield key, value
+            with self._opened(old) as places:
+                for items in _batches(places, b"", layout.LEDGER_KEYS_END):
+                    found = target.get_many([key for key, _value in items])
+                    for (key, value), now in zip(items, found, strict=True):
+                        ledger_id, entry_id = layout.decode_location_key(key, old)
+                        place = layout.decode_number(value, key, old)
+                        log_id, offset = log_layout.split_location(place)
+                        if now == value or ledger_id not in wanted:
+                            continue
+                        if place <= 0 or offset < log_layout.LOCATION_MIN:
+                            continue
+                        head = rescan.head_at(log_id, offset)
+                        if head == (ledger_id, entry_id):
+                            yield key, value
+                        elif now is None and (
+                            not rescan.was_read(log_id, offset)
+                            if head is None
+                            else not _is_indexed(places, head, value)
+                        ):
+                            counts.kept += 1
+                            yield key, value
         except FileNotFoundError:
             return
         except DbRecordError as error:
             rescan.damaged.append(error)
+        finally:
+            rescan.close()
 
     # Ledgers --------------------------------------------------------------------------------------
 
@@ -266,13 +283,17 @@ class RebuildDb:
         Raises:
             FileNotFoundError: it is not there.
         """
+        with self._opened(path) as opened:
+            for items in _batches(opened, begin, end):
+                yield from items
+
+    @contextlib.contextmanager
+    def _opened(self, path: Path) -> Iterator[KeyValues]:
         if not self.files.is_dir(path):
             raise FileNotFoundError(2, "no such database", str(path))
         opened = self.open_key_values(path)
         try:
-            while items := opened.items(begin, end, READ_AT_ONCE):
-                yield from items
-                begin = items[-1][0] + b"\0"
+            yield opened
         finally:
             opened.close()
 
@@ -346,9 +367,15 @@ def _put(target: KeyValues, items: Iterable[tuple[bytes, bytes]]) -> None:
 
 
 def _count(target: KeyValues) -> int:
-    count, begin = 0, b""
-    read = partial(target.items, end=layout.LEDGER_KEYS_END, count_max=READ_AT_ONCE)
-    while items := read(begin):
-        count += len(items)
+    return sum(map(len, _batches(target, b"", layout.LEDGER_KEYS_END)))
+
+
+def _batches(stored: KeyValues, begin: bytes, end: bytes) -> Iterator[list[tuple[bytes, bytes]]]:
+    while items := stored.items(begin, end, READ_AT_ONCE):
+        yield items
         begin = items[-1][0] + b"\0"
-    return count
+
+
+def _is_indexed(places: KeyValues, head: tuple[int, int], value: bytes) -> bool:
+    """Whether the entry of these ids, of ledger and entry, has a place."""
+    return min(head) >= 0 and places.get(layout.location_key(*head)) == value

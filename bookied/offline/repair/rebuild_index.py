@@ -24,6 +24,7 @@ from bookied.directories.emptied_directories import forget_index
 from bookied.directories.roots import Directories
 from bookied.errors import CorruptError, EntryLogRecordError, IndexTruncatedError
 from bookied.offline.index import FileIndex
+from bookied.offline.logs import is_indexed
 from bookied.offline.repair.rescan import (
     JournalledLedger,
     Rescan,
@@ -112,6 +113,7 @@ def rebuild(
     work = _Rebuild(files, found, wanted, tell, header_version, None if dry_run else pages_max)
     try:
         work.scan()
+        work.keep_old_places()
         ledgers = [work.finish(ledger_id, key_of) for ledger_id in sorted(work.known)]
     finally:
         work.discard()
@@ -146,6 +148,7 @@ class _Rebuild:
         """Entries of each ledger, by page a bit each: journals may have one more than once."""
         self._files_of_logs = list_logs(files, found.ledger_dirs)
         self._without_place: set[int] = set()
+        self._unreadable: dict[int, int] = {}
         self.known: set[int] = set()
 
     def _old_indexes(self) -> dict[int, Path]:
@@ -207,10 +210,20 @@ class _Rebuild:
 
     # Writing --------------------------------------------------------------------------------------
 
+    def keep_old_places(self) -> None:
+        """Give all ledgers the places that only their old indexes know, before any is replaced."""
+        for ledger_id in sorted(self.known):
+            found = self._old_header(ledger_id)
+            if isinstance(found, CorruptError):
+                self.rescan.damaged.append(found)
+            is_ruined = not isinstance(found, layout.IndexHeader)
+            self._unreadable[ledger_id] = self._keep_unreadable(ledger_id, is_ruined=is_ruined)
+
     def finish(self, ledger_id: int, key_of: KeyOf) -> RebuiltLedger:
         """Put one ledger's new index in the place of its old one."""
-        old = self._old_header(ledger_id)
-        unreadable = self._keep_unreadable(ledger_id, is_ruined=old is None)
+        found = self._old_header(ledger_id)
+        old = found if isinstance(found, layout.IndexHeader) else None
+        unreadable = self._unreadable[ledger_id]
         key, key_from = self._key(ledger_id, old, key_of)
         # Replay has the last word on those behind the mark.
         lac = highest_explicit_lac(old, self._journalled.get(ledger_id))
@@ -239,7 +252,8 @@ class _Rebuild:
             is_written=key is not None and not self._is_dry,
         )
 
-    def _old_header(self, ledger_id: int) -> layout.IndexHeader | None:
+    def _old_header(self, ledger_id: int) -> layout.IndexHeader | CorruptError | None:
+        """Return the header of the old index, what is wrong with it, or None where it has none."""
         path = self._old.get(ledger_id)
         if path is None:
             return None
@@ -249,13 +263,15 @@ class _Rebuild:
         except IndexTruncatedError:
             return None
         except CorruptError as error:
-            self.rescan.damaged.append(error)
-            return None
+            return error
         finally:
             file.close()
 
     def _keep_unreadable(self, ledger_id: int, *, is_ruined: bool) -> int:
         """Keep the old places that nothing was read from: their entries may be acknowledged.
+
+        Nothing of this entry was read either from a record with other ids which no index has there:
+        its ids are damaged. A record with the ids of its place counts before another one with them.
 
         Of an index without a header, only places in logs that there can have been.
         """
@@ -263,13 +279,26 @@ class _Rebuild:
         log_id_max = self._log_id_max if is_ruined else log_layout.LOG_ID_MAX
         for entry_id, location in self._old_slots(ledger_id):
             log_id, offset = log_layout.split_location(location)
-            if location <= 0 or offset < log_layout.LOCATION_MIN or log_id > log_id_max:
+            found = self._pages.get(ledger_id, entry_id)
+            if (
+                found == location
+                or location <= 0
+                or offset < log_layout.LOCATION_MIN
+                or log_id > log_id_max
+            ):
                 continue
-            is_readable = self.rescan.was_read(log_id, offset)
-            if not is_readable and not self._pages.get(ledger_id, entry_id):
+            head = self.rescan.head_at(log_id, offset)
+            if head == (ledger_id, entry_id):
+                self._pages.set(ledger_id, entry_id, location)
+            elif not found and self._may_be_damaged(head, location):
                 self._pages.set(ledger_id, entry_id, location)
                 kept += 1
         return kept
+
+    def _may_be_damaged(self, head: tuple[int, int] | None, location: int) -> bool:
+        if head is None:
+            return not self.rescan.was_read(*log_layout.split_location(location))
+        return not is_indexed(self._index, head, location)
 
     def _old_slots(self, ledger_id: int) -> Iterator[tuple[int, int]]:
         path = self._old.get(ledger_id)
@@ -319,6 +348,7 @@ class _Rebuild:
         """Remove what is not finished, and release all files."""
         self._pages.discard()
         self._index.close()
+        self.rescan.close()
 
 
 class _Pages:

@@ -19,7 +19,8 @@ from bookied.errors import CorruptError, EntryLogRecordError
 from bookied.offline.index import OfflineIndex
 from bookied.offline.logs import Gap, LogRecords
 from bookied.storage.entrylog import reader as logs
-from bookied.storage.entrylog.reader import EntryLogRecord
+from bookied.storage.entrylog.format import LENGTH
+from bookied.storage.entrylog.reader import EntryLogRecord, LogScan
 from bookied.storage.files.files import Files
 from bookied.storage.index.format import IndexHeader
 from bookied.storage.journal import format as journal_layout
@@ -51,6 +52,8 @@ class Rescan:
     read_up_to: dict[int, int] = attrs.field(factory=dict)
     gaps: dict[int, list[Gap]] = attrs.field(factory=dict)
     _done_bytes: int = 0
+    _paths: dict[int, Path] = attrs.field(factory=dict)
+    _looked_into: LogScan | None = None
 
     def log_records(self, directories: Sequence[Path]) -> Iterator[EntryLogRecord]:
         """Give the entries of all logs in directories that share one space of log ids."""
@@ -69,7 +72,7 @@ class Rescan:
         self._add_done(path)
 
     def _log(self, log_id: int, path: Path) -> Iterator[EntryLogRecord]:
-        self.read_up_to[log_id] = 0
+        self.read_up_to[log_id], self._paths[log_id] = 0, path
         with self._noting_damage(), closing(logs.open_scan(self.files, path)) as scan:
             records = scan if self.index is None else LogRecords(scan, self.index)
             try:
@@ -87,6 +90,24 @@ class Rescan:
         """Whether an entry at that place would have been given."""
         is_in_gap = any(gap.holds(offset) for gap in self.gaps.get(log_id, ()))
         return offset < self.read_up_to.get(log_id, 0) and not is_in_gap
+
+    def head_at(self, log_id: int, offset: int) -> tuple[int, int] | None:
+        """Return the ledger id and entry id of the record whose body is at ``offset``.
+
+        None if nothing was read there, or no record can begin there.
+        """
+        if not self.was_read(log_id, offset):
+            return None
+        if self._looked_into is None or self._looked_into.log_id != log_id:
+            self.close()
+            self._looked_into = logs.open_scan(self.files, self._paths[log_id])
+        return self._looked_into.head_at(offset - LENGTH.size)
+
+    def close(self) -> None:
+        """Release the log that was looked into last."""
+        if self._looked_into is not None:
+            self._looked_into.close()
+            self._looked_into = None
 
     def journal_records(self, directory: Path) -> Iterator[tuple[Path, JournalRecord]]:
         """Give the records of all journals in a directory, oldest first."""

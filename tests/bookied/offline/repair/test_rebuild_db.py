@@ -29,7 +29,7 @@ from tests.bookied.offline.repair.test_convert import ONE, TWO, Seen, contents, 
 from tests.bookied.offline.repair.test_rebuild_index import KEY, journal, lac_packet, log, packet
 from tests.bookied.worlds.golden import DIRECTORY, expected
 from tests.bookied.worlds.golden_disk import ledgers_of, locations
-from tests.bookied.worlds.old_layouts import each_crash
+from tests.bookied.worlds.old_layouts import each_crash, put_files
 from tests.sim.world.disk import SimFiles
 from tests.sim.world.key_values import SimKeyValues
 
@@ -113,6 +113,20 @@ def test_an_entry_in_a_log_that_is_gone_keeps_its_place() -> None:
     assert (done.entries, done.unreadable) == (2, 1)
     found = in_db(files)[7].places
     assert found == {0: location(0, 1028), 1: location(1, 1028 + 45)}
+
+
+@pytest.mark.parametrize("ids", [(7, 400), (7, 0), (8, 1), (8, 7), (9, 5), (999, 1), (-1, 1)])
+def test_an_entry_whose_ids_are_damaged_keeps_its_place(ids: tuple[int, int]) -> None:
+    """Nor does it take the place of the entry whose ids it has now."""
+    files = make(SimFiles(Random(1)))
+    damaged = log(packet(7, 0, b"compacted"), packet(*ids))
+    files.remove(Path("/l0/current/1.log"))
+    put_files(files, {"/l0/current/1.log": damaged})
+    (done,) = rebuild(files).locations()
+    assert done.unreadable == 1
+    found = in_db(files)
+    assert (found[7].places[0], found[7].places[1]) == (location(1, 1028), location(1, 1028 + 45))
+    assert found[8].places[1] == location(0, 1071)
 
 
 def test_without_ledgers_there_is_nothing_to_rebuild_locations_for() -> None:

@@ -281,6 +281,40 @@ class TestWhatCannotBeRead:
         told = rebuilt.damaged[-1]
         assert (told.path, told.offset) == (Path(path), begin - size), "behind entry 4999 of 7"
 
+    @pytest.mark.parametrize("at", [4, 11])
+    @pytest.mark.parametrize(
+        "ids",
+        [(7, 400), (7, 2), (7, 4), (7, -5), (6, 3), (6, 7), (8, 1), (999, 3), (-1, 3), (7, 3)],
+    )
+    def test_an_entry_whose_ids_are_damaged_is_not_denied(
+        self, ids: tuple[int, int], at: int
+    ) -> None:
+        """Nor does it take the place of the entry whose ids it has now."""
+        heads = [(6 + number % 3, number // 3) for number in range(21)]
+        damaged = [ids if head == (7, 3) else head for head in heads]
+        data = log(*(packet(*head) for head in damaged[at:] + damaged[:at]))
+        shown = {
+            head: location(0, 1028 + 43 * ((number - at) % 21)) for number, head in enumerate(heads)
+        }
+        files = world(
+            {
+                "/l0/current/0.log": data,
+                **{
+                    f"/l0/current/0/{ledger_id}/{ledger_id}.idx": index(
+                        places=tuple(shown[ledger_id, entry_id] for entry_id in range(7))
+                    )
+                    for ledger_id in (6, 7, 8)
+                },
+            }
+        )
+        rebuilt = {one.ledger_id: one for one in rebuild(files, FOUND, None).ledgers}
+        assert [rebuilt[one].unreadable for one in (6, 7, 8)] == [0, int(ids != (7, 3)), 0]
+        for ledger_id in (6, 7, 8):
+            found = entries(files, ledger_id)
+            assert [found.get(entry_id) for entry_id in range(7)] == [
+                shown[ledger_id, entry_id] for entry_id in range(7)
+            ]
+
     def test_a_damaged_index_is_replaced_where_its_key_is_known_otherwise(self) -> None:
         files = world({"/l0/current/0.log": log(packet(7, 0)), str(INDEX_7): b"x" * 5000})
         rebuilt = rebuild(files, FOUND, [7], key_of=lambda _: (KEY, "password"))
