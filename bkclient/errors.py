@@ -305,3 +305,12 @@ def refusal(rc: ReturnCode, default: type[ClientError], text: str) -> ClientErro
     Agrees with BookKeeper 4.18.0, CompletionValue.
     """
     return BY_RETURN_CODE.get(rc, default)(f"{text}: {rc.name}")
+
+
+MORE_THREADS: Final = "raise `ulimit -u`, or TasksMax of its unit"
+"""What helps a process that can start no more threads."""
+
+
+def lacks_threads(error: BaseException) -> bool:
+    """Return whether an error says that the process can start no more threads."""
+    return isinstance(error, RuntimeError) and "start new thread" in str(error)

@@ -193,6 +193,7 @@ class Process:
     async def _live(self) -> None:
         from bookied.runtime.dependencies import (
             insist_enough_open_files,
+            insist_enough_threads,
             real_dependencies,
             warn_of_small_files,
         )
@@ -206,6 +207,7 @@ class Process:
         try:
             if not self._autorecovery_only:
                 insist_enough_open_files()
+                insist_enough_threads(self._config)
                 warn_of_small_files(self._config)
             parts = real_dependencies(self._config, self._reactor, **options)
             self._service = kind(self._config, parts, failed=self._failed, progress=self._progress)

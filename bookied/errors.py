@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import ClassVar, Final
 
+from bkclient.errors import MORE_THREADS
 from wire.codes import ReturnCode
 from wire.errors import BookieError, BookKeeperError
 from wire.records.cookie import CookieDifference
@@ -252,6 +253,13 @@ class OpenFilesError(BookieStopError):
     """The process may open too few files to keep what a bookie promises."""
 
     exit_status = BookieExitStatus.INVALID_CONFIGURATION
+
+
+class ThreadsError(BookieStopError):
+    """The process can start no more threads."""
+
+    def __init__(self) -> None:
+        super().__init__(f"the process can start no more threads; {MORE_THREADS}")
 
 
 class SecurityStartError(BookieStopError):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import click
 
+from bkclient.errors import MORE_THREADS, lacks_threads
 from bkctl.errors import CommandError, Interrupted, TimeLimitError, error_message, error_name
 from bkctl.exit_status import ExitStatus
 from bkctl.options import SCHEMA
@@ -129,6 +130,9 @@ def describe(error: BaseException, session: Session | None, args: Sequence[str] 
         return Report(name, message, error.exit_status, about, hint, shows_name)
     if isinstance(error, OSError):
         return _os_error(error, about)
+    if lacks_threads(error):
+        name, words = error_name(BlockingIOError), "the process can start no more threads"
+        return Report(name, words, ExitStatus.FAILED, about, MORE_THREADS)
     words = f"{type(error).__name__}: {error_message(error)}"
     hint = "this is a bug; -v shows where"
     return Report("BK-BUG", words, ExitStatus.FAILED, about, hint)

@@ -39,6 +39,7 @@ from bookied.errors import (
     BookieStopError,
     OpenFilesError,
     SecurityStartError,
+    ThreadsError,
 )
 from bookied.runtime.listener import Listener, TcpListener
 from bookied.stats.counters import MetadataStats
@@ -55,6 +56,11 @@ BLOCKING_THREADS: Final = 2
 
 OPEN_FILES_MIN: Final = 128
 """A bookie keeps what it promises with so many; see tests/live/bookied/test_few_descriptors.py."""
+
+THREADS_MIN: Final = 48
+"""A start takes as many: RocksDB opens its files with 16, and aborts the process without them."""
+
+_SMALL_STACK_BYTES: Final = 64 * 1024
 
 SWITCH_S: Final = sys.getswitchinterval()
 SWITCH_SOON_S: Final = 0.0001
@@ -189,9 +195,10 @@ class MetadataUriError(BookieStopError):
 
 
 def real_dependencies(config: BookieConfig, reactor: Any, **changes: Any) -> Parts:
-    """Return this machine as the world, but for ``changes``; threads begin with their first work.
+    """Return this machine as the world, but for ``changes``.
 
     Raises:
+        ThreadsError: the threads that work needs cannot be started.
         MetadataUriError: the URI cannot be understood.
         SecurityStartError: keys or certificates of the bookie's own clients cannot be used.
     """
@@ -199,11 +206,9 @@ def real_dependencies(config: BookieConfig, reactor: Any, **changes: Any) -> Par
         # As Java's auditor and workers do, by another section of the JAAS file than programs.
         own = attrs.evolve(changes["client_config"], client_role="system")
         changes |= {"client_config": own, "greeting": _greeting(own, reactor)}
-    blocking = ThreadPool(0, BLOCKING_THREADS, "blocking")
-    reads = ThreadPool(0, max(1, config.read_threads), "read")
+    blocking = _begun_pool(BLOCKING_THREADS, "blocking")
+    reads = _begun_pool(max(1, config.read_threads), "read")
     pools = (blocking, reads)
-    for pool in pools:
-        pool.start()
     run_reads: RunBlocking = partial(deferToThreadPool, reactor, reads)
     if config.read_threads == 0:
         run_reads = maybeDeferred
@@ -274,6 +279,28 @@ def insist_enough_open_files() -> None:
         )
 
 
+def insist_enough_threads(config: BookieConfig) -> None:
+    """Refuse a limit under which a part would fail later.
+
+    Raises:
+        ThreadsError: it is one.
+    """
+    may_end, begun = threading.Event(), list[threading.Thread]()
+    stack_bytes = threading.stack_size(_SMALL_STACK_BYTES)
+    try:
+        for _ in range(THREADS_MIN + config.read_threads):
+            thread = threading.Thread(target=may_end.wait, daemon=True)
+            thread.start()
+            begun.append(thread)
+    except RuntimeError as error:
+        raise ThreadsError from error
+    finally:
+        threading.stack_size(stack_bytes)
+        may_end.set()
+        for thread in begun:
+            thread.join()
+
+
 def warn_of_small_files(config: BookieConfig) -> None:
     """Warn of a limit on the size of a file that a journal or an entry log reaches."""
     allowed = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
@@ -315,6 +342,20 @@ def _keep_alive(config: BookieConfig) -> KeepAlive:
         count=config.tcp_keepalive_count,
         unconfirmed_ms=config.tcp_user_timeout_ms,
     )
+
+
+def _begun_pool(threads: int, name: str) -> ThreadPool:
+    """Return a pool that has all its threads: later, the system may refuse them.
+
+    The process can end without them: a part that failed may have left work there.
+    """
+    pool = ThreadPool(threads, threads, name)
+    pool.threadFactory = partial(threading.Thread, daemon=True)  # type: ignore[assignment]
+    try:
+        pool.start()
+    except RuntimeError as error:
+        raise ThreadsError from error
+    return pool
 
 
 def _stop_pools(pools: tuple[ThreadPool, ...]) -> None:

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from bookied.errors import DiskWriteFailedError, RunTimeError
+from bkclient.errors import lacks_threads
+from bookied.errors import DiskWriteFailedError, RunTimeError, ThreadsError
 from bookied.service.start import named
 from wire.errors import BookKeeperError
 
@@ -43,6 +44,8 @@ class FatalErrors:
             self.fail(error)
         elif isinstance(error, OSError):
             self.disk_failed(error)
+        elif lacks_threads(error):
+            self.fail(ThreadsError())
         else:
             log.failure("a part of the bookie failed", Failure(error))
             self.fail(RunTimeError(f"{type(error).__name__}: {error}"))

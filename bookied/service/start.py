@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from twisted.internet.defer import Deferred
+from twisted.logger import Logger
 
+from bkclient.errors import lacks_threads
 from bkclient.metadata.api import (
     IncompatibleLayoutError,
     MetadataUnavailableError,
@@ -19,9 +21,12 @@ from bookied.errors import (
     MetadataStartError,
     NoSpaceError,
     StorageError,
+    ThreadsError,
     WrongLayoutError,
 )
 from wire.errors import BookKeeperError
+
+log = Logger()
 
 
 class StopRequestedError(BookieStopError):
@@ -48,7 +53,10 @@ class ServiceStart:
         try:
             await begin()
         except BaseException as error:
-            await self._abandon()
+            try:
+                await self._abandon()
+            except Exception:  # noqa: BLE001 -- the first error is what the process ends with
+                log.failure("a start that failed could not be undone")
             raise start_error(error) from error
         finally:
             self._ended.callback(None)
@@ -72,6 +80,8 @@ def start_error(error: BaseException) -> BaseException:
     """Return a start's failure as what the process ends with."""
     if isinstance(error, (BookieStopError, StorageError)):
         return error
+    if lacks_threads(error):
+        return ThreadsError()
     if isinstance(error, NotInitializedError):
         return MetadataStartError(f"{error}; {error.hint}")
     if isinstance(error, IncompatibleLayoutError):

@@ -230,8 +230,9 @@ class EntryLogWriter:
 
     def start(self) -> None:
         """Run in a thread."""
-        self._thread = threading.Thread(target=self._run, name="entry-log", daemon=True)
-        self._thread.start()
+        thread = threading.Thread(target=self._run, name="entry-log", daemon=True)
+        thread.start()
+        self._thread = thread
 
     def stop(self) -> None:
         """Write what is left, end the active log and the thread. Blocks.

@@ -120,7 +120,10 @@ class _ZerosAhead:
         self._position = self._clear = self._allocated = 0
         self._is_busy = self._has_ended = self._is_large = False
         self._thread = threading.Thread(target=self._run, name="journal-ahead", daemon=True)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except RuntimeError as error:
+            log.warn("the journal is not preallocated: {error}", error=error)
 
     def give_way(self, end: int) -> None:
         """Return once no zeros can go anywhere below ``end`` any more."""
@@ -138,7 +141,8 @@ class _ZerosAhead:
         with self._changed:
             self._has_ended = True
             self._changed.notify()
-        self._thread.join()
+        if self._thread.ident is not None:
+            self._thread.join()
 
     def _run(self) -> None:
         try:

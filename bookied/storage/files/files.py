@@ -363,12 +363,14 @@ def _side_by_side(actions: Iterable[Callable[[], object]]) -> None:
                 except BaseException as error:  # noqa: BLE001  # raised below, by who waits
                     errors.append(error)
 
-    helpers = [
-        threading.Thread(target=work, name="sync", daemon=True)
-        for _ in range(min(SYNC_THREADS, len(queue)) - 1)
-    ]
-    for helper in helpers:
-        helper.start()
+    helpers: list[threading.Thread] = []
+    for _ in range(min(SYNC_THREADS, len(queue)) - 1):
+        helper = threading.Thread(target=work, name="sync", daemon=True)
+        try:
+            helper.start()
+        except RuntimeError:  # The process can start no more threads: those that are there do all.
+            break
+        helpers.append(helper)
     work()
     for helper in helpers:
         helper.join()

@@ -152,8 +152,9 @@ class Journal:
         """Open the journal and run it in a thread of its own."""
         if not self._file.is_open:
             self.open()
-        self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
-        self._thread.start()
+        thread = threading.Thread(target=self._run, name="journal", daemon=True)
+        thread.start()
+        self._thread = thread
 
     def stop(self) -> None:
         """Write and sync all that is queued, report it, end the thread and close. Blocks."""

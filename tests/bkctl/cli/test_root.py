@@ -13,6 +13,7 @@ import pytest
 
 from bkctl.cli.command import Command, Group
 from bkctl.cli.command_names import COMMANDS, SECTIONS
+from bkctl.cli.report import describe
 from bkctl.cli.root import cli
 from bkctl.exit_status import MEANING, Effect, ExitStatus
 from bkctl.options import Options, Seconds, global_options, is_global, options_of
@@ -702,6 +703,12 @@ def test_a_bug_is_called_one_and_shows_where_only_when_asked() -> None:
         assert status == ExitStatus.FAILED
         assert "ZeroDivisionError: boom; this is a bug" in host.err.text
         assert ("Traceback" in host.err.text) == expected
+
+
+def test_a_process_that_gets_no_thread_is_no_bug() -> None:
+    report = describe(RuntimeError("can't start new thread"), None)
+    assert (report.status, report.hint) == (1, "raise `ulimit -u`, or TasksMax of its unit")
+    assert report.message == "the process can start no more threads"
 
 
 def test_a_command_knows_its_own_line_to_be_repeated() -> None:

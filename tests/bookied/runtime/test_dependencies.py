@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import resource
 import sys
+import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,13 +13,21 @@ from twisted.logger import capturedLogs, formatEvent
 
 from bkclient.config.client import ClientConfig
 from bookied.config.bookie import BookieConfig
+from bookied.errors import ThreadsError
 from bookied.runtime.dependencies import (
+    BLOCKING_THREADS,
     SWITCH_SOON_S,
+    THREADS_MIN,
+    Parts,
     host_to_read_near,
+    insist_enough_threads,
+    real_dependencies,
     switch_threads_soon,
     warn_of_small_files,
 )
 from tests.bookied.worlds.fakes import FakeHost
+from tests.bookied.worlds.thread_limit import threads_left
+from tests.support.reactor import call, run, the_reactor
 
 NEAR: dict[str, Any] = {
     "placement_policy": "org.apache.bookkeeper.client.RegionAwareEnsemblePlacementPolicy",
@@ -59,6 +69,31 @@ def test_threads_switch_sooner_while_they_are_told_to() -> None:
     assert sys.getswitchinterval() == pytest.approx(SWITCH_SOON_S)
     switch_threads_soon(False)
     assert sys.getswitchinterval() == pytest.approx(usual)
+
+
+def test_too_few_threads_are_refused_and_none_is_left_running() -> None:
+    config = BookieConfig(metadata_service_uri="sqlite:///m.db")
+    stack_bytes, before = threading.stack_size(), threading.active_count()
+    with threads_left(THREADS_MIN), pytest.raises(ThreadsError, match="raise `ulimit -u`"):
+        insist_enough_threads(config)
+    assert (threading.stack_size(), threading.active_count()) == (stack_bytes, before)
+    insist_enough_threads(config)
+
+
+def test_threads_for_work_are_there_from_the_start(tmp_path: Path) -> None:
+    config = BookieConfig(metadata_service_uri=f"sqlite://{tmp_path}/m.db", read_threads=3)
+    with threads_left(BLOCKING_THREADS + 2), pytest.raises(ThreadsError):
+        real_dependencies(config, the_reactor())
+    parts = real_dependencies(config, the_reactor())
+    try:
+        with threads_left(0):
+            assert run(both(parts)) == ["blocking", "read"]
+    finally:
+        call(parts.close)
+
+
+async def both(parts: Parts) -> list[str]:
+    return [await parts.run_blocking(lambda: "blocking"), await parts.run_reads(lambda: "read")]
 
 
 @pytest.mark.parametrize(("journal_mb", "warned"), [(1, False), (2048, True)])

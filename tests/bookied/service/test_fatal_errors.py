@@ -6,7 +6,7 @@ import pytest
 from twisted.logger import capturedLogs, formatEvent
 from twisted.python.failure import Failure
 
-from bookied.errors import DiskWriteFailedError, NoSpaceError, RunTimeError
+from bookied.errors import DiskWriteFailedError, NoSpaceError, RunTimeError, ThreadsError
 from bookied.service.fatal_errors import FatalErrors
 from wire.errors import BookKeeperError
 
@@ -44,6 +44,18 @@ def test_what_is_no_error_of_ours_is_told_as_one(take, text: str) -> None:
     told: list[BookKeeperError] = []
     take(FatalErrors(told.append, is_ending=lambda: False))
     assert [(type(error), str(error)) for error in told] == [(RunTimeError, text)]
+
+
+def test_a_part_that_gets_no_thread_is_one_line_with_the_fix() -> None:
+    told: list[BookKeeperError] = []
+    with capturedLogs() as events:
+        FatalErrors(told.append, is_ending=lambda: False).part_failed(
+            RuntimeError("can't start new thread")
+        )
+    assert [type(error) for error in told] == [ThreadsError]
+    (line,) = map(formatEvent, events)
+    assert "can start no more threads; raise `ulimit -u`" in line
+    assert "log_failure" not in events[0]
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,15 @@
-"""A live bookie that may open 128 files: it keeps what it promises, and starts again so."""
+"""A live bookie that may open 128 files: it keeps what it promises, and starts again so.
+
+With fewer, or with too few threads, it does not start.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import os
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -26,6 +33,12 @@ from wire.ids import LedgerId
 pytestmark = pytest.mark.processes
 
 FEW = ("sh", "-c", 'ulimit -n 128; exec "$@"', "sh")
+USER = 54321
+AS_USER_OF_FEW_THREADS = (
+    *("prlimit", "--nproc=20", "setpriv", "--reuid", str(USER), "--regid", str(USER)),
+    # The interpreter may be in root's home.
+    *("--clear-groups", "--inh-caps=-all,+dac_read_search", "--ambient-caps=+dac_read_search"),
+)
 LEDGERS = 1500
 MB = 1 << 20
 ONE = {"ensemble_size": 1, "write_quorum": 1, "ack_quorum": 1}
@@ -70,6 +83,23 @@ def test_too_few_descriptors_end_the_start_with_a_hint(tmp_path: Path) -> None:
     process = BookieProcess(conf, prefix=("sh", "-c", 'ulimit -n 127; exec "$@"', "sh"))
     assert process.ended() == BookieExitStatus.INVALID_CONFIGURATION
     assert "may open 127 files, and a bookie needs 128" in process.last_line()
+
+
+def test_too_few_threads_end_the_start_with_a_hint() -> None:
+    try:
+        subprocess.run([*AS_USER_OF_FEW_THREADS, sys.executable, "-c", ""], check=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("only root can be another user, and root may start any number of threads")
+    with tempfile.TemporaryDirectory(prefix="bkctl-threads-") as name:
+        directory = Path(name)
+        conf = write_conf(directory / "b1", make_cluster(directory / "metadata.db"))
+        for path in (directory, *directory.rglob("*")):
+            os.chown(path, USER, USER)
+        process = BookieProcess(conf, prefix=AS_USER_OF_FEW_THREADS)
+        assert process.ended() == BookieExitStatus.FATAL
+        last = "the process can start no more threads; raise `ulimit -u`, or TasksMax of its unit"
+        assert process.own_lines() == [f"bookied: {last}"]
+        assert "Traceback" not in process.output.read_text()
 
 
 def fill(client: RawClient) -> set[object]:

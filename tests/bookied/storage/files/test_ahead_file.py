@@ -23,6 +23,7 @@ from bookied.storage.files.ahead_file import (
 )
 from bookied.storage.files.direct_file import BLOCK_BYTES, DirectRefusedError
 from bookied.storage.files.files import RealFiles
+from tests.bookied.worlds.thread_limit import threads_left
 from tests.support.waiting import until
 
 STEP = 4 * 1024 * 1024
@@ -40,6 +41,19 @@ def path(tmp_path: Path) -> Path:
 
 def block(number: int) -> bytes:
     return number.to_bytes(8, "big") * (BLOCK_BYTES // 8)
+
+
+def test_a_journal_without_a_thread_has_no_zeros_ahead_and_all_that_was_appended(
+    path: Path,
+) -> None:
+    with threads_left(0):
+        file = AheadFile(path, STEP)
+    blocks = [block(number) for number in range(1, 600)]
+    for one in blocks:
+        file.write([one])
+    file.sync()
+    file.close()
+    assert path.read_bytes() == b"".join(blocks)
 
 
 def test_what_was_appended_is_there_with_zeros_behind_it_until_it_is_closed(path: Path) -> None:

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from bookied.storage.files.direct_file import BLOCK_BYTES, BUFFER_BYTES
 from bookied.storage.files.files import IOV_MAX, AppendFile, Files, ReadFile, RealFiles, remove_tree
 from bookied.storage.files.open_files import OpenFiles
+from tests.bookied.worlds.thread_limit import threads_left
 from tests.sim.world.disk import SimFiles
 
 Disk = tuple[Files, Path]
@@ -245,6 +246,15 @@ class Broken:
         self.syncs += 1
         if self.error is not None:
             raise self.error
+
+
+@pytest.mark.parametrize("threads", [0, 1])
+def test_all_are_synced_where_the_process_gets_no_more_threads(disk: Disk, threads: int) -> None:
+    files, _ = disk
+    some: list[Any] = [Broken() for _ in range(100)]
+    with threads_left(threads):
+        files.sync_all(some)
+    assert [each.syncs for each in some] == [1] * 100
 
 
 @pytest.mark.parametrize("count", [1, 2, 100])

@@ -22,6 +22,7 @@ from bookied.storage.journal.mark import LastMark
 from bookied.storage.journal.queue import GROUP_BYTES_MAX
 from bookied.storage.journal.reader import journal_ids, open_scan
 from bookied.storage.journal.writer import Journal
+from tests.bookied.worlds.thread_limit import threads_left
 from tests.sim.world.disk import SimFiles
 
 BASE = Path("/journal")
@@ -68,6 +69,14 @@ class Desk:
     def after_power_cut(self) -> list[bytes]:
         self.files.crash()
         return self.records()
+
+
+def test_a_journal_that_gets_no_thread_can_be_stopped() -> None:
+    desk = Desk()
+    with threads_left(0), pytest.raises(RuntimeError, match="new thread"):
+        desk.journal.start()
+    desk.journal.stop()
+    assert desk.records() == []
 
 
 def record(number: int, size: int = 30) -> bytes:
