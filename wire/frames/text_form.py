@@ -21,6 +21,8 @@ _STRING_OR_COMMENT: Final = re.compile(
 )
 _NUMERIC_ENUM: Final = re.compile(rb"\b(?:state|digestType)\s*:\s*[-+0-9]")
 
+_SAID_CHARS_MAX: Final = 200
+
 
 def parse(data: bytes, message: M) -> M:
     """Fill ``message`` from its text form and return it.
@@ -34,7 +36,10 @@ def parse(data: bytes, message: M) -> M:
     try:
         text_format.Merge(data, message, allow_unknown_field=True)
     except (text_format.ParseError, ValueError, RecursionError) as error:
-        raise FormatError(f"no {message.DESCRIPTOR.name} in text form: {error}") from error
+        said = str(error)
+        if len(said) > _SAID_CHARS_MAX:  # It quotes the line and the word, and these may be long.
+            said = f"{said[: _SAID_CHARS_MAX // 2]} ... {said[-_SAID_CHARS_MAX // 2 :]}"
+        raise FormatError(f"no {message.DESCRIPTOR.name} in text form: {said}") from error
     return message
 
 

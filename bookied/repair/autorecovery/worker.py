@@ -62,6 +62,10 @@ HELD_MAX: Final = 1000
 """Ledgers whose locks are held while they wait; with more the worker waits itself."""
 
 
+REPORTED_MAX: Final = 10
+"""Fragments of one ledger that are logged by themselves, if they cannot be repaired."""
+
+
 class RepairOutcome(enum.Enum):
     """What became of one pass over a ledger."""
 
@@ -110,6 +114,8 @@ class Worker:
         )
         self._failures = Failures(config.failed_ledger_grace_ms / 1000)
         self._wake_up = WakeUp(self._clock)
+        self._unrepaired = 0
+        """Fragments of the ledger at hand that could not be repaired."""
         self._held: dict[LedgerId, Deferred[None]] = {}
         self._pauses = RepairPauses(self._store, self._clock, self._wake_up.wake)
         self._watch: Watch | None = None
@@ -172,6 +178,7 @@ class Worker:
         return outcome
 
     async def _repair(self, ledger_id: LedgerId) -> RepairOutcome:
+        self._unrepaired = 0
         try:
             outcome, ledger = await self._pass(ledger_id)
         except NoSuchLedgerError:
@@ -187,6 +194,9 @@ class Worker:
             self._stats.failed(ledger_id, wall_s(self._clock), str(error) or repr(error))
             self._hold(ledger_id, self._pauses.wait(0))
             return RepairOutcome.LACKING
+        if self._unrepaired > REPORTED_MAX:
+            more = self._unrepaired - REPORTED_MAX
+            log.warn("ledger {id}: {more} more fragments are not repaired", id=ledger_id, more=more)
         if outcome is RepairOutcome.INTACT:
             await self._remove_mark(ledger_id)
         elif outcome is RepairOutcome.OPEN:
@@ -290,12 +300,14 @@ class Worker:
     ) -> None:
         why = f"the fragment at entry {fragment.first}: {error}"
         self._stats.failed(ledger.ledger_id, wall_s(self._clock), why)
-        log.warn(
-            "ledger {id}: the fragment at entry {first} is not repaired: {error}",
-            id=ledger.ledger_id,
-            first=fragment.first,
-            error=error,
-        )
+        self._unrepaired += 1
+        if self._unrepaired <= REPORTED_MAX:
+            log.warn(
+                "ledger {id}: the fragment at entry {first} is not repaired: {error}",
+                id=ledger.ledger_id,
+                first=fragment.first,
+                error=error,
+            )
 
     # Ledgers that wait, with their locks held
 

@@ -11,10 +11,12 @@ from typing import Any
 
 import attrs
 import pytest
+from twisted.logger import capturedLogs, formatEvent
 
 from bkclient.errors import ClientError
 from bkclient.metadata import zk_paths
 from bkclient.repair.autorecovery import Pause
+from bookied.repair.autorecovery.worker import REPORTED_MAX
 from tests.bkclient.repairs import (
     STRIPED,
     TRIPLE,
@@ -32,7 +34,8 @@ from tests.bkclient.worlds import Fate, World, is_fence, is_recovery_add, when
 from tests.bookied.repair.autorecovery.workers import RunningWorker, run_until_no_marks
 from tests.support.memory_cluster import Fault, TreeOperation
 from wire.codes import LedgerState
-from wire.ids import BookieId, LedgerId
+from wire.ids import BookieId, EntryId, LedgerId
+from wire.ledger_metadata import Fragment
 from wire.messages import AddRequest, ReadLacRequest
 
 GRACE_S = 30.0
@@ -237,6 +240,21 @@ def test_a_bookie_that_is_lost_does_not_end_the_pause_after_a_failure() -> None:
     world.kill(spare)
     world.settle(5)
     assert (taken, locks(world)) == ([], held)
+
+
+def test_a_ledger_with_many_fragments_that_cannot_be_repaired_takes_few_lines() -> None:
+    world = World(3)
+    ledger_id = closed_ledger(world, world.client(), 60)
+    stored = world.stored(ledger_id)
+    fragments = tuple(Fragment(EntryId(n), stored.ensemble) for n in range(60))
+    world.run(store_of(world).write_ledger(ledger_id, attrs.evolve(stored, fragments=fragments), 1))
+    lose(world, ledger_id)
+    with capturedLogs() as events:
+        RunningWorker(world)
+        world.settle(5)
+    lines = [formatEvent(event) for event in events]
+    assert sum("is not repaired" in line for line in lines) == REPORTED_MAX
+    assert any("more fragments are not repaired" in line for line in lines)
 
 
 def test_a_bookie_that_registers_all_the_time_ends_pauses_once_a_minute() -> None:
