@@ -56,6 +56,8 @@ CHECK_TIMES: Final = {
     "replicas": f"{UNDERREPLICATION}/replicascheckctime",
 }
 
+_SHOWN_CHARS_MAX: Final = 200
+
 SHORT_IDS_END: Final = 2**31 - 1
 """The first id that is too long for a ZooKeeper sequence number: it and all above are "long"."""
 
@@ -294,6 +296,11 @@ def sequence_of(name: str) -> int:
         if tail.startswith(prefix):
             return int(tail[len(prefix) :])
     raise ValueError(f"{name!r} has no sequence number")
+
+
+def shown(path: str) -> str:
+    """Return a path as messages show it: a name may have as many characters as a node has bytes."""
+    return path if len(path) <= _SHOWN_CHARS_MAX else f"{path[:_SHOWN_CHARS_MAX]}..."
 
 
 def parent(path: str) -> str:

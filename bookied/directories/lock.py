@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import time
@@ -20,6 +21,9 @@ _LOCKS: Final = Path("/proc/locks")
 _PROC: Final = Path("/proc")
 _TRIES: Final = 20
 _TRY_EVERY_S: Final = 0.01
+
+_NO_LOCK_FILE: Final = frozenset({errno.ELOOP, errno.EISDIR, errno.EINVAL, errno.ENXIO})
+"""Numbers of an ``OSError`` where a link, a directory, a FIFO or a socket has the file's name."""
 
 
 class DirectoryLocks:
@@ -55,6 +59,10 @@ def _lock(root: Path) -> int:
         root.mkdir(parents=True, exist_ok=True)
         fd = open_regular(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, LOCK_MODE)
     except OSError as error:
+        if error.errno in _NO_LOCK_FILE:
+            raise DirectoryError(
+                f"{path} cannot be used as a lock file: {error.strerror}; remove it"
+            ) from error
         raise DirectoryError(f"{root} cannot be used: {error.strerror or error}") from error
     _keep_others_out(fd, path)
     try:

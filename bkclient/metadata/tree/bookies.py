@@ -244,7 +244,8 @@ def valid_bookies(path: str, names: list[str]) -> list[BookieId]:
         if is_valid_bookie_id(name):
             valid.append(BookieId(name))
         elif name != zk_paths.READ_ONLY_NAME:
-            log.warn("ignored {path}/{name}: the name is not a bookie id", path=path, name=name)
+            at = zk_paths.shown(f"{path}/{name}")
+            log.warn("ignored {path}: the name is not a bookie id", path=at)
     return valid
 
 

@@ -179,7 +179,7 @@ class TreeLedgers(TreePart):
         names = await self._names_in(leaf)
         found, strange = layout.ledgers_among(spelling, leaf, names, after)
         for path in strange:
-            log.warn("ignored {path}: the node is not a ledger", path=path)
+            log.warn("ignored {path}: the node is not a ledger", path=zk_paths.shown(path))
         return found
 
     async def watch_ledger(self, ledger_id: LedgerId, changed: Callable[[], None]) -> Watch:

@@ -82,7 +82,7 @@ class ZooKeeperReader:
             for leaf, names in self._leaves(spelling, [()], least):
                 found, strange = layout.ledgers_among(spelling, leaf, names, least)
                 for path in strange:
-                    self.warn(f"ignored {path}: the node is not a ledger")
+                    self.warn(f"ignored {zk_paths.shown(path)}: the node is not a ledger")
                 for at in range(0, len(found), IDS_AT_ONCE):
                     yield found[at : at + IDS_AT_ONCE]
 
@@ -140,7 +140,8 @@ class ZooKeeperReader:
             if is_valid_bookie_id(name):
                 found.append(BookieId(name))
             elif name != zk_paths.READ_ONLY_NAME:
-                self.warn(f"ignored {path}/{name}: the name is not a bookie id")
+                at = zk_paths.shown(f"{path}/{name}")
+                self.warn(f"ignored {at}: the name is not a bookie id")
         return frozenset(found)
 
     def _infos(self, bookies: Sequence[BookieId]) -> dict[BookieId, BookieServiceInfo]:

@@ -7,7 +7,7 @@ import fcntl
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -89,9 +89,16 @@ def test_a_lock_file_is_for_its_owner_alone(tmp_path: Path) -> None:
 def test_a_lock_file_is_no_link(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").write_text("kept")
     (tmp_path / LOCK).symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(DirectoryError, match="cannot be used"):
+    with pytest.raises(DirectoryError, match=f"{tmp_path / LOCK} cannot be used as a lock file"):
         taken(tmp_path)
     assert (tmp_path / "elsewhere").read_text() == "kept"
+
+
+@pytest.mark.parametrize("make", [os.mkdir, os.mkfifo])
+def test_what_is_no_file_is_no_lock_file(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    make(tmp_path / LOCK)
+    with pytest.raises(DirectoryError, match=f"{tmp_path / LOCK} cannot be used .*; remove it"):
+        taken(tmp_path)
 
 
 @pytest.fixture

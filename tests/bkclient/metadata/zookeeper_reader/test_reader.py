@@ -153,13 +153,17 @@ def test_it_sees_the_bookies_that_the_store_sees() -> None:
     server.nodes[f"{ROOT}/available/{B2}"] = server.nodes[f"{ROOT}/available/readonly/{B2}"]
     server.nodes[f"{ROOT}/available/{B3}"] = b"\xff"
     server.nodes[f"{ROOT}/available/no bookie"] = b""
+    server.nodes[f"{ROOT}/cookies/{'x' * 100_000}"] = b""
     told: list[str] = []
     found = look(server)
     found.warn = told.append
     assert [(one.bookie_id, one.state.value, one.info is None) for one in found.bookies()] == [
         (B1, "writable", False), (B2, "writable", False), (B3, "writable", True),
     ]  # fmt: skip
-    assert told == ["ignored /available/no bookie: the name is not a bookie id"]
+    assert told == [
+        "ignored /available/no bookie: the name is not a bookie id",
+        f"ignored /cookies/{'x' * 191}...: the name is not a bookie id",
+    ]
 
 
 def test_a_bookie_that_goes_while_it_is_looked_at_is_shown_as_it_was_listed() -> None:
