@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Awaitable, Callable
 
 from twisted.internet.defer import Deferred
@@ -93,7 +94,11 @@ def start_error(error: BaseException) -> BaseException:
     if isinstance(error, OSError):
         if error.errno in NO_SPACE:
             return NoSpaceError(f"no space to start: {named(error)}; free some, and start again")
-        return DamagedError(f"the directories cannot be read or written: {named(error)}")
+        fix = "; put the bookie's own file back, or run `bkctl disk check`"
+        is_other = error.errno in {errno.EISDIR, errno.EINVAL, errno.ELOOP, errno.ENXIO}
+        return DamagedError(
+            f"the directories cannot be read or written: {named(error)}{fix * is_other}"
+        )
     return error
 
 

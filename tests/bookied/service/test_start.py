@@ -2,12 +2,30 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 from twisted.internet.defer import Deferred
 from twisted.logger import capturedLogs
 
 from bookied.errors import ThreadsError
-from bookied.service.start import ServiceStart
+from bookied.service.start import ServiceStart, start_error
+
+
+@pytest.mark.parametrize(
+    ("error", "fix"),
+    [
+        (OSError(errno.EINVAL, "not a regular file", "/l/current/0.log"), True),
+        (IsADirectoryError(errno.EISDIR, "Is a directory", "/l/current/0.log"), True),
+        (OSError(errno.EIO, "Input/output error", "/l/current/0.log"), False),
+    ],
+)
+def test_another_thing_in_the_place_of_a_file_is_named_with_the_fix(
+    error: OSError, *, fix: bool
+) -> None:
+    ends = start_error(error)
+    assert f"/l/current/0.log: {error.strerror}" in str(ends)
+    assert ("put the bookie's own file back" in str(ends)) == fix
 
 
 @pytest.mark.parametrize("is_undone", [True, False])
