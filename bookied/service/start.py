@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Awaitable, Callable
+from typing import Final
 
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
@@ -28,6 +29,11 @@ from bookied.errors import (
 from wire.errors import BookKeeperError
 
 log = Logger()
+
+_NOT_THE_FILE: Final = frozenset(
+    {errno.ENOENT, errno.EISDIR, errno.EINVAL, errno.ELOOP, errno.ENXIO}
+)
+"""Numbers of an ``OSError`` where another thing, or a link to nothing, has a file's name."""
 
 
 class StopRequestedError(BookieStopError):
@@ -95,7 +101,7 @@ def start_error(error: BaseException) -> BaseException:
         if error.errno in NO_SPACE:
             return NoSpaceError(f"no space to start: {named(error)}; free some, and start again")
         fix = "; put the bookie's own file back, or run `bkctl disk check`"
-        is_other = error.errno in {errno.EISDIR, errno.EINVAL, errno.ELOOP, errno.ENXIO}
+        is_other = error.errno in _NOT_THE_FILE
         return DamagedError(
             f"the directories cannot be read or written: {named(error)}{fix * is_other}"
         )
