@@ -109,7 +109,7 @@ def start_error(error: BaseException) -> BaseException:
 
 
 def named(error: Exception) -> str:
-    """Return what failed, with its path in front where it is known."""
+    """Return what failed, with its path in front where it is known: of a rename, the new name."""
     if isinstance(error, OSError) and error.filename is not None:
-        return f"{error.filename}: {error.strerror}"
+        return f"{error.filename2 or error.filename}: {error.strerror}"
     return str(error)

@@ -17,6 +17,7 @@ from bookied.service.start import ServiceStart, start_error
     [
         (OSError(errno.EINVAL, "not a regular file", "/l/current/0.log"), True),
         (IsADirectoryError(errno.EISDIR, "Is a directory", "/l/current/0.log"), True),
+        (OSError(errno.EISDIR, "Is a directory", "/l/0.tmp", None, "/l/current/0.log"), True),
         (OSError(errno.EIO, "Input/output error", "/l/current/0.log"), False),
     ],
 )
