@@ -114,8 +114,7 @@ class Worker:
         )
         self._failures = Failures(config.failed_ledger_grace_ms / 1000)
         self._wake_up = WakeUp(self._clock)
-        self._unrepaired = 0
-        """Fragments of the ledger at hand that could not be repaired."""
+        self._unrepaired = 0  # Fragments of the ledger at hand.
         self._held: dict[LedgerId, Deferred[None]] = {}
         self._pauses = RepairPauses(self._store, self._clock, self._wake_up.wake)
         self._watch: Watch | None = None
@@ -273,7 +272,7 @@ class Worker:
         except (NoSuchLedgerError, MetadataStoreError):
             raise
         except ClientError as error:
-            self._not_mended(ledger, fragment, error)
+            self._failed(ledger, fragment, error)
             return False
         return True
 
@@ -291,23 +290,16 @@ class Worker:
         except UnreadableEntryError as error:
             self._failures.unreadable(ledger_id, error.entry_id)
             self._stats.unreadable += 1
-            self._not_mended(ledger, fragment, error)
+            self._failed(ledger, fragment, error)
         except ClientError as error:
-            self._not_mended(ledger, fragment, error)
+            self._failed(ledger, fragment, error)
 
-    def _not_mended(
-        self, ledger: ViewedLedger, fragment: LedgerFragment, error: ClientError
-    ) -> None:
+    def _failed(self, ledger: ViewedLedger, fragment: LedgerFragment, error: ClientError) -> None:
         why = f"the fragment at entry {fragment.first}: {error}"
         self._stats.failed(ledger.ledger_id, wall_s(self._clock), why)
         self._unrepaired += 1
         if self._unrepaired <= REPORTED_MAX:
-            log.warn(
-                "ledger {id}: the fragment at entry {first} is not repaired: {error}",
-                id=ledger.ledger_id,
-                first=fragment.first,
-                error=error,
-            )
+            log.warn("ledger {id} is not repaired: {why}", id=ledger.ledger_id, why=why)
 
     # Ledgers that wait, with their locks held
 
