@@ -13,6 +13,7 @@ from typing import Any
 from twisted.internet.threads import deferToThreadPool
 
 from bkclient.errors import MetadataStoreError
+from bkclient.metadata import zk_paths
 from bkclient.metadata.api import MetadataAccessError
 from bkclient.metadata.tree.nodes import NodeValue
 from bkclient.metadata.zk_uri import ZooKeeperUri
@@ -79,14 +80,16 @@ class _Answers:
         # What was complete when we began is seen, whichever server answers.
         for _ in self._session.ask([frames.sync(root)]):
             pass
+        asked = iter(paths)
         for answers in self._session.ask(frames.get_data(root + path) for path in paths):
-            yield [self._value(wrong, answer) for wrong, answer in answers]
+            yield [self._value(next(asked), wrong, answer) for wrong, answer in answers]
 
-    def _value(self, wrong: int, answer: bytes) -> NodeValue | None:
+    def _value(self, path: str, wrong: int, answer: bytes) -> NodeValue | None:
         if wrong == frames.NO_NODE:
             return None
         if wrong in {frames.NO_AUTH, frames.AUTH_FAILED}:
-            raise MetadataAccessError(f"{self._uri.text}: we may not look there ({wrong})")
+            at = zk_paths.shown(self._uri.text + path)
+            raise MetadataAccessError(f"{at}: we may not look there ({wrong})")
         if wrong:
             raise MetadataStoreError(f"{self._uri.text}: ZooKeeper answers with error {wrong}")
         return NodeValue(*frames.data_of(answer))

@@ -119,7 +119,7 @@ class ZooKeeperReader:
                 if wrong == 0:
                     found.append(as_stored(ledger_id, *frames.data_of(answer)))
                 else:
-                    self._check(wrong)
+                    self._check(path_of(ledger_id), wrong)
             at += len(answers)
             yield found
 
@@ -187,18 +187,20 @@ class ZooKeeperReader:
 
     def _values(self, paths: Iterable[str]) -> list[bytes | None]:
         """Return nodes' values; None for those that are not there."""
+        paths = list(paths)
         bodies = [frames.get_data(self._uri.root + path) for path in paths]
         return [
-            frames.data_of(answer)[0] if self._is_there(wrong) else None
-            for wrong, answer in self._answers(bodies)
+            frames.data_of(answer)[0] if self._is_there(path, wrong) else None
+            for path, (wrong, answer) in zip(paths, self._answers(bodies), strict=True)
         ]
 
     def _children(self, paths: Iterable[str]) -> list[list[str] | None]:
         """Return the names of nodes' children; None for nodes that are not there."""
+        paths = list(paths)
         bodies = [frames.get_children(self._uri.root + path) for path in paths]
         return [
-            frames.names_of(answer) if self._is_there(wrong) else None
-            for wrong, answer in self._answers(bodies)
+            frames.names_of(answer) if self._is_there(path, wrong) else None
+            for path, (wrong, answer) in zip(paths, self._answers(bodies), strict=True)
         ]
 
     def _answers(self, bodies: Sequence[Body]) -> Sequence[tuple[int, bytes]]:
@@ -211,14 +213,15 @@ class ZooKeeperReader:
     def _flat(self, bodies: Iterable[Body]) -> list[tuple[int, bytes]]:
         return [answer for answers in self._session.ask(bodies) for answer in answers]
 
-    def _is_there(self, wrong: int) -> bool:
+    def _is_there(self, path: str, wrong: int) -> bool:
         if wrong:
-            self._check(wrong)
+            self._check(path, wrong)
         return wrong == 0
 
-    def _check(self, wrong: int) -> None:
+    def _check(self, path: str, wrong: int) -> None:
         """Raise what an answer says is wrong, unless that is only that there is no such node."""
         if wrong in {frames.NO_AUTH, frames.AUTH_FAILED}:
-            raise MetadataAccessError(f"{self._uri.text}: we may not look there ({wrong})")
+            at = zk_paths.shown(self._uri.text + path)
+            raise MetadataAccessError(f"{at}: we may not look there ({wrong})")
         if wrong != frames.NO_NODE:
             raise MetadataStoreError(f"{self._uri.text}: ZooKeeper answers with error {wrong}")

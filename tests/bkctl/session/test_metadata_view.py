@@ -183,7 +183,7 @@ def test_what_may_not_be_seen_is_an_error_and_no_shorter_list() -> None:
     server = cluster(3)
     server.wrong = {"/ledgers/00/0000/L0002": NO_AUTH}
     host = run(server, "ledger", "list", status=ExitStatus.REFUSED)
-    assert "we may not look there" in host.err.text
+    assert "/ledgers/00/0000/L0002: we may not look there" in host.err.text
 
 
 def test_nobody_at_home_is_unreachable() -> None:
