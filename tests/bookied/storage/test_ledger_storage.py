@@ -364,6 +364,18 @@ def test_only_an_empty_key_can_be_replaced() -> None:
     assert keys == [b"new", b"new", b"k" * 20]
 
 
+def test_a_key_that_replaces_an_empty_one_goes_into_the_journal() -> None:
+    """A power cut before the next checkpoint would leave the ledger to the next key that comes."""
+    desk = Desk()
+    state = desk.storage.ledgers.create(1, b"")
+    desk.flush()
+    assert state.key_logged
+    assert desk.storage.ledgers.adopt_key(state, b"new")
+    assert not state.key_logged
+    desk.flush()
+    assert state.key_logged
+
+
 def test_memory_stays_bounded_however_much_is_added() -> None:
     desk = Desk()
     rng = Random(5)
