@@ -24,7 +24,7 @@ class IndexPlaces:
         self._directory_of: dict[int, Path] = {}
         self._blank: dict[int, Path] = {}  # Where files lie that nothing was written to.
         self._twice: dict[int, Path] = {}
-        self._moving: dict[int, tuple[Path, Path]] = {}  # Copies that count, and their names then.
+        self._moving: dict[int, Path] = {}  # Index directories with a copy that counts.
         self._pages: dict[int, int] = {}
         self.cut: dict[int, IndexCutError] = {}
         """Ledgers whose file has lost pages, and what is wrong with it."""
@@ -110,9 +110,17 @@ class IndexPlaces:
         """Return another file of the same ledger: one of the two is out of date."""
         return self._twice.get(ledger_id)
 
+    def moving(self) -> list[int]:
+        """Return the ledgers whose file moves, or whose move has failed amid its last steps."""
+        return list(self._moving)
+
     def paths_in_move(self, ledger_id: int) -> tuple[Path, ...]:
-        """Return where a file that moves right now may be."""
-        return self._moving.get(ledger_id, ())
+        """Return the names of the copy, now and when it has moved; none if the file does not."""
+        directory = self._moving.get(ledger_id)
+        if directory is None:
+            return ()
+        target = directory / layout.relative_name(ledger_id)
+        return target.with_name(target.name + layout.MOVING), target
 
     def blank_directory(self, ledger_id: int) -> Path | None:
         """Return where an empty file was taken for a missing one: the new one comes there."""
@@ -136,13 +144,13 @@ class IndexPlaces:
         self._directory_of[ledger_id] = directory
         self._blank.pop(ledger_id, None)
 
-    def begin_move(self, ledger_id: int, copy: Path, target: Path) -> None:
-        """Note that a copy counts from now on, and what its name will be."""
-        self._moving[ledger_id] = (copy, target)
+    def begin_move(self, ledger_id: int, directory: Path) -> None:
+        """Note that a copy in another directory counts from now on."""
+        self._moving[ledger_id] = directory
 
-    def end_move(self, ledger_id: int, directory: Path) -> None:
+    def end_move(self, ledger_id: int) -> None:
         """Note that the copy has its name."""
-        self._directory_of[ledger_id] = directory
+        self._directory_of[ledger_id] = self._moving[ledger_id]
         del self._moving[ledger_id]
 
     def forget(self, ledger_id: int) -> list[Path]:
@@ -150,12 +158,14 @@ class IndexPlaces:
         path = self.path(ledger_id)
         if path is None:
             return []
+        paths = [path, self._twice.pop(ledger_id, None), *self.paths_in_move(ledger_id)]
         del self._directory_of[ledger_id]
+        self._moving.pop(ledger_id, None)
         self._pages.pop(ledger_id, None)
         self.cut.pop(ledger_id, None)
         self.grown.discard(ledger_id)
         self.removals += 1
-        return [one for one in (path, self._twice.pop(ledger_id, None)) if one is not None]
+        return [one for one in paths if one is not None]
 
 
 def index_files(files: Files, directory: Path) -> Iterator[Path]:

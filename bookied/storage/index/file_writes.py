@@ -43,15 +43,9 @@ class IndexWrites:
         rng: random.Random,
         open_to_write_max: int,
     ) -> None:
-        """Prepare.
+        """Write at most ``open_to_write_max`` files at a time; ``rng`` picks where new ones go.
 
-        Args:
-            files: the disk.
-            directories: the index directories.
-            places: where files are.
-            opened: those that are open for reading; one that moves has to be opened again.
-            rng: picks the directory of a new file among the writable ones.
-            open_to_write_max: how many are open at once.
+        What is ``opened`` for reading has to be opened again when it moves.
         """
         self._files, self._directories = files, tuple(directories)
         self._writable: Sequence[Path] = self._directories
@@ -61,8 +55,8 @@ class IndexWrites:
 
     def avoid(self, full: Collection[Path]) -> None:
         """Put no new file into directories that are full, unless all are."""
-        self._writable = tuple(one for one in self._directories if one not in full)
-        self._writable = self._writable or self._directories
+        others = tuple(one for one in self._directories if one not in full)
+        self._writable = others or self._directories
 
     def write(self, changes: Sequence[LedgerChange]) -> Mapping[int, IndexCutError]:
         """Put changes on disk; on return they are durable. Return ledgers found to be damaged.
@@ -74,6 +68,7 @@ class IndexWrites:
             IndexFullError: some found no space anywhere; all others are written.
             OSError: some may be written, some not.
         """
+        self._finish_moves()
         created: list[_NewIndexFile] = []
         homeless: dict[int, Path] = {}
         waiting = deque(changes)
@@ -199,29 +194,27 @@ class IndexWrites:
         for directory in others:
             try:
                 if write.new is None:
-                    self._move(write.change, write.directory, directory)
+                    self._begin_move(write.change, write.directory, directory)
                 else:
                     created.append(self._create_in(directory, write.change))
             except OSError as error:
                 if error.errno not in NO_SPACE:
                     raise
             else:
+                self._finish_moves()
                 return True
         return False
 
     def _create_in(self, directory: Path, change: LedgerChange) -> _NewIndexFile:
         new = _created(change.ledger_id, directory)
         write = _PageWrite(change, directory, new)
-        file = self._open_file(write)
-        try:
+        with contextlib.closing(self._open_file(write)) as file:
             self._write_one(write, file)
             file.sync()
-        finally:
-            file.close()
         return new
 
-    def _move(self, change: LedgerChange, old: Path, new: Path) -> None:
-        """Move a ledger's file to where it has space for a change, and write that.
+    def _begin_move(self, change: LedgerChange, old: Path, new: Path) -> None:
+        """Copy a ledger's file with a change on top to where it has space for that.
 
         There is a complete file under a name that counts at any time: the copy is durable before
         the original goes, and that has gone durably before the copy gets its name. A start
@@ -230,26 +223,35 @@ class IndexWrites:
         """
         ledger_id = change.ledger_id
         name = layout.relative_path(ledger_id)
-        source, target = old / name, new / name
-        copy = target.with_name(target.name + layout.MOVING)
+        copy = new / name.with_name(name.name + layout.MOVING)
         self._files.mkdirs(copy.parent)
-        reading = self._files.open_read(source)
-        try:
-            write = _write_behind_cut if ledger_id in self._places.cut else write_change
-            copy_index(self._files, reading, read_pages(reading), copy, change, write)
-        finally:
-            reading.close()
+        write = _write_behind_cut if ledger_id in self._places.cut else write_change
+        with contextlib.closing(self._files.open_read(old / name)) as source:
+            copy_index(self._files, source, read_pages(source), copy, change, write)
         self._names[new].changed(ledger_id)
         self._names[new].sync(self._files, (ledger_id,))
-        self._places.begin_move(ledger_id, copy, target)
-        self._files.remove(source)
-        self._files.sync_dir(source.parent)
-        self._files.rename(copy, target)
-        self._files.sync_dir(target.parent)
-        self._places.end_move(ledger_id, new)
-        for path in (source, copy):
-            self._open.forget(path)
-        log.info("{name} moved to {new}: {old} is full", name=target.name, new=new, old=old)
+        self._places.begin_move(ledger_id, new)
+
+    def _finish_moves(self) -> None:
+        """Replace originals by their copies, those too for which that has failed before.
+
+        Raises:
+            OSError: some steps are missing; nothing may be written to these files before.
+        """
+        for ledger_id in self._places.moving():
+            source = self._places.path_now(ledger_id)
+            copy, target = self._places.paths_in_move(ledger_id)
+            if self._files.exists(source):
+                self._files.remove(source)
+            self._files.sync_dir(source.parent)
+            if self._files.exists(copy):
+                self._files.rename(copy, target)
+            self._files.sync_dir(target.parent)
+            self._places.end_move(ledger_id)
+            for path in (source, copy):
+                self._open.forget(path)
+            old, new = source.parents[2], target.parents[2]
+            log.info("{name} moved to {new}: {old} is full", name=target.name, new=new, old=old)
 
     def _publish(self, created: Sequence[_NewIndexFile]) -> None:
         """Give new files their names; ``_sync_names`` makes them durable."""
@@ -262,13 +264,11 @@ class IndexWrites:
     def _sync_removals(self, created: Sequence[_NewIndexFile]) -> None:
         """Let no file come back that an earlier process removed, when its ledger gets a new one."""
         for directory, names in self._names.items():
-            others = (new for new in created if new.directory != directory)
-            there = [new.ledger_id for new in others if self._may_have_had(new, directory)]
+            others = (new.ledger_id for new in created if new.directory != directory)
+            parents = ((one, (directory / layout.relative_path(one)).parent) for one in others)
+            there = [ledger_id for ledger_id, parent in parents if self._files.exists(parent)]
             if there:
                 names.sync(self._files, there)
-
-    def _may_have_had(self, new: _NewIndexFile, directory: Path) -> bool:
-        return self._files.exists((directory / layout.relative_path(new.ledger_id)).parent)
 
     def _sync_names(self, ledger_ids: Iterable[int]) -> None:
         """Make the names of files durable, those too that an earlier process may have left so."""
@@ -289,11 +289,11 @@ class IndexWrites:
             IndexCutError: a file has lost pages; some may be switched, some not.
             OSError: likewise.
         """
-        by_ledger = [
+        self._finish_moves()
+        waiting = deque(
             (ledger_id, list(group))
             for ledger_id, group in groupby(sorted(moves), key=lambda move: move.ledger_id)
-        ]
-        waiting = deque(by_ledger)
+        )
         while waiting:
             self._switch_some(waiting)
 
@@ -307,7 +307,7 @@ class IndexWrites:
                 try:
                     if path is not None:
                         opened.append(self._files.open_update(path))
-                        self._insist_complete(opened[-1], path, ledger_id)
+                        _insist_complete(opened[-1], path, self._places.pages(ledger_id))
                         switch_slots(opened[-1], moves)
                 except OSError as error:
                     if not self._may_go_on(error, is_any_open=bool(opened)):
@@ -320,11 +320,6 @@ class IndexWrites:
         finally:
             for file in opened:
                 file.close()
-
-    def _insist_complete(self, file: UpdateFile, path: Path, ledger_id: int) -> None:
-        size, known = file.size(), self._places.pages(ledger_id)
-        if size < layout.page_offset(known):
-            raise cut_error(path, complete_pages(size), known)
 
 
 class _NewIndexFile(NamedTuple):
@@ -369,6 +364,11 @@ def _write_behind_cut(file: UpdateFile, change: LedgerChange) -> None:
     pages = begun_pages(file.size())
     if file.size() == layout.page_offset(pages):
         file.write_at(layout.page_offset(pages), b"\0")
+
+
+def _insist_complete(file: UpdateFile, path: Path, known: int) -> None:
+    if file.size() < layout.page_offset(known):
+        raise cut_error(path, complete_pages(file.size()), known)
 
 
 def _end(change: LedgerChange) -> int:

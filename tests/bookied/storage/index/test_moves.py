@@ -12,7 +12,7 @@ import pytest
 from bookied.errors import IndexFullError
 from bookied.storage.index import format as layout
 from bookied.storage.index.files import IndexFiles
-from bookied.storage.index.ledger_pages import LedgerChange
+from bookied.storage.index.ledger_pages import LedgerChange, Move
 from tests.sim.world.disk import PowerCut, SimFiles
 
 A, B, C = Path("/a"), Path("/b"), Path("/c")
@@ -105,6 +105,42 @@ def test_a_move_that_is_cut_short_anywhere_leaves_one_whole_file(seed: int) -> N
     assert has_later(index)
     disks.files.crash()
     assert has_later(disks.open())
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
+@pytest.mark.parametrize("step", ["remove", "rename"])
+def test_a_move_whose_last_steps_failed_is_finished_before_anything_is_written(
+    step: str, number: int
+) -> None:
+    disks = Disks(directories=(A, B, C))
+    index = disks.open()
+    disks.files.fault = lambda operation, path: (
+        OSError(number, os.strerror(number)) if operation == step and "1.idx" in path.name else None
+    )
+    with pytest.raises(OSError, match=os.strerror(number)):
+        index.write([LATER])
+    assert index.location(1, 0) == 5000
+    disks.files.fault = None
+    index.switch([Move(1, 1, 6000, 9000)])
+    assert index.location(1, 1) == 9000
+    disks.files.crash()
+    index = disks.open()
+    assert [index.location(1, entry_id) for entry_id in (0, 1)] == [5000, 9000]
+    names = [name for one in (A, B, C) for name in held(disks.files, one)]
+    assert names == ["1.idx"]
+
+
+def test_a_ledger_deleted_amid_its_move_does_not_come_back() -> None:
+    disks = Disks()
+    index = disks.open()
+    disks.files.fault = lambda operation, _: OSError("fails") if operation == "rename" else None
+    with pytest.raises(OSError, match="fails"):
+        index.write([LATER])
+    disks.files.fault = None
+    index.hide(1)
+    index.remove_hidden()
+    disks.files.crash()
+    assert disks.open().ledger_ids() == []
 
 
 def test_readers_find_a_ledger_at_every_step_of_its_move() -> None:
