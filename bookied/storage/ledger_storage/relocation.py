@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from itertools import compress
+from itertools import compress, groupby
 
 from bookied.errors import CorruptError, StorageError
 from bookied.storage.entrylog.reader import EntryLogReader
@@ -129,7 +129,8 @@ class Relocation:
         others; until that has worked, what the disk says of them must not be relied upon.
 
         Raises:
-            CorruptError: an index is damaged; the old places are needed on. So for ``OSError``.
+            CorruptError: an index is damaged; the entries of all other ledgers are switched.
+            OSError: the old places are needed on. So for ``StorageError``.
         """
         self._unsure += moves
         if not self._unsure:
@@ -137,10 +138,27 @@ class Relocation:
         async with self._turn:
             moves = self._unsure
             try:
-                await run_blocking(partial(self._index.switch, moves))
+                await run_blocking(partial(self._switch_on_disk, moves))
                 self._unsure = []
+            except CorruptError:
+                self._unsure = []  # Compaction leaves the logs of ledgers in doubt alone.
+                raise
             finally:
                 switch(self._pages, moves)
+
+    def _switch_on_disk(self, moves: Sequence[Move]) -> None:
+        """Switch in one go; beside a damaged index, ledger by ledger."""
+        try:
+            self._index.switch(moves)
+        except CorruptError:
+            damaged: list[CorruptError] = []
+            for _, some in groupby(sorted(moves), key=lambda move: move.ledger_id):
+                try:
+                    self._index.switch(list(some))
+                except CorruptError as error:
+                    damaged.append(error)
+            if damaged:
+                raise damaged[0] from None
 
     @property
     def is_unsure(self) -> bool:

@@ -204,7 +204,7 @@ def test_an_entry_added_again_while_its_log_is_rewritten_stays_the_newer_one(
     fill(world, ledgers=2)
     world.delete(0)
     world.begin_collection()
-    run_until(world, "IndexFiles.switch")
+    run_until(world, "_switch_on_disk")
     world.add(1, 0, 77)
     journal(world)
     world.run_jobs()
@@ -476,7 +476,7 @@ def test_a_failed_switch_is_made_again_before_anything_relies_on_it(entries: int
     fill(world, ledgers=2, entries=entries)
     world.delete(0)
     world.begin_collection()
-    run_until(world, "IndexFiles.switch")
+    run_until(world, "_switch_on_disk")
     world.files.fault = lambda operation, path: (
         OSError(errno.EIO, os.strerror(errno.EIO)) if operation == "sync" else None
     )
@@ -489,6 +489,29 @@ def test_a_failed_switch_is_made_again_before_anything_relies_on_it(entries: int
     assert not world.storages.of(1).relocation.is_unsure
     world.files.crash()
     world.start()
+    world.check()
+
+
+@pytest.mark.parametrize("transactional", [False, True])
+def test_an_index_that_is_cut_while_its_entries_move_stops_no_later_collection(
+    *, transactional: bool
+) -> None:
+    world = make_world(transactional=transactional)
+    fill(world, ledgers=3)
+    world.delete(0)
+    world.begin_collection()
+    run_until(world, "_switch_on_disk")
+    cut = world.files.open_update(LOGS / relative_path(1))
+    cut.truncate(HEADER_BYTES)
+    cut.close()
+    world.run_jobs()
+    before = world.log_names()
+    world.collect()
+    assert world.log_names() == before, "they have entries of the ledger that is in doubt"
+    world.files.crash()
+    world.start()
+    world.delete(1)
+    world.collect()
     world.check()
 
 
