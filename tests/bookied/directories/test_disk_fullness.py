@@ -24,12 +24,6 @@ from tests.bookied.worlds.fakes import config_for
 FILES = RealFiles()
 
 
-@pytest.fixture
-def found(tmp_path: Path) -> Directories:
-    names = [tmp_path / name for name in ("j0", "j1", "l0", "l1")]
-    return Directories(tuple(names[:2]), tuple(names[2:]), (names[2], tmp_path / "i"))
-
-
 LIMITS = DiskLimits(
     full_at=0.95, warn_at=0.9, writable_below=0.8, on_any_full=True, high_priority_bytes_min=100
 )

@@ -12,19 +12,11 @@ from pathlib import Path
 import pytest
 
 from bookied.directories.lock import LOCK, DirectoryLocks, is_locked, lock_owner
-from bookied.directories.roots import (
-    Directories,
-)
+from bookied.directories.roots import Directories
 from bookied.errors import DirectoryError, DirectoryInUseError
 from bookied.storage.files.files import RealFiles
 
 FILES = RealFiles()
-
-
-@pytest.fixture
-def found(tmp_path: Path) -> Directories:
-    names = [tmp_path / name for name in ("j0", "j1", "l0", "l1")]
-    return Directories(tuple(names[:2]), tuple(names[2:]), (names[2], tmp_path / "i"))
 
 
 def test_a_second_bookie_on_a_directory_is_refused_and_keeps_nothing(found: Directories) -> None:

@@ -23,12 +23,6 @@ from tests.sim.world.disk import SimFiles
 FILES = RealFiles()
 
 
-@pytest.fixture
-def found(tmp_path: Path) -> Directories:
-    names = [tmp_path / name for name in ("j0", "j1", "l0", "l1")]
-    return Directories(tuple(names[:2]), tuple(names[2:]), (names[2], tmp_path / "i"))
-
-
 def test_directories_come_from_the_configuration_in_order(tmp_path: Path) -> None:
     found = directories(config_for(tmp_path, ledger_directories=("/l1", "/l2")))
     assert found.journals == (tmp_path / "journal",)
