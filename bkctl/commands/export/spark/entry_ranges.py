@@ -159,6 +159,7 @@ async def log_extents(
     *,
     entries_max: int | None = None,
     bytes_max: int | None = None,
+    end_is_confirmed: bool = False,
 ) -> tuple[list[LedgerExtent], LogPosition]:
     """Return what of a log can be read from ``start`` on, and the position behind it.
 
@@ -175,6 +176,7 @@ async def log_extents(
         end: the position to stop before, or None.
         entries_max: how many entries at most, or None.
         bytes_max: about how many payload bytes at most, or None; always one entry or more.
+        end_is_confirmed: whether bookies have said of all before ``end`` that it is confirmed.
 
     Raises:
         LogTrimmedError: entries from ``start`` on were trimmed.
@@ -196,7 +198,7 @@ async def log_extents(
             raise _made_again(options, start)
         start = LogPosition(record.trimmed, 0)
     start = _not_trimmed(options, record, start)
-    walk = _Walk(start, end, entries_max, bytes_max)
+    walk = _Walk(start, end, entries_max, bytes_max, end_is_confirmed=end_is_confirmed)
     async with aclosing(_log_ledgers(client, options, record, start.index)) as ledgers:
         async for index, extent in ledgers:
             if extent is not None and not options.include_open and not extent.is_closed:
@@ -208,6 +210,28 @@ async def log_extents(
     return walk.extents, attrs.evolve(walk.position, log_id=record.log_id)
 
 
+async def log_extents_between(
+    client: Client, options: SourceOptions, start: LogPosition, end: LogPosition
+) -> list[LedgerExtent]:
+    """Return what of a log lies between two positions that a stream has seen.
+
+    All of it was confirmed when ``end`` was determined. Bookies that are asked now may know less of
+    an open ledger, and a server of the metadata service may lag behind.
+
+    Raises:
+        LogDamagedError: the log ends before ``end``, with ``failOnDataLoss``.
+        LogTrimmedError, NoSuchLogError: as ``log_extents``.
+    """
+    for _ in range(STALE_READS):
+        extents, position = await log_extents(client, options, start, end, end_is_confirmed=True)
+        if position >= end:
+            return extents
+        await deferLater(client.cluster.clock, STALE_PAUSE_S)
+    if options.fail_on_data_loss:
+        raise _behind_end(options, end, position)
+    return extents
+
+
 class _Walk:
     """Goes through a log's ledgers, up to an end or a limit."""
 
@@ -217,10 +241,12 @@ class _Walk:
         end: LogPosition | None,
         entries_max: int | None,
         bytes_max: int | None,
+        *,
+        end_is_confirmed: bool,
     ) -> None:
         self.extents: list[LedgerExtent] = []
         self.position = start
-        self._end = end
+        self._end, self._end_is_confirmed = end, end_is_confirmed
         self._entries_left, self._bytes_left = entries_max, bytes_max
 
     def take(self, index: int, extent: LedgerExtent | None) -> bool:
@@ -251,7 +277,8 @@ class _Walk:
         """Return the last entry to take of a ledger; below ``first`` where there is none."""
         last = int(extent.last_entry_id)
         if self._end is not None and self._end.index == index:
-            last = min(last, self._end.entry - 1)
+            is_known = self._end_is_confirmed and not extent.is_closed
+            last = self._end.entry - 1 if is_known else min(last, self._end.entry - 1)
         if self._entries_left is not None:
             last = min(last, first + self._entries_left - 1)
         if self._bytes_left is not None:

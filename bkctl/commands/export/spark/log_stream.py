@@ -18,7 +18,12 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from bkclient.log.cursors import Cursors
 from bkclient.log.record import Position
 from bkclient.metadata.api import NoSuchLogError
-from bkctl.commands.export.spark.entry_ranges import LogPosition, log_extents, log_start
+from bkctl.commands.export.spark.entry_ranges import (
+    LogPosition,
+    log_extents,
+    log_extents_between,
+    log_start,
+)
 from bkctl.commands.export.spark.query import Query, TaskPartition, short_errors
 from bkctl.commands.export.spark.source_options import LATEST, SourceOptionError
 from wire.errors import BookKeeperError
@@ -239,7 +244,7 @@ class LogStreamReader(FollowingReader):
         planned = self._planned
         if planned is not None and (planned.start, planned.end) == (start, end):
             return self._query.partitions(planned.extents)
-        extents, _ = self._call(log_extents, self._query.options, begin, stop)
+        extents = self._call(log_extents_between, self._query.options, begin, stop)
         return self._query.partitions(extents)
 
     async def _advance(self, client: Client, cursor: str, end: dict[str, Any]) -> None:

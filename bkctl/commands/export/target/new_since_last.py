@@ -125,12 +125,12 @@ def find_changes(
         elif again or not is_intact or is_another(tree, extent):
             _check_replaceable(tree, extent, mine, sizes)
             removed += [file.path for file in mine]
-            todo.append(extent)
+            todo.append(extent if is_another(tree, extent) else _confirmed(known, extent))
             if not is_intact:
                 damaged.append(extent.ledger_id)
         elif (rest := _rest(known, extent)) is not None:
             todo.append(rest)
-        elif (news := _no_shorter(known, extent)) != known:
+        elif (news := _as_far(known, extent)) != known:
             noted.append(news)
         else:
             unchanged.add(extent.ledger_id)
@@ -177,8 +177,14 @@ def _rest(known: LedgerExtent, extent: LedgerExtent) -> LedgerExtent | None:
     )
 
 
-def _no_shorter(known: LedgerExtent, extent: LedgerExtent) -> LedgerExtent:
-    """Return the extent to record: bookies may know less of an open ledger than they did."""
+def _confirmed(known: LedgerExtent, extent: LedgerExtent) -> LedgerExtent:
+    """Return a ledger up to what is confirmed: bookies may know less of an open one than before."""
+    is_shorter = not extent.is_closed and extent.last_entry_id < known.last_entry_id
+    return _as_far(known, extent) if is_shorter else extent
+
+
+def _as_far(known: LedgerExtent, extent: LedgerExtent) -> LedgerExtent:
+    """Return an extent that ends where the known one does."""
     return attrs.evolve(extent, last_entry_id=known.last_entry_id, length=known.length)
 
 

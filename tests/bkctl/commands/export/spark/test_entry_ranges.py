@@ -8,10 +8,17 @@ from typing import Any
 import attrs
 import pytest
 from twisted.internet.defer import Deferred
+from twisted.internet.task import deferLater
 
 from bkclient.log import LogManager, LogOptions
 from bkclient.log.errors import LogDamagedError
-from bkctl.commands.export.spark.entry_ranges import LogPosition, log_end, log_extents, log_start
+from bkctl.commands.export.spark.entry_ranges import (
+    LogPosition,
+    log_end,
+    log_extents,
+    log_extents_between,
+    log_start,
+)
 from bkctl.commands.export.spark.source_options import EARLIEST, LATEST, parse_options
 from tests.bkclient.worlds import World
 from tests.support.memory_cluster import TreeOperation
@@ -189,3 +196,37 @@ def test_a_position_without_an_id_may_be_of_any_log(log: Log) -> None:
     (extents, end), *_ = log.call(log_extents, at)
     assert extents
     assert end.log_id
+
+
+def test_a_micro_batch_keeps_its_end_although_bookies_know_less_now(log: Log) -> None:
+    """Those that knew how far the open ledger is confirmed may be away."""
+    last = len(log.ids) - 1
+    assert log.call(log_start, LATEST)[0] == LogPosition(last, 0)
+    (*before, extent), *_ = log.call(
+        log_extents_between, LogPosition(last - 1, 0), LogPosition(last, 1)
+    )
+    assert [one.ledger_id for one in before] == [log.ids[-2]]
+    assert (extent.ledger_id, extent.first_entry_id, extent.last_entry_id) == (log.ids[-1], 0, 0)
+
+
+def test_a_micro_batch_waits_for_metadata_that_lags_behind(log: Log) -> None:
+    last = len(log.ids) - 1
+
+    async def close() -> None:
+        await deferLater(log.world.clock, 2.5)
+        await log.writer.close()
+
+    closing = Deferred.fromCoroutine(close())
+    start, end = LogPosition(last, 0), LogPosition(last + 1, 0)
+    (extent,), *_ = log.call(log_extents_between, start, end)
+    assert (extent.ledger_id, extent.last_entry_id) == (log.ids[-1], 0)
+    log.world.run(closing)
+
+
+def test_a_micro_batch_that_ends_behind_the_log_fails_or_is_what_there_is(log: Log) -> None:
+    log.world.run(log.writer.close())
+    start, end = LogPosition(len(log.ids) - 1, 0), LogPosition(len(log.ids) - 1, 7)
+    with pytest.raises(LogDamagedError, match=rf"position {end} is behind the end"):
+        log.call(log_extents_between, start, end)
+    (extent,), *_ = log.call(log_extents_between, start, end, failOnDataLoss="false")
+    assert (extent.first_entry_id, extent.last_entry_id) == (0, 0)

@@ -358,6 +358,14 @@ class TestChanges:
         found = find_changes(tree, [extent(2, 1, "OPEN")], self.SIZES, again=False)
         assert found.unchanged == {2}
 
+    @pytest.mark.parametrize(("sizes", "again"), [(SIZES, True), ({}, False)])
+    def test_an_open_ledger_is_written_anew_as_far_as_it_was(self, tree, sizes, again) -> None:
+        found = find_changes(tree, [extent(2, 1, "OPEN")], sizes, again=again)
+        assert (found.todo, found.removed) == (
+            (extent(2, 3, "OPEN"),),
+            ("ledger=2/part-a.parquet",),
+        )
+
     def test_a_ledger_that_is_closed_too_early_is_an_error(self, tree) -> None:
         with pytest.raises(ExportVerifyError, match="closed at entry 1"):
             find_changes(tree, [extent(2, 1)], self.SIZES, again=False)
