@@ -6,12 +6,14 @@ that is offered again, by a writer that does not know whether it was taken, is t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from bkclient.client import Client
 from bkclient.errors import NoSuchLedgerError
 from bkclient.log.record import LogRecord
 from wire.ids import LedgerId
+from wire.ledger_metadata import LedgerMetadata
 
 STREAM_KEY: Final = "bkctl.stream"
 """The custom metadata of a batch's ledgers: which stream of batches it belongs to."""
@@ -58,6 +60,34 @@ async def last_batch(client: Client, record: LogRecord, stream: str) -> int | No
         if found is not None:
             return found
     return None
+
+
+async def entries_taken(client: Client, record: LogRecord, stream: str, number: int) -> int | None:
+    """Return how many entries a log has of a batch; None unless it has all ledgers of the batch."""
+    counts: list[int] = []
+    for ledger in reversed(record.ledgers):
+        try:
+            metadata = (await client.read_metadata(ledger.ledger_id)).value
+        except NoSuchLedgerError:
+            return None
+        if batch_of(dict(metadata.custom), stream) == number:
+            counts.append(_entries(metadata))
+        elif counts:
+            return sum(counts)
+    return None if record.trimmed or not counts else sum(counts)
+
+
+async def entries_of(client: Client, ledger_ids: Sequence[LedgerId]) -> int:
+    """Return how many entries closed ledgers have.
+
+    Raises:
+        NoSuchLedgerError: a ledger is missing.
+    """
+    return sum([_entries((await client.read_metadata(one)).value) for one in ledger_ids])
+
+
+def _entries(metadata: LedgerMetadata) -> int:
+    return 0 if metadata.last_entry_id is None else metadata.last_entry_id + 1
 
 
 async def is_settled(client: Client, record: LogRecord) -> bool:

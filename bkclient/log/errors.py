@@ -59,6 +59,13 @@ class EarlierBatchError(LogError):
     hint: ClassVar[str] = "a copied or restored checkpoint is in use: begin with a new checkpoint"
 
 
+class DifferentBatchError(LogError):
+    """The log has another number of entries as this batch of the stream; none were appended."""
+
+    exit_status: ClassVar[int] = 7
+    hint: ClassVar[str] = EarlierBatchError.hint
+
+
 class LogTrimmedError(LogError):
     """The position is before the first entry that is kept."""
 

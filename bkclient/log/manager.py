@@ -17,9 +17,17 @@ from bkclient.errors import (
     NoSuchLedgerError,
 )
 from bkclient.ledger.writer import LedgerWriter
-from bkclient.log.batches import OFFER_AGE_S, SWEPT_KEY, is_settled, last_batch
+from bkclient.log.batches import (
+    OFFER_AGE_S,
+    SWEPT_KEY,
+    entries_of,
+    entries_taken,
+    is_settled,
+    last_batch,
+)
 from bkclient.log.errors import (
     AppendUnknownError,
+    DifferentBatchError,
     EarlierBatchError,
     LogDamagedError,
     LogError,
@@ -200,6 +208,7 @@ class LogManager:
 
         Raises:
             EarlierBatchError: the log has a later batch of the stream.
+            DifferentBatchError: the log has this batch with another number of entries.
             NoSuchLogError: there is no such log.
             LogSealedError: the log takes no more entries.
             LogError: a ledger is too old, so that it may have been swept.
@@ -216,12 +225,11 @@ class LogManager:
                 raise LogSealedError(f"log {name} was sealed")
             last = None if batch is None else await last_batch(self._client, known.record, stream)
             if batch is not None and last is not None and last >= batch:
+                error = await self._mismatch(name, known.record, ledger_ids, stream, batch, last)
                 for ledger_id in ledger_ids:
                     await self._client.delete_ledger(ledger_id)
-                if last > batch:
-                    raise EarlierBatchError(
-                        f"log {name} has batch {last} of this stream, and this is batch {batch}"
-                    )
+                if error is not None:
+                    raise error
                 return False
             if unknown_at is not None and known.record.trimmed > unknown_at:
                 raise AppendUnknownError(
@@ -242,6 +250,29 @@ class LogManager:
                 continue
             return True
         raise MetadataVersionError(f"log {name} is changed by others all the time")
+
+    async def _mismatch(
+        self,
+        name: str,
+        record: LogRecord,
+        ledger_ids: Sequence[LedgerId],
+        stream: str,
+        batch: int,
+        last: int,
+    ) -> LogError | None:
+        """Return why a batch is no repeat of the one that the log has; None if it may be one."""
+        if last > batch:
+            return EarlierBatchError(
+                f"log {name} has batch {last} of this stream, and this is batch {batch}"
+            )
+        taken = await entries_taken(self._client, record, stream, batch)
+        offered = await entries_of(self._client, ledger_ids)
+        if taken in (None, offered):
+            return None
+        return DifferentBatchError(
+            f"log {name} has batch {batch} of this stream with another number of entries: "
+            f"{taken}, and not {offered}"
+        )
 
     def _with_all(self, record: LogRecord, ledger_ids: Sequence[LedgerId]) -> LogRecord:
         now_ms = int(wall_s(self._client.cluster.clock) * 1000)

@@ -12,6 +12,7 @@ from bkclient.log import EARLIEST, LogManager, LogOptions, Position
 from bkclient.log.batches import BATCH_KEY, OFFER_AGE_S, STREAM_KEY, SWEEP_AGE_S, batch_of
 from bkclient.log.errors import (
     AppendUnknownError,
+    DifferentBatchError,
     EarlierBatchError,
     LogError,
     NotLeaderError,
@@ -98,6 +99,28 @@ def test_a_batch_before_the_last_one_is_refused_as_its_entries_may_be_others() -
         stream.offer(3, other)
     assert other not in stream.ledgers()
     assert stream.found() == [b"a", b"b"]
+
+
+@pytest.mark.parametrize("offered", [[b"x"], [b"x", b"y", b"z"]])
+def test_a_batch_with_another_number_of_entries_is_no_repeat(offered: list[bytes]) -> None:
+    stream = Stream()
+    stream.offer(4, stream.ledger(4, [b"a"]), stream.ledger(4, [b"b"]))
+    stream.name = "other"
+    stream.offer(9, stream.ledger(9, [b"c"]))
+    stream.name = "s"
+    other = stream.ledger(4, offered)
+    with pytest.raises(DifferentBatchError, match=f"batch 4 .*: 2, and not {len(offered)}$"):
+        stream.offer(4, other)
+    assert other not in stream.ledgers()
+    assert not stream.offer(4, stream.ledger(4, [b"again", b"and again"]))
+    assert stream.found() == [b"a", b"b", b"c"]
+
+
+def test_a_batch_whose_first_ledgers_were_trimmed_is_a_repeat() -> None:
+    stream = Stream()
+    stream.offer(4, stream.ledger(4, [b"a"]), stream.ledger(4, [b"b"]))
+    stream.world.run(stream.manager.trim("events", Position(1, 0)))
+    assert not stream.offer(4, stream.ledger(4, [b"again", b"and again"]))
 
 
 def test_a_batch_is_taken_once_although_a_ledger_after_it_was_deleted() -> None:

@@ -88,6 +88,7 @@ class Sink:
     schema: StructType
     uri: str
     config: ClientConfig
+    fail_on_data_loss: bool
     _connect: Callable[[str, ClientConfig], BlockingClient] = connect
 
     @classmethod
@@ -106,7 +107,7 @@ class Sink:
         if column is None:
             json_of(schema)
         uri, config = options.where()
-        return cls(options.log, column, schema, uri, config)
+        return cls(options.log, column, schema, uri, config, options.fail_on_data_loss)
 
     def check(self) -> None:
         """Check that the log exists, before any task starts.
@@ -146,11 +147,23 @@ class Sink:
         """List the ledgers of all tasks in the log, if it does not have the batch.
 
         ``None`` is a batch by itself, which only this writer has.
+
+        Raises:
+            EarlierBatchError: the log has a later batch of the query.
+            DifferentBatchError: the log has the batch with another number of rows. Without
+                ``failOnDataLoss`` it keeps these.
         """
+        from bkclient.log.errors import DifferentBatchError
+
         ledger_ids = _ledgers_of(messages)
         if ledger_ids:
             (stream,) = {one.stream for one in messages if isinstance(one, WrittenLedgers)}
-            with short_errors(), self._connect(self.uri, self.config) as client:
+            accepted = () if self.fail_on_data_loss else (DifferentBatchError,)
+            with (
+                short_errors(),
+                contextlib.suppress(*accepted),
+                self._connect(self.uri, self.config) as client,
+            ):
                 client.call(list_in_log, self.log, ledger_ids, stream=stream, batch=batch)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:

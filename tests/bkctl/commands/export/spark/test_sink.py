@@ -20,7 +20,7 @@ from pyspark.sql.types import BinaryType, Row, StructType
 
 from bkclient.log import EARLIEST, LogManager, LogOptions
 from bkclient.log.batches import SWEEP_AGE_S
-from bkclient.log.errors import EarlierBatchError
+from bkclient.log.errors import DifferentBatchError, EarlierBatchError
 from bkclient.metadata.api import MetadataUnavailableError
 from bkctl.commands.export.spark.sink import Sink, WrittenLedgers
 from bkctl.commands.export.spark.source_options import parse_options
@@ -178,6 +178,25 @@ def test_a_checkpoint_that_was_restored_ends_the_query() -> None:
     spark.try_batch(2, AFTER)
     with pytest.raises(EarlierBatchError, match="batch 2 of this stream, and this is batch 1"):
         spark.try_batch(1, [*TORN, *AFTER, [b"3-a"]])
+    spark.check([BEFORE, TORN, AFTER])
+
+
+@pytest.mark.parametrize("torn", [[*TORN, [b"1-z"]], BEFORE], ids=["more", "fewer"])
+def test_a_copied_checkpoint_that_has_other_rows_as_the_last_batch_ends_the_query(torn) -> None:
+    spark = started()
+    spark.try_batch(1, TORN)
+    with pytest.raises(DifferentBatchError, match="batch 1 of this stream"):
+        spark.try_batch(1, torn)
+    spark.check([BEFORE, TORN])
+
+
+def test_a_batch_that_lost_rows_meanwhile_is_a_repeat_if_that_is_allowed() -> None:
+    """Its source, too, has ``failOnDataLoss=false``."""
+    spark = started()
+    spark.try_batch(1, TORN)
+    spark.sink = attrs.evolve(spark.sink, fail_on_data_loss=False)
+    spark.try_batch(1, [TORN[-1]])
+    spark.try_batch(2, AFTER)
     spark.check([BEFORE, TORN, AFTER])
 
 
