@@ -14,7 +14,7 @@ from typing import Final, TypeVar, overload
 
 import attrs
 
-from bkclient.topic.single_metadata import usual_metadata
+from bkclient.topic.single_metadata import PROPERTY, usual_metadata, usual_properties
 
 _SIZE: Final = struct.Struct(">I")
 _SIZE_BYTES: Final = 4
@@ -115,6 +115,7 @@ class EvenBatch:
     sequence_ids: EvenNumbers
     keys: Sequence[bytes] | None = None
     event_times_ms: EvenNumbers | None = None
+    properties: Sequence[dict[str, str]] | None = None
 
 
 def even_batch(payload: bytes, count: int) -> EvenBatch | None:
@@ -153,19 +154,32 @@ _SEQUENCE_ID_BYTES_MAX: Final = 8
 def usual_batch(payload: bytes, count: int) -> EvenBatch | None:
     """Return the messages of a batch of ``count``, if all have the fields that most producers set.
 
-    These are, in this order and each in all messages or in none: a key below 128 bytes, the
-    payload's size below 16 KiB, an event time, and a sequence id, which all must have.
+    These are, in this order and each in all messages or in none: properties below 128 bytes, which
+    some may lack, a key below 128 bytes, the payload's size below 16 KiB, an event time, and a
+    sequence id, which all must have.
     """
+    properties: list[dict[str, str]] = []
     values: list[bytes] = []
     keys: list[bytes] = []
     times: list[bytes] = []
     ids: list[bytes] = []
     unpack_size, end = _SIZE.unpack_from, 0
     try:
-        for _ in range(count):
+        for number in range(count):
             at = end + _SIZE_BYTES
             value_at = at + unpack_size(payload, end)[0]
             tag = payload[at]
+            if tag == PROPERTY:
+                some = usual_properties(payload, at, value_at)
+                if some is None:
+                    return None
+                if not properties:
+                    properties = [{} for _ in range(number)]
+                properties.append(some[0])
+                at = some[1]
+                tag = payload[at]
+            elif properties:
+                properties.append({})
             if tag == _KEY:
                 begin, size = at + 2, payload[at + 1]
                 at = begin + size
@@ -204,12 +218,12 @@ def usual_batch(payload: bytes, count: int) -> EvenBatch | None:
     if not are_even or sequence_ids is None or sequence_ids.size > _SEQUENCE_ID_BYTES_MAX:
         return None
     if not times:
-        return EvenBatch(values, sequence_ids, keys or None)
+        return EvenBatch(values, sequence_ids, keys or None, None, properties or None)
     event_times = _numbers(times, _TIME_BYTES)
     # A number that ends with 0 may be 0 itself, which is no time.
     if event_times is None or len(times) != count or 0 in event_times.column(_TIME_BYTES - 1):
         return None
-    return EvenBatch(values, sequence_ids, keys or None, event_times)
+    return EvenBatch(values, sequence_ids, keys or None, event_times, properties or None)
 
 
 def _numbers(encoded: Sequence[bytes], size: int) -> EvenNumbers | None:

@@ -189,6 +189,8 @@ def _batch(stored: StoredMessage, payload: bytes, common: dict[str, Any]) -> Ent
         }
         if even.keys is not None:
             each["key"] = even.keys
+        if even.properties is not None:
+            each["properties"] = even.properties
         if even.event_times_ms is not None:
             each["event_time_ms"] = even.event_times_ms
         elif found.eventTime:

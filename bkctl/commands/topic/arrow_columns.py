@@ -5,8 +5,8 @@ from __future__ import annotations
 import base64
 import datetime as dt
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate, groupby
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate, chain, groupby
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import attrs
@@ -102,11 +102,20 @@ def _of_objects(values: list[Any], field: pa.Field) -> pa.Array:
 
     if pa.types.is_timestamp(field.type):
         return _times(pa.array(values, pa.int64()), field)
+    if field.name == "properties":
+        return _maps(values)
     if field.name == DECODED:
         values = [_text(one) for one in values]
-    elif field.name == "properties":
-        values = [list(one.items()) for one in values]
     return pa.array(values, field.type)
+
+
+def _maps(values: Sequence[Mapping[str, str]]) -> pa.Array:
+    import pyarrow as pa
+
+    ends = pa.array(accumulate(map(len, values), initial=0), pa.int32())
+    names = pa.array(chain.from_iterable(values), pa.string())
+    texts = pa.array(chain.from_iterable(one.values() for one in values), pa.string())
+    return pa.MapArray.from_arrays(ends, names, texts)
 
 
 def _times(numbers: pa.Array, field: pa.Field) -> pa.Array:

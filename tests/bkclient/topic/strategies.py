@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from tests.bkclient.topic.entries import pairs
+from wire.pb import pulsar_pb2 as pb
 
 NUMBERS = st.one_of(
     st.integers(0, 300), st.integers(0, 2**64 - 1), st.sampled_from([2**56 - 1, 2**56, 2**63])
+)
+PROPERTIES = st.lists(
+    st.builds(
+        pb.KeyValue,
+        key=st.text("aöb", max_size=2),
+        value=st.text(max_size=4) | st.text("v", min_size=115, max_size=125),
+    ),
+    max_size=3,
 )
 FIELDS = st.fixed_dictionaries(
     {},
@@ -17,7 +25,7 @@ FIELDS = st.fixed_dictionaries(
         "partitionKey": st.text(max_size=20) | st.text("k", min_size=120, max_size=140),
         "partitionKeyB64Encoded": st.booleans(),
         "orderingKey": st.binary(max_size=20),
-        "properties": st.just(pairs(a="1", b="2")),
+        "properties": PROPERTIES,
         "nullValue": st.booleans(),
         "nullPartitionKey": st.booleans(),
         "compactedOut": st.booleans(),
@@ -25,6 +33,7 @@ FIELDS = st.fixed_dictionaries(
 )
 USUAL = st.fixed_dictionaries({}, optional={"sequenceId": st.integers(0, 2**56 - 1)})
 OF_A_PRODUCER = {
+    "properties": PROPERTIES,
     "partitionKey": st.text("kö", max_size=3),
     "partitionKeyB64Encoded": st.just(value=False),
     "eventTime": st.integers(2**35 - 1, 2**42),

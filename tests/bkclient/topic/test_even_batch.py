@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from bkclient.topic.entry import split_entry
 from bkclient.topic.even_batch import EvenBatch, even_batch, usual_batch
 from bkclient.topic.messages import unpack
-from tests.bkclient.topic.entries import batch_payload, entry, sized
+from tests.bkclient.topic.entries import batch_payload, entry, pairs, sized
 from tests.bkclient.topic.strategies import alike
 from wire.pb import pulsar_pb2 as pb
 
@@ -50,11 +50,14 @@ def test_an_even_batch_with_any_byte_changed_is_read_as_any_other(data: st.DataO
         assert even.messages() == other.messages()
 
 
-Row = tuple[bytes | None, int | None, int | None, bytes]
+Row = tuple[dict[str, str], bytes | None, int | None, int | None, bytes]
 
 
 def by_protobuf(payload: bytes, count: int) -> list[Row] | None:
-    """Return key, event time, sequence id and value of each message; None where one is damaged."""
+    """Return properties, key, event time, sequence id and value of each message.
+
+    None where one is damaged.
+    """
     rows, at = [], 0
     for _ in range(count):
         if at + 4 > len(payload):
@@ -70,19 +73,21 @@ def by_protobuf(payload: bytes, count: int) -> list[Row] | None:
         if not found.HasField("payloadSize") or not value_at <= at <= len(payload):
             return None
         unusual = (found.partitionKeyB64Encoded, found.nullPartitionKey, found.compactedOut)
-        assert not any((*unusual, found.nullValue, found.properties, found.orderingKey))
+        assert not any((*unusual, found.nullValue, found.orderingKey))
+        properties = {one.key: one.value for one in found.properties}
         key = found.partitionKey.encode() if found.HasField("partitionKey") else None
         time = found.eventTime if found.HasField("eventTime") else None
         assert time != 0
         number = found.sequenceId if found.HasField("sequenceId") else None
-        rows.append((key, time, number, payload[value_at:at]))
+        rows.append((properties, key, time, number, payload[value_at:at]))
     return rows
 
 
 def by_column(batch: EvenBatch) -> list[Row]:
     nothing = [None] * len(batch.values)
     columns = (batch.keys or nothing, batch.event_times_ms or nothing)
-    return list(zip(*columns, batch.sequence_ids, batch.values, strict=True))
+    properties = batch.properties or [{}] * len(batch.values)
+    return list(zip(properties, *columns, batch.sequence_ids, batch.values, strict=True))
 
 
 FIRST = 1_000_000
@@ -96,6 +101,8 @@ TIME = 1_700_000_000_000
         {"partitionKey": ""},
         {"partitionKey": "k" * 127, "partitionKeyB64Encoded": False},
         {"partitionKey": "k", "eventTime": TIME},
+        {"properties": pairs(a="1", b="ö"), "partitionKey": "k"},
+        {"properties": pairs(trace="v" * 118)},
         {"eventTime": 2**42 - 1},
         {"eventTime": 2**35},
     ],
@@ -114,6 +121,20 @@ def message(value: bytes = b"v", tail: bytes = b"", **fields: Any) -> bytes:
     return sized(pb.SingleMessageMetadata(**fields).SerializeToString() + tail) + value
 
 
+@pytest.mark.parametrize("having", [[0], [2], [1, 3], [0, 1, 2, 3]])
+def test_some_messages_may_lack_properties(having: list[int]) -> None:
+    found = [{"properties": pairs(n=str(n))} if n in having else {} for n in range(4)]
+    payload = batch_payload([({"sequenceId": FIRST, **one}, b"v") for one in found])
+    batch = usual_batch(payload, 4)
+    assert batch is not None
+    assert by_column(batch) == by_protobuf(payload, 4)
+    one = unpack(split_entry(entry(payload, numMessagesInBatch=4)), 5, 6)
+    for message in one.messages():
+        message.properties["x"] = "is no other's"
+        assert sum("x" in other.properties for other in one.messages()) == 1
+        del message.properties["x"]
+
+
 @pytest.mark.parametrize(
     "unlike",
     [
@@ -121,6 +142,7 @@ def message(value: bytes = b"v", tail: bytes = b"", **fields: Any) -> bytes:
         message(eventTime=TIME),
         message(sequenceId=1),
         message(nullValue=False),
+        message(properties=pairs(trace="v" * 119)),
         message(b"v" * 16_384),
         message(tail=b"\x40\x80\x80\x00"),
         message(tail=b"\x40"),
@@ -167,6 +189,6 @@ def test_a_batch_with_bytes_changed_is_read_as_protobuf_reads_it(
     payload = bytearray(batch_payload(messages))
     for _ in range(data.draw(st.integers(0, 2))):
         at = data.draw(st.integers(0, len(payload) - 1))
-        payload[at] = data.draw(st.sampled_from(b"\x00\x01\x12\x18\x28\x30\x40\x7f\x80\xff"))
+        payload[at] = data.draw(st.sampled_from(b"\x00\x01\x0a\x12\x18\x28\x30\x40\x7f\x80\xff"))
     found = usual_batch(bytes(payload), len(messages))
     assert found is None or by_column(found) == by_protobuf(bytes(payload), len(messages))

@@ -39,14 +39,14 @@ def by_protobuf(data: bytes) -> dict[str, Any] | None:
         return None
     key = found.partitionKey if found.HasField("partitionKey") else None
     unusual = (found.compactedOut, found.nullPartitionKey, found.partitionKeyB64Encoded)
-    assert not any((*unusual, found.properties, found.HasField("nullValue")))
+    assert not any((*unusual, found.HasField("nullValue")))
     return {
         "payload_size": found.payloadSize,
         "key": None if key is None else key.encode(),
         "ordering_key": found.orderingKey if found.HasField("orderingKey") else None,
         "event_time_ms": found.eventTime if found.HasField("eventTime") else None,
         "sequence_id": found.sequenceId if found.HasField("sequenceId") else None,
-        "properties": None,
+        "properties": {one.key: one.value for one in found.properties} or None,
         "is_null": None,
         "is_compacted_out": False,
     }
@@ -75,6 +75,16 @@ def test_usual_metadata_is_what_protobuf_reads(fields: dict[str, Any], size: int
         pytest.param(b"\x12\x01\xff\x18\x00", False, id="no UTF-8"),
         pytest.param(b"\x18\x83\x80\x80\x80\x10", False, id="2^32 + 3, which is 3 as int32"),
         pytest.param(b"\x18\xff\xff\xff\xff\x0f", False, id="2^32 - 1, which is -1"),
+        pytest.param(b"\x0a\x06\x0a\x01a\x12\x01b\x18\x00", True, id="property"),
+        pytest.param(b"\x18\x00\x0a\x06\x0a\x01a\x12\x01b", True, id="property at the end"),
+        pytest.param(
+            b"\x0a\x05\x0a\x01a\x12\x00\x18\x00\x0a\x06\x0a\x01a\x12\x01b", True, id="two of a name"
+        ),
+        pytest.param(b"\x0a\x06\x12\x01b\x0a\x01a\x18\x00", False, id="value before name"),
+        pytest.param(b"\x0a\x08\x0a\x01a\x12\x01b\x18\x00\x18\x00", False, id="more fields"),
+        pytest.param(b"\x0a\x06\x0a\x01a\x12\x01\xff\x18\x00", False, id="property's no UTF-8"),
+        pytest.param(b"\x0a\x86\x00\x0a\x01a\x12\x01b\x18\x00", False, id="size of 2 bytes"),
+        pytest.param(b"\x18\x00\x0a\x08\x0a\x01a\x12\x03b", False, id="behind the end"),
         pytest.param(b"\x18\x01" * 256, True, id="512 bytes"),
         pytest.param(b"\x18\x01" * 257, False, id="514 bytes"),
     ],
@@ -95,7 +105,7 @@ def test_null_values_of_a_batch_hold_for_messages_that_say_nothing(
     assert list(unpack(one, 5, 6).column("value")) == values
 
 
-TAGS = st.sampled_from(b"\x12\x18\x28\x30\x3a\x40\x01\x80")
+TAGS = st.sampled_from(b"\x0a\x12\x18\x28\x30\x3a\x40\x01\x80")
 
 
 @given(data=st.binary(max_size=20), parts=st.lists(TAGS))
@@ -135,7 +145,7 @@ def expected(
         {
             "batch_index": number,
             "value": None if fields.get("nullValue", of_batch.get("nullValue")) else value,
-            "properties": {"a": "1", "b": "2"} if "properties" in fields else {},
+            "properties": {one.key: one.value for one in fields.get("properties", ())},
             "event_time_ms": as_long(fields.get("eventTime", of_batch.get("eventTime", 0))) or None,
             "sequence_id": as_long(fields.get("sequenceId", of_batch.get("sequenceId", 7))),
             "ordering_key": fields.get("orderingKey"),
