@@ -196,6 +196,7 @@ class LogStreamReader(FollowingReader):
             self._stop_at,
             entries_max=entries_max,
             bytes_max=bytes_max,
+            end_is_confirmed=True,
         )
         found = _to_offset(end)
         self._planned = _Planned(_to_offset(begin), found, extents)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from twisted.internet.task import deferLater
+
 from bkclient.admin import operations
 from bkclient.client import Client
 from bkclient.errors import NoSuchLedgerError
@@ -17,6 +19,7 @@ from bkclient.topic.lookup import topic_ledgers, topics_of
 from bkclient.topic.managed_ledger import MessageId, TopicLedger
 from bkclient.topic.names import TopicName
 from bkclient.topic.readable_end import Frontier, position_at
+from bkctl.commands.export.spark.entry_ranges import STALE_PAUSE_S, STALE_READS
 from bkctl.commands.export.spark.source_options import SourceOptionError, SourceOptions, Where
 from bkctl.commands.export.task.partitions import CLOSED, LedgerExtent
 from wire.ids import EntryId
@@ -137,7 +140,7 @@ async def extents_between(
         OffloadedError: a ledger of them is in tiered storage only.
     """
     try:
-        ledgers: Sequence[TopicLedger] = (await topic_ledgers(client, topic)).ledgers
+        ledgers = await _ledgers_to(client, topic, end)
     except NoSuchTopicError as error:
         if options.fail_on_data_loss:
             raise TopicTrimmedError(f"{topic}: the topic was deleted {_OR_SKIP}") from error
@@ -151,6 +154,17 @@ async def extents_between(
             if extent is not None:
                 extents += _part(extent, start, end)
     return extents
+
+
+async def _ledgers_to(client: Client, topic: TopicName, end: MessageId) -> Sequence[TopicLedger]:
+    """Return the ledgers of a topic, with all before ``end`` that were not deleted."""
+    for _ in range(STALE_READS):
+        ledgers = (await topic_ledgers(client, topic)).ledgers
+        if not end.entry_id or (ledgers and ledgers[-1].ledger_id >= end.ledger_id):
+            break
+        # A server of the metadata service may lag behind the one that the position is from.
+        await deferLater(client.cluster.clock, STALE_PAUSE_S)
+    return ledgers
 
 
 def _check_untrimmed(

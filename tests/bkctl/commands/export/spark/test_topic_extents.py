@@ -1,0 +1,54 @@
+"""Which entries of a topic are read between two positions that a stream has seen."""
+
+from __future__ import annotations
+
+import pytest
+from twisted.internet.defer import Deferred
+from twisted.internet.task import deferLater
+
+from bkclient.topic.errors import TopicTrimmedError
+from bkctl.commands.export.spark.source_options import SourceOptions, parse_options
+from bkctl.commands.export.spark.topic_extents import extents_between
+from tests.bkclient.topic.broker import TOPIC, Broker
+from tests.bkclient.topic.entries import entry
+
+
+def options(fail_on_data_loss: str) -> SourceOptions:
+    return parse_options({"topic": str(TOPIC), "failOnDataLoss": fail_on_data_loss})
+
+
+@pytest.fixture
+def broker() -> Broker:
+    found = Broker()
+    found.topic([entry(b"a")], [entry(b"b"), entry(b"c")])
+    return found
+
+
+@pytest.mark.parametrize("fail_on_data_loss", ["true", "false"])
+def test_metadata_that_lags_behind_is_read_again(broker: Broker, fail_on_data_loss: str) -> None:
+    broker.list_ledgers(broker.ledgers[0])
+
+    async def catch_up() -> None:
+        await deferLater(broker.world.clock, 2.5)
+        broker.list_ledgers(*broker.ledgers)
+
+    catching_up = Deferred.fromCoroutine(catch_up())
+    found = broker.world.run(
+        extents_between(
+            broker.client, TOPIC, options(fail_on_data_loss), broker.at(0, 0), broker.at(1, 2)
+        )
+    )
+    assert [(one.ledger_id, one.last_entry_id) for one in found] == [
+        (broker.ledgers[0], 0),
+        (broker.ledgers[1], 1),
+    ]
+    broker.world.run(catching_up)
+
+
+def test_ledgers_that_were_deleted_fail_the_query_or_are_left_out(broker: Broker) -> None:
+    broker.list_ledgers(broker.ledgers[0])
+    between = (broker.at(0, 0), broker.at(1, 2))
+    with pytest.raises(TopicTrimmedError, match=f"ledger {broker.ledgers[1]} was deleted"):
+        broker.world.run(extents_between(broker.client, TOPIC, options("true"), *between))
+    found = broker.world.run(extents_between(broker.client, TOPIC, options("false"), *between))
+    assert [one.ledger_id for one in found] == [broker.ledgers[0]]
