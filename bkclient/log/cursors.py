@@ -61,11 +61,12 @@ class Cursors:
     """The cursors of one log or topic, by name. Keeps nothing; changes by compare-and-swap.
 
     ``source`` is the name of a log, or the complete name of a topic, such as
-    ``persistent://tenant/namespace/topic``.
+    ``persistent://tenant/namespace/topic``. ``log_id`` is that of the log whose positions these
+    are; empty if unknown.
     """
 
-    def __init__(self, client: Client, source: str) -> None:
-        self._client, self.source = client, source
+    def __init__(self, client: Client, source: str, *, log_id: str = "") -> None:
+        self._client, self.source, self._log_id = client, source, log_id
 
     async def list(self) -> tuple[Cursor, ...]:
         """Return the cursors, by name.
@@ -83,6 +84,7 @@ class Cursors:
 
         Raises:
             IncorrectParameterError: the name cannot be, or there are too many cursors.
+            NoSuchLogError: the log was deleted; another one may have its name.
             MetadataVersionError: others change the cursors all the time.
         """
         check_cursor_name(name)
@@ -143,7 +145,10 @@ class Cursors:
 
     async def _with_ledger(self, position: Position) -> Position:
         """Return a position of a log with the id of its ledger, if that is listed already."""
-        record = (await LedgerList(self._client, self.source).read_patiently()).record
+        ledgers = LedgerList(self._client, self.source)
+        record = (await ledgers.read_patiently()).record
+        if self._log_id and record.log_id not in ("", self._log_id):
+            raise ledgers.gone()
         listed = position.index in record
         ledger_id = record.ledger(position.index).ledger_id if listed else None
         return attrs.evolve(position, ledger_id=ledger_id)

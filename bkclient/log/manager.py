@@ -260,7 +260,7 @@ class LogManager:
         batch: int,
         last: int,
     ) -> LogError | None:
-        """Return why a batch is no repeat of the one that the log has; None if it may be one."""
+        """Return how a batch differs from the last one of its stream; None for a repeat."""
         if last > batch:
             return EarlierBatchError(
                 f"log {name} has batch {last} of this stream, and this is batch {batch}"

@@ -18,6 +18,8 @@ from bkclient.log.cursors import (
     encode_cursors,
 )
 from bkclient.log.errors import LogDamagedError, NoSuchCursorError
+from bkclient.log.ledger_list import LedgerList
+from bkclient.metadata.api import NoSuchLogError
 from bkclient.metadata.tree.nodes import together
 from tests.bkclient.worlds import World
 from tests.support.memory_cluster import Fault, TreeOperation
@@ -106,6 +108,24 @@ def test_a_cursor_of_an_earlier_log_of_the_name_does_not_hold_the_new_one_back()
     readers.run(readers.client.store.write_cursors("events", stored.value, emptied.version))
     readers.append_ledger()
     assert readers.advance(0, 1) == "0:1"
+
+
+def test_a_position_in_a_deleted_log_does_not_move_a_cursor_of_the_new_one() -> None:
+    readers = Readers()
+
+    async def log_id() -> str:
+        return (await LedgerList(readers.client, "events").read()).record.log_id
+
+    of_old_log = Cursors(readers.client, "events", log_id=readers.run(log_id()))
+    readers.append_ledger()
+    assert str(readers.run(of_old_log.advance("etl", Position(0, 1))).position) == "0:1"
+    readers.run(readers.manager.delete("events", force=True))
+    readers.run(readers.manager.create("events", ONE))
+    with pytest.raises(NoSuchLogError, match="events was deleted, and another"):
+        readers.run(of_old_log.advance("etl", Position(0, 1)))
+    assert readers.positions() == {}
+    of_new_log = Cursors(readers.client, "events", log_id=readers.run(log_id()))
+    assert str(readers.run(of_new_log.advance("etl", Position(0, 0))).position) == "0:0"
 
 
 @pytest.mark.parametrize("fault", [Fault.REQUEST_LOST, Fault.ANSWER_LOST])

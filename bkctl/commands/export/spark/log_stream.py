@@ -251,7 +251,8 @@ class LogStreamReader(FollowingReader):
     async def _advance(self, client: Client, cursor: str, end: dict[str, Any]) -> None:
         assert self._query.options.log is not None
         at = _to_position(end)
-        await Cursors(client, self._query.options.log).advance(cursor, Position(at.index, at.entry))
+        cursors = Cursors(client, self._query.options.log, log_id=at.log_id)
+        await cursors.advance(cursor, Position(at.index, at.entry))
 
 
 def check_offset(offset: dict[str, Any], *keys: str) -> None:
