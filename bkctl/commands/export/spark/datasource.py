@@ -21,8 +21,8 @@ from bkctl.commands.export.spark.filters import Bounds, bounded
 from bkctl.commands.export.spark.query import Query, TaskPartition, fields_of, short_errors
 from bkctl.commands.export.spark.source_options import (
     EARLIEST,
-    SourceOptionError,
     SourceOptions,
+    check_use,
     cursor_of,
     parse_options,
 )
@@ -58,13 +58,13 @@ class LedgerSource(DataSource):
 
     def reader(self, schema: StructType) -> LedgerSourceReader:
         """Return what plans and reads one query."""
-        if self._asked.cursor is not None:
-            raise SourceOptionError("option cursor needs readStream")
+        check_use(self._asked)
         query = Query.of(self._asked, schema)
         return PushingReader(query) if self._asked.push_filters else LedgerSourceReader(query)
 
     def streamReader(self, schema: StructType) -> FollowingReader:  # noqa: N802 -- Spark's name
         """Return what plans and reads a stream."""
+        check_use(self._asked, is_stream=True)
         query = Query.of(self._asked, schema)
         cursor = cursor_of(dict(self.options), self._asked)
         if self._asked.is_topics:

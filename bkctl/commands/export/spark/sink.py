@@ -51,7 +51,7 @@ from bkctl.commands.export.spark.sink_ledgers import (
     list_in_log,
     log_options,
 )
-from bkctl.commands.export.spark.source_options import SourceOptionError, SourceOptions
+from bkctl.commands.export.spark.source_options import SourceOptionError, SourceOptions, check_use
 from bkctl.commands.export.task.copy import connect
 from bkctl.suggest import did_you_mean
 from wire.ids import LedgerId
@@ -96,11 +96,12 @@ class Sink:
         """Return the sink for the options of a query.
 
         Raises:
-            SourceOptionError: no log is given, the mode is ``overwrite``, a column is missing, or
-                its type cannot be JSON.
+            SourceOptionError: no log is given, the mode is ``overwrite``, a column is missing, its
+                type cannot be JSON, or an option is one of a source.
         """
         if options.log is None:
             raise SourceOptionError("which log? Give the option log")
+        check_use(options, is_sink=True)
         if overwrite:
             raise SourceOptionError("a log can be appended to only: use mode('append')")
         column = _value_column(options.value_column, schema)

@@ -150,6 +150,8 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
                 raise SourceOptionError(f"option {option.name}={value!r}: {error}") from error
         elif lower not in _SPARKS_OWN:
             meant = did_you_mean(name, (option.name for option in OPTIONS))
+            if lower == "path":
+                meant = ": load, start and save take no path; give the option log, ledgers or topic"
             there = ", ".join(
                 sorted((*(option.name for option in OPTIONS), f"{META_PREFIX}KEY"), key=str.lower)
             )
@@ -181,6 +183,8 @@ _WHAT: Final = ("topic", "topics_pattern", "log", "ledgers")
 """Fields that say what is read: at most one of them."""
 
 _OF_LEDGERS: Final = ("state", "created_after_ms", "created_before_ms", "meta", "recover")
+_OF_SINK: Final = ("uri", "conf", "profile", "log", "fail_on_data_loss", "value_column")
+_OF_STREAM: Final = ("entries_per_trigger_max", "bytes_per_trigger_max", "cursor")
 _OF_POSITIONS: Final = ("starting", "ending", "starting_ms", "ending_ms")
 
 
@@ -210,7 +214,25 @@ def _check_together(options: SourceOptions) -> None:
 def _given(options: SourceOptions, fields: Iterable[str]) -> list[str]:
     """Return the names of the options among some that were given."""
     names = {option.field: option.name for option in OPTIONS} | {"meta": f"{META_PREFIX}KEY"}
-    return [names[field] for field in fields if getattr(options, field) not in (None, False, ())]
+    default = SourceOptions()
+    return [names[field] for field in fields if getattr(options, field) != getattr(default, field)]
+
+
+def check_use(options: SourceOptions, *, is_stream: bool = False, is_sink: bool = False) -> None:
+    """Refuse options that have no effect in this use of the data source.
+
+    Raises:
+        SourceOptionError: it names the first of them, and where it belongs.
+    """
+    of_source = ["meta", *(one.field for one in OPTIONS if one.field not in _OF_SINK)]
+    misplaced = {
+        "read or readStream": of_source if is_sink else (),
+        "readStream": () if is_stream or is_sink else _OF_STREAM,
+        "write or writeStream": () if is_sink else ("value_column",),
+    }
+    for place, fields in misplaced.items():
+        for name in _given(options, [*fields]):
+            raise SourceOptionError(f"option {name} has no effect here: give it to {place}")
 
 
 def check_columns(names: list[str], options: SourceOptions) -> None:

@@ -9,6 +9,7 @@ from bkctl.commands.export.spark.source_options import (
     OPTIONS,
     SourceOptionError,
     Where,
+    check_use,
     cursor_of,
     parse_options,
 )
@@ -56,6 +57,10 @@ def test_every_value_is_read() -> None:
         ({"ledger": "1"}, r"unknown option 'ledger'; did you mean ledgers\?"),
         ({"maxPartitionByte": "1m"}, r"did you mean maxPartitionBytes\?"),
         ({"meta.": "x"}, "unknown option"),
+        (
+            {"path": "events"},
+            "'path': load, start and save take no path; .* log, ledgers or topic; ",
+        ),
         ({"ledgers": "1-"}, r"ledgers='1-': '1-' is not a ledger id or a range"),
         ({"ledgers": "9-1"}, "is not a range of ledger ids"),
         ({"ledgers": str(2**63)}, "is not a range of ledger ids"),
@@ -86,6 +91,29 @@ def test_every_value_is_read() -> None:
 def test_what_cannot_be_is_refused(options, words) -> None:
     with pytest.raises(SourceOptionError, match=words):
         parse_options(options)
+
+
+@pytest.mark.parametrize(
+    ("options", "use", "words"),
+    [
+        ({"maxEntriesPerTrigger": "5"}, {}, "option maxEntriesPerTrigger .* give it to readStream"),
+        ({"cursor": "etl"}, {}, "option cursor has no effect here"),
+        ({"valueColumn": "v"}, {"is_stream": True}, "give it to write or writeStream"),
+        ({"maxBytesPerTrigger": "1m"}, {"is_sink": True}, "give it to read or readStream"),
+        ({"includeOpen": "false"}, {"is_sink": True}, "option includeOpen"),
+        ({"meta.k": "v"}, {"is_sink": True}, r"option meta\.KEY"),
+    ],
+)
+def test_an_option_without_effect_is_refused(options, use, words) -> None:
+    with pytest.raises(SourceOptionError, match=words):
+        check_use(parse_options(options), **use)
+
+
+def test_options_with_an_effect_are_not_refused() -> None:
+    where = {"uri": "zk://z/l", "log": "a", "failOnDataLoss": "false"}
+    check_use(parse_options(where | {"startingPosition": "earliest", "includeOpen": "true"}))
+    check_use(parse_options(where | {"cursor": "etl", "maxBytesPerTrigger": "1m"}), is_stream=True)
+    check_use(parse_options(where | {"valueColumn": "v", "queryName": "q"}), is_sink=True)
 
 
 @pytest.mark.parametrize(
