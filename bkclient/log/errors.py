@@ -63,7 +63,10 @@ class DifferentBatchError(LogError):
     """The log has another number of entries as this batch of the stream; none were appended."""
 
     exit_status: ClassVar[int] = 7
-    hint: ClassVar[str] = EarlierBatchError.hint
+    hint: ClassVar[str] = (
+        "a copied or restored checkpoint is in use, or the query was changed: begin with a new "
+        "checkpoint, or keep the entries of the log with failOnDataLoss=false at the sink"
+    )
 
 
 class LogTrimmedError(LogError):

@@ -80,13 +80,27 @@ class ConnectionFailedError(BookKeeperError):
 
 
 class short_errors(contextlib.AbstractContextManager[None, None]):  # noqa: N801
-    """Raise errors of the client without its calls and causes: Spark prints all of them."""
+    """Raise errors of the client without its calls and causes: Spark prints all of them.
+
+    Their hints become part of the message, as Spark prints nothing else.
+    """
 
     def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
         if isinstance(error, TaskError):
-            raise ConnectionFailedError(error.sentence) from None
+            raise ConnectionFailedError(_with_hint(error.sentence, error)) from None
         if isinstance(error, BookKeeperError):
+            error.args = (_with_hint(str(error), error),)
             raise error.with_traceback(None) from None
+
+
+def _with_hint(message: str, error: BaseException | None) -> str:
+    """Return a message with the hint of an error, or of the cause that has one."""
+    while error is not None:
+        hint = error.hint if isinstance(error, BookKeeperError) else ""
+        if hint:
+            return message if hint in message else f"{message} (hint: {hint})"
+        error = error.__cause__
+    return message
 
 
 @attrs.define

@@ -390,7 +390,7 @@ class TestCursor:
         assert len(told) == 2, told
 
     def test_a_table_has_none(self, spark, cluster) -> None:
-        with pytest.raises(Exception, match="option cursor has no effect here: .* readStream"):
+        with pytest.raises(Exception, match=r"option cursor has no effect here: .* readStream"):
             read(spark, cluster, log="cursor", cursor="etl").collect()
 
 
