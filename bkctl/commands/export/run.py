@@ -252,7 +252,7 @@ async def _plan(
         "unreadable": unreadable if options.skip_unreadable else None,
     }
     extents = await read_extents(client, named, **how)
-    extents += await read_extents(client, listed, may_be_gone=True, **how)
+    extents += await read_extents(client, listed, may_be_gone=True, only_committed=True, **how)
     if choice.ranges and not extents and not options.skip_unreadable:
         raise NoSuchLedgerError(choice.nothing_found())
     return _Plan(extents, unreadable)

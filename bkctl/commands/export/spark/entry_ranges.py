@@ -55,7 +55,7 @@ async def chosen_ledgers(client: Client, options: SourceOptions) -> list[LedgerE
     how: dict[str, Any] = {"recover": options.recover, "chosen": is_chosen}
     may_be_gone = not options.fail_on_data_loss
     found = await read_extents(client, named, may_be_gone=may_be_gone, **how)
-    found += await read_extents(client, listed, may_be_gone=True, **how)
+    found += await read_extents(client, listed, may_be_gone=True, only_committed=True, **how)
     return sorted(found, key=lambda extent: extent.ledger_id)
 
 

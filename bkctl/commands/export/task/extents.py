@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from bkclient.admin import operations
 from bkclient.client import Client
 from bkclient.concurrency import for_each
-from bkclient.errors import NoSuchLedgerError
-from bkclient.log.ledger_list import LOG_KEY
-from bkclient.metadata.api import MetadataUnavailableError, StoredLedger
+from bkclient.errors import IncorrectParameterError, NoSuchLedgerError
+from bkclient.log.batches import BATCH_KEY
+from bkclient.log.ledger_list import LOG_KEY, LedgerList
+from bkclient.metadata.api import MetadataUnavailableError, NoSuchLogError, StoredLedger
 from bkclient.metadata.stored_values import IDS_AT_ONCE
 from bkctl.commands.export.task.partitions import LedgerExtent
 from bkctl.quantities import FIRST_MS, LAST_MS
@@ -32,6 +33,7 @@ async def read_extents(
     recover: bool = False,
     chosen: Callable[[LedgerMetadata], bool] = lambda _metadata: True,
     may_be_gone: bool = False,
+    only_committed: bool = False,
     unreadable: dict[int, str] | None = None,
 ) -> list[LedgerExtent]:
     """Return how far each ledger goes, in the order asked for and each once.
@@ -39,7 +41,9 @@ async def read_extents(
     A closed ledger goes to its end, an open one to what is confirmed. With ``recover`` open
     ledgers are recovered first: their writers are fenced. No ledger is recovered where one of them
     is missing. Ledgers that are not ``chosen`` by their metadata are left out, and with
-    ``may_be_gone`` those that are missing. With ``unreadable``, a ledger whose metadata or end
+    ``may_be_gone`` those that are missing. With ``only_committed``, ledgers that a sink wrote are
+    left out where their log does not list them: they are of writes that failed, or have not ended.
+    With ``unreadable``, a ledger whose metadata or end
     cannot be read is left out too, and noted there with the reason.
 
     Raises:
@@ -50,6 +54,7 @@ async def read_extents(
     wanted = [LedgerId(number) for number in dict.fromkeys(ledger_ids)]
     found: dict[LedgerId, LedgerExtent] = {}
     still_open: dict[LedgerId, LedgerMetadata] = {}
+    of_batches: dict[LedgerId, str] = {}
 
     async def look(some: Sequence[LedgerId]) -> None:
         gone = dict.fromkeys(some)
@@ -57,6 +62,8 @@ async def read_extents(
             del gone[one.ledger_id]
             with _noted(one.ledger_id, unreadable):
                 metadata = one.readable()
+                if only_committed and BATCH_KEY in metadata.custom:
+                    of_batches[one.ledger_id] = _log_of(metadata) or ""
                 if chosen(metadata) and metadata.is_closed:
                     found[one.ledger_id] = _closed_extent(one.ledger_id, metadata)
                 elif chosen(metadata):
@@ -67,6 +74,9 @@ async def read_extents(
 
     for at in range(0, len(wanted), IDS_AT_ONCE):
         await look(wanted[at : at + IDS_AT_ONCE])
+    for ledger_id in await _uncommitted(client, of_batches):
+        found.pop(ledger_id, None)
+        still_open.pop(ledger_id, None)
     if recover:
         await _recover(client, still_open)
 
@@ -76,6 +86,18 @@ async def read_extents(
 
     await for_each(list(still_open), measure, READS_AT_ONCE)
     return [found[ledger_id] for ledger_id in wanted if ledger_id in found]
+
+
+async def _uncommitted(client: Client, of_batches: Mapping[LedgerId, str]) -> list[LedgerId]:
+    """Return which ledgers of batches are not listed by their logs, which are given by name."""
+    listed: dict[str, frozenset[LedgerId]] = {}
+    for name in set(of_batches.values()):
+        try:
+            record = (await LedgerList(client, name).read_patiently()).record
+            listed[name] = frozenset(one.ledger_id for one in record.ledgers)
+        except (NoSuchLogError, IncorrectParameterError):
+            listed[name] = frozenset()
+    return [one for one, name in of_batches.items() if one not in listed[name]]
 
 
 async def stored_ledgers(client: Client, ids: Sequence[LedgerId]) -> AsyncIterator[StoredLedger]:
@@ -125,7 +147,7 @@ def _closed_extent(ledger_id: LedgerId, metadata: LedgerMetadata) -> LedgerExten
 def _extent(
     ledger_id: LedgerId, metadata: LedgerMetadata, end: EntryId, length: int
 ) -> LedgerExtent:
-    log, ctime_ms = metadata.custom.get(LOG_KEY), metadata.ctime_ms
+    ctime_ms = metadata.ctime_ms
     return LedgerExtent(
         ledger_id,
         end,
@@ -133,5 +155,10 @@ def _extent(
         metadata.state.name,
         metadata.digest_type.name if metadata.digest_type else "unknown",
         None if ctime_ms is None else max(FIRST_MS, min(LAST_MS, ctime_ms)),
-        None if log is None else log.decode(errors="replace"),
+        _log_of(metadata),
     )
+
+
+def _log_of(metadata: LedgerMetadata) -> str | None:
+    log = metadata.custom.get(LOG_KEY)
+    return None if log is None else log.decode(errors="replace")

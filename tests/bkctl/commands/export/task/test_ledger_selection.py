@@ -8,6 +8,8 @@ import pytest
 
 from bkclient.errors import NoSuchLedgerError
 from bkclient.log import LogManager, LogOptions
+from bkclient.log.batches import BATCH_KEY, STREAM_KEY
+from bkclient.log.ledger_list import LOG_KEY
 from bkctl.commands.export.task.extents import read_extents
 from bkctl.commands.export.task.ledger_selection import LedgerChoice, joined, parse_state
 from tests.bkclient.worlds import World
@@ -42,7 +44,9 @@ class Ledgers:
             choice = LedgerChoice(**how)
             named, listed = await choice.find(self.client, done)
             found = await read_extents(self.client, named, chosen=choice.holds)
-            found += await read_extents(self.client, listed, chosen=choice.holds, may_be_gone=True)
+            found += await read_extents(
+                self.client, listed, chosen=choice.holds, may_be_gone=True, only_committed=True
+            )
             return [extent.ledger_id for extent in found]
 
         return self.world.run(choose())
@@ -95,6 +99,34 @@ def test_the_ledgers_of_a_log_are_those_of_its_list(ledgers: Ledgers) -> None:
     listed = ledgers.world.run(append())
     assert len(listed) >= 3
     assert ledgers.chosen(log="events") == listed
+
+
+def test_ledgers_of_writes_that_failed_or_have_not_ended_are_chosen_by_id_only() -> None:
+    ledgers = Ledgers()
+    manager = LogManager(ledgers.client)
+
+    async def write(log: str, *, is_open: bool = False) -> LedgerId:
+        custom = {LOG_KEY: log.encode(), STREAM_KEY: b"s", BATCH_KEY: b"0"}
+        writer = await ledgers.client.create_ledger(custom=custom, **ALONE)
+        await writer.add(b"row")
+        if is_open:
+            writer.abandon()
+        else:
+            await writer.close()
+        return writer.ledger_id
+
+    async def stage() -> list[LedgerId]:
+        await manager.create("events", LogOptions(**ALONE))
+        ids = [await write(log) for log in ("events", "events", "deleted", "a/../b", "")]
+        return [*ids, await write("events", is_open=True)]
+
+    committed, *others = ledgers.world.run(stage())
+    assert set(ledgers.chosen()) == {0, 1, 2, 4}
+    append = manager.append_ledgers("events", [committed], stream="s", batch=0)
+    assert ledgers.world.run(append)
+    assert set(ledgers.chosen()) == {0, 1, 2, 4, committed}
+    for one in others:
+        assert ledgers.chosen(ranges=((one, one),)) == [one]
 
 
 def test_ledgers_that_cannot_be_read_are_noted_with_the_reason() -> None:
