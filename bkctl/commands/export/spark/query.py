@@ -142,7 +142,8 @@ class Query:
                 raise SourceOptionError(
                     f"column {field.name!r} is {want.simpleString()}, not {have}"
                 )
-        uri, config = options.where()
+        with short_errors():
+            uri, config = options.where()
         # Spark takes batches only in the very schema it was given, which a user may have written.
         nullable = frozenset(field.name for field in schema.fields if field.nullable)
         return cls(options, tuple(names), nullable, uri, config)

@@ -107,7 +107,8 @@ class Sink:
         column = _value_column(options.value_column, schema)
         if column is None:
             json_of(schema)
-        uri, config = options.where()
+        with short_errors():
+            uri, config = options.where()
         return cls(options.log, column, schema, uri, config, options.fail_on_data_loss)
 
     def check(self) -> None:

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import traceback
+from functools import partial
+
+import attrs
 import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'bkctl[spark]'")
 
+from pyspark.sql.types import BinaryType, StructType
+
 from bkclient.errors import NoSuchLedgerError
 from bkclient.metadata.api import MetadataUnavailableError
-from bkctl.commands.export.spark.query import short_errors
+from bkctl.commands.export.spark.query import Query, short_errors
+from bkctl.commands.export.spark.sink import Sink
+from bkctl.commands.export.spark.source_options import parse_options
 from bkctl.commands.export.task.errors import TaskError
 from wire.errors import BookKeeperError
 from wire.ids import LedgerId
@@ -41,3 +49,20 @@ def test_an_error_is_one_line_with_its_hint(error: BookKeeperError, line: str) -
     with once as caught, short_errors(), short_errors():
         raise error
     assert caught.value.__suppress_context__
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"conf": "/no/such.conf"}, "/no/such.conf"),
+        ({"profile": "no-such", "log": "a"}, "no-such"),
+    ],
+)
+def test_settings_that_cannot_be_read_are_one_line(options: dict[str, str], words: str) -> None:
+    asked = parse_options({"uri": "zk://z/l", **options})
+    schema = StructType().add("payload", BinaryType(), nullable=False)
+    for use in (Query.of, partial(Sink.of, overwrite=False)):
+        with pytest.raises(BookKeeperError, match=words) as caught:
+            use(attrs.evolve(asked, log="a"), schema)
+        frames = traceback.extract_tb(caught.tb)
+        assert frames[-1].name == "__exit__"
