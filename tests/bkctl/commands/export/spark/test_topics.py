@@ -261,14 +261,15 @@ class TestStreams:
         writer = self.start(
             spark, pulsar, tmp_path, sink, topic="waited", startingPosition="earliest"
         )
-        now = {"publishTime": time.time_ns() // 1_000_000}
-        first, last = chunks(b"large" * 100, 2, **now)
-        made.ledgers([entry(b"a", **now), first, entry(b"b", **now)])
+        # However long the queries take, the last chunk is not late.
+        late = {"publishTime": time.time_ns() // 1_000_000 + 3_600_000}
+        first, last = chunks(b"large" * 100, 2, **late)
+        made.ledgers([entry(b"a", **late), first, entry(b"b", **late)])
         for more, wanted in (([], [b"a"]), ([last], [b"a", b"large" * 100, b"b"])):
             if more:
                 made.ledgers(more)
             query = writer.trigger(availableNow=True).start()
-            assert query.awaitTermination(60)
+            assert query.awaitTermination(300)
             assert sorted(one or b"" for one in seen) == sorted(wanted)
 
     def test_what_was_deleted_before_it_was_read_is_named(self, spark, pulsar, tmp_path) -> None:
@@ -333,7 +334,7 @@ def test_each_message_comes_once_though_the_driver_is_killed(spark, pulsar, tmp_
             assert driver.poll() is None, (tmp_path / "log").read_text()
 
         commits = tmp_path / "checkpoint" / "commits"
-        until(lambda: len(list(commits.glob("[0-9]*"))) > 1, timeout_s=90, check=goes_on)
+        until(lambda: len(list(commits.glob("[0-9]*"))) > 1, timeout_s=300, check=goes_on)
     finally:
         os.killpg(driver.pid, signal.SIGKILL)
         driver.wait()
