@@ -4,12 +4,12 @@
     python -m tests.live.bkctl.spark_kills --rounds 100 --seed 1 --executors 2
     python -m tests.live.bkctl.spark_kills --rounds 10 --seed 1 --minutes 60
 
-Each round adds rows to one log, whose ledger stays open, and kills one process of the query that
-copies them to another: a Python worker in a task or in a commit, their parent, or the driver with
-all of it. Some drivers are only stopped, and go on for a moment when another one has taken over.
-With executors in processes of their own, these are victims too: some are killed with their
-workers, and some are stopped until Spark has given their tasks to another, and go on then. The
-moments and the victims are drawn from the seed; what a victim is at then is up to the machine.
+Each round adds rows to one log, and kills one process of the query that copies them to another: a
+Python worker in a task or in a commit, their parent, or the driver with all of it. Some drivers
+are only stopped, and go on for a moment when another one has taken over. With executors in
+processes of their own, these are victims too: some are killed with their workers, and some are
+stopped until Spark has given their tasks to another, and go on then. The moments and the
+victims are drawn from the seed; what a victim is at then is up to the machine.
 
 Time limits count the CPU time of the query, so a busy machine does not end a run. With
 ``--minutes``, runs of so many rounds follow each other, each with the next seed, until the time
@@ -41,7 +41,7 @@ import attrs
 
 from bkclient.blocking import BlockingClient
 from bkclient.client import Client
-from bkclient.log import EARLIEST, LogManager, LogOptions, LogWriter
+from bkclient.log import EARLIEST, LogManager, LogOptions
 from bkctl.commands.local.java import pyspark_jars
 from tests.bench.loads.load import cpu_seconds
 from tests.bkctl.support.cluster import Cluster, local_cluster
@@ -63,10 +63,8 @@ COMMIT_S: Final = 5.0
 WRONG, UNKNOWN = 1, 2
 """Exit statuses: rows were lost or repeated; a run ended early."""
 
-ROWS_MIN, ROWS_MAX = 2, 60
-"""Rows that a round adds. The last one is confirmed to readers with the next one only."""
-ROLL_ENTRIES: Final = 100
-"""Rows in a ledger of the first log: most rounds read of an open one."""
+ROWS_MAX: Final = 60
+"""Rows that a round adds at most."""
 
 DRIVER: Final = """
 import sys
@@ -291,7 +289,8 @@ class Rounds:
         self._sent: list[bytes] = []
         self._killed: Counter[Victim] = Counter()
         self._drivers: list[Driver] = []
-        self._writer = self._client.call(create_logs)
+        for name in ("from", "to"):
+            self._client.call(create_log, name)
 
     def run(self, rounds: int) -> Outcome:
         """Kill as often; then let the query come to the end of what was sent."""
@@ -299,7 +298,6 @@ class Rounds:
             driver = self._start()
             for _ in range(rounds):
                 driver = self._round(driver)
-            self._client.run(self._writer.close)
             driver.wait(lambda: len(self._found()) >= len(self._sent), FINISH_CPU_S, 0.5)
         finally:
             for one in self._drivers:
@@ -316,9 +314,9 @@ class Rounds:
         return driver
 
     def _add(self) -> None:
-        count = self._chance.randint(ROWS_MIN, ROWS_MAX)
+        count = self._chance.randint(1, ROWS_MAX)
         rows = [b"%08d" % (len(self._sent) + n) for n in range(count)]
-        self._client.run(append, self._writer, rows)
+        self._client.call(append, "from", rows)
         self._sent += rows
 
     def _round(self, driver: Driver) -> Driver:
@@ -406,18 +404,16 @@ def committers(driver: Driver) -> list[Process]:
     return [one for one in driver.workers() if COMMITTER in one.command]
 
 
-async def create_logs(client: Client) -> LogWriter:
-    """Create both logs; return the writer of the first."""
-    manager = LogManager(client)
-    alone = LogOptions(ensemble_size=1, write_quorum=1, ack_quorum=1, roll_entries=ROLL_ENTRIES)
-    for name in ("from", "to"):
-        await manager.create(name, alone)
-    return await manager.open_writer("from")
+async def create_log(client: Client, name: str) -> None:
+    alone = LogOptions(ensemble_size=1, write_quorum=1, ack_quorum=1)
+    await LogManager(client).create(name, alone)
 
 
-async def append(writer: LogWriter, rows: Sequence[bytes]) -> None:
+async def append(client: Client, name: str, rows: Sequence[bytes]) -> None:
+    writer = await LogManager(client).open_writer(name)
     for row in rows:
         await writer.append(row)
+    await writer.close()
 
 
 async def read_log(client: Client, name: str) -> list[bytes]:
