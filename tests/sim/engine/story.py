@@ -251,6 +251,18 @@ class Story:
 
     # The writer
 
+    @property
+    def ledger_options(self) -> dict[str, Any]:
+        """How the ledgers of this story are made."""
+        plan = self.plan
+        return {
+            "ensemble_size": plan.size,
+            "write_quorum": plan.write,
+            "ack_quorum": plan.ack,
+            "digest_type": plan.digest,
+            "password": PASSWORD,
+        }
+
     def _create(self) -> None:
         if self.plan.first:
             self._create_far()
@@ -258,11 +270,7 @@ class Story:
         plan, writer = self.plan, self.client("w")
         self.oracle.ledger(LEDGER).is_deferred = plan.kind == "deferred"
         creating = writer.client.create_ledger(
-            ensemble_size=plan.size,
-            write_quorum=plan.write,
-            ack_quorum=plan.ack,
-            digest_type=plan.digest,
-            password=PASSWORD,
+            **self.ledger_options,
             ledger_id=LEDGER,
             explicit_ids=plan.kind == "ids",
             deferred_sync=plan.kind == "deferred",
@@ -275,12 +283,8 @@ class Story:
         names = tuple(BookieId(f"b{number + 1}") for number in range(plan.size))
         away = tuple(BookieId(f"away{number + 1}") for number in range(plan.size))
         metadata = LedgerMetadata(
-            ensemble_size=plan.size,
-            write_quorum=plan.write,
-            ack_quorum=plan.ack,
+            **self.ledger_options,
             fragments=(Fragment(EntryId(0), away), Fragment(EntryId(plan.first), names)),
-            digest_type=plan.digest,
-            password=PASSWORD,
         )
         self.oracle.begins_at(LEDGER, plan.first)
 

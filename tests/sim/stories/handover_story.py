@@ -22,7 +22,7 @@ from bkclient.ledger.handover_state import HANDOVER_KEY, NotHandedOverError, dec
 from bkclient.ledger.writer import LedgerWriter
 from bkclient.metadata.api import MetadataUnavailableError
 from tests.sim.engine.plan import Item, Plan
-from tests.sim.engine.story import LEDGER, PASSWORD, Story
+from tests.sim.engine.story import LEDGER, Story
 from wire.ids import EntryId, LedgerId
 
 TURNS_MAX: Final = 4
@@ -38,18 +38,9 @@ class HandoverStory(Story):
         self.unanswered: Counter[str] = Counter()
 
     def _create(self) -> None:
-        plan, client = self.plan, self.client("w")
-        creating = handover.create_handed_over(
-            client.client,
-            NewLedger(
-                ensemble_size=plan.size,
-                write_quorum=plan.write,
-                ack_quorum=plan.ack,
-                digest_type=plan.digest,
-                password=PASSWORD,
-                ledger_id=LEDGER,
-            ),
-        )
+        client = self.client("w")
+        new = NewLedger(**self.ledger_options, ledger_id=LEDGER)
+        creating = handover.create_handed_over(client.client, new)
         self.world.run(client.begin(creating))
 
     def _arrange(self) -> None:

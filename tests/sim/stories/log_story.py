@@ -32,7 +32,7 @@ from bkclient.metadata import zk_paths
 from tests.bkclient.log.promises import LogPromises
 from tests.sim.engine.oracle import BrokenInvariantError, LedgerTruth, Oracle
 from tests.sim.engine.plan import Item, Plan
-from tests.sim.engine.story import PASSWORD, TRIES, Story
+from tests.sim.engine.story import TRIES, Story
 from tests.sim.world.network import Message
 from wire import digest
 from wire.codes import AddFlag
@@ -102,15 +102,7 @@ class LogStory(Story):
 
     @property
     def _options(self) -> LogOptions:
-        plan = self.plan
-        return LogOptions(
-            ensemble_size=plan.size,
-            write_quorum=plan.write,
-            ack_quorum=plan.ack,
-            digest_type=plan.digest,
-            password=PASSWORD,
-            **plan.log,
-        )
+        return LogOptions(**self.ledger_options, **self.plan.log)
 
     def _arrange(self) -> None:
         super()._arrange()

@@ -71,18 +71,8 @@ class RepairStory(Story):
     def _make_old(self, ledger_id: LedgerId, rng: Random) -> None:
         """Make a closed ledger; of several fragments, perhaps, for a bookie was away meanwhile."""
         plan, client, world = self.plan, self.client("w"), self.world
-        writer = world.run(
-            client.begin(
-                client.client.create_ledger(
-                    ensemble_size=plan.size,
-                    write_quorum=plan.write,
-                    ack_quorum=plan.ack,
-                    digest_type=plan.digest,
-                    password=PASSWORD,
-                    ledger_id=ledger_id,
-                )
-            )
-        )
+        creating = client.client.create_ledger(**self.ledger_options, ledger_id=ledger_id)
+        writer = world.run(client.begin(creating))
         self.old.append(ledger_id)
         self._fill(writer, rng.choice([0, 1, 4, 9]), rng)
         if rng.random() < 0.5 and plan.bookies > plan.size:
