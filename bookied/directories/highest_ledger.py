@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from typing import Final, Protocol
+from typing import Final
 
+from bkclient.metadata.api import LedgerStore
 from bookied.directories.served_note import NO_LEDGER
 from wire.ids import LedgerId
 
 _ABOVE_ALL: Final = 2**63 - 1
 
 
-class LedgerRanges(Protocol):
-    """See ``LedgerStore``."""
-
-    def ledger_ranges(
-        self, *, after: LedgerId | None = None
-    ) -> AsyncIterator[tuple[LedgerId, ...]]: ...
-
-
-async def highest_ledger(store: LedgerRanges) -> int:
+async def highest_ledger(store: LedgerStore) -> int:
     """Return the highest ledger id, or ``NO_LEDGER``; asks for at most 64 ranges.
 
     Raises:
@@ -37,7 +29,7 @@ async def highest_ledger(store: LedgerRanges) -> int:
     return highest
 
 
-async def _some_above(store: LedgerRanges, after: int) -> int | None:
+async def _some_above(store: LedgerStore, after: int) -> int | None:
     """Return some id above this one, the highest of the first range; None if there is none."""
     async for ids in store.ledger_ranges(after=LedgerId(after)):
         if ids:

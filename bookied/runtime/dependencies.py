@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import attrs
 from twisted.internet.defer import Deferred, maybeDeferred
@@ -103,14 +103,6 @@ def in_own_thread(
     return done
 
 
-class Locks(Protocol):
-    """See ``DirectoryLocks``."""
-
-    def take(self, roots: Any) -> None: ...
-
-    def release(self) -> None: ...
-
-
 @attrs.frozen(kw_only=True)
 class Parts:
     """The world of one bookie.
@@ -125,7 +117,7 @@ class Parts:
     files: Files
     host: HostNames
     listener: Listener
-    locks: Locks
+    locks: DirectoryLocks
     run_blocking: RunBlocking
     run_reads: RunBlocking
     queues: Mapping[str, CountedRuns] = attrs.field(factory=dict)

@@ -9,7 +9,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import attrs
 
@@ -67,21 +67,13 @@ def operation_of(request: Request) -> str:
     return _BY_TYPE.get(type(request), "")
 
 
-class Summaries(Protocol):
-    """What has notes to count and windows to end."""
-
-    def settle(self) -> None:
-        """Count what was noted."""
-
-    def rotate(self) -> None:
-        """End a window."""
-
-
 def _sizes() -> Summary:
     return Summary(WHOLE)
 
 
-class _Stats:
+class Summaries:
+    """What has notes to count and windows to end."""
+
     def settle(self) -> None:
         """Count what was noted; before anybody looks."""
         for one in self._summaries():
@@ -101,7 +93,7 @@ class _Stats:
 
 
 @attrs.define(eq=False)
-class RequestStats(_Stats):
+class RequestStats(Summaries):
     """What clients ask, and how long it takes; sizes are of entry packets, in bytes."""
 
     now_ns: Callable[[], int] = time.perf_counter_ns
@@ -214,7 +206,7 @@ class RequestStats(_Stats):
 
 
 @attrs.define(eq=False)
-class JournalStats(_Stats):
+class JournalStats(Summaries):
     """What one journal does; counted in its thread, a group at a time, with the lock held."""
 
     lock: threading.Lock = attrs.field(factory=threading.Lock)
@@ -264,7 +256,7 @@ ZK_OPERATIONS: Final = (
 
 
 @attrs.define(eq=False)
-class MetadataStats(_Stats):
+class MetadataStats(Summaries):
     """How long ZooKeeper takes; an error that it answers with is an answer."""
 
     operations: dict[str, Summary] = attrs.field(
@@ -277,7 +269,7 @@ class MetadataStats(_Stats):
 
 
 @attrs.define(eq=False)
-class CollectorStats(_Stats):
+class CollectorStats(Summaries):
     """How long one collector takes for what."""
 
     thread: Summary = attrs.field(factory=Summary)
@@ -290,7 +282,7 @@ class CollectorStats(_Stats):
 
 
 @attrs.define(eq=False)
-class StorageStats(_Stats):
+class StorageStats(Summaries):
     """What one storage does."""
 
     seconds: Callable[[], float] = time.perf_counter
@@ -301,7 +293,7 @@ class StorageStats(_Stats):
 
 
 @attrs.define(eq=False)
-class AuditorStats(_Stats):
+class AuditorStats(Summaries):
     """What auditors of this process have done, in however many terms; times are milliseconds."""
 
     audit: Summary = attrs.field(factory=Summary)
@@ -341,7 +333,7 @@ class AuditorStats(_Stats):
 
 
 @attrs.define(eq=False)
-class WorkerStats(_Stats):
+class WorkerStats(Summaries):
     """What workers of this process have done."""
 
     repair: Summary = attrs.field(factory=Summary)

@@ -13,7 +13,8 @@ from twisted.python.failure import Failure
 
 from bookied.errors import NO_SPACE, DiskWriteFailedError, StorageError
 from bookied.storage.files.open_files import NO_DESCRIPTOR
-from bookied.storage.storages import JournalPosition, Storages
+from bookied.storage.journal.writer import Journal
+from bookied.storage.storages import Storages
 
 LOOK_S: Final = 0.5
 """How often to look whether one is due before its time."""
@@ -42,7 +43,7 @@ class Checkpoints:
         self,
         clock: IReactorTime,
         storages: Storages,
-        journals: Sequence[JournalPosition],
+        journals: Sequence[Journal],
         *,
         run_blocking: Callable[[Callable[[], Any]], Deferred[Any]],
         failed: Callable[[Exception], None],

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import random
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Final
 
 import attrs
 from twisted.internet.defer import CancelledError, Deferred
@@ -24,6 +24,8 @@ from twisted.python.failure import Failure
 
 from bookied.errors import CorruptError
 from bookied.storage.index.format import PAGE_SLOTS
+from bookied.storage.ledger_storage.limits import RunBlocking
+from bookied.storage.ledger_storage.storage import LedgerStorage
 
 UNLIMITED_AT_ONCE: Final = 1000
 """Entries looked at in one go of a thread where no rate is set."""
@@ -32,41 +34,6 @@ TOLD_MAX: Final = 100
 """Inconsistencies of one pass that are logged and kept one by one; all are counted."""
 
 log = Logger()
-
-RunBlocking = Callable[[Callable[[], Any]], Deferred[Any]]
-
-
-class ScrubbedLedgers(Protocol):
-    """Which ledgers a storage has."""
-
-    def ids(self) -> list[int]:
-        """Return all ledgers; on the reactor's thread."""
-
-
-class StoredEntries(Protocol):
-    """The index and the entries of a storage, as they are on disk."""
-
-    def stored_pages(self, ledger_id: int) -> Iterator[tuple[int, array[int]]]:
-        """Give the pages that are on disk, with their numbers; any thread."""
-
-    def check_disk(self, location: int, ledger_id: int, entry_id: int) -> None:
-        """Make sure that an entry is where the index has it; any thread.
-
-        Raises:
-            CorruptError: it is not.
-        """
-
-
-class ScrubbedStorage(Protocol):
-    """What is checked: one storage."""
-
-    @property
-    def ledgers(self) -> ScrubbedLedgers:
-        """Its ledgers."""
-
-    @property
-    def reads(self) -> StoredEntries:
-        """Its entries."""
 
 
 @attrs.frozen
@@ -111,7 +78,7 @@ class Scrubber:
     def __init__(
         self,
         clock: IReactorTime,
-        storages: Iterable[ScrubbedStorage],
+        storages: Iterable[LedgerStorage],
         *,
         run_blocking: RunBlocking,
         interval_s: float,
@@ -165,7 +132,7 @@ class Scrubber:
         return result
 
     async def _go(
-        self, storage: ScrubbedStorage, places: Iterator[_Place], result: ScrubResult
+        self, storage: LedgerStorage, places: Iterator[_Place], result: ScrubResult
     ) -> bool:
         """Let a thread look at some entries, and wait as the rate demands; say if it is through."""
         at_once = max(1, int(self._rate)) if self._rate else UNLIMITED_AT_ONCE
@@ -237,7 +204,7 @@ def report_result(result: ScrubResult) -> None:
         log.info("local check: {entries} entries are intact", entries=result.entries)
 
 
-def _places(storage: ScrubbedStorage, ledger_ids: list[int]) -> Iterator[_Place]:
+def _places(storage: LedgerStorage, ledger_ids: list[int]) -> Iterator[_Place]:
     """Give every entry that the index on disk has. Reads, so in a thread."""
     for ledger_id in ledger_ids:
         try:
@@ -250,7 +217,7 @@ def _places(storage: ScrubbedStorage, ledger_ids: list[int]) -> Iterator[_Place]
             yield _Place(ledger_id, -1, 0, error)
 
 
-def _pages_of(storage: ScrubbedStorage, ledger_id: int) -> Iterator[tuple[int, array[int]]]:
+def _pages_of(storage: LedgerStorage, ledger_id: int) -> Iterator[tuple[int, array[int]]]:
     """Give a ledger's pages; a file that goes just now is that of a ledger being deleted.
 
     The storage forgets a ledger before it removes the file, so a second try finds nothing then.
@@ -265,7 +232,7 @@ def _pages_of(storage: ScrubbedStorage, ledger_id: int) -> Iterator[tuple[int, a
 
 
 def _scrub_places(
-    storage: ScrubbedStorage, places: Iterator[_Place], at_once: int
+    storage: LedgerStorage, places: Iterator[_Place], at_once: int
 ) -> tuple[int, list[Inconsistency]]:
     """Look at some entries, in a thread; fewer than ``at_once`` only at the end."""
     found: list[Inconsistency] = []

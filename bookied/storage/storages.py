@@ -13,35 +13,15 @@ import contextlib
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Protocol
 
 from bookied.errors import LedgerPlaceError, StorageError
 from bookied.storage.files.files import Files
 from bookied.storage.index.rocks.format import NEEDS_INTEGRITY_CHECK
+from bookied.storage.index.rocks.index import RocksIndex
 from bookied.storage.journal.mark import LastMark, file_name, lower_mark, read_mark, write_mark
+from bookied.storage.journal.writer import Journal
 from bookied.storage.ledger_storage.limits import RunBlocking, StorageLimits
 from bookied.storage.ledger_storage.storage import LedgerStorage
-
-
-class JournalPosition(Protocol):
-    """What a checkpoint needs of a journal."""
-
-    @property
-    def synced(self) -> LastMark:
-        """The end of the last group on disk."""
-
-    def remove_old(self, mark: LastMark) -> None:
-        """Delete what a durable mark has made superfluous; any thread."""
-
-
-class StorageFlags(Protocol):
-    """Where a bookie keeps flags of its storage; blocks. ``RocksIndex`` is one."""
-
-    def flags(self) -> int:
-        """Return the flags."""
-
-    def set_flags(self, flags: int) -> None:
-        """Store the flags, durably."""
 
 
 class IntegrityFlag:
@@ -50,7 +30,7 @@ class IntegrityFlag:
     It is kept with ledger 0, as in Java: by DbLedgerStorage only, which alone keeps limbo too.
     """
 
-    def __init__(self, flags: StorageFlags | None) -> None:
+    def __init__(self, flags: RocksIndex | None) -> None:
         self._flags = flags
 
     @property
@@ -133,7 +113,7 @@ class Storages:
         shards: Sequence[LedgerStorage],
         *,
         limits: StorageLimits | None = None,
-        flags: StorageFlags | None = None,
+        flags: RocksIndex | None = None,
         before_marks: Callable[[], object] = lambda: None,
     ) -> None:
         """Take the storages over, in the configured order of their ledger directories.
@@ -197,7 +177,7 @@ class Storages:
         for shard in self._shards:
             shard.start()
 
-    async def stop(self, journals: Sequence[JournalPosition], run_blocking: RunBlocking) -> None:
+    async def stop(self, journals: Sequence[Journal], run_blocking: RunBlocking) -> None:
         """Put everything into files, index headers included, end the threads, close all files.
 
         The journals are stopped already: what was acknowledged is covered by their marks.
@@ -290,9 +270,7 @@ class Storages:
         for shard in self._shards:
             shard.adds.write_out()
 
-    async def checkpoint(
-        self, journals: Sequence[JournalPosition], run_blocking: RunBlocking
-    ) -> None:
+    async def checkpoint(self, journals: Sequence[Journal], run_blocking: RunBlocking) -> None:
         """Put into files what the journals hold by now, move their marks, remove old ones.
 
         The marks are taken before the first storage is flushed and written after the last.

@@ -19,7 +19,7 @@ import struct
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from twisted.internet import reactor as any_reactor
 from twisted.internet.defer import Deferred
@@ -34,6 +34,7 @@ from bookied.storage.garbage.collector import Collector
 from bookied.storage.garbage.collector_settings import CollectorSettings
 from bookied.storage.garbage.collector_state import CollectorEffects
 from bookied.storage.garbage.compaction_rules import Schedule, Schedules
+from bookied.storage.garbage.unneeded_ledgers import LedgerGarbage
 from bookied.storage.index.files import IndexFiles
 from bookied.storage.index.rocks.database import ledgers_options, open_database
 from bookied.storage.index.rocks.index import RocksIndex
@@ -114,7 +115,7 @@ class Bench:
             free_bytes_min=0,
         )
         effects = CollectorEffects(
-            garbage=self,
+            garbage=cast("LedgerGarbage", self),
             checkpoint=self.checkpoints.now,
             run_blocking=deferToThread,
             ledger_deleted=lambda *_ids, **_what: None,

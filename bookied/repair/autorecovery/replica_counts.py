@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
-from typing import Final, Protocol
+from typing import Final
 
 import attrs
 
@@ -19,15 +19,8 @@ from wire.records.entry_list import EntryList
 
 STEP_ENTRIES: Final = 5000
 
-
 PERIODIC_MAX: Final = 1000
 """Groups with a period that a list may have: each is looked at for each entry."""
-
-
-class Entries(Protocol):
-    """See ``EntrySet``."""
-
-    def __contains__(self, entry_id: int) -> bool: ...
 
 
 class EntrySet:
@@ -85,7 +78,7 @@ def bookies_to_ask(metadata: LedgerMetadata) -> frozenset[BookieId]:
 
 
 def count_replicas(
-    metadata: LedgerMetadata, lists: Mapping[BookieId, Entries]
+    metadata: LedgerMetadata, lists: Mapping[BookieId, EntrySet]
 ) -> Iterator[ReplicaCounts]:
     """Give what a closed ledger lacks, by the lists of those that gave one; the last is the result.
 
@@ -104,7 +97,7 @@ def _counted(
     counts: ReplicaCounts,
     metadata: LedgerMetadata,
     fragment: LedgerFragment,
-    lists: Mapping[BookieId, Entries],
+    lists: Mapping[BookieId, EntrySet],
 ) -> ReplicaCounts:
     none = few = some = 0
     first = counts.first

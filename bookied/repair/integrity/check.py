@@ -13,9 +13,9 @@ metadata where that has the password.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from itertools import islice
-from typing import Final, Protocol
+from typing import Final
 
 import attrs
 from twisted.internet.defer import Deferred
@@ -24,10 +24,12 @@ from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
 from bkclient.errors import ClientError, MetadataSerializationError, NoSuchLedgerError
-from bkclient.metadata.api import Versioned
+from bkclient.metadata.api import LedgerStore
+from bookied.repair.integrity.peers import ClientPeers
 from bookied.repair.integrity.plan import belongs_here, entries_owed, may_have_forgotten
+from bookied.repair.integrity.storage import HealedStorages
 from wire.digest import master_key
-from wire.ids import BookieId, EntryId, LedgerId
+from wire.ids import BookieId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
 
 log = Logger()
@@ -37,74 +39,6 @@ PAUSE_S: Final = 0.02
 
 LOOKED_UP_AT_ONCE: Final = 1000
 """Entries of one look into the index for what is missing."""
-
-
-class Ledgers(Protocol):
-    """What of ``LedgerStore`` is asked for."""
-
-    def ledger_ranges(self) -> AsyncIterator[tuple[LedgerId, ...]]: ...
-
-    async def read_ledger(self, ledger_id: LedgerId) -> Versioned[LedgerMetadata]: ...
-
-
-class CheckedStorage(Protocol):
-    """The storage as the check needs it. Reactor's thread; errors are the storage's.
-
-    What is about one ledger raises ``NoSuchLedgerError`` once that was deleted, but for ``ensure``.
-    """
-
-    @property
-    def needs_check(self) -> bool:
-        """Whether a check that began has not ended yet; survives a restart."""
-
-    async def set_needs_check(self, *, needed: bool) -> None:
-        """Note it; durable on return."""
-
-    def ensure(self, ledger_id: LedgerId, key: bytes) -> None:
-        """Let the ledger exist, with this master key unless it has one."""
-
-    def forget(self, ledger_id: LedgerId) -> None:
-        """Put the ledger into limbo, and fence it."""
-
-    def is_in_limbo(self, ledger_id: LedgerId) -> bool: ...
-
-    def remember(self, ledger_id: LedgerId) -> None:
-        """End the ledger's limbo; it stays fenced."""
-
-    def lacking(self, ledger_id: LedgerId, wanted: Sequence[EntryId]) -> list[EntryId]:
-        """Return those of some entries, ascending, that are not here. May read the index."""
-
-    def add(self, ledger_id: LedgerId, entry_id: EntryId, packet: bytes) -> None:
-        """Keep an entry; durable with the next ``flush``."""
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether so much is unwritten that nothing should be added now."""
-
-    async def flush(self) -> None:
-        """Return once all that was done is durable."""
-
-
-class Peers(Protocol):
-    """The rest of the cluster."""
-
-    async def recover(self, ledger_id: LedgerId) -> LedgerMetadata:
-        """Recover the ledger and return its metadata.
-
-        Raises:
-            NoSuchLedgerError: it was deleted.
-            ClientError: it cannot be recovered now.
-        """
-
-    def packets(
-        self, ledger_id: LedgerId, wanted: Sequence[EntryId]
-    ) -> AsyncIterator[tuple[EntryId, bytes]]:
-        """Give the verified packets of some entries, ascending.
-
-        Raises:
-            NoSuchLedgerError: it was deleted.
-            ClientError: one cannot be read now.
-        """
 
 
 @attrs.define
@@ -124,9 +58,9 @@ class IntegrityCheck:
     def __init__(
         self,
         bookie_id: BookieId,
-        ledgers: Ledgers,
-        storage: CheckedStorage,
-        peers: Peers,
+        ledgers: LedgerStore,
+        storage: HealedStorages,
+        peers: ClientPeers,
         clock: IReactorTime,
     ) -> None:
         self._bookie_id, self._ledgers = bookie_id, ledgers

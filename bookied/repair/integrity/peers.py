@@ -17,7 +17,7 @@ READS_AHEAD: Final = 64
 
 
 class ClientPeers:
-    """Implements ``bookied.integrity.check.Peers`` over a client.
+    """Recovers ledgers and reads entries of the other bookies.
 
     The bookie itself is asked like any other: it says "unknown state" or "no such entry" for what
     is being repaired, and the client turns to the next.
@@ -27,7 +27,12 @@ class ClientPeers:
         self._client = client
 
     async def recover(self, ledger_id: LedgerId) -> LedgerMetadata:
-        """See ``Peers``."""
+        """Recover the ledger and return its metadata.
+
+        Raises:
+            NoSuchLedgerError: it was deleted.
+            ClientError: it cannot be recovered now.
+        """
         reader = await self._client.open_ledger(ledger_id)
         try:
             return reader.metadata
@@ -37,7 +42,12 @@ class ClientPeers:
     async def packets(
         self, ledger_id: LedgerId, wanted: Sequence[EntryId]
     ) -> AsyncIterator[tuple[EntryId, bytes]]:
-        """See ``Peers``; some entries are read ahead."""
+        """Give the verified packets of some entries, ascending; some are read ahead.
+
+        Raises:
+            NoSuchLedgerError: it was deleted.
+            ClientError: one cannot be read now.
+        """
         metadata = (await self._client.read_metadata(ledger_id)).value
         keys = self._client.keys_of(ledger_id, metadata)
         fetcher = self._client.cluster.fetcher(keys)

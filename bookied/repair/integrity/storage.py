@@ -13,8 +13,9 @@ from wire.ids import EntryId, LedgerId
 
 
 class HealedStorages:
-    """Implements ``CheckedStorage``. All methods belong to the reactor's thread.
+    """All methods belong to the reactor's thread; errors are the storage's.
 
+    What is about one ledger raises ``NoSuchLedgerError`` once that was deleted, but for ``ensure``.
     Nothing goes through a journal: what is copied is durable with ``flush``, and until then the
     flag of the storage stands for it.
     """
@@ -41,13 +42,16 @@ class HealedStorages:
 
     @property
     def needs_check(self) -> bool:
+        """Whether a check that began has not ended yet; survives a restart."""
         return self._needs_check
 
     async def set_needs_check(self, *, needed: bool) -> None:
+        """Note it; durable on return."""
         await self._run_blocking(partial(self._storages.integrity_flag.set, needed=needed))
         self._needs_check = needed
 
     def ensure(self, ledger_id: LedgerId, key: bytes) -> None:
+        """Let the ledger exist, with this master key unless it has one."""
         storage = self._storages.of(ledger_id)
         state = storage.ledgers.lookup(ledger_id)
         if state is None:
@@ -56,6 +60,7 @@ class HealedStorages:
             storage.ledgers.adopt_key(state, key)
 
     def forget(self, ledger_id: LedgerId) -> None:
+        """Put the ledger into limbo, and fence it."""
         storage, state = self._storages.of(ledger_id), self._state(ledger_id)
         storage.ledgers.set_limbo(state, limbo=True)
         storage.ledgers.set_fenced(state)
@@ -64,21 +69,26 @@ class HealedStorages:
         return self._state(ledger_id).limbo
 
     def remember(self, ledger_id: LedgerId) -> None:
+        """End the ledger's limbo; it stays fenced."""
         self._storages.of(ledger_id).ledgers.set_limbo(self._state(ledger_id), limbo=False)
 
     def lacking(self, ledger_id: LedgerId, wanted: Sequence[EntryId]) -> list[EntryId]:
+        """Return those of some entries, ascending, that are not here. May read the index."""
         storage, state = self._storages.of(ledger_id), self._state(ledger_id)
         return [entry_id for entry_id in wanted if not storage.reads.has_entry(state, entry_id)]
 
     def add(self, ledger_id: LedgerId, entry_id: EntryId, packet: bytes) -> None:
+        """Keep an entry; durable with the next ``flush``."""
         self._storages.of(ledger_id).adds.add(self._state(ledger_id), entry_id, packet)
 
     @property
     def is_busy(self) -> bool:
+        """Whether so much is unwritten that nothing should be added now."""
         storages = self._storages
         return storages.unwritten_bytes > storages.limits.unwritten_bytes_max // 2
 
     async def flush(self) -> None:
+        """Return once all that was done is durable."""
         await self._flush()
 
     def _state(self, ledger_id: LedgerId) -> CachedLedger:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final, Protocol, cast
+from collections.abc import Callable
+from typing import Final, cast
 
 import attrs
 
@@ -17,10 +18,8 @@ BATCH_FIXED_BYTES: Final = 36
 """Of a batch read's frame: prefix, head and request id."""
 
 
-class FailedAnswer(Protocol):
-    """Makes the answer to a request that came to nothing."""
-
-    def __call__(self, rc: ReturnCode, /) -> Response: ...
+FailedAnswer = Callable[[ReturnCode], Response]
+"""Makes the answer to a request that came to nothing."""
 
 
 @attrs.define

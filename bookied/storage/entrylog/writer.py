@@ -20,10 +20,11 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from bookied.errors import DiskWriteFailedError
 from bookied.storage.entrylog import format as layout
+from bookied.storage.entrylog.directories import LogDirectories
 from bookied.storage.entrylog.failures import OneSync, WriteFailures
 from bookied.storage.entrylog.ids import LogIds
 from bookied.storage.entrylog.log_file import LogFile, LogSettings
@@ -39,23 +40,6 @@ LedgerBytes = Iterable[tuple[int, int]]
 """Pairs of ledger id and bytes of its records, lengths included."""
 
 
-class LogDirectoryChoice(Protocol):
-    """The directories that logs can be in; ``LogDirectories`` is one."""
-
-    @property
-    def all(self) -> tuple[Path, ...]:
-        """The ``current`` directory of every ledger directory, for ``lastId``."""
-
-    def choose(self) -> Path:
-        """Return where a new log goes; raises ``NoWritableDirError``."""
-
-    def other_than(self, full: Path) -> Path | None:
-        """Return which directory has space where this one has none, if any. Any thread."""
-
-    def note_full(self, directory: Path) -> None:
-        """Note that a directory has run out of space. Any thread."""
-
-
 class EntryLogWriter:
     """Appends records to the active log and begins the next one where ``size_bytes_max`` ends it.
 
@@ -66,7 +50,7 @@ class EntryLogWriter:
     def __init__(
         self,
         files: Files,
-        directories: LogDirectoryChoice,
+        directories: LogDirectories,
         *,
         on_fatal: Callable[[DiskWriteFailedError], object],
         on_given_up: Callable[[], object] = lambda: None,

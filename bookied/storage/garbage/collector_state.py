@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -15,19 +15,10 @@ from bookied.storage.files.files import Files
 from bookied.storage.garbage.collector_settings import CollectorSettings
 from bookied.storage.garbage.status import CollectorStatus
 from bookied.storage.garbage.throttle import Pace
+from bookied.storage.garbage.unneeded_ledgers import LedgerGarbage
 from bookied.storage.ledger_storage.limits import RunBlocking
 from bookied.storage.ledger_storage.storage import LedgerStorage
 from wire.ids import LedgerId
-
-
-class Garbage(Protocol):
-    """Who knows which ledgers are gone; see ``LedgerGarbage``."""
-
-    async def gone(self, local: Sequence[int]) -> list[LedgerId]: ...
-
-    async def over_replicated(
-        self, local: Sequence[int], drop: Callable[[LedgerId], Awaitable[object]]
-    ) -> None: ...
 
 
 class OnLedgerDeleted(Protocol):
@@ -40,7 +31,7 @@ class OnLedgerDeleted(Protocol):
 class CollectorEffects:
     """What a collector leans on beside its storage."""
 
-    garbage: Garbage
+    garbage: LedgerGarbage
     checkpoint: Callable[[], Awaitable[None]]
     """A whole checkpoint that begins after the call."""
     run_blocking: RunBlocking

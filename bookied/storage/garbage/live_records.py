@@ -9,7 +9,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 import attrs
 from crc32c import crc32c
@@ -19,18 +19,13 @@ from bookied.storage.entrylog.format import HEADER_BYTES, LENGTH
 from bookied.storage.entrylog.reader import LogPiece, open_scan
 from bookied.storage.files.files import Files
 from bookied.storage.index.ledger_pages import Move
+from bookied.storage.ledger_storage.relocation import Relocation
 
 MOVES_MAX: Final = 500_000
 """Moves that are kept of a log: 16 MB."""
 
 _CHUNK_BYTES: Final = 4 * 1024 * 1024
 _WORDS: Final = len(Move._fields)
-
-
-class Index(Protocol):
-    """What says where entries are; see ``Relocation``."""
-
-    def still_at(self, places: Sequence[tuple[int, int, int]], sure: set[int]) -> list[bool]: ...
 
 
 @attrs.frozen
@@ -51,7 +46,7 @@ class RecordBatch:
 class LiveRecords:
     """The live records of one log; iterate once, then ``insist_complete``, then ``close``."""
 
-    def __init__(self, files: Files, path: Path, index: Index) -> None:
+    def __init__(self, files: Files, path: Path, index: Relocation) -> None:
         """Open the log.
 
         Raises:

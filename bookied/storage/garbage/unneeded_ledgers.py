@@ -7,9 +7,8 @@ whatever goes wrong on the way raises, and an error is never "no ledgers".
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from itertools import pairwise
-from typing import Protocol
 
 import attrs
 from twisted.internet.defer import CancelledError, Deferred, DeferredList
@@ -17,46 +16,18 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
 from bkclient.errors import MetadataSerializationError, NoSuchLedgerError
-from bkclient.metadata.api import CookieNotFoundError, LayoutInfo, Versioned
+from bkclient.metadata.api import CookieNotFoundError, MetadataStore
 from bookied.storage.garbage.throttle import Rate, pause
 from wire.codes import LedgerState
 from wire.errors import BookKeeperError
 from wire.ids import BookieId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
-from wire.records.repair_marks import UnderreplicatedMark
 
 log = Logger()
 
 
 class CollectionAbortedError(BookKeeperError):
     """The metadata cannot be trusted to delete anything by; the next collection looks again."""
-
-
-class Metadata(Protocol):
-    """What is asked of the metadata service; see ``bkclient.metadata.api``."""
-
-    @property
-    def session_id(self) -> int: ...
-
-    async def instance_id(self) -> str | None: ...
-
-    async def layout(self) -> LayoutInfo: ...
-
-    async def read_cookie(self, bookie_id: BookieId) -> Versioned[bytes]: ...
-
-    def ledger_ranges(
-        self, *, after: LedgerId | None = None
-    ) -> AsyncIterator[tuple[LedgerId, ...]]: ...
-
-    async def read_ledger(self, ledger_id: LedgerId) -> Versioned[LedgerMetadata]: ...
-
-    async def underreplicated(self, ledger_id: LedgerId) -> UnderreplicatedMark | None: ...
-
-    async def lock_owner(self, ledger_id: LedgerId) -> str | None: ...
-
-    async def acquire_lock(self, ledger_id: LedgerId) -> bool: ...
-
-    async def release_lock(self, ledger_id: LedgerId) -> None: ...
 
 
 @attrs.frozen(kw_only=True)
@@ -75,7 +46,7 @@ class LedgerGarbage:
 
     def __init__(
         self,
-        store: Metadata,
+        store: MetadataStore,
         clock: IReactorTime,
         membership: Membership,
         *,

@@ -11,6 +11,7 @@ from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
 from bookied.config.bookie import BookieConfig, StorageClass
+from bookied.directories.lock import DirectoryLocks
 from tests.sim.world.disk import PowerCut
 
 STEPS_MAX: Final = 2000
@@ -77,13 +78,10 @@ class Jobs:
         raise AssertionError("a dead bookie goes on for ever")
 
 
-class NoLocks:
+class NoLocks(DirectoryLocks):
     """Nobody else is there."""
 
     def take(self, roots: Any) -> None:
-        pass
-
-    def release(self) -> None:
         pass
 
 

@@ -82,7 +82,7 @@ class MemoryStorage:
 
 
 class MemoryPeers:
-    """Implements ``Peers``: all that the metadata promises is there, but for the ``lost``."""
+    """Implements ``ClientPeers``: all that the metadata promises is there, but for the ``lost``."""
 
     def __init__(self, world: World) -> None:
         self._world = world
