@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
-from functools import partial, reduce
+from functools import reduce
 from operator import or_
 
 import attrs
@@ -20,7 +20,6 @@ from bookied.storage.garbage.collector_state import CollectorEffects
 from bookied.storage.garbage.compaction_rules import SuspendedCompactions
 from bookied.storage.garbage.status import CollectorStatus
 from bookied.storage.garbage.unneeded_ledgers import LedgerGarbage, Membership
-from bookied.storage.ledger_storage.storage import LedgerStorage
 from bookied.storage.storages import Storages
 
 
@@ -58,9 +57,12 @@ class Collectors:
             ledger_deleted=whose.bookie.ledger_deleted,
             keep_deletions=whose.keep_deletions,
         )
-        make = partial(_collector, parts, settings, effects, count=len(whose.storages))
+        count = len(whose.storages)
         self._collectors = {
-            storage: make(storage, number=number) for number, storage in enumerate(whose.storages)
+            storage: Collector(
+                parts.files, storage, parts.clock, settings, effects, number=number, count=count
+            )
+            for number, storage in enumerate(whose.storages)
         }
 
     def settings_changed(self, config: BookieConfig) -> None:
@@ -117,17 +119,3 @@ class Collectors:
                 nearly_full=not own.isdisjoint(verdict.nearly_full),
                 full=not own.isdisjoint(verdict.full),
             )
-
-
-def _collector(
-    parts: Parts,
-    settings: CollectorSettings,
-    effects: CollectorEffects,
-    storage: LedgerStorage,
-    *,
-    number: int,
-    count: int,
-) -> Collector:
-    return Collector(
-        parts.files, storage, parts.clock, settings, effects, number=number, count=count
-    )

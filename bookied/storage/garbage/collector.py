@@ -10,7 +10,7 @@ Agrees with BookKeeper 4.18.0, GarbageCollectorThread, in what runs when.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
@@ -86,12 +86,11 @@ class Collector:
             effects=effects,
             settings=settings,
         )
-        rewriting: dict[str, Any] = {"outstanding_max": settings.outstanding_max}
-        parts = files, storage, self._pace, effects.run_blocking
-        self._transactional = Transactional(*parts, direct=settings.direct, **rewriting)
+        parts, at_once = (files, storage, self._pace), settings.outstanding_max
+        self._transactional = Transactional(*parts, outstanding_max=at_once, direct=settings.direct)
         rewriter: Rewriter = self._transactional
         if not settings.transactional:
-            rewriter = InPlace(*parts, **rewriting)
+            rewriter = InPlace(*parts, outstanding_max=at_once)
         self.suspensions = Suspensions()
         """Which compactions are not to begin, and end after the log they are at."""
         self._ledgers = DroppedLedgers(collection)
@@ -135,7 +134,7 @@ class Collector:
             self._call.cancel()
         if self._round is not None:
             await self._round
-        self._answer()
+        self._answer_all()
 
     def collect(self, *, major: bool = True, minor: bool = True) -> Deferred[CollectorStatus]:
         """Collect now, or after the round in progress; the status comes when that has ended.
@@ -152,7 +151,7 @@ class Collector:
     def _want(self, wanted: CompactionWish) -> None:
         self._wanted = wanted if self._wanted is None else self._wanted | wanted
         if self._is_stopping:
-            self._answer()
+            self._answer_all()
         elif self._round is None:
             self._call_later(0)
 
@@ -180,8 +179,7 @@ class Collector:
 
     def _ended(self, _: object, asked: list[Deferred[CollectorStatus]]) -> None:
         self._round = None
-        for one in asked:
-            one.callback(self._collection.status)
+        self._answer(asked)
         if self._is_stopping:
             return
         if self._wanted is not None:
@@ -192,8 +190,11 @@ class Collector:
         else:
             self._call_later(self._collection.settings.wait_s)
 
-    def _answer(self) -> None:
+    def _answer_all(self) -> None:
         asked, self._asked = self._asked, []
+        self._answer(asked)
+
+    def _answer(self, asked: list[Deferred[CollectorStatus]]) -> None:
         for one in asked:
             one.callback(self._collection.status)
 

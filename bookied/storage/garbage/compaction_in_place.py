@@ -21,7 +21,6 @@ from bookied.storage.files.files import Files
 from bookied.storage.garbage.live_records import LiveRecords, RecordBatch
 from bookied.storage.garbage.throttle import Pace
 from bookied.storage.index.ledger_pages import Move
-from bookied.storage.ledger_storage.limits import RunBlocking
 from bookied.storage.ledger_storage.storage import LedgerStorage
 
 SLICE_S: Final = 0.1
@@ -66,13 +65,12 @@ class InPlace:
         files: Files,
         storage: LedgerStorage,
         pace: Pace,
-        run_blocking: RunBlocking,
         *,
         outstanding_max: int,
     ) -> None:
         """Compact the logs of ``storage``; ``outstanding_max`` entries between two syncs."""
         self._files, self._storage, self._pace = files, storage, pace
-        self._run_blocking, self._outstanding_max = run_blocking, outstanding_max
+        self._outstanding_max = outstanding_max
 
     async def rewrite(self, path: Path) -> CopyTotals:
         """See ``Rewriter``."""
@@ -105,8 +103,8 @@ class InPlace:
         """Make the copies durable, and only then let the index point at them."""
         self._pace.check()
         if moves:
-            await self._storage.relocation.sync(samples, self._run_blocking)
-            await self._storage.relocation.switch(moves, self._run_blocking)
+            await self._storage.relocation.sync(samples, self._pace.run_blocking)
+            await self._storage.relocation.switch(moves, self._pace.run_blocking)
 
 
 async def read_slice(

@@ -90,7 +90,7 @@ class Pace:
             is_busy: whether clients' entries wait to be written, so that copies had better wait;
                 raises what should end the collection.
         """
-        self._clock, self._run_blocking = clock, run_blocking
+        self._clock, self.run_blocking = clock, run_blocking
         self.throttle, self._is_busy = throttle, is_busy
         self._waiting: Deferred[Any] | None = None
         self._is_stopped = False
@@ -109,7 +109,7 @@ class Pace:
     async def blocking(self, step: Callable[[], T]) -> T:
         """Run a step that blocks, to its end."""
         self.check()
-        found: T = await self._run_blocking(step)
+        found: T = await self.run_blocking(step)
         return found
 
     async def waiting(self, what: Coroutine[Any, Any, T]) -> T:

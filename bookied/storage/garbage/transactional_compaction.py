@@ -42,7 +42,6 @@ from bookied.storage.garbage.compaction_in_place import (
 from bookied.storage.garbage.live_records import LiveRecords, RecordBatch, WrittenRecords
 from bookied.storage.garbage.throttle import Pace
 from bookied.storage.index.ledger_pages import Move
-from bookied.storage.ledger_storage.limits import RunBlocking
 from bookied.storage.ledger_storage.storage import LedgerStorage
 
 log = Logger()
@@ -87,15 +86,13 @@ class Transactional:
         files: Files,
         storage: LedgerStorage,
         pace: Pace,
-        run_blocking: RunBlocking,
         *,
         outstanding_max: int,
-        direct: bool = True,
+        direct: bool,
     ) -> None:
         """Compact the logs of ``storage``; ``outstanding_max`` locations are switched at once."""
         self._files, self._storage, self._pace = files, storage, pace
-        self._run_blocking, self._outstanding_max = run_blocking, outstanding_max
-        self._direct = direct
+        self._outstanding_max, self._direct = outstanding_max, direct
 
     # Compaction -----------------------------------------------------------------------------------
 
@@ -110,7 +107,7 @@ class Transactional:
         try:
             await self._copy(path, writer)
         except Exception:
-            await self._run_blocking(writer.abandon)
+            await self._pace.run_blocking(writer.abandon)
             raise
         if writer.copied.entries:
             await self._pace.blocking(partial(_publish, self._files, todo))
@@ -159,7 +156,7 @@ class Transactional:
     async def _switch(self, moves: list[Move]) -> None:
         self._pace.check()
         if moves:
-            await self._storage.relocation.switch(moves, self._run_blocking)
+            await self._storage.relocation.switch(moves, self._pace.run_blocking)
 
     async def _switch_scanned(self, todo: UnfinishedCompaction, *, is_ours: bool) -> None:
         """Step 5, with the locations that a scan of the target gives."""
