@@ -12,7 +12,7 @@ from twisted.python.failure import Failure
 from bookied.server.answer_buffer import AnswerBuffer
 from bookied.server.context import ServerContext
 from bookied.server.disk_reads import ReadLanes
-from bookied.server.limits.backpressure import Backpressure, ConnectionLoad
+from bookied.server.limits.backpressure import ConnectionLoad
 from bookied.server.rules.disk_read import Answer, DiskRead
 from bookied.server.rules.long_poll import Cancel
 from bookied.stats.counters import ADD, operation_of
@@ -33,25 +33,19 @@ log = Logger()
 class Reply:
     """Where the answer to one request goes. Called with it, once."""
 
-    __slots__ = ("_replies", "_size_bytes", "adds", "began_ns", "is_given", "operation", "reply_to")
+    __slots__ = ("_replies", "adds", "began_ns", "is_given", "operation", "reply_to", "size_bytes")
 
     def __init__(
         self, replies: Replies, received: ReceivedRequest, size_bytes: int, began_ns: int
     ) -> None:
         self._replies, self.reply_to = replies, received.reply_to
-        self._size_bytes = size_bytes
+        self.size_bytes = size_bytes
         self.adds = 1 if isinstance(received.request, AddRequest) else 0
         self.operation, self.began_ns = operation_of(received.request), began_ns
         self.is_given = False
 
     def __call__(self, answer: Answer) -> None:
         self._replies.answer(self, answer)
-
-    def settle(self, backpressure: Backpressure, load: ConnectionLoad) -> None:
-        """Count the request as answered, or as never to be."""
-        assert not self.is_given, "two answers to one request"
-        self.is_given = True
-        backpressure.answered(load, self._size_bytes, self.adds)
 
 
 class Replies:
@@ -167,8 +161,10 @@ class Replies:
         self._polls.pop(reply, None)
 
     def settle(self, reply: Reply) -> None:
-        """Count a request as done with."""
-        reply.settle(self._backpressure, self._load)
+        """Count a request as answered, or as never to be."""
+        assert not reply.is_given, "two answers to one request"
+        reply.is_given = True
+        self._backpressure.answered(self._load, reply.size_bytes, reply.adds)
         self.count -= 1
         if not self.count:
             self._finished()

@@ -8,8 +8,6 @@ from functools import partial
 from typing import Final
 
 from bookied.server.rules.deleted_ledgers import FencedDeletions
-from bookied.server.rules.disk_read import refusal_code
-from bookied.server.rules.entry_reads import packet_lac
 from bookied.server.rules.fencing import Fences, insist_not_fenced
 from bookied.server.rules.ledger_writes import LedgerWrites
 from bookied.server.rules.long_poll import LongPolls
@@ -17,11 +15,8 @@ from bookied.server.rules.lost_fences import FenceState, LostFences
 from bookied.server.rules.pending_request import PendingRequest
 from bookied.storage.index.format import has_place
 from bookied.storage.index.ledger_pages import CachedLedger
-from bookied.storage.journal.format import (
-    ENTRY_BYTES_MIN,
-    entry_record,
-    explicit_lac_record,
-)
+from bookied.storage.journal.format import ENTRY_BYTES_MIN, entry_record, explicit_lac_record
+from bookied.storage.ledger_storage.reads import packet_lac
 from wire.codes import (
     LAC_HEADER_BYTES,
     AddFlag,
@@ -102,7 +97,8 @@ class Adds:
             self._fences.fence(state, lambda: None)  # In the journal before the entry.
         if not recovery:
             insist_not_fenced(state)
-        self._writes.insist_intact(state)
+        if state.doubt is not None:
+            raise state.doubt  # The entry would hide the damage.
         check = self.fence_check
         if check is not None and not recovery and not check.is_open(ledger_id):
             check.ask(ledger_id, partial(self._add_if_open, asked))
@@ -126,7 +122,7 @@ class Adds:
                 self._fences.fence(state, lambda: None)
             self.add(asked)
         except (BookKeeperError, OSError) as error:
-            asked.respond(asked.refused(refusal_code(error, asked.ledger_id)))
+            asked.refuse(error)
 
     def note_lac(self, state: CachedLedger, lac: int) -> None:
         """Remember the highest LAC seen and wake those who waited for it."""

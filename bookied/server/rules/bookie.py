@@ -14,7 +14,7 @@ from twisted.internet.interfaces import IReactorTime
 
 from bookied.server.rules.add_requests import Adds
 from bookied.server.rules.deleted_ledgers import FencedDeletions
-from bookied.server.rules.disk_read import DiskRead, refusal_code
+from bookied.server.rules.disk_read import DiskRead
 from bookied.server.rules.entry_reads import EntryReads
 from bookied.server.rules.fencing import Fences
 from bookied.server.rules.ledger_writes import LedgerWrites
@@ -144,7 +144,7 @@ class Bookie:
                 raise BadVersionError(f"version {reply_to.header_version}")
             return self._rules[type(request)](asked)
         except (BookKeeperError, OSError) as error:
-            respond(asked.refused(refusal_code(error, asked.ledger_id)))
+            asked.refuse(error)
             return None
 
     def ledger_deleted(

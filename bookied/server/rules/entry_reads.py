@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import struct
 from collections.abc import Callable
 from functools import partial
 from typing import Final
@@ -232,11 +231,3 @@ def _fetch_rows(
         if rows is not None:
             return row.followed_by(rows)
     return row
-
-
-def packet_lac(packet: bytes) -> int:
-    """Return the last add confirmed that its writer stamped on an entry packet."""
-    return int(_LAC.unpack_from(packet, 16)[0])
-
-
-_LAC: Final = struct.Struct(">q")

@@ -50,15 +50,6 @@ class LedgerWrites:
             raise UnauthorizedError(f"ledger {ledger_id}")
         return state
 
-    def insist_intact(self, state: CachedLedger) -> None:
-        """Refuse entries for a ledger that may have lost some: they would hide the damage.
-
-        Raises:
-            CorruptError: its index is damaged.
-        """
-        if state.doubt is not None:
-            raise state.doubt
-
     def journal(self, ledger_id: int) -> Journal:
         """Return the journal that a ledger belongs to."""
         return self.journals[ledger_id % len(self.journals)]

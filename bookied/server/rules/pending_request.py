@@ -47,13 +47,18 @@ class PendingRequest(Generic[_R]):
         """Return the answer that says no."""
         return refusal(self.request, self.reply_to, rc)
 
+    def refuse(self, error: Exception) -> None:
+        """Respond with the return code of an error."""
+        self.respond(self.refused(refusal_code(error, self.ledger_id)))
+
     def attempt(self, read: Callable[[], Answer]) -> None:
         """Respond with what ``read`` returns or raises: for reads that had to wait their time."""
         try:
             answer = read()
         except (BookKeeperError, OSError) as error:
-            answer = self.refused(refusal_code(error, self.ledger_id))
-        self.respond(answer)
+            self.refuse(error)
+        else:
+            self.respond(answer)
 
 
 def timed(read: Callable[[], Answer], stats: RequestStats, took: Summary) -> Callable[[], Answer]:

@@ -139,7 +139,6 @@ class ReadRules:
         state = self._storages.of(ledger_id).ledgers.lookup(ledger_id)
         if state is None:
             raise NoSuchEntryError(f"ledger {ledger_id}")
-        state = self._reads.ledger(ledger_id)  # Where there is a doubt it may be settled.
         if state.limbo:
             raise in_limbo(state)
 
