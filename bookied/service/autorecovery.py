@@ -16,7 +16,7 @@ from bkclient.client import Client
 from bookied.config.bookie import BookieConfig
 from bookied.directories.identity import identify
 from bookied.errors import RunTimeError
-from bookied.repair.autorecovery.sessions import AutoRecovery
+from bookied.repair.autorecovery.sessions import AutoRecoverySession
 from bookied.runtime.dependencies import Parts, make_client
 from bookied.service.metadata_at_stop import finish_with_metadata
 from bookied.service.start import ServiceStart
@@ -66,7 +66,7 @@ class AutoRecoveryService:
         bookie_id = BookieId(identify(config, config.port, parts.host).bookie_id)
         log.info("autorecovery as {bookie_id} on {uri}", bookie_id=bookie_id, uri=parts.store.uri)
         self._client = make_client(parts, parts.store)
-        part = AutoRecovery(self._client, config, bookie_id, parts.rng, self.stats)
+        part = AutoRecoverySession(self._client, config, bookie_id, parts.rng, self.stats)
         self._running = Deferred.fromCoroutine(part.run()).addErrback(self._ended)
         self._progress("repairing")
 

@@ -8,7 +8,7 @@ from twisted.internet.defer import Deferred
 
 from bookied.config.bookie import BookieConfig
 from bookied.directories.disk_fullness import DiskVerdict
-from bookied.repair.autorecovery.sessions import BesideBookie
+from bookied.repair.autorecovery.sessions import AutoRecoveryBesideBookie
 from bookied.runtime.dependencies import Parts, make_client
 from bookied.runtime.garbage_collectors import CollectedBookie, Collectors
 from bookied.storage.garbage.status import CollectorStatus
@@ -22,7 +22,7 @@ class BackgroundWork:
         """Begin nothing yet."""
         self._config = config
         self.collectors: Collectors | None = None
-        self.autorecovery: BesideBookie | None = None
+        self.autorecovery: AutoRecoveryBesideBookie | None = None
 
     def start(self, parts: Parts, whose: CollectedBookie, verdict: DiskVerdict) -> None:
         """Collect garbage and, where the settings say so, repair ledgers from now on.
@@ -40,7 +40,7 @@ class BackgroundWork:
     def _start_autorecovery(self, parts: Parts, bookie_id: BookieId) -> None:
         """Begin to repair, in a metadata session apart from the registration's."""
         if self._config.autorecovery and parts.open_store is not None:
-            self.autorecovery = BesideBookie(
+            self.autorecovery = AutoRecoveryBesideBookie(
                 # Who lists the locks on ledgers sees which bookie's worker has each.
                 partial(parts.open_store, lock_owner=bookie_id),
                 partial(make_client, parts),

@@ -360,7 +360,7 @@ class WorkerStats(Summaries):
         if len(self.failures) > FAILURES_MAX:
             self.failures.popitem(last=False)
 
-    def mended(self, ledger_id: LedgerId) -> None:
+    def repaired(self, ledger_id: LedgerId) -> None:
         """Forget what was wrong with a ledger."""
         self.failures.pop(ledger_id, None)
 

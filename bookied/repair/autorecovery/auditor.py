@@ -39,7 +39,7 @@ from bookied.repair.autorecovery.audits import (
     check_replicas,
     overdue_marks,
 )
-from bookied.repair.autorecovery.lost_bookies import Audit, AuditLater, Cancel, Command, LostBookies
+from bookied.repair.autorecovery.lost_bookies import Audit, AuditLater, Command, LostBookies
 from bookied.repair.autorecovery.wake_up import until_enabled
 from bookied.stats.counters import AuditorStats
 from bookied.stats.summary import Summary
@@ -271,7 +271,7 @@ class Auditor:
         for command in commands:
             if command is Audit.NOW:
                 self._schedule.add(AuditJob.AUDIT)
-            elif command is Cancel.AUDIT:
+            elif command is Audit.CANCELLED:
                 self._stats.delayed_audits_cancelled += 1
                 self._schedule.drop(AuditJob.AUDIT_LATER)
             else:

@@ -16,9 +16,11 @@ from wire.ids import BookieId
 
 
 class Audit(enum.Enum):
-    """Audit the bookies now."""
+    """What becomes of an audit of the bookies."""
 
     NOW = enum.auto()
+    CANCELLED = enum.auto()
+    """Forget the audit that was to come."""
 
 
 @attrs.frozen
@@ -28,13 +30,7 @@ class AuditLater:
     delay_s: int
 
 
-class Cancel(enum.Enum):
-    """Forget the audit that was to come."""
-
-    AUDIT = enum.auto()
-
-
-Command = Audit | AuditLater | Cancel
+Command = Audit | AuditLater
 
 
 class LostBookies:
@@ -64,7 +60,7 @@ class LostBookies:
         if was_waiting and self._waiting <= self._known:
             self._waiting.clear()
             was_waiting = False
-            commands.append(Cancel.AUDIT)
+            commands.append(Audit.CANCELLED)
         self._waiting |= self._known - set(available)
         self._known -= self._waiting
         if not self._waiting:
@@ -92,4 +88,4 @@ class LostBookies:
 
     def _audit(self, *, cancel: bool) -> list[Command]:
         self._waiting.clear()
-        return [Cancel.AUDIT, Audit.NOW] if cancel else [Audit.NOW]
+        return [Audit.CANCELLED, Audit.NOW] if cancel else [Audit.NOW]

@@ -36,7 +36,7 @@ AGAIN_S: Final = 5.0
 """Before what ended is begun again."""
 
 
-class AutoRecovery:
+class AutoRecoverySession:
     """What one session does for autorecovery.
 
     Args:
@@ -75,8 +75,8 @@ class AutoRecovery:
         watch = self._client.store.on_session(changed)
         worker = Worker(self._client, self._config, self._rng, self._stats.worker)
         running = [
-            Deferred.fromCoroutine(self._for_ever(self._audit)),
-            Deferred.fromCoroutine(self._for_ever(worker.run)),
+            Deferred.fromCoroutine(_run_for_ever(self._clock, self._audit)),
+            Deferred.fromCoroutine(_run_for_ever(self._clock, worker.run)),
         ]
         try:
             await DeferredList([lost, *running], fireOnOneErrback=True, consumeErrors=True)
@@ -92,21 +92,22 @@ class AutoRecovery:
         stats = self._stats.auditor
         await Auditor(self._client, self._config, self._bookie_id, self._rng, stats).run()
 
-    async def _for_ever(self, run: Callable[[], Awaitable[None]]) -> None:
-        """Run something again and again, whatever ended it."""
-        while True:
-            try:
-                await run()
-            except CancelledError:
-                raise
-            except BookKeeperError as error:
-                log.warn("autorecovery restarts: {error}", error=error)
-            except Exception:  # noqa: BLE001 - a bug in one part must not end the other.
-                log.failure("autorecovery restarts")
-            await deferLater(self._clock, AGAIN_S)
+
+async def _run_for_ever(clock: IReactorTime, run: Callable[[], Awaitable[None]]) -> None:
+    """Run something again and again until cancelled, whatever ended it."""
+    while True:
+        try:
+            await run()
+        except CancelledError:
+            raise
+        except BookKeeperError as error:
+            log.warn("autorecovery restarts: {error}", error=error)
+        except Exception:  # noqa: BLE001 - a bug in one part must not end the other.
+            log.failure("autorecovery restarts")
+        await deferLater(clock, AGAIN_S)
 
 
-class BesideBookie:
+class AutoRecoveryBesideBookie:
     """Autorecovery beside a bookie, from one session to the next.
 
     Args:
@@ -136,7 +137,8 @@ class BesideBookie:
 
     def start(self) -> None:
         """Begin; what fails is tried again and never the bookie's business."""
-        self._running = Deferred.fromCoroutine(self._run()).addErrback(self._ended)
+        running = Deferred.fromCoroutine(_run_for_ever(self._clock, self._one_session))
+        self._running = running.addErrback(_cancelled)
 
     async def stop(self) -> None:
         """End it. The session goes, and with it vote and locks."""
@@ -145,14 +147,6 @@ class BesideBookie:
             running.cancel()
             await running
 
-    async def _run(self) -> None:
-        while True:
-            try:
-                await self._one_session()
-            except BookKeeperError as error:
-                log.warn("autorecovery restarts: {error}", error=error)
-            await deferLater(self._clock, AGAIN_S)
-
     async def _one_session(self) -> None:
         """Do what can be done in one session; ends only with an error, that of its end."""
         store = self._open_store()
@@ -160,7 +154,7 @@ class BesideBookie:
         try:
             await store.connect()
             client = self._make_client(store)
-            part = AutoRecovery(client, self._config, self._bookie_id, self._rng, self.stats)
+            part = AutoRecoverySession(client, self._config, self._bookie_id, self._rng, self.stats)
             await part.run()
         except Exception:
             if client is not None:
@@ -168,6 +162,6 @@ class BesideBookie:
             await store.close()
             raise
 
-    def _ended(self, failure: Failure) -> None:
-        if failure.check(CancelledError) is None:
-            log.failure("autorecovery has ended", failure)
+
+def _cancelled(failure: Failure) -> None:
+    failure.trap(CancelledError)

@@ -208,7 +208,7 @@ class Worker:
 
     async def _remove_mark(self, ledger_id: LedgerId) -> None:
         self._failures.forget(ledger_id)
-        self._stats.mended(ledger_id)
+        self._stats.repaired(ledger_id)
         try:
             await self._store.mark_replicated(ledger_id)
         except BookKeeperError as error:
@@ -272,7 +272,7 @@ class Worker:
         except (NoSuchLedgerError, MetadataStoreError):
             raise
         except ClientError as error:
-            self._failed(ledger, fragment, error)
+            self._note_unrepaired(ledger, fragment, error)
             return False
         return True
 
@@ -290,11 +290,13 @@ class Worker:
         except UnreadableEntryError as error:
             self._failures.unreadable(ledger_id, error.entry_id)
             self._stats.unreadable += 1
-            self._failed(ledger, fragment, error)
+            self._note_unrepaired(ledger, fragment, error)
         except ClientError as error:
-            self._failed(ledger, fragment, error)
+            self._note_unrepaired(ledger, fragment, error)
 
-    def _failed(self, ledger: ViewedLedger, fragment: LedgerFragment, error: ClientError) -> None:
+    def _note_unrepaired(
+        self, ledger: ViewedLedger, fragment: LedgerFragment, error: ClientError
+    ) -> None:
         why = f"the fragment at entry {fragment.first}: {error}"
         self._stats.failed(ledger.ledger_id, wall_s(self._clock), why)
         self._unrepaired += 1

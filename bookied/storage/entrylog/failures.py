@@ -6,16 +6,15 @@ import errno
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import NoReturn
 
 from twisted.logger import Logger
 
 from bookied.errors import NO_SPACE, DiskWriteFailedError
 from bookied.storage.files.files import AppendFile, UpdateFile
+from bookied.storage.files.open_files import NO_DESCRIPTOR
 
 log = Logger()
-
-_NO_DESCRIPTOR: Final = frozenset({errno.EMFILE, errno.ENFILE})
 
 
 class OneSync:
@@ -95,7 +94,7 @@ class WriteFailures:
         number = error.errno if isinstance(error, OSError) else None
         if isinstance(error, OSError) and error.filename is None:
             error.filename = str(path)  # A write to a descriptor does not name its file.
-        if number in _NO_DESCRIPTOR:
+        if number in NO_DESCRIPTOR:
             raise error
         if number in NO_SPACE and not self._syncs.is_failed:
             try:

@@ -105,9 +105,9 @@ class CachedLedger:
         self.key_logged = False
         """Whether replay would know the key: it was journalled since the start, or is on disk."""
         self.limbo = False
+        """Whether entries may be missing that were acknowledged (DbLedgerStorage only)."""
         self.doubt: CorruptError | None = None
         """Why it cannot be said of an entry that it was never here, if so."""
-        """Whether entries may be missing that were acknowledged (DbLedgerStorage only)."""
         self.version = layout.VERSION
         self.other_state_bits = 0
         self.is_header_dirty = False

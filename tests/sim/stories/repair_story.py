@@ -20,7 +20,7 @@ from bkclient.ledger.writer import LedgerWriter
 from bkclient.repair.recover_bookies import RecoverOptions, recover_bookies
 from bookied.config.autorecovery import AutoRecoveryConfig
 from bookied.errors import SessionLostError
-from bookied.repair.autorecovery.sessions import AutoRecovery
+from bookied.repair.autorecovery.sessions import AutoRecoverySession
 from tests.sim.engine.oracle import BrokenInvariantError
 from tests.sim.engine.plan import Item, Plan
 from tests.sim.engine.story import LEDGER, PASSWORD, Story, change_of, kind_of
@@ -143,7 +143,7 @@ class RepairStory(Story):
         """Run it in its program; when that ends it is started again."""
         self._lives += 1
         client, rng = self.client(name), Random(f"{self.plan.seed} {name} {self._lives}")
-        part = AutoRecovery(client.client, self.config, BookieId(name), rng)
+        part = AutoRecoverySession(client.client, self.config, BookieId(name), rng)
         self.world.note(f"{name}: autorecovery begins")
         client.begin(part.run()).addErrback(self._autorecovery_ended, client)
 

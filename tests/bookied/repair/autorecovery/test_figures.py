@@ -11,7 +11,7 @@ from bkclient.repair.autorecovery import trigger_audit
 from bookied.admin.monitoring import repair_metrics
 from bookied.admin.monitoring.prometheus_text import exposition
 from bookied.config.autorecovery import AutoRecoveryConfig
-from bookied.repair.autorecovery.sessions import AutoRecovery
+from bookied.repair.autorecovery.sessions import AutoRecoverySession
 from bookied.stats.counters import FAILURES_MAX, RepairStats, WorkerStats
 from tests.bkclient.repairs import STRIPED, closed_ledger, member, store_of
 from tests.bkclient.worlds import World
@@ -25,7 +25,9 @@ class Counted:
     def __init__(self, world: World, **settings: Any) -> None:
         self.world, self.stats = world, RepairStats()
         config = AutoRecoveryConfig(**(CHECKS_OFF | settings))
-        part = AutoRecovery(world.client(), config, BookieId("me"), random.Random(0), self.stats)
+        part = AutoRecoverySession(
+            world.client(), config, BookieId("me"), random.Random(0), self.stats
+        )
         self.running = world.start(part.run())
         world.settle()
 

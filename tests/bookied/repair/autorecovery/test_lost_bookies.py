@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bkclient.metadata.api import Versioned
-from bookied.repair.autorecovery.lost_bookies import Audit, AuditLater, Cancel, LostBookies
+from bookied.repair.autorecovery.lost_bookies import Audit, AuditLater, LostBookies
 from wire.ids import BookieId
 
 A, B, C = (BookieId(name) for name in "abc")
@@ -42,7 +42,7 @@ def test_one_lost_bookie_has_its_delay() -> None:
 def test_a_bookie_that_comes_back_within_the_delay_is_not_audited() -> None:
     lost = rules(60)
     lost.seen({A, B})
-    assert lost.seen({A, B, C}) == [Cancel.AUDIT]
+    assert lost.seen({A, B, C}) == [Audit.CANCELLED]
     assert not lost.is_waiting
     assert lost.seen({A, B}) == [AuditLater(60)]
 
@@ -50,7 +50,7 @@ def test_a_bookie_that_comes_back_within_the_delay_is_not_audited() -> None:
 def test_when_a_second_one_goes_both_are_audited_at_once() -> None:
     lost = rules(60)
     lost.seen({A, B})
-    assert lost.seen({A}) == [Cancel.AUDIT, Audit.NOW]
+    assert lost.seen({A}) == [Audit.CANCELLED, Audit.NOW]
     assert not lost.is_waiting
 
 
@@ -61,7 +61,7 @@ def test_two_that_go_together_do_not_wait() -> None:
 def test_one_that_comes_while_another_goes_starts_the_delay_anew() -> None:
     lost = rules(60)
     lost.seen({A, B})
-    assert lost.seen({A, C}) == [Cancel.AUDIT, AuditLater(60)]
+    assert lost.seen({A, C}) == [Audit.CANCELLED, AuditLater(60)]
 
 
 def test_a_new_bookie_is_known_from_then_on() -> None:
@@ -77,7 +77,7 @@ def test_zero_or_the_same_value_written_again_audits_at_once(value: int) -> None
     assert idle.delay_stored(Versioned(value, 2)) == [Audit.NOW]
     waiting = rules(60)
     waiting.seen({A, B})
-    assert waiting.delay_stored(Versioned(value, 2)) == [Cancel.AUDIT, Audit.NOW]
+    assert waiting.delay_stored(Versioned(value, 2)) == [Audit.CANCELLED, Audit.NOW]
     assert not waiting.is_waiting
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 from typing import Any
 
@@ -16,7 +17,7 @@ from bkclient.metadata.api import MetadataStore
 from bkclient.repair.recover_bookies import RecoverReport, recover_bookies
 from bookied.config.autorecovery import AutoRecoveryConfig
 from bookied.errors import SessionLostError
-from bookied.repair.autorecovery.sessions import AGAIN_S, BesideBookie
+from bookied.repair.autorecovery.sessions import AGAIN_S, AutoRecoveryBesideBookie
 from tests.bkclient.repairs import (
     STRIPED,
     TRIPLE,
@@ -170,12 +171,15 @@ def test_a_metadata_service_that_fails_at_the_start_is_asked_again() -> None:
 
 
 class Beside:
-    """Autorecovery as a bookie has it; ``stores`` are its sessions, the latest last."""
+    """Autorecovery as a bookie has it; ``stores`` are its sessions, the latest last.
 
-    def __init__(self, world: World) -> None:
-        self.world = world
+    The first sessions cannot be opened: ``errors`` say why.
+    """
+
+    def __init__(self, world: World, *errors: Exception) -> None:
+        self.world, self.errors = world, list(errors)
         self.stores: list[MemoryMetadata] = []
-        self.part = BesideBookie(
+        self.part = AutoRecoveryBesideBookie(
             self._open,
             self._client,
             AutoRecoveryConfig(**CHECKS_OFF),
@@ -187,6 +191,8 @@ class Beside:
         world.settle()
 
     def _open(self) -> MetadataStore:
+        if self.errors:
+            raise self.errors.pop(0)
         self.stores.append(self.world.metadata.metadata())
         return self.stores[-1]
 
@@ -215,6 +221,14 @@ def test_beside_a_bookie_it_begins_anew_in_a_new_session() -> None:
     check_whole(world, ledger_id, payloads(5))
 
 
+def test_beside_a_bookie_it_begins_anew_whatever_has_failed() -> None:
+    world = World(3)
+    Beside(world, OSError(errno.EMFILE, "too many open files"))
+    assert auditor(world) is None
+    world.settle(AGAIN_S + 1)
+    assert auditor(world) == "b1"
+
+
 def test_beside_a_bookie_it_stops_with_its_session() -> None:
     world = World(4)
     beside = Beside(world)
@@ -227,7 +241,7 @@ def test_beside_a_bookie_it_stops_with_its_session() -> None:
 
 def test_beside_a_bookie_it_stops_before_it_has_begun() -> None:
     world = World(3)
-    part = BesideBookie(
+    part = AutoRecoveryBesideBookie(
         world.metadata.metadata,
         lambda store: pytest.fail(f"a client over {store}"),
         AutoRecoveryConfig(),

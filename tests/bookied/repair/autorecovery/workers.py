@@ -7,7 +7,7 @@ from typing import Any
 
 from bkclient.client import Client
 from bookied.config.autorecovery import AutoRecoveryConfig
-from bookied.repair.autorecovery.sessions import AutoRecovery
+from bookied.repair.autorecovery.sessions import AutoRecoverySession
 from bookied.repair.autorecovery.worker import Worker
 from tests.bkclient.repairs import marks
 from tests.bkclient.worlds import Running, World
@@ -82,7 +82,7 @@ class RunningAutoRecovery:
         self.world = world
         self.client = world.client(seed=seed)
         config = AutoRecoveryConfig(**(CHECKS_OFF | settings))
-        part = AutoRecovery(self.client, config, BookieId(name), random.Random(seed))
+        part = AutoRecoverySession(self.client, config, BookieId(name), random.Random(seed))
         self.running: Running[None] = world.start(part.run())
         world.settle()
 
