@@ -1,4 +1,4 @@
-"""A stopped bookie's directories as iterators of values: for tools, and for tests.
+"""A stopped bookie's directories as iterators of values.
 
 Nothing is created, changed or locked; the readers are those the bookie itself starts with. A
 running bookie's directories can be read too, and then look as after a crash at that moment. Damage
@@ -17,8 +17,8 @@ from typing import Final
 
 import attrs
 
-from bookied.directories.roots import VERSION, Directories
-from bookied.errors import BadCookieError, CorruptError, DirectoryError, LastMarkError
+from bookied.directories.roots import Directories
+from bookied.errors import CorruptError, DirectoryError, LastMarkError
 from bookied.offline.index import FileIndex, OfflineIndex
 from bookied.storage.entrylog import format as log_layout
 from bookied.storage.entrylog import reader as logs
@@ -29,9 +29,7 @@ from bookied.storage.journal import format as journal_layout
 from bookied.storage.journal import reader as journals
 from bookied.storage.journal.damage import trusted_mark
 from bookied.storage.journal.mark import START, LastMark, decode_mark, file_name
-from wire.errors import FormatError
 from wire.ids import EntryId, LedgerId
-from wire.records.cookie import Cookie, decode_cookie
 
 Report = Callable[[CorruptError], object]
 """Is told of damage; what is left is read on."""
@@ -136,21 +134,6 @@ class OfflineBookie:
     files: Files
     found: Directories
 
-    def cookies(self) -> Iterator[tuple[Path, Cookie]]:
-        """Give the cookie of each directory that has one.
-
-        Raises:
-            BadCookieError: a VERSION file holds no cookie.
-        """
-        for directory in self.found.all_dirs:
-            path = directory / VERSION
-            try:
-                yield path, decode_cookie(self.files.read(path))
-            except FileNotFoundError:
-                continue
-            except FormatError as error:
-                raise BadCookieError(path, None, f"is not a cookie: {error}") from error
-
     def marks(self, report: Report | None = None) -> Iterator[StoredMark]:
         """Give every copy of every mark.
 
@@ -191,21 +174,6 @@ class OfflineBookie:
             for journal_id in journals.journal_ids(self.files, directory):
                 yield directory / journal_layout.file_name(journal_id)
 
-    def journal_records(self, path: Path, offset: int = 0) -> Iterator[JournalEntry]:
-        """Give the records of one journal file from ``offset`` on, a record boundary.
-
-        Raises:
-            JournalMissingError: there is no such file.
-            JournalFormatError: it is not a journal.
-            JournalRecordError: damage.
-        """
-        scan = journals.open_scan(self.files, path, offset)
-        try:
-            for record in scan:
-                yield journal_entry(path, record)
-        finally:
-            scan.close()
-
     @contextlib.contextmanager
     def shards(self) -> Iterator[tuple[Shard, ...]]:
         """Open the indexes, and the logs that they point into, to be closed at the end.
@@ -241,55 +209,6 @@ class OfflineBookie:
         """Give the entry logs, oldest first; by directory where each has ids of its own."""
         for ledger_dirs, _ in self._spaces():
             yield from _entry_logs(self.files, ledger_dirs)
-
-    def log_entries(self, path: Path) -> Iterator[StoredEntry]:
-        """Give the entries of one entry log, in order of writing.
-
-        Raises:
-            EntryLogFormatError: it is not an entry log.
-            EntryLogRecordError: damage.
-        """
-        scan = logs.open_scan(self.files, path)
-        try:
-            for record in scan:
-                _log_id, body_at = log_layout.split_location(record.location)
-                yield StoredEntry(
-                    path=path,
-                    offset=body_at - log_layout.LENGTH.size,
-                    location=record.location,
-                    ledger_id=LedgerId(record.ledger_id),
-                    entry_id=EntryId(record.entry_id),
-                    packet=record.body,
-                )
-        finally:
-            scan.close()
-
-    def ledgers(self, report: Report | None = None) -> Iterator[IndexedLedger]:
-        """Give the ledgers that the index has, by id; by directory where each has an index.
-
-        Raises:
-            CorruptError: what is stored of one is damaged, and there is no ``report`` to tell.
-        """
-        with self.shards() as shards:
-            for shard in shards:
-                _tell(shard.index.damage, report)
-                for ledger_id in shard.index.ledger_ids():
-                    try:
-                        stored = shard.index.load(ledger_id)
-                    except CorruptError as error:
-                        if report is None:
-                            raise
-                        report(error)
-                        continue
-                    if stored is not None:
-                        yield indexed(shard.index, LedgerId(ledger_id), stored)
-
-
-def _tell(damage: Sequence[CorruptError], report: Report | None) -> None:
-    for error in damage:
-        if report is None:
-            raise error
-        report(error)
 
 
 def shard_of(shards: Sequence[Shard], ledger_id: int) -> Shard:

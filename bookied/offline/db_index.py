@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 from bookied.errors import CorruptError, DbRecordError
 from bookied.offline.index import IndexKind
@@ -58,7 +58,7 @@ class DbIndex:
             if (path / "CURRENT").exists():
                 raise
             self._damage.append(DbRecordError(path, None, "there is no such database"))
-            return _Nothing()
+            return cast("KeyValues", _Nothing())
 
     @property
     def damage(self) -> list[CorruptError]:
@@ -91,40 +91,22 @@ class DbIndex:
 
 
 class _Nothing:
-    """A database that is not there."""
+    """A database that is not there, as far as it is read."""
 
-    def get(self, key: bytes) -> bytes | None:  # noqa: ARG002
-        return None
+    def get(self, key: bytes) -> None:
+        """Return None."""
 
-    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+    def get_many(self, keys: Sequence[bytes]) -> list[None]:
         return [None for _ in keys]
 
     def items(self, begin: bytes, end: bytes, count_max: int) -> list[tuple[bytes, bytes]]:  # noqa: ARG002
         return []
 
-    def floor(self, key: bytes) -> tuple[bytes, bytes] | None:  # noqa: ARG002
-        return None
-
-    def put(self, items: Iterable[tuple[bytes, bytes]]) -> None:
-        assert not items, "read only"
-
-    def delete(self, keys: Iterable[bytes]) -> None:
-        assert not keys, "read only"
-
-    def delete_ranges(self, ranges: Iterable[tuple[bytes, bytes]]) -> None:
-        assert not ranges, "read only"
-
-    def compact(self) -> None:
-        raise AssertionError("read only")
-
-    def sync(self) -> None:
-        pass
-
-    def note_synced(self) -> None:
-        pass
+    def floor(self, key: bytes) -> None:
+        """Return None."""
 
     def check_synced(self) -> None:
-        pass
+        """Find nothing lost."""
 
     def close(self) -> None:
-        pass
+        """Do nothing."""

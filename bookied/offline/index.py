@@ -21,8 +21,6 @@ from bookied.storage.index.ledger_pages import LedgerOnDisk
 
 OPEN_MAX: Final = 64
 
-"""The file without which a directory holds no RocksDB."""
-
 
 class IndexKind(enum.Enum):
     """What holds the index: the value is what people are told."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
 from typing import Final
 
 from wire.errors import LocalProtocolError
@@ -50,10 +49,9 @@ SERVING: Final = frozenset({State.WRITABLE, State.READ_ONLY})
 
 
 class BookieLifecycle:
-    """The state of one bookie; ``changed`` is told of each move, after it."""
+    """The state of one bookie."""
 
-    def __init__(self, changed: Callable[[State], None] = lambda _state: None) -> None:
-        self._changed = changed
+    def __init__(self) -> None:
         self.now = State.STARTING
 
     def move(self, event: Event) -> State:
@@ -66,5 +64,4 @@ class BookieLifecycle:
         if after is None:
             raise LocalProtocolError(f"'{event.value}' while {self.now.value}")
         self.now = after
-        self._changed(after)
         return after

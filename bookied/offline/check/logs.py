@@ -121,11 +121,7 @@ def _scan(
                 one = unindexed.setdefault(
                     record.ledger_id, _UnindexedRecords(at, record.entry_id, record.entry_id)
                 )
-                one.first, one.last = (
-                    min(one.first, record.entry_id),
-                    max(one.last, record.entry_id),
-                )
-                one.count, one.size_bytes = one.count + 1, one.size_bytes + size
+                one.take(record.entry_id, size)
             if at - reported > TELL_BYTES:
                 reported = at
                 tick(before + reported, found.counts.log_entries)

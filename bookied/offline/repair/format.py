@@ -7,7 +7,7 @@ the stored cookie goes last. Our own lock file stays: it is held.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import attrs
@@ -53,7 +53,6 @@ def wipe(
     *,
     also: Iterable[Path] = (),
     stored: CookieInStore | None = None,
-    tell: Callable[[Path], None] = lambda _path: None,
 ) -> bool:
     """Remove everything in every root; safe to repeat after a crash at any step.
 
@@ -63,7 +62,6 @@ def wipe(
         also: further directories to empty: ``gcEntryLogMetadataCachePath``.
         stored: the cookie to remove from the metadata service once the roots are empty; None to
             leave it there.
-        tell: hears of each thing that is gone.
 
     Returns:
         Whether a stored cookie was removed.
@@ -80,7 +78,6 @@ def wipe(
         for name in sorted(files.list(directory)):
             if name != LOCK:
                 remove_tree(files, directory / name)
-                tell(directory / name)
         files.sync_dir(directory)
     return stored is not None and _forget(stored)
 

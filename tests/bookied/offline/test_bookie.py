@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bookied.directories.roots import Directories
-from bookied.errors import BadCookieError, JournalMissingError, LastMarkError
-from bookied.offline.bookie import OfflineBookie, RecordKind
+from bookied.errors import LastMarkError
+from bookied.offline.bookie import OfflineBookie, RecordKind, journal_entry
+from bookied.storage.entrylog import reader as entrylog
 from bookied.storage.files.files import RealFiles
-from tests.bookied.offline.indexed import index_entries
+from bookied.storage.journal import reader as journal
+from tests.bookied.offline.indexed import index_entries, indexed_ledgers
 from tests.bookied.worlds.golden import CRASHED, DIRECTORY, WITH_LEDGERS, expected, sha256
 from wire.ids import LedgerId
 
@@ -29,10 +33,15 @@ def opened(name: str) -> OfflineBookie:
     return OfflineBookie(RealFiles(), Directories((root / "journal",), ledgers, ledgers))
 
 
+def read_all(scan: Any) -> list[Any]:
+    with closing(scan):
+        return list(scan)
+
+
 @pytest.mark.parametrize("name", WITH_LEDGERS)
 def test_ledgers_and_their_entries_are_found_by_the_index(name: str) -> None:
     bookie, wanted = opened(name), expected(name)["ledgers"]
-    found = {ledger.ledger_id: ledger for ledger in bookie.ledgers()}
+    found = {ledger.ledger_id: ledger for ledger in indexed_ledgers(bookie)}
     assert {str(ledger_id) for ledger_id in found} == set(wanted)
     for ledger_id, ledger in found.items():
         facts = wanted[str(ledger_id)]
@@ -47,9 +56,9 @@ def test_ledgers_and_their_entries_are_found_by_the_index(name: str) -> None:
 def test_every_indexed_entry_is_in_an_entry_log_byte_for_byte(name: str) -> None:
     bookie, wanted = opened(name), expected(name)["ledgers"]
     stored = {
-        entry.location: sha256(entry.packet)
+        record.location: sha256(record.body)
         for path in bookie.entry_logs()
-        for entry in bookie.log_entries(path)
+        for record in read_all(entrylog.open_scan(bookie.files, path))
     }
     for facts in wanted.values():
         for one in facts["entries"]:
@@ -62,7 +71,8 @@ def test_the_records_of_the_journals_are_given_in_order(name: str) -> None:
     paths = list(bookie.journals())
     assert [path.name for path in paths] == sorted(wanted)
     for path in paths:
-        records = list(bookie.journal_records(path))
+        scan = journal.open_scan(bookie.files, path)
+        records = [journal_entry(path, record) for record in read_all(scan)]
         facts = wanted[path.name]["records"]
         assert [record.offset for record in records] == [one["offset"] for one in facts]
         for record, one in zip(records, facts, strict=True):
@@ -83,28 +93,14 @@ def test_the_mark_is_given_with_its_file(name: str) -> None:
     assert (found.path.name, found.journal) == ("lastMark", 0)
 
 
-def test_reading_starts_where_it_is_told_to() -> None:
-    bookie = opened("interleaved/clean")
-    path = next(bookie.journals())
-    records = list(bookie.journal_records(path))
-    assert list(bookie.journal_records(path, records[3].offset)) == records[3:]
+def test_nothing_is_there_for_what_is_not_here() -> None:
+    assert index_entries(opened("interleaved/clean"), LedgerId(999_999)) == {}
 
 
-def test_nothing_is_there_for_what_is_not_here(tmp_path: Path) -> None:
-    bookie = opened("interleaved/clean")
-    assert index_entries(bookie, LedgerId(999_999)) == {}
-    with pytest.raises(JournalMissingError):
-        list(bookie.journal_records(tmp_path / "1.txn"))
-
-
-def test_cookies_and_marks_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+def test_marks_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     (tmp_path / "current").mkdir()
     bookie = OfflineBookie(RealFiles(), Directories((tmp_path,), (tmp_path,), (tmp_path,)))
-    assert list(bookie.cookies()) == []
     assert list(bookie.marks()) == []
-    (tmp_path / "current/VERSION").write_text("5\n")
     (tmp_path / "current/lastMark").write_text("short")
-    with pytest.raises(BadCookieError, match="current/VERSION"):
-        list(bookie.cookies())
     with pytest.raises(LastMarkError, match="current/lastMark"):
         list(bookie.marks())

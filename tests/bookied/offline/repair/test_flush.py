@@ -15,7 +15,7 @@ from bookied.storage.files.files import remove_tree
 from bookied.storage.journal.format import entry_record, fence_record, header, ledger_key_record
 from bookied.storage.journal.mark import decode_mark
 from bookied.storage.replay import recover
-from tests.bookied.offline.indexed import index_entries
+from tests.bookied.offline.indexed import index_entries, indexed_ledgers
 from tests.bookied.offline.repair.test_rebuild_index import FOUND, KEY, packet, storages_on, world
 from tests.bookied.worlds.golden_disk import ledgers_of, load_golden
 from tests.bookied.worlds.old_layouts import each_crash, put_files
@@ -30,7 +30,7 @@ def test_a_killed_java_bookie_looks_as_after_a_clean_stop(name: str) -> None:
     replayed = flush(files, found, storages_on(files, found))
     said = ledgers_of(name.replace("crash", "clean"))
     bookie = OfflineBookie(files, found)
-    ledgers = {one.ledger_id: one for one in bookie.ledgers()}
+    ledgers = {one.ledger_id: one for one in indexed_ledgers(bookie)}
     assert set(ledgers) == set(said)
     for ledger_id, expected in said.items():
         one = ledgers[ledger_id]
@@ -53,7 +53,7 @@ def test_a_journal_without_entries_leaves_nothing_to_replay() -> None:
     """Java's replay forgets a fence that no entry comes with, and moves the mark (D3)."""
     files = world({"/j/current/1.txn": header(6) + ledger_key_record(7, KEY) + fence_record(7)})
     flush(files, FOUND, storages_on(files, FOUND))
-    (ledger,) = OfflineBookie(files, FOUND).ledgers()
+    (ledger,) = indexed_ledgers(OfflineBookie(files, FOUND))
     assert ledger.is_fenced
     assert decode_mark(files.read(Path("/l0/current/lastMark")), Path("/")).journal_id == 1
 
@@ -70,7 +70,7 @@ def test_after_a_crash_anywhere_it_can_be_repeated() -> None:
         assert files.read(Path("/j/current/1.txn")) == JOURNAL
         flush(files, FOUND, storages_on(files, FOUND))
         bookie = OfflineBookie(files, FOUND)
-        (ledger,) = bookie.ledgers()
+        (ledger,) = indexed_ledgers(bookie)
         assert (ledger.master_key, ledger.is_fenced, ledger.last_entry) == (KEY, True, 0)
         storage = storages_on(files, FOUND)
         storage.open()
@@ -86,7 +86,7 @@ def test_a_damaged_journal_keeps_the_mark_and_dirty_where_they_are() -> None:
     assert files.exists(Path("/l0/current/DIRTY"))
     assert not files.exists(Path("/l0/current/lastMark"))
     flush(files, FOUND, storages_on(files, FOUND), skip_invalid=True)
-    (ledger,) = OfflineBookie(files, FOUND).ledgers()
+    (ledger,) = indexed_ledgers(OfflineBookie(files, FOUND))
     assert ledger.last_entry == 0
 
 
@@ -102,7 +102,7 @@ def test_without_room_nothing_counts_as_flushed() -> None:
     files.bytes_max = None
     told: list[int] = []
     flush(files, FOUND, storages_on(files, FOUND), tell=told.append)
-    (ledger,) = OfflineBookie(files, FOUND).ledgers()
+    (ledger,) = indexed_ledgers(OfflineBookie(files, FOUND))
     assert ledger.last_entry == 19
     assert told
 
