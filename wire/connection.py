@@ -39,10 +39,6 @@ class FrameBuffer:
     def receive_data(self, data: bytes) -> None:
         self.buffer += data
 
-    def consume(self, size: int) -> None:
-        """Drop bytes that the caller has taken from ``buffer`` itself."""
-        del self.buffer[:size]
-
     def next_payload(self) -> bytes | None:
         """Return the next whole frame's payload, or ``None`` while it is not all there.
 

@@ -56,7 +56,7 @@ def figures_of(service: BookieService) -> BookieFigures:
         journal_bytes_max=config.journal_queue_bytes_max,
         reads_max=config.reads_in_progress_max,
         threads=config.read_threads,
-        is_db=_is_db(config),
+        is_db=config.storage_class is StorageClass.DB,
         repair=None if autorecovery is None else autorecovery.stats,
     )
 
@@ -77,10 +77,6 @@ def stats_of(service: BookieService) -> Iterator[Summaries]:
     if service.background.autorecovery is not None:
         yield service.background.autorecovery.stats.auditor
         yield service.background.autorecovery.stats.worker
-
-
-def _is_db(config: BookieConfig) -> bool:
-    return config.storage_class is StorageClass.DB
 
 
 def _status(service: BookieService) -> int:

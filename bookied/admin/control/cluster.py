@@ -97,7 +97,9 @@ class ClusterControl:
         try:
             lac: int = reader.last_add_confirmed
             end = lac if last is None else min(last, lac)
-            async for entry in reader.read(first, end) if first <= end else _nothing():
+            if first > end:
+                return []
+            async for entry in reader.read(first, end):
                 found.append(entry)
                 size_bytes += len(entry.payload)
                 if size_bytes > READ_BYTES_MAX or len(found) > READ_ENTRIES_MAX:
@@ -174,12 +176,6 @@ class ClusterControl:
                 continue
             found[one.bookie_id] = sizes.total_bytes, sizes.free_bytes
         return found
-
-
-async def _nothing() -> AsyncIterator[Entry]:
-    nothing: tuple[Entry, ...] = ()
-    for entry in nothing:
-        yield entry
 
 
 def _host_of(status: BookieStatus) -> str | None:
