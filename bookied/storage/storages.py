@@ -143,11 +143,6 @@ class Storages:
     def __len__(self) -> int:
         return len(self._shards)
 
-    @property
-    def ledger_directories(self) -> tuple[Path, ...]:
-        """The ``current`` directories of all, in configured order."""
-        return tuple(one for shard in self._shards for one in shard.directories.all)
-
     # Start and stop -------------------------------------------------------------------------------
 
     def open(self) -> None:

@@ -34,7 +34,6 @@ REVIEWED: Final = {
         "lazy, and for tests: counting uses bkclient.repair.replica_map.runs, looking up EntrySet"
     ),
     "EntryList.__iter__: range(start, start + size)": "as above",
-    "StoredEntryReads.iter_entries: range(first, first + size)": "a run lies in one index page",
     "StoredEntryReads.iter_runs: bytes(map(bool, page))": "a page in memory, 1,024 slots",
     "decode_entry_list: range(count)": "checked against the bytes before",
     "decode_request: bytes(payload)": _BUFFER,

@@ -239,26 +239,12 @@ class StoredEntryReads:
             location = self._index.location(state.ledger_id, entry_id)
         return bool(location)
 
-    def entries(self, ledger_id: int) -> list[int]:
-        """Return the ids of the entries held, ascending. Reads index pages; any thread."""
-        return list(self.iter_entries(ledger_id))
-
-    def iter_entries(
-        self, ledger_id: int, between_pages: Callable[[], object] = lambda: None
-    ) -> Iterator[int]:
-        """Yield the ids of the entries held, ascending. Reads index pages; any thread.
-
-        ``between_pages`` is called after each page.
-        """
-        for first, size in self.iter_runs(ledger_id, between_pages):
-            yield from range(first, first + size)
-
     def iter_runs(
         self, ledger_id: int, between_pages: Callable[[], object] = lambda: None
     ) -> Iterator[tuple[int, int]]:
-        """Yield the same as runs: the first id, and how many follow each other. None spans pages.
+        """Yield the entries held as runs: the first id, and how many follow each other, ascending.
 
-        A run costs about as much as one entry of ``iter_entries``.
+        None spans pages; ``between_pages`` is called after each. Reads the index; any thread.
         """
         state = self._pages.hot.get(ledger_id)
         # New locations first: what leaves them meanwhile is in a page then, or on the disk.

@@ -14,6 +14,7 @@ from bookied.storage.index.ledger_pages import LedgerChange
 from bookied.storage.ledger_storage.storage import LedgerStorage
 from bookied.storage.replay import do_now, run_now
 from tests.bookied.worlds.storage_world import World
+from tests.support.stored_entries import stored_entries
 
 MODULES = "reads.py", "new_locations.py", "ledger_pages.py"
 ENTRIES = [0, 1, 5, 2000]
@@ -110,4 +111,4 @@ def test_a_list_of_entries_misses_none_that_moves_meanwhile(
 
 
 def _look(storage: LedgerStorage, lists: list[list[int]]) -> None:
-    lists.append(storage.reads.entries(1))
+    lists.append(stored_entries(storage, 1))

@@ -34,6 +34,7 @@ from bookied.storage.replay import do_now, run_now
 from bookied.storage.storages import Storages
 from tests.bookied.worlds.storage_world import Blocking, JournalPosition, Turns
 from tests.sim.world.disk import SimFiles
+from tests.support.stored_entries import stored_entries
 from wire.codes import ReturnCode
 from wire.errors import NoSuchEntryError
 from wire.frames.packets import Packets
@@ -117,7 +118,7 @@ def test_entries_are_read_from_memory_then_from_disk_then_after_a_restart() -> N
     desk.restart()
     assert {at: desk.read(*at) for at in sent} == sent
     assert sorted(desk.storage.ledgers.ids()) == [1, 2, 300]
-    assert desk.storage.reads.entries(300) == list(range(60))
+    assert stored_entries(desk.storage, 300) == list(range(60))
 
 
 def test_logs_that_begin_after_a_collection_are_not_finished_for_it() -> None:
@@ -306,8 +307,8 @@ def test_what_was_never_added_is_not_there() -> None:
         assert desk.storage.reads.read_memory(state, 2001) is None
         assert desk.storage.reads.read_memory(state, -1) is None
         assert desk.storage.ledgers.lookup(2) is None
-        assert desk.storage.reads.entries(1) == [5, 2000]
-        assert desk.storage.reads.entries(2) == []
+        assert stored_entries(desk.storage, 1) == [5, 2000]
+        assert stored_entries(desk.storage, 2) == []
         desk.restart()
 
 
@@ -321,7 +322,7 @@ def test_the_newest_of_two_entries_with_one_id_counts() -> None:
     newest = desk.add(1, 0, 30)
     desk.restart()
     assert desk.read(1, 0) == newest
-    assert desk.storage.reads.entries(1) == [0]
+    assert stored_entries(desk.storage, 1) == [0]
 
 
 def test_a_clean_stop_leaves_fence_key_and_lac_in_the_index_without_any_entry() -> None:
@@ -507,7 +508,7 @@ def test_a_ledger_deleted_during_a_checkpoint_stays_deleted(*, is_new: bool) -> 
     desk.storage.ledgers.delete(1)
     for _ in range(2):
         assert desk.storage.ledgers.lookup(1) is None
-        assert desk.storage.ledgers.ids() == desk.storage.reads.entries(1) == []
+        assert desk.storage.ledgers.ids() == stored_entries(desk.storage, 1) == []
         flush.finish()
     assert desk.storage.ledgers.ids() == []
     desk.restart()
@@ -525,11 +526,11 @@ def test_a_ledger_that_comes_again_during_a_checkpoint_begins_empty(*, is_new: b
     desk.storage.ledgers.delete(1)
     sent = desk.add(1, 0)
     flush.finish()
-    assert desk.storage.reads.entries(1) == [0]
+    assert stored_entries(desk.storage, 1) == [0]
     for _ in range(2):
         assert desk.read(1, 0) == sent
         desk.restart()
-    assert desk.storage.reads.entries(1) == [0]
+    assert stored_entries(desk.storage, 1) == [0]
 
 
 @pytest.mark.parametrize("is_removed", [False, True])
@@ -604,9 +605,9 @@ def test_a_ledger_can_come_again_after_it_was_deleted() -> None:
     desk.flush()
     desk.storage.ledgers.delete(1)
     sent = desk.add(1, 0)
-    assert desk.storage.reads.entries(1) == [0]
+    assert stored_entries(desk.storage, 1) == [0]
     desk.restart()
-    assert desk.storage.reads.entries(1) == [0]
+    assert stored_entries(desk.storage, 1) == [0]
     assert desk.read(1, 0) == sent
 
 

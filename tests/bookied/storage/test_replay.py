@@ -22,6 +22,7 @@ from bookied.storage.ledger_storage.storage import LedgerStorage
 from bookied.storage.replay import ReplayReport, do_now, recover, run_now
 from bookied.storage.storages import Storages
 from tests.sim.world.disk import SimFiles
+from tests.support.stored_entries import stored_entries
 
 J, L = Path("/j/current"), Path("/l/current")
 KEY = b"k" * 20
@@ -116,7 +117,7 @@ def test_everything_in_a_journal_comes_back_and_is_durable_then() -> None:
         assert one is not None
         assert two is not None
         assert three is not None
-        assert desk.storage.reads.entries(1) == [0, 1]
+        assert stored_entries(desk.storage, 1) == [0, 1]
         assert desk.storage.reads.read_disk(0, 1, 1) == entry(1, 1)[4:]
         assert (one.fenced, two.fenced, two.last_entry) == (False, True, -1)
         assert (three.explicit_lac, three.lac) == (lac_packet(3, 9), 9)
@@ -153,7 +154,7 @@ def test_entries_of_two_storages_between_those_that_nobody_knows_find_their_plac
     assert found.dropped == 1500 - found.entries
     for ledger, numbers in expected.items():
         reads = storages.of(ledger).reads
-        assert reads.entries(ledger) == numbers
+        assert stored_entries(storages.of(ledger), ledger) == numbers
         for number in numbers:
             assert reads.read_disk(0, ledger, number) == entry(ledger, number)[4:]
         state = storages.of(ledger).ledgers.lookup(ledger)
@@ -239,7 +240,7 @@ def test_a_ledger_that_comes_again_behind_its_deletion_has_what_follows() -> Non
     desk.journal(5, entry(1, 0), layout.ledger_key_record(1, KEY), entry(1, 1), entry(1, 2))
     found = desk.replay()
     assert (found.dropped, found.entries) == (1, 2)
-    assert desk.storage.reads.entries(1) == [1, 2]
+    assert stored_entries(desk.storage, 1) == [1, 2]
 
 
 def test_the_stored_key_is_kept_unless_it_is_empty() -> None:
@@ -263,7 +264,7 @@ def test_damage_in_a_journal_stops_the_start_unless_told_otherwise() -> None:
     assert desk.storages.marks.read(1) == [LastMark(0, 0)]
     found = desk.replay(skip_invalid=True)
     assert found.entries == 2
-    assert desk.storage.reads.entries(1) == [0, 2]
+    assert stored_entries(desk.storage, 1) == [0, 2]
 
 
 def test_a_torn_tail_is_where_writing_stopped() -> None:
@@ -346,7 +347,7 @@ def test_without_a_mark_each_journal_may_end_as_a_crash_left_it() -> None:
         desk.files.write_atomic(J / layout.file_name(number), data[: 512 + len(key) + 70])
     found = desk.replay()
     assert found.torn == [J / "5.txn", J / "6.txn"]
-    assert desk.storage.reads.entries(1) == [5, 6]
+    assert stored_entries(desk.storage, 1) == [5, 6]
 
 
 @pytest.mark.parametrize("content", [b"", bytes(8192)])
@@ -485,7 +486,7 @@ def test_a_ledger_with_a_damaged_index_keeps_its_bytes_and_the_others_start() ->
     desk.journal(6, entry(1, 0), entry(2, 0), entry(1, 1))
     found = desk.replay()
     assert found.unreadable == {1}
-    assert desk.storage.reads.entries(2) == [0]
+    assert stored_entries(desk.storage, 2) == [0]
     assert entry(1, 1) in desk.files.read(L / "0.log")
 
 
@@ -508,7 +509,7 @@ def test_a_journal_much_larger_than_memory_is_replayed_in_parts() -> None:
     desk.journal(5, key, *(entry(1, number) for number in range(3000)))
     found = desk.replay(drain_bytes=2000)
     assert found.entries == 3000
-    assert desk.storage.reads.entries(1) == list(range(3000))
+    assert stored_entries(desk.storage, 1) == list(range(3000))
 
 
 def test_a_checkpoint_during_a_replay_does_not_lose_the_entries_behind_it() -> None:
@@ -518,7 +519,7 @@ def test_a_checkpoint_during_a_replay_does_not_lose_the_entries_behind_it() -> N
     desk.journal(5, layout.ledger_key_record(1, KEY), *large)
     desk.replay(StorageLimits(dirty_pages_max=2))
     assert desk.restart().entries == 0
-    assert desk.storage.reads.entries(1) == [*range(200)]
+    assert stored_entries(desk.storage, 1) == [*range(200)]
     for number, record in enumerate(large):
         assert desk.storage.reads.read_disk(0, 1, number) == record[4:]
 

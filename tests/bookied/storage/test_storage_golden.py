@@ -22,6 +22,7 @@ from bookied.storage.ledger_storage.storage import LedgerStorage
 from bookied.storage.replay import ReplayReport, do_now, recover, run_now
 from bookied.storage.storages import Storages
 from tests.bookied.worlds import golden
+from tests.support.stored_entries import stored_entries
 
 
 class JavaBookie:
@@ -83,7 +84,7 @@ def check(bookie: JavaBookie, ledgers: dict[str, Any]) -> None:
         lac = wanted["explicitLac"]
         assert state.explicit_lac == (bytes.fromhex(lac["hex"]) if lac else None)
         entries = {entry["entryId"]: entry["storedSha256"] for entry in wanted["entries"]}
-        assert storage.reads.entries(int(ledger_id)) == sorted(entries)
+        assert stored_entries(storage, int(ledger_id)) == sorted(entries)
         assert state.last_entry == max(entries)
         lacs = [entry["lac"] for entry in wanted["entries"]]
         assert state.lac == max(*lacs, lac["lac"] if lac else -1)

@@ -15,6 +15,7 @@ from bookied.storage.replay import do_now, run_now
 from bookied.storage.storages import Storages
 from tests.bookied.worlds.storage_world import Blocking, JournalPosition, Turns
 from tests.sim.world.disk import SimFiles
+from tests.support.stored_entries import stored_entries
 
 L0, L1 = Path("/l0/current"), Path("/l1/current")
 
@@ -52,7 +53,7 @@ class Desk:
 
     def held(self) -> dict[int, list[int]]:
         return {
-            ledger: one.reads.entries(ledger)
+            ledger: stored_entries(one, ledger)
             for one in self.storages
             for ledger in one.ledgers.ids()
         }

@@ -32,6 +32,7 @@ from bookied.storage.index.format import ENTRY_ID_MAX
 from bookied.storage.journal.format import entry_record
 from tests.bookied.worlds.real_world import RealWorld
 from tests.support.steps import at_most
+from tests.support.stored_entries import stored_entries
 from wire.errors import NoSuchEntryError
 from wire.ids import LedgerId
 
@@ -124,7 +125,7 @@ def test_ids_around_those_of_entries_are_no_entries(world: RealWorld) -> None:
 
 def test_entries_are_listed_one_by_one(world: RealWorld) -> None:
     with bounded():
-        held = list(world.storages.of(7).reads.iter_entries(7))
+        held = stored_entries(world.storages.of(7), 7)
     assert held == sorted(set(ENTRIES))
 
 
@@ -136,7 +137,7 @@ def test_a_list_of_entries_takes_the_memory_of_one_page(tmp_path: Path) -> None:
     checkpoint(world)
     tracemalloc.start()
     try:
-        assert sum(1 for _ in world.storages.of(7).reads.iter_entries(7)) == len(wanted)
+        assert len(stored_entries(world.storages.of(7), 7)) == len(wanted)
         _, peak_bytes = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -316,7 +317,7 @@ def test_a_journal_with_such_ids_stops_no_start(tmp_path: Path, entry_id: int) -
         storage.abandon()
     with bounded():
         world.start()
-    assert world.storages.of(7).reads.entries(7) == [1]
+    assert stored_entries(world.storages.of(7), 7) == [1]
     with bounded():
         world.check()
     world.close()

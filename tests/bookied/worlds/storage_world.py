@@ -28,6 +28,7 @@ from bookied.storage.replay import recover
 from bookied.storage.storages import Storages
 from tests.sim.world.disk import SimFiles
 from tests.sim.world.key_values import SimKeyValues
+from tests.support.stored_entries import stored_entries
 
 LIMITS = StorageLimits(
     cache_bytes=2000,
@@ -383,7 +384,7 @@ class World:
             assert asked.lac_acked < 0
             return
         assert state.master_key == asked.master_key
-        held = storage.reads.entries(ledger_id)
+        held = stored_entries(storage, ledger_id)
         assert state.last_entry == max(held, default=-1)
         for entry_id in asked.acked:
             assert entry_id in held, f"entry {entry_id} of ledger {ledger_id} is gone"
@@ -407,7 +408,7 @@ class World:
             if state is None:
                 del self.model[ledger_id]
                 continue
-            held = set(storage.reads.entries(ledger_id))
+            held = set(stored_entries(storage, ledger_id))
             for entry_id in list(asked.packets):
                 if entry_id not in held:
                     del asked.packets[entry_id]

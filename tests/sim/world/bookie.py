@@ -32,6 +32,7 @@ from tests.sim.world.key_values import SimKeyValues
 from tests.sim.world.network import Network, SimListener
 from tests.sim.world.processes import Process, SimClock
 from tests.sim.world.sqlite_cluster import SqliteCluster
+from tests.support.stored_entries import stored_entries
 from wire.errors import BookKeeperError
 
 SESSION_S: Final = 10.0
@@ -314,7 +315,7 @@ class SimBookie:
         state = storage.ledgers.lookup(ledger_id)
         if state is None:
             return {}
-        entries = storage.reads.entries(ledger_id)
+        entries = stored_entries(storage, ledger_id)
         return {e: held_packet(storage, state, ledger_id, e) for e in entries}
 
     def is_fenced(self, ledger_id: int) -> bool:

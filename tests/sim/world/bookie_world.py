@@ -48,6 +48,7 @@ from tests.sim.world.bookie_parts import (
 from tests.sim.world.disk import PowerCut, SimFiles
 from tests.sim.world.key_values import SimKeyValues
 from tests.support.memory_cluster import MemoryCluster
+from tests.support.stored_entries import stored_entries
 from wire.codes import AddFlag, DigestType, ProtocolVersion, ReadFlag, ReturnCode
 from wire.connection import ClientConnection
 from wire.errors import BookKeeperError
@@ -690,7 +691,7 @@ class BookieWorld:
             self._insist(not promised, f"ledger {ledger_id} is gone")
             return
         self._insist(state.master_key == kept.key, f"ledger {ledger_id} has another key")
-        held = storage.reads.entries(ledger_id)
+        held = stored_entries(storage, ledger_id)
         self._insist(set(held) <= set(kept.sent), f"ledger {ledger_id} holds what was never sent")
         self._insist(
             state.last_entry == max(held, default=-1), f"ledger {ledger_id} ends elsewhere"
@@ -719,7 +720,7 @@ class BookieWorld:
         for ledger_id, kept in self.model.items():
             storage = self.storages.of(ledger_id)
             state = storage.ledgers.lookup(ledger_id)
-            held = storage.reads.entries(ledger_id) if state is not None else []
+            held = stored_entries(storage, ledger_id) if state is not None else []
             kept.early.clear()
             kept.unanswered.clear()
             kept.sent = {

@@ -32,6 +32,7 @@ from bookied.storage.journal.writer import Journal
 from bookied.storage.ledger_storage.limits import StorageLimits
 from bookied.storage.ledger_storage.storage import LedgerStorage
 from tests.bookied.worlds.serving import KEY, WRONG_KEY, Client, Serving, packet
+from tests.support.stored_entries import stored_entries
 from wire.codes import AddFlag, ProtocolVersion, ReadFlag, ReturnCode
 from wire.frames import v2, v3
 from wire.ids import EntryId, LedgerId
@@ -152,7 +153,7 @@ def state_of(serving: Serving) -> dict[int, Any]:
         for ledger_id in storage.ledgers.ids():
             state = storage.ledgers.lookup(ledger_id)
             assert state is not None
-            held = storage.reads.entries(ledger_id)
+            held = stored_entries(storage, ledger_id)
             packets = [storage.reads.read_memory(state, entry_id) for entry_id in held]
             marks = (state.master_key, state.fenced, state.last_entry, state.lac, state.key_logged)
             seen[ledger_id] = (number, marks, list(zip(held, packets, strict=True)))

@@ -16,6 +16,7 @@ from bookied.server.rules import lost_fences as module
 from bookied.server.rules.lost_fences import ASK_S, LATE_S, PAUSE_S, FenceState, LostFences
 from tests.bkclient.metadata.values import metadata
 from tests.bookied.worlds.serving import KEY, WRONG_KEY, Serving, packet
+from tests.support.stored_entries import stored_entries
 from wire.codes import AddFlag, LedgerState, ProtocolVersion, ReadFlag, ReturnCode
 from wire.ids import EntryId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
@@ -214,7 +215,7 @@ def test_a_lost_fence_is_made_good_before_the_first_add(doubtful: Doubtful, stat
     held = doubtful.serving.storage.ledgers.lookup(7)
     assert held is not None
     assert held.fenced
-    assert doubtful.serving.storage.reads.entries(7) == [0]
+    assert stored_entries(doubtful.serving.storage, 7) == [0]
     assert [one.rc for one in doubtful.request(add(7, 1))] == [ReturnCode.EFENCED]
     assert doubtful.store.asked == [7]
 
@@ -228,14 +229,14 @@ def test_adds_to_an_open_ledger_wait_for_one_answer_and_keep_their_order(
     assert doubtful.then() == [ReturnCode.EOK] * 3
     assert [one.rc for one in doubtful.request(add(7, 4))] == [ReturnCode.EOK]
     assert doubtful.store.asked == [7]
-    assert doubtful.serving.storage.reads.entries(7) == [0, 1, 2, 3, 4]
+    assert stored_entries(doubtful.serving.storage, 7) == [0, 1, 2, 3, 4]
 
 
 def test_an_outage_refuses_adds_rather_than_guess(doubtful: Doubtful) -> None:
     assert doubtful.request(add(7, 1)) == []
     doubtful.store.fail(7, MetadataUnavailableError("away"))
     assert doubtful.then() == [ReturnCode.ETOOMANYREQUESTS]
-    assert doubtful.serving.storage.reads.entries(7) == [0]
+    assert stored_entries(doubtful.serving.storage, 7) == [0]
 
 
 def test_a_ledger_that_is_new_here_is_asked_about_too(doubtful: Doubtful) -> None:

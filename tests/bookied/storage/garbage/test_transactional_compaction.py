@@ -19,6 +19,7 @@ from tests.bookied.storage.garbage.test_collector import (
     status,
 )
 from tests.bookied.worlds.gc_world import GcWorld
+from tests.support.stored_entries import stored_entries
 
 LOGS = Path("/l0/current")
 
@@ -170,7 +171,7 @@ def test_an_entry_that_the_index_lacks_is_not_in_the_first_log(
     world.add(1, 900, 0)
     restart(world)
     world.collect()
-    assert world.storages.of(1).reads.entries(1) == [900]
+    assert stored_entries(world.storages.of(1), 1) == [900]
     assert todo.compacted.name not in world.log_names()
 
 
