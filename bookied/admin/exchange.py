@@ -50,7 +50,7 @@ class HttpRequest:
         """The body, a JSON object.
 
         Raises:
-            BadRequestError: the body is not a JSON object.
+            BadHttpRequestError: the body is not a JSON object.
         """
         try:
             found = json.loads(self.body)
@@ -75,7 +75,7 @@ def number(text: str, name: str) -> int:
     """Return a number that is not negative.
 
     Raises:
-        BadRequestError: the text is not a number.
+        BadHttpRequestError: the text is not a number.
     """
     if not text.isascii() or not text.isdecimal() or len(text) > len(str(NUMBER_MAX)):
         raise BadHttpRequestError(f"{name} is not a whole number: {text!r}; give 0 to {NUMBER_MAX}")
@@ -89,7 +89,7 @@ def check_delay(delay_s: int, name: str) -> None:
     """Refuse a delay that an auditor cannot wait for.
 
     Raises:
-        BadRequestError: the delay is negative or too long.
+        BadHttpRequestError: the delay is negative or too long.
     """
     if not 0 <= delay_s <= DELAY_S_MAX:
         raise BadHttpRequestError(

@@ -1,4 +1,4 @@
-"""DbLedgerStorage's index of a stopped bookie, read only: see ``offline_index``."""
+"""DbLedgerStorage's index of a stopped bookie, read only: see ``offline.index``."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ class Engine:
                 from other bookies afterwards (``bookied.repair.integrity``).
 
         Raises:
-            CorruptError: a directory has not what it held; see ``held``.
+            CorruptError: a directory has not what it held; see ``check_losses``.
             OSError: a directory cannot be read.
             StorageKindError: they hold another kind of index than is configured.
             StorageError: they cannot be used as they are.
@@ -223,7 +223,7 @@ class Engine:
         """Put everything into files and end the threads; then remove DIRTY.
 
         Raises:
-            WriteFailedError: a journal or the entry log died; the next start replays.
+            DiskWriteFailedError: a journal or the entry log died; the next start replays.
             StorageError: not everything is in files; likewise. So for ``OSError``.
         """
         self.locations.stop()

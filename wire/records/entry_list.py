@@ -127,7 +127,7 @@ class EntryList:
 
 
 def decode_entry_list(data: bytes) -> EntryList:
-    """Read what ``encode_entry_list`` or Java wrote; periods are honoured.
+    """Read what ``encode_entry_runs`` or Java wrote; periods are honoured.
 
     Raises:
         FormatError: cut, of a newer version, or with groups that make no sense.

@@ -147,7 +147,7 @@ class ClusterControl:
         """Have the auditor look for lost bookies; return who that is.
 
         Raises:
-            RefusedError: repair is disabled, or there is no auditor.
+            ChangeRefusedError: repair is disabled, or there is no auditor.
         """
         try:
             return await trigger_audit(self.client)

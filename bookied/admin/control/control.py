@@ -127,7 +127,7 @@ class Control:
 
         Raises:
             NotServingError: it does not serve.
-            RefusedError: the settings forbid it.
+            ChangeRefusedError: the settings forbid it.
         """
         mode, registration = self._mode, self._service.registration
         if mode is None or registration is None or not self.is_ready:
@@ -168,7 +168,7 @@ class Control:
 
         Raises:
             NotServingError: it does not serve yet.
-            RefusedError: cookies and settings do not fit.
+            ChangeRefusedError: cookies and settings do not fit.
         """
         identity = self._service.identity
         if identity is None or not self.is_ready:
@@ -196,7 +196,7 @@ class Control:
         return settings_text(self._config)
 
     def change_settings(self, given: Mapping[str, object]) -> None:
-        """Change settings until they are read again; see ``live_settings``.
+        """Change settings until they are read again; see ``config.reload``.
 
         Raises:
             SettingsRefusedError: one cannot be changed so; none is then.

@@ -94,7 +94,7 @@ def body_of(asked: HttpRequest, kind: Any) -> Any:
     """Return the body as a value of one of these classes; an empty one is all defaults.
 
     Raises:
-        BadRequestError: it is not.
+        BadHttpRequestError: it is not.
     """
     given = asked.object if asked.body.strip() else {}
     hints = typing.get_type_hints(kind)

@@ -202,7 +202,7 @@ def in_limbo(state: CachedLedger) -> UnknownLedgerStateError:
 
 
 def _fetch(storage: LedgerStorage, needed: NeedsDisk, entry_id: int) -> bytes:
-    """Read as ``EntryReads.fetch``; blocks, in any thread."""
+    """Read as ``StoredEntryReads.fetch``; blocks, in any thread."""
     try:
         return storage.reads.fetch(needed, entry_id)
     except NoSuchEntryError as error:

@@ -83,7 +83,7 @@ class WriteFailures:
 
         Raises:
             OSError: it can be tried again, perhaps elsewhere.
-            WriteFailedError: nothing more can be written.
+            DiskWriteFailedError: nothing more can be written.
         """
         try:
             action()

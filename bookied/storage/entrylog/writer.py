@@ -223,7 +223,7 @@ class EntryLogWriter:
 
         Raises:
             OSError: not all could be written.
-            WriteFailedError: likewise, and nothing more can be.
+            DiskWriteFailedError: likewise, and nothing more can be.
         """
         self.finish()
         self._end_thread()
@@ -262,7 +262,7 @@ class EntryLogWriter:
 
         Raises:
             OSError: the disk is full; it can be tried again.
-            WriteFailedError: nothing more can be written.
+            DiskWriteFailedError: nothing more can be written.
         """
         with self._io:
             return self._step()
@@ -275,7 +275,7 @@ class EntryLogWriter:
 
         Raises:
             OSError: the disk is full, or a log was given up since; it can be tried again.
-            WriteFailedError: nothing more can be written.
+            DiskWriteFailedError: nothing more can be written.
         """
         moves = self.moves if moves is None else moves
         with self._io:
