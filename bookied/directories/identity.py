@@ -2,7 +2,7 @@
 
 Agrees with BookKeeper 4.18.0, BookieImpl.getBookieId and LegacyCookieValidation.possibleBookieIds:
 ``bookieId`` if set, else ``advertisedAddress``, else the address of the interface or its host name,
-with the port. The host's names and addresses come through ``HostNames``, so that tests can have any.
+with the port. ``HostNames`` asks the host for names and addresses, so that tests can have any.
 """
 
 from __future__ import annotations

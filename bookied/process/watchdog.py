@@ -21,7 +21,7 @@ TELLS_IN_TIMEOUT: Final = 4
 log = Logger()
 
 
-class Works(Protocol):
+class WatchedJournal(Protocol):
     """What has work queued and gets it done: a journal."""
 
     @property
@@ -52,7 +52,7 @@ class WatchedProgress:
         self._stuck_s = stuck_s
         self._seen: dict[int, _JournalProgress] = {}
 
-    def stuck(self, journals: Sequence[Works], now_s: float) -> list[int]:
+    def stuck(self, journals: Sequence[WatchedJournal], now_s: float) -> list[int]:
         """Return which of the journals make none, by their places."""
         found = []
         for place, journal in enumerate(journals):
@@ -71,7 +71,7 @@ class Watchdog:
     def __init__(
         self,
         clock: IReactorTime,
-        journals: Sequence[Works],
+        journals: Sequence[WatchedJournal],
         alive: Callable[[], None],
         *,
         timeout_s: float,

@@ -15,7 +15,7 @@ from bookied.server.fast_reads import FastReads
 from bookied.server.limits.backpressure import Backpressure
 from bookied.server.limits.handshake_turns import HandshakeTurns
 from bookied.server.limits.limit_hits import Limit, LimitHits
-from bookied.server.limits.memory import FrameRoom, UnsentAnswers
+from bookied.server.limits.memory import HalfFrames, UnsentAnswers
 from bookied.server.limits.pending_reads import PendingReads
 from bookied.server.limits.request_turns import Turns
 from bookied.server.rules.bookie import Bookie
@@ -51,7 +51,7 @@ class ServerContext:
     fast_adds: FastAdds
     fast_reads: FastReads
     backpressure: Backpressure
-    half_frames: FrameRoom
+    half_frames: HalfFrames
     unsent: UnsentAnswers
     pending_reads: PendingReads
     turns: Turns

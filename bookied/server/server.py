@@ -21,7 +21,7 @@ from bookied.server.limits.backpressure import Backpressure, PressureLevel, Serv
 from bookied.server.limits.connections import ConnectionCounts, ConnectionSettings
 from bookied.server.limits.handshake_turns import HandshakeTurns
 from bookied.server.limits.limit_hits import MEANINGS, Limit, LimitHits
-from bookied.server.limits.memory import FrameRoom, UnsentAnswers
+from bookied.server.limits.memory import HalfFrames, UnsentAnswers
 from bookied.server.limits.pending_reads import PendingReads
 from bookied.server.limits.request_turns import Turns
 from bookied.server.limits.timeouts import TimeoutWatch
@@ -79,7 +79,7 @@ class BookieServer(Factory):
         )
         self._limited_ns = 0
         self._give_way = give_way
-        self.half_frames = FrameRoom(
+        self.half_frames = HalfFrames(
             clock,
             bytes_max=self.limits.half_frames_bytes_max,
             is_reading=lambda: self.backpressure.level is PressureLevel.NONE,

@@ -36,7 +36,7 @@ from bookied.server.rules.lost_fences import LostFences
 from bookied.server.server import BookieServer
 from bookied.service.background import BackgroundWork
 from bookied.service.client_port import ClientPort
-from bookied.service.deleted_ledgers_file import KeptDeletions
+from bookied.service.deleted_ledgers_file import DeletedLedgersFile
 from bookied.service.disk_effects import DiskEffects, DiskMode, stored_status
 from bookied.service.fatal_errors import FatalErrors
 from bookied.service.metadata_at_stop import finish_with_metadata
@@ -84,7 +84,7 @@ class BookieService:
         self.background = BackgroundWork(config)
         self.other_endpoints: tuple[Endpoint, ...] = ()
         """What is published of it beside its own port; to be set before the start."""
-        self._deletions: KeptDeletions | None = None
+        self._deletions: DeletedLedgersFile | None = None
         self._port: ClientPort | None = None
         self._tell_failed = failed
         self._errors = FatalErrors(self._failed, self._is_ending)
@@ -142,17 +142,17 @@ class BookieService:
             journal_space=lambda error: self._disks(lambda it: it.mode.journal_space(error)),
         )
         self.engine = self.engine_class(self.config, self.parts, self.directories, events)
-        healing = self.integrity
-        may_be_missing = healing is not None and healing.is_stale
+        integrity = self.integrity
+        may_be_missing = integrity is not None and integrity.is_stale
         await self.engine.open(may_be_missing=may_be_missing)
         await self._look_at_disks(self.engine.storages)
         self._begin_phase("replaying journals")
         await self.engine.replay(may_be_missing=may_be_missing)
         if self.engine.storages.is_out_of_space and not self.config.read_only_mode:
             raise NoSpaceError("there is no space for the entries of the journals")
-        if healing is not None:
+        if integrity is not None:
             self._begin_phase("comparing with the metadata")
-            await healing.prepare(self.engine)
+            await integrity.prepare(self.engine)
         if self.config.consistency_check_at_start:
             self._begin_phase("checking the index against the entry logs")
             await self.engine.check()
@@ -160,7 +160,7 @@ class BookieService:
         await self.engine.begin()
 
     async def _look_at_disks(self, storages: Storages) -> None:
-        config, parts, found, healing = self.config, self.parts, self.directories, self.integrity
+        config, parts, found, integrity = self.config, self.parts, self.directories, self.integrity
         effects = DiskEffects(
             allow=self._allow,
             register=self._register_mode,
@@ -175,7 +175,7 @@ class BookieService:
             storages,
             effects,
             kept=await stored_status(config, parts, found),
-            may_be_new=lambda: healing is not None and healing.is_stale,
+            may_be_new=lambda: integrity is not None and integrity.is_stale,
         )
         await self.disk_mode.begin()
 
@@ -186,7 +186,7 @@ class BookieService:
         assert port is not None
         self.bookie = _bookie(config, parts, engine, self.directories)
         self.bookie.adds.allowed = self.disk_mode.mode.writes
-        self._deletions = KeptDeletions(
+        self._deletions = DeletedLedgersFile(
             self.bookie.deletions, parts.files, self.directories.ledgers[0], parts.run_blocking
         )
         await self._deletions.restore()

@@ -13,7 +13,7 @@ from bookied.server.rules.deleted_ledgers import FencedDeletions, read_deletions
 from bookied.storage.files.files import Files
 
 
-class KeptDeletions:
+class DeletedLedgersFile:
     """Keeps what a bookie remembers over a restart; one write at a time."""
 
     def __init__(

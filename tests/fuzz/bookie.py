@@ -15,7 +15,7 @@ from twisted.python.failure import Failure
 
 from bkclient.config.tls import StoreFile, StoreType, TlsSettings
 from bkclient.connection.security.tls import TlsContexts
-from bookied.server.access.authenticators import ByPassword
+from bookied.server.access.authenticators import PasswordAuthenticator
 from tests.bookied.worlds.serving import Serving, Transport
 from tests.fuzz.security import NONCE
 from tests.support.certificates import Authority, write_pem
@@ -109,7 +109,7 @@ class FuzzedGuardedBookie(FuzzedBookie):
     def _begin(self, directory: Path) -> Serving:
         serving = super()._begin(directory)
         users = {"bookkeeper": secrets.token_hex(16)}
-        auth = ByPassword(users, re.compile(".*"), lambda: NONCE)
+        auth = PasswordAuthenticator(users, re.compile(".*"), lambda: NONCE)
         serving.server.access = attrs.evolve(serving.server.access, auth=auth)
         return serving
 

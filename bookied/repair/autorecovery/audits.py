@@ -101,7 +101,7 @@ def _not_looked_at(ledger_id: LedgerId, error: BookKeeperError | None) -> None:
 
 
 @attrs.frozen
-class BookieAudit:
+class AuditResult:
     """What an audit found: ledgers that were marked, by the bookie that was lost, and in all.
 
     ``size_bytes`` is what they hold, where that is known; ``walk_s`` and ``publish_s`` how long it
@@ -118,7 +118,7 @@ class BookieAudit:
 
 async def audit_bookies(
     store: MetadataStore, seconds: Callable[[], float] = time.monotonic
-) -> BookieAudit:
+) -> AuditResult:
     """Mark every ledger that has a fragment on a bookie that is not registered.
 
     Raises:
@@ -155,7 +155,7 @@ async def audit_bookies(
     counts = Counter(bookie for _, missing in marks for bookie in missing)
     for bookie, ledgers in sorted(counts.items()):
         log.warn("{bookie} is lost: {ledgers} ledgers are marked", bookie=bookie, ledgers=ledgers)
-    return BookieAudit(
+    return AuditResult(
         dict(counts),
         failed,
         ledgers=len(marks),

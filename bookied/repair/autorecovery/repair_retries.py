@@ -13,10 +13,10 @@ REMEMBERED_MAX: Final = 2000
 """Ledgers whose failures are remembered; the oldest are forgotten first."""
 
 DOUBLINGS: Final = 5
-"""Failures after which the pause is as long as it gets."""
+"""RepairFailures after which the pause is as long as it gets."""
 
 
-class Failures:
+class RepairFailures:
     """Ledgers that could not be repaired: how often, and which entries could not be read."""
 
     def __init__(self, longest_s: float) -> None:

@@ -47,7 +47,7 @@ from bkclient.repair.replica_check import LedgerChecker, ViewedLedger, view
 from bookied.config.autorecovery import AutoRecoveryConfig
 from bookied.repair.autorecovery.audits import available_bookies
 from bookied.repair.autorecovery.repair_pauses import RepairPauses
-from bookied.repair.autorecovery.repair_retries import Failures
+from bookied.repair.autorecovery.repair_retries import RepairFailures
 from bookied.repair.autorecovery.wake_up import WakeUp, until_enabled
 from bookied.stats.counters import WorkerStats
 from wire.errors import BookKeeperError
@@ -112,7 +112,7 @@ class Worker:
             batch_entries=client.config.repair_batch_entries,
             report=lambda copied: self._stats.copied(copied.size_bytes, copied.copies),
         )
-        self._failures = Failures(config.failed_ledger_grace_ms / 1000)
+        self._failures = RepairFailures(config.failed_ledger_grace_ms / 1000)
         self._wake_up = WakeUp(self._clock)
         self._unrepaired = 0  # Fragments of the ledger at hand.
         self._held: dict[LedgerId, Deferred[None]] = {}

@@ -3,9 +3,9 @@
 Two steps, as in BookKeeper 4.18.0, DataIntegrityCheckImpl and EntryCopierImpl (BP-46). Before the
 bookie serves, ``mark``: every ledger that the metadata places here exists again, and one that is
 not closed and grows here goes into limbo, fenced: asked for it the bookie says that it does not
-know, so that no reader takes its "no such entry" for an answer. While it serves, ``heal``: ledgers
-in limbo are recovered from the others, missing entries copied. A flag in the storage survives until
-all of that is done.
+know, so that no reader takes its "no such entry" for an answer. While it serves, ``repair``:
+ledgers in limbo are recovered from the others, missing entries copied. A flag in the storage
+survives until all of that is done.
 
 Unlike Java's, copies are verified by their digest, and a ledger's master key comes from its
 metadata where that has the password.
@@ -25,9 +25,9 @@ from twisted.logger import Logger
 
 from bkclient.errors import ClientError, MetadataSerializationError, NoSuchLedgerError
 from bkclient.metadata.api import LedgerStore
-from bookied.repair.integrity.peers import ClientPeers
+from bookied.repair.integrity.peers import OtherBookies
 from bookied.repair.integrity.plan import belongs_here, entries_owed, may_have_forgotten
-from bookied.repair.integrity.storage import HealedStorages
+from bookied.repair.integrity.storage import RepairedStorages
 from wire.digest import master_key
 from wire.ids import BookieId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
@@ -42,7 +42,7 @@ LOOKED_UP_AT_ONCE: Final = 1000
 
 
 @attrs.define
-class Healing:
+class RepairProgress:
     """How far a check came. ``failed`` are ledgers to try again."""
 
     ledgers: int = 0
@@ -59,8 +59,8 @@ class IntegrityCheck:
         self,
         bookie_id: BookieId,
         ledgers: LedgerStore,
-        storage: HealedStorages,
-        peers: ClientPeers,
+        storage: RepairedStorages,
+        peers: OtherBookies,
         clock: IReactorTime,
     ) -> None:
         self._bookie_id, self._ledgers = bookie_id, ledgers
@@ -92,7 +92,7 @@ class IntegrityCheck:
         )
         return limbo
 
-    async def heal(self) -> Healing:
+    async def repair(self) -> RepairProgress:
         """Recover what is in limbo and copy what is missing; nothing where no check is needed.
 
         The flag that asks for it goes only when nothing failed; else call again after a while.
@@ -101,13 +101,13 @@ class IntegrityCheck:
             MetadataStoreError: the ledgers are not known.
             StorageError: entries could not be written. So for ``OSError``.
         """
-        found = Healing()
+        found = RepairProgress()
         if not self._storage.needs_check:
             return found
         log.info("comparing the stored entries with the metadata")
         async for ledger_id, metadata in self._ledgers_kept_here(found):
             found.ledgers += 1
-            await self._heal_one(ledger_id, metadata, found)
+            await self._repair_ledger(ledger_id, metadata, found)
         await self._storage.flush()
         if not found.failed:
             await self._storage.set_needs_check(needed=False)
@@ -118,8 +118,8 @@ class IntegrityCheck:
         )
         return found
 
-    async def _heal_one(
-        self, ledger_id: LedgerId, metadata: LedgerMetadata, found: Healing
+    async def _repair_ledger(
+        self, ledger_id: LedgerId, metadata: LedgerMetadata, found: RepairProgress
     ) -> None:
         try:
             self._storage.ensure(ledger_id, _key_of(metadata))
@@ -134,7 +134,9 @@ class IntegrityCheck:
             found.failed += 1
             log.warn("ledger {id} is not repaired yet: {error}", id=ledger_id, error=error)
 
-    async def _copy(self, ledger_id: LedgerId, metadata: LedgerMetadata, found: Healing) -> None:
+    async def _copy(
+        self, ledger_id: LedgerId, metadata: LedgerMetadata, found: RepairProgress
+    ) -> None:
         owed = entries_owed(metadata, self._bookie_id)
         while wanted := list(islice(owed, LOOKED_UP_AT_ONCE)):
             lacking = self._storage.lacking(ledger_id, wanted)
@@ -154,7 +156,7 @@ class IntegrityCheck:
         return deferLater(self._clock, seconds, lambda: None)
 
     async def _ledgers_kept_here(
-        self, healing: Healing | None = None
+        self, progress: RepairProgress | None = None
     ) -> AsyncIterator[tuple[LedgerId, LedgerMetadata]]:
         """Yield the ledgers that belong here, with their metadata.
 
@@ -168,9 +170,9 @@ class IntegrityCheck:
                 except NoSuchLedgerError:
                     continue  # Deleted since it was listed.
                 except MetadataSerializationError as error:
-                    if healing is None:
+                    if progress is None:
                         raise
-                    healing.failed += 1
+                    progress.failed += 1
                     log.warn("ledger {id} is not repaired yet: {error}", id=ledger_id, error=error)
                     continue
                 if belongs_here(metadata, self._bookie_id):

@@ -32,7 +32,7 @@ from wire.records.cookie import (
 
 
 @attrs.frozen
-class Stale:
+class StaleCookies:
     """Cookies that do not fit: why, and at which version the stored one is."""
 
     reason: str
@@ -40,7 +40,7 @@ class Stale:
 
 
 @attrs.frozen(kw_only=True)
-class HealingCookies:
+class IntegrityCookies:
     """The cookies of a bookie that repairs itself."""
 
     config: BookieConfig
@@ -51,7 +51,7 @@ class HealingCookies:
     files: Files
     highest_ledger: HighestLedger
 
-    async def check(self) -> Stale | None:
+    async def check(self) -> StaleCookies | None:
         """Return what does not fit; None where all do. A new bookie's cookies are written.
 
         Raises:
@@ -79,7 +79,7 @@ class HealingCookies:
                 differing,
             )
         await self._note_doubt()
-        return Stale("; ".join(map(str, differing)), stored.version)
+        return StaleCookies("; ".join(map(str, differing)), stored.version)
 
     async def stamp(self, version: Version) -> None:
         """Write the cookie everywhere, the metadata first: what is cut short is found again.

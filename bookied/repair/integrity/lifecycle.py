@@ -20,9 +20,9 @@ from bookied.directories.identity import Identity
 from bookied.directories.roots import Directories
 from bookied.errors import StorageError
 from bookied.repair.integrity.check import IntegrityCheck
-from bookied.repair.integrity.cookies import HealingCookies, Stale
-from bookied.repair.integrity.peers import ClientPeers
-from bookied.repair.integrity.storage import HealedStorages
+from bookied.repair.integrity.cookies import IntegrityCookies, StaleCookies
+from bookied.repair.integrity.peers import OtherBookies
+from bookied.repair.integrity.storage import RepairedStorages
 from bookied.repair.integrity.uncancelled import UncancelledRuns
 from bookied.runtime.dependencies import Parts, make_client
 from bookied.runtime.storage_engine import Engine
@@ -46,7 +46,7 @@ class Integrity:
         instance_id: str | None,
     ) -> None:
         self._parts, self._bookie_id = parts, BookieId(identity.bookie_id)
-        self._cookies = HealingCookies(
+        self._cookies = IntegrityCookies(
             config=config,
             identity=identity,
             found=found,
@@ -55,9 +55,9 @@ class Integrity:
             files=parts.files,
             highest_ledger=partial(highest_ledger, parts.store),
         )
-        self._stale: Stale | None = None
+        self._stale: StaleCookies | None = None
         self._client: Client | None = None
-        self._healer: Healer | None = None
+        self._repair: BackgroundRepair | None = None
         self._uncut = UncancelledRuns()
 
     async def check_cookies(self) -> None:
@@ -89,13 +89,13 @@ class Integrity:
         check = self._check(
             engine, lambda: self._uncut.run(engine.checkpoint()), needs_check=needs_check
         )
-        self._healer = Healer(check, self._parts.clock)
+        self._repair = BackgroundRepair(check, self._parts.clock)
 
     def _check(
         self, engine: Engine, flush: Callable[[], Awaitable[None]], *, needs_check: bool
     ) -> IntegrityCheck:
         parts = self._parts
-        storage = HealedStorages(
+        storage = RepairedStorages(
             engine.storages,
             run_blocking=lambda work: self._uncut.run(engine.between_checkpoints(work)),
             flush=flush,
@@ -103,24 +103,24 @@ class Integrity:
         )
         if self._client is None:
             self._client = make_client(parts, parts.store)
-        peers = ClientPeers(self._client)
+        peers = OtherBookies(self._client)
         return IntegrityCheck(self._bookie_id, parts.store, storage, peers, parts.clock)
 
     def start(self) -> None:
         """Fetch back what is missing, in the background; the bookie serves."""
-        assert self._healer is not None
-        self._healer.start()
+        assert self._repair is not None
+        self._repair.start()
 
     async def stop(self) -> None:
         """Stop fetching; the next start goes on."""
-        if self._healer is not None:
-            await self._healer.stop()
+        if self._repair is not None:
+            await self._repair.stop()
         await self._uncut.ended()
         if self._client is not None:
             await self._client.close()
 
 
-class Healer:
+class BackgroundRepair:
     """Runs the check while the bookie serves, until nothing is left to do.
 
     Methods belong to the reactor's thread.
@@ -132,7 +132,7 @@ class Healer:
 
     def start(self) -> None:
         """Begin, if a check is needed at all."""
-        self._running = Deferred.fromCoroutine(self._heal()).addErrback(self._ended)
+        self._running = Deferred.fromCoroutine(self._repair_until_done()).addErrback(self._ended)
 
     async def stop(self) -> None:
         """Stop; the next start continues the repair."""
@@ -141,10 +141,10 @@ class Healer:
             running.cancel()
             await running
 
-    async def _heal(self) -> None:
+    async def _repair_until_done(self) -> None:
         while True:
             try:
-                found = await self._check.heal()
+                found = await self._check.repair()
             except (ClientError, StorageError, OSError) as error:
                 log.warn("the integrity check failed and is retried: {error}", error=error)
             else:

@@ -16,7 +16,7 @@ from wire.ledger_metadata import LedgerMetadata
 READS_AHEAD: Final = 64
 
 
-class ClientPeers:
+class OtherBookies:
     """Recovers ledgers and reads entries of the other bookies.
 
     The bookie itself is asked like any other: it says "unknown state" or "no such entry" for what

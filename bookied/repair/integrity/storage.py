@@ -12,7 +12,7 @@ from bookied.storage.storages import Storages
 from wire.ids import EntryId, LedgerId
 
 
-class HealedStorages:
+class RepairedStorages:
     """All methods belong to the reactor's thread; errors are the storage's.
 
     What is about one ledger raises ``NoSuchLedgerError`` once that was deleted, but for ``ensure``.

@@ -37,11 +37,11 @@ def open_authenticator(config: BookieConfig) -> Authenticator | None:
         SecurityError: the names and passwords cannot be read.
     """
     if config.has_roles:
-        return ByRole(config.authorized_roles)
+        return RoleAuthenticator(config.authorized_roles)
     if not config.has_sasl:
         return None
     users = read_jaas(config.jaas_path).users(config.jaas_bookie_section)
-    return ByPassword(users, re.compile(config.sasl_allowed_ids))
+    return PasswordAuthenticator(users, re.compile(config.sasl_allowed_ids))
 
 
 def open_again(now: Authenticator, config: BookieConfig) -> Authenticator:
@@ -56,7 +56,7 @@ def open_again(now: Authenticator, config: BookieConfig) -> Authenticator:
         return now
 
 
-class ByPassword:
+class PasswordAuthenticator:
     """DIGEST-MD5: those who know the password of a name that is allowed."""
 
     def __init__(
@@ -98,7 +98,7 @@ class _PasswordProof:
         """A certificate is not a password."""
 
 
-class ByRole:
+class RoleAuthenticator:
     """By certificate: those whose first role is one of these."""
 
     def __init__(self, roles: Collection[str]) -> None:

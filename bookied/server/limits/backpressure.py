@@ -30,7 +30,7 @@ class ServerLimits:
     not yet in an entry log, or at ``adds_max`` adds without an answer, reading from every client
     stops. From three quarters of each on, reading stops from clients that have more than their
     share, which grows again while entries are written; at half of each all are read again.
-    ``FrameRoom`` and ``UnsentAnswers`` keep the last two limits; beside them each connection may
+    ``HalfFrames`` and ``UnsentAnswers`` keep the last two limits; beside them each connection may
     hold one read, and what its transport takes before it is full. ``None`` is no limit.
 
     Where several connections add, and more than ``shared_adds_bytes_max`` of adds have no answer,

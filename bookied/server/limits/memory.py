@@ -45,7 +45,7 @@ class _Half:
     looks: int = 0
 
 
-class FrameRoom:
+class HalfFrames:
     """What is here of frames that are not whole, over all connections.
 
     Beyond the bound a client whose half frame grows is not read until there is memory again; it

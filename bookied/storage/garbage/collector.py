@@ -25,12 +25,12 @@ from bookied.storage.garbage import compaction_rules
 from bookied.storage.garbage.collector_settings import CollectorSettings
 from bookied.storage.garbage.collector_state import CollectionRound, CollectorEffects
 from bookied.storage.garbage.compaction import CompactionWish, LogCompaction, Suspensions
-from bookied.storage.garbage.compaction_in_place import InPlace, Rewriter
-from bookied.storage.garbage.ledger_removal import DroppedLedgers
+from bookied.storage.garbage.compaction_in_place import InPlaceCompaction, Rewriter
+from bookied.storage.garbage.ledger_removal import LedgerRemoval
 from bookied.storage.garbage.log_usage import LogCensus
 from bookied.storage.garbage.status import CollectorStatus
 from bookied.storage.garbage.throttle import CollectionStoppedError, Pace, Rate, Throttle
-from bookied.storage.garbage.transactional_compaction import Transactional
+from bookied.storage.garbage.transactional_compaction import TransactionalCompaction
 from bookied.storage.ledger_storage.storage import LedgerStorage
 from wire.errors import BookKeeperError
 
@@ -87,13 +87,15 @@ class Collector:
             settings=settings,
         )
         parts, at_once = (files, storage, self._pace), settings.outstanding_max
-        self._transactional = Transactional(*parts, outstanding_max=at_once, direct=settings.direct)
+        self._transactional = TransactionalCompaction(
+            *parts, outstanding_max=at_once, direct=settings.direct
+        )
         rewriter: Rewriter = self._transactional
         if not settings.transactional:
-            rewriter = InPlace(*parts, outstanding_max=at_once)
+            rewriter = InPlaceCompaction(*parts, outstanding_max=at_once)
         self.suspensions = Suspensions()
         """Which compactions are not to begin, and end after the log they are at."""
-        self._ledgers = DroppedLedgers(collection)
+        self._ledgers = LedgerRemoval(collection)
         self._census = LogCensus(collection)
         self._compaction = LogCompaction(collection, self._census, self.suspensions, rewriter)
         self._is_pressed = False

@@ -57,7 +57,7 @@ class Rewriter(Protocol):
         """
 
 
-class InPlace:
+class InPlaceCompaction:
     """Compacts by appending to the current log."""
 
     def __init__(

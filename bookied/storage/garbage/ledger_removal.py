@@ -17,7 +17,7 @@ DROP_AT_ONCE: Final = 200
 """Ledgers dropped in one turn of the reactor."""
 
 
-class DroppedLedgers:
+class LedgerRemoval:
     """Drops ledgers, but none that was written to since it was looked at.
 
     Over-replicated ledgers are looked for more rarely, and what was written to is remembered from

@@ -78,7 +78,7 @@ class UnfinishedCompaction:
         return self.directory / f"{self.target}.log"
 
 
-class Transactional:
+class TransactionalCompaction:
     """Compacts into files of their own, and tidies up what was left of such."""
 
     def __init__(

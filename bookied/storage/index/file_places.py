@@ -12,7 +12,7 @@ from bookied.storage.files.files import Files
 from bookied.storage.index import format as layout
 
 
-class IndexPlaces:
+class IndexFilePlaces:
     """Which index directory has the file of which ledger.
 
     One file of a ledger counts at any time, also while it moves. Any thread may look; changes are

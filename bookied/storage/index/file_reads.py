@@ -21,7 +21,7 @@ from bookied.storage.entrylog.format import is_possible
 from bookied.storage.files.files import ReadFile
 from bookied.storage.files.open_files import OpenFiles
 from bookied.storage.index import format as layout
-from bookied.storage.index.file_places import IndexPlaces
+from bookied.storage.index.file_places import IndexFilePlaces
 from bookied.storage.index.ledger_pages import LedgerOnDisk
 
 _START_BYTES: Final = layout.HEADER_BYTES + layout.PAGE_BYTES
@@ -34,7 +34,7 @@ PAGE_WORTH_READING: Final = 8
 class IndexReads:
     """Reads the file of a ledger wherever it is; any thread, beside a checkpoint that moves it."""
 
-    def __init__(self, places: IndexPlaces, opened: OpenFiles) -> None:
+    def __init__(self, places: IndexFilePlaces, opened: OpenFiles) -> None:
         self._places, self._open = places, opened
 
     @contextlib.contextmanager

@@ -15,7 +15,7 @@ from typing import Final
 from bookied.errors import CorruptError
 from bookied.storage.files.files import Files
 from bookied.storage.files.open_files import OpenFiles
-from bookied.storage.index.file_places import IndexPlaces
+from bookied.storage.index.file_places import IndexFilePlaces
 from bookied.storage.index.file_reads import IndexReads
 from bookied.storage.index.file_writes import IndexWrites
 from bookied.storage.index.ledger_pages import LedgerChange, LedgerOnDisk, Move
@@ -58,7 +58,7 @@ class IndexFiles:
         self._files = files
         self._open = OpenFiles(files, files_max=open_files_max)
         self._hidden: list[Path] = []
-        self._places = IndexPlaces(files, directories)
+        self._places = IndexFilePlaces(files, directories)
         self._reads = IndexReads(self._places, self._open)
         self._writes = IndexWrites(
             files,
@@ -90,7 +90,7 @@ class IndexFiles:
         return self._places.path(ledger_id)
 
     def begin_anew(self, ledger_id: int) -> bool:
-        """Take an empty file for none; see ``IndexPlaces.begin_anew``."""
+        """Take an empty file for none; see ``IndexFilePlaces.begin_anew``."""
         return self._places.begin_anew(ledger_id)
 
     # Reading --------------------------------------------------------------------------------------

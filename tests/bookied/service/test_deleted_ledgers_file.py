@@ -10,7 +10,7 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.internet.task import Clock
 
 from bookied.server.rules.deleted_ledgers import FencedDeletions
-from bookied.service.deleted_ledgers_file import KeptDeletions
+from bookied.service.deleted_ledgers_file import DeletedLedgersFile
 from tests.sim.world.disk import SimFiles
 from wire.ids import LedgerId
 
@@ -25,7 +25,7 @@ class Kept:
         self.deletions = FencedDeletions(Clock())
         self.waits = False
         self.turns: list[Callable[[], object]] = []
-        self.part = KeptDeletions(self.deletions, files, ROOT, self._run)
+        self.part = DeletedLedgersFile(self.deletions, files, ROOT, self._run)
 
     def _run(self, action: Callable[[], Any]) -> Deferred[Any]:
         if not self.waits:

@@ -25,7 +25,10 @@ from bookied.repair.integrity import check as integrity
 from bookied.runtime.registration import Registration
 from bookied.storage.entrylog import entry_rows
 from bookied.storage.garbage.live_records import WrittenRecords
-from bookied.storage.garbage.transactional_compaction import Transactional, UnfinishedCompaction
+from bookied.storage.garbage.transactional_compaction import (
+    TransactionalCompaction,
+    UnfinishedCompaction,
+)
 from bookied.storage.index import file_reads as index_files
 from bookied.storage.ledger_storage.ledgers import StoredLedgers
 from bookied.storage.ledger_storage.reads import StoredEntryReads
@@ -175,10 +178,10 @@ def _unknown_end_is_whole(stack: Stack) -> None:
 
 def _source_goes_first(stack: Stack) -> None:
     """A transactional compaction removes its source before the index is switched."""
-    usual = Transactional._finish
+    usual = TransactionalCompaction._finish
 
     async def finish(
-        self: Transactional,
+        self: TransactionalCompaction,
         todo: UnfinishedCompaction,
         source: Path | None,
         *,
@@ -188,7 +191,7 @@ def _source_goes_first(stack: Stack) -> None:
             await self._pace.blocking(partial(self._storage.logs.remove, source))
         await usual(self, todo, source, written=written)
 
-    put(stack, Transactional, _finish=finish)
+    put(stack, TransactionalCompaction, _finish=finish)
 
 
 def _ids_of_logs_ignored(stack: Stack) -> None:

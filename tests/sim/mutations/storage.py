@@ -15,7 +15,7 @@ from bookied.storage import replay
 from bookied.storage.entrylog.failures import OneSync
 from bookied.storage.entrylog.ids import LogIds
 from bookied.storage.entrylog.reader import list_all_logs
-from bookied.storage.garbage.ledger_removal import DroppedLedgers
+from bookied.storage.garbage.ledger_removal import LedgerRemoval
 from bookied.storage.garbage.live_records import LiveRecords, WrittenRecords
 from bookied.storage.garbage.log_usage import LogCensus
 from bookied.storage.index.ledger_pages import LedgerChange, LedgerPages
@@ -107,7 +107,7 @@ def _sync_after_a_failed_one(stack: Stack) -> None:
 
 def _drops_in_memory(stack: Stack) -> None:
     """Logs go before the index without their ledgers is durable."""
-    usual = DroppedLedgers.drop
+    usual = LedgerRemoval.drop
 
     async def drop(self: Any) -> None:
         async def checkpoint() -> None: ...
@@ -116,7 +116,7 @@ def _drops_in_memory(stack: Stack) -> None:
         await usual(self)
         self._effects = effects
 
-    put(stack, DroppedLedgers, drop=drop)
+    put(stack, LedgerRemoval, drop=drop)
 
 
 def _any_header_has_the_key(stack: Stack) -> None:
@@ -149,7 +149,7 @@ def _left_logs_are_compacted(stack: Stack) -> None:
 
 def _deletions_are_not_kept(stack: Stack) -> None:
     """A ledger is dropped before the memory of its fence is durable."""
-    usual = DroppedLedgers._drop
+    usual = LedgerRemoval._drop
 
     async def drop(self: Any, ledger_ids: Any, written: set[int], *, live_on: bool = False) -> None:
         async def keep() -> None: ...
@@ -158,7 +158,7 @@ def _deletions_are_not_kept(stack: Stack) -> None:
         await usual(self, ledger_ids, written, live_on=live_on)
         self._effects = effects
 
-    put(stack, DroppedLedgers, _drop=drop)
+    put(stack, LedgerRemoval, _drop=drop)
 
 
 def _late_ids_are_noted(stack: Stack) -> None:

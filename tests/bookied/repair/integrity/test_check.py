@@ -34,7 +34,7 @@ class Kept:
 
 
 class MemoryStorage:
-    """Implements ``Healed``; ``durable`` is what a crash leaves."""
+    """Implements ``RepairedStorages``; ``durable`` is what a crash leaves."""
 
     def __init__(self) -> None:
         self.ledgers: dict[int, Kept] = {}
@@ -82,7 +82,7 @@ class MemoryStorage:
 
 
 class MemoryPeers:
-    """Implements ``ClientPeers``: all that the metadata promises is there, but for the ``lost``."""
+    """``OtherBookies`` that have all that the metadata promises, but for the ``lost``."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -207,7 +207,7 @@ class TestBeforeItServes:
 class TestWhileItServes:
     def test_limbo_is_recovered_and_entries_come_back(self, world: World) -> None:
         world.run(world.check.mark("a directory is new"))
-        found = world.run(world.check.heal())
+        found = world.run(world.check.repair())
         assert (found.recovered, found.failed) == (1, 0)
         assert sorted(world.kept()[1].entries) == [0, 2, 3, 5, 6, 8, 9]
         assert sorted(world.kept()[2].entries) == [0, 2, 3, 5, 6, 8, 9]
@@ -220,49 +220,49 @@ class TestWhileItServes:
     def test_what_is_here_is_not_copied(self, world: World) -> None:
         world.run(world.check.mark("a directory is new"))
         world.storage.ledgers[1].entries = dict.fromkeys((0, 2, 3, 5, 6, 8), b"here")
-        world.run(world.check.heal())
+        world.run(world.check.repair())
         assert world.kept()[1].entries[8] == b"here"
         assert world.kept()[1].entries[9] == b"1/9"
 
     def test_without_need_nothing_is_done(self, world: World) -> None:
-        assert world.run(world.check.heal()).ledgers == 0
+        assert world.run(world.check.repair()).ledgers == 0
         assert world.kept() == {}
 
     def test_what_fails_keeps_the_need_and_the_limbo(self, world: World) -> None:
         world.run(world.check.mark("a directory is new"))
         world.peers.lost = {1, 2}
-        assert world.run(world.check.heal()).failed == 2
+        assert world.run(world.check.repair()).failed == 2
         assert world.storage.durable[0]
         assert world.kept()[2].limbo
         assert sorted(world.kept()[3].entries) == [0, 2, 3, 5]
         world.peers.lost = set()
-        assert world.run(world.check.heal()).failed == 0
+        assert world.run(world.check.repair()).failed == 0
         assert not world.storage.durable[0]
 
     def test_a_ledger_deleted_meanwhile_is_no_failure(self, world: World) -> None:
         world.run(world.check.mark("a directory is new"))
         world.ledgers.to_delete = LedgerId(2)
-        found = world.run(world.check.heal())
+        found = world.run(world.check.repair())
         assert (found.deleted, found.failed) == (1, 0)
 
-    def test_metadata_that_cannot_be_read_keeps_no_other_ledger_from_healing(
+    def test_metadata_that_cannot_be_read_keeps_no_other_ledger_from_repair(
         self, world: World
     ) -> None:
         world.run(world.check.mark("a directory is new"))
         world.ledgers.unreadable = {LedgerId(1)}
-        found = world.run(world.check.heal())
+        found = world.run(world.check.repair())
         assert (found.failed, found.recovered) == (1, 1)
         assert not world.kept()[2].limbo
         assert world.storage.durable[0], "the ledger is looked at again"
         world.ledgers.unreadable = set()
-        assert world.run(world.check.heal()).failed == 0
+        assert world.run(world.check.repair()).failed == 0
         assert not world.storage.durable[0]
 
     def test_copying_waits_while_the_storage_is_busy(self, world: World) -> None:
         world.run(world.check.mark("a directory is new"))
         world.storage.busy_looks = 50
         before_s = world.clock.seconds()
-        world.run(world.check.heal())
+        world.run(world.check.repair())
         assert world.clock.seconds() - before_s >= 1.0
 
     def test_an_interrupted_check_begins_again_after_a_restart(self, world: World) -> None:
@@ -271,5 +271,5 @@ class TestWhileItServes:
         again = MemoryStorage()
         again.ledgers, again._needs_check = kept, needed
         check = IntegrityCheck(HERE, world.ledgers, again, world.peers, world.clock)
-        assert world.run(check.heal()).recovered == 1
+        assert world.run(check.repair()).recovered == 1
         assert not again.needs_check

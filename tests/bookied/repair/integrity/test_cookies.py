@@ -1,4 +1,4 @@
-"""The cookies of a bookie that heals itself, and what is forgotten once it has."""
+"""The cookies of a bookie that repairs itself, and what is forgotten once it has."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bookied.directories.highest_ledger import highest_ledger
 from bookied.directories.identity import Identity
 from bookied.directories.roots import VERSION, directories, prepare
 from bookied.directories.served_note import ALL_LEDGERS, NAME, NO_LEDGER, ServedNote, note_journal
-from bookied.repair.integrity.cookies import HealingCookies
+from bookied.repair.integrity.cookies import IntegrityCookies
 from bookied.storage.files.files import RealFiles
 from bookied.storage.journal.format import header
 from tests.bookied.worlds.fakes import config_for, done
@@ -23,8 +23,8 @@ from wire.ids import BookieId
 FILES = RealFiles()
 
 
-def healing(config: BookieConfig, store: MemoryMetadata) -> HealingCookies:
-    return HealingCookies(
+def cookies_of(config: BookieConfig, store: MemoryMetadata) -> IntegrityCookies:
+    return IntegrityCookies(
         config=config,
         identity=Identity("b1", "h", 1, "", (BookieId("b1"),)),
         found=directories(config),
@@ -42,7 +42,7 @@ def test_what_was_lost_is_forgotten_with_the_new_cookies_and_nothing_else(tmp_pa
     config = config_for(tmp_path, check_integrity=True, stamp_missing_cookies=True)
     found = directories(config)
     prepare(FILES, found)
-    cookies = healing(config, store)
+    cookies = cookies_of(config, store)
     assert done(cookies.check()) is None
     journals, ledgers = found.journal_dirs[0], found.ledger_dirs[0]
     (journals / "5.txn").write_bytes(header(6))
@@ -74,7 +74,7 @@ def test_lost_journals_take_no_word_of_what_else_is_in_their_root(tmp_path: Path
     )
     found = directories(config)
     prepare(FILES, found)
-    cookies = healing(config, store)
+    cookies = cookies_of(config, store)
     assert done(cookies.check()) is None
     (root,) = found.roots
     (found.all_dirs[0] / "lastMark").write_bytes(bytes(20))

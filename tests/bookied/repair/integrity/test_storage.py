@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from bkclient.errors import NoSuchLedgerError
-from bookied.repair.integrity.storage import HealedStorages
+from bookied.repair.integrity.storage import RepairedStorages
 from bookied.storage.index.rocks.index import RocksIndex
 from bookied.storage.ledger_storage.limits import StorageEvents
 from bookied.storage.ledger_storage.storage import LedgerStorage
@@ -40,8 +40,8 @@ def storages() -> Storages:
 
 
 @pytest.fixture
-def healed(storages: Storages) -> HealedStorages:
-    return HealedStorages(
+def repaired(storages: Storages) -> RepairedStorages:
+    return RepairedStorages(
         storages,
         run_blocking=do_now,
         flush=lambda: storages.flush(do_now),
@@ -49,17 +49,17 @@ def healed(storages: Storages) -> HealedStorages:
     )
 
 
-def test_a_ledger_that_is_collected_while_it_is_healed_is_one_that_was_deleted(
-    storages: Storages, healed: HealedStorages
+def test_a_ledger_that_is_collected_while_it_is_repaired_is_one_that_was_deleted(
+    storages: Storages, repaired: RepairedStorages
 ) -> None:
-    healed.ensure(L, b"key")
-    healed.forget(L)
-    healed.add(L, EntryId(0), packet(0))
-    assert healed.lacking(L, [EntryId(0), EntryId(1)]) == [1]
+    repaired.ensure(L, b"key")
+    repaired.forget(L)
+    repaired.add(L, EntryId(0), packet(0))
+    assert repaired.lacking(L, [EntryId(0), EntryId(1)]) == [1]
     storages.of(L).ledgers.delete(L)
     with pytest.raises(NoSuchLedgerError):
-        healed.remember(L)
+        repaired.remember(L)
     with pytest.raises(NoSuchLedgerError):
-        healed.lacking(L, [EntryId(1)])
+        repaired.lacking(L, [EntryId(1)])
     with pytest.raises(NoSuchLedgerError):
-        healed.add(L, EntryId(1), packet(1))
+        repaired.add(L, EntryId(1), packet(1))
