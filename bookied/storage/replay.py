@@ -6,14 +6,7 @@ ends up as what was replayed last.
 
 from __future__ import annotations
 
-from collections.abc import (
-    Awaitable,
-    Callable,
-    Coroutine,
-    Generator,
-    Iterable,
-    Sequence,
-)
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -438,15 +431,9 @@ class _Replay:
         return False
 
 
-class do_now(Awaitable[T]):  # stands in for a function, as deferToThread is one
+async def do_now(action: Callable[[], T]) -> T:
     """Call a blocking function at once, where no reactor runs yet."""
-
-    def __init__(self, action: Callable[[], T]) -> None:
-        self._value = action()
-
-    def __await__(self) -> Generator[Any, None, T]:
-        return self._value
-        yield
+    return action()
 
 
 def run_now(coroutine: Coroutine[Any, Any, T]) -> T:
