@@ -272,7 +272,7 @@ class Worker:
         except (NoSuchLedgerError, MetadataStoreError):
             raise
         except ClientError as error:
-            self._note_unrepaired(ledger, fragment, error)
+            self._report(ledger, fragment, error)
             return False
         return True
 
@@ -290,13 +290,11 @@ class Worker:
         except UnreadableEntryError as error:
             self._failures.unreadable(ledger_id, error.entry_id)
             self._stats.unreadable += 1
-            self._note_unrepaired(ledger, fragment, error)
+            self._report(ledger, fragment, error)
         except ClientError as error:
-            self._note_unrepaired(ledger, fragment, error)
+            self._report(ledger, fragment, error)
 
-    def _note_unrepaired(
-        self, ledger: ViewedLedger, fragment: LedgerFragment, error: ClientError
-    ) -> None:
+    def _report(self, ledger: ViewedLedger, fragment: LedgerFragment, error: ClientError) -> None:
         why = f"the fragment at entry {fragment.first}: {error}"
         self._stats.failed(ledger.ledger_id, wall_s(self._clock), why)
         self._unrepaired += 1
