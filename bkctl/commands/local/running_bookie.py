@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 def start(session: Session, directory: Path, bookie_id: str | None) -> None:
     """Start a bookie that is down; return when it is registered.
 
+    The registration of a bookie that was killed lasts for a while; the start waits for its end.
+
     Raises:
         NothingFoundError: the directory holds no cluster, or the cluster has no such bookie.
         UsageError: no bookie is named.
@@ -70,15 +72,19 @@ def start(session: Session, directory: Path, bookie_id: str | None) -> None:
         return bookie_id in metadata.writable()
 
     request = Path(one.directory) / START_REQUEST
-    write_private(request, "")
-    try:
-        with (
-            ClusterMetadata(lambda: found.uri) as metadata,
-            session.messages.waiting(f"waiting for bookie {bookie_id} to register"),
-        ):
-            wait_until(is_registered, f"{bookie_id} is not registered", f"its log is {log}")
-    finally:
-        request.unlink(missing_ok=True)
+    with ClusterMetadata(lambda: found.uri) as metadata:
+        with session.messages.waiting("waiting until the registration of the last start has ended"):
+            wait_until(
+                lambda: bookie_id not in metadata.writable(),
+                f"{bookie_id} is still registered",
+                "another process may have registered it",
+            )
+        write_private(request, "")
+        try:
+            with session.messages.waiting(f"waiting for bookie {bookie_id} to register"):
+                wait_until(is_registered, f"{bookie_id} is not registered", f"its log is {log}")
+        finally:
+            request.unlink(missing_ok=True)
     session.note(f"started bookie {bookie_id}; its log is {one.log}")
 
 

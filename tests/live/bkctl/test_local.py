@@ -377,6 +377,20 @@ def test_one_bookie_is_stopped_and_started_by_its_id(tmp_path: Path) -> None:
 
 
 @pytest.mark.processes
+def test_a_bookie_that_was_killed_counts_as_started_only_when_it_runs(tmp_path: Path) -> None:
+    directory = tmp_path / "bk"
+    words = ("local", "status", directory, "--json")
+    with local_cluster(directory, 2):
+        (one, _) = json.loads(_run(*words).stdout)["bookies"]
+        os.kill(one["pid"], signal.SIGKILL)  # Its registration stays for some seconds.
+        log = directory.with_suffix(".log")
+        until(lambda: "ended with -9" in log.read_text(), "not reported")
+        started = _run("local", "start", directory, one["bookie_id"])
+        assert started.returncode == 0, started.stderr
+        assert _state(directory, one["bookie_id"]) == "up"
+
+
+@pytest.mark.processes
 def test_a_bookie_that_does_not_start_again_says_why(tmp_path: Path) -> None:
     directory = tmp_path / "bk"
     with local_cluster(directory, 2):
