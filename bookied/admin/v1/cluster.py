@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import base64
 import re
+from contextlib import aclosing
 from decimal import ROUND_DOWN, Decimal
 from typing import Final
 
@@ -56,14 +57,28 @@ async def list_ledgers(control: Control, asked: HttpRequest) -> HttpReply:
         return HttpReply(OK, "{\n" + ",\n".join(lines) + "\n}" if lines else "{ }", JSON)
     page = _long(asked.query.get("page", "-1"))
     decode = asked.query.get("decode_meta") == "true"
+    ids = [ledger_id async for ledger_id in control.cluster.ledger_ids()]
+    if page > 0:
+        ids = [one for number, one in enumerate(ids, 1) if _is_on_page(number, page)]
     found: dict[str, object] = {}
-    number = 0
-    async for ledger_id in control.cluster.ledger_ids():
-        number += 1
-        if page <= 0 or _is_on_page(number, page):
-            metadata = await control.cluster.metadata(ledger_id)
-            found[str(ledger_id)] = _metadata(ledger_id, metadata) if decode else _raw(metadata)
-    return in_json(found)
+    problems: list[str] = []
+    async with aclosing(control.cluster.store.read_ledgers(ids)) as read:
+        async for some in read:
+            for one in some:
+                shown = None
+                if one.metadata is None:
+                    problems.append(f"ledger {one.ledger_id}: {one.error}")
+                else:
+                    shown = _metadata(one.ledger_id, one.metadata) if decode else _raw(one.metadata)
+                found[str(one.ledger_id)] = shown
+    return _with_problems(in_json(found), problems)
+
+
+def _with_problems(reply: HttpReply, problems: list[str]) -> HttpReply:
+    """Name problems in a header: Java's form of the body has no field for them."""
+    if not problems:
+        return reply
+    return attrs.evolve(reply, headers={PROBLEM: "; ".join(problems[:PROBLEMS_TOLD])})
 
 
 def _long(text: str) -> int:
@@ -234,10 +249,7 @@ async def list_underreplicated(control: Control, asked: HttpRequest) -> HttpRepl
     else:
         reply = in_json(list(found))
     problems = [mark.problem for mark in marked.values() if mark.problem is not None]
-    if problems:  # Java's form of the body has no field for them.
-        headers = {PROBLEM: "; ".join(problems[:PROBLEMS_TOLD])}
-        reply = attrs.evolve(reply, headers=headers)
-    return reply
+    return _with_problems(reply, problems)
 
 
 async def who_is_auditor(control: Control, _asked: HttpRequest) -> HttpReply:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from bkclient.metadata import zk_paths
 from bkclient.metadata.api import MetadataUnavailableError
 from bookied.admin import v1
 from bookied.admin.open_paths import OPEN
@@ -295,6 +296,19 @@ def test_the_first_page_of_ledgers_has_one_less_as_in_java(operator: Operator) -
     assert [next(iter(page)) for page in pages] == ["0", "99"]
     assert pages[0]["0"].startswith("BookieMetadataFormatVersion\t3\n")
     assert "hush" not in json.dumps(pages)
+
+
+def test_ledgers_with_damaged_metadata_are_null_and_named_beside_the_others(
+    operator: Operator,
+) -> None:
+    create(operator, 3)
+    operator.world.cluster.set(zk_paths.HIERARCHICAL.path_of(LedgerId(1)), b"\xffnonsense")
+    for decode in ("true", "false"):
+        at = f"/api/v1/ledger/list?print_metadata=true&decode_meta={decode}"
+        reply = operator.ask("GET", at)
+        listed = json.loads(reply.body)
+        assert (list(listed), listed["1"]) == (["0", "1", "2"], None)
+        assert reply.headers["X-Problem"].startswith("ledger 1: ")
 
 
 def test_metadata_has_java_s_names_and_no_password(operator: Operator) -> None:
