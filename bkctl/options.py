@@ -337,8 +337,8 @@ _DECLARED: Final = (
         "filters",
         metavar="FIELD=VALUE",
         multiple=True,
-        help="Show only rows where FIELD matches VALUE; also != < <= > >= and ~ (contains). "
-        "'created>1h' is the last hour.",
+        help="Show only rows where FIELD matches VALUE; also != < <= > >=, ~ (contains) and !~. "
+        "'created>1h' is the last hour; 'custom!=KEY' is without that key.",
     ),
     _option(
         "--watch",

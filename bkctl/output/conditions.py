@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import re
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
@@ -14,7 +15,7 @@ from bkctl.errors import UsageError
 from bkctl.quantities import parse_duration, parse_moment_ms, parse_size
 
 _COMPARISON: Final = re.compile(
-    r"\s*([A-Za-z0-9_][A-Za-z0-9_. -]*?)\s*(==|!=|<=|>=|=|<|>|~)\s*(.*?)\s*", re.DOTALL
+    r"\s*([A-Za-z0-9_][A-Za-z0-9_. -]*?)\s*(==|!=|!~|<=|>=|=|<|>|~)\s*(.*?)\s*", re.DOTALL
 )
 _ORDER: Final[Mapping[str, Callable[[Any, Any], bool]]] = MappingProxyType(
     {
@@ -31,15 +32,16 @@ _YES: Final = frozenset({"yes", "true", "on", "1"})
 _NO: Final = frozenset({"no", "false", "off", "0"})
 _NOTHING: Final = frozenset({"", "-", "none", "null"})
 _EQUAL: Final = frozenset({"=", "=="})
+_PARTS: Final = frozenset({"~", "!~"})
 
 
 @attrs.frozen
 class Comparison:
-    """``FIELD=VALUE``, or with ``!=``, ``<``, ``<=``, ``>``, ``>=``, or ``~`` for a part of it.
+    """``FIELD=VALUE``, or with ``!=``, ``<``, ``<=``, ``>``, ``>=``, ``~`` (contains) or ``!~``.
 
     Numbers may have a unit (``free<10GiB``). Texts are compared without regard to case. A list
     equals each of its members, one with keys also each ``KEY=VALUE``. A value that is absent equals
-    ``none`` and nothing else. A time without a fraction of a second is compared with whole seconds,
+    ``none`` and nothing else, and contains nothing. A time without a fraction of a second is compared with whole seconds,
     as tables print them.
     """
 
@@ -63,13 +65,15 @@ class Comparison:
         return self._compare(record[self.field])
 
     def _compare(self, found: Any) -> bool:
+        if self.sign == "!~":
+            return not attrs.evolve(self, sign="~").holds({self.field: found})
         if isinstance(found, (list, tuple, dict)):
             return self._is_in(found)
+        if self.sign == "~":
+            return found is not None and self.text.lower() in str(found).lower()
         if self.text.lower() in _NOTHING or found is None:
             same = (found is None or found == "") == (self.text.lower() in _NOTHING)
             return same if self.sign in _EQUAL else self.sign == "!=" and not same
-        if self.sign == "~":
-            return self.text.lower() in str(found).lower()
         if isinstance(found, bool):
             return _ORDER[self.sign](found, self._flag())
         if self.moment_ms is not None:
@@ -100,7 +104,7 @@ class Comparison:
         Raises:
             UsageError: the text is not a time.
         """
-        if self.sign == "~" or self.text.lower() in _NOTHING:
+        if self.sign in _PARTS or self.text.lower() in _NOTHING:
             return self
         try:
             moment_ms = parse_moment_ms(self.text, now_s, utc=utc)
@@ -154,11 +158,19 @@ def parse_comparison(text: str) -> Comparison:
     """Return what a text says.
 
     Raises:
-        UsageError: it is not a comparison.
+        UsageError: it is not a comparison, or its value has a wildcard.
     """
     match = _COMPARISON.fullmatch(text)
     if match is None:
         raise UsageError(
-            f"{text!r} is not a comparison", next_step="write FIELD=VALUE, with = != < <= > >= or ~"
+            f"{text!r} is not a comparison",
+            next_step="write FIELD=VALUE, with = != < <= > >= ~ (contains) or !~",
         )
-    return Comparison(match[1], match[2], match[3])
+    field, sign, value = match.groups()
+    if "*" in value and sign not in _PARTS:
+        contains = "!~" if sign == "!=" else "~"
+        raise UsageError(
+            f"{text!r}: a value is not a pattern, and * is not a wildcard",
+            next_step=f"for a part of a text: {shlex.quote(field + contains + value.strip('*'))}",
+        )
+    return Comparison(field, sign, value)

@@ -45,6 +45,17 @@ from bkctl.output.conditions import parse_comparison
         ("x~owner=m", {"owner": "me"}, True),
         ("x=owner=you", {"owner": "me"}, False),
         ("x!=owner=me", {"owner": "me"}, False),
+        ("x!=owner", {"owner": "me"}, False),
+        ("x!=owner", {"team": "me"}, True),
+        ("x!~owner=", {"owner": "me"}, False),
+        ("x!~owner=", {"team": "me"}, True),
+        ("x!~owner=", {}, True),
+        ("x!~OSE", "closed", False),
+        ("x !~ b3", ["b1", "b2"], True),
+        ("x!~3", None, True),
+        ("x~-", "b-1", True),
+        ("x~none", None, False),
+        ("x~a*b", "a*b", True),
         ("x=a=b", "a=b", True),
     ],
 )
@@ -56,6 +67,20 @@ def test_a_field_is_compared_by_what_it_holds(text: str, value: Any, *, holds: b
 def test_what_compares_nothing_is_wrong_usage(text: str) -> None:
     with pytest.raises(UsageError, match="is not a comparison"):
         parse_comparison(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("custom!=*keep=*", "'custom!~keep='"),
+        ("custom=*keep*", "'custom~keep'"),
+        ("state==o*", "'state~o'"),
+    ],
+)
+def test_a_wildcard_is_refused_with_what_to_write(text: str, hint: str) -> None:
+    with pytest.raises(UsageError, match="is not a wildcard") as raised:
+        parse_comparison(text)
+    assert raised.value.hint == f"for a part of a text: {hint}"
 
 
 @pytest.mark.parametrize(
