@@ -51,8 +51,9 @@ doctor = Command(
     help="""Look at a cluster and say what is wrong, the worst first, and what repairs it.
 
     The command changes nothing. It reads the metadata of all ledgers and asks each bookie for its
-    free space. It reads the first and last entries of up to 1,000 marked ledgers, and no others:
-    `bkctl ledger verify` reads entries.
+    free space. It reads the first and last entries of up to 1,000 closed ledgers, of marked
+    ledgers first: `bkctl ledger verify` reads all entries. A bookie that is down and that no ledger
+    lists is only a note; `bkctl cluster ping` ends with an error for each bookie that is down.
 
     The exit status is that of the worst finding:
 

@@ -7,6 +7,7 @@ one; of each kind the first few are remembered by id.
 from __future__ import annotations
 
 import ipaddress
+import random
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -32,6 +33,8 @@ from wire.ledger_metadata import LedgerMetadata
 from wire.records.cookie import Cookie, CookieDifference
 
 REMEMBERED_MAX: Final = 20
+ENDS_READ_MAX: Final = 1000
+"""Ledgers whose first and last entries are read."""
 
 
 _COLORS: Final = {
@@ -177,7 +180,13 @@ class LedgerCensus:
     marked_in_service: LedgerSample = attrs.field(factory=LedgerSample)
     """Marked, though all that should have copies are in service; whether they do is not asked."""
     lost: LedgerSample = attrs.field(factory=LedgerSample)
-    """Marked, with all bookies in service, and none of them has some first or last entry."""
+    """All bookies are in service, and none of them has some first or last entry."""
+    unmarked_intact: int = 0
+    """Closed ledgers without a mark that have all bookies in service."""
+    sample: list[LedgerId] = attrs.field(factory=list)
+    """Of these up to ``ENDS_READ_MAX``, each with the same chance."""
+    ends_read: int = 0
+    """Ledgers whose first and last entries were asked for."""
     single: LedgerSample = attrs.field(factory=LedgerSample)
     """Ledgers that keep one copy of each entry."""
     abandoned: LedgerSample = attrs.field(factory=LedgerSample)
@@ -234,6 +243,8 @@ class LedgerCensus:
         if not lacks_copies(metadata, self.in_service):
             if marked and self.marks[ledger_id].missing:
                 self.marked_in_service.add(ledger_id)
+            if not marked and metadata.is_closed:
+                self._draw(ledger_id)
             return
         if is_out_of_reach(metadata, self.in_service):
             self.out_of_reach.add(ledger_id)
@@ -252,10 +263,23 @@ class LedgerCensus:
         ):
             self.abandoned.add(ledger_id)
 
+    def _draw(self, ledger_id: LedgerId) -> None:
+        """Take a ledger into the sample, or not, by chance."""
+        self.unmarked_intact += 1
+        if len(self.sample) < ENDS_READ_MAX:
+            self.sample.append(ledger_id)
+        elif (place := random.randrange(self.unmarked_intact)) < ENDS_READ_MAX:
+            self.sample[place] = ledger_id
+
+    def to_read(self) -> list[LedgerId]:
+        """Return the ledgers whose first and last entries are worth reading, marked ones first."""
+        return [*self.marks, *self.sample][:ENDS_READ_MAX]
+
     def add_lost(self, ledger_id: LedgerId) -> None:
-        """Count a marked ledger as lost."""
+        """Count a ledger as lost."""
         self.lost.add(ledger_id)
-        if self.marks[ledger_id].missing:
+        mark = self.marks.get(ledger_id)
+        if mark is not None and mark.missing:
             self.marked_in_service.remove(ledger_id)
 
     def _look_at_time(self, ledger_id: LedgerId, metadata: LedgerMetadata) -> None:

@@ -61,8 +61,6 @@ if TYPE_CHECKING:
     from wire.ids import BookieId, LedgerId
 
 TELL_EVERY: Final = 1000
-MARKED_READ_MAX: Final = 1000
-"""Marked ledgers whose first and last entries are read."""
 """Ledgers between two signs of progress."""
 
 _BAD: Final = {Severity.LOSS, Severity.RISK}
@@ -126,8 +124,9 @@ def _conclude(session: Session, found: list[ClusterFinding], cluster: ClusterSur
         raise WarningsError(f"{counted(troubles, 'finding')} of trouble")
     notes = f"{counted(len(found), 'note')}, and " if found else ""
     session.note(
-        f"{looked}: {notes}no problem found. The doctor reads entries of marked ledgers only; "
-        "`bkctl ledger verify --all --sample 1%` reads entries of all ledgers"
+        f"{looked}: {notes}no problem found. The first and last entries of "
+        f"{counted(cluster.ledgers.ends_read, 'ledger')} were read; `bkctl ledger verify --all` "
+        "reads all entries"
     )
 
 
@@ -157,7 +156,7 @@ async def examine_cluster(
 ) -> ClusterSurvey:
     """Return all there is to be seen of a cluster; walks over all ledgers.
 
-    Of marked ledgers, at most ``MARKED_READ_MAX``, the first and last entries are read.
+    Of at most ``ENDS_READ_MAX`` closed ledgers the first and last entries are read.
     """
     store = client.store
     listed = await operations.list_bookies(client)
@@ -185,7 +184,8 @@ async def examine_cluster(
             if ledgers.total % TELL_EVERY == 0:
                 tell(ledgers.total)
         tell(ledgers.total)
-        async for step in lost_ledgers(client, list(ledgers.marks)[:MARKED_READ_MAX]):
+        async for step in lost_ledgers(client, ledgers.to_read()):
+            ledgers.ends_read = step.looked_at
             for ledger_id in step.lost:
                 ledgers.add_lost(ledger_id)
     cookies = await stored_cookies.list_cookies(client)

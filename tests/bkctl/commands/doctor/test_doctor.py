@@ -16,10 +16,11 @@ import pytest
 from bkclient.config.findings import Severity
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import NEW, HeldLock, StoredLedger, Versioned
-from bkclient.repair.autorecovery import Pause
+from bkclient.repair.autorecovery import Mark, Pause
 from bkctl.cli.root import cli
 from bkctl.commands.doctor.rules import diagnose
 from bkctl.commands.doctor.state import (
+    ENDS_READ_MAX,
     REMEMBERED_MAX,
     ClusterFinding,
     ClusterSurvey,
@@ -29,10 +30,11 @@ from bkctl.commands.doctor.state import (
 from bkctl.output.views import view_of
 from tests.bkclient.metadata.values import metadata
 from tests.bkclient.repairs import closed_ledger
-from tests.bkclient.worlds import Fate, Ruling, World
+from tests.bkclient.worlds import FakeLedger, Fate, Ruling, World
 from tests.bkctl.support.runner import Result
 from tests.bkctl.support.world import run_in
 from tests.support.memory_cluster import MemoryMetadata
+from wire import digest
 from wire.codes import LedgerState, ReturnCode
 from wire.ids import LEDGER_ID_REFUSED, BookieId, EntryId, LedgerId
 from wire.ledger_metadata import Fragment, LedgerMetadata
@@ -86,6 +88,21 @@ class Patient:
             **changes,
         )
         self.world.run(self.store.create_ledger(LedgerId(ledger_id), made))
+        if is_closed and entries:
+            self.store_ends(LedgerId(ledger_id), made)
+
+    def store_ends(self, ledger_id: LedgerId, made: LedgerMetadata) -> None:
+        """Give the first and the last entry of a ledger to all its bookies."""
+        assert made.digest_type is not None
+        assert made.password is not None
+        assert made.last_entry_id is not None
+        digester = digest.digester(made.digest_type, made.password)
+        for bookie_id in set(made.ensemble) & self.world.bookies.keys():
+            held = FakeLedger(digest.master_key(made.password))
+            for entry_id in {0, made.last_entry_id}:
+                lac, length = entry_id - 1, entry_id + 1
+                held.entries[entry_id] = digester.package(ledger_id, entry_id, lac, length, b"x")
+            self.world.bookies[bookie_id].ledgers[ledger_id] = held
 
     def mark(self, ledger_id: int, *missing: BookieId, age_s: float = 0.0) -> None:
         path = f"ledger {ledger_id}"
@@ -128,7 +145,33 @@ def test_a_healthy_cluster_is_well(patient: Patient) -> None:
     result = patient.doctor()
     assert (result.status, result.out) == (0, "")
     assert "looked at 4 bookies and 2 ledgers" in result.err
-    assert "no problem found" in result.err
+    assert "no problem found. The first and last entries of 1 ledger were read" in result.err
+
+
+def test_a_ledger_without_a_mark_that_lost_its_entries_is_a_loss(patient: Patient) -> None:
+    for ledger_id in (1, 2, 3):
+        patient.ledger(ledger_id, A, B, C)
+    patient.ledger(4, A, B, C, entries=0)
+    for bookie in patient.world.bookies.values():
+        bookie.ledgers.pop(2, None)
+    result = patient.doctor()
+    assert result.status == 10
+    assert "no problem found" not in result.err
+    lost = patient.findings()["ledgers-lost"]
+    assert (lost["danger"], lost["examples"]) == ("loss", ["2"])
+
+
+def test_of_many_ledgers_a_sample_is_read_and_marked_ones_first() -> None:
+    closed = metadata(state=LedgerState.CLOSED, last_entry_id=EntryId(0), length=1)
+    marks = {LedgerId(7_000 + n): Mark(LedgerId(7_000 + n), (A,), None, None) for n in range(10)}
+    in_service = closed.all_bookies()
+    census = LedgerCensus(now_ms=0, in_service=in_service, marks=marks, limits=DoctorLimits())
+    for ledger_id in range(3 * ENDS_READ_MAX):
+        census.add(StoredLedger(LedgerId(ledger_id), Versioned(closed, b"1")))
+    chosen = census.to_read()
+    assert len(chosen) == len(set(chosen)) == ENDS_READ_MAX
+    assert chosen[:10] == list(marks)
+    assert max(chosen[10:]) >= ENDS_READ_MAX, "not only the first"
 
 
 @pytest.mark.parametrize("value", [b"", b"\xff\xfe", b"x" * 100_000])
@@ -204,7 +247,7 @@ def test_notes_are_no_problem_and_are_counted(patient: Patient) -> None:
     patient.ledger(1, A, write_quorum=1)
     result = patient.doctor()
     assert result.status == 0
-    assert ": 1 note, and no problem found. The doctor reads entries of marked " in result.err
+    assert ": 1 note, and no problem found. The first and last entries of 1 " in result.err
 
 
 def test_a_ledger_that_was_handed_over_has_no_writer_to_miss(patient: Patient) -> None:
