@@ -41,8 +41,8 @@ class Comparison:
 
     Numbers may have a unit (``free<10GiB``). Texts are compared without regard to case. A list
     equals each of its members, one with keys also each ``KEY=VALUE``. A value that is absent equals
-    ``none`` and nothing else, and contains nothing. A time without a fraction of a second is compared with whole seconds,
-    as tables print them.
+    ``none`` and nothing else, and contains nothing. A time without a fraction of a second is
+    compared with whole seconds, as tables print them.
     """
 
     field: str
