@@ -3,6 +3,7 @@
 The order that a crash survives anywhere: copies appended, their log synced, only then locations
 switched (each only if it still is the old one), durably, and only then the old log removed. Until
 then the old places are good; afterwards copies that nothing points at are garbage for a later run.
+Damage and a stop of the bookie end a run early; the index points at what was copied by then.
 
 Java agrees in the main: EntryLogCompactor (4.18.0). It moves every record of a live ledger, be the
 index elsewhere or not; here only what the index points at moves.
@@ -22,6 +23,7 @@ from bookied.storage.garbage.live_records import LiveRecords, RecordBatch
 from bookied.storage.garbage.throttle import Pace
 from bookied.storage.index.ledger_pages import Move
 from bookied.storage.ledger_storage.storage import LedgerStorage
+from wire.errors import BookKeeperError
 
 SLICE_S: Final = 0.1
 """How much of the rate is copied at once."""
@@ -87,9 +89,13 @@ class InPlaceCompaction:
                     samples.append((moves[-1].new, moves[-1].ledger_id, moves[-1].entry_id))
                     count(copied, batch)
                 if len(moves) >= self._outstanding_max:
-                    await self._settle(moves, samples)
-                    moves, samples = [], []
+                    settled, moves, samples = (moves, samples), [], []
+                    await self._settle(*settled)
             await pace.blocking(records.insist_complete)
+        except (BookKeeperError, OSError):
+            # Or the next compaction would make these copies again, and leave them again.
+            await self._settle(moves, samples)
+            raise
         finally:
             records.close()
         await self._settle(moves, samples)
@@ -101,7 +107,6 @@ class InPlaceCompaction:
 
     async def _settle(self, moves: list[Move], samples: list[Sample]) -> None:
         """Make the copies durable, and only then let the index point at them."""
-        self._pace.check()
         if moves:
             await self._storage.relocation.sync(samples, self._pace.run_blocking)
             await self._storage.relocation.switch(moves, self._pace.run_blocking)

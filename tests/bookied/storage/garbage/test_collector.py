@@ -276,6 +276,59 @@ def test_live_records_behind_a_damaged_length_keep_their_log(*, transactional: b
     world.check()
 
 
+@pytest.mark.parametrize("transactional", [False, True])
+def test_the_copies_of_a_damaged_log_are_made_once(*, transactional: bool) -> None:
+    world = make_world(transactional=transactional)
+    fill(world, ledgers=2, entries=24, size=500)
+    world.delete(1)
+    path = LOGS / min(world.log_names())
+    repair = damage_length(world, path, record=6)
+    world.collect()
+    once = log_bytes(world)
+    for _ in range(3):
+        restart(world)
+        world.collect()
+        assert path.name in world.log_names()
+        assert log_bytes(world) <= once
+    repair()
+    world.check()
+
+
+@pytest.mark.parametrize("steps", range(0, 40, 2))
+def test_a_stop_leaves_no_copies_that_the_next_collection_makes_again(steps: int) -> None:
+    world = make_world(seed=steps)
+    fill(world, ledgers=2, entries=24, size=500)
+    world.delete(1)
+    for _ in range(4):
+        world.begin_collection()
+        for _ in range(steps):
+            world.run_job()
+        restart(world)
+    world.collect()
+    world.check()
+    live = sum(len(packets[0]) for packets in world.model[0].packets.values())
+    assert log_bytes(world) < 2 * live
+
+
+def log_bytes(world: GcWorld) -> int:
+    return sum(world.files.size(LOGS / name) for name in world.log_names())
+
+
+def damage_length(world: GcWorld, path: Path, record: int) -> Callable[[], None]:
+    """Write zeros over the length of a record, counted from 0; return what undoes that."""
+    file, at = world.files.open_update(path), 1024
+    for _ in range(record):
+        at += 4 + int.from_bytes(file.read_at(at, 4), "big")
+    sound = file.read_at(at, 4)
+    file.write_at(at, bytes(4))
+
+    def repair() -> None:
+        file.write_at(at, sound)
+        file.close()
+
+    return repair
+
+
 def damage_second_length(world: GcWorld, path: Path) -> Callable[[], None]:
     """Write zeros over the length of a log's second record; return what undoes that."""
     file = world.files.open_update(path)
