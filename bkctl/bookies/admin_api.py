@@ -98,6 +98,13 @@ class Mode:
     column("total", "Their bytes.", "total_bytes", Kind.BYTES, rank=2),
     column("live", "Those still needed.", "live_bytes", Kind.BYTES, rank=2),
     column("freed", "Freed bytes so far.", "freed_bytes", Kind.BYTES),
+    column(
+        "damaged_logs",
+        "Damaged entry logs; LOGS, TOTAL and LIVE leave them out.",
+        "unreadable_logs",
+        header="DAMAGED",
+        rank=6,
+    ),
     column("last_error", "What ended the last round early.", rank=1),
     done=lambda v: not v.running,
 )
@@ -118,6 +125,7 @@ class GarbageRun:
     total_bytes: int | None = None
     live_bytes: int | None = None
     freed_bytes: int | None = None
+    unreadable_logs: int | None = None
     last_error: str | None = None
 
 

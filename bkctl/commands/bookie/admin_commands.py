@@ -126,8 +126,8 @@ ADMIN: Final = (
         body="bkctl.commands.bookie.running_bookie:gc_status",
         help="""Show the state of a bookie's garbage collection.
 
-    Counts and times are since the bookie's start. Entry logs that the bookie still writes are not
-    counted.
+    Counts and times are since the bookie's start. LOGS, TOTAL and LIVE leave out entry logs that
+    the bookie still writes, and damaged ones.
     """,
         params=(argument("bookie_id", type=BOOKIE_ID), *WHERE),
         effect=Effect.READ,

@@ -60,13 +60,28 @@ def gc(
         return
     with session.messages.waiting(f"waiting for the collection of bookie {bookie_id}"):
         found = admin_api.wait_collected(admin, before, lambda: time.sleep(_POLL_EVERY_S))
-    session.emit_all(found, admin_api.GarbageRun)
+    _show(session, found)
 
 
 def gc_status(session: Session, bookie_id: BookieId, **where: Any) -> None:
     """Show the state of a bookie's garbage collection."""
-    found = admin_api.collections(_admin(session, bookie_id, where))
+    _show(session, admin_api.collections(_admin(session, bookie_id, where)))
+
+
+def _show(session: Session, found: Sequence[admin_api.GarbageRun]) -> None:
     session.emit_all(found, admin_api.GarbageRun)
+    if damaged := sum(one.unreadable_logs or 0 for one in found):
+        session.finish()
+        session.warn(damaged_logs(damaged))
+
+
+def damaged_logs(count: int) -> str:
+    """Return what a collection does with damaged entry logs, and what helps."""
+    kept = "1 damaged entry log is" if count == 1 else f"{count} damaged entry logs are"
+    return (
+        f"{kept} kept, without freeing space; on the bookie's host `bkctl disk check --deep` names "
+        "the damaged entries and says how to write them again"
+    )
 
 
 def compaction(
