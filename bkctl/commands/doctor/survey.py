@@ -43,6 +43,7 @@ from bookied.directories.lock import LOCK
 from bookied.directories.roots import CURRENT, VERSION
 from bookied.errors import CorruptError, StorageKindError
 from bookied.offline.bookie import OfflineBookie
+from bookied.offline.check.findings import Findings as DiskFindings
 from bookied.offline.check.start import check_start
 from bookied.storage.files.files import RealFiles
 from bookied.storage.index_kind import check_kind
@@ -297,7 +298,9 @@ def examine_local(session: Session, now_ms: int) -> LocalSurvey:
         differs=() if cookie is None else tuple(cookie_differences(master, cookie)),
         stored_differs=() if stored is None else tuple(cookie_differences(master, stored)),
         version_file=version_file,
-        problems=() if missing else tuple(check_start(offline, lambda _done, _left: None)),
+        problems=()
+        if missing
+        else tuple(check_start(offline, DiskFindings(), lambda _done, _left: None)),
         storage_kind="" if missing else _storage_kind(bookie),
         disks=_disks(found),
         warn_at=limits.warn_at,

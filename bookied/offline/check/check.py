@@ -42,7 +42,7 @@ def stages(
         deep: read every journal, every record of every log and every entry with its bytes, and
             check digests where that needs no password.
     """
-    yield Stage("cookies and marks", "directories", 1, partial(start.check_start, bookie))
+    yield Stage("cookies and marks", "directories", 1, partial(start.check_start, bookie, found))
     yield Stage(
         "journals",
         "bytes",
@@ -65,3 +65,5 @@ def stages(
             len(ledger_ids),
             partial(index.check_index, shard, found, ledger_ids, damaged, deep=deep),
         )
+    if deep:  # Last: damage matters where an index points at it.
+        yield Stage("damaged bytes", "logs", 0, partial(logs.check_gaps, found))

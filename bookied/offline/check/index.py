@@ -53,6 +53,8 @@ def check_index(
     deep: bool,
 ) -> Iterator[DiskFinding]:
     """Look up every entry of every ledger."""
+    if shard.index.damage or damaged is not None:
+        found.unreadable.add(None)
     for error in shard.index.damage:
         yield from_error(error, fix="bkctl disk rebuild-db --ledgers")
     if damaged is not None:
@@ -60,7 +62,10 @@ def check_index(
     missing_logs: set[int] = set()
     for done, ledger_id in enumerate(ledger_ids, 1):
         check = _LedgerCheck(shard, found, ledger_id, missing_logs, deep=deep)
-        yield from joined(check.run())
+        for problem in joined(check.run()):
+            if problem.severity is Severity.PROBLEM:
+                found.unreadable.add(problem.path)
+            yield problem
         found.counts.ledgers += 1
         tick(done, found.counts.entries)
 
@@ -156,9 +161,10 @@ class _LedgerCheck:
         """Return what is to be done: a new index helps only where the old one is wrong."""
         found = from_error(error, ledger_id=self._ledger_id, entry_id=entry_id, fix=fix)
         log_id, body_at = split_location(location)
+        bookie_id = self._found.bookie_id
         copy = (
-            f"once the bookie runs, `bkctl bookie recover BOOKIE --ledger {self._ledger_id}` "
-            "copies what is lost here from the other bookies"
+            f"once the bookie runs, `bkctl bookie recover {bookie_id} --ledger {self._ledger_id} "
+            f"--to {bookie_id}` writes here again what is lost here and other bookies have"
         )
         if isinstance(error, MissingLogError):
             return attrs.evolve(found, fix=f"put the log back; else {copy}")

@@ -128,12 +128,7 @@ def _scan(
     except (CorruptError, OSError) as error:
         yield from_error(error, fix=f"what lies before it: bkctl disk entrylog {scan.path}")
     gaps = found.gaps[scan.path]
-    for gap in gaps:
-        if gap.stop < scan.size:
-            yield DiskFinding(
-                Severity.PROBLEM, "entry-log-record", gap.what, scan.path, gap.start,
-                fix="the entries that are damaged here are named below, if their ledgers exist",
-            )  # fmt: skip
+    found.damaged[scan.path] = [gap for gap in gaps if gap.stop < scan.size]
     if scan.is_torn:
         message = "the last record is cut, as a crash leaves it"
         yield DiskFinding(Severity.NOTE, "torn-log", message, scan.path, scan.end)
@@ -147,6 +142,29 @@ def _scan(
         if is_behind_end:
             found_one = _never_acknowledged(found_one)
         yield _not_yet(found_one) if found.is_live else found_one
+
+
+def check_gaps(found: Findings, tick: Tick) -> Iterator[DiskFinding]:
+    """Give the damaged bytes of entry logs: a note where all that the index has can be read."""
+    for done, (path, gaps) in enumerate(found.damaged.items(), 1):
+        elsewhere = found.gaps.keys() - {path}
+        for gap in gaps:
+            problem = DiskFinding(
+                Severity.PROBLEM, "entry-log-record", gap.what, path, gap.start,
+                fix="the entries that are damaged here are named above, if their ledgers exist",
+            )  # fmt: skip
+            is_needed = found.is_live or found.unreadable - elsewhere
+            yield problem if is_needed else _harmless(problem)
+        tick(done, found.counts.log_entries)
+
+
+def _harmless(problem: DiskFinding) -> DiskFinding:
+    return attrs.evolve(
+        problem,
+        severity=Severity.NOTE,
+        message=f"{problem.message}; no index points at the damaged bytes",
+        fix="none needed: the log is kept until all its ledgers are deleted",
+    )
 
 
 def gaps_of(shard: Shard, found: Findings, path: Path) -> list[Gap]:

@@ -50,9 +50,9 @@ _LOSS_FIX: Final = (
 )
 
 
-def check_start(bookie: OfflineBookie, tick: Tick) -> Iterator[DiskFinding]:
+def check_start(bookie: OfflineBookie, found: Findings, tick: Tick) -> Iterator[DiskFinding]:
     """Look at cookies, marks and the sign of an unclean stop."""
-    yield from _check_cookies(bookie)
+    yield from _check_cookies(bookie, found)
     for loss in losses(bookie.files, bookie.found):
         yield from_error(loss.error, fix=_LOSS_FIX)
     yield from _check_marks(bookie)
@@ -67,7 +67,7 @@ def check_start(bookie: OfflineBookie, tick: Tick) -> Iterator[DiskFinding]:
 # Cookies -----------------------------------------------------------------------------------------
 
 
-def _check_cookies(bookie: OfflineBookie) -> Iterator[DiskFinding]:
+def _check_cookies(bookie: OfflineBookie, findings: Findings) -> Iterator[DiskFinding]:
     found: dict[Path, Cookie] = {}
     missing = []
     for directory in bookie.found.all_dirs:
@@ -81,6 +81,7 @@ def _check_cookies(bookie: OfflineBookie) -> Iterator[DiskFinding]:
             yield from_error(damage, fix="copy VERSION from another directory of this bookie")
         except OSError as error:
             yield from_error(error)
+    findings.bookie_id = next((one.bookie_id for one in found.values()), findings.bookie_id)
     yield from _compare_cookies(found)
     known = {directory for cookie in found.values() for directory in directories_of(cookie)}
     for path in missing:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -51,3 +52,31 @@ def test_damaged_copies_are_written_again_on_the_same_bookie(tmp_path: Path) -> 
         for word in ("stop", "start"):  # What was written is on the disk, and in the index.
             assert _run("local", word, directory, bookie).returncode == 0
         assert "all sound" in _run(*at, "ledger", "verify", ledger).stdout
+
+
+def test_the_advice_of_a_disk_check_leads_to_a_bookie_without_problems(tmp_path: Path) -> None:
+    directory, lines = tmp_path / "bk", tmp_path / "lines"
+    lines.write_text("".join(f"line {number} of all\n" for number in range(100)))
+    conf = directory / "bookie-1" / "bookie.conf"
+    with local_cluster(directory, 3) as cluster:
+        at = ("-u", cluster.uri)
+        assert _run(*at, "ledger", "write", lines, "-E3", "-W3", "-A3").returncode == 0
+        bookie = _run("local", "status", directory, "-o", "id").stdout.split()[0]
+        assert _run("local", "stop", directory, bookie).returncode == 0
+        (log,) = (directory / "bookie-1" / "ledgers").rglob("*.log")
+        at_line = log.read_bytes().index(b"line 57 of all")
+        with log.open("r+b") as file:
+            file.seek(at_line - 50)
+            file.write(bytes(100))
+        planned = _run("disk", "check", "--deep", "--repair-plan", "-c", conf)
+        assert planned.returncode == ExitStatus.PROBLEMS
+        advice = re.search(r"`bkctl (bookie recover [^`]*)`", planned.stdout)
+        assert advice is not None, planned.stdout
+        assert "against problems: damaged-entry (1)\n" in planned.stdout
+        assert _run("local", "start", directory, bookie).returncode == 0
+        repaired = _run(*at, *advice[1].split(), "--yes")
+        assert repaired.returncode == 0, repaired.stderr
+        assert _run("local", "stop", directory, bookie).returncode == 0
+        checked = _run("disk", "check", "--deep", "-c", conf)
+        assert checked.returncode == 0, checked.stdout
+        assert "no index points at the damaged bytes" in checked.stdout

@@ -84,7 +84,7 @@ class Checking:
                     for problem in stage.run(shown.update):
                         if self._only_db and stage.title != "index":
                             continue  # Read only to know what the next start brings back.
-                        self._severities[problem.severity] += max(1, problem.entries)
+                        self._severities[problem.severity] += 1
                         yield problem
 
     def _insist_on_db(self, shards: tuple[Shard, ...]) -> None:
@@ -148,7 +148,7 @@ def plan(problems: Iterable[DiskFinding]) -> Iterator[RepairStep]:
         RepairStep(
             step,
             min((one.severity for one in about), key=order.index),
-            sum(max(1, one.entries) for one in about),
+            len(about),
             tuple(dict.fromkeys(one.kind for one in about)),
         )
         for step, about in found.items()

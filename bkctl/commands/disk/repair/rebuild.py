@@ -141,8 +141,8 @@ def _tell_rebuilt(
         raise PartlyDoneError(
             f"{_named(unreadable)}: entries are damaged or missing in the logs, and no index "
             "brings those back",
-            next_step=f"start the bookie; `bkctl bookie recover BOOKIE --ledger {unreadable[0]}` "
-            "copies them from the other bookies",
+            next_step=f"start the bookie; `bkctl bookie recover BOOKIE --ledger {unreadable[0]} "
+            "--to BOOKIE` writes them here again",
         )
     if missing or damaged:
         raise PartlyDoneError(

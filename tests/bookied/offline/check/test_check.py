@@ -246,7 +246,7 @@ def test_a_missing_log_is_one_problem_for_each_run_of_entries(place: Place) -> N
     assert {one.ledger_id for one in found} == set(map(int, ledgers))
     assert len(found) == len(ledgers)
     assert sum(one.entries for one in found) == sum(len(f["entries"]) for f in ledgers.values())
-    assert all(f"recover BOOKIE --ledger {one.ledger_id}" in one.fix for one in found)
+    assert all(f"recover b:1 --ledger {one.ledger_id} --to b:1`" in one.fix for one in found)
 
 
 def test_the_end_of_a_cut_log_is_one_problem_though_a_bookie_has_only_some_entries(
@@ -291,7 +291,7 @@ def test_a_location_that_leads_elsewhere_is_a_problem(
         found = [one for one in place.check(deep=deep) if one.entry_id is not None]
         one = the_one(found)
         assert (one.kind, one.ledger_id, one.entry_id) == (kind, 0, 2)
-        assert ("recover BOOKIE --ledger 0" in one.fix) is (kind != "index-entry")
+        assert ("recover b:1 --ledger 0 --to b:1`" in one.fix) is (kind != "index-entry")
 
 
 def test_what_the_journal_holds_is_no_problem(place: Place) -> None:
@@ -390,13 +390,21 @@ def test_damage_within_a_log_is_one_problem_of_its_entries_and_no_torn_tail(
     one = the_one([one for one in place.check() if one.ledger_id == 99])
     assert (one.entry_id, one.last_entry, one.entries, one.path) == (5000, 5007, 8, path)
     assert one.message == "unreadable in 9.log: bytes of the log are damaged"
-    assert "`bkctl bookie recover BOOKIE --ledger 99`" in one.fix
-    gap, deep = (one for one in place.check(deep=True) if one.severity is not Severity.NOTE)
+    assert "`bkctl bookie recover b:1 --ledger 99 --to b:1`" in one.fix
+    deep, gap = (one for one in place.check(deep=True) if one.severity is not Severity.NOTE)
     assert (gap.kind, gap.path) == ("entry-log-record", path)
     assert begin - 40 <= gap.offset <= begin
     assert deep.kind == "damaged-entry"
     assert deep.entries in {8, 9}, "entry 4999 too, where no record can follow it"
-    assert place.check(deep=True) == [gap, deep], "no torn tail"
+    assert place.check(deep=True) == [deep, gap], "no torn tail"
+    again = place.ledgers / "a.log"  # As `bookie recover --to` writes them.
+    again.write_bytes(LogHeader().encode() + b"".join(map(entry_record, packets[4999:5009])))
+    for number in range(10):
+        place.set_location(99, 4999 + number, location(10, 1028 + 40 * number))
+    (note,) = place.check(deep=True)
+    assert (note.kind, note.severity, note.path) == (gap.kind, Severity.NOTE, path)
+    place.set_location(99, 5003, location(9, 1028 + 40 * 5003))
+    assert [one.severity for one in place.check(deep=True)] == [Severity.PROBLEM] * 2
 
 
 def test_a_ledgers_map_that_leaves_a_ledger_out_is_a_problem(rotated: Place) -> None:
