@@ -285,7 +285,7 @@ def _delete(
         return
     session.confirm(
         [
-            f"The cookie of {bookie_id} will be removed, and its directories never start again:",
+            f"The cookie of {bookie_id} will be removed. Its directories cannot start again:",
             *(f"  {line}" for line in (_held(found) if found else ["(none is stored)"])),
             *(f"  {line}" for line in _remarks(reliance)),
             *(f"  {path}" for path in files),

@@ -140,8 +140,9 @@ class LocalDirectory:
         """Return the error that refuses a second start."""
         return ConflictError(
             f"the cluster in {self.path} runs already",
-            next_step=f"to use it: . {shlex.quote(str(self.env_file))}; for another number of "
-            f"bookies stop it first: bkctl local stop {shlex.quote(str(self.path))}",
+            next_step=f"to use it: . {shlex.quote(str(self.env_file))}; for more bookies stop it "
+            f"first: bkctl local stop {shlex.quote(str(self.path))}; their number counts "
+            "decommissioned bookies",
         )
 
     def release(self) -> None:

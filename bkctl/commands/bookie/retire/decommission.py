@@ -155,7 +155,7 @@ def _take_out(
         return
     session.confirm(
         [f"To take {bookie_id} out for good:", *(f"  {step}" for step in steps)],
-        "" if keep_cookie else "Its directories never start again.",
+        "" if keep_cookie else f"{bookie_id} cannot start on its old directories afterwards.",
         proof=bookie_id,
     )
     session.resume = (

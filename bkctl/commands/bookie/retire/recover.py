@@ -115,15 +115,15 @@ def recover(
     note_few_racks(session, found)
     session.emit(report)
     if report.left:
-        total = len(found) + len(unreadable)
-        left = f"{counted(len(report.left), 'ledger')} of {total} not moved"
+        total, count = len(found) + len(unreadable), len(report.left)
+        ids = named([one.ledger_id for one in report.left])
+        what = f"ledger {ids} was" if count == 1 else f"{count} of {total} ledgers were"
+        which = "" if count == 1 else f": {ids}"
         stay = "; the cookies stay" if delete_cookie else ""
-        more = "the warnings say why; too few bookies: start one more; then run it again"
+        more = "the warnings say why. If no bookie is free, start one more and run this again"
         if len(bookies) == 1 and session.call(is_registered, bookies[0]):
             more += f". To write bad copies again on the same bookie: --to {bookies[0]}"
-        raise PartlyDoneError(
-            f"{left}: {named([one.ledger_id for one in report.left])}{stay}", next_step=more
-        )
+        raise PartlyDoneError(f"{what} not moved{which}{stay}", next_step=more)
 
 
 def resume_text(session: Session) -> str:
@@ -312,7 +312,7 @@ def _confirm(
             if session.call(is_registered, bookie_id)
         ]
     if options.delete_cookies:
-        lines.append("Then the cookies go: these directories never start again.")
+        lines.append(f"Then the cookies go: {names} cannot start on old directories afterwards.")
         session.confirm(lines, "", proof=bookies[0], effect=Effect.LOSES_DATA)
     elif found:
         session.confirm(lines, "Go on?")

@@ -118,6 +118,7 @@ def test_garbage_is_collected_on_demand(stage: Stage) -> None:
     assert (found.major_compactions, found.running, found.compacting) == (1, False, None)
     assert found.rounds == (None if stage.v1 else 1)
     assert stage.v1 or (found.logs is not None and found.total_bytes is not None)
+    assert found.unreadable_logs == (None if stage.v1 else 0)
 
 
 def test_the_end_of_a_collection_is_waited_for(stage: Stage) -> None:
