@@ -32,6 +32,12 @@ DEFAULT_CONF: Final = (
 """Where a bookie's settings are looked for when nothing else says where the cluster is."""
 
 URI_KEY: Final = "metadataServiceUri"
+LAC_KEY: Final = "explicitLacInterval"
+LAC_INTERVAL_MS: Final = 500
+"""The interval where none is set: input may pause, and readers then wait for the last entry.
+
+The client library's default, as Java's, is never.
+"""
 
 
 @attrs.frozen
@@ -54,6 +60,8 @@ def cluster_settings(options: Options, environ: Mapping[str, str]) -> ClusterSet
     """
     properties, path = cluster_properties(options, environ)
     config, findings = load(ClientConfig, properties, also=_bookie_classes(path))
+    if properties.get(LAC_KEY) is None:
+        config = attrs.evolve(config, explicit_lac_interval_ms=LAC_INTERVAL_MS)
     uri = config.service_uri
     if uri is None:
         raise UsageError(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -12,9 +14,10 @@ from bkctl.commands.log.columns import LogLedgerRow
 from bkctl.exit_status import ExitStatus
 from bkctl.output.views import view_of
 from tests.bkclient.worlds import World
-from tests.bkctl.support.cluster import Cluster, local_cluster
+from tests.bkctl.support.cluster import BKCTL, Cluster, local_cluster
 from tests.bkctl.support.runner import Run, runner
 from tests.bkctl.support.world import run_in
+from tests.support.waiting import until
 from wire.codes import LedgerState
 from wire.ids import LedgerId
 
@@ -44,6 +47,32 @@ def test_a_log_is_created_appended_to_by_turns_and_read(run: Run) -> None:
         json.loads(line) for line in run("log", "tail", "turns", "-o", "jsonl").out.splitlines()
     ]
     assert [row["position"] for row in rows] == ["0:0", "1:0", "1:1"]
+
+
+def test_a_follower_sees_the_last_entry_of_an_appender_that_waits_for_more(
+    run: Run, cluster: Cluster, tmp_path: Path
+) -> None:
+    run("log", "create", "quiet")
+    command = [*BKCTL, "-u", cluster.uri, "log"]
+    read = tmp_path / "read"
+    with (
+        read.open("wb") as out,
+        subprocess.Popen([*command, "tail", "quiet", "--follow"], stdout=out) as follower,
+        subprocess.Popen(
+            [*command, "append", "quiet", "-"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
+        ) as appender,
+    ):
+        assert appender.stdin is not None
+        try:
+            for count, line in enumerate((b"one\n", b"two\n", b"three\n"), 1):
+                appender.stdin.write(line)
+                appender.stdin.flush()
+                until(lambda: len(read.read_bytes().splitlines()) == count)  # noqa: B023
+        finally:
+            follower.kill()
+            appender.stdin.close()
+    assert appender.returncode == 0
+    assert read.read_bytes() == b"one\ntwo\nthree\n"
 
 
 def test_what_it_is_made_of_is_shown(run: Run) -> None:

@@ -128,6 +128,19 @@ def test_flags_and_the_environment_come_before_the_profile_and_the_file_after_it
 
 
 @pytest.mark.usefixtures("two")
+def test_an_idle_writer_publishes_its_last_entry_unless_a_setting_says_otherwise(
+    environ: dict[str, str],
+) -> None:
+    def interval_ms(*overrides: str) -> int:
+        options = _options(profile="prod", overrides=overrides)
+        return cluster_settings(options, environ).config.explicit_lac_interval_ms
+
+    assert interval_ms() == 500
+    assert interval_ms("explicitLacInterval=0") == 0
+    assert interval_ms("explicitLacInterval=70") == 70
+
+
+@pytest.mark.usefixtures("two")
 def test_a_profile_says_the_form_of_results_unless_a_flag_does(environ: dict[str, str]) -> None:
     for given, output in (({}, "jsonl"), ({"output": "csv"}, "csv")):
         options = _options(profile="prod", **given)
