@@ -251,7 +251,8 @@ async def published(client: Client, bookie_id: BookieId) -> HttpAddress:
         info = await client.store.service_info(bookie_id)
     except NotFoundError as error:
         known = await client.store.known_bookies()
-        why = ": it does not run" if bookie_id in known else did_you_mean(bookie_id, known)
+        hangs = ": it does not run, or its process hangs"
+        why = hangs if bookie_id in known else did_you_mean(bookie_id, known)
         text = f"bookie {bookie_id} is not registered{why}"
         raise NothingFoundError(text, next_step=hint) from error
     found = http_address(info, client.config)

@@ -129,7 +129,8 @@ class Command(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:
-            rest = super().parse_args(ctx, with_seconds(args))
+            with augment_usage_errors(ctx):  # A missing value names no command by itself.
+                rest = super().parse_args(ctx, with_seconds(args))
         except click.NoSuchOption as error:
             if error.option_name not in {"--watch", "--until"}:
                 raise

@@ -85,7 +85,7 @@ COMMANDS: Final = {
     ),
     "version": (
         f"{_AT}.about.commands:version",
-        "Show the version of this tool, and of all bookies.",
+        "Show the version of this tool; with --all, of each bookie.",
     ),
     "completion": (
         f"{_AT}.about.commands:completion",

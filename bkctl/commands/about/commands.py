@@ -173,7 +173,7 @@ demo = Command(
 version = Command(
     "version",
     body="bkctl.commands.about.help_and_version:show_version",
-    short_help="Show the version of this tool, and of all bookies.",
+    short_help="Show the version of this tool; with --all, of each bookie.",
     help="""Show versions: the tool's, Python's, the protocol's; with --all each bookie's.
 
     Bookies of this project report their version over HTTP. A Java bookie reports no version, and is

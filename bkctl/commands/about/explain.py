@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
@@ -13,7 +13,7 @@ from bkctl.commands.about.explanations import ALIASES, ErrorName, all_errors, pa
 from bkctl.errors import NothingFoundError
 from bkctl.output.forms.table import wrapped
 from bkctl.output.views import column, shown
-from bkctl.suggest import did_you_mean
+from bkctl.suggest import nearest
 
 if TYPE_CHECKING:
     from bkctl.session.session import Session
@@ -135,12 +135,19 @@ def explain(session: Session, *, names: Sequence[str]) -> None:
         name = JAVA_NAMES.get(name, ALIASES.get(name, name))
         if name not in known:
             raise NothingFoundError(
-                f"there is no error {name} and no such term"
-                f"{did_you_mean(name, [*known, *ALIASES])}",
-                next_step="`bkctl explain` lists errors, `bkctl config show KEY` explains settings;"
+                f"{given!r} is not an error and not a term{_meant(name, [*known, *ALIASES])}",
+                next_step="`bkctl explain` lists errors, `bkctl config show KEY` explains "
+                "settings, `bkctl doctor` reports what is wrong with a cluster;"
                 f" terms: {', '.join([*_SHORT, *TERMS])}",
             )
         session.emit(known[name])
+
+
+def _meant(name: str, names: Iterable[str]) -> str:
+    """Return the nearest name for the end of an error; the prefix makes no name alike."""
+    known = {one.removeprefix("BK-"): one for one in names}
+    near = nearest(name.removeprefix("BK-"), known)
+    return f"; did you mean {known[near[0]]}?" if near else ""
 
 
 def _word(given: str) -> str:

@@ -75,7 +75,9 @@ bookie.command(
 bookie.command(
     "show",
     body="bkctl.commands.bookie.details:show",
-    help="""Show bookies in full: published addresses, disks, cookie; `-` reads ids from stdin.
+    help="""Show one bookie in full, or a table of bookies; `-` reads ids from stdin.
+
+    In full means published addresses, disks and cookie.
 
     Version, uptime and load are shown if the bookie has published its HTTP server: for one bookie,
     and for several with -o json or --columns. Without BOOKIE_ID the command shows all bookies, and
@@ -92,7 +94,7 @@ bookie.command(
     ),
     effect=Effect.READ,
     examples=(
-        ("bkctl bookie show 10.0.0.1:3181", "endpoints, disks, cookie, rack, load"),
+        ("bkctl bookie show 10.0.0.1:3181", "addresses, disks, cookie, rack, load"),
         (
             "bkctl bookie show 10.0.0.1:3181 --ledgers",
             "with its ledgers, and the bytes of its copies",

@@ -289,5 +289,6 @@ def test(session: Session, *, bookie_id: BookieId | None, entries: int) -> None:
     if states.get(bookie_id) in {None, operations.BookieState.DOWN}:
         up = [one for one, state in states.items() if state is not operations.BookieState.DOWN]
         meant = "" if bookie_id in states else did_you_mean(bookie_id, up)
-        raise NothingFoundError(f"bookie {bookie_id} is not registered: it does not run{meant}")
+        why = "it does not run, or its process hangs"
+        raise NothingFoundError(f"bookie {bookie_id} is not registered: {why}{meant}")
     session.emit(session.call(check_bookie, bookie_id, entries))

@@ -48,7 +48,8 @@ def _exported_sentence(report: ExportReport) -> str:
     return (
         f"{done}; {report.target} now holds {counted(report.entries, 'entry')}, "
         f"{human_bytes(report.payload_bytes)}, "
-        f"as {counted(report.files, 'Parquet file')} of {human_bytes(report.file_bytes)}"
+        f"as {counted(report.files, 'Parquet file')}, {'' if report.files == 1 else 'together '}"
+        f"{human_bytes(report.file_bytes)}"
         + (f"\nin Spark: {report.read_back}" if report.read_back and report.is_first else "")
         + "".join(f"\nleft out: {one.why}" for one in report.unreadable)
         + _lost(report.lost_files)

@@ -19,6 +19,7 @@ from twisted.python.failure import Failure
 from bkclient.admin import handover
 from bkctl.commands.ledger.create import create_for_writing, new_ledger, plan_of, warn_of_chosen_id
 from bkctl.commands.ledger.listing import metadata_of
+from bkctl.output.progress import Progress, SilentProgress
 from bkctl.output.units import counted, human_bytes, human_duration
 from bkctl.output.views import ENTRIES, LEDGER, SECONDS, SIZE, column, shown
 from wire.ids import EntryId
@@ -238,7 +239,7 @@ class Pump:
         feed = Feed(self._writer)
         ledger_id = self._writer.ledger_id
         session.failed = f"`bkctl ledger recover {ledger_id}` closes it with what was confirmed"
-        with session.progress(self._what, total=source.size) as progress:
+        with source.progress(session, self._what) as progress:
             for entries in source.batches(stop):
                 session.run(feed.push, entries)
                 self.entries += len(entries)
@@ -313,6 +314,10 @@ class Source(abc.ABC):
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def progress(self, session: Session, what: str) -> Progress:
+        """Return the display of how far the work is."""
+        return session.progress(what, total=self.size)
+
     @abc.abstractmethod
     def batches(self, stop: Stop) -> Iterator[list[bytes]]:
         """Yield entries, whatever is there together; end early when the stop comes."""
@@ -356,6 +361,10 @@ class Stream(Source):
         self.framing_name = framing.value
         self.size = _size(stream)
         self._last_byte = b""
+
+    def progress(self, session: Session, what: str) -> Progress:
+        # A bar would be drawn over the line that is being typed.
+        return SilentProgress() if self._stream.isatty() else super().progress(session, what)
 
     def close(self) -> None:
         if self._name != "-":

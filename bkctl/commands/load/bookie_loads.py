@@ -61,6 +61,11 @@ class BookieLoad:
         return self.bookie.state
 
     @property
+    def is_silent(self) -> bool:
+        """Whether the bookie is registered and does not answer."""
+        return bool(self.bookie.unreachable) and self.state != "down"
+
+    @property
     def has_figures(self) -> bool:
         """Whether the bookie has reported its metrics."""
         return self.figures.started_s is not None or self.figures.journal_queue is not None
@@ -405,12 +410,14 @@ def slow(session: Session, factor: float, *, fail_if_any: bool, stats_port: int 
 
     Raises:
         CommandError: too few tell their metrics to compare.
-        ProblemsError: there are any, and ``fail_if_any``.
+        ProblemsError: there are any, or one does not answer, and ``fail_if_any``.
     """
     load = load_sampler(session, stats_port).sample()
+    silent = {one.bookie_id for one in load.bookies if one.is_silent}
     for one in load.bookies:
         if one.error:
-            session.note(f"bookie {one.bookie_id} is left out: {one.error}")
+            how = "does not answer" if one.is_silent else "is left out"
+            session.note(f"bookie {one.bookie_id} {how}: {one.error}")
     figures = {b.bookie_id: b.figures for b in load.bookies if not b.error and b.state != "down"}
     if len(figures) < _COMPARED_MIN:
         raise CommandError(
@@ -421,9 +428,10 @@ def slow(session: Session, factor: float, *, fail_if_any: bool, stats_port: int 
     session.emit_all(found, LatencyOutlier)
     session.finish()
     slow_ones = {one.bookie_id for one in found}
-    if slow_ones and fail_if_any:
-        raise ProblemsError(f"{counted(len(slow_ones), 'bookie')} slower than most")
-    session.note(f"compared {counted(len(figures), 'bookie')}; slow: {len(slow_ones)}")
+    unanswered = f"; without an answer: {len(silent)}" if silent else ""
+    if (slow_ones or silent) and fail_if_any:
+        raise ProblemsError(f"{counted(len(slow_ones), 'bookie')} slower than most{unanswered}")
+    session.note(f"compared {counted(len(figures), 'bookie')}; slow: {len(slow_ones)}{unanswered}")
 
 
 def outliers(figures: Mapping[BookieId, LoadFigures], factor: float) -> list[LatencyOutlier]:

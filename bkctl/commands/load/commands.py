@@ -69,7 +69,11 @@ OF_BOOKIES: Final = (
                 metavar="N",
                 help="A bookie is slow if its latency is at least N times the median.",
             ),
-            option("--fail-if-any", is_flag=True, help="End with status 10 if there is any."),
+            option(
+                "--fail-if-any",
+                is_flag=True,
+                help="End with status 10 if there is any, or one does not answer.",
+            ),
             _STATS_PORT,
         ),
         effect=Effect.READ,

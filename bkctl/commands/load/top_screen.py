@@ -185,7 +185,7 @@ def _with_spark(
 ) -> str:
     """Return figures with a sparkline to their right, and its highest value, where they fit."""
     room = min(canvas.width - _FIGURES_WIDTH - len(title) - 1, _SPARK_MAX)
-    if not values or room < _SPARK_MIN:
+    if all(value is None for value in values) or room < _SPARK_MIN:
         return figures if canvas.width >= _NARROW else " ".join(figures.split())
     with_scale = room - _SCALE_WIDTH >= _SPARK_MIN
     room -= _SCALE_WIDTH if with_scale else 0

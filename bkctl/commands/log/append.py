@@ -97,7 +97,7 @@ def _append(session: Session, name: str, source: Source, *, seal: bool) -> LogAp
     with session.interrupts.stopping() as stop:
         writer = session.call(lambda client: LogManager(client).open_writer(name))
         feed = _Feed(writer)
-        with session.progress(f"appending to log {name}", total=source.size) as progress:
+        with source.progress(session, f"appending to log {name}") as progress:
             for payloads in source.batches(stop):
                 session.run(feed.push, payloads)
                 entries += len(payloads)

@@ -86,7 +86,13 @@ def trim(session: Session, *, name: str, before: Position | None, age_s: float |
         return
     if steps:
         session.confirm(steps, f"Trim log {name}?", effect=Effect.LOSES_DATA)
-    session.emit(session.call(_trim, name, before, changes=bool(steps)))
+    trimmed: LogChanged = session.call(_trim, name, before, changes=bool(steps))
+    session.emit(trimmed)
+    if before.entry_id and trimmed.first == str(Position(before.index, 0)):
+        session.note(
+            f"note: entries from {trimmed.first} on stay: a trim deletes complete ledgers only, "
+            f"and ledger {before.index} of the log does not end before {before}"
+        )
 
 
 async def _begun_before(client: Client, name: str, age_s: float) -> Position:

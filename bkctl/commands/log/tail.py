@@ -59,10 +59,15 @@ def _tail(
         return
     shape = choose_form(session, *form, None, to_file=False)
     stream = session.host.stdout.buffer
-    for position, payload in found:
-        assert position.ledger_id is not None
-        stream.write(shape(position.ledger_id, position.entry_id, payload))
-        stream.flush()
+    position: Position | None = None
+    try:
+        for position, payload in found:
+            assert position.ledger_id is not None
+            stream.write(shape(position.ledger_id, position.entry_id, payload))
+            stream.flush()
+    except KeyboardInterrupt:
+        session.resume = "nothing was read" if position is None else f"read up to {position}"
+        raise
 
 
 def _records(session: Session, found: Iterator[tuple[Position, bytes]]) -> Iterator[LogEntry]:

@@ -605,6 +605,7 @@ def test_each_line_that_is_offered_for_another_is_a_command() -> None:
             "name the directories by --ledger-dir and --journal-dir, or by -c FILE",
         ),
         (["local", "--detach"], "no such option '--detach'; `bkctl local --help` shows how"),
+        (["ledger", "read", "0", "--last"], "; `bkctl ledger read --help` shows how"),
     ],
 )
 def test_wrong_usage_ends_with_2_and_says_what_was_perhaps_meant(

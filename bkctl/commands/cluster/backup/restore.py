@@ -184,6 +184,9 @@ def restore(
         kept = session.cluster.with_store(lambda store: _put(store, file, info, progress, only))
     session.resume = session.failed = ""
     session.emit(ClusterRestored(uri=session.uri, info=info, kept=tuple(kept), added=missing))
+    if info.highest_ledger is not None:
+        reserved = info.highest_ledger + IDS_SPARED
+        session.note(f"note: ledger ids up to {reserved} are reserved; new ledgers get higher ids")
     if not session.uri.startswith("sqlite:"):
         session.note(_NEW_CTIMES)
     if kept:

@@ -180,3 +180,17 @@ def test_an_unknown_term_names_the_known_ones() -> None:
     host = FakeHost()
     assert cli.run(["explain", "lsn"], host) == ExitStatus.NOT_FOUND
     assert "terms: lac, " in host.err.text
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("slow", "'slow' is not an error and not a term; `bkctl explain` lists"),
+        ("BK-LEDGR-EXISTS", "did you mean BK-LEDGER-EXISTS?"),
+        ("ledger-exsts", "did you mean BK-LEDGER-EXISTS?"),
+    ],
+)
+def test_only_a_name_that_is_alike_is_proposed(word: str, said: str) -> None:
+    host = FakeHost()
+    assert cli.run(["explain", word], host) == ExitStatus.NOT_FOUND
+    assert said in host.err.text

@@ -278,7 +278,9 @@ class TestRestore:
         plan = at(target, "cluster", "restore", file, "--dry-run").out
         assert "4 ledgers, 2 cookies, 1 mark, 1 log" in plan
         assert not (tmp_path / "new.db").exists()
-        said = at(target, "cluster", "restore", file, "--yes").out
+        restored = at(target, "cluster", "restore", file, "--yes")
+        said = restored.out
+        assert "are reserved; new ledgers get higher ids" in restored.err
         assert said.startswith("restored cluster 00000000-")
         for words in (
             ("cluster", "id"), ("ledger", "list", "-o", "id"), ("cookie", "list", "-o", "id"),

@@ -1,12 +1,17 @@
 from __future__ import annotations
 
+import io
+import os
+import pty
 from typing import Any
 
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
 from bkclient.errors import WriteFailedError
-from bkctl.commands.ledger.write import Feed
+from bkctl.commands.ledger.framing import Framing, cutter
+from bkctl.commands.ledger.write import Feed, Stream
+from bkctl.output.progress import SilentProgress
 
 
 def _result(work: Any) -> Any:
@@ -15,6 +20,11 @@ def _result(work: Any) -> Any:
     Deferred.fromCoroutine(work).addBoth(outcome.append)
     assert outcome, "it waits"
     return outcome[0]
+
+
+class _Session:
+    def progress(self, what: str, *, total: int | None) -> str:
+        return f"a bar for {what}"
 
 
 class _Writer:
@@ -52,6 +62,17 @@ class _Writer:
         for room in rooms:
             room.callback(None)
         self.clock.advance(0)
+
+
+def test_what_is_typed_has_no_bar() -> None:
+    by = cutter(Framing.LINES, entry_bytes_max=100)
+    session: Any = _Session()
+    controller, terminal = pty.openpty()
+    with os.fdopen(controller, "wb"), os.fdopen(terminal, "rb") as keyboard:
+        typed = Stream(keyboard, "-", Framing.LINES, by, b"")
+        assert isinstance(typed.progress(session, "writing"), SilentProgress)
+    piped = Stream(io.BytesIO(), "-", Framing.LINES, by, b"")
+    assert piped.progress(session, "writing") == "a bar for writing"
 
 
 def test_a_batch_is_given_only_when_the_one_before_has_its_ids() -> None:

@@ -124,6 +124,12 @@ class TestSamples:
         assert one.error == "no HTTP at h:1: refused"
         assert one.disk_used == pytest.approx(70.0)
 
+    def test_one_that_is_registered_and_does_not_answer_is_silent(self) -> None:
+        hung = attrs.evolve(bookie(1), unreachable="did not answer in 5 s")
+        down = attrs.evolve(hung, state="down")
+        loads = self.sampler([hung, down, bookie(2)], lambda _: LoadFigures()).sample().bookies
+        assert [one.is_silent for one in loads] == [True, False, False]
+
     def test_one_without_an_address_is_asked_at_the_port_that_is_given(self) -> None:
         asked: list[object] = []
 

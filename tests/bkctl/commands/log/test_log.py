@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -57,7 +58,9 @@ def test_a_follower_sees_the_last_entry_of_an_appender_that_waits_for_more(
     read = tmp_path / "read"
     with (
         read.open("wb") as out,
-        subprocess.Popen([*command, "tail", "quiet", "--follow"], stdout=out) as follower,
+        subprocess.Popen(
+            [*command, "tail", "quiet", "--follow"], stdout=out, stderr=subprocess.PIPE
+        ) as follower,
         subprocess.Popen(
             [*command, "append", "quiet", "-"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
         ) as appender,
@@ -69,8 +72,10 @@ def test_a_follower_sees_the_last_entry_of_an_appender_that_waits_for_more(
                 appender.stdin.flush()
                 until(lambda: len(read.read_bytes().splitlines()) == count)  # noqa: B023
         finally:
-            follower.kill()
+            follower.send_signal(signal.SIGINT)
             appender.stdin.close()
+        assert follower.stderr is not None
+        assert follower.stderr.read() == b"bkctl: log quiet: interrupted; read up to 0:2\n"
     assert appender.returncode == 0
     assert read.read_bytes() == b"one\ntwo\nthree\n"
 
@@ -99,6 +104,8 @@ def test_a_log_is_trimmed_by_whole_ledgers_after_a_question(run: Run) -> None:
     said = run("log", "trim", "long", "--before", "2:0", "--yes").out
     assert said == "log long begins with 2:0 now\n"
     assert run("log", "tail", "long").out == "c\n"
+    within = run("log", "trim", "long", "--before", "2:1", "--yes").err
+    assert "entries from 2:0 on stay: a trim deletes complete ledgers only" in within
     gone = run("log", "tail", "long", "--from", "0:0", ok=False)
     assert gone.status == ExitStatus.NOT_FOUND
     assert "0:0 was trimmed; the first entry kept is 2:0" in gone.err
