@@ -68,8 +68,8 @@ def test_a_cluster_that_runs_is_not_started_again(tmp_path: Path) -> None:
     finally:
         held.release()
     assert caught.value.hint == (
-        f"to use it: . {tmp_path}/bkctl.env; for another number of bookies stop it first: "
-        f"bkctl local stop {tmp_path}"
+        f"to use it: . {tmp_path}/bkctl.env; for more bookies stop it first: "
+        f"bkctl local stop {tmp_path}; their number counts decommissioned bookies"
     )
 
 
