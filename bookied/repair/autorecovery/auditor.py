@@ -43,7 +43,7 @@ from bookied.repair.autorecovery.lost_bookies import Audit, AuditLater, Command,
 from bookied.repair.autorecovery.wake_up import until_enabled
 from bookied.stats.counters import AuditorStats
 from bookied.stats.summary import Summary
-from wire.errors import BookKeeperError
+from wire.errors import BookKeeperError, FormatError
 from wire.ids import BookieId
 
 log = Logger()
@@ -161,8 +161,8 @@ class Auditor:
         ]
         self._schedule.add(AuditJob.CHECK_BOOKIES)
         now_ms = self._now_ms()
-        for job, stored_as in STORED_AS.items():
-            last_ms = self._checked_ms[job] = await store.check_time(stored_as)
+        for job in STORED_AS:
+            last_ms = self._checked_ms[job] = await self._stored_ms(job)
             interval_s = self._intervals_s[job]
             if interval_s > 0:
                 self._schedule.add(job, in_s=first_run_s(last_ms, now_ms, interval_s))
@@ -261,11 +261,20 @@ class Auditor:
         if self._lost.is_waiting or not await self._store.replication_enabled():
             return
         for job, stored_as in STORED_AS.items():
-            stored_ms = await self._store.check_time(stored_as)
+            stored_ms = await self._stored_ms(job)
             if stored_ms not in {None, self._checked_ms[job]}:
                 log.info("{check}: the check was requested", check=stored_as)
                 self._checked_ms[job] = stored_ms
                 self._schedule.add(job)
+
+    async def _stored_ms(self, job: AuditJob) -> int | None:
+        """Return when a check last ended, as stored; None also if that cannot be read."""
+        try:
+            return await self._store.check_time(STORED_AS[job])
+        except FormatError as error:
+            if job not in self._checked_ms:  # Once a term
+                log.warn("{error}", error=error)
+            return None
 
     def _obey(self, commands: list[Command]) -> None:
         for command in commands:

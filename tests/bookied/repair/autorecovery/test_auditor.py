@@ -455,6 +455,29 @@ def test_a_new_auditor_goes_on_from_when_the_last_one_checked(check: str) -> Non
 
 
 @pytest.mark.parametrize("check", CHECKS)
+@pytest.mark.parametrize("interval_s", [0, 1000], ids=["off", "on"])
+def test_a_time_of_a_check_that_cannot_be_read_stops_no_other_check(
+    check: str, interval_s: int
+) -> None:
+    world = world_with_cookies()
+    world.clock.advance(100_000)
+    ledger_id = closed_ledger(world, world.client())
+    set_check_time(world, check, ago_s=10)
+    world.metadata.set(zk_paths.CHECK_TIMES[check], b"\xff")
+    Term(world, **{INTERVALS[check]: interval_s})
+    (other, *_) = (one for one in CHECKS if one != check)
+    world.run(request_checks(world.client(), [other], 100_000_000))
+    world.settle(2 * REQUESTS_S)
+    ended_s = check_time_s(world, other)
+    assert ended_s is not None
+    assert ended_s >= 100_000
+    lost = lose(world, ledger_id)
+    assert marks(world) == {ledger_id: (lost,)}
+    if interval_s:  # It runs at once, and its time is stored anew.
+        assert check_time_s(world, check) == 100_000
+
+
+@pytest.mark.parametrize("check", CHECKS)
 def test_checks_are_left_out_while_a_lost_bookie_has_its_delay(check: str) -> None:
     world = world_with_cookies()
     world.clock.advance(100_000)
