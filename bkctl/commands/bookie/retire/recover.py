@@ -100,7 +100,7 @@ def recover(
         session.call(lambda client: client.read_metadata(ledger_id))
     insist_known(session, bookies, found)
     if to in bookies:
-        rewrite(session, bookies[0], [one.ledger_id for one in found], bytes_per_s)
+        rewrite(session, bookies[0], [one.ledger_id for one in found], unreadable, bytes_per_s)
         return
     racks = forecast_racks(session, bookies, found, to)
     if racks.nowhere:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from bkclient.errors import NoSuchLedgerError
+from bkclient.repair.fragment_copy import UnreadableEntryError
 from bkclient.repair.rewrite import rewrite_copies
 from bkclient.repair.verify import Flaw, LedgerVerification, verify
-from bkctl.errors import NothingFoundError
+from bkctl.errors import NothingFoundError, PartlyDoneError
 from bkctl.output.units import counted, human_bytes
 from bkctl.output.views import BOOKIE, Kind, column, shown
+from bkctl.session.safety import named
 
 if TYPE_CHECKING:
+    from bkclient.errors import ClientError
     from bkclient.repair.fragment_copy import CopiedEntry
     from bkctl.session.session import Session
     from wire.ids import BookieId, EntryId, LedgerId
@@ -64,15 +69,20 @@ def rewrite(
     session: Session,
     bookie_id: BookieId,
     ledger_ids: Iterable[LedgerId],
+    unreadable: Mapping[LedgerId, ClientError],
     bytes_per_s: int | None,
 ) -> None:
     """Read all copies of ledgers; write those again that the bookie lacks or has damaged.
 
+    ``unreadable`` are ledgers whose metadata cannot be read: the bookie may hold them or not.
+
     Raises:
         NothingFoundError: the bookie does not answer.
         RefusedError: the user did not confirm.
-        UnreadableEntryError: no bookie has an intact copy of an entry.
+        PartlyDoneError: ledgers are unreadable, or no bookie has an intact copy of an entry.
     """
+    for unread in unreadable.values():
+        session.warn(str(unread))  # It names the ledger.
     bad = _bad(session, bookie_id, ledger_ids, bytes_per_s)
     if session.dry_run:
         session.plan([f"write again on {bookie_id}: {one.text}" for one in bad])
@@ -80,7 +90,8 @@ def rewrite(
     if bad:
         lines = [f"Written again on {bookie_id} from the other copies:", *(one.text for one in bad)]
         session.confirm(lines, "Go on?")
-    entries = size = 0
+    left = [*unreadable]
+    ledgers = entries = size = 0
     with session.progress("writing", total=sum(one.count for one in bad), unit="entries") as moved:
 
         def report(copied: CopiedEntry) -> None:
@@ -90,16 +101,29 @@ def rewrite(
 
         for one in bad:
             session.about = f"ledger {one.ledger_id}"
-            session.call(
-                rewrite_copies,
-                one.ledger_id,
-                bookie_id,
-                one.ranges,
-                bytes_per_s=bytes_per_s,
-                report=report,
-            )
+            try:
+                session.call(
+                    rewrite_copies,
+                    one.ledger_id,
+                    bookie_id,
+                    one.ranges,
+                    bytes_per_s=bytes_per_s,
+                    report=report,
+                )
+            except UnreadableEntryError as error:
+                session.warn(str(error))
+                left.append(one.ledger_id)
+            except NoSuchLedgerError:
+                continue  # Deleted meanwhile.
+            else:
+                ledgers += 1
     session.about = ""
-    session.emit(CopiesRewritten(bookie_id, len(bad), entries, size))
+    session.emit(CopiesRewritten(bookie_id, ledgers, entries, size))
+    if left:
+        raise PartlyDoneError(
+            f"{counted(len(left), 'ledger')} not repaired: {named(sorted(left))}",
+            next_step="the warnings say why",
+        )
 
 
 def _bad(
@@ -115,12 +139,13 @@ def _bad(
             read = session.iterate(
                 verify, ledger_id, 1.0, random.Random(0), bytes_per_s=bytes_per_s or 0
             )
-            for step in read:
-                if isinstance(step, LedgerVerification):
-                    done += step.entries
-                    found += _of_bookie(step, bookie_id)
-                else:
-                    progress.update(done + step.done, total=done + step.total)
+            with contextlib.suppress(NoSuchLedgerError):  # Deleted meanwhile.
+                for step in read:
+                    if isinstance(step, LedgerVerification):
+                        done += step.entries
+                        found += _of_bookie(step, bookie_id)
+                    else:
+                        progress.update(done + step.done, total=done + step.total)
     session.about = ""
     return found
 

@@ -11,6 +11,7 @@ from typing import Any
 import attrs
 import pytest
 
+from bkclient.metadata import zk_paths
 from bkctl.commands.ledger.listing import writer_text
 from bkctl.commands.ledger.metadata import differences
 from bkctl.exit_status import ExitStatus
@@ -188,6 +189,25 @@ def test_where_each_bookie_has_a_copy_a_damaged_one_is_written_again_in_place(
     again = run_in(world, *words)
     assert again.out.startswith("wrote 0 entries of 0 ledgers")
     assert "all sound" in run_in(world, "ledger", "verify", intact).out
+
+
+def test_ledgers_that_cannot_be_written_again_in_place_keep_no_other_from_it(world: World) -> None:
+    lost, good, unread = (closed_ledger(world, world.client(), 4, **TRIPLE) for _ in range(3))
+    for index in range(3):
+        del member(world, lost, index).ledgers[lost].entries[2]
+    damaged = member(world, good, 0)
+    del damaged.ledgers[good].entries[1]
+    path = zk_paths.LAYOUTS["hierarchical"].path_of(unread)
+    world.metadata.set(path, b"no metadata")
+    ended = run_in(
+        world, "recover", damaged.bookie_id, "--to", damaged.bookie_id, "--yes", ok=False
+    )
+    assert ended.status == ExitStatus.PARTLY
+    assert ended.out.startswith("wrote 1 entry of 1 ledger again")
+    assert f"2 ledgers not repaired: {lost}, {unread}" in ended.err
+    assert f"entry 2 of ledger {lost}: " in ended.err
+    assert f"ledger {unread}: " in ended.err
+    assert "all sound" in run_in(world, "ledger", "verify", good).out
 
 
 def test_only_one_bookie_can_be_written_again_in_place(world: World) -> None:
