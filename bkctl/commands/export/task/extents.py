@@ -11,6 +11,7 @@ from bkclient.client import Client
 from bkclient.concurrency import for_each
 from bkclient.errors import IncorrectParameterError, NoSuchLedgerError
 from bkclient.log.batches import BATCH_KEY
+from bkclient.log.errors import LogDamagedError
 from bkclient.log.ledger_list import LOG_KEY, LedgerList
 from bkclient.metadata.api import MetadataUnavailableError, NoSuchLogError, StoredLedger
 from bkclient.metadata.stored_values import IDS_AT_ONCE
@@ -43,18 +44,19 @@ async def read_extents(
     is missing. Ledgers that are not ``chosen`` by their metadata are left out, and with
     ``may_be_gone`` those that are missing. With ``only_committed``, ledgers that a sink wrote are
     left out where their log does not list them: they are of writes that failed, or have not ended.
-    With ``unreadable``, a ledger whose metadata or end
-    cannot be read is left out too, and noted there with the reason.
+    With ``unreadable``, a ledger whose metadata, log or end cannot be read is left out too, and
+    noted there with the reason.
 
     Raises:
         NoSuchLedgerError: a ledger is missing.
         MetadataUnavailableError: the metadata service does not answer.
+        LogDamagedError: the log of a sink cannot be read, with ``only_committed``.
         ClientError: the end of an open ledger cannot be determined.
     """
     wanted = [LedgerId(number) for number in dict.fromkeys(ledger_ids)]
     found: dict[LedgerId, LedgerExtent] = {}
     still_open: dict[LedgerId, LedgerMetadata] = {}
-    of_batches: dict[LedgerId, str] = {}
+    of_batches: dict[str, list[LedgerId]] = {}
 
     async def look(some: Sequence[LedgerId]) -> None:
         gone = dict.fromkeys(some)
@@ -63,7 +65,7 @@ async def read_extents(
             with _noted(one.ledger_id, unreadable):
                 metadata = one.readable()
                 if only_committed and BATCH_KEY in metadata.custom:
-                    of_batches[one.ledger_id] = _log_of(metadata) or ""
+                    of_batches.setdefault(_log_of(metadata) or "", []).append(one.ledger_id)
                 if chosen(metadata) and metadata.is_closed:
                     found[one.ledger_id] = _closed_extent(one.ledger_id, metadata)
                 elif chosen(metadata):
@@ -74,7 +76,7 @@ async def read_extents(
 
     for at in range(0, len(wanted), IDS_AT_ONCE):
         await look(wanted[at : at + IDS_AT_ONCE])
-    for ledger_id in await _uncommitted(client, of_batches):
+    for ledger_id in await _uncommitted(client, of_batches, unreadable):
         found.pop(ledger_id, None)
         still_open.pop(ledger_id, None)
     if recover:
@@ -88,16 +90,29 @@ async def read_extents(
     return [found[ledger_id] for ledger_id in wanted if ledger_id in found]
 
 
-async def _uncommitted(client: Client, of_batches: Mapping[LedgerId, str]) -> list[LedgerId]:
-    """Return which ledgers of batches are not listed by their logs, which are given by name."""
-    listed: dict[str, frozenset[LedgerId]] = {}
-    for name in set(of_batches.values()):
+async def _uncommitted(
+    client: Client,
+    of_batches: Mapping[str, Sequence[LedgerId]],
+    unreadable: dict[int, str] | None,
+) -> list[LedgerId]:
+    """Return which ledgers of batches are not listed by their logs, given by the logs' names.
+
+    With ``unreadable``, ledgers of which this cannot be determined are among them, and noted there.
+    """
+    left: list[LedgerId] = []
+    for name, ledger_ids in of_batches.items():
+        listed: frozenset[LedgerId] = frozenset()
         try:
             record = (await LedgerList(client, name).read_patiently()).record
-            listed[name] = frozenset(one.ledger_id for one in record.ledgers)
+            listed = frozenset(one.ledger_id for one in record.ledgers)
         except (NoSuchLogError, IncorrectParameterError):
-            listed[name] = frozenset()
-    return [one for one, name in of_batches.items() if one not in listed[name]]
+            pass
+        except LogDamagedError as error:
+            if unreadable is None:
+                raise
+            unreadable |= dict.fromkeys(ledger_ids, _reason(error))
+        left += [one for one in ledger_ids if one not in listed]
+    return left
 
 
 async def stored_ledgers(client: Client, ids: Sequence[LedgerId]) -> AsyncIterator[StoredLedger]:
@@ -116,7 +131,11 @@ def _noted(ledger_id: LedgerId, unreadable: dict[int, str] | None) -> Iterator[N
     except BookKeeperError as error:
         if unreadable is None or isinstance(error, MetadataUnavailableError):
             raise
-        unreadable[ledger_id] = f"{error} ({type(error).__name__})"
+        unreadable[ledger_id] = _reason(error)
+
+
+def _reason(error: BookKeeperError) -> str:
+    return f"{error} ({type(error).__name__})"
 
 
 async def _recover(client: Client, metadata: dict[LedgerId, LedgerMetadata]) -> None:

@@ -9,7 +9,9 @@ import pytest
 from bkclient.errors import NoSuchLedgerError
 from bkclient.log import LogManager, LogOptions
 from bkclient.log.batches import BATCH_KEY, STREAM_KEY
+from bkclient.log.errors import LogDamagedError
 from bkclient.log.ledger_list import LOG_KEY
+from bkclient.metadata import zk_paths
 from bkctl.commands.export.task.extents import read_extents
 from bkctl.commands.export.task.ledger_selection import LedgerChoice, joined, parse_state
 from tests.bkclient.worlds import World
@@ -127,6 +129,32 @@ def test_ledgers_of_writes_that_failed_or_have_not_ended_are_chosen_by_id_only()
     assert set(ledgers.chosen()) == {0, 1, 2, 4, committed}
     for one in others:
         assert ledgers.chosen(ranges=((one, one),)) == [one]
+
+
+def test_ledgers_of_a_log_that_cannot_be_read_are_noted_and_keep_no_others_from_it() -> None:
+    ledgers = Ledgers()
+    world, unreadable = ledgers.world, dict[int, str]()
+
+    async def stage() -> LedgerId:
+        await LogManager(ledgers.client).create("events", LogOptions(**ALONE))
+        writer = await ledgers.client.create_ledger(
+            custom={LOG_KEY: b"events", STREAM_KEY: b"s", BATCH_KEY: b"0"}, **ALONE
+        )
+        await writer.close()
+        return writer.ledger_id
+
+    async def plan() -> list[int]:
+        ids = [LedgerId(0), of_log]
+        found = await read_extents(ledgers.client, ids, only_committed=True, unreadable=unreadable)
+        return [extent.ledger_id for extent in found]
+
+    of_log = world.run(stage())
+    world.metadata.set(zk_paths.log("events"), b"no record")
+    with pytest.raises(LogDamagedError):
+        ledgers.chosen()
+    assert world.run(plan()) == [0]
+    assert list(unreadable) == [of_log]
+    assert "LogDamagedError" in unreadable[of_log]
 
 
 def test_ledgers_that_cannot_be_read_are_noted_with_the_reason() -> None:
