@@ -100,11 +100,9 @@ def start_error(error: BaseException) -> BaseException:
     if isinstance(error, OSError):
         if error.errno in NO_SPACE:
             return NoSpaceError(f"no space to start: {named(error)}; free some, and start again")
-        fix = "; put the bookie's own file back, or run `bkctl disk check`"
-        is_other = error.errno in _NOT_THE_FILE
-        return DamagedError(
-            f"the directories cannot be read or written: {named(error)}{fix * is_other}"
-        )
+        other = error.errno in _NOT_THE_FILE
+        fix = "; put the bookie's own file back, or run `bkctl disk check`" if other else ""
+        return DamagedError(f"the directories cannot be read or written: {named(error)}{fix}")
     return error
 
 
