@@ -15,7 +15,7 @@ from bkclient.log.record import LogRecord
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import ANY, Version
 from bkclient.metadata.sqlite.rows import Key, Rows, Sessions
-from bkclient.metadata.tree.election import TreeElection
+from bkclient.metadata.tree import election
 from bkclient.metadata.tree.ids import TreeLedgerIds
 from tests.sim.engine.switches import Mutation, put, switch
 from wire.ids import LedgerId
@@ -70,10 +70,10 @@ def _skips_to_former_epochs(stack: Stack) -> None:
 def _dead_votes_win(stack: Stack) -> None:
     """A vote wins although it is gone by then."""
 
-    async def is_own(_self: Any, _path: str) -> bool:
+    async def is_own(_tree: Any, _path: str) -> bool:
         return True
 
-    put(stack, TreeElection, _is_own=is_own)
+    put(stack, election, is_own=is_own)
 
 
 def _gaps_end_batches(stack: Stack) -> None:

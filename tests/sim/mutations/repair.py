@@ -10,6 +10,7 @@ import attrs
 from bkclient.admin import cookies
 from bkclient.connection.ledger_keys import AddBatch, FrameMaker, LedgerKeys
 from bkclient.metadata.api import ANY, Version
+from bkclient.metadata.tree.underreplication import locks as repair_locks
 from bkclient.metadata.tree.underreplication.locks import RepairLocks
 from bkclient.metadata.tree.underreplication.marks import RepairMarks
 from bkclient.quorum import fragments
@@ -173,10 +174,11 @@ def _expired_lock(stack: Stack) -> None:
     """What a worker locked once is its own for ever."""
     _mark_without_version(stack)
 
-    async def is_own(_self: Any, _path: str) -> bool:
+    async def is_own(_tree: Any, _path: str) -> bool:
         return True
 
-    put(stack, RepairLocks, own=lambda self: self._own, _is_own=is_own)
+    put(stack, repair_locks, is_own=is_own)
+    put(stack, RepairLocks, own=lambda self: self._own)
 
 
 def _no_second_look(stack: Stack) -> None:
