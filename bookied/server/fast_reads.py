@@ -15,7 +15,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from bookied.stats.counters import RequestStats
 from bookied.storage.index.ledger_pages import CachedLedger
@@ -29,6 +29,8 @@ from wire.frames.bulk_reads import PlainRequest, answer_v3, match_request_v3
 from wire.frames.packets import Packets
 from wire.frames.v2 import LENGTH, pack_header
 from wire.ids import NO_ENTRY, LedgerId
+
+_T = TypeVar("_T")
 
 _HEADER: Final = pack_header(OpCode.READ_ENTRY)
 _FIRST: Final = struct.pack(">i", _HEADER)
@@ -125,36 +127,33 @@ class FastReads:
 
     def _load(self, reads: Iterator[tuple[int, int]], loads_max: int) -> int:
         """Take ledgers into memory that are read next; return how many."""
-        absent: dict[LedgerStorage, dict[int, None]] = {}
-        left = loads_max
-        for ledger_id, _ in islice(reads, LOOKED_AHEAD):
-            storage = self._storages.of(ledger_id)
-            if ledger_id in storage.hot or storage.ledgers.is_absent(ledger_id):
-                continue
-            if ledger_id not in absent.setdefault(storage, {}):
-                absent[storage][ledger_id] = None
-                left -= 1
-                if not left:
-                    break
+        absent = self._absent(reads, loads_max, _absent_ledger)
         return sum(storage.ledgers.look_up_many(some) for storage, some in absent.items())
 
     def _load_pages(self, reads: Iterator[tuple[int, int]], loads_max: int) -> int:
         """Take index pages into memory that are needed next; return how many."""
-        absent: dict[LedgerStorage, dict[tuple[int, int], None]] = {}
-        left = loads_max
+        absent = self._absent(reads, loads_max, _absent_page)
+        return sum(storage.reads.load_pages(tuple(some)) for storage, some in absent.items())
+
+    def _absent(
+        self,
+        reads: Iterator[tuple[int, int]],
+        count_max: int,
+        absent_of: Callable[[LedgerStorage, int, int], _T | None],
+    ) -> dict[LedgerStorage, dict[_T, None]]:
+        """Return what these reads need and memory has not, by storage, each once."""
+        absent: dict[LedgerStorage, dict[_T, None]] = {}
+        left = count_max
         for ledger_id, entry_id in islice(reads, LOOKED_AHEAD):
             storage = self._storages.of(ledger_id)
-            state = storage.hot.get(ledger_id)
-            if state is None or not 0 <= entry_id <= state.last_entry:
+            needed = absent_of(storage, ledger_id, entry_id)
+            if needed is None or needed in absent.setdefault(storage, {}):
                 continue
-            page = ledger_id, entry_id >> 10
-            pages = absent.setdefault(storage, {})
-            if page not in pages and state.location(entry_id) is None:
-                pages[page] = None
-                left -= 1
-                if not left:
-                    break
-        return sum(storage.reads.load_pages(tuple(pages)) for storage, pages in absent.items())
+            absent[storage][needed] = None
+            left -= 1
+            if not left:
+                break
+        return absent
 
     def _take_v2(
         self, data: bytes, at: int, must_wait: Callable[[LedgerId], bool], most: AnswersMax
@@ -285,6 +284,20 @@ class FastReads:
             reads += 1
             at = asked.end
         return Taken(at, answers, reads, size_bytes, 0)
+
+
+def _absent_ledger(storage: LedgerStorage, ledger_id: int, _entry_id: int) -> int | None:
+    """Return a ledger that is not in memory and that the disk has."""
+    is_here = ledger_id in storage.hot or storage.ledgers.is_absent(ledger_id)
+    return None if is_here else ledger_id
+
+
+def _absent_page(storage: LedgerStorage, ledger_id: int, entry_id: int) -> tuple[int, int] | None:
+    """Return the ledger and number of an index page that only the disk has."""
+    state = storage.hot.get(ledger_id)
+    if state is None or not 0 <= entry_id <= state.last_entry:
+        return None
+    return (ledger_id, entry_id >> 10) if state.location(entry_id) is None else None
 
 
 def _second_look(aside: _Aside) -> bytes | None:

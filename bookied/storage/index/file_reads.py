@@ -116,14 +116,24 @@ class IndexReads:
                 path = self._places.path(ledger_id)
                 if path is None or self._places.second_path(ledger_id) is not None:
                     continue
-                with contextlib.suppress(OSError):
-                    file = self._open.open_alone(path)
-                    stack.callback(file.close)
-                    file.read_ahead(0, _START_BYTES)
+                file = self._open_ahead(path, 0, _START_BYTES, stack)
+                if file is not None:
                     opened.append((ledger_id, file, path))
             for ledger_id, file, path in opened:
                 with contextlib.suppress(CorruptError, OSError):
                     yield ledger_id, self._load_from(file, path, ledger_id)
+
+    def _open_ahead(
+        self, path: Path, offset: int, size_bytes: int, stack: contextlib.ExitStack
+    ) -> ReadFile | None:
+        """Return an open file whose part the disk looks for; None if it cannot be opened."""
+        try:
+            file = self._open.open_alone(path)
+            stack.callback(file.close)
+            file.read_ahead(offset, size_bytes)
+        except OSError:
+            return None
+        return file
 
     def load_pages(self, pages: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int, array[int]]]:
         """Give (ledger id, page number, page): the disk looks for all of them at the same time.
@@ -136,14 +146,13 @@ class IndexReads:
                 path = self._places.path(ledger_id)
                 if path is None or not layout.has_place(page_no * layout.PAGE_SLOTS):
                     continue
+                offset = layout.page_offset(page_no)
+                file = self._open_ahead(path, offset, layout.PAGE_BYTES, stack)
+                if file is not None:
+                    opened.append((ledger_id, page_no, file, offset))
+            for ledger_id, page_no, file, offset in opened:
                 with contextlib.suppress(OSError):
-                    file = self._open.open_alone(path)
-                    stack.callback(file.close)
-                    file.read_ahead(layout.page_offset(page_no), layout.PAGE_BYTES)
-                    opened.append((ledger_id, page_no, file))
-            for ledger_id, page_no, file in opened:
-                with contextlib.suppress(OSError):
-                    data = file.read_at(layout.page_offset(page_no), layout.PAGE_BYTES)
+                    data = file.read_at(offset, layout.PAGE_BYTES)
                     if len(data) == layout.PAGE_BYTES:
                         yield ledger_id, page_no, layout.decode_page(data)
 

@@ -340,7 +340,7 @@ class LedgerPages:
             count += 1
         return count
 
-    def read_many(self, pages: Sequence[tuple[int, int]]) -> int:
+    def load_pages(self, pages: Sequence[tuple[int, int]]) -> int:
         """Keep pages for readers, (ledger id, page number) each; return how many."""
         count = 0
         for ledger_id, page_no, page in self._source.load_pages(pages):

@@ -148,7 +148,7 @@ class StoredEntryReads:
         One look at the disk costs less than a thread's for each of them. Where a page is not here
         after that, ``fetch`` gets it or says what is wrong.
         """
-        count = self._pages.read_many(pages)
+        count = self._pages.load_pages(pages)
         self._stats.pages_loaded += count
         return count
 
