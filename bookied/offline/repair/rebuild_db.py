@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import ClassVar, Final
 
@@ -18,9 +19,14 @@ import attrs
 
 from bookied.directories.roots import Directories
 from bookied.errors import CorruptError, DbRecordError, StorageError
-from bookied.offline.repair.rescan import JournalledLedger, Rescan, Tell, highest_explicit_lac
+from bookied.offline.repair.rescan import (
+    JournalledLedger,
+    OldPlace,
+    Rescan,
+    Tell,
+    highest_explicit_lac,
+)
 from bookied.offline.repair.storages import insist_paired
-from bookied.storage.entrylog import format as log_layout
 from bookied.storage.files.files import Files, remove_tree
 from bookied.storage.index.format import FENCED, IndexHeader
 from bookied.storage.index.key_values import KeyValues, OpenKeyValues
@@ -145,32 +151,23 @@ class RebuildDb:
     def _unreadable(
         self, rescan: Rescan, old: Path, wanted: set[int], target: KeyValues, counts: _Counts
     ) -> Iterator[tuple[bytes, bytes]]:
-        """Yield old places that nothing was read from: their entries may be acknowledged.
-
-        Nothing was read either from a record whose ids are damaged: no place in the database is
-        theirs. A record with the ids of its place counts before another one with them.
-        """
+        """Yield old places that nothing was read from: their entries may be acknowledged."""
         try:
             with self._opened(old) as places:
                 for items in _batches(places, b"", layout.LEDGER_KEYS_END):
                     found = target.get_many([key for key, _value in items])
                     for (key, value), now in zip(items, found, strict=True):
-                        ledger_id, entry_id = layout.decode_location_key(key, old)
-                        place = layout.decode_number(value, key, old)
-                        log_id, offset = log_layout.split_location(place)
-                        if now == value or ledger_id not in wanted:
+                        entry = layout.decode_location_key(key, old)
+                        if now == value or entry[0] not in wanted:
                             continue
-                        if place <= 0 or offset < log_layout.LOCATION_MIN:
-                            continue
-                        head = rescan.head_at(log_id, offset)
-                        if head == (ledger_id, entry_id):
-                            yield key, value
-                        elif now is None and (
-                            not rescan.was_read(log_id, offset)
-                            if head is None
-                            else not _is_indexed(places, head, value)
-                        ):
-                            counts.kept += 1
+                        verdict = rescan.judge(
+                            entry,
+                            layout.decode_number(value, key, old),
+                            is_found=now is not None,
+                            is_indexed=partial(_is_indexed, places),
+                        )
+                        if verdict is not OldPlace.DROPPED:
+                            counts.kept += verdict is OldPlace.UNREADABLE
                             yield key, value
         except FileNotFoundError:
             return
@@ -376,6 +373,7 @@ def _batches(stored: KeyValues, begin: bytes, end: bytes) -> Iterator[list[tuple
         begin = items[-1][0] + b"\0"
 
 
-def _is_indexed(places: KeyValues, head: tuple[int, int], value: bytes) -> bool:
-    """Whether the entry of these ids, of ledger and entry, has a place."""
-    return min(head) >= 0 and places.get(layout.location_key(*head)) == value
+def _is_indexed(places: KeyValues, entry: tuple[int, int], location: int) -> bool:
+    """Whether an entry has that place."""
+    value = layout.encode_location(location)
+    return min(entry) >= 0 and places.get(layout.location_key(*entry)) == value

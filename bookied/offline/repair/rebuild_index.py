@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 from array import array
 from collections.abc import Callable, Collection, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -27,6 +28,7 @@ from bookied.offline.index import FileIndex
 from bookied.offline.logs import is_indexed
 from bookied.offline.repair.rescan import (
     JournalledLedger,
+    OldPlace,
     Rescan,
     Tell,
     highest_explicit_lac,
@@ -270,35 +272,24 @@ class _Rebuild:
     def _keep_unreadable(self, ledger_id: int, *, is_ruined: bool) -> int:
         """Keep the old places that nothing was read from: their entries may be acknowledged.
 
-        Nothing of this entry was read either from a record with other ids which no index has there:
-        its ids are damaged. A record with the ids of its place counts before another one with them.
-
         Of an index without a header, only places in logs that there can have been.
         """
         kept = 0
         log_id_max = self._log_id_max if is_ruined else log_layout.LOG_ID_MAX
         for entry_id, location in self._old_slots(ledger_id):
-            log_id, offset = log_layout.split_location(location)
             found = self._pages.get(ledger_id, entry_id)
-            if (
-                found == location
-                or location <= 0
-                or offset < log_layout.LOCATION_MIN
-                or log_id > log_id_max
-            ):
+            if found == location or log_layout.split_location(location)[0] > log_id_max:
                 continue
-            head = self.rescan.head_at(log_id, offset)
-            if head == (ledger_id, entry_id):
+            verdict = self.rescan.judge(
+                (ledger_id, entry_id),
+                location,
+                is_found=bool(found),
+                is_indexed=partial(is_indexed, self._index),
+            )
+            if verdict is not OldPlace.DROPPED:
                 self._pages.set(ledger_id, entry_id, location)
-            elif not found and self._may_be_damaged(head, location):
-                self._pages.set(ledger_id, entry_id, location)
-                kept += 1
+                kept += verdict is OldPlace.UNREADABLE
         return kept
-
-    def _may_be_damaged(self, head: tuple[int, int] | None, location: int) -> bool:
-        if head is None:
-            return not self.rescan.was_read(*log_layout.split_location(location))
-        return not is_indexed(self._index, head, location)
 
     def _old_slots(self, ledger_id: int) -> Iterator[tuple[int, int]]:
         path = self._old.get(ledger_id)

@@ -7,6 +7,7 @@ but for entries of a log from the next one on that an index knows.
 
 from __future__ import annotations
 
+import enum
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -19,7 +20,7 @@ from bookied.errors import CorruptError, EntryLogRecordError
 from bookied.offline.index import OfflineIndex
 from bookied.offline.logs import Gap, LogRecords
 from bookied.storage.entrylog import reader as logs
-from bookied.storage.entrylog.format import LENGTH
+from bookied.storage.entrylog.format import LENGTH, LOCATION_MIN, split_location
 from bookied.storage.entrylog.reader import EntryLogRecord, LogScan
 from bookied.storage.files.files import Files
 from bookied.storage.index.format import IndexHeader
@@ -34,6 +35,19 @@ _OFFSET: Final = 0xFFFFFFFF
 
 Tell = Callable[[int], None]
 """Hears how many bytes of files have been gone through."""
+
+EntryOfLedger = tuple[int, int]
+"""Ledger id and entry id."""
+
+
+class OldPlace(enum.Enum):
+    """What becomes of a place that only an old index knows."""
+
+    DROPPED = enum.auto()
+    READ = enum.auto()
+    """The entry is there, and it is the copy that counts."""
+    UNREADABLE = enum.auto()
+    """Nothing was read of the entry, which may be acknowledged: kept."""
 
 
 @attrs.define
@@ -86,18 +100,43 @@ class Rescan:
         self.gaps[log_id] = gaps
         self.damaged += [EntryLogRecordError(path, gap.start, gap.what) for gap in gaps]
 
-    def was_read(self, log_id: int, offset: int) -> bool:
+    def judge(
+        self,
+        entry: EntryOfLedger,
+        location: int,
+        *,
+        is_found: bool,
+        is_indexed: Callable[[EntryOfLedger, int], bool],
+    ) -> OldPlace:
+        """Say what becomes of the place that an old index has of an entry.
+
+        Nothing of the entry was read either from a record with other ids which the index has not
+        there: its ids are damaged. A record with the ids of its place counts before another one
+        with them.
+
+        Args:
+            entry: whose place it is.
+            location: the place.
+            is_found: whether a record with these ids was read somewhere.
+            is_indexed: whether the old index has another entry at a place.
+        """
+        log_id, offset = split_location(location)
+        if location <= 0 or offset < LOCATION_MIN:
+            return OldPlace.DROPPED
+        was_read = self._was_read(log_id, offset)
+        head = self._head_at(log_id, offset) if was_read else None
+        if head == entry:
+            return OldPlace.READ
+        is_known = was_read if head is None else is_indexed(head, location)
+        return OldPlace.DROPPED if is_found or is_known else OldPlace.UNREADABLE
+
+    def _was_read(self, log_id: int, offset: int) -> bool:
         """Whether an entry at that place would have been given."""
         is_in_gap = any(gap.holds(offset) for gap in self.gaps.get(log_id, ()))
         return offset < self.read_up_to.get(log_id, 0) and not is_in_gap
 
-    def head_at(self, log_id: int, offset: int) -> tuple[int, int] | None:
-        """Return the ledger id and entry id of the record whose body is at ``offset``.
-
-        None if nothing was read there, or no record can begin there.
-        """
-        if not self.was_read(log_id, offset):
-            return None
+    def _head_at(self, log_id: int, offset: int) -> EntryOfLedger | None:
+        """Return the ids of the record whose body begins there; None if none can."""
         if self._looked_into is None or self._looked_into.log_id != log_id:
             self.close()
             self._looked_into = logs.open_scan(self.files, self._paths[log_id])
