@@ -60,7 +60,7 @@ class EarlierBatchError(LogError):
 
 
 class DifferentBatchError(LogError):
-    """The log has another number of entries as this batch of the stream; none were appended."""
+    """The log has this batch of the stream with another number of entries; none were appended."""
 
     exit_status: ClassVar[int] = 7
     hint: ClassVar[str] = (

@@ -27,33 +27,19 @@ LEDGER_CHECKS: Final = Word(
 
 _DIGESTS: Final = ("crc32c", "crc32", "mac", "dummy")
 
+
+def _quorum(letter: str, name: str, default: int, what: str) -> Any:
+    """Return an option for a number of bookies; Java's shell has the small letter."""
+    kind = click.IntRange(1)
+    also = (letter.lower(),)
+    return option(letter, name, type=kind, default=default, also=also, help=what)
+
+
 QUORUMS: Final = (
-    option(
-        "-E",
-        "--ensemble-size",
-        type=click.IntRange(1),
-        default=3,
-        also=("-e",),
-        help="Bookies that share the ledger.",
-    ),
-    option(
-        "-W",
-        "--write-quorum",
-        type=click.IntRange(1),
-        default=2,
-        also=("-w",),
-        help="Copies of each entry.",
-    ),
-    option(
-        "-A",
-        "--ack-quorum",
-        type=click.IntRange(1),
-        default=2,
-        also=("-a",),
-        help="Copies that must be on disk before an add is confirmed.",
-    ),
+    _quorum("-E", "--ensemble-size", 3, "Bookies that share the ledger."),
+    _quorum("-W", "--write-quorum", 2, "Copies of each entry."),
+    _quorum("-A", "--ack-quorum", 2, "Copies that must be on disk before an add is confirmed."),
 )
-"""Java's shell has the small letters."""
 
 PASSWORD_FILE: Final = option(
     "--password-file", metavar="FILE", help="File with the ledger's password; - asks for it."

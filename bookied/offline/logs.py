@@ -163,7 +163,7 @@ class Gap(NamedTuple):
 
     @property
     def what(self) -> str:
-        """What people are told."""
+        """The line that reports it."""
         return f"damaged bytes; the next record is at {self.stop}"
 
 

@@ -336,7 +336,7 @@ def _start_in_background(session: Session, directory: Path, settings: dict[str, 
 def _output(stdout: IO[bytes], log: Path, written: int, tell: Callable[[str], None]) -> bytes:
     """Return what the child prints until it has shown its table: see ``_detach``.
 
-    Meanwhile the steps that it logs behind ``written`` bytes are told. Errors are not.
+    Meanwhile ``tell`` gets each step that the child logs after ``written`` bytes, but no error.
     """
     found = b""
     with log.open("rb") as steps:

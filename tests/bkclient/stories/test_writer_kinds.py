@@ -254,28 +254,14 @@ class TestDeferredSync:
 
     def test_a_bookie_that_was_restarted_is_not_believed(self) -> None:
         world = World(3)
-        writer = open_writer(world, world.client(), deferred_sync=True)
-        world.run(_await(writer.add(b"one")))
-        world.settle(1)
-        restarted = members(world, writer)[1]
-        restarted.crash()
-        restarted.ledgers.clear()
-        world.settle(1)
-        restarted.up = True
+        writer, _ = _restart_without_its_entry(world)
         with pytest.raises(WriteFailedError, match="may be lost"):
             world.run(writer.force())
         assert world.run(writer.close()).last_entry_id == -1
 
     def test_a_bookie_that_was_restarted_and_has_taken_a_later_entry_is_not_believed(self) -> None:
         world = World(3)
-        writer = open_writer(world, world.client(), deferred_sync=True)
-        world.run(_await(writer.add(b"one")))
-        world.settle(1)
-        restarted = members(world, writer)[1]
-        restarted.crash()
-        restarted.ledgers.clear()
-        world.settle(1)
-        restarted.up = True
+        writer, restarted = _restart_without_its_entry(world)
         world.run(_await(writer.add(b"two")))
         world.settle(1)
         assert restarted.entries(writer.ledger_id) == {1: b"two"}
@@ -412,3 +398,16 @@ class TestExplicitLac:
 
 async def _await(deferred: Any) -> Any:
     return await deferred
+
+
+def _restart_without_its_entry(world: World) -> tuple[LedgerWriter, FakeBookie]:
+    """Return a writer of one entry that is not forced, and a bookie that lost it in a restart."""
+    writer = open_writer(world, world.client(), deferred_sync=True)
+    world.run(_await(writer.add(b"one")))
+    world.settle(1)
+    restarted = members(world, writer)[1]
+    restarted.crash()
+    restarted.ledgers.clear()
+    world.settle(1)
+    restarted.up = True
+    return writer, restarted

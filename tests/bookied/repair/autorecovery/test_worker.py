@@ -201,6 +201,17 @@ def test_a_failing_ledger_is_left_alone_longer_each_time() -> None:
     assert [round(pause) for pause in pauses] == [9, 19, 38, 75, 150, 300, 300, 300]
 
 
+def pause_repair(world: World) -> LedgerId:
+    """Let a worker wait before it tries again to repair a ledger of which no copy is left."""
+    ledger_id = closed_ledger(world, world.client(), 6)
+    for bookie_id in world.stored(ledger_id).ensemble[1:]:
+        world.kill(bookie_id)
+    lose(world, ledger_id)
+    RunningWorker(world)
+    world.settle(700)
+    return ledger_id
+
+
 @pytest.mark.parametrize("all_held", [False, True])
 def test_a_bookie_that_registers_ends_the_pause_after_a_failure(
     all_held: bool,  # noqa: FBT001
@@ -221,12 +232,7 @@ def test_a_bookie_that_registers_ends_the_pause_after_a_failure(
 
 def test_a_bookie_that_is_lost_does_not_end_the_pause_after_a_failure() -> None:
     world = World(4)
-    ledger_id = closed_ledger(world, world.client(), 6)
-    for bookie_id in world.stored(ledger_id).ensemble[1:]:
-        world.kill(bookie_id)
-    lose(world, ledger_id)
-    RunningWorker(world)
-    world.settle(700)
+    ledger_id = pause_repair(world)
     held = locks(world)
     taken: list[TreeOperation] = []
 
@@ -259,12 +265,7 @@ def test_a_ledger_with_many_fragments_that_cannot_be_repaired_takes_few_lines() 
 
 def test_a_bookie_that_registers_all_the_time_ends_pauses_once_a_minute() -> None:
     world = World(4)
-    ledger_id = closed_ledger(world, world.client(), 6)
-    for bookie_id in world.stored(ledger_id).ensemble[1:]:
-        world.kill(bookie_id)
-    lose(world, ledger_id)
-    RunningWorker(world)
-    world.settle(700)
+    ledger_id = pause_repair(world)
     begun: list[float] = []
 
     def fault(operation: TreeOperation) -> Fault:

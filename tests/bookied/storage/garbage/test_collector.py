@@ -63,6 +63,13 @@ def run_until(world: GcWorld, what: str, actions: int = 10_000) -> None:
     raise AssertionError(what)
 
 
+def collect_until_switch(world: GcWorld) -> None:
+    """Delete the first ledger, and collect until the index is about to be switched."""
+    world.delete(0)
+    world.begin_collection()
+    run_until(world, "_switch_on_disk")
+
+
 @pytest.mark.parametrize("transactional", [False, True])
 def test_deleted_ledgers_go_and_what_is_left_is_rewritten(*, transactional: bool) -> None:
     world = make_world(transactional=transactional)
@@ -202,9 +209,7 @@ def test_an_entry_added_again_while_its_log_is_rewritten_stays_the_newer_one(
 ) -> None:
     world = make_world(transactional=transactional)
     fill(world, ledgers=2)
-    world.delete(0)
-    world.begin_collection()
-    run_until(world, "_switch_on_disk")
+    collect_until_switch(world)
     world.add(1, 0, 77)
     journal(world)
     world.run_jobs()
@@ -527,9 +532,7 @@ def test_a_failed_switch_is_made_again_before_anything_relies_on_it(entries: int
     """A single log has no later switch that makes the failed one again on the way."""
     world = make_world(seed=3)
     fill(world, ledgers=2, entries=entries)
-    world.delete(0)
-    world.begin_collection()
-    run_until(world, "_switch_on_disk")
+    collect_until_switch(world)
     world.files.fault = lambda operation, path: (
         OSError(errno.EIO, os.strerror(errno.EIO)) if operation == "sync" else None
     )
@@ -551,9 +554,7 @@ def test_an_index_that_is_cut_while_its_entries_move_stops_no_later_collection(
 ) -> None:
     world = make_world(transactional=transactional)
     fill(world, ledgers=3)
-    world.delete(0)
-    world.begin_collection()
-    run_until(world, "_switch_on_disk")
+    collect_until_switch(world)
     cut = world.files.open_update(LOGS / relative_path(1))
     cut.truncate(HEADER_BYTES)
     cut.close()
