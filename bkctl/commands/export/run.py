@@ -241,18 +241,17 @@ async def _plan(
     client: Client, choice: LedgerChoice, options: ExportOptions, known: Mapping[int, LedgerExtent]
 ) -> _Plan:
     """Return the ledgers of a choice, without those that are exported to their end already."""
-    from bkctl.commands.export.task.extents import read_extents
+    from bkctl.commands.export.task.extents import chosen_extents
 
     done = {number for number, extent in known.items() if extent.is_closed}
     unreadable: dict[int, str] = {}
-    named, listed = await choice.find(client, done)
-    how: dict[str, Any] = {
-        "recover": options.recover,
-        "chosen": choice.holds,
-        "unreadable": unreadable if options.skip_unreadable else None,
-    }
-    extents = await read_extents(client, named, **how)
-    extents += await read_extents(client, listed, may_be_gone=True, only_committed=True, **how)
+    extents = await chosen_extents(
+        client,
+        choice,
+        done,
+        recover=options.recover,
+        unreadable=unreadable if options.skip_unreadable else None,
+    )
     if choice.ranges and not extents and not options.skip_unreadable:
         raise NoSuchLedgerError(choice.nothing_found())
     return _Plan(extents, unreadable)

@@ -20,7 +20,6 @@ from pyspark.sql.types import StructType
 from bkctl.commands.export.spark.filters import Bounds, bounded
 from bkctl.commands.export.spark.query import Query, TaskPartition, fields_of, short_errors
 from bkctl.commands.export.spark.source_options import (
-    EARLIEST,
     SourceOptions,
     check_use,
     cursor_of,
@@ -130,12 +129,7 @@ class PushingReader(LedgerSourceReader):
 
 
 async def _extents(client: Client, options: SourceOptions) -> list[LedgerExtent]:
-    from bkctl.commands.export.spark.entry_ranges import (
-        chosen_ledgers,
-        log_end,
-        log_extents,
-        log_start,
-    )
+    from bkctl.commands.export.spark.entry_ranges import batch_log_extents, chosen_ledgers
 
     if options.is_topics:
         from bkctl.commands.export.spark.topic_extents import batch_extents
@@ -143,6 +137,4 @@ async def _extents(client: Client, options: SourceOptions) -> list[LedgerExtent]
         return await batch_extents(client, options, time.time_ns() // 1_000_000)
     if options.log is None:
         return await chosen_ledgers(client, options)
-    start = await log_start(client, options, EARLIEST)
-    end = await log_end(client, options)
-    return (await log_extents(client, options, start, end))[0]
+    return await batch_log_extents(client, options)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import Any, Final
+from typing import Final
 
 import attrs
 from twisted.internet.task import deferLater
@@ -16,11 +16,12 @@ from bkclient.log.ledger_list import LedgerList
 from bkclient.log.record import LogRecord
 from bkclient.metadata.api import NoSuchLogError, StoredLedger
 from bkctl.commands.export.spark.source_options import (
+    EARLIEST,
     SourceOptionError,
     SourceOptions,
     Where,
 )
-from bkctl.commands.export.task.extents import extent_of, read_extents, stored_ledgers
+from bkctl.commands.export.task.extents import chosen_extents, extent_of, stored_ledgers
 from bkctl.commands.export.task.partitions import LedgerExtent
 from wire.ids import EntryId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
@@ -51,11 +52,13 @@ async def chosen_ledgers(client: Client, options: SourceOptions) -> list[LedgerE
     def is_chosen(metadata: LedgerMetadata) -> bool:
         return choice.holds(metadata) and (options.include_open or metadata.is_closed)
 
-    named, listed = await choice.find(client)
-    how: dict[str, Any] = {"recover": options.recover, "chosen": is_chosen}
-    may_be_gone = not options.fail_on_data_loss
-    found = await read_extents(client, named, may_be_gone=may_be_gone, **how)
-    found += await read_extents(client, listed, may_be_gone=True, only_committed=True, **how)
+    found = await chosen_extents(
+        client,
+        choice,
+        recover=options.recover,
+        chosen=is_chosen,
+        may_be_gone=not options.fail_on_data_loss,
+    )
     return sorted(found, key=lambda extent: extent.ledger_id)
 
 
@@ -79,6 +82,25 @@ class LogPosition:
 
     def __str__(self) -> str:
         return f"{self.index}:{self.entry}"
+
+
+async def batch_log_extents(client: Client, options: SourceOptions) -> list[LedgerExtent]:
+    """Return what of a log a batch query reads.
+
+    A query that does not name a position begins behind what is trimmed while it is planned.
+
+    Raises:
+        LogTrimmedError, LogDamagedError, NoSuchLogError: as ``log_extents``.
+    """
+    names_position = options.starting is not None and options.starting.word is None
+    end = await log_end(client, options)
+    for _ in range(1 if names_position else STALE_READS):
+        start = await log_start(client, options, EARLIEST)
+        try:
+            return (await log_extents(client, options, start, end))[0]
+        except LogTrimmedError as error:
+            trimmed = error
+    raise trimmed
 
 
 async def log_start(client: Client, options: SourceOptions, default: Where) -> LogPosition:
@@ -396,4 +418,7 @@ async def _log_extent(
         pass
     if not options.fail_on_data_loss:
         return None
+    assert options.log is not None
+    record = (await LedgerList(client, options.log).read_patiently()).record
+    _not_trimmed(options, record, LogPosition(index, 0))
     raise LogDamagedError(f"log {options.log}: ledger {ledger_id}, position {index}:0, is gone")

@@ -3,8 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Container,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from typing import Any, Final
 
 from bkclient.admin import operations
 from bkclient.client import Client
@@ -15,6 +25,7 @@ from bkclient.log.errors import LogDamagedError
 from bkclient.log.ledger_list import LOG_KEY, LedgerList
 from bkclient.metadata.api import MetadataUnavailableError, NoSuchLogError, StoredLedger
 from bkclient.metadata.stored_values import IDS_AT_ONCE
+from bkctl.commands.export.task.ledger_selection import LedgerChoice
 from bkctl.commands.export.task.partitions import LedgerExtent
 from bkctl.quantities import FIRST_MS, LAST_MS
 from wire.errors import BookKeeperError
@@ -27,13 +38,50 @@ READS_AT_ONCE: Final = 64
 RECOVERIES_AT_ONCE: Final = 8
 
 
+async def chosen_extents(
+    client: Client,
+    choice: LedgerChoice,
+    done: Container[int] = (),
+    *,
+    may_be_gone: bool = False,
+    **how: Any,
+) -> list[LedgerExtent]:
+    """Return how far the ledgers of a choice go, without those that are ``done``.
+
+    ``how`` is for ``read_extents``. A ledger that a log or topic listed, and that a trim deleted
+    meanwhile, is left out.
+
+    Raises:
+        NoSuchLedgerError: a ledger that is named by its id, or still listed, is missing, unless
+            it ``may_be_gone``.
+        NoSuchLogError, NoSuchTopicError: the log or topic does not exist.
+        BookKeeperError: as ``read_extents``.
+    """
+
+    async def lost(gone: Collection[LedgerId]) -> Collection[LedgerId]:
+        return () if may_be_gone else await choice.still_names(client, gone)
+
+    how = {"chosen": choice.holds, **how}
+    named, listed = await choice.find(client, done)
+    extents = await read_extents(client, named, lost=lost, **how)
+    return extents + await read_extents(client, listed, lost=_none, only_committed=True, **how)
+
+
+async def _all(gone: Collection[LedgerId]) -> Collection[LedgerId]:
+    return gone
+
+
+async def _none(_gone: Collection[LedgerId]) -> Collection[LedgerId]:
+    return ()
+
+
 async def read_extents(
     client: Client,
     ledger_ids: Iterable[int],
     *,
     recover: bool = False,
     chosen: Callable[[LedgerMetadata], bool] = lambda _metadata: True,
-    may_be_gone: bool = False,
+    lost: Callable[[Collection[LedgerId]], Awaitable[Collection[LedgerId]]] = _all,
     only_committed: bool = False,
     unreadable: dict[int, str] | None = None,
 ) -> list[LedgerExtent]:
@@ -41,9 +89,10 @@ async def read_extents(
 
     A closed ledger goes to its end, an open one to what is confirmed. With ``recover`` open
     ledgers are recovered first: their writers are fenced. No ledger is recovered where one of them
-    is missing. Ledgers that are not ``chosen`` by their metadata are left out, and with
-    ``may_be_gone`` those that are missing. With ``only_committed``, ledgers that a sink wrote are
-    left out where their log does not list them: they are of writes that failed, or have not ended.
+    is missing. Ledgers that are not ``chosen`` by their metadata are left out. ``lost`` returns
+    which of some missing ledgers should exist; the others are left out. With ``only_committed``,
+    ledgers that a sink wrote are left out where their log does not list them: they are of writes
+    that failed, or have not ended.
     With ``unreadable``, a ledger whose metadata, log or end cannot be read is left out too, and
     noted there with the reason.
 
@@ -70,7 +119,10 @@ async def read_extents(
                     found[one.ledger_id] = _closed_extent(one.ledger_id, metadata)
                 elif chosen(metadata):
                     still_open[one.ledger_id] = metadata
-        for ledger_id in () if may_be_gone else gone:
+        await check_gone(gone)
+
+    async def check_gone(gone: Collection[LedgerId]) -> None:
+        for ledger_id in await lost(gone) if gone else ():
             with _noted(ledger_id, unreadable):
                 raise NoSuchLedgerError.of(ledger_id)
 
@@ -84,7 +136,10 @@ async def read_extents(
 
     async def measure(ledger_id: LedgerId) -> None:
         with _noted(ledger_id, unreadable):
-            found[ledger_id] = await extent_of(client, ledger_id, still_open[ledger_id])
+            try:
+                found[ledger_id] = await extent_of(client, ledger_id, still_open[ledger_id])
+            except NoSuchLedgerError:
+                await check_gone([ledger_id])
 
     await for_each(list(still_open), measure, READS_AT_ONCE)
     return [found[ledger_id] for ledger_id in wanted if ledger_id in found]

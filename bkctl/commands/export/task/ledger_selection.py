@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Mapping
+from collections.abc import Collection, Container, Mapping
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -98,6 +98,17 @@ class LedgerChoice:
                     if number not in done:
                         listed.append(number)
         return named, listed
+
+    async def still_names(self, client: Client, gone: Collection[LedgerId]) -> Collection[LedgerId]:
+        """Return which of some ledgers that ``find`` named must exist now.
+
+        Raises:
+            NoSuchLogError, NoSuchTopicError: the log or topic does not exist any more.
+        """
+        if self.log is None and self.topic is None:
+            return gone
+        named, _ = await self.find(client)
+        return set(named).intersection(gone)
 
 
 def _id(number: int) -> LedgerId:

@@ -10,10 +10,12 @@ import pytest
 from twisted.internet.defer import Deferred
 from twisted.internet.task import deferLater
 
-from bkclient.log import LogManager, LogOptions
-from bkclient.log.errors import LogDamagedError
+from bkclient.log import LogManager, LogOptions, Position
+from bkclient.log.errors import LogDamagedError, LogTrimmedError
+from bkclient.metadata import zk_paths
 from bkctl.commands.export.spark.entry_ranges import (
     LogPosition,
+    batch_log_extents,
     log_end,
     log_extents,
     log_extents_between,
@@ -70,6 +72,20 @@ class Log:
                 await self.client.store.write_ledger(ledger_id, made, stored.version)
 
         self.world.run(rewrite())
+
+    def trim_meanwhile(self, index: int) -> None:
+        """Trim the log when its record has been read next, before the ledgers are read."""
+        manager = LogManager(self.world.client())
+        pending = [lambda: Deferred.fromCoroutine(manager.trim("events", Position(index, 0)))]
+
+        def delay_s(operation: TreeOperation) -> float:
+            """Let the next record arrive after 10 s. It is read after 5 s, and trimmed after 6."""
+            if operation.path != zk_paths.log("events") or not pending:
+                return 0.0
+            self.world.clock.callLater(6, pending.pop())
+            return 10.0
+
+        self.world.metadata.delay_s = delay_s
 
     def _delay_s(self, operation: TreeOperation) -> float:
         self.asked.append(operation)
@@ -139,6 +155,34 @@ def test_a_ledger_that_is_gone_is_named_or_passed_over(log: Log) -> None:
     (extents, _), *_ = log.call(log_extents, start, failOnDataLoss="false")
     assert [one.ledger_id for one in extents] == [*log.ids[:gone], *log.ids[gone + 1 : -1]]
     assert log.call(log_start, LATEST)[0] == LogPosition(len(log.ids) - 1, 0)
+
+
+def test_a_trim_while_a_query_is_planned_is_named(log: Log) -> None:
+    log.trim_meanwhile(3)
+    with pytest.raises(LogTrimmedError, match=r"entries from 0:0 on were trimmed; .* with 3:0"):
+        log.call(log_extents, LogPosition(0, 0))
+
+
+def test_a_trim_while_a_query_is_planned_leaves_out_ledgers_without_failure(log: Log) -> None:
+    log.trim_meanwhile(3)
+    (extents, _), *_ = log.call(log_extents, LogPosition(0, 0), failOnDataLoss="false")
+    assert [one.ledger_id for one in extents] == log.ids[3:-1]
+
+
+@pytest.mark.parametrize(
+    "start", [{}, {"startingPosition": "earliest"}, {"startingTimestamp": "0"}]
+)
+def test_a_query_without_a_position_begins_behind_what_a_trim_deletes_meanwhile(log, start) -> None:
+    log.set_times([])
+    log.trim_meanwhile(3)
+    extents, *_ = log.call(batch_log_extents, **start)
+    assert [one.ledger_id for one in extents] == log.ids[3:-1]
+
+
+def test_a_query_from_a_position_that_a_trim_deletes_meanwhile_fails(log: Log) -> None:
+    log.trim_meanwhile(3)
+    with pytest.raises(LogTrimmedError, match=r"entries from 2:0 on were trimmed"):
+        log.call(batch_log_extents, startingPosition="2:0")
 
 
 @pytest.mark.parametrize("at", [LogPosition(0, 5), LogPosition(1_000, 0)])

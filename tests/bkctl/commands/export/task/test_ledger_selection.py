@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
+from twisted.internet.defer import Deferred
 
 from bkclient.errors import NoSuchLedgerError
-from bkclient.log import LogManager, LogOptions
+from bkclient.log import LogManager, LogOptions, Position
 from bkclient.log.batches import BATCH_KEY, STREAM_KEY
 from bkclient.log.errors import LogDamagedError
 from bkclient.log.ledger_list import LOG_KEY
 from bkclient.metadata import zk_paths
-from bkctl.commands.export.task.extents import read_extents
+from bkctl.commands.export.task.extents import chosen_extents, read_extents
 from bkctl.commands.export.task.ledger_selection import LedgerChoice, joined, parse_state
 from tests.bkclient.worlds import World
+from tests.support.memory_cluster import TreeOperation
 from wire.codes import LedgerState
 from wire.ids import LedgerId
 
@@ -43,12 +45,7 @@ class Ledgers:
 
     def chosen(self, done: Sequence[int] = (), **how) -> list[int]:
         async def choose() -> list[int]:
-            choice = LedgerChoice(**how)
-            named, listed = await choice.find(self.client, done)
-            found = await read_extents(self.client, named, chosen=choice.holds)
-            found += await read_extents(
-                self.client, listed, chosen=choice.holds, may_be_gone=True, only_committed=True
-            )
+            found = await chosen_extents(self.client, LedgerChoice(**how), done)
             return [extent.ledger_id for extent in found]
 
         return self.world.run(choose())
@@ -101,6 +98,42 @@ def test_the_ledgers_of_a_log_are_those_of_its_list(ledgers: Ledgers) -> None:
     listed = ledgers.world.run(append())
     assert len(listed) >= 3
     assert ledgers.chosen(log="events") == listed
+
+
+@pytest.mark.parametrize("skips_unreadable", [False, True])
+def test_ledgers_that_a_trim_deletes_meanwhile_are_left_out(skips_unreadable) -> None:
+    ledgers = Ledgers()
+    world, manager = ledgers.world, LogManager(ledgers.world.client())
+    trims: list[Deferred[Position]] = []
+
+    async def append() -> list[LedgerId]:
+        await manager.create("events", LogOptions(**ALONE, roll_entries=1))
+        writer = await manager.open_writer("events")
+        for _ in range(9):
+            await writer.append(b"entry")
+        await writer.close()
+        return [one.ledger_id for one in (await manager.info("events")).ledgers]
+
+    def trim() -> None:
+        trims.append(Deferred.fromCoroutine(manager.trim("events", Position(3, 0))))
+
+    not_begun = [trim]
+
+    def trim_behind_the_list(operation: TreeOperation) -> float:
+        """Let the first list arrive after 10 s. It is read after 5 s, and trimmed after 6 s."""
+        if operation.path != zk_paths.log("events") or not not_begun:
+            return 0.0
+        world.clock.callLater(6, not_begun.pop())
+        return 10.0
+
+    listed = world.run(append())
+    world.metadata.delay_s = trim_behind_the_list
+    unreadable: dict[int, str] | None = {} if skips_unreadable else None
+    choice = LedgerChoice(log="events")
+    found = world.run(chosen_extents(ledgers.client, choice, unreadable=unreadable))
+    assert [trim.result for trim in trims] == [Position(3, 0)]
+    assert [one.ledger_id for one in found] == listed[3:]
+    assert not unreadable
 
 
 def test_ledgers_of_writes_that_failed_or_have_not_ended_are_chosen_by_id_only() -> None:
