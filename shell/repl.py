@@ -9,7 +9,7 @@ import sys
 import termios
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import FrameType
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 from shell.builtin import commands
 from shell.command_line import LineError, parse
@@ -17,9 +17,6 @@ from shell.program import Program
 from shell.prompt import MORE, is_unfinished, prompt_parts, run_interactive
 from shell.shell import FAILED, INTERRUPTED, TERMINATED, USAGE, Shell
 from shell.terminal.preferences import Preferences
-
-if TYPE_CHECKING:
-    pass
 
 
 def run(

@@ -18,7 +18,7 @@ from bkclient.admin.ledger_scan import walk
 from bkclient.client import Client
 from bkclient.errors import ClientError, IllegalOperationError
 from bkclient.metadata.api import NEW, CookieExistsError, CookieNotFoundError, Versioned
-from bkclient.quorum.replicas import is_only_copy
+from bkclient.quorum.fragments import is_only_copy
 from wire.errors import FormatError
 from wire.ids import BookieId, LedgerId
 from wire.ledger_metadata import LedgerMetadata

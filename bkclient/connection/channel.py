@@ -20,10 +20,8 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from bkclient.config.client import ClientConfig
-from bkclient.config.keep_alive import KeepAlive
-from bkclient.connection.add_stream import AddStream
-from bkclient.connection.add_streams import AddStreams
+from bkclient.config.client import ClientConfig, KeepAlive
+from bkclient.connection.add_stream import AddStream, AddStreams
 from bkclient.connection.bulk_read import BulkAnswer
 from bkclient.connection.requests import RequestsInFlight, SentRequest
 from bkclient.connection.tcp import Silence, reason_of

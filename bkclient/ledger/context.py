@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import attrs
+from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
@@ -18,7 +19,6 @@ from bkclient.connection.ledger_keys import LedgerKeys
 from bkclient.connection.pool import BookiePool, Connect
 from bkclient.connection.security.handshake import Greeting
 from bkclient.errors import NotEnoughBookiesError
-from bkclient.ledger.adds.last_copies import LastCopies
 from bkclient.ledger.reads.fetch import EntryFetcher
 from bkclient.metadata.api import MetadataStore
 from bkclient.metadata.update import Updater
@@ -30,6 +30,41 @@ from wire.codes import DigestType, ProtocolVersion
 from wire.digest import digester, master_key
 from wire.ids import BookieId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
+
+
+class LastCopies:
+    """The bookies of closed writers that still have copies to acknowledge.
+
+    An entry is confirmed by its ack quorum. Without a wait, a client that ends just after the close
+    leaves entries with fewer copies than the write quorum.
+    """
+
+    def __init__(self) -> None:
+        """Begin with no copy."""
+        self._owing: set[object] = set()
+        self._waiting: list[Deferred[None]] = []
+
+    def expect(self, member: object) -> None:
+        """Count a bookie until ``settled``."""
+        self._owing.add(member)
+
+    def settled(self, member: object) -> None:
+        """Forget a bookie: it has acknowledged all its copies, or failed."""
+        self._owing.discard(member)
+        if not self._owing:
+            waiting, self._waiting = self._waiting, []
+            for waiter in waiting:
+                waiter.callback(None)
+
+    async def wait(self, clock: IReactorTime, timeout_s: float) -> None:
+        """Wait until no bookie owes an answer, at most ``timeout_s``."""
+        if not self._owing:
+            return
+        waiter: Deferred[None] = Deferred(self._waiting.remove)
+        self._waiting.append(waiter)
+        waiter.addTimeout(timeout_s, clock, onTimeoutCancel=lambda _result, _timeout: None)
+        await waiter
+
 
 log = Logger()
 

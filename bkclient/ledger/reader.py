@@ -12,10 +12,8 @@ from contextlib import aclosing
 from bkclient.connection.ledger_keys import LedgerKeys
 from bkclient.errors import NoSuchEntryInLedgerError
 from bkclient.ledger.context import Cluster
-from bkclient.ledger.reads.confirmed_end import POLL_WAIT_S, ConfirmedEnd
-from bkclient.ledger.reads.metadata_follower import MetadataFollower
 from bkclient.ledger.reads.range_read import read_range
-from bkclient.ledger.reads.tail import LedgerTail
+from bkclient.ledger.reads.tail import POLL_WAIT_S, ConfirmedEnd, LedgerTail, MetadataFollower
 from bkclient.metadata.update import LocalMetadata
 from wire.digest import Entry, VerifiedEntries
 from wire.entry_batch import EntryBatch, batches

@@ -22,13 +22,10 @@ from bkclient.errors import (
     IncorrectParameterError,
     ReadFailedError,
 )
-from bkclient.ledger.adds.closing import LedgerClosing
+from bkclient.ledger.adds.closing import ForcedAdds, LedgerClosing, WriterEnd
 from bkclient.ledger.adds.ensemble_changes import EnsembleChanges
-from bkclient.ledger.adds.forced import ForcedAdds
-from bkclient.ledger.adds.last_copies import LastCopies
 from bkclient.ledger.adds.pipeline import AddEffects, AddPipeline, AddSettings
-from bkclient.ledger.adds.writer_end import WriterEnd
-from bkclient.ledger.context import Cluster
+from bkclient.ledger.context import Cluster, LastCopies
 from bkclient.ledger.explicit_lac import ExplicitLac
 from bkclient.ledger.reads.range_read import read_range
 from bkclient.metadata.update import LocalMetadata

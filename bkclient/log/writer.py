@@ -18,13 +18,11 @@ from bkclient.client import Client
 from bkclient.concurrency import SharedRun
 from bkclient.errors import ClientError, IncorrectParameterError
 from bkclient.ledger.writer import LedgerWriter
-from bkclient.log.append import DEPOSED, Append, not_appended
-from bkclient.log.append_queue import AppendQueue
-from bkclient.log.append_repair import AppendRepair
+from bkclient.log.append import DEPOSED, Append, AppendQueue, not_appended
+from bkclient.log.append_repair import AppendRepair, RetrySchedule
 from bkclient.log.errors import LogWriterClosedError, NotLeaderError
 from bkclient.log.ledger_list import KnownRecord, LedgerList
 from bkclient.log.record import LogRecord, Position
-from bkclient.log.retry import RetrySchedule
 from bkclient.log.segments import Segments
 
 log = Logger()

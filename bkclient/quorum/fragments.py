@@ -1,4 +1,4 @@
-"""Which fragments of a ledger lack replicas, and how a replica changes place: rules, no I/O.
+"""Which fragments lack replicas, who has copies, how a replica changes place: rules, no I/O.
 
 Agrees with BookKeeper 4.18.0, LedgerFragment, LedgerChecker and LedgerFragmentReplicator, but for:
 
@@ -280,3 +280,43 @@ def _ensemble_at(metadata: LedgerMetadata, first: int) -> tuple[BookieId, ...]:
         if fragment.first_entry_id == first:
             return fragment.ensemble
     raise FragmentChangedError(f"there is no fragment at entry {first} any more")
+
+
+def write_sets(metadata: LedgerMetadata) -> Iterator[frozenset[BookieId]]:
+    """Yield the write set of each kind of entry that the ledger has or may have."""
+    for fragment in _fragments(metadata):
+        yield from fragment.write_sets()
+
+
+def _fragments(metadata: LedgerMetadata) -> tuple[LedgerFragment, ...]:
+    """Return the fragments; the last one of an open ledger may have entries of every kind."""
+    last = metadata.last_fragment
+    return fragments_of(metadata, last.first_entry_id + len(last.ensemble) - 1)
+
+
+def is_only_copy(
+    metadata: LedgerMetadata, bookie_id: BookieId, alive: Collection[BookieId]
+) -> bool:
+    """Tell whether an entry of the ledger can be on ``bookie_id`` and on no bookie in ``alive``.
+
+    ``alive`` are those that serve now, without ``bookie_id``: a copy on a bookie that is down may
+    come back, or may not.
+    """
+    serving = frozenset(alive) - {bookie_id}
+    return any(
+        bookie_id in holders and holders.isdisjoint(serving) for holders in write_sets(metadata)
+    )
+
+
+def is_out_of_reach(metadata: LedgerMetadata, alive: Collection[BookieId]) -> bool:
+    """Tell whether some entry of the ledger has no copy on any bookie in ``alive``."""
+    return any(is_lost(fragment, alive) for fragment in _fragments(metadata))
+
+
+def lacks_copies(metadata: LedgerMetadata, alive: Collection[BookieId]) -> bool:
+    """Tell whether some entry of the ledger has fewer copies on ``alive`` than it should."""
+    serving = frozenset(alive)
+    # Most ledgers of most clusters end here.
+    return not metadata.all_bookies() <= serving and any(
+        not holders <= serving for holders in write_sets(metadata)
+    )

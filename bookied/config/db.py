@@ -6,14 +6,11 @@ its direct memory is a fixed budget here, divided by the ledger directories.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
 from bkclient.config.settings import setting
-
-if TYPE_CHECKING:
-    pass
 
 _MB: Final = 1024 * 1024
 _WRITE_BUFFER_BYTES: Final = 16 * _MB

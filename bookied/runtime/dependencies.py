@@ -20,8 +20,7 @@ from twisted.python.failure import Failure
 from twisted.python.threadpool import ThreadPool
 
 from bkclient.client import Client
-from bkclient.config.client import ClientConfig
-from bkclient.config.keep_alive import KeepAlive
+from bkclient.config.client import ClientConfig, KeepAlive
 from bkclient.connection.pool import Connect
 from bkclient.connection.security.handshake import Greeting, greeting_of
 from bkclient.connection.tcp import TcpConnect

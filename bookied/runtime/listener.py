@@ -16,7 +16,7 @@ from twisted.internet.defer import maybeDeferred
 from twisted.internet.error import ConnectionLost
 from twisted.internet.interfaces import IListeningPort, IProtocolFactory, IReactorSocket
 
-from bkclient.config.keep_alive import KeepAlive
+from bkclient.config.client import KeepAlive
 from bookied.errors import AddressError, PortInUseError
 
 BACKLOG: Final = 512

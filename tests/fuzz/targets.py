@@ -18,7 +18,7 @@ from bkclient.ledger.handover_state import NotHandedOverError, decode_handover
 from bkclient.log.errors import LogDamagedError
 from bkclient.log.record import decode_record
 from bkclient.metadata.sqlite.store import parse_uri as parse_sqlite_uri
-from bkclient.metadata.tree.underreplication.values import parse_delay
+from bkclient.metadata.tree.underreplication.branch import parse_delay
 from bkclient.metadata.zk_uri import parse_uri as parse_zookeeper_uri
 from bkclient.metadata.zookeeper_reader import frames
 from bookied.admin.exchange import BadHttpRequestError, HttpRequest, number

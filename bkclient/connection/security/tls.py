@@ -19,8 +19,7 @@ from twisted.internet.interfaces import (
 from twisted.logger import Logger
 from zope.interface import implementer
 
-from bkclient.config.tls import TlsSettings
-from bkclient.config.tls_names import is_tls13, openssl_suite, split, versions
+from bkclient.config.tls import TlsSettings, is_tls13, openssl_suite, split, versions
 from bkclient.connection.security.key_stores import read_own_key, read_revoked, read_trusted
 from bkclient.errors import SecurityError
 

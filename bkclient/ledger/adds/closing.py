@@ -1,4 +1,4 @@
-"""LedgerClosing: how a writer closes its ledger."""
+"""How a writer closes its ledger, and how it forces what was added to the disks of its bookies."""
 
 from __future__ import annotations
 
@@ -10,14 +10,109 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from bkclient.concurrency import SharedRun
-from bkclient.errors import ClientError, LedgerClosedError
-from bkclient.ledger.adds.forced import ForcedAdds
+from bkclient.connection.pool import BookiePool
+from bkclient.errors import (
+    ClientClosedError,
+    ClientError,
+    ClientLedgerFencedError,
+    LedgerClosedError,
+    WriteFailedError,
+)
 from bkclient.ledger.adds.pipeline import AddPipeline
-from bkclient.ledger.adds.writer_end import WriterEnd
 from bkclient.ledger.context import Cluster
+from bkclient.ledger.explicit_lac import force
 from bkclient.metadata.update import LocalMetadata, closed, writer_may_close
+from bkclient.quorum.add_rules import AddQuorum
 from wire.ids import EntryId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
+
+NO_METADATA_AFTER = (ClientLedgerFencedError, LedgerClosedError, ClientClosedError)
+"""Errors that end the handle and leave the ledger's metadata to another client."""
+
+
+class WriterEnd:
+    """Why a writer takes no more entries, and where its ledger ends."""
+
+    def __init__(self) -> None:
+        self.error: ClientError | None = None
+        """Why; None while it takes entries, or after it closed the ledger."""
+        self.at: tuple[EntryId, int] | None = None
+        """The last entry and the length, once that is decided."""
+
+    @property
+    def is_left_to_others(self) -> bool:
+        """Whether the ledger's metadata is no longer this writer's to change."""
+        return isinstance(self.error, NO_METADATA_AFTER)
+
+    def raise_if_left_to_others(self) -> None:
+        """Raise the error that ended the writer, if another client ends the ledger."""
+        if self.error is not None and self.is_left_to_others:
+            raise self.error
+
+
+class ForcedAdds:
+    """The entries of a ledger that were forced, or were there when the writer began.
+
+    With deferred sync they are the ones that are safe.
+    """
+
+    def __init__(
+        self,
+        pool: BookiePool,
+        ledger_id: LedgerId,
+        quorum: AddQuorum,
+        pipeline: AddPipeline,
+        end: WriterEnd,
+    ) -> None:
+        self._pool, self._ledger_id = pool, ledger_id
+        self._quorum, self._pipeline, self._end = quorum, pipeline, end
+        self.last = EntryId(quorum.last_confirmed)
+        """The last entry forced."""
+        self.length = pipeline.confirmed_length
+        """Payload bytes up to that entry."""
+
+    async def force(self) -> EntryId:
+        """Force what is confirmed; return the last entry of it. See ``LedgerWriter.force``."""
+        head, length = self._quorum.last_confirmed, self._pipeline.confirmed_length
+        self._insist_unbroken()
+        if self._quorum.last_pushed >= 0:
+            await force(self._pool, self._ledger_id, self._quorum.ensemble)
+        self._insist_unbroken()
+        if head > self.last:
+            if self._end.at is not None:
+                raise self._end.error or LedgerClosedError(f"ledger {self._ledger_id} was closed")
+            self.last, self.length = head, length
+        return head
+
+    def _insist_unbroken(self) -> None:
+        """Refuse to force if a bookie may have lost an entry that it acknowledged.
+
+        Java does not check: there a bookie that died with entries in memory, and was started
+        again, says that all it has is on its disk.
+        """
+        self._end.raise_if_left_to_others()
+        lost = self._pipeline.members.that_lost(self.last)
+        if lost:
+            raise WriteFailedError(
+                f"the connection to {', '.join(lost)} was lost since entry {self.last} of ledger "
+                f"{self._ledger_id} was forced: entries added after it may be lost"
+            )
+
+    async def force_before_close(self) -> None:
+        """Force what is confirmed, if that is possible; Java leaves it to its user."""
+        if self.last >= self._quorum.last_confirmed:
+            return
+        try:
+            await self.force()
+        except ClientError as error:
+            log.warn(
+                "ledger {ledger_id} ends with entry {last}, for the rest could not be forced: "
+                "{error}",
+                ledger_id=self._ledger_id,
+                last=self.last,
+                error=error,
+            )
+
 
 log = Logger()
 

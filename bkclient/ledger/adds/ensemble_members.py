@@ -16,7 +16,7 @@ from bkclient.connection.ledger_keys import AddBatch, FrameMaker, LedgerKeys
 from bkclient.connection.pool import BookiePool
 from bkclient.connection.writability import Writability
 from bkclient.errors import ClientError, TooManyRequestsClientError
-from bkclient.ledger.adds.last_copies import LastCopies
+from bkclient.ledger.context import LastCopies
 from bkclient.quorum.distribution import is_striped_to
 from wire.codes import ProtocolVersion
 from wire.frames.bulk_adds import Packed

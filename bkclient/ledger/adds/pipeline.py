@@ -16,24 +16,23 @@ from typing import Any, ClassVar, Final
 
 import attrs
 from twisted.internet.defer import Deferred, fail, succeed
-from twisted.internet.interfaces import IDelayedCall
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 
 from bkclient.concurrency import RateLimit
 from bkclient.connection.ledger_keys import FrameMaker, LedgerKeys
 from bkclient.connection.pool import BookiePool
+from bkclient.connection.writability import Writability
 from bkclient.errors import (
+    AddQuorumTimeoutError,
     ClientError,
     DuplicateEntryIdError,
     IncorrectParameterError,
     UnexpectedConditionError,
 )
-from bkclient.ledger.adds.backpressure import WaitForSpace
-from bkclient.ledger.adds.confirmations import Confirmations
 from bkclient.ledger.adds.ensemble_changes import ChangePause
 from bkclient.ledger.adds.ensemble_members import AddFraming, EnsembleMembers, Member
-from bkclient.ledger.adds.last_copies import LastCopies
-from bkclient.ledger.adds.quorum_timeout import QuorumTimeout
+from bkclient.ledger.context import LastCopies
 from bkclient.quorum.add_events import (
     AddsAcked,
     AddsFailed,
@@ -54,6 +53,138 @@ from wire.codes import AddFlag, ProtocolVersion
 from wire.errors import LocalProtocolError
 from wire.frames.bulk_adds import Packed
 from wire.ids import BookieId, EntryId, LedgerId
+
+
+class QuorumTimeout:
+    """Watches adds in the order in which they were sent.
+
+    Args:
+        clock: to wait by.
+        quorum: knows which adds have their acks.
+        timeout_s: how long each may wait; not above 0 is for ever.
+        overdue: called when one has waited that long.
+    """
+
+    def __init__(
+        self,
+        clock: IReactorTime,
+        quorum: AddQuorum,
+        timeout_s: float,
+        overdue: Callable[[AddQuorumTimeoutError], None],
+    ) -> None:
+        self._clock, self._quorum = clock, quorum
+        self._timeout_s, self._overdue = timeout_s, overdue
+        self._sent: deque[tuple[float, list[int]]] = deque()
+        self._timer: IDelayedCall | None = None
+
+    def sent(self, packed: list[Packed]) -> None:
+        """Watch adds that go out now."""
+        if self._timeout_s <= 0:
+            return
+        due_s = self._clock.seconds() + self._timeout_s
+        self._sent.append((due_s, [entry_id for entry_id, _ in packed]))
+        if self._timer is None:
+            self._check()
+
+    def _check(self) -> None:
+        """Wait for the oldest that have no quorum, or say that they are overdue."""
+        self._timer = None
+        while self._sent and all(map(self._quorum.is_complete, self._sent[0][1])):
+            self._sent.popleft()
+        if not self._sent or self._quorum.state is AddState.ENDED:
+            return
+        left_s = self._sent[0][0] - self._clock.seconds()
+        if left_s > 0:
+            self._timer = self._clock.callLater(left_s, self._check)
+            return
+        self._overdue(AddQuorumTimeoutError(f"no ack quorum in {self._timeout_s:g} s"))
+
+    def stop(self) -> None:
+        """Watch no more."""
+        if self._timer is not None and self._timer.active():
+            self._timer.cancel()
+        self._timer = None
+
+
+class Confirmations:
+    """Deferreds in the order of their entries. An entry has none if no caller asks for one."""
+
+    def __init__(self) -> None:
+        """Begin without a Deferred."""
+        self._waiting: deque[tuple[int, Deferred[EntryId]]] = deque()
+
+    def wait_for(self, entry_id: EntryId) -> Deferred[EntryId]:
+        """Return a Deferred that fires when the entry is confirmed, or with why it is not.
+
+        Cancelling it lets go of the answer; the add itself cannot be taken back.
+        """
+        deferred: Deferred[EntryId] = Deferred()
+        waiting, at = self._waiting, len(self._waiting)
+        while at and waiting[at - 1][0] > entry_id:
+            at -= 1
+        if at == len(waiting):
+            waiting.append((entry_id, deferred))
+        else:
+            waiting.insert(at, (entry_id, deferred))
+        return deferred
+
+    def confirm(self, last: EntryId) -> None:
+        """Tell who waits for an entry up to ``last``."""
+        waiting = self._waiting
+        while waiting and waiting[0][0] <= last:
+            entry_id, deferred = waiting.popleft()
+            deferred.callback(EntryId(entry_id))
+
+    def fail(self, error: ClientError) -> None:
+        """Tell all who wait that nothing more is confirmed."""
+        waiting, self._waiting = self._waiting, deque()
+        for _, deferred in waiting:
+            deferred.errback(error)
+
+
+class WaitForSpace:
+    """Wakes those who wait when there is space for more adds.
+
+    Args:
+        has_space: whether there is space, or no adds are taken any more.
+        full_connection: returns the writability of a full connection, if that is the reason.
+    """
+
+    def __init__(
+        self, has_space: Callable[[], bool], full_connection: Callable[[], Writability | None]
+    ) -> None:
+        self._has_space, self._full_connection = has_space, full_connection
+        self._waiting: list[Deferred[None]] = []
+
+    async def wait(self) -> None:
+        """Return when there is space."""
+        while not self._has_space():
+            waiter: Deferred[None] = Deferred()
+            self._waiting.append(waiter)
+            # Not for the connection alone: its bookie may be replaced, and it stay full for ever.
+            full = self._full_connection()
+            if full is None:
+                await waiter
+                continue
+            drained = full.when_writable()
+            drained.addCallbacks(lambda _, waiter=waiter: _fire(waiter), lambda _: None)
+            try:
+                await waiter
+            finally:
+                drained.cancel()
+
+    def wake(self) -> None:
+        """Wake them if there is space now."""
+        if self._waiting and self._has_space():
+            waiting, self._waiting = self._waiting, []
+            for waiter in waiting:
+                _fire(waiter)
+
+
+def _fire(waiter: Deferred[None]) -> None:
+    if not waiter.called:
+        waiter.callback(None)
+
 
 log = Logger()
 

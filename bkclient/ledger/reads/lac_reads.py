@@ -16,11 +16,16 @@ from bkclient.concurrency import Alarms
 from bkclient.connection.bookie_health import BookieHealth
 from bkclient.connection.pool import BookiePool
 from bkclient.errors import ClientError
-from bkclient.ledger.reads.read_order import ReadOrder
-from bkclient.ledger.reads.replica_read import ReadRun, as_client_error
+from bkclient.ledger.reads.replica_read import ReadOrder, ReadRun, as_client_error
 from bkclient.ledger.reads.verifier import AnswerVerifier
-from bkclient.quorum.read_rules import AnyLac, KnownLac, LacQuorum, LongPoll, LongPollAnswer
-from bkclient.quorum.speculation import Speculation
+from bkclient.quorum.read_rules import (
+    AnyLac,
+    KnownLac,
+    LacQuorum,
+    LongPoll,
+    LongPollAnswer,
+    Speculation,
+)
 from wire.codes import ReadFlag
 from wire.digest import Entry
 from wire.ids import NO_ENTRY, BookieId, LedgerId

@@ -1,4 +1,4 @@
-"""LedgerTail: reads a ledger as it grows, until it is closed."""
+"""How a reader follows a ledger: its metadata, how far it is confirmed, its new entries."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import Final
 
-from twisted.internet.defer import CancelledError
+from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
@@ -15,15 +15,226 @@ from bkclient.errors import (
     ClientClosedError,
     ClientError,
     ClientUnauthorizedError,
+    NoSuchEntryInLedgerError,
+    NoSuchLedgerError,
+    ReadFailedError,
     RequestTimeoutError,
     TooManyRequestsClientError,
 )
-from bkclient.ledger.reads.confirmed_end import ConfirmedEnd
-from bkclient.ledger.reads.metadata_follower import PAUSE_S, MetadataFollower
-from bkclient.metadata.api import MetadataUnavailableError
+from bkclient.ledger.context import Cluster
+from bkclient.ledger.handover_state import confirmed_by_handover
+from bkclient.ledger.reads.fetch import EntryFetcher
+from bkclient.metadata.api import MetadataUnavailableError, Version, Versioned, Watch
+from bkclient.metadata.update import LocalMetadata
 from bkclient.quorum.read_rules import LongPollAnswer
 from wire.digest import Entry
-from wire.ids import LedgerId
+from wire.errors import BookKeeperError
+from wire.ids import NO_ENTRY, EntryId, LedgerId
+from wire.ledger_metadata import LedgerMetadata
+
+PAUSE_S: Final = 0.5
+"""Between tries at what failed, or came back sooner than it should."""
+
+
+class MetadataFollower:
+    """Watches the metadata of one ledger, and reads it again after each change."""
+
+    def __init__(self, cluster: Cluster, local: LocalMetadata, ledger_id: LedgerId) -> None:
+        self._cluster, self._local, self._ledger_id = cluster, local, ledger_id
+        self._watch: Watch | None = None
+        self._is_reading = False
+        self._read_again = False
+        self._waiters: list[Deferred[None]] = []
+        local.on_change(lambda _metadata: self._wake_waiters())
+
+    async def start(self) -> None:
+        """Watch the metadata from now on."""
+        self._watch = await self._cluster.store.watch_ledger(self._ledger_id, self._changed)
+        await self._cluster.learn_near(self._local.value)
+
+    def stop(self) -> None:
+        """Watch no more."""
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
+
+    def _changed(self) -> None:
+        """Read the metadata that the store says has changed; once more if it changes meanwhile."""
+        if self._is_reading:
+            self._read_again = True
+            return
+        self._is_reading = True
+        reading = Deferred.fromCoroutine(self._read())
+        reading.addErrback(lambda failure: log.failure("reading metadata", failure))
+
+    async def _read(self) -> None:
+        try:
+            while True:
+                self._read_again = False
+                await self.refresh()
+                if not self._read_again:
+                    return
+        except NoSuchLedgerError:
+            log.info("ledger {ledger_id} was deleted", ledger_id=self._ledger_id)
+            self._wake_waiters()
+        except BookKeeperError as error:
+            log.warn(
+                "ledger {ledger_id}: metadata not read: {error}",
+                ledger_id=self._ledger_id,
+                error=error,
+            )
+        finally:
+            self._is_reading = False
+
+    async def refresh(self) -> LedgerMetadata:
+        """Read the metadata now.
+
+        Raises:
+            NoSuchLedgerError: the ledger was deleted.
+            MetadataUnavailableError: the metadata service does not answer.
+        """
+        found: Versioned[LedgerMetadata] = await self._cluster.store.read_ledger(self._ledger_id)
+        self._local.install(found)
+        await self._cluster.learn_near(self._local.value)
+        return self._local.value
+
+    async def refresh_if_available(self) -> None:
+        """Read the metadata, unless the metadata service does not answer.
+
+        Raises:
+            NoSuchLedgerError: the ledger was deleted.
+        """
+        try:
+            await self.refresh()
+        except MetadataUnavailableError as error:
+            log.info(
+                "ledger {ledger_id}: metadata not read: {error}",
+                ledger_id=self._ledger_id,
+                error=error,
+            )
+
+    @property
+    def version(self) -> Version:
+        """The version of the metadata that is known."""
+        return self._local.current.version
+
+    # Changes
+
+    def when_changed(self) -> Deferred[None]:
+        """Return a Deferred that fires with the next change; drop it by ``forget``."""
+        waiter: Deferred[None] = Deferred()
+        self._waiters.append(waiter)
+        return waiter
+
+    def forget(self, waiter: Deferred[None]) -> None:
+        """Do not fire this Deferred any more."""
+        if waiter in self._waiters:
+            self._waiters.remove(waiter)
+
+    async def pause(self) -> None:
+        """Wait ``PAUSE_S``, or until the metadata changes."""
+        waiter = self.when_changed()
+        timer = self._cluster.clock.callLater(PAUSE_S, waiter.callback, None)
+        try:
+            await waiter
+        finally:
+            self.forget(waiter)
+            if timer.active():
+                timer.cancel()
+
+    def _wake_waiters(self) -> None:
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.called:
+                waiter.callback(None)
+
+
+POLL_WAIT_S: Final = 3.0
+"""How long a bookie holds a long poll; shorter than the read time-out of Java's client."""
+
+
+class ConfirmedEnd:
+    """The last add confirmed (LAC) of a ledger, as its reader knows it. It never goes back.
+
+    Of an open ledger it rises with what bookies answer, of a closed one the metadata has it.
+    """
+
+    def __init__(self, ledger_id: LedgerId, local: LocalMetadata, fetcher: EntryFetcher) -> None:
+        self._ledger_id, self._local, self._fetcher = ledger_id, local, fetcher
+        self._lac: int = NO_ENTRY
+        fetcher.follow_lac(self.raise_to)
+        local.on_change(lambda _metadata: self._learn_from_metadata())
+        self._learn_from_metadata()
+
+    def _learn_from_metadata(self) -> None:
+        self.raise_to(confirmed_by_handover(self._ledger_id, self._local.value))
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the ledger is closed."""
+        return self._local.value.is_closed
+
+    @property
+    def lac(self) -> EntryId:
+        """The highest entry known to be confirmed; of a closed ledger the last one."""
+        metadata = self._local.value
+        if metadata.is_closed:
+            return EntryId(NO_ENTRY if metadata.last_entry_id is None else metadata.last_entry_id)
+        return EntryId(self._lac)
+
+    def raise_to(self, lac: int) -> None:
+        """Note a LAC that a bookie gave."""
+        self._lac = max(self._lac, lac)
+
+    def check(self, first: int, last: int, *, unconfirmed: bool) -> None:
+        """Refuse a range that ends behind the LAC.
+
+        Raises:
+            NoSuchEntryInLedgerError: the ledger is closed, and ends before.
+            ReadFailedError: it is open, and ``unconfirmed`` was not asked for.
+        """
+        lac = self.lac
+        if last <= lac or first > last:
+            return
+        if self.is_final:
+            raise NoSuchEntryInLedgerError(
+                f"ledger {self._ledger_id} has no entry {last}: "
+                + (f"it ends with {lac}" if lac >= 0 else "it is empty")
+            )
+        if not unconfirmed:
+            raise ReadFailedError(
+                f"entry {last} of ledger {self._ledger_id} is not confirmed yet: "
+                + (f"the last one that is, is {lac}" if lac >= 0 else "none is")
+            )
+
+    async def read(self) -> EntryId:
+        """Ask the bookies for the LAC; return how far the ledger is confirmed."""
+        if not self.is_final:
+            self.raise_to(await self._fetcher.lacs.quorum(self._local.value))
+        return self.lac
+
+    async def read_any(self) -> EntryId:
+        """Ask the bookies for any higher LAC; return how far the ledger is confirmed."""
+        if not self.is_final:
+            self.raise_to(await self._fetcher.lacs.any(self._local.value, self._lac))
+        return self.lac
+
+    async def wait_beyond(self, previous: int, wait_s: float) -> EntryId:
+        """Wait at the bookies until the LAC is above ``previous``, or ``wait_s`` are over."""
+        if not self.is_final and self._lac <= previous:
+            await self.poll(previous, wait_s)
+        return self.lac
+
+    def poll(self, previous: int, wait_s: float = POLL_WAIT_S) -> Deferred[LongPollAnswer[Entry]]:
+        """Poll at the bookies for a LAC above ``previous``; the next entry may come along."""
+        return self._fetcher.lacs.poll(self._local.value, previous, wait_s).addCallback(
+            self._polled
+        )
+
+    def _polled(self, polled: LongPollAnswer[Entry]) -> LongPollAnswer[Entry]:
+        self.raise_to(polled.lac)
+        return polled
+
 
 log = Logger()
 

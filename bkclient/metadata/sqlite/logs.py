@@ -1,12 +1,18 @@
-"""The records of logs made of ledgers, in a file."""
+"""The records of logs made of ledgers, and the cursors of readers of logs and topics, in a file."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from bkclient.metadata.api import ANY, Version, Versioned, Watch
-from bkclient.metadata.sqlite.base import LOG, SqlitePart
-from bkclient.metadata.tree.logs import check_log_name, log_changed, log_exists, no_log
+from bkclient.metadata.api import ANY, NEW, Version, Versioned, Watch
+from bkclient.metadata.sqlite.base import CURSORS, LOG, SqlitePart
+from bkclient.metadata.tree.logs import (
+    check_log_name,
+    cursors_changed,
+    log_changed,
+    log_exists,
+    no_log,
+)
 from bkclient.metadata.tree.nodes import NodeExistsError, NodeVersionError, NoNodeError
 
 
@@ -49,3 +55,22 @@ class SqliteLogs(SqlitePart):
 
     async def watch_log(self, name: str, changed: Callable[[], None]) -> Watch:
         return await self._watch(changed, LOG, key=name)
+
+
+class SqliteCursors(SqlitePart):
+    """Implements ``CursorStore``."""
+
+    async def read_cursors(self, source: str) -> Versioned[bytes]:
+        row = await self._read(lambda rows, _: rows.get(CURSORS, source))
+        return Versioned(b"", NEW) if row is None else Versioned(row.value, row.version)
+
+    async def write_cursors(self, source: str, value: bytes, version: Version) -> Version:
+        try:
+            if version == NEW:
+                return await self._write(lambda rows, _: rows.insert(CURSORS, source, value))
+            return await self._write(lambda rows, _: rows.update(CURSORS, source, value, version))
+        except (NodeExistsError, NoNodeError, NodeVersionError) as error:
+            raise cursors_changed(source) from error
+
+    async def list_cursors(self) -> list[str]:
+        return await self._read(lambda rows, _: sorted(str(key) for key in rows.all(CURSORS)))

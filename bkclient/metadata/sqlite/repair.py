@@ -27,7 +27,7 @@ from bkclient.metadata.sqlite.driver_thread import META, Core
 from bkclient.metadata.sqlite.rows import Key, Rows
 from bkclient.metadata.stored_values import IDS_AT_ONCE
 from bkclient.metadata.tree.nodes import NodeExistsError, NoNodeError
-from bkclient.metadata.tree.underreplication.values import (
+from bkclient.metadata.tree.underreplication.branch import (
     check_path,
     encode_delay,
     name_in_lock,

@@ -1,4 +1,4 @@
-"""The records of logs made of ledgers, in a tree.
+"""The records of logs made of ledgers, and how far readers of logs and topics have come, in a tree.
 
 The node of a removed log stays, with ``TOMBSTONE`` as its value: a log that is created again under
 the name goes on with the versions of that node, so a record read before is never the current one.
@@ -14,6 +14,7 @@ from bkclient.errors import IncorrectParameterError, MetadataVersionError
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import (
     ANY,
+    NEW,
     LogExistsError,
     NoSuchLogError,
     Version,
@@ -155,3 +156,30 @@ def log_exists(name: str) -> LogExistsError:
 def log_changed(name: str, version: Version) -> MetadataVersionError:
     """Return the error for a record that another client has changed."""
     return MetadataVersionError(f"log {name}: version {version} is not the last one")
+
+
+class TreeCursors(TreePart):
+    """Implements ``CursorStore``."""
+
+    async def read_cursors(self, source: str) -> Versioned[bytes]:
+        node = await get_if_there(self._tree, zk_paths.cursors(source))
+        return Versioned(b"", NEW) if node is None else Versioned(node.value, node.stat.version)
+
+    async def write_cursors(self, source: str, value: bytes, version: Version) -> Version:
+        path = zk_paths.cursors(source)
+        try:
+            if version == NEW:
+                await create_with_parents(self._tree, path, value)
+                return 0
+            return await self._tree.set(path, value, version)
+        except (NodeExistsError, NoNodeError, NodeVersionError) as error:
+            raise cursors_changed(source) from error
+
+    async def list_cursors(self) -> list[str]:
+        names = await children_if_there(self._tree, zk_paths.CURSORS)
+        return sorted(map(zk_paths.source_of_cursors, names))
+
+
+def cursors_changed(source: str) -> MetadataVersionError:
+    """Return the error for cursors that another process has changed."""
+    return MetadataVersionError(f"the cursors of {source} were changed by another process")

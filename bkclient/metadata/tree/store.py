@@ -12,11 +12,10 @@ from bkclient.metadata import zk_paths
 from bkclient.metadata.api import SessionEvent, Watch
 from bkclient.metadata.tree.admin import TreeAdmin
 from bkclient.metadata.tree.bookies import TreeBookies, TreeCookies
-from bkclient.metadata.tree.cursors import TreeCursors
 from bkclient.metadata.tree.election import TreeElection
 from bkclient.metadata.tree.ids import TreeLedgerIds
 from bkclient.metadata.tree.ledgers import TreeLedgers
-from bkclient.metadata.tree.logs import TreeLogs
+from bkclient.metadata.tree.logs import TreeCursors, TreeLogs
 from bkclient.metadata.tree.nodes import (
     ManyValues,
     NodeExistsError,

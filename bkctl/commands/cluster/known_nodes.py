@@ -10,7 +10,7 @@ from bkclient.log.cursors import decode_cursors
 from bkclient.log.record import decode_record
 from bkclient.metadata import zk_paths
 from bkclient.metadata.stored_values import decode_instance_id
-from bkclient.metadata.tree.underreplication.values import parse_delay
+from bkclient.metadata.tree.underreplication.branch import parse_delay
 from bkclient.metadata.zk_paths import LAYOUTS
 from wire.errors import BookKeeperError
 from wire.ids import BookieId, LedgerId

@@ -20,7 +20,7 @@ from bkclient.admin.operations import BookieState
 from bkclient.config.findings import Finding, Findings, Severity
 from bkclient.ledger.handover_state import HANDOVER_KEY
 from bkclient.metadata.api import HeldLock, StoredLedger, Version
-from bkclient.quorum.replicas import is_out_of_reach, lacks_copies, write_sets
+from bkclient.quorum.fragments import is_out_of_reach, lacks_copies, write_sets
 from bkclient.repair.autorecovery import Mark, Pause
 from bkctl.bookies.summary import BookieSummary
 from bkctl.output.forms.table import wrapped

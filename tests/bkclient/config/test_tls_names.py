@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from OpenSSL import SSL
 
-from bkclient.config.tls_names import (
+from bkclient.config.tls import (
     is_tls13,
     openssl_suite,
     suites_refused,

@@ -27,9 +27,9 @@ from bkclient.quorum.read_rules import (
     LongPoll,
     LongPollAnswer,
     ReplicaRead,
+    Speculation,
     worse,
 )
-from bkclient.quorum.speculation import Speculation
 
 NEGATIVE = NoSuchEntryInLedgerError("no")
 NO_LEDGER = NoSuchLedgerOnBookieError("no")

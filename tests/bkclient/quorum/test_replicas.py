@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bkclient.quorum.distribution import write_set
-from bkclient.quorum.replicas import is_only_copy, is_out_of_reach, lacks_copies, write_sets
+from bkclient.quorum.fragments import is_only_copy, is_out_of_reach, lacks_copies, write_sets
 from wire.codes import LedgerState
 from wire.ids import BookieId, EntryId
 from wire.ledger_metadata import Fragment, LedgerMetadata

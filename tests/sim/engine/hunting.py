@@ -9,7 +9,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from typing import Any, TypeVar, Union
+from typing import Any, TypeVar
 
 import attrs
 
@@ -30,11 +30,11 @@ class Found:
 
 
 def hunt(
-    try_seed: Callable[..., Union[T, Found]],
+    try_seed: Callable[..., T | Found],
     seeds: Iterable[int],
     *options: Any,
     workers: int = 1,
-) -> Iterator[Union[T, Found]]:
+) -> Iterator[T | Found]:
     """Run seeds; give each one's outcome, in order. ``options`` follow the seed."""
     if workers == 1:
         for seed in seeds:

@@ -24,11 +24,10 @@ from bkclient.errors import (
     RequestTimeoutError,
 )
 from bkclient.ledger import explicit_lac, opening, recovery
-from bkclient.ledger.adds import closing, ensemble_changes, forced, writer_end
+from bkclient.ledger.adds import closing, ensemble_changes
 from bkclient.ledger.adds.ensemble_members import EnsembleMembers, Member
 from bkclient.ledger.adds.pipeline import AddPipeline
-from bkclient.ledger.reads.confirmed_end import ConfirmedEnd
-from bkclient.ledger.reads.metadata_follower import MetadataFollower
+from bkclient.ledger.reads.tail import ConfirmedEnd, MetadataFollower
 from bkclient.ledger.reads.verifier import AnswerVerifier
 from bkclient.ledger.recovery import RecoveryRun
 from bkclient.ledger.writer import LedgerWriter
@@ -181,7 +180,7 @@ def _fenced_writer_closes(stack: contextlib.ExitStack) -> None:
     def may_close(metadata: LedgerMetadata, last: int, length: int) -> bool:
         return not metadata.is_closed
 
-    put(stack, writer_end, NO_METADATA_AFTER=())
+    put(stack, closing, NO_METADATA_AFTER=())
     put(stack, closing, writer_may_close=may_close)
 
 
@@ -634,7 +633,7 @@ def _force_asks_one(stack: contextlib.ExitStack) -> None:
     async def force(pool: Any, ledger_id: Any, bookies: Any) -> None:
         await usual(pool, ledger_id, tuple(bookies)[:1])
 
-    put(stack, forced, force=force)
+    put(stack, closing, force=force)
 
 
 def _force_of_another_life(stack: contextlib.ExitStack) -> None:
@@ -665,7 +664,7 @@ def _force_behind_the_end(stack: contextlib.ExitStack) -> None:
             self.last, self.length = head, length
         return EntryId(head)
 
-    put(stack, forced.ForcedAdds, force=force)
+    put(stack, closing.ForcedAdds, force=force)
 
 
 def _silence_is_kept(stack: contextlib.ExitStack) -> None:

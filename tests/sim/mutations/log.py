@@ -6,12 +6,12 @@ import contextlib
 from typing import Any, Final
 
 from bkclient.log import LogManager, Position
-from bkclient.log.append_queue import AppendQueue
+from bkclient.log.append import AppendQueue
+from bkclient.log.append_repair import RetrySchedule
 from bkclient.log.ledger_list import KnownRecord, LedgerList
 from bkclient.log.reader import LogReader
 from bkclient.log.record import LogRecord
 from bkclient.log.removal import LogRemoval
-from bkclient.log.retry import RetrySchedule
 from bkclient.log.segments import Segments
 from bkclient.metadata.api import ANY
 from tests.sim.engine.switches import Mutation, put, switch

@@ -16,8 +16,7 @@ from bkclient.metadata.tree.nodes import (
     get_if_there,
     is_own,
 )
-from bkclient.metadata.tree.underreplication.branch import RepairBranch
-from bkclient.metadata.tree.underreplication.values import name_in_lock
+from bkclient.metadata.tree.underreplication.branch import RepairBranch, name_in_lock
 from wire.ids import LedgerId
 from wire.records.repair_marks import LockData, decode_lock, encode_lock
 

@@ -17,8 +17,8 @@ from bkclient.metadata.tree.nodes import (
     get_if_there,
     insist,
 )
-from bkclient.metadata.tree.underreplication.branch import RepairBranch
-from bkclient.metadata.tree.underreplication.values import (
+from bkclient.metadata.tree.underreplication.branch import (
+    RepairBranch,
     check_path,
     encode_delay,
     parse_delay,

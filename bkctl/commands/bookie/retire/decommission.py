@@ -10,7 +10,7 @@ import attrs
 
 from bkclient.admin import operations
 from bkclient.errors import ClientError
-from bkclient.quorum.replicas import is_only_copy
+from bkclient.quorum.fragments import is_only_copy
 from bkclient.repair import autorecovery
 from bkclient.repair.decommission import (
     cancel_decommission,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from bkclient.admin.ledger_scan import IDS_AT_ONCE, read_ledgers
-from bkclient.quorum.replicas import is_only_copy
+from bkclient.quorum.fragments import is_only_copy
 from bkctl.bookies.stopped_bookie import (
     REGISTERED,
     StoppedBookie,

@@ -10,8 +10,12 @@ from pathlib import Path
 import pytest
 
 from bkclient.config.tls import StoreFile, StoreType, TlsSettings
-from bkclient.connection.security.java_stores import ITERATIONS_MAX
-from bkclient.connection.security.key_stores import OwnKey, read_own_key, read_trusted
+from bkclient.connection.security.key_stores import (
+    ITERATIONS_MAX,
+    OwnKey,
+    read_own_key,
+    read_trusted,
+)
 from bkclient.errors import SecurityError
 from tests.support.certificates import PASSWORD, Authority
 from tests.support.keytool import key_store, keytool, trust_store
