@@ -94,11 +94,13 @@ async def batch_log_extents(client: Client, options: SourceOptions) -> list[Ledg
     """
     names_position = options.starting is not None and options.starting.word is None
     end = await log_end(client, options)
-    for _ in range(1 if names_position else STALE_READS):
+    for _ in range(STALE_READS):
         start = await log_start(client, options, EARLIEST)
         try:
             return (await log_extents(client, options, start, end))[0]
         except LogTrimmedError as error:
+            if names_position:
+                raise
             trimmed = error
     raise trimmed
 
