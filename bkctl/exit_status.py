@@ -10,7 +10,7 @@ class Effect(enum.Enum):
     """What a command can do to a cluster; it decides how the command asks before it acts."""
 
     READ = "reads only"
-    REVERSIBLE = "adds or changes, and loses nothing"
+    REVERSIBLE = "adds or changes, and deletes nothing"
     FENCES = "fences a writer"
     LOSES_DATA = "deletes data or metadata for good"
 

@@ -181,6 +181,7 @@ _OF_OBJECTS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
 _SECURITY: Final = (
     "TLS and passwords are settings of the client: -c FILE or -X KEY=VALUE; see docs/security.md"
 )
+_TAKEN_FROM_METADATA: Final = "the password is in the ledger's metadata, and is taken from there"
 _DEFAULTS: Final = "`bkctl config diff FILE` compares a settings file with the defaults"
 _TLS_FILES: Final = "use --ca-file, --cert-file and --key-file"
 _FIND_AND_DELETE: Final = "use `bkctl ledger list {} -o id | bkctl ledger delete -`"
@@ -209,7 +210,10 @@ OPTIONS: Final[Mapping[str, str]] = {
     "export --format jsonl": "`bkctl ledger read LEDGER_ID -o jsonl` prints entries as JSON",
     "export --format raw": "`bkctl ledger read LEDGER_ID --out FILE` writes the payloads",
     "export --out": "use --to",
-    "ledger --password-file": "the password is in the ledger's metadata, and is taken from there",
+    "ledger --password": _TAKEN_FROM_METADATA,
+    "ledger --password-file": _TAKEN_FROM_METADATA,
+    "ledger create --password": "use --password-file FILE",
+    "ledger write --password": "use --password-file FILE",
     "ledger delete --meta": _FIND_AND_DELETE.format("--meta KEY=VALUE"),
     "ledger delete --created-before": _FIND_AND_DELETE.format("--older-than 30d"),
     "ledger delete --older-than": _FIND_AND_DELETE.format("--older-than 30d"),

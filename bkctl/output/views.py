@@ -140,8 +140,9 @@ class View:
     def named(self, word: str) -> Field | None:
         """Return the field with this name, in JSON or as a column's header; None without one."""
         folded = word.strip().lower().replace(" ", "_").replace("-", "_")
-        titles = {field.title.lower().replace(" ", "_"): field for field in reversed(self.fields)}
-        return {**titles, **{field.name: field for field in self.fields}}.get(folded)
+        words = {field.title.lower().replace(" ", "_"): field for field in reversed(self.fields)}
+        words |= {field.name: field for field in self.fields}
+        return words.get(folded) or (words[self.id_field] if folded == "id" else None)
 
     def no_field(self, option: str, word: str) -> UsageError:
         """Return the error of a word that names no field."""

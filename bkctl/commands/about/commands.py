@@ -80,8 +80,11 @@ explain = Command(
     help="""Explain an error: its meaning, its exit status, and what to do.
 
     The name of an error is in brackets at the end of its line, and `name` in JSON. Names do not
-    change from release to release. The command also explains terms of columns and options, such as
-    lac, ensemble and write-quorum. `BK-` may be left out.
+    change from release to release. `BK-` may be left out.
+
+    The command also explains these terms: ack quorum (qa), auditor, cookie, ensemble (e), entry,
+    entry log, fence, fragment, headroom, input/output error (eio), instance id, journal, last add
+    confirmed (lac), ledger, mark, quarantine, rack, write quorum (qw).
     """,
     params=(argument("names", metavar="[NAME]...", nargs=-1),),
     effect=Effect.READ,

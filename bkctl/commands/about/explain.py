@@ -76,8 +76,8 @@ TERMS: Final = MappingProxyType(
         "workers take marks and repair the ledgers. `bkctl autorecovery list` lists them.",
         "quarantine": "While a bookie that failed is in quarantine, a client gives new entries to "
         "other bookies. `bkctl cluster health-check` prints whether clients do so.",
-        "rack": "The location of a bookie's host, as the topology script names it. Write quorums "
-        "span several racks if possible. `bkctl cluster map` draws them.",
+        "rack": "The location of a bookie's host, as the script of networkTopologyScriptFileName "
+        "prints it. Write quorums span several racks if possible. `bkctl cluster map` draws them.",
         "write quorum": "How many bookies of the ensemble store each entry. Column QW, option -W.",
     }
 )
@@ -131,14 +131,13 @@ def explain(session: Session, *, names: Sequence[str]) -> None:
         if term is not None:
             session.emit(term)
             continue
-        name = "BK-" + _word(given).upper().removeprefix("BK-").replace("_", "-")
+        name = "BK-" + re.sub(r"[\s_]+", "-", _word(given)).upper().removeprefix("BK-")
         name = JAVA_NAMES.get(name, ALIASES.get(name, name))
         if name not in known:
             raise NothingFoundError(
                 f"{given!r} is not an error and not a term{_meant(name, [*known, *ALIASES])}",
-                next_step="`bkctl explain` lists errors, `bkctl config show KEY` explains "
-                "settings, `bkctl doctor` reports what is wrong with a cluster;"
-                f" terms: {', '.join([*_SHORT, *TERMS])}",
+                next_step="`bkctl explain` lists errors and `bkctl explain --help` terms; "
+                "`bkctl config show KEY` explains settings",
             )
         session.emit(known[name])
 

@@ -84,11 +84,11 @@ ledger.command(
     short_help="Add entries to a ledger.",
     help="""Add entries to LEDGER_ID, one for each DATA; `-` reads stdin.
 
-    The command works on ledgers that `bkctl ledger create` made. Each add takes over the ledger
-    from the previous add, and releases the ledger at its end. `bkctl shell` keeps the ledger until
-    the shell ends. An add that fails does not release the ledger. `bkctl ledger recover` then
-    closes the ledger with every confirmed entry. Autorecovery, too, closes an open ledger: 30
-    seconds after one of its bookies is lost, unless an add has replaced that bookie.
+    The command works on ledgers that `bkctl ledger create` made. It can run again and again, one
+    process at a time. `bkctl shell` keeps the ledger until the shell ends. After an add that
+    failed, `bkctl ledger recover` closes the ledger with every confirmed entry. Autorecovery closes
+    an open ledger 30 seconds after one of its bookies is lost, unless an add has replaced that
+    bookie.
     """,
     params=(
         argument("ledger_id", type=LEDGER_ID),

@@ -13,7 +13,7 @@ from bkclient.errors import MetadataSerializationError, MetadataVersionError
 from bkclient.log.ledger_list import LOG_KEY
 from bkctl.cli.ledger_options import LOG_LEDGERS, OPEN_LEDGERS
 from bkctl.commands.ledger import ids as ledger_ids
-from bkctl.errors import ConflictError, NothingFoundError, PartlyDoneError, RefusedError
+from bkctl.errors import ConflictError, PartlyDoneError, RefusedError
 from bkctl.ledger_ids import format_ledger_id
 from bkctl.output.units import counted, human_bytes, human_duration
 from bkctl.output.views import LEDGER, Kind, column, shown
@@ -76,12 +76,16 @@ def delete(
     wanted = _candidates(session, chosen)
     _refuse_open(wanted, forced=OPEN_LEDGERS in force)
     _refuse_of_logs(wanted, forced=LOG_LEDGERS in force)
+    if not wanted:
+        session.note("no ledger to delete")
+        return
     lines = [loss(one) for one in wanted]
+    together = _together(wanted)
     if session.dry_run:
-        session.plan([f"delete {line}" for line in lines])
+        session.plan([*(f"delete {line}" for line in lines), *together])
         return
     session.confirm(
-        ["This will be lost for good:", *(f"  {line}" for line in lines)],
+        ["This will be lost for good:", *(f"  {line}" for line in [*lines, *together])],
         f"Delete {len(wanted)} ledger{'s' if len(wanted) != 1 else ''}?",
         proof=_proof_of(session, wanted),
     )
@@ -105,11 +109,18 @@ def _candidates(session: Session, ids: Iterable[LedgerId]) -> list[DeletionCandi
             found.append(DeletionCandidate(ledger_id, None, error))
         else:
             found.append(DeletionCandidate(ledger_id, stored))
-    if not found:
-        raise NothingFoundError("no ledger ids on stdin")
-    if len(found) > 1:
+    if len(found) != 1:
         session.about = ""
     return found
+
+
+def _together(found: Sequence[DeletionCandidate]) -> list[str]:
+    """Return the line of the whole, for several ledgers."""
+    known = [one.stored.value for one in found if one.stored]
+    entries = sum(one.last_entry_id + 1 for one in known if one.last_entry_id is not None)
+    size = human_bytes(sum(one.length for one in known))
+    total = f"together {len(found)} ledgers, {counted(entries, 'entry')}, {size}"
+    return [total] if len(found) > 1 else []
 
 
 def _refuse_open(found: Sequence[DeletionCandidate], *, forced: bool) -> None:
@@ -166,8 +177,9 @@ def loss(one: DeletionCandidate) -> str:
 
 def _custom(custom: Mapping[str, bytes]) -> str:
     """Return the first keys of custom metadata with their values, printable and cut."""
-    shown = list(custom.items())[:CUSTOM_KEYS_SHOWN]
-    more = len(custom) - len(shown)
+    given = [(key, value) for key, value in custom.items() if not key.startswith("bkctl.")]
+    shown = given[:CUSTOM_KEYS_SHOWN]
+    more = len(given) - len(shown)
     pairs = [f"{_cut(key)}={_cut(value)}" for key, value in shown]
     return "".join(f", {pair}" for pair in pairs) + (f", and {more} more" if more else "")
 

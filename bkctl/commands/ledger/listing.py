@@ -193,8 +193,8 @@ def writer_text(ledger_id: LedgerId, metadata: LedgerMetadata) -> str:
     elif WRITER_KEY in custom:
         writer = "The writer is a `bkctl ledger add`, which runs or has failed"
     else:
-        writer = "The metadata does not name the writer, unless custom metadata does"
-    return f"{writer}. New entries show that a writer runs: bkctl ledger tail {ledger_id} -f"
+        writer = "BookKeeper does not record who writes; custom metadata may name the writer"
+    return f"{writer}. New entries show that a writer runs: bkctl ledger tail {ledger_id} -f -n 0"
 
 
 def _details(session: Session, ids: Iterable[LedgerId]) -> Iterator[LedgerDetails]:

@@ -6,6 +6,8 @@ import contextlib
 import math
 import os
 import random
+import sys
+import time
 from array import array
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -17,8 +19,8 @@ from twisted.python.failure import Failure
 
 from bkctl.commands.ledger.create import create_for_writing, new_ledger
 from bkctl.errors import UsageError
-from bkctl.output.filters import thresholds
-from bkctl.output.units import counted, human_bytes
+from bkctl.output.filters import Thresholds, thresholds
+from bkctl.output.units import counted, human_bytes, human_duration
 from bkctl.output.views import Column, Kind, column, shown
 from wire.ids import LedgerId
 
@@ -49,6 +51,7 @@ def _latency(name: str, doc: str) -> Column:
 @shown(
     "measurements",
     column("what", "What was measured."),
+    column("time", "When it was measured.", "time_ms", Kind.TIME_MS),
     column("ledger_id", "The ledger, where it is still there.", header="LEDGER", optional=True),
     column("entries", "Entries that count."),
     column("size", "Their bytes of payload.", kind=Kind.BYTES),
@@ -69,7 +72,9 @@ def _latency(name: str, doc: str) -> Column:
         header="BYTES/S",
         cell=lambda v: f"{human_bytes(round(v.bytes_per_s))}/s",
     ),
-    column("requests", "Requests that were timed."),
+    column("entry_size", "Mean payload of an entry.", kind=Kind.BYTES),
+    column("window", "Requests in flight at a time.", optional=True),
+    column("requests", "Requests that were timed; a chunk of entries is one."),
     _latency("mean", "The mean latency"),
     _latency("p50", "What half of them did not exceed"),
     _latency("p90", "What 90 % did not exceed"),
@@ -92,7 +97,13 @@ class BenchResult:
     p99: float
     p999: float
     worst: float
+    time_ms: int
+    window: int | None = None
     ledger_id: LedgerId | None = None
+
+    @property
+    def entry_size(self) -> int:
+        return round(self.size / self.entries) if self.entries else 0
 
     @property
     def entries_per_s(self) -> float:
@@ -110,6 +121,7 @@ def measured(
     entries: int,
     size: int,
     seconds: float,
+    window: int | None = None,
     ledger_id: LedgerId | None = None,
 ) -> BenchResult:
     """Return the figures of a run; a percentile is the least latency that so many do not exceed."""
@@ -130,12 +142,21 @@ def measured(
         p99=percentile(0.99),
         p999=percentile(0.999),
         worst=percentile(1.0),
+        time_ms=int(time.time() * 1000),
+        window=window,
         ledger_id=ledger_id,
     )
 
 
+def entries_wanted(entries: int, for_s: float | None) -> int:
+    """Return how many entries end a run: with a time, only the time ends it."""
+    return entries if for_s is None else sys.maxsize
+
+
 class BenchLoad:
     """Keeps ``window`` requests in flight until enough of them have ended; on the reactor's thread.
+
+    With ``for_s``, only that time after the warm-up ends it.
 
     ``send`` begins the request of a number. The first ``warm_up`` are not counted: the clock starts
     when so many are through, and no other is sent before, or it would be counted for less time than
@@ -150,14 +171,21 @@ class BenchLoad:
         entries: int,
         warm_up: int,
         window: int,
+        for_s: float | None = None,
     ) -> None:
         self._seconds, self._send = seconds, send
-        self._total, self._warm_up, self._window = entries + warm_up, warm_up, window
+        self._total = entries_wanted(entries, for_s) + warm_up
+        self._warm_up, self._window, self._for_s = warm_up, window, for_s or math.inf
         self._sent = self._under_way = self.done = 0
         self._began_s: float | None = None
         self._ended_s = 0.0
         self._failure: Failure | None = None
         self.latencies_s = array("d")
+
+    @property
+    def measured(self) -> int:
+        """How many entries count so far."""
+        return len(self.latencies_s)
 
     def stop(self) -> None:
         """Send no more requests; the run ends when those in flight have ended."""
@@ -196,6 +224,8 @@ class BenchLoad:
         now_s = self._ended_s = self._seconds()
         if self._began_s is not None:
             self.latencies_s.append(now_s - began_s)
+            if self.elapsed_s >= self._for_s:
+                self.stop()
         elif self.done >= self._warm_up:
             self._began_s = now_s
         self._fill()
@@ -216,12 +246,13 @@ def payloads(size: int) -> list[bytes]:
 def write(
     session: Session,
     *,
-    entries: int,
-    warm_up: int,
     size: int,
-    window: int,
     keep: bool,
     fail_if: Sequence[str],
+    entries: int,
+    for_s: float | None,
+    warm_up: int,
+    window: int,
     **of_ledger: Any,
 ) -> None:
     """Write to a new ledger, print the figures, and delete it.
@@ -234,9 +265,8 @@ def write(
     new = new_ledger(session, meta=(("application", "bkctl bench"),), wanted_id=None, **of_ledger)
     if session.dry_run:
         step = "" if keep else ", and delete it"
-        session.plan(
-            [f"write {counted(entries + warm_up, 'entry')} of {size} bytes to a ledger{step}"]
-        )
+        what = amount_text(entries, for_s, warm_up)
+        session.plan([f"write {what} of {size} bytes to a ledger{step}"])
         return
     with (
         _bench_ledger(session, new, keep=keep) as writer,
@@ -248,25 +278,37 @@ def write(
             _writing,
             stop,
             writer,
+            size=size,
             entries=entries,
             warm_up=warm_up,
-            size=size,
             window=window,
+            for_s=for_s,
         )
         session.run(writer.close)
-    if stop.reason is not None and not load.latencies_s:
-        raise stop.reason
-    written = len(load.latencies_s)
     found = measured(
         "write",
         load.latencies_s,
-        entries=written,
-        size=written * size,
+        entries=load.measured,
+        size=load.measured * size,
         seconds=load.elapsed_s,
+        window=window,
         ledger_id=writer.ledger_id if keep else None,
     )
-    session.emit(found)
-    limits.insist(found)
+    conclude(session, found, limits, stop)
+
+
+def amount_text(entries: int, for_s: float | None, warm_up: int) -> str:
+    """Return how much a run handles, for a plan."""
+    if for_s is None:
+        return counted(entries + warm_up, "entry")
+    return f"{counted(warm_up, 'entry')}, and then entries for {human_duration(for_s)},"
+
+
+def conclude(session: Session, found: BenchResult, limits: Thresholds, stop: Stop) -> None:
+    """Print the figures and judge them, also of a run that was ended early."""
+    if found.requests or stop.reason is None:
+        session.emit(found)
+        limits.insist(found)
     if stop.reason is not None:
         raise stop.reason
 
@@ -290,11 +332,11 @@ async def _abandon(_client: Client, writer: LedgerWriter) -> None:
 
 
 async def _writing(
-    client: Client, writer: LedgerWriter, *, size: int, **counts: int
+    client: Client, writer: LedgerWriter, *, size: int, **amount: Any
 ) -> AsyncIterator[BenchLoad | int]:
     entries = payloads(size)
     clock = client.cluster.clock
-    load = BenchLoad(clock.seconds, lambda number: writer.add(entries[number % PAYLOADS]), **counts)
+    load = BenchLoad(clock.seconds, lambda number: writer.add(entries[number % PAYLOADS]), **amount)
     yield load
     async for done in load.run(lambda seconds: deferLater(clock, seconds)):
         yield done
@@ -306,13 +348,18 @@ def _run(
     function: Any,
     stop: Stop | None,
     *args: Any,
-    **counts: int,
-) -> BenchLoad:
+    entries: int,
+    warm_up: int,
+    for_s: float | None = None,
+    **more: int,
+) -> BenchLoad | _ChunkLoad:
     """Run a load, with a display; return it when it has ended, or when ``stop`` asks for that."""
-    steps: Iterator[BenchLoad | int] = session.iterate(function, *args, **counts)
+    steps: Iterator[BenchLoad | _ChunkLoad | int] = session.iterate(
+        function, *args, entries=entries, warm_up=warm_up, for_s=for_s, **more
+    )
     load = next(steps)
-    assert isinstance(load, BenchLoad)
-    total = counts["entries"] + counts["warm_up"]
+    assert not isinstance(load, int)
+    total = None if for_s is not None else entries + warm_up
     with session.progress(what, total=total, unit="entries") as progress:
         for done in steps:
             assert isinstance(done, int)
@@ -330,11 +377,12 @@ def read(
     ledger_id: LedgerId | None,
     *,
     at_random: bool,
-    entries: int,
-    warm_up: int,
     size: int,
-    window: int,
     fail_if: Sequence[str],
+    entries: int,
+    for_s: float | None,
+    warm_up: int,
+    window: int,
     **of_ledger: Any,
 ) -> None:
     """Read a ledger, or one that is made for it; print the figures.
@@ -342,115 +390,119 @@ def read(
     Raises:
         UsageError: the ledger has no entry.
         ProblemsError: a threshold of ``fail_if`` is broken.
+        Interrupted: the time limit or a signal ended it; the figures are of what was read.
     """
     limits = thresholds(fail_if, BenchResult)
     if session.dry_run:
         made = (
             "" if ledger_id is not None else f"write {counted(entries, 'entry')} of {size} bytes, "
         )
-        session.plan([f"{made}read {counted(entries + warm_up, 'entry')}"])
+        session.plan([f"{made}read {amount_text(entries, for_s, warm_up)}"])
         return
-    counts = {"entries": entries, "warm_up": warm_up, "window": window}
-    if ledger_id is not None:
-        session.about = f"ledger {ledger_id}"
-        found = _read(session, ledger_id, at_random=at_random, **counts)
-        session.emit(attrs.evolve(found, ledger_id=ledger_id))
-        limits.insist(found)
-        return
-    new = new_ledger(session, meta=(("application", "bkctl bench"),), wanted_id=None, **of_ledger)
-    with _bench_ledger(session, new, keep=False) as writer:
-        _run(session, "writing", _writing, None, writer, size=size, **{**counts, "warm_up": 0})
-        session.run(writer.close)
-        found = _read(session, writer.ledger_id, at_random=at_random, **counts)
-    session.emit(found)
-    limits.insist(found)
-
-
-def _read(
-    session: Session,
-    ledger_id: LedgerId,
-    *,
-    at_random: bool,
-    entries: int,
-    warm_up: int,
-    window: int,
-) -> BenchResult:
-    reader = session.call(lambda client: client.open_ledger(ledger_id))
-    last = reader.last_add_confirmed
-    if last < 0:
-        raise UsageError("it has no entry that is confirmed", next_step="take another ledger")
-    mean = reader.length / (last + 1) if reader.is_closed else 0.0
-    what = f"reading ledger {ledger_id}"
-    latencies_s: Sequence[float]
-    if at_random:
-        counts = {"entries": entries, "warm_up": warm_up, "window": window}
-        load = _run(session, what, _reading_at_random, None, reader, last=last, **counts)
-        latencies_s, seconds = load.latencies_s, load.elapsed_s
-    else:
-        outcome = _in_order(session, what, reader, last, entries, warm_up)
-        latencies_s, seconds = outcome.latencies_s, outcome.seconds
-    return measured(
+    amount: dict[str, Any] = {"entries": entries, "warm_up": warm_up, "for_s": for_s}
+    with contextlib.ExitStack() as stack:
+        if ledger_id is None:
+            meta = (("application", "bkctl bench"),)
+            new = new_ledger(session, meta=meta, wanted_id=None, **of_ledger)
+            writer = stack.enter_context(_bench_ledger(session, new, keep=False))
+            counts = {"entries": entries, "warm_up": 0, "window": window}
+            _run(session, "writing", _writing, None, writer, size=size, **counts)
+            session.run(writer.close)
+            to_read = writer.ledger_id
+        else:
+            to_read, session.about = ledger_id, f"ledger {ledger_id}"
+        reader = session.call(lambda client: client.open_ledger(to_read))
+        if reader.last_add_confirmed < 0:
+            raise UsageError("it has no entry that is confirmed", next_step="take another ledger")
+        stop = stack.enter_context(session.interrupts.stopping())
+        reading: Any = _reading_in_order
+        if at_random:
+            reading, amount["window"] = _reading_at_random, window
+        load = _run(session, f"reading ledger {to_read}", reading, stop, reader, **amount)
+    mean = reader.length / (reader.last_add_confirmed + 1) if reader.is_closed else 0.0
+    found = measured(
         "random read" if at_random else "read",
-        latencies_s,
-        entries=entries,
-        size=int(entries * mean),
-        seconds=seconds,
+        load.latencies_s,
+        entries=load.measured,
+        size=int(load.measured * mean),
+        seconds=load.elapsed_s,
+        window=window if at_random else None,
+        ledger_id=ledger_id,
     )
+    conclude(session, found, limits, stop)
 
 
 async def _reading_at_random(
-    client: Client, reader: LedgerReader, *, last: int, **counts: int
+    client: Client, reader: LedgerReader, **amount: Any
 ) -> AsyncIterator[BenchLoad | int]:
-    clock, rng = client.cluster.clock, random.Random()
+    clock, rng, end = client.cluster.clock, random.Random(), reader.last_add_confirmed + 1
 
     def send(_: int) -> Deferred[Any]:
-        return Deferred.fromCoroutine(reader.read_entry(rng.randrange(last + 1)))
+        return Deferred.fromCoroutine(reader.read_entry(rng.randrange(end)))
 
-    load = BenchLoad(clock.seconds, send, **counts)
+    load = BenchLoad(clock.seconds, send, **amount)
     yield load
     async for done in load.run(lambda seconds: deferLater(clock, seconds)):
         yield done
 
 
-@attrs.frozen
-class _InOrder:
-    """How long each chunk was waited for, and the time of all that count."""
+class _ChunkLoad:
+    """Reads a ledger in order, from its start again where it is too short; times each chunk."""
 
-    latencies_s: Sequence[float]
-    seconds: float
+    def __init__(
+        self,
+        seconds: Callable[[], float],
+        reader: LedgerReader,
+        *,
+        entries: int,
+        warm_up: int,
+        for_s: float | None,
+    ) -> None:
+        self._seconds, self._reader, self._for_s = seconds, reader, for_s or math.inf
+        self._warm_up, self._total = warm_up, entries_wanted(entries, for_s)
+        self.measured, self.elapsed_s = 0, 0.0
+        self.latencies_s = array("d")
+
+    def stop(self) -> None:
+        """Read no more chunks."""
+        self._total = 0
+
+    async def run(self) -> AsyncIterator[int]:
+        """Run it; yield how many entries are through, now and then."""
+        warmed, shown_s = 0, self._seconds()
+        while warmed < self._warm_up and self._total:
+            async for count, _ in self._chunks(self._warm_up - warmed):
+                warmed += count
+                if self._seconds() - shown_s >= LOOK_S:
+                    yield warmed
+                    shown_s = self._seconds()
+        began_s = self._seconds()
+        while self.measured < self._total and self.elapsed_s < self._for_s:
+            async for count, wait_s in self._chunks(self._total - self.measured):
+                self.measured += count
+                self.latencies_s.append(wait_s)
+                now_s = self._seconds()
+                self.elapsed_s = now_s - began_s
+                if now_s - shown_s >= LOOK_S:
+                    yield warmed + self.measured
+                    shown_s = self._seconds()
+
+    async def _chunks(self, wanted: int) -> AsyncIterator[tuple[int, float]]:
+        """Yield how many entries came and how long they were waited for, until it is to end."""
+        end = min(self._reader.last_add_confirmed, wanted - 1)
+        began_s = self._seconds()
+        async with contextlib.aclosing(self._reader.read_chunks(0, end)) as chunks:
+            async for chunk in chunks:
+                yield len(chunk), self._seconds() - began_s
+                if not self._total or self.elapsed_s >= self._for_s:
+                    return
+                began_s = self._seconds()
 
 
-def _in_order(
-    session: Session, what: str, reader: LedgerReader, last: int, entries: int, warm_up: int
-) -> _InOrder:
-    """Read entries in order, from the start again where there are too few."""
-    with session.progress(what, total=entries + warm_up, unit="entries") as progress:
-        for step in session.iterate(_chunks, reader, last, entries, warm_up):
-            if isinstance(step, _InOrder):
-                return step
-            progress.update(step)
-    raise AssertionError("there is always an outcome")
-
-
-async def _chunks(
-    client: Client, reader: LedgerReader, last: int, entries: int, warm_up: int
-) -> AsyncIterator[int | _InOrder]:
-    seconds = client.cluster.clock.seconds
-    latencies_s = array("d")
-    done, shown_s = 0, seconds()
-    counted_from_s = shown_s if not warm_up else None
-    while done < warm_up + entries:
-        end, began_s = min(last, warm_up + entries - done - 1), seconds()
-        async for chunk in reader.read_chunks(0, end):
-            now_s = seconds()
-            done += len(chunk)
-            if counted_from_s is not None:
-                latencies_s.append(now_s - began_s)
-            elif done >= warm_up:
-                counted_from_s = now_s
-            if now_s - shown_s >= LOOK_S:
-                yield done
-                shown_s = seconds()
-            began_s = seconds()
-    counted_from_s = began_s if counted_from_s is None else counted_from_s
-    yield _InOrder(latencies_s, began_s - counted_from_s)
+async def _reading_in_order(
+    client: Client, reader: LedgerReader, **amount: Any
+) -> AsyncIterator[_ChunkLoad | int]:
+    load = _ChunkLoad(client.cluster.clock.seconds, reader, **amount)
+    yield load
+    async for done in load.run():
+        yield done

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import tempfile
 import threading
@@ -11,10 +12,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from bkctl.commands.load.bench import LOOK_S, PAYLOADS, BenchResult, measured, payloads
+from bkctl.commands.load.bench import (
+    LOOK_S,
+    PAYLOADS,
+    BenchResult,
+    amount_text,
+    conclude,
+    entries_wanted,
+    measured,
+    payloads,
+)
 from bkctl.errors import CommandError, NothingFoundError
 from bkctl.output.filters import thresholds
-from bkctl.output.units import counted
 from bookied.storage.files.files import RealFiles
 from bookied.storage.journal.format import entry_record
 from bookied.storage.journal.group_commit import GroupCommit
@@ -24,6 +33,7 @@ from wire.codes import DigestType
 from wire.digest import digester
 
 if TYPE_CHECKING:
+    from bkctl.session.interrupt import Stop
     from bkctl.session.session import Session
     from bookied.errors import DiskWriteFailedError
 
@@ -36,6 +46,7 @@ def journal(
     *,
     directory: str,
     entries: int,
+    for_s: float | None,
     warm_up: int,
     size: int,
     window: int,
@@ -49,12 +60,12 @@ def journal(
         ProblemsError: a threshold of ``fail_if`` is broken.
         NothingFoundError: the directory is not there, or not ours to write.
         CommandError: the disk failed.
+        Interrupted: the time limit or a signal ended it; the figures are of what was written.
     """
     limits = thresholds(fail_if, BenchResult)
     if session.dry_run:
-        session.plan(
-            [f"write {counted(entries + warm_up, 'entry')} of {size} bytes to a journal there"]
-        )
+        what = amount_text(entries, for_s, warm_up)
+        session.plan([f"write {what} of {size} bytes to a journal there"])
         return
     try:
         place = Path(tempfile.mkdtemp(prefix="bkctl-bench-", dir=directory))
@@ -64,19 +75,25 @@ def journal(
         run = _JournalBench(
             place, window=window, warm_up=warm_up, sync=sync, wait_s=group_wait / 1000
         )
-        with session.progress("writing", total=entries + warm_up, unit="entries") as progress:
-            run.write(records(size), entries + warm_up, progress)
+        total = None if for_s is not None else entries + warm_up
+        with (
+            session.progress("writing", total=total, unit="entries") as progress,
+            session.interrupts.stopping() as stop,
+        ):
+            run.write(
+                records(size), entries_wanted(entries, for_s) + warm_up, for_s, stop, progress
+            )
     finally:
         shutil.rmtree(place, ignore_errors=True)
     found = measured(
         "journal",
         run.latencies_s,
-        entries=entries,
-        size=entries * size,
+        entries=len(run.latencies_s),
+        size=len(run.latencies_s) * size,
         seconds=run.elapsed_s,
+        window=window,
     )
-    session.emit(found)
-    limits.insist(found)
+    conclude(session, found, limits, stop)
 
 
 def records(size: int) -> list[bytes]:
@@ -115,8 +132,10 @@ class _JournalBench:
             ),
         )
 
-    def write(self, records: list[bytes], total: int, progress: Any) -> None:
-        """Append records until so many are on disk.
+    def write(
+        self, records: list[bytes], total: int, for_s: float | None, stop: Stop, progress: Any
+    ) -> None:
+        """Append records until so many are on disk, the time is over, or ``stop`` asks for the end.
 
         Raises:
             CommandError: the disk failed.
@@ -126,7 +145,7 @@ class _JournalBench:
         try:
             for number in range(total):
                 self._in_flight.acquire()
-                if self._failure is not None:
+                if self._failure is not None or stop or self.elapsed_s >= (for_s or math.inf):
                     break
                 now_s = time.monotonic()
                 self._journal.append(records[number % PAYLOADS], now_s)
@@ -146,7 +165,8 @@ class _JournalBench:
                 self.latencies_s.append(now_s - began_s)
             elif self._done == self._warm_up:
                 self._began_s = now_s
-        self.elapsed_s = now_s - self._began_s
+        if self._done > self._warm_up:
+            self.elapsed_s = now_s - self._began_s
         self._in_flight.release(len(began))
 
     def _failed(self, error: DiskWriteFailedError) -> None:

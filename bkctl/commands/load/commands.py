@@ -125,6 +125,8 @@ bench = SubGroup(
     help="""Measure how fast a cluster or a disk writes and reads entries.
 
     Figures are for one writer or one reader in this process, at this moment. Run the command twice.
+    If --timeout or Ctrl-C ends a run, the command prints the figures so far, and --fail-if judges
+    them.
     """,
     order=("write", "read", "journal"),
 )
@@ -137,6 +139,12 @@ _LOAD: Final = (
         type=click.IntRange(1),
         default=10_000,
         help="Number of measured entries.",
+    ),
+    option(
+        "--for",
+        "for_s",
+        type=DURATION,
+        help="Measure for this long, such as 10s, instead of a number of entries.",
     ),
     option(
         "--warm-up",
@@ -161,9 +169,7 @@ bench.command(
     short_help="Write entries to a new ledger.",
     help="""Write entries to a new ledger and measure each from its add to its confirmation.
 
-    The ledger is deleted afterwards. Entries are random bytes, which cannot be compressed. If
-    --timeout or Ctrl-C ends the run, the figures of the entries so far are printed, and --fail-if
-    judges them.
+    The ledger is deleted afterwards. Entries are random bytes, which cannot be compressed.
     """,
     params=(
         *_LOAD,
@@ -174,7 +180,7 @@ bench.command(
     examples=(
         ("bkctl bench write", "10,000 entries of 1 KiB, 400 at a time, three bookies"),
         ("bkctl bench write --window 1 -n 1000", "the latency of one add"),
-        ("bkctl bench write -n 100000 --json | jq .p99", "one figure, for a graph"),
+        ("bkctl bench write --for 10s --json | jq .p99", "ten seconds; one figure, for a graph"),
         (
             "bkctl -u URI bench write --window 1 -n 1000 --fail-if 'p99>50ms'",
             "for cron: status 10 if adds are slower",
@@ -191,9 +197,9 @@ bench.command(
     help="""\
     Read the entries of LEDGER_ID, or of a ledger that is written for it and deleted afterwards.
 
-    Without --random, entries arrive in chunks that are read ahead, and the figure is the wait for a
-    chunk. With --random the figure is the wait for one entry. A shorter ledger is read again from
-    its start. New entries are still in the bookies' memory: to measure disks, take a larger ledger.
+    Latencies are per chunk of entries, because chunks are read ahead; with --random they are per
+    entry. A shorter ledger is read again from its start. New entries are still in the bookies'
+    memory: to measure disks, take a larger ledger.
     """,
     params=(
         argument("ledger_id", type=LEDGER_ID, required=False),

@@ -247,8 +247,8 @@ LOOKS: Final = (
         short_help="Print the locations of a ledger's entries, and their content.",
         help="""Print the entries of LEDGER_ID that this bookie has, and where each of them is.
 
-    Entries behind lastMark are read from the journals, all others from the entry logs, as at the
-    next start. Digests are checked if that needs no password.
+    Entries newer than lastMark are read from the journals, all others from the entry logs, as at
+    the next start. Digests are checked if that needs no password.
     """,
         params=(
             argument("ledger_id", type=LEDGER_ID),

@@ -128,9 +128,9 @@ class _VerifyCounts:
             return ""
         ledger_id, bookie_id = self.repairable
         return (
-            f"`bkctl bookie recover {bookie_id} --ledger {ledger_id}` copies the entries to a "
-            f"bookie that does not hold the ledger; with `--to {bookie_id}` the command writes "
-            "only these entries again, on the same bookie"
+            f"`bkctl bookie recover {bookie_id} --ledger {ledger_id} --to {bookie_id}` writes only "
+            "these entries again, on the same bookie; without --to the command copies all entries "
+            "of the bookie to one that does not hold the ledger"
         )
 
 

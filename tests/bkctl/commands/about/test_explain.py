@@ -19,7 +19,7 @@ import wire
 from bkclient.errors import ClientLedgerFencedError
 from bkctl.cli.report import describe
 from bkctl.cli.root import cli
-from bkctl.commands.about.explain import JAVA_NAMES
+from bkctl.commands.about.explain import JAVA_NAMES, TERMS
 from bkctl.commands.about.explanations import ADVICE, ALIASES, all_errors
 from bkctl.errors import CommandError, Interrupted, RefusedError, UsageError, error_name
 from bkctl.exit_status import ExitStatus
@@ -176,10 +176,18 @@ def test_terms_of_columns_are_explained(word: str, name: str) -> None:
     assert host.out.text.startswith(f"{name}: ")
 
 
-def test_an_unknown_term_names_the_known_ones() -> None:
+def test_the_help_lists_all_terms(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["explain", "--help"], FakeHost()) == 0
+    words = "".join(capsys.readouterr().out.split())
+    assert [term for term in TERMS if term.replace(" ", "") not in words] == []
+    short = {"e", "eio", "lac", "qa", "qw"}
+    assert [term for term in short if f"({term})" not in words] == []
+
+
+def test_an_error_is_found_by_its_words() -> None:
     host = FakeHost()
-    assert cli.run(["explain", "lsn"], host) == ExitStatus.NOT_FOUND
-    assert "terms: lac, " in host.err.text
+    assert cli.run(["explain", "digest mismatch"], host) == 0
+    assert host.out.text.startswith("BK-DIGEST-MISMATCH: ")
 
 
 @pytest.mark.parametrize(

@@ -336,6 +336,10 @@ def test_a_password_is_needed_only_by_who_gives_a_wrong_one(
     assert "c2VjcmV0 (base64)" in run("ledger", "show", ledger, "--show-secrets").out
     run("ledger", "add", ledger, "y", "--password-file", right, ok=False)
     assert "the password is in the ledger's metadata" in capsys.readouterr().err
+    run("ledger", "read", ledger, "--password", "secret", ok=False)
+    assert "the password is in the ledger's metadata" in capsys.readouterr().err
+    run("ledger", "create", "--password", "secret", ok=False)
+    assert "use --password-file FILE" in capsys.readouterr().err
     plain = run("ledger", "create").id
     assert "set;" not in run("ledger", "show", plain).out
     shown = run("ledger", "show", ledger, "--json", "--show-secrets").json
@@ -451,6 +455,15 @@ def test_deleting_several_ledgers_wants_the_instance_id(run: Run) -> None:
     assert no.status == ExitStatus.REFUSED
     assert f"To confirm, type {instance}" in no.err
     assert run("ledger", "delete", *ids, typed=f"{instance}\n", tty=True).status == 0
+
+
+def test_several_are_summed_up_and_none_is_no_error(run: Run) -> None:
+    ids = [run("ledger", "write", "-", typed="abc\nde\n").id for _ in range(2)]
+    plan = run("ledger", "delete", *ids, "--dry-run").out
+    assert plan.splitlines()[-1].split(maxsplit=1)[1] == "together 2 ledgers, 4 entries, 10 B"
+    assert "bkctl." not in plan
+    none = run("ledger", "delete", "-", "--yes", typed="")
+    assert (none.out, none.err) == ("", "no ledger to delete\n")
 
 
 def test_without_a_terminal_nothing_is_deleted(run: Run) -> None:

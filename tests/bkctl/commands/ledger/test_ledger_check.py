@@ -49,10 +49,10 @@ def failing(entry_id: int) -> Callable[[Request], Ruling]:
 
 def test_what_is_known_of_the_writer_of_an_open_ledger_is_said(world: World) -> None:
     writer = open_writer(world, world.client(), 1, **TRIPLE)
-    unnamed = "The metadata does not name the writer, unless custom metadata does. New entries"
+    unnamed = "BookKeeper does not record who writes; custom metadata may name the writer. New"
     shown = run_in(world, "ledger", "show", writer.ledger_id)
     assert unnamed in shown.err
-    assert f": bkctl ledger tail {writer.ledger_id} -f\n" in shown.err
+    assert f": bkctl ledger tail {writer.ledger_id} -f -n 0\n" in shown.err
     asked = run_in(world, "ledger", "recover", writer.ledger_id, typed="n\n", tty=True, ok=False)
     assert unnamed in asked.err
     world.run(writer.close())
@@ -91,7 +91,7 @@ def test_bad_copies_are_named_and_the_status_says_so(world: World) -> None:
         f"  {there.bookie_id}  missing 3: entries 2-3, 9",
     ]
     assert "1 ledger of 2 with copies that are not as they should be" in found.err
-    assert f"`bkctl bookie recover {there.bookie_id} --ledger {second}` copies" in found.err
+    assert f"`bkctl bookie recover {there.bookie_id} --ledger {second} --to " in found.err
     told = run_in(world, "ledger", "verify", "--all", "--json", ok=False).json["ledgers"]
     assert [one["sound"] for one in told] == [True, False]
     (bad,) = told[1]["bad"]
@@ -145,7 +145,7 @@ def test_a_bookie_that_answers_with_an_error_is_not_to_be_started(world: World) 
     found = run_in(world, "ledger", "verify", ledger_id, ok=False)
     assert f"  {broken.bookie_id}  unreadable 1: entry 5 (EIO)\n" in found.out
     assert f"start {broken.bookie_id}" not in found.err
-    assert f"`bkctl bookie recover {broken.bookie_id} --ledger {ledger_id}` copies" in found.err
+    assert f"`bkctl bookie recover {broken.bookie_id} --ledger {ledger_id} --to " in found.err
 
 
 def test_the_remedy_for_a_damaged_copy_repairs_the_ledger() -> None:
@@ -156,7 +156,7 @@ def test_the_remedy_for_a_damaged_copy_repairs_the_ledger() -> None:
     damaged.ledgers[ledger_id].entries[5] = packet[:-1] + bytes([packet[-1] ^ 1])
     found = run_in(world, "ledger", "verify", ledger_id, ok=False)
     assert f"  {damaged.bookie_id}  damaged 1: entry 5\n" in found.out
-    (line,) = re.findall(r"`bkctl ([^`]+)` copies", found.err)
+    (line,) = re.findall(r"`bkctl ([^`]+) --to [^`]+` writes", found.err)
     run_in(world, *line.split(), "--yes")
     assert damaged.bookie_id not in world.stored(ledger_id).ensemble
     assert "all sound" in run_in(world, "ledger", "verify", ledger_id).out
@@ -171,12 +171,11 @@ def test_where_each_bookie_has_a_copy_a_damaged_one_is_written_again_in_place(
     entries[5] = entries[5][:-1] + bytes([entries[5][-1] ^ 1])
     del entries[7], entries[8]
     found = run_in(world, "ledger", "verify", ledger_id, ok=False)
-    (line,) = re.findall(r"`bkctl ([^`]+)` copies", found.err)
-    nowhere = run_in(world, *line.split(), "--yes", ok=False)
+    (line,) = re.findall(r"`bkctl ([^`]+)` writes", found.err)
+    words = line.split()
+    nowhere = run_in(world, *words[:-2], "--yes", ok=False)
     assert nowhere.status == ExitStatus.PARTLY
-    (advice,) = re.findall(r"`(--to [^`]+)`", found.err)
-    assert f"on the same bookie: {advice}" in nowhere.err
-    words = (*line.split(), *advice.split())
+    assert f"on the same bookie: {' '.join(words[-2:])}" in nowhere.err
     plan = run_in(world, *words, "--dry-run").out
     bad = f"ledger {ledger_id}, 3 entries: 5, 7-8"
     assert plan == f"would write again on {damaged.bookie_id}: {bad}\n"

@@ -15,7 +15,7 @@ from bkctl.exit_status import ExitStatus
 from tests.bkclient.repairs import TRIPLE, closed_ledger, open_writer
 from tests.bkclient.worlds import Fate, World
 from tests.bkctl.support.world import run_in
-from wire.messages import AddRequest, Request
+from wire.messages import AddRequest, BatchReadRequest, ReadRequest, Request
 
 SMALL = ("-n", 50, "--warm-up", 10, "--size", 100, "--window", 8)
 
@@ -180,6 +180,47 @@ def test_an_interrupted_run_prints_its_figures_and_judges_them(
     assert 30 < found.json["entries"] < 200
     assert found.json["size"] == 100 * found.json["entries"]
     assert ledgers(world) == []
+
+
+@pytest.mark.parametrize("how", [(), ("--random",)])
+@pytest.mark.parametrize("is_made", [False, True])
+def test_an_interrupted_read_prints_its_figures(how: tuple[str, ...], *, is_made: bool) -> None:
+    world = World(3)
+    world.delay_s = lambda: 0.001
+    given = [] if is_made else [closed_ledger(world, world.client(), 20, **TRIPLE)]
+    reads: list[Request] = []
+
+    def interrupting(request: Request) -> Fate:
+        if isinstance(request, ReadRequest | BatchReadRequest):
+            reads.append(request)
+            if len(reads) == 50:
+                signal.raise_signal(signal.SIGINT)
+        return Fate.SERVE
+
+    for bookie in world.bookies.values():
+        bookie.policy = interrupting
+    words = ("bench", "read", *given, *how, "--for", "1h", *SMALL, "--json")
+    found = run_in(world, *words, ok=False)
+    assert found.status == ExitStatus.INTERRUPTED
+    assert found.json["requests"] > 10
+    assert ledgers(world) == list(map(str, given))
+
+
+@pytest.mark.parametrize("words", [("write",), ("read",), ("read", "--random")])
+def test_a_run_for_a_time_takes_that_time(words: tuple[str, ...]) -> None:
+    world = World(3)
+    world.delay_s = lambda: 0.001
+    found = run_in(world, "bench", *words, *SMALL, "--for", "300ms", "--json").json
+    assert 0.3 <= found["seconds"] < 0.4
+    assert found["entries"] > 100
+    assert (found["entry_size"], found["size"]) == (100, 100 * found["entries"])
+
+
+def test_a_journal_is_measured_for_a_time(tmp_path: Path) -> None:
+    words = ("bench", "journal", "--dir", tmp_path, *SMALL, "--for", "100ms", "--json")
+    found = run_in(World(1), *words).json
+    assert found["seconds"] >= 0.1
+    assert (found["requests"], found["window"]) == (found["entries"], 8)
 
 
 def test_a_failed_run_leaves_no_ledger_behind() -> None:
