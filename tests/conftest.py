@@ -34,27 +34,32 @@ settings.load_profile("any machine")
 
 SLOW: Final = (
     "tests/interop/disk/",
-    "tests/interop/replication/",
     "tests/bkctl/commands/export/",
-    "tests/interop/commands/",
-    "tests/interop/security/",
     "tests/live/bkctl/test_local.py",
     "tests/interop/export/",
+    "tests/interop/replication/",
     "tests/sim/test_cluster.py",
-    "tests/interop/bookie/",
-    "tests/live/bkctl/test_processes.py",
-    "tests/contract/",
-    "tests/sim/test_storage.py",
-    "tests/interop/",
-    "tests/bkclient/stories/test_exhaustive.py",
-    "tests/bookied/stories/test_full_disks.py",
+    "tests/live/bkctl/test_spark_kills.py",
     "tests/bookied/stories/test_full_disk_stages.py",
+    "tests/interop/commands/",
+    "tests/contract/",
+    "tests/bookied/stories/test_full_disks.py",
+    "tests/interop/bookie/",
+    "tests/interop/security/",
+    "tests/interop/",
+    "tests/live/bkctl/test_processes.py",
+    "tests/live/bookied/test_few_descriptors.py",
     "tests/live/bookied/test_main.py",
+    "tests/live/bkctl/test_demo.py",
+    "tests/sim/test_storage.py",
+    "tests/bkclient/stories/test_exhaustive.py",
+    "tests/live/bookied/test_floods.py",
+    "tests/project/test_container.py",
 )
-"""Folders and files that take longest, in the order in which they begin.
+"""Folders and files that take longest, in the order in which they begin: the longest first.
 
 The tests of a folder share what they start: Java peers, Spark, a cluster. What begins last is
-short, so that all processes end at about the same time.
+short, so that all processes end at about the same time. ``tests/interop/`` is what is left of it.
 """
 
 

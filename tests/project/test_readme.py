@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import SLOW
+
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 STARTED_S = 120.0
@@ -35,6 +37,10 @@ def test_ci_runs_the_test_command_of_the_readme() -> None:
     assert install.replace(".venv", '"$venv', 1).replace("/pip", '/pip"', 1) in ci
     assert '"$venv/bin/pytest" -n 3\n' in ci
     assert run == ".venv/bin/pytest -n 3"
+
+
+def test_the_tests_that_begin_first_are_where_the_list_says() -> None:
+    assert not [place for place in SLOW if not (ROOT / place).exists()]
 
 
 @pytest.fixture
