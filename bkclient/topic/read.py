@@ -25,7 +25,8 @@ producers may alternate. A consumer receives the message at the place of its las
 whose beginning is not there (the producer died, or reading began in the middle) are dropped.
 
 Agrees with Pulsar 4.0, ConsumerImpl.processMessageChunk; but that one keeps 10 messages in the
-making, and waits a minute for the next chunk.
+making, and waits a minute for the next chunk. Here a message is dropped when so many entries came
+after its first chunk that no reader should look further.
 """
 
 from __future__ import annotations
@@ -65,11 +66,15 @@ PENDING_MAX: Final = 100
 PENDING_BYTES_MAX: Final = 2 * MESSAGE_BYTES_MAX
 """Bytes of messages in the making; beyond that the oldest is dropped."""
 
+APART_MAX: Final = 1_000_000
+"""Entries between the first chunk of a message and its last."""
+
 
 @attrs.define
 class _Pending:
     chunks: int
     size: int
+    begun_at: int
     pieces: list[bytes] = attrs.field(factory=list)
     held: int = 0
 
@@ -78,10 +83,16 @@ class ChunkAssembler:
     """Chunks in, complete messages out. ``dropped`` counts messages that stayed incomplete."""
 
     def __init__(
-        self, *, pending_max: int = PENDING_MAX, pending_bytes_max: int = PENDING_BYTES_MAX
+        self,
+        *,
+        pending_max: int = PENDING_MAX,
+        pending_bytes_max: int = PENDING_BYTES_MAX,
+        apart_max: int = APART_MAX,
     ) -> None:
         self._pending_max, self._pending_bytes_max = pending_max, pending_bytes_max
+        self._apart_max = apart_max
         self._pending: dict[str, _Pending] = {}
+        self._entries = 0
         self._held = 0
         self.dropped = 0
 
@@ -89,6 +100,29 @@ class ChunkAssembler:
     def incomplete(self) -> int:
         """How many messages are in the making."""
         return len(self._pending)
+
+    def see_entry(self) -> None:
+        """Count an entry, whatever it holds; drop messages that began too long before.
+
+        The same messages are dropped wherever reading began.
+        """
+        self._entries += 1
+        while self._pending:
+            uuid, oldest = next(iter(self._pending.items()))
+            if self._entries - oldest.begun_at <= self._apart_max:
+                return
+            self._drop(uuid)
+
+    def add_behind(self, stored: StoredMessage) -> StoredMessage | None:
+        """Take a chunk as ``add`` does, but begin no message: a reader of later entries does.
+
+        Raises:
+            TopicFormatError: as ``add``.
+        """
+        if stored.metadata.chunkId:
+            return self.add(stored)
+        self._drop(stored.metadata.uuid)
+        return None
 
     def add(self, stored: StoredMessage) -> StoredMessage | None:
         """Take a chunk; return the complete message with the last one.
@@ -103,7 +137,7 @@ class ChunkAssembler:
             raise TopicFormatError(f"chunk {number} of {chunks}, {size} bytes in all")
         if number == 0:
             self._drop(uuid)
-            self._pending[uuid] = _Pending(chunks, size)
+            self._pending[uuid] = _Pending(chunks, size, self._entries)
         pending = self._pending.get(uuid)
         if pending is None or number < len(pending.pieces):
             return None  # The beginning is missing, or the chunk was sent twice.
@@ -192,6 +226,7 @@ class TopicReader:
             read, or before ``start``; else go on with the first that is left, as a broker does.
         end_is_confirmed: all entries before ``end``, an id, are known to be confirmed: read them
             or fail, also where the bookies that answer now do not know it.
+        chunks: puts messages in chunks together.
     """
 
     def __init__(
@@ -204,12 +239,13 @@ class TopicReader:
         decoder: Decoder | None = None,
         fail_on_trimmed: bool = False,
         end_is_confirmed: bool = False,
+        chunks: ChunkAssembler | None = None,
     ) -> None:
         self._client, self.topic = client, topic
         self._start, self._end, self._decoder = start, end, decoder
         self._end_is_confirmed = end_is_confirmed
         self._fail_on_trimmed = fail_on_trimmed
-        self._chunks, self._transactions = ChunkAssembler(), Transactions()
+        self._chunks, self._transactions = chunks or ChunkAssembler(), Transactions()
         self._looked_to = EARLIEST
         self.held_back_at: MessageId | None = None
         """The first message of a transaction that has not ended; reading ended before it."""
@@ -330,6 +366,8 @@ class TopicReader:
     async def _messages(self, entry: Entry) -> list[EntryMessages] | None:
         """Return the messages that end with an entry; None where reading ends before it."""
         stored = self.split(entry)
+        if self._chunks.incomplete:
+            self._chunks.see_entry()
         if stored.is_marker:
             self._transactions.see(stored)
             return []
@@ -346,8 +384,9 @@ class TopicReader:
         self, entry: Entry, stored: StoredMessage, *, is_wanted: bool = False
     ) -> list[EntryMessages]:
         """Return the messages of an entry that are wanted; a chunk before the last gives none."""
+        add_chunk = self._chunks.add_behind if is_wanted else self._chunks.add
         try:
-            whole = self._chunks.add(stored) if stored.is_chunk else stored
+            whole = add_chunk(stored) if stored.is_chunk else stored
             if whole is None:
                 return []
             messages = unpack(whole, entry.ledger_id, entry.entry_id, **self._place)
@@ -401,26 +440,26 @@ class TopicReader:
         async with aclosing(self.entries(MessageId(end.ledger_id, end.entry_id), None)) as chunks:
             async for entries in chunks:
                 for entry in entries:
+                    self._chunks.see_entry()
                     stored = self.split(entry)
-                    if not stored.is_chunk or stored.metadata.chunkId == 0:
-                        continue
-                    for message in await self._unpacked(entry, stored, is_wanted=True):
-                        yield message
+                    if stored.is_chunk:
+                        for message in await self._unpacked(entry, stored, is_wanted=True):
+                            yield message
                     if not self._chunks.incomplete:
                         return
 
     async def _outcome(self, txn: Txn, entry: Entry) -> TransactionOutcome:
-        """Return how a transaction ended, having read the markers behind the entry if need be."""
+        """Return how a transaction ended, having read on to its marker if need be."""
         here = MessageId(entry.ledger_id, entry.entry_id)
-        found = self._transactions.outcome(txn)
-        if found is TransactionOutcome.OPEN and here >= self._looked_to:
-            async with aclosing(self.entries(here, None)) as chunks:
+        if self._transactions.outcome(txn) is TransactionOutcome.OPEN:
+            async with aclosing(self.entries(max(here, self._looked_to), None)) as chunks:
                 async for entries in chunks:
                     for one in entries:
                         self._transactions.see(self.split(one))
                     self._looked_to = MessageId(entries[-1].ledger_id, entries[-1].entry_id)
-            found = self._transactions.outcome(txn)
-        return found
+                    if self._transactions.outcome(txn) is not TransactionOutcome.OPEN:
+                        break
+        return self._transactions.outcome(txn)
 
     def split(self, entry: Entry) -> StoredMessage:
         """Return what an entry holds.

@@ -19,10 +19,10 @@ from bkclient.topic.errors import TopicFormatError
 from bkclient.topic.lookup import topic_ledgers
 from bkclient.topic.managed_ledger import MessageId, TopicLedger
 from bkclient.topic.names import TopicName
-from bkclient.topic.read import TopicReader, end_of
+from bkclient.topic.read import PENDING_MAX, TopicReader, end_of
 
 CHUNKS_WAIT_MS: Final = 60_000
-"""A message that lacks chunks so long after its first is given up, as a consumer does."""
+"""A message that lacks chunks so long after its first is not waited for, as by a consumer."""
 
 LOOK_BACK_MS: Final = 300_000
 """Entries published before that are not looked at; a reader that meets an open transaction among
@@ -32,15 +32,16 @@ them says so."""
 class UnsettledEntries:
     """Which entries wait for later ones: a first chunk for the last, a transaction for its marker.
 
-    Entries in, in their order; out comes the first that waits. Holds a small record for each.
+    Entries in, in their order; out comes the first that waits. Holds a small record for each, and
+    of messages in chunks as many as a reader puts together at a time.
     """
 
     def __init__(self) -> None:
         self._chunks: dict[str, tuple[MessageId, int]] = {}
         self._txns: dict[Txn, MessageId] = {}
 
-    def see(self, at: MessageId, stored: StoredMessage) -> None:
-        """Note what an entry begins or completes."""
+    def see(self, at: MessageId, stored: StoredMessage, time_ms: int) -> None:
+        """Note what an entry begins or completes; from ``time_ms`` on a first chunk waits."""
         found, txn = stored.metadata, stored.txn
         if stored.is_marker:
             if txn is not None and found.markerType in (TXN_COMMIT, TXN_ABORT):
@@ -50,16 +51,19 @@ class UnsettledEntries:
             self._txns.setdefault(txn, at)
         if stored.is_chunk:
             if found.chunkId == 0:
-                self._chunks[found.uuid] = (at, found.publishTime)
+                self._chunks.pop(found.uuid, None)
+                self._chunks[found.uuid] = (at, time_ms)
+                if len(self._chunks) > PENDING_MAX:
+                    del self._chunks[next(iter(self._chunks))]
             elif found.chunkId + 1 >= found.numChunksFromMsg:
                 self._chunks.pop(found.uuid, None)
 
     def first(self, now_ms: int) -> MessageId | None:
         """Return the first entry that waits; None where none does."""
         self._chunks = {
-            uuid: (at, published_ms)
-            for uuid, (at, published_ms) in self._chunks.items()
-            if published_ms > now_ms - CHUNKS_WAIT_MS
+            uuid: (at, time_ms)
+            for uuid, (at, time_ms) in self._chunks.items()
+            if abs(now_ms - time_ms) < CHUNKS_WAIT_MS
         }
         waiting = [at for at, _ in self._chunks.values()]
         return min([*waiting, *self._txns.values()], default=None)
@@ -69,10 +73,15 @@ class Frontier:
     """How far one topic without partitions, or one partition, can be read; for many calls.
 
     It looks at each entry of the last minutes once. Not for two callers at a time.
+
+    One that ``follows`` a topic counts how long a message lacks chunks from when it saw the first:
+    a message may be stored long after it was published. Any other counts from when the message was
+    published. Messages that were published later than now by much are not waited for, unless they
+    came while the topic was followed.
     """
 
-    def __init__(self, topic: TopicName) -> None:
-        self._topic, self._unsettled = topic, UnsettledEntries()
+    def __init__(self, topic: TopicName, *, follows: bool = False) -> None:
+        self._topic, self._unsettled, self._follows = topic, UnsettledEntries(), follows
         self._seen: MessageId | None = None
 
     async def end(self, client: Client, now_ms: int) -> MessageId:
@@ -84,6 +93,7 @@ class Frontier:
             ClientError: entries cannot be read.
         """
         end = await end_of(client, self._topic)
+        is_first_look = self._seen is None
         if self._seen is None:
             self._seen = await position_at(client, self._topic, now_ms - LOOK_BACK_MS)
         reader = TopicReader(client, self._topic)
@@ -91,7 +101,11 @@ class Frontier:
             async for entries in chunks:
                 for entry in entries:
                     at = MessageId(entry.ledger_id, entry.entry_id)
-                    self._unsettled.see(at, reader.split(entry))
+                    stored = reader.split(entry)
+                    time_ms = stored.metadata.publishTime
+                    if self._follows:
+                        time_ms = max(now_ms, time_ms) if is_first_look else now_ms
+                    self._unsettled.see(at, stored, time_ms)
         self._seen = max(self._seen, end)
         waiting = self._unsettled.first(now_ms)
         return end if waiting is None else min(end, waiting)

@@ -12,6 +12,7 @@ from bkclient.topic.names import TopicName, parse_topic
 from bkclient.topic.read import TopicReader
 from tests.bkclient.topic.entries import managed_ledger
 from tests.bkclient.worlds import World
+from wire.messages import BatchReadRequest, ReadRequest
 
 TOPIC = parse_topic("shop/eu/orders")
 
@@ -66,6 +67,15 @@ class Broker:
             return [one async for messages in reader.read() for one in messages]
 
         return self.world.run(read())
+
+    def read_ledgers(self) -> set[int]:
+        """Return the ledgers whose entries bookies were asked for."""
+        return {
+            request.ledger_id
+            for bookie in self.world.bookies.values()
+            for request in bookie.log
+            if isinstance(request, ReadRequest | BatchReadRequest) and request.entry_id >= 0
+        }
 
     def at(self, ledger: int, entry_id: int, batch_index: int = -1) -> MessageId:
         return MessageId(self.ledgers[ledger], entry_id, batch_index)

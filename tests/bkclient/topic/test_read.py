@@ -112,6 +112,12 @@ def test_the_end_of_a_transaction_is_found_behind_the_end_of_reading(broker: Bro
     assert values(broker.read(end=broker.at(1, 0))) == [b"kept"]
 
 
+def test_the_end_of_a_transaction_is_looked_for_no_further_than_its_marker(broker: Broker) -> None:
+    broker.topic([in_txn(b"kept", TXN)], [marker(21, TXN)], *[[entry(b"later")]] * 20)
+    assert values(broker.read(end=broker.at(1, 0))) == [b"kept"]
+    assert broker.read_ledgers() == set(broker.ledgers[:2])
+
+
 def test_markers_of_other_kinds_are_no_messages(broker: Broker) -> None:
     broker.topic([marker(10, TXN), entry(b"a"), entry(b"", markerType=13)])
     assert values(broker.read()) == [b"a"]

@@ -117,7 +117,7 @@ class TopicStreamReader(FollowingReader):
         except NoSuchTopicError:
             return ends
         for topic in topics:
-            frontier = self._frontiers.setdefault(topic, Frontier(topic))
+            frontier = self._frontiers.setdefault(topic, Frontier(topic, follows=True))
             try:
                 end = await confirmed_end(client, topic, frontier, self._query.options, _now_ms())
             except NoSuchTopicError:
