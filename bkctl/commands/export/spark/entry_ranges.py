@@ -90,6 +90,7 @@ async def batch_log_extents(client: Client, options: SourceOptions) -> list[Ledg
     A query that does not name a position begins behind what is trimmed while it is planned.
 
     Raises:
+        LogDamagedError: ``endingPosition`` is behind the end, with ``failOnDataLoss``.
         LogTrimmedError, LogDamagedError, NoSuchLogError: as ``log_extents``.
     """
     names_position = options.starting is not None and options.starting.word is None
@@ -97,11 +98,16 @@ async def batch_log_extents(client: Client, options: SourceOptions) -> list[Ledg
     for _ in range(STALE_READS):
         start = await log_start(client, options, EARLIEST)
         try:
-            return (await log_extents(client, options, start, end))[0]
+            extents, position = await log_extents(client, options, start, end)
         except LogTrimmedError as error:
             if names_position:
                 raise
             trimmed = error
+            continue
+        insists = options.fail_on_data_loss and options.include_open and options.ending_ms is None
+        if insists and end is not None and position < end:
+            raise _behind_end(options, end, position)
+        return extents
     raise trimmed
 
 

@@ -272,6 +272,13 @@ def parse_where(value: str) -> Where:
     return Where(None, int(match[1]), int(match[2]))
 
 
+def _end(value: str) -> Where:
+    found = parse_where(value)
+    if found.word == "earliest":
+        raise ValueError("is before all entries; give latest or a position INDEX:ENTRY")
+    return found
+
+
 def _topic(value: str) -> str:
     from bkclient.topic.errors import TopicNameError
     from bkclient.topic.names import parse_topic
@@ -358,7 +365,7 @@ OPTIONS: Final = (
     Option("createdAfter", "created_after_ms", parse_time_ms, "Only ledgers from this time on."),
     Option("createdBefore", "created_before_ms", parse_time_ms, "Only ledgers before this time."),
     Option("startingPosition", "starting", parse_where, "earliest, latest, or `INDEX:ENTRY`."),
-    Option("endingPosition", "ending", parse_where, "Where to stop; the position is excluded."),
+    Option("endingPosition", "ending", _end, "Where to stop; the position is excluded."),
     Option("startingTimestamp", "starting_ms", parse_time_ms, "Begin with what was written then."),
     Option("endingTimestamp", "ending_ms", parse_time_ms, "Stop before what was written then."),
     Option("includeOpen", "include_open", _flag, "Read open ledgers up to what is confirmed."),

@@ -193,6 +193,18 @@ def test_a_position_that_the_log_never_had_is_refused(log: Log, at: LogPosition)
     assert log.ids[0] not in [one.ledger_id for one in extents]
 
 
+@pytest.mark.parametrize("behind", [(0, 1), (1, 0)])
+def test_a_query_up_to_a_position_has_all_before_it_or_fails(log: Log, behind) -> None:
+    end = log.call(log_start, LATEST)[0]
+    assert log.call(batch_log_extents, endingPosition=str(end))[0][-1].ledger_id == log.ids[-2]
+    asked = LogPosition(end.index + behind[0], end.entry + behind[1])
+    with pytest.raises(LogDamagedError, match=rf"position {asked} is behind the end {end}"):
+        log.call(batch_log_extents, endingPosition=str(asked))
+    for how in ({"failOnDataLoss": "false"}, {"includeOpen": "false"}):
+        extents, *_ = log.call(batch_log_extents, endingPosition=str(asked), **how)
+        assert [one.ledger_id for one in extents] == log.ids[:-1]
+
+
 def test_a_record_that_lags_behind_a_position_is_read_again(log: Log) -> None:
     behind = LogPosition(len(log.ids) + 1, 0)
 

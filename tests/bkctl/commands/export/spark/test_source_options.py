@@ -68,6 +68,7 @@ def test_every_value_is_read() -> None:
         ({"state": "closing"}, r"did you mean closed\?"),
         ({"createdAfter": "yesterday"}, "createdAfter"),
         ({"startingPosition": "x", "log": "a"}, "INDEX:ENTRY"),
+        ({"endingPosition": "earliest", "log": "a"}, "give latest or a position"),
         ({"startingPosition": "0:0"}, "needs the option log"),
         ({"log": "a", "ledgers": "1"}, "exclude each other"),
         ({"log": "a", "meta.k": "v"}, "exclude each other"),
