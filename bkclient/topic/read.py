@@ -226,7 +226,8 @@ class TopicReader:
             read, or before ``start``; else go on with the first that is left, as a broker does.
         end_is_confirmed: all entries before ``end``, an id, are known to be confirmed: read them
             or fail, also where the bookies that answer now do not know it.
-        chunks: puts messages in chunks together.
+        looks_to: where to stop to look for the other chunks of messages that begin before ``end``;
+            by default at the end of the topic.
     """
 
     def __init__(
@@ -239,13 +240,13 @@ class TopicReader:
         decoder: Decoder | None = None,
         fail_on_trimmed: bool = False,
         end_is_confirmed: bool = False,
-        chunks: ChunkAssembler | None = None,
+        looks_to: MessageId | None = None,
     ) -> None:
         self._client, self.topic = client, topic
         self._start, self._end, self._decoder = start, end, decoder
-        self._end_is_confirmed = end_is_confirmed
+        self._end_is_confirmed, self._looks_to = end_is_confirmed, looks_to
         self._fail_on_trimmed = fail_on_trimmed
-        self._chunks, self._transactions = chunks or ChunkAssembler(), Transactions()
+        self.chunks, self._transactions = ChunkAssembler(), Transactions()
         self._looked_to = EARLIEST
         self.held_back_at: MessageId | None = None
         """The first message of a transaction that has not ended; reading ended before it."""
@@ -291,7 +292,7 @@ class TopicReader:
                     yield messages
                 if self.held_back_at is not None:
                     return
-        if end is not None and self._chunks.incomplete:
+        if end is not None and self.chunks.incomplete:
             async with aclosing(self._completed_behind(end)) as completed:
                 async for message in completed:
                     yield [message]
@@ -366,8 +367,8 @@ class TopicReader:
     async def _messages(self, entry: Entry) -> list[EntryMessages] | None:
         """Return the messages that end with an entry; None where reading ends before it."""
         stored = self.split(entry)
-        if self._chunks.incomplete:
-            self._chunks.see_entry()
+        if self.chunks.incomplete:
+            self.chunks.see_entry()
         if stored.is_marker:
             self._transactions.see(stored)
             return []
@@ -384,7 +385,7 @@ class TopicReader:
         self, entry: Entry, stored: StoredMessage, *, is_wanted: bool = False
     ) -> list[EntryMessages]:
         """Return the messages of an entry that are wanted; a chunk before the last gives none."""
-        add_chunk = self._chunks.add_behind if is_wanted else self._chunks.add
+        add_chunk = self.chunks.add_behind if is_wanted else self.chunks.add
         try:
             whole = add_chunk(stored) if stored.is_chunk else stored
             if whole is None:
@@ -437,15 +438,16 @@ class TopicReader:
 
         So a topic that is read in pieces gives each message once.
         """
-        async with aclosing(self.entries(MessageId(end.ledger_id, end.entry_id), None)) as chunks:
+        behind = self.entries(MessageId(end.ledger_id, end.entry_id), self._looks_to)
+        async with aclosing(behind) as chunks:
             async for entries in chunks:
                 for entry in entries:
-                    self._chunks.see_entry()
+                    self.chunks.see_entry()
                     stored = self.split(entry)
                     if stored.is_chunk:
                         for message in await self._unpacked(entry, stored, is_wanted=True):
                             yield message
-                    if not self._chunks.incomplete:
+                    if not self.chunks.incomplete:
                         return
 
     async def _outcome(self, txn: Txn, entry: Entry) -> TransactionOutcome:

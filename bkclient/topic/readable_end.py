@@ -84,6 +84,11 @@ class Frontier:
         self._topic, self._unsettled, self._follows = topic, UnsettledEntries(), follows
         self._seen: MessageId | None = None
 
+    @property
+    def seen(self) -> MessageId | None:
+        """The position up to which it has looked; None before the first look."""
+        return self._seen
+
     async def end(self, client: Client, now_ms: int) -> MessageId:
         """Return the position behind the last entry that waits for nothing.
 

@@ -47,8 +47,9 @@ def test_pieces_give_what_the_topic_as_a_whole_gives(broker, entries, expected) 
     broker.topic(*([one] for one in entries))
 
     def read(start: MessageId | None = None, end: MessageId | None = None) -> list[bytes | None]:
-        chunks = ChunkAssembler(apart_max=6)
-        return [one.value for one in broker.read(start=start, end=end, chunks=chunks)]
+        reader = TopicReader(broker.client, TOPIC, start=start, end=end)
+        reader.chunks = ChunkAssembler(apart_max=6)
+        return [one.value for one in broker.read_with(reader)]
 
     assert read() == expected
     edges = [broker.at(number, 0) for number in range(len(entries))]
@@ -61,8 +62,17 @@ def test_pieces_give_what_the_topic_as_a_whole_gives(broker, entries, expected) 
 
 def test_a_message_that_stays_incomplete_is_not_looked_for_in_the_rest_of_the_topic(broker) -> None:
     broker.topic([A], *[[entry(b"later")]] * 20)
-    reader = TopicReader(
-        broker.client, TOPIC, end=broker.at(0, 1), chunks=ChunkAssembler(apart_max=5)
-    )
+    reader = TopicReader(broker.client, TOPIC, end=broker.at(0, 1))
+    reader.chunks = ChunkAssembler(apart_max=5)
     assert broker.read_with(reader) == []
     assert broker.read_ledgers() == set(broker.ledgers[:7])
+
+
+@pytest.mark.parametrize(
+    ("looks_to", "expected"),
+    [((0, 1), []), ((1, 1), []), ((2, 0), []), ((2, 1), [b"abcdef"]), ((3, 0), [b"abcdef"])],
+)
+def test_chunks_are_looked_for_no_further_than_asked(broker, looks_to, expected) -> None:
+    broker.topic([A], [B], [C], [entry(b"1")])
+    found = broker.read(end=broker.at(0, 1), looks_to=broker.at(*looks_to), end_is_confirmed=True)
+    assert [one.value for one in found] == expected

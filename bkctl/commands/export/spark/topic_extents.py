@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+import attrs
 from twisted.internet.task import deferLater
 
 from bkclient.admin import operations
@@ -22,7 +23,7 @@ from bkclient.topic.readable_end import Frontier, position_at
 from bkctl.commands.export.spark.entry_ranges import STALE_PAUSE_S, STALE_READS
 from bkctl.commands.export.spark.source_options import SourceOptionError, SourceOptions, Where
 from bkctl.commands.export.task.partitions import CLOSED, LedgerExtent
-from wire.ids import EntryId
+from wire.ids import EntryId, LedgerId
 
 Positions = dict[TopicName, MessageId]
 """For each topic or partition, the first entry to read, or the first not to."""
@@ -56,9 +57,11 @@ async def batch_extents(client: Client, options: SourceOptions, now_ms: int) -> 
     extents = []
     for topic in _one_if_position(await asked_topics(client, options), options):
         start = await start_of(client, topic, options, Where("earliest"), now_ms)
-        end = await _end_of(client, topic, options, now_ms)
+        frontier = Frontier(topic)
+        end = await _end_of(client, topic, frontier, options, now_ms)
         if start < end:
-            extents += await extents_between(client, topic, options, start, end)
+            seen = frontier.seen
+            extents += await extents_between(client, topic, options, start, end, looks_to=seen)
     return extents
 
 
@@ -83,9 +86,9 @@ async def first_of(client: Client, topic: TopicName) -> MessageId:
 
 
 async def _end_of(
-    client: Client, topic: TopicName, options: SourceOptions, now_ms: int
+    client: Client, topic: TopicName, frontier: Frontier, options: SourceOptions, now_ms: int
 ) -> MessageId:
-    end = await confirmed_end(client, topic, Frontier(topic), options, now_ms)
+    end = await confirmed_end(client, topic, frontier, options, now_ms)
     if options.ending_ms is not None:
         end = min(end, await position_at(client, topic, options.ending_ms))
     if options.ending is not None and options.ending.word is None:
@@ -131,9 +134,17 @@ async def starts_of(
 
 
 async def extents_between(
-    client: Client, topic: TopicName, options: SourceOptions, start: MessageId, end: MessageId
+    client: Client,
+    topic: TopicName,
+    options: SourceOptions,
+    start: MessageId,
+    end: MessageId,
+    *,
+    looks_to: MessageId | None = None,
 ) -> list[LedgerExtent]:
     """Return the entries of a topic from ``start`` on and before ``end``, ledger by ledger.
+
+    ``looks_to`` is where readers stop to look for the other chunks of messages that begin there.
 
     Raises:
         TopicTrimmedError: a ledger of them was deleted, with ``failOnDataLoss``.
@@ -152,7 +163,7 @@ async def extents_between(
         if start.ledger_id <= ledger.ledger_id <= end.ledger_id:
             extent = await _extent(client, topic, options, ledger, is_last=ledger is ledgers[-1])
             if extent is not None:
-                extents += _part(extent, start, end)
+                extents += _part(extent, start, end, looks_to)
     return extents
 
 
@@ -201,14 +212,17 @@ async def _extent(
     return LedgerExtent(ledger.ledger_id, last, length, CLOSED, "", log=str(topic))
 
 
-def _part(extent: LedgerExtent, start: MessageId, end: MessageId) -> Iterator[LedgerExtent]:
+def _part(
+    extent: LedgerExtent, start: MessageId, end: MessageId, looks_to: MessageId | None
+) -> Iterator[LedgerExtent]:
     """Yield what of a ledger is between two positions, if anything."""
     first = start.entry_id if start.ledger_id == extent.ledger_id else 0
     last = int(extent.last_entry_id)
     if end.ledger_id == extent.ledger_id:
         last = end.entry_id - 1  # Confirmed when that was determined, whatever is said now.
     if first <= last:
-        yield extent.sliced(first, last)
+        seen = looks_to and (LedgerId(looks_to.ledger_id), EntryId(looks_to.entry_id))
+        yield attrs.evolve(extent.sliced(first, last), looks_to=seen)
 
 
 def limited(

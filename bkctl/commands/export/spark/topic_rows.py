@@ -66,6 +66,7 @@ async def _of_range(
         decoder=None if how.decode is None else Decoder(client, topic, how.decode),
         fail_on_trimmed=True,
         end_is_confirmed=True,
+        looks_to=None if entry_range.looks_to is None else MessageId(*entry_range.looks_to),
     )
     try:
         async with aclosing(reader.read_columns()) as found:

@@ -1,9 +1,10 @@
 """Pulsar topics as a stream: an offset has a position for each topic.
 
-An offset is ``{"topics": {name: "LEDGER:ENTRY"}, "new": {name: "LEDGER:ENTRY"}}``: the first entry
-of each topic that is not read yet, and where topics begin that this micro-batch meets first. Behind
-an offset nothing is left that a later entry completes, so a micro-batch that is tried again is the
-same.
+An offset is ``{"topics": POSITIONS, "new": POSITIONS, "seen": POSITIONS}``, and each of these
+``{name: "LEDGER:ENTRY"}``: the first entry of each topic that is not read yet, where topics begin
+that this micro-batch meets first, and where the other chunks of its messages are looked for no
+further. So a micro-batch that is tried again is the same, although the topic has grown. Checkpoints
+of earlier versions have no ``seen``: there the topic's end counts.
 """
 
 from __future__ import annotations
@@ -87,6 +88,7 @@ class TopicStreamReader(FollowingReader):
         self._check_still_there(before, ends)
         new: Positions = {}
         after: Positions = {}
+        seen: Positions = {}
         for number, (topic, end) in enumerate(sorted(ends.items())):
             at = before.get(topic)
             if at is None:
@@ -94,6 +96,8 @@ class TopicStreamReader(FollowingReader):
             after[topic] = at
             if at >= end:
                 continue
+            if (looked_to := self._frontiers[topic].seen) is not None:
+                seen[topic] = looked_to
             share = len(ends) - number
             extents = await extents_between(client, topic, self._query.options, at, end)
             after[topic], entries, size = limited(
@@ -101,7 +105,7 @@ class TopicStreamReader(FollowingReader):
             )
             entries_max = None if entries_max is None else max(0, entries_max - entries)
             bytes_max = None if bytes_max is None else max(0, bytes_max - size)
-        return begin if after == before else _offset(after, new)
+        return begin if after == before else _offset(after, new, seen)
 
     async def _ends(self, client: Client) -> Positions:
         """Return how far each topic can be read; one without ledgers is not there yet."""
@@ -157,13 +161,16 @@ class TopicStreamReader(FollowingReader):
 
     async def _between(self, client: Client, start: Offset, end: Offset) -> list[LedgerExtent]:
         begin = from_names({**end["new"], **start["topics"]})
+        seen = from_names(end.get("seen", {}))
         extents: list[LedgerExtent] = []
         for topic, stop in from_names(end["topics"]).items():
             at = begin.get(topic)
             if at is None:  # PySpark before 4.2, and a topic made while no query ran.
                 at = await first_of(client, topic)
             if at < stop:
-                extents += await extents_between(client, topic, self._query.options, at, stop)
+                extents += await extents_between(
+                    client, topic, self._query.options, at, stop, looks_to=seen.get(topic)
+                )
         return extents
 
     async def _advance(self, client: Client, cursor: str, end: Offset) -> None:
@@ -183,8 +190,10 @@ def _share(total: int | None, parts: int) -> int | None:
     return None if total is None else max(1, total // parts)
 
 
-def _offset(positions: Positions, new: Positions | None = None) -> Offset:
-    return {"topics": by_name(positions), "new": by_name(new or {})}
+def _offset(
+    positions: Positions, new: Positions | None = None, seen: Positions | None = None
+) -> Offset:
+    return {"topics": by_name(positions), "new": by_name(new or {}), "seen": by_name(seen or {})}
 
 
 def _now_ms() -> int:

@@ -42,6 +42,7 @@ class LedgerExtent:
     add confirmed of an open one. ``length`` is the sum of the payloads of these entries in bytes,
     as far as known. ``state`` and ``digest_type`` are names, as metadata spells them. ``log`` is
     the log that the ledger belongs to, or None; ``log_index`` its index there, where it is known.
+    ``looks_to`` is where the other chunks of a topic's messages are looked for no further.
     """
 
     ledger_id: LedgerId
@@ -53,6 +54,7 @@ class LedgerExtent:
     log: str | None = None
     first_entry_id: EntryId = FIRST_ENTRY
     log_index: int | None = None
+    looks_to: tuple[LedgerId, EntryId] | None = None
 
     @property
     def entries(self) -> int:
@@ -89,6 +91,7 @@ class EntryRange:
     folder: str = ""
     log: str | None = None
     log_index: int | None = None
+    looks_to: tuple[LedgerId, EntryId] | None = None
 
     @property
     def entries(self) -> int:
@@ -154,6 +157,7 @@ def _pieces(extent: LedgerExtent, target: int, folder: str) -> list[tuple[EntryR
                 folder,
                 extent.log,
                 extent.log_index,
+                extent.looks_to,
             ),
             (end - first) * cost(extent) // entries,
         )

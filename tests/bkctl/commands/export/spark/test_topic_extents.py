@@ -8,7 +8,8 @@ from twisted.internet.task import deferLater
 
 from bkclient.topic.errors import TopicTrimmedError
 from bkctl.commands.export.spark.source_options import SourceOptions, parse_options
-from bkctl.commands.export.spark.topic_extents import extents_between
+from bkctl.commands.export.spark.topic_extents import batch_extents, extents_between
+from bkctl.commands.export.task.partitions import cut
 from tests.bkclient.topic.broker import TOPIC, Broker
 from tests.bkclient.topic.entries import entry
 
@@ -52,3 +53,18 @@ def test_ledgers_that_were_deleted_fail_the_query_or_are_left_out(broker: Broker
         broker.world.run(extents_between(broker.client, TOPIC, options("true"), *between))
     found = broker.world.run(extents_between(broker.client, TOPIC, options("false"), *between))
     assert [one.ledger_id for one in found] == [broker.ledgers[0]]
+
+
+def test_readers_of_each_piece_know_how_far_to_look(broker: Broker) -> None:
+    seen = broker.at(1, 1)
+    found = broker.world.run(
+        extents_between(
+            broker.client, TOPIC, options("true"), broker.at(0, 0), broker.at(1, 1), looks_to=seen
+        )
+    )
+    assert [piece.looks_to for task in cut(found, 1) for piece in task] == [seen[:2]] * 2
+
+
+def test_a_batch_query_looks_no_further_than_the_topic_went_when_it_was_planned(broker) -> None:
+    found = broker.world.run(batch_extents(broker.client, options("true"), now_ms=0))
+    assert {one.looks_to for one in found} == {broker.at(1, 2)[:2]}

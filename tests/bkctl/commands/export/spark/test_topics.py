@@ -261,10 +261,9 @@ class TestStreams:
         writer = self.start(
             spark, pulsar, tmp_path, sink, topic="waited", startingPosition="earliest"
         )
-        # However long the queries take, the last chunk is not late.
-        late = {"publishTime": time.time_ns() // 1_000_000 + 3_600_000}
-        first, last = chunks(b"large" * 100, 2, **late)
-        made.ledgers([entry(b"a", **late), first, entry(b"b", **late)])
+        now = {"publishTime": time.time_ns() // 1_000_000}
+        first, last = chunks(b"large" * 100, 2, **now)
+        made.ledgers([entry(b"a", **now), first, entry(b"b", **now)])
         for more, wanted in (([], [b"a"]), ([last], [b"a", b"large" * 100, b"b"])):
             if more:
                 made.ledgers(more)
