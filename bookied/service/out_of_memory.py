@@ -39,7 +39,8 @@ class OutOfMemoryWatch:
         globalLogPublisher.addObserver(self)
 
     def __call__(self, event: LogEvent) -> None:
-        failure = event.get("log_failure")
+        # What a transport raises is logged the old way, under the second name.
+        failure = event.get("log_failure") or event.get("failure")
         if failure is not None and failure.check(MemoryError):
             globalLogPublisher.removeObserver(self)
             self._call(

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import resource
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from twisted.logger import Logger
+from twisted.python.log import err
 
 from bookied.errors import BookieExitStatus
 from bookied.service.out_of_memory import OutOfMemoryError, OutOfMemoryWatch
@@ -17,14 +19,19 @@ from wire.codes import ReturnCode
 ENTRY_BYTES = 200_000
 
 
-def test_the_first_unhandled_lack_of_memory_ends_it_and_nothing_else_does() -> None:
-    log, ends = Logger("test"), list[OutOfMemoryError]()
+@pytest.mark.parametrize(
+    "report", [lambda: Logger("test").failure("a request failed"), err], ids=["ours", "a transport"]
+)
+def test_the_first_unhandled_lack_of_memory_ends_it_and_nothing_else_does(
+    report: Callable[[], object],
+) -> None:
+    ends: list[OutOfMemoryError] = []
     OutOfMemoryWatch(lambda function, *given: function(*given), ends.append).begin()
     for error in (ValueError(), MemoryError(), MemoryError()):
         try:
             raise error
         except (ValueError, MemoryError):
-            log.failure("a request failed")
+            report()
         assert len(ends) == isinstance(error, MemoryError)
     assert "raise `ulimit -v`" in str(ends[0])
     assert ends[0].exit_status == BookieExitStatus.FATAL
@@ -33,7 +40,8 @@ def test_the_first_unhandled_lack_of_memory_ends_it_and_nothing_else_does() -> N
 @pytest.mark.processes
 def test_a_bookie_without_memory_ends_and_keeps_what_it_acknowledged(tmp_path: Path) -> None:
     conf = write_conf(tmp_path / "b1", make_cluster(tmp_path / "metadata.db"))
-    process = BookieProcess(conf).ready()
+    # Without what the allocator reserves for each thread, which takes gigabytes to use up.
+    process = BookieProcess(conf, MALLOC_ARENA_MAX="1").ready()
     acknowledged = 20
     try:
         with process.client() as client:
