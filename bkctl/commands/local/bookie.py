@@ -15,7 +15,7 @@ from typing import Final
 
 from bkclient.config.properties import Property, parse_properties, read_properties
 from bkctl.commands.local.columns import LocalBookie
-from bkctl.commands.local.directory import CONF_FILE, write_private
+from bkctl.commands.local.directory import CONF_FILE, bookie_id_in, write_private
 from bkctl.commands.local.metadata import HOST
 from bkctl.commands.local.process import ChildProcess, port_is_free
 from bkctl.errors import CommandError
@@ -41,7 +41,7 @@ BOOKIE_SETTINGS: Final[Mapping[str, str]] = {
 """What differs from a bookie's defaults on one machine."""
 
 
-_OWN: Final = ("bookiePort", "advertisedAddress", "metadataServiceUri", "httpAdminTokenFile")
+_OWN: Final = ("bookiePort", "metadataServiceUri", "httpAdminTokenFile")
 """Settings that tie a bookie to its cluster; those of a copied directory name the first one's."""
 
 _STATEMENT: Final = re.compile(rb"(?:(?!\s*[#!])[^\n]*\\\n)*[^\n]*\n?")
@@ -69,7 +69,8 @@ class BookieProcess:
 
     @property
     def bookie_id(self) -> str:
-        return f"{self.host}:{self.port}"
+        """Its id by its files, where `bookie rename` may have changed it."""
+        return bookie_id_in(self.directory, f"{self.host}:{self.port}")
 
     @property
     def conf(self) -> Path:

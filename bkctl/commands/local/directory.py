@@ -32,16 +32,20 @@ from typing import Final
 import attrs
 from attrs import validators
 
-from bkctl.errors import ConflictError, RefusedError
+from bkctl.errors import CommandError, ConflictError, RefusedError
 from bkctl.output.atomic_file import PART, write_whole
 from bkctl.output.units import counted
+from bkctl.session.profiles import Profile, read_profiles
 from bookied.directories.lock import LOCK, DirectoryLocks, is_locked, lock_owner
 from bookied.directories.roots import CURRENT, VERSION
 from bookied.errors import DirectoryInUseError
 from bookied.storage.files.files import read_regular
+from wire.errors import FormatError
+from wire.records.cookie import decode_cookie
 
 STATE_FILE: Final = "cluster.json"
 _RECORD_BYTES_MAX: Final = 1 << 20
+_COOKIE_BYTES_MAX: Final = 1 << 16
 ENV_FILE: Final = "bkctl.env"
 CONF_FILE: Final = "bookie.conf"
 START_REQUEST: Final = "start.request"
@@ -70,6 +74,14 @@ class ClusterRecord:
         factory=dict, validator=validators.deep_mapping(_TEXT, _TEXT)
     )
     """Settings that every bookie has started with, beyond those of each local cluster."""
+
+
+def _has_profile(path: Path, wanted: Profile) -> bool:
+    """Return whether a file of profiles has this one; its user may have added others."""
+    try:
+        return read_profiles({"BKCTL_CONFIG": str(path)}).profiles.get(wanted.name) == wanted
+    except CommandError:
+        return False
 
 
 def read_record(directory: Path) -> ClusterRecord | None:
@@ -160,7 +172,11 @@ class LocalDirectory:
         if not self.token_file.exists():
             write_private(self.token_file, secrets.token_urlsafe(24) + "\n")
         profile_file = self.path / PROFILE_FILE
-        write_private(profile_file, self._profile_text(record.uri))
+        profile = Profile(
+            name=PROFILE, service_uri=record.uri, admin_token_file=str(self.token_file)
+        )
+        if not _has_profile(profile_file, profile):
+            write_private(profile_file, _profile_text(profile))
         lines = (
             f"# The cluster in {self.path}, for a shell: . {shlex.quote(str(self.env_file))}\n"
             f"export BKCTL_SERVICE_URI={shlex.quote(record.uri)}\n"
@@ -169,16 +185,34 @@ class LocalDirectory:
         )
         write_whole(str(self.env_file), lines.encode())
 
-    def _profile_text(self, uri: str) -> str:
-        """Return a file of profiles with this cluster in it."""
-        keys = {"service-uri": uri, "admin-token-file": str(self.token_file)}
-        lines = (f"{key} = {json.dumps(text)}\n" for key, text in keys.items())
-        return f'profile = "{PROFILE}"\n\n[profiles.{PROFILE}]\n{"".join(lines)}'
+
+def _profile_text(profile: Profile) -> str:
+    """Return a file of profiles with this one as the default."""
+    keys = {"service-uri": profile.service_uri, "admin-token-file": profile.admin_token_file}
+    # Without escapes for what is not ASCII: TOML has no surrogates.
+    lines = (f"{key} = {json.dumps(text, ensure_ascii=False)}\n" for key, text in keys.items())
+    return f'profile = "{profile.name}"\n\n[profiles.{profile.name}]\n{"".join(lines)}'
+
+
+def directory_in_use(environ: Mapping[str, str]) -> str | None:
+    """Return the directory of the local cluster whose `bkctl.env` this shell has read, if any."""
+    profiles = Path(environ.get("BKCTL_CONFIG", ""))
+    is_local = profiles.name == PROFILE_FILE and (profiles.parent / STATE_FILE).is_file()
+    return str(profiles.parent) if is_local else None
 
 
 def bookie_directory(directory: Path, number: int) -> Path:
     """Return the directory of a bookie of the cluster in ``directory``; 1 is the first."""
     return directory / f"bookie-{number}"
+
+
+def bookie_id_in(home: Path, before_start: str) -> str:
+    """Return the id that a bookie has in its files; ``before_start`` where it has none there."""
+    try:
+        cookie = read_regular(home / "ledgers" / CURRENT / VERSION, _COOKIE_BYTES_MAX)
+        return decode_cookie(cookie).bookie_id
+    except (OSError, FormatError):
+        return before_start
 
 
 def is_decommissioned(home: Path, bookie_id: str, known: Collection[str]) -> bool:

@@ -60,10 +60,11 @@ def local(
     """Run a cluster of N bookies on this machine until Ctrl-C, or one ZooKeeper server."""
     if isinstance(bookies, str) and bookies != "zookeeper":
         from bkctl.commands.local import running_bookie, running_cluster
+        from bkctl.commands.local.directory import directory_in_use
 
         if bookie_id is None and where is not None and _is_bookie_id(where):
             where, bookie_id = None, where
-        directory = directory or where or _directory_in_use(session)
+        directory = directory or where or directory_in_use(session.host.environ)
         if directory is None:
             raise click.UsageError(
                 f"`local {bookies}` needs DIR, as --dir named it, or `. DIR/bkctl.env` before it"
@@ -227,15 +228,6 @@ def _run_until_stopped(session: Session, cluster: LocalCluster) -> None:
         session.note("stopping")
         if reason.exit_status == ExitStatus.TIME_LIMIT:
             raise
-
-
-def _directory_in_use(session: Session) -> str | None:
-    """Return the directory of the cluster whose `bkctl.env` this shell has read, if any."""
-    from bkctl.commands.local.directory import PROFILE_FILE, STATE_FILE
-
-    profiles = Path(session.host.environ.get("BKCTL_CONFIG", ""))
-    is_local = profiles.name == PROFILE_FILE and (profiles.parent / STATE_FILE).is_file()
-    return str(profiles.parent) if is_local else None
 
 
 def _show(session: Session, cluster: LocalCluster) -> None:

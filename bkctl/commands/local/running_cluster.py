@@ -15,6 +15,7 @@ from bkctl.commands.local.connected_metadata import ClusterMetadata
 from bkctl.commands.local.directory import (
     ClusterRecord,
     bookie_directory,
+    bookie_id_in,
     is_decommissioned,
     read_record,
     refuse_others_directory,
@@ -175,7 +176,7 @@ def _bookie(directory: Path, number: int, port: int, cookies: frozenset[str] | N
     home = bookie_directory(directory, number)
     ledgers = home / "ledgers"
     runs = is_locked(ledgers)
-    bookie_id = f"{HOST}:{port}"
+    bookie_id = bookie_id_in(home, f"{HOST}:{port}")
     is_out = cookies is not None and is_decommissioned(home, bookie_id, cookies)
     return LocalBookie(
         bookie_id=bookie_id,

@@ -193,6 +193,7 @@ def use(session: Session, name: str) -> None:
         return
     _write(session, file, with_default(file, wanted))
     session.emit(ProfileChanged(name, "made the default", str(file.path)))
+    _warn_of_overrides(session, name)
 
 
 def delete(session: Session, name: str) -> None:
@@ -291,6 +292,36 @@ def _put(session: Session, file: ProfileFile, made: Profile, action: str, *, use
         return
     _write(session, file, text)
     session.emit(ProfileChanged(made.name, action, str(file.path)))
+    if use_it:
+        _warn_of_overrides(session, made.name)
+    if action == "created":
+        _warn_of_local_file(session)
+
+
+def _warn_of_local_file(session: Session) -> None:
+    from bkctl.commands.local.directory import directory_in_use
+
+    if directory := directory_in_use(session.host.environ):
+        session.warn(
+            f"the profile is removed with the local cluster in {directory}, because BKCTL_CONFIG "
+            "names the file there; to use your own file: unset BKCTL_CONFIG"
+        )
+
+
+def _warn_of_overrides(session: Session, name: str) -> None:
+    """Warn of variables that select another cluster than the default profile ``name``."""
+    options = session.options
+    others = {"service_uri", "conf"} | ({"profile"} if options.profile != name else set())
+    found = sorted(
+        variable
+        for option, variable in options.origins.items()
+        if option in others and variable in session.host.environ
+    )
+    if found:
+        session.warn(
+            f"{' and '.join(found)} {'overrides' if len(found) == 1 else 'override'} the default "
+            f"profile in this shell; to use the default: unset {' '.join(found)}"
+        )
 
 
 def _write(session: Session, file: ProfileFile, text: str) -> None:

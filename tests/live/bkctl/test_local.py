@@ -431,6 +431,25 @@ def test_what_a_user_changes_in_the_settings_of_a_bookie_stays(tmp_path: Path) -
 
 
 @pytest.mark.processes
+def test_a_bookie_that_was_renamed_is_started_and_shown_by_its_new_id(tmp_path: Path) -> None:
+    directory = tmp_path / "bk"
+    conf = directory / "bookie-2" / CONF_FILE
+    with local_cluster(directory, 2):
+        kept, old = _run("local", "status", directory, "-o", "id").stdout.split()
+    conf.write_text(conf.read_text().replace("=127.0.0.1\n", "=localhost\n"))
+    renamed = _run("bookie", "rename", "-c", conf, "--yes")
+    assert renamed.returncode == 0, renamed.stderr
+    new = old.replace("127.0.0.1", "localhost")
+    with local_cluster(directory, 2) as cluster:
+        assert _run("local", "status", directory, "-o", "id").stdout.split() == [kept, new]
+        listed = _run("-u", cluster.uri, "bookie", "list", "-o", "id")
+        assert sorted(listed.stdout.split()) == sorted([kept, new])
+        for word in ("stop", "start"):
+            done = _run("local", word, directory, new)
+            assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.processes
 def test_a_bookie_that_dies_is_told_and_the_others_go_on(tmp_path: Path) -> None:
     directory = tmp_path / "bk"
     with local_cluster(directory, 2):

@@ -191,9 +191,26 @@ def test_the_profile_names_the_cluster_and_its_token(tmp_path: Path) -> None:
     assert cluster.directory.token_file.read_text() == token  # That of bookies that run.
 
 
+def test_a_profile_beside_that_of_the_cluster_survives_a_start_and_its_place_is_named(
+    tmp_path: Path,
+) -> None:
+    LocalCluster(tmp_path, 1).save()
+    before = (tmp_path / PROFILE_FILE).read_text()
+    with closing(FakeHost(environ={"BKCTL_CONFIG": str(tmp_path / PROFILE_FILE)})) as host:
+        assert cli.run(["profile", "create", "mine", "-u", "sqlite:///l.db"], host) == 0
+        assert f"is removed with the local cluster in {tmp_path}, because" in host.err.text
+        LocalCluster(tmp_path, 1).save()
+        assert cli.run(["profile", "list", "-o", "id"], host) == 0
+        assert host.out.text.endswith("local\nmine\n")
+    for damaged in ("[", before.replace("sqlite", "sqlit")):
+        (tmp_path / PROFILE_FILE).write_text(damaged)
+        LocalCluster(tmp_path, 1).save()
+        assert (tmp_path / PROFILE_FILE).read_text() == before
+
+
 def test_its_files_are_replaced_not_overwritten(tmp_path: Path) -> None:
     LocalCluster(tmp_path, 1, port_base=15_000).save()
-    names = (STATE_FILE, PROFILE_FILE, ENV_FILE)
+    names = (STATE_FILE, ENV_FILE)
     (tmp_path / STATE_FILE).chmod(0o644)  # As an editor may leave it.
     opened = {name: (tmp_path / name).open() for name in names}
     before = {name: (tmp_path / name).read_text() for name in names}

@@ -310,6 +310,24 @@ def test_profiles_are_made_used_changed_and_deleted(
     assert read_profiles(environ).profiles == {}
 
 
+def test_variables_that_override_the_default_profile_are_named(
+    run: Run, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unset = "in this shell; to use the default: unset"
+    both = f"BKCTL_PROFILE and BKCTL_SERVICE_URI override the default profile {unset}"
+    one = f"BKCTL_SERVICE_URI overrides the default profile {unset} BKCTL_SERVICE_URI\n"
+    for name, text in (("BKCTL_PROFILE", "local"), ("BKCTL_SERVICE_URI", "sqlite:///l.db")):
+        monkeypatch.setenv(name, text)  # What click reads.
+        environ[name] = text
+    made = run("profile", "create", "lab", "-c", __file__, "--use")
+    assert (made[0], both in made[2]) == (0, True), made[2]
+    assert run("profile", "create", "local", "-c", __file__)[2] == ""
+    assert run("profile", "use", "lab")[2].endswith(f"{both} BKCTL_PROFILE BKCTL_SERVICE_URI\n")
+    assert run("profile", "use", "local")[2] == f"bkctl: warning: {one}"
+    monkeypatch.delenv("BKCTL_SERVICE_URI")
+    assert run("profile", "use", "local")[2] == ""
+
+
 @pytest.mark.usefixtures("two")
 def test_a_dry_run_writes_nothing(run: Run, two: Path) -> None:
     for args in (
