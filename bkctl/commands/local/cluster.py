@@ -27,12 +27,14 @@ from bkctl.commands.local.metadata import HOST, LocalMetadataService
 from bkctl.commands.local.process import free_port
 from bkctl.errors import ConflictError
 from bkctl.output.units import counted
+from bkctl.session.safety import named
 from wire.errors import BookKeeperError
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-START_S_MAX: Final = 60.0
+START_S_MAX: Final = 180.0
+_GONE_S_MAX: Final = 60.0
 STOP_S_MAX: Final = 15.0
 _POLL_S: Final = 0.05
 
@@ -208,7 +210,7 @@ class LocalCluster:
         if not ids & registered():
             return
         report("waiting until the registrations from before a crash have ended")
-        deadline_s = time.monotonic() + START_S_MAX
+        deadline_s = time.monotonic() + _GONE_S_MAX
         while left := ids & registered():
             self.insist_on_zookeeper()
             if time.monotonic() > deadline_s:
@@ -240,7 +242,10 @@ class LocalCluster:
             count = len(running) - len(missing)
             if reported < count < len(wanted):  # The table follows the last one.
                 reported = count
-                report(f"{count} of {counted(len(wanted), 'bookie')} registered")
+                left = named([bookie.bookie_id for bookie in missing])
+                report(
+                    f"{count} of {counted(len(wanted), 'bookie')} registered; waiting for {left}"
+                )
 
     def stop(self) -> None:
         """Stop everything that runs, bookies first; the directory stays."""

@@ -87,8 +87,8 @@ local = Command(
 
     The metadata is a SQLite file, or a ZooKeeper with --zookeeper. The bookies listen on 127.0.0.1
     only. Each bookie runs autorecovery, and an HTTP server with metrics on a free port. `.
-    DIR/bkctl.env` selects this cluster, and the token that commands such as `bookie config-set`
-    need.
+    DIR/bkctl.env` sets the cluster and the admin token (DIR/admin-token) for this shell; it
+    overrides your profiles.
 
     Without --dir the bookies use a temporary directory, which is removed at the end. A directory
     that the command did not create is never removed. If a bookie ends, the command prints the line
@@ -101,8 +101,8 @@ local = Command(
     After `. DIR/bkctl.env`, DIR may be left out. Autorecovery copies the entries of a stopped
     bookie to others; `bkctl autorecovery disable --for 30m` before a short stop prevents that.
 
-    DIR/bookie-N/bookie.conf has the settings of a bookie: what you change there stays. N counts the
-    bookies of DIR that were decommissioned; they are not started.
+    DIR/bookie-N/bookie.conf has the settings of a bookie: what you change there stays. N includes
+    decommissioned bookies of DIR. They stay stopped.
     """,
     params=(
         argument("bookies", metavar="N|zookeeper|status|start|stop", type=_Size()),

@@ -262,7 +262,10 @@ def _watch(session: Session, cluster: LocalCluster) -> NoReturn:
         cluster.start_requested(session.warn)
         for bookie_id, status, log in cluster.newly_ended():
             start = shlex.join(["bkctl", "local", "start", str(cluster.directory.path), bookie_id])
-            session.warn(f"bookie {bookie_id} ended with {status}; its log is {log}")
+            if status == 0:
+                session.note(f"bookie {bookie_id} was stopped")
+            else:
+                session.warn(f"bookie {bookie_id} ended with {status}; its log is {log}")
             session.note(f"to start it again: {start}")
             if not cluster.running:
                 session.warn("no bookie is left; the metadata stays until Ctrl-C")
@@ -288,7 +291,7 @@ def _start_in_background(session: Session, directory: Path, settings: dict[str, 
     refuse_foreign(directory)
     make_own(directory)
     log = directory / BACKGROUND_LOG
-    session.note(f"starting the cluster in {directory}; that may take half a minute")
+    session.note(f"starting the cluster in {directory}")
     written = log.stat().st_size if log.exists() else 0
     words = (word for word in session.options.args if word != "--background")
     arguments = without_settings(words)

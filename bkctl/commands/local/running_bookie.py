@@ -111,7 +111,7 @@ def stop(session: Session, directory: Path, bookie_id: str) -> None:
     session.note(f"stopped bookie {bookie_id}; to start it: {line}")
     if _is_repaired(found.uri):
         session.note(
-            "autorecovery copies its ledgers to other bookies from now on; "
+            "autorecovery copies its ledgers, if any, to other bookies from now on; "
             "to prevent that: bkctl autorecovery disable --for 30m"
         )
 

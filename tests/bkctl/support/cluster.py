@@ -12,7 +12,7 @@ import attrs
 from bkctl.commands.local.process import ChildProcess
 from tests.support.children import LINES_MAX, until_child
 
-START_TIMEOUT_S = 120.0
+START_TIMEOUT_S = 200.0
 BKCTL = [sys.executable, "-c", "import sys; from bkctl.__main__ import main; sys.exit(main())"]
 
 

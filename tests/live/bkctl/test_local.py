@@ -341,7 +341,7 @@ def test_one_bookie_is_stopped_and_started_by_its_id(tmp_path: Path) -> None:
         stopped = _run("local", "stop", directory, ids[1])
         start = f"bkctl local start {directory} {ids[1]}"
         copies = (
-            "autorecovery copies its ledgers to other bookies from now on; "
+            "autorecovery copies its ledgers, if any, to other bookies from now on; "
             "to prevent that: bkctl autorecovery disable --for 30m"
         )
         assert (stopped.returncode, stopped.stderr) == (
@@ -349,6 +349,9 @@ def test_one_bookie_is_stopped_and_started_by_its_id(tmp_path: Path) -> None:
             f"stopped bookie {ids[1]}; to start it: {start}\n{copies}\n",
         )
         assert len(_processes(directory)) == 1
+        log = directory.with_suffix(".log")
+        until(lambda: f"bookie {ids[1]} was stopped\n" in log.read_text(), "not reported")
+        assert "warning" not in log.read_text()
         again = _run("local", "stop", directory, ids[1])
         assert (again.returncode, again.stderr) == (0, f"bookie {ids[1]} does not run\n")
         unnamed = _run("local", "start", directory)

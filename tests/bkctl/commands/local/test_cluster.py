@@ -98,7 +98,8 @@ def test_a_start_reports_how_many_bookies_have_registered(tmp_path: Path) -> Non
         seen = iter([[], [], ids[:1], ids[:1], ids])
         steps: list[str] = []
         failed = cluster.start(lambda: frozenset(next(seen)), frozenset, lambda: None, steps.append)
-    assert (failed, steps) == ([], ["starting 2 bookies", "1 of 2 bookies registered"])
+    waits = f"1 of 2 bookies registered; waiting for {ids[1]}"
+    assert (failed, steps) == ([], ["starting 2 bookies", waits])
 
 
 @pytest.mark.parametrize(("columns", "shown"), [(80, True), (40, False)])
