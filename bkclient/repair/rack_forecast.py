@@ -39,6 +39,8 @@ class RackForecast:
 
     too_few: tuple[LedgerId, ...] = ()
     """Those that will be on too few racks."""
+    already: tuple[LedgerId, ...] = ()
+    """Those of ``too_few`` that are now."""
     nowhere: tuple[LedgerId, ...] = ()
     """Those that no bookie can take over: there are too few bookies, or racks are enforced."""
     why: str = ""
@@ -62,20 +64,20 @@ async def forecast(
     there = await client.store.writable_bookies() - set(leaving)
     joining = there if to is None else there & {to}
     await _learn(client, joining, ledgers)
-    too_few, nowhere, why = [], [], ""
+    too_few, already, nowhere, why = [], [], [], ""
     for one in ledgers:
+        now = list(_ensembles(one.metadata, one))
         try:
-            changed = [
-                _without(client, one.metadata, ensemble, leaving, joining)
-                for ensemble in _ensembles(one.metadata, one)
-            ]
+            changed = [_without(client, one.metadata, each, leaving, joining) for each in now]
         except NotEnoughBookiesError as error:
             why = str(error)
             nowhere.append(one.ledger_id)
         else:
             if not _adhere(client, one.metadata, changed):
                 too_few.append(one.ledger_id)
-    return RackForecast(tuple(too_few), tuple(nowhere), why)
+                if not _adhere(client, one.metadata, now):
+                    already.append(one.ledger_id)
+    return RackForecast(tuple(too_few), tuple(already), tuple(nowhere), why)
 
 
 async def on_too_few_racks(client: Client, ledgers: Collection[BookieLedger]) -> list[LedgerId]:

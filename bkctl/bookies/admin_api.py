@@ -237,7 +237,14 @@ def connect(
     where = session.call(published, bookie_id) if address is None else _parsed(session, address)
     session.verbose(f"asking {where.host}:{where.port}")
     token = admin_token(session, token_file)
-    return AdminClient(*where, token=token, timeout_s=timeout_s, tell=session.messages.trace)
+    profile = session.options.used_profile
+    return AdminClient(
+        *where,
+        token=token,
+        timeout_s=timeout_s,
+        tell=session.messages.trace,
+        profile=profile.name if profile is not None else "NAME",
+    )
 
 
 async def published(client: Client, bookie_id: BookieId) -> HttpAddress:

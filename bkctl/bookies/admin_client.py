@@ -25,9 +25,7 @@ TIMEOUT_S: Final = 30.0
 """How long one answer may take, where no ``--timeout`` is given."""
 
 _OK: Final = range(200, 300)
-_NOT_ALLOWED: Final = frozenset({401, 403})
 _NOT_SO: Final = frozenset({400, 409, 503})
-_HOW_TO_OPEN: Final = "give the token with --token-file, or name its file in the profile"
 
 
 class HttpAddress(NamedTuple):
@@ -82,10 +80,15 @@ class AdminClient:
         token: str = "",
         timeout_s: float = TIMEOUT_S,
         tell: Callable[[str], object] = lambda _: None,
+        profile: str = "NAME",
     ) -> None:
-        """``tell`` hears of each request, as a command that does the same."""
+        """``tell`` hears of each request, as a command that does the same.
+
+        ``profile`` is the one in use, for the hint of a refusal.
+        """
         self._address = HttpAddress(host, port, tls)
         self._token, self._timeout_s, self._tell = token, timeout_s, tell
+        self._profile = profile
         self._speaks_v2: bool | None = None
 
     @property
@@ -131,7 +134,7 @@ class AdminClient:
 
         Raises:
             BookieUnavailableError: it does not answer.
-            RefusedError: the token is missing or wrong.
+            RefusedError: the token is missing or wrong, or the bookie has none.
             NothingFoundError: there is no such thing.
             ConflictError: the bookie cannot do that now, or its settings forbid it.
             CommandError: it failed.
@@ -139,13 +142,24 @@ class AdminClient:
         answer = self.request(method, path, body)
         if answer.ok:
             return answer
-        if answer.status in _NOT_ALLOWED:
-            raise RefusedError(answer.reason, next_step=_HOW_TO_OPEN)
+        if answer.status == http.client.UNAUTHORIZED:
+            raise self._wrong_token()
+        if answer.status == http.client.FORBIDDEN:
+            raise RefusedError(answer.reason)
         if answer.status in _NOT_SO:
             raise ConflictError(answer.reason)
         if answer.status == http.client.NOT_FOUND:
             raise NothingFoundError(answer.reason)
         raise CommandError(f"the bookie failed: {answer.reason}")
+
+    def _wrong_token(self) -> RefusedError:
+        rejects = "rejects this admin token" if self._token else "requires its admin token"
+        return RefusedError(
+            f"the bookie {rejects}",
+            next_step="name the token's file with --token-file FILE, or for all commands: bkctl "
+            f"profile edit {self._profile} --admin-token-file FILE; `bkctl local` keeps the token "
+            "in DIR/admin-token",
+        )
 
 
 def _masked(body: object) -> object:

@@ -133,8 +133,8 @@ decommission = Command(
     With --drain the command makes a running bookie read-only and copies its closed fragments to
     other bookies. Then stop the bookie, and run the command again without --drain.
 
-    If the settings file (-c) has rack settings, the command names the ledgers that span too few
-    racks, before and after the move. The workers may have other settings.
+    If your settings name a topology script, the command names the ledgers that span too few racks,
+    before and after the move. Bookies use their own script; check it there.
     """,
     params=(
         argument("bookie_id", type=BOOKIE_ID, required=False),

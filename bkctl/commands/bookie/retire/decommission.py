@@ -21,7 +21,7 @@ from bkclient.repair.decommission import decommission as decommission_bookie
 from bkclient.repair.rack_forecast import domain
 from bkclient.repair.recover_bookies import BookieLedger, RecoverOptions, ledgers_on_bookies
 from bkclient.repair.repair_states import LedgerRepairState, MissingReplicas, repair_states
-from bkctl.bookies.stopped_bookie import is_registered, refuse_registered
+from bkctl.bookies.stopped_bookie import is_registered
 from bkctl.commands.bookie.retire.recover import (
     copying_work,
     forecast_racks,
@@ -107,7 +107,8 @@ def run(
     if bytes_per_s is not None and not drain:
         raise UsageError(
             "--rate is for --drain, which copies from this process",
-            next_step="the workers have replicationRateByBytes in their settings",
+            next_step="for a running bookie add --drain; the workers that copy the ledgers of a "
+            "stopped one have replicationRateByBytes in their settings",
         )
     if bookie_id is None:
         from bkctl.bookies.stopped_bookie import stopped_bookie
@@ -137,8 +138,13 @@ def _take_out(
     session: Session, bookie_id: BookieId, force: Collection[str], *, keep_cookie: bool
 ) -> None:
     """Show what is left on a bookie, ask, wait until nothing is, and remove its cookie."""
-    drain = f"empty it while it runs: bkctl decommission {bookie_id} --drain"
-    refuse_registered(session, bookie_id, instead=f"stop the bookie first, or {drain}")
+    if session.call(is_registered, bookie_id):
+        is_empty = next(session.iterate(ledgers_on_bookies, [bookie_id]), None) is None
+        drain = f", or empty it while it runs: bkctl decommission {bookie_id} --drain"
+        raise RefusedError(
+            f"{bookie_id} runs{', and is empty' if is_empty else ''}",
+            next_step=f"stop the bookie first{'' if is_empty else drain}",
+        )
     found = list(session.iterate(ledgers_on_bookies, [bookie_id]))
     insist_known(session, [bookie_id], found)
     if not session.call(autorecovery.status).enabled:

@@ -236,9 +236,11 @@ def forecast_racks(
     """Return what the move makes of the racks, and warn of ledgers that will span too few."""
     racks = session.call(forecast, leaving, found, to=to)
     if racks.too_few:
+        already = len(racks.already)
         session.warn(
             f"{counted(len(racks.too_few), 'ledger')} will span {session.call(shortfall)}: "
             f"{named(racks.too_few)}"
+            + (f"; {already} of them already {'does' if already == 1 else 'do'}" if already else "")
         )
     return racks
 
@@ -349,7 +351,10 @@ def move(
             # Ledgers that are not closed are not in the total, and grow it.
             all_bytes, all_entries = max(size, done_bytes), max(copies, entries)
             work = copying_work(done_bytes, entries), copying_work(all_bytes, all_entries)
-            progress.update(done_bytes, entries, all_bytes, work=work)
+            # A limit is on bytes: entries take no time of their own then.
+            progress.update(
+                done_bytes, entries, all_bytes, work=None if options.bytes_per_s else work
+            )
 
         def report(one: LedgerMove) -> None:
             nonlocal moved

@@ -277,7 +277,12 @@ def test_a_wrong_token_is_refused_with_what_to_do(stage: Stage) -> None:
     stranger = InMemory(stage.world, v1=stage.v1, token="guess")
     with pytest.raises(RefusedError) as refused:
         work.mode(stranger, ME, wanted=True)
-    assert "--token-file" in refused.value.hint
+    assert str(refused.value) == "the bookie rejects this admin token"
+    fix = "bkctl profile edit NAME --admin-token-file FILE"
+    assert "--token-file FILE, or" in refused.value.hint
+    assert fix in refused.value.hint
+    with pytest.raises(RefusedError, match="the bookie requires its admin token"):
+        work.mode(InMemory(stage.world, v1=stage.v1, token=""), ME, wanted=True)
     assert work.mode(stranger, ME, wanted=None).read_only is False
 
 
@@ -295,6 +300,7 @@ class Canned(AdminClient):
     [
         (500, "Internal Server Error", CommandError, "the bookie failed: Internal Server Error"),
         (404, "<html>", NothingFoundError, "<html>"),
+        (403, "set httpAdminToken", RefusedError, "^set httpAdminToken$"),
         (409, '{"error": {"code": "refused", "message": "no way"}}', ConflictError, "^no way$"),
         (503, "", ConflictError, "status 503"),
     ],

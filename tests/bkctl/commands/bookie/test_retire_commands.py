@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any, ClassVar
 
 import pytest
@@ -53,11 +54,16 @@ async def racks(hosts: Sequence[str]) -> str:
 
 def spread_ledger(world: World) -> LedgerId:
     """Return a ledger on b1 and b2, which are in two racks."""
-    client = world.client(topology_script=racks)
+    return ledger_on(world, {B1, B2}, topology_script=racks)
+
+
+def ledger_on(world: World, bookies: AbstractSet[BookieId], **settings: Any) -> LedgerId:
+    """Return a ledger on these two bookies."""
+    client = world.client(**settings)
     while True:
         pair = {"ensemble_size": 2, "write_quorum": 2, "ack_quorum": 2}
         ledger_id = closed_ledger(world, client, 5, **pair)
-        if world.stored(ledger_id).all_bookies() == {B1, B2}:
+        if world.stored(ledger_id).all_bookies() == bookies:
             return ledger_id
         world.run(client.delete_ledger(ledger_id))
 
@@ -78,6 +84,14 @@ class TestRacks:
         words = "1 ledger will span fewer racks than minNumRacksPerWriteQuorum asks for: "
         assert f"{words}{ledger_id}" in told.err
         assert "rack" not in run_in(world, command, "b2", "--dry-run").err
+
+    def test_ledgers_that_span_too_few_racks_before_the_move_are_counted(self) -> None:
+        world = World(5)
+        ledger_ids = spread_ledger(world), ledger_on(world, {B2, BookieId("b3")})
+        world.kill("b4")
+        told = run_in(world, "recover", "b1", "b3", "--dry-run", topology_script=racks)
+        words = "2 ledgers will span fewer racks than minNumRacksPerWriteQuorum asks for: "
+        assert f"{words}{ledger_ids[0]}, {ledger_ids[1]}; 1 of them already does\n" in told.err
 
     def test_where_racks_are_enforced_nobody_would_ever_take_its_place(self) -> None:
         world = World(4)
@@ -524,9 +538,16 @@ class TestDecommission:
         world.restart("b2")
         more = ["--delete-cookie"] if command == "recover" else []
         refused = run_in(world, command, "b2", "--yes", *more, ok=False)
-        assert (refused.status, "it runs" in refused.err) == (4, True)
+        assert (refused.status, "runs" in refused.err) == (4, True)
         assert ("bkctl decommission b2 --drain" in refused.err) == (command == "decommission")
         assert has_cookie(world, "b2")
+
+    def test_a_bookie_that_runs_and_is_empty_has_only_to_be_stopped(self) -> None:
+        world = World(3)
+        refused = run_in(world, "decommission", "b2", "--yes", ok=False)
+        assert refused.status == 4
+        assert refused.err.startswith("bkctl: b2 runs, and is empty; stop the bookie first")
+        assert "--drain" not in refused.err
 
 
 class TestUnreadable:
