@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -102,3 +103,11 @@ def summary(one: BookieStatus) -> BookieSummary:
         address=None if endpoint is None else f"{endpoint.host}:{endpoint.port}",
         properties=one.info.properties,
     )
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a host is this machine by its address alone, or by the name for it."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:  # A name that nothing resolves.
+        return False

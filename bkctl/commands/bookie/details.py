@@ -18,6 +18,7 @@ from bkclient.metadata.tree.nodes import together
 from bkclient.repair.recover_bookies import copies_by_bookie, size_of
 from bkctl.bookies import ask_bookies, load_rates
 from bkctl.bookies.load_rates import LoadFigures
+from bkctl.bookies.summary import is_loopback
 from bkctl.cli.params import BOOKIE_ID
 from bkctl.commands.cookie.columns import COOKIE_COLUMNS
 from bkctl.errors import NothingFoundError, error_message
@@ -217,7 +218,11 @@ def _with_figures(session: Session, found: Sequence[BookieDetails]) -> list[Book
 
 def space(found: Sequence[BookieSummary]) -> tuple[int, int]:
     """Return free and total bytes; bookies of one host with equal totals share their disks."""
-    disks = {(one.host, one.total): one.free for one in found if one.free is not None}
+    disks = {
+        ("" if is_loopback(one.host) else one.host, one.total): one.free
+        for one in found
+        if one.free is not None
+    }
     return sum(free or 0 for free in disks.values()), sum(total or 0 for _, total in disks)
 
 

@@ -41,6 +41,8 @@ class TestInfo:
             return BookieSummary(BookieId(name), "writable", f"{host}:3181", free=1, total=total)
 
         assert space([one("a", "h1", 10), one("b", "h1", 10), one("c", "h2", 10)]) == (2, 20)
+        here = [one(name, name, 10) for name in ("localhost", "127.0.0.1", "127.0.0.2")]
+        assert space([*here, one("c", "h2", 10)]) == (2, 20)
 
     def test_a_filter_on_metrics_warns_of_bookies_that_publish_none(self) -> None:
         world = World(2)
