@@ -313,6 +313,15 @@ def is_out_of_reach(metadata: LedgerMetadata, alive: Collection[BookieId]) -> bo
     return any(is_lost(fragment, alive) for fragment in _fragments(metadata))
 
 
+def racks_with_all_copies(metadata: LedgerMetadata, racks: Mapping[BookieId, str]) -> set[str]:
+    """Return the racks that alone have every copy of some entry; ``racks`` are those known."""
+    places = [racks.get(bookie_id) for bookie_id in metadata.all_bookies()]
+    if all(places.count(rack) < metadata.write_quorum for rack in set(places) if rack is not None):
+        return set()  # Most ledgers of most clusters end here.
+    of_entries = ({racks.get(one) for one in holders} for holders in write_sets(metadata))
+    return {rack for found in of_entries if len(found) == 1 for rack in found if rack is not None}
+
+
 def lacks_copies(metadata: LedgerMetadata, alive: Collection[BookieId]) -> bool:
     """Tell whether some entry of the ledger has fewer copies on ``alive`` than it should."""
     serving = frozenset(alive)

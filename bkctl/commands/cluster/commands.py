@@ -159,12 +159,23 @@ cluster.command(
 cluster.command(
     "map",
     body="bkctl.commands.cluster.map:draw",
-    help="Draw the bookies in their racks, and how full they are.",
-    params=(option("--ask/--no-ask", default=True, help="Ask each bookie for its free space."),),
+    short_help="Draw the bookies in their racks, and how full they are.",
+    help="""Draw the bookies in their racks, and how full they are.
+
+    With more than one rack, each rack shows how many ledgers have entries of which every copy is in
+    that rack: these entries are lost with the rack.
+    """,
+    params=(
+        option(
+            "--ask/--no-ask",
+            default=True,
+            help="Ask each bookie for its free space, and count the ledgers of each rack.",
+        ),
+    ),
     effect=Effect.READ,
     examples=(
         ("bkctl cluster map", "a box for each rack, a bar for each bookie"),
-        ("bkctl cluster map --no-ask", "only metadata: asks no bookie"),
+        ("bkctl cluster map --no-ask", "only racks and states: asks no bookie, reads no ledger"),
         ("bkctl cluster map -o json", "the same for programs"),
     ),
     exits=_LOOKED,

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
 from bkclient.admin import operations
+from bkclient.admin.ledger_scan import walk
 from bkctl.bookies import ask_bookies
+from bkctl.bookies.rack_losses import LedgerSample, RackLosses
 from bkctl.commands.bookie.details import space
 from bkctl.output.canvas import Canvas
-from bkctl.output.forms.table import display_width
+from bkctl.output.forms.table import display_width, wrapped
 from bkctl.output.units import counted, free_of, human_bytes
 from bkctl.output.views import Kind, column, shown
 
@@ -25,6 +27,10 @@ _BAR_MIN, _BAR_MAX = 8, 40
 _PERCENT_WIDTH: Final = 6
 _FREE_WIDTH: Final = 16
 _STATE_WIDTH: Final = 11
+_NAMED_MAX: Final = 5
+"""Ledgers that a box names."""
+_REPORT_EVERY: Final = 1000
+"""Ledgers between two signs of progress."""
 
 
 @attrs.frozen
@@ -33,11 +39,16 @@ class Rack:
 
     name: str
     bookies: tuple[BookieSummary, ...]
+    ledgers_only_here: LedgerSample | None = None
+    """Ledgers with entries of which every copy is here; None where they were not counted."""
 
     def machine(self) -> dict[str, Any]:
         """Return it as machine forms have it."""
+        only = self.ledgers_only_here
         return {
             "rack": self.name or None,
+            "ledgers_only_here": None if only is None else only.count,
+            "examples": [] if only is None else list(map(str, only.first)),
             "bookies": [
                 {
                     "bookie_id": one.bookie_id,
@@ -91,7 +102,8 @@ class ClusterMap:
 
 def draw(session: Session, *, ask: bool) -> None:
     """Print the map."""
-    found = session.call(read_map, ask=ask)
+    with session.progress("looking at ledgers", unit="ledgers") as progress:
+        found = session.call(read_map, progress.update, ask=ask)
     session.emitter.draw(found, lambda canvas: drawing(found, canvas))
     if not any(rack.name for rack in found.racks):
         session.note(
@@ -99,9 +111,16 @@ def draw(session: Session, *, ask: bool) -> None:
         )
 
 
-async def read_map(client: Client, *, ask: bool) -> ClusterMap:
-    """Return all bookies in their racks, asked for their space."""
+async def read_map(client: Client, report: Callable[[int], None], *, ask: bool) -> ClusterMap:
+    """Return all bookies in their racks.
+
+    With ``ask`` they are asked for their space, and where there are several racks a walk over all
+    ledgers counts those that each rack's loss would take entries from.
+    """
     found = await ask_bookies.bookies(client, None, ask=ask)
+    losses = RackLosses.of(found) if ask else RackLosses()
+    if losses.by_rack:
+        await _count(client, losses, report)
     in_racks: dict[str, list[BookieSummary]] = defaultdict(list)
     for one in found:
         in_racks[one.rack or ""].append(one)
@@ -111,12 +130,22 @@ async def read_map(client: Client, *, ask: bool) -> ClusterMap:
         instance_id=(await operations.read_identity(client)).instance_id,
         # Bookies without a known rack come last.
         racks=tuple(
-            Rack(name, tuple(bookies))
+            Rack(name, tuple(bookies), losses.by_rack.get(name))
             for name, bookies in sorted(in_racks.items(), key=lambda one: (not one[0], one[0]))
         ),
         free=free,
         total=total,
     )
+
+
+async def _count(client: Client, losses: RackLosses, report: Callable[[int], None]) -> None:
+    looked_at = 0
+    async for ledger in walk(client.store):
+        looked_at += 1
+        if ledger.metadata is not None:
+            losses.add(ledger.ledger_id, ledger.metadata)
+        if looked_at % _REPORT_EVERY == 0:
+            report(looked_at)
 
 
 # Drawings ---------------------------------------------------------------------------------------
@@ -144,7 +173,10 @@ def drawing(found: ClusterMap, canvas: Canvas) -> Iterator[str]:
     names = max((display_width(one.bookie_id) for one in found.bookies), default=0)
     for rack in found.racks:
         unknown = "bookies" if len(found.racks) == 1 else "no rack known"
-        yield from box(rack.name or unknown, [*_rows(rack.bookies, names, canvas)], canvas)
+        rows = [*_rows(rack.bookies, names, canvas)]
+        if rack.ledgers_only_here is not None:
+            rows += _loss(rack.ledgers_only_here, canvas)
+        yield from box(rack.name or unknown, rows, canvas)
     if found.total is not None:
         yield f"together {free_of(found.free, found.total)}"
 
@@ -159,6 +191,16 @@ def box(title: str, rows: Sequence[str], canvas: Canvas) -> Iterator[str]:
     yield f"{head}{line * rest}{corners[1]}"
     yield from (f"{side} {row} {side}" for row in rows)
     yield f"{corners[2]}{line * (canvas.width - 2)}{corners[3]}"
+
+
+def _loss(only: LedgerSample, canvas: Canvas) -> Iterator[str]:
+    """Yield what the loss of a rack would take."""
+    room = canvas.width - 4
+    ids = ", ".join(map(str, only.first[:_NAMED_MAX]))
+    more = ", ..." if only.count > _NAMED_MAX else ""
+    what = f"{counted(only.count, 'ledger')} with entries in this rack alone"
+    for line in wrapped(f"{what}: {ids}{more}" if ids else what, room):
+        yield canvas.state(canvas.fitted(line, room), "unreachable" if ids else "")
 
 
 def _rows(bookies: Sequence[BookieSummary], names: int, canvas: Canvas) -> Iterator[str]:

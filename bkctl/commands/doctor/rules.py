@@ -12,15 +12,10 @@ from typing import Final
 
 from bkclient.admin.operations import BookieState
 from bkclient.config.findings import Severity
+from bkctl.bookies.rack_losses import REMEMBERED_MAX, LedgerSample
 from bkctl.bookies.summary import BookieSummary
 from bkctl.commands.doctor.local_rules import SAME_TIME, local_findings
-from bkctl.commands.doctor.state import (
-    REMEMBERED_MAX,
-    ClusterFinding,
-    ClusterSurvey,
-    LedgerSample,
-    LocalSurvey,
-)
+from bkctl.commands.doctor.state import ClusterFinding, ClusterSurvey, LocalSurvey
 from bkctl.output.autorecovery_pause import pause_text
 from bkctl.output.units import counted, human_bytes, human_duration, rfc3339
 from wire.ids import LEDGER_ID_REFUSED, BookieId, LedgerId
@@ -203,6 +198,22 @@ def _open_long(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
 def _recover(some: LedgerSample) -> str:
     """Return the line that recovers the first ledgers."""
     return f"bkctl ledger recover {' '.join(map(str, some.first[:_NAMED_MAX]))}"
+
+
+def _in_one_rack(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
+    for rack, some in seen.ledgers.rack_losses.by_rack.items():
+        what = f"{_does(some.count, 'has', 'have')} entries of which every copy is in rack {rack}"
+        fix = (
+            "set repairedPlacementPolicyNotAdheringBookieEnabled=true for autorecovery, then: "
+            "bkctl autorecovery audit --check placement"
+        )
+        yield from _of(Severity.TROUBLE, "ledgers-in-one-rack", some, what, fix)
+
+
+def _no_racks(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
+    error = seen.topology_error
+    if error is not None:
+        yield ClusterFinding(Severity.RISK, "topology-script", str(error), fix=error.hint)
 
 
 def _single(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
@@ -628,6 +639,7 @@ def _clock_skew(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
 _WITHOUT_LEDGERS: Final[tuple[Rule, ...]] = (
     _unreachable,
     _same_address,
+    _no_racks,
     _disabled,
     _no_auditor,
     _cookies,
@@ -648,6 +660,7 @@ CLUSTER_RULES: Final[tuple[Rule, ...]] = (
     _unknown,
     _unreachable,
     _same_address,
+    _no_racks,
     _lacking,
     _disabled,
     _no_auditor,
@@ -659,6 +672,7 @@ CLUSTER_RULES: Final[tuple[Rule, ...]] = (
     _unmendable,
     _stuck_in_recovery,
     _open_long,
+    _in_one_rack,
     _stale_locks,
     _read_only,
     _full,

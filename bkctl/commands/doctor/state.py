@@ -6,7 +6,6 @@ one; of each kind the first few are remembered by id.
 
 from __future__ import annotations
 
-import ipaddress
 import random
 import sys
 from collections import Counter
@@ -20,9 +19,11 @@ from bkclient.admin.operations import BookieState
 from bkclient.config.findings import Finding, Findings, Severity
 from bkclient.ledger.handover_state import HANDOVER_KEY
 from bkclient.metadata.api import HeldLock, StoredLedger, Version
+from bkclient.placement.topology import ScriptError
 from bkclient.quorum.fragments import is_out_of_reach, lacks_copies, write_sets
 from bkclient.repair.autorecovery import Mark, Pause
-from bkctl.bookies.summary import BookieSummary
+from bkctl.bookies.rack_losses import LedgerSample, RackLosses
+from bkctl.bookies.summary import BookieSummary, is_loopback
 from bkctl.output.forms.table import wrapped
 from bkctl.output.forms.text import safe
 from bkctl.output.views import WIDE, Kind, column, shown
@@ -32,7 +33,6 @@ from wire.ids import LEDGER_ID_REFUSED, BookieId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
 from wire.records.cookie import Cookie, CookieDifference
 
-REMEMBERED_MAX: Final = 20
 ENDS_READ_MAX: Final = 1000
 """Ledgers whose first and last entries are read."""
 
@@ -130,25 +130,6 @@ class DoctorLimits:
     """Share of a bookie's disks in use."""
 
 
-@attrs.define
-class LedgerSample:
-    """Ledgers of a kind: how many, and the first few of them."""
-
-    count: int = 0
-    first: list[LedgerId] = attrs.field(factory=list)
-
-    def add(self, ledger_id: LedgerId) -> None:
-        self.count += 1
-        if len(self.first) < REMEMBERED_MAX:
-            self.first.append(ledger_id)
-
-    def remove(self, ledger_id: LedgerId) -> None:
-        """Count a ledger that was added no longer."""
-        self.count -= 1
-        if ledger_id in self.first:
-            self.first.remove(ledger_id)
-
-
 @attrs.define(kw_only=True)
 class LedgerCensus:
     """What a walk over all ledgers counts; ``add`` is called once for each.
@@ -158,12 +139,14 @@ class LedgerCensus:
         in_service: the bookies that are registered.
         marks: the ledgers that are marked.
         limits: what is old.
+        rack_losses: the racks, and what each one's loss would take of ledgers with several copies.
     """
 
     now_ms: int
     in_service: frozenset[BookieId]
     marks: Mapping[LedgerId, Mark]
     limits: DoctorLimits
+    rack_losses: RackLosses = attrs.field(factory=RackLosses)
 
     total: int = 0
     unreadable: LedgerSample = attrs.field(factory=LedgerSample)
@@ -232,6 +215,8 @@ class LedgerCensus:
         self._look_at_copies(one.ledger_id, metadata)
         if metadata.write_quorum == 1:
             self.single.add(one.ledger_id)
+        else:
+            self.rack_losses.add(one.ledger_id, metadata)
         if metadata.state is LedgerState.IN_RECOVERY:
             self.recovering[one.ledger_id] = one.stored.version
         if not metadata.is_closed or lacks_copies(metadata, self.in_service):
@@ -323,6 +308,8 @@ class ClusterSurvey:
     """What of the metadata cannot be read, besides ledgers and cookies; and what repairs it."""
     local_directory: Path | None = None
     """The directory of a cluster of `bkctl local`."""
+    topology_error: ScriptError | None = None
+    """Why no racks are known, where the placement insists on them."""
     stuck: tuple[LedgerId, ...] = ()
     """Ledgers that were in recovery from the beginning of the walk to its end."""
 
@@ -330,7 +317,7 @@ class ClusterSurvey:
     def is_on_one_machine(self) -> bool:
         """Whether every bookie that says where it is listens on a loopback address alone."""
         hosts = {one.host for one in self.bookies if one.host}
-        return bool(hosts) and all(_is_loopback(self.addresses.get(one, one)) for one in hosts)
+        return bool(hosts) and all(is_loopback(self.addresses.get(one, one)) for one in hosts)
 
     def of_state(self, state: BookieState) -> list[BookieSummary]:
         return [one for one in self.bookies if one.state == state.value]
@@ -366,10 +353,3 @@ class LocalSurvey:
     newest_ms: int = 0
     """When the newest of the bookie's files was written, by its own disk."""
     now_ms: int = 0
-
-
-def _is_loopback(address: str) -> bool:
-    try:
-        return ipaddress.ip_address(address).is_loopback
-    except ValueError:  # A name that nothing resolves.
-        return False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -16,11 +16,13 @@ from bkclient.config.findings import Severity
 from bkclient.config.settings import load
 from bkclient.errors import NoSuchLedgerError
 from bkclient.metadata.tree.nodes import together
+from bkclient.placement.topology import ScriptError
 from bkclient.repair import autorecovery
 from bkclient.repair.verify import lost_ledgers
 from bkctl.bookies import admin_api, ask_bookies, directories, load_rates
 from bkctl.bookies.admin_client import AdminClient
 from bkctl.bookies.ask_bookies import ask_bookie
+from bkctl.bookies.rack_losses import RackLosses
 from bkctl.bookies.stopped_bookie import is_registered, stopped_bookie
 from bkctl.commands.doctor.rules import diagnose, rules_for
 from bkctl.commands.doctor.state import (
@@ -161,7 +163,13 @@ async def examine_cluster(
     """
     store = client.store
     listed = await operations.list_bookies(client)
-    bookies = await together(_bookie(client, one) for one in listed)
+    racks: Mapping[BookieId, str] = {}
+    topology_error = None
+    try:
+        racks = await ask_bookies.racks_of(client, listed)
+    except ScriptError as error:
+        topology_error = error
+    bookies = await together(_bookie(client, one, racks.get(one.bookie_id)) for one in listed)
     identity = await operations.read_identity(client)
     damaged = {
         what: f"store the node {node} again with the metadata service's own tools; "
@@ -178,6 +186,7 @@ async def examine_cluster(
         in_service=frozenset(one.bookie_id for one in bookies if one.is_registered),
         marks={mark.ledger_id: mark for mark in marks},
         limits=limits,
+        rack_losses=RackLosses.of(bookies),
     )
     if identity.layout is not None:  # Without it ledgers cannot be found.
         async for ledger in walk(store):
@@ -211,6 +220,7 @@ async def examine_cluster(
             for check in autorecovery.CHECKS
         },
         damaged=damaged,
+        topology_error=topology_error,
         marks=marks,
         locks=tuple(await store.repair_locks()),
         ledgers=ledgers,
@@ -230,8 +240,8 @@ async def _unless_damaged(
         return None
 
 
-async def _bookie(client: Client, one: operations.BookieStatus) -> BookieSummary:
-    found = await ask_bookie(client, one)
+async def _bookie(client: Client, one: operations.BookieStatus, rack: str | None) -> BookieSummary:
+    found = await ask_bookie(client, one, rack)
     if found.is_registered and found.address is None:
         return attrs.evolve(found, unreachable="it has registered no address that can be read")
     return found

@@ -8,7 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bkclient.quorum.distribution import write_set
-from bkclient.quorum.fragments import is_only_copy, is_out_of_reach, lacks_copies, write_sets
+from bkclient.quorum.fragments import (
+    is_only_copy,
+    is_out_of_reach,
+    lacks_copies,
+    racks_with_all_copies,
+    write_sets,
+)
 from wire.codes import LedgerState
 from wire.ids import BookieId, EntryId
 from wire.ledger_metadata import Fragment, LedgerMetadata
@@ -108,3 +114,26 @@ def test_the_write_sets_are_those_of_the_entries_that_there_are(data: st.DataObj
         for entry in range(last + 1)
     }
     assert set(write_sets(held)) == expected
+
+
+@given(
+    ensembles=st.lists(st.permutations((A, B, C, D)).map(lambda p: tuple(p[:3])), min_size=1),
+    write_quorum=st.integers(1, 3),
+    last=st.none() | st.integers(-1, 40),
+    racks=st.dictionaries(st.sampled_from((A, B, C, D)), st.sampled_from(("/one", "/two"))),
+)
+def test_a_rack_has_all_copies_of_an_entry_that_is_out_of_reach_without_it(
+    ensembles: list[tuple[BookieId, ...]],
+    write_quorum: int,
+    last: int | None,
+    racks: dict[BookieId, str],
+) -> None:
+    held = metadata(write_quorum, *ensembles)
+    if last is not None:
+        held = closed_at(metadata(write_quorum, ensembles[0]), last)
+    lost = {
+        rack
+        for rack in set(racks.values())
+        if is_out_of_reach(held, {one for one in (A, B, C, D) if racks.get(one) != rack})
+    }
+    assert racks_with_all_copies(held, racks) == lost

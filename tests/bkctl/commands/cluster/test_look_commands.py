@@ -13,14 +13,17 @@ import pytest
 
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import NEW
+from bkclient.placement.topology import ScriptError
+from bkctl.bookies.rack_losses import LedgerSample
 from bkctl.bookies.summary import BookieSummary
 from bkctl.cli.root import cli
 from bkctl.commands.cluster import map as cluster_map
 from bkctl.commands.cluster.map import ClusterMap, Rack
 from bkctl.output.canvas import Canvas
-from tests.bkclient.repairs import store_of
+from tests.bkclient.repairs import closed_ledger, store_of
 from tests.bkclient.worlds import Fate, World
 from tests.bkctl.commands.bookie.test_bookie import written
+from tests.bkctl.commands.bookie.test_retire_commands import ledger_on
 from tests.bkctl.support.drawn import WIDTHS, check_drawing
 from tests.bkctl.support.terminal import FakeHost
 from tests.bkctl.support.world import run_in
@@ -192,9 +195,16 @@ def bookies(*more: BookieSummary) -> Sequence[BookieSummary]:
 
 def racks() -> ClusterMap:
     found = bookies()
+    some = LedgerSample()
+    for ledger_id in (4, 1000, *range(2000, 2080)):
+        some.add(LedgerId(ledger_id))
     return ClusterMap(
         instance_id="e5189144-9ced-4bce-b0b1-dfb5550c906e",
-        racks=(Rack("/dc1/rack1", found[:2]), Rack("/dc1/rack2", found[2:4]), Rack("", found[4:])),
+        racks=(
+            Rack("/dc1/rack1", found[:2], some),
+            Rack("/dc1/rack2", found[2:4], LedgerSample()),
+            Rack("", found[4:]),
+        ),
         free=70 * GIB,
         total=300 * GIB,
     )
@@ -237,9 +247,49 @@ class TestTopology:
             return " ".join("/dc1/r1" if host == "host-b1" else "/dc1/r2" for host in hosts)
 
         client = world.client(topology_script=script)
-        found = world.run(cluster_map.read_map(client, ask=False))
+        found = world.run(cluster_map.read_map(client, lambda _: None, ask=False))
         racks = {rack.name: tuple(one.bookie_id for one in rack.bookies) for rack in found.racks}
         assert racks == {"/dc1/r1": ("b1",), "/dc1/r2": ("b2", "b3")}
+
+    def test_ledgers_that_the_loss_of_a_rack_would_take_are_named_before(self) -> None:
+        world = World(4)
+        pairs = [{"b1", "b2"}, {"b1", "b3"}]
+
+        async def script(hosts: Sequence[str]) -> str:
+            return " ".join("/r1" if host in {"host-b1", "host-b2"} else "/r2" for host in hosts)
+
+        lost, spread = (str(ledger_on(world, pair)) for pair in pairs)
+        drawn = run_in(world, "cluster", "map", topology_script=script)
+        assert f"1 ledger with entries in this rack alone: {lost} " in drawn.out
+        assert "0 ledgers with entries in this rack alone " in drawn.out
+        shown = run_in(world, "cluster", "map", "--json", topology_script=script).json["racks"]
+        assert [(rack["ledgers_only_here"], rack["examples"]) for rack in shown] == [
+            (1, [lost]),
+            (0, []),
+        ]
+        fast = run_in(world, "cluster", "map", "--no-ask", "--json", topology_script=script)
+        assert [rack["ledgers_only_here"] for rack in fast.json["racks"]] == [None, None]
+        single = {"ensemble_size": 1, "write_quorum": 1, "ack_quorum": 1}
+        closed_ledger(world, world.client(), 5, **single)  # Another finding of the doctor.
+        told = run_in(world, "doctor", "--json", ok=False, topology_script=script).json["findings"]
+        (found,) = [one for one in told if one["name"] == "ledgers-in-one-rack"]
+        assert (found["danger"], found["examples"]) == ("trouble", [lost])
+        assert "every copy is in rack /r1" in found["what"]
+        assert spread not in found["examples"]
+        unknown = run_in(world, "doctor", "--json", ok=False).json["findings"]
+        assert "ledgers-in-one-rack" not in {one["name"] for one in unknown}
+
+    def test_a_doctor_goes_on_where_racks_are_enforced_and_the_script_fails(self) -> None:
+        async def script(hosts: Sequence[str]) -> str:
+            raise ScriptError("the topology script ended with status 1")
+
+        strict = {"topology_script": script, "enforce_racks": True}
+        told = run_in(World(2), "doctor", "--json", ok=False, **strict).json["findings"]
+        (found,) = [one for one in told if one["name"] == "topology-script"]
+        assert (found["danger"], found["what"]) == (
+            "risk",
+            "the topology script ended with status 1",
+        )
 
     def test_without_a_script_it_says_so(self) -> None:
         said = run_in(World(1), "cluster", "topology")

@@ -13,7 +13,9 @@ import pytest
 from bkclient.admin.operations import BookieState
 from bkclient.config.findings import FindingKind, SettingFinding, Severity
 from bkclient.metadata.api import HeldLock
+from bkclient.placement.topology import ScriptError
 from bkclient.repair.autorecovery import Mark
+from bkctl.bookies.rack_losses import LedgerSample, RackLosses
 from bkctl.bookies.summary import BookieSummary
 from bkctl.cli.root import cli
 from bkctl.commands.doctor.rules import diagnose
@@ -22,7 +24,6 @@ from bkctl.commands.doctor.state import (
     ClusterSurvey,
     DoctorLimits,
     LedgerCensus,
-    LedgerSample,
     LocalSurvey,
 )
 from bkctl.output.views import view_of
@@ -50,6 +51,7 @@ def everything_wrong() -> ClusterSurvey:
         marks={mark.ledger_id: mark for mark in marks[:1]},
         limits=DoctorLimits(),
         by_ensemble={9: some()},
+        rack_losses=RackLosses({}, {"/rack": some()}),
         **{
             name: some()
             for name in (
@@ -86,6 +88,7 @@ def everything_wrong() -> ClusterSurvey:
         locks=(HeldLock(LedgerId(1), "host", OLD_MS),),
         ledgers=ledgers,
         damaged={"a mark is nonsense": "remove it"},
+        topology_error=ScriptError("the script failed"),
         stuck=(LedgerId(5),),
     )
 
