@@ -67,7 +67,8 @@ class IdentityConfig:
     listening_interface: str | None = setting(
         None,
         key="listeningInterface",
-        doc="Interface to listen on, and whose address is advertised; all where it is not set.",
+        doc="Interface to listen on, and whose address is advertised; all where it is not set. "
+        "bookied takes an IPv4 address, too.",
     )
     allow_loopback: bool = setting(
         False, key="allowLoopback", doc="Allow a loopback address as the bookie's own."

@@ -7,6 +7,7 @@ with the port. ``HostNames`` asks the host for names and addresses, so that test
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import ipaddress
 import socket
@@ -26,7 +27,7 @@ class HostNames(Protocol):
     """What must be known of the machine. Every method blocks, and raises ``OSError``."""
 
     def address(self, interface: str | None) -> str:
-        """Return the IPv4 address of an interface, or of the host's own name."""
+        """Return the IPv4 address of an interface, which may be one, or of the host's own name."""
         ...
 
     def canonical_name(self, address: str) -> str:
@@ -44,6 +45,8 @@ class RealHost:
     def address(self, interface: str | None) -> str:
         if interface is None:
             return self.resolve(socket.gethostname())
+        with contextlib.suppress(ValueError):
+            return str(ipaddress.IPv4Address(interface))
         request = struct.pack("256s", interface.encode()[:15])
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
             answer = fcntl.ioctl(sock.fileno(), _SIOCGIFADDR, request)

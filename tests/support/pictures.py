@@ -46,7 +46,7 @@ LOST: Final = f"127.0.0.1:{PORT_BASE + LOST_NUMBER - 1}"
 """The bookie that is lost in the recorded session."""
 REPAIRED_BYTES: Final = 20_000_000
 REPAIRED_LEDGERS: Final = 30
-HOSTS: Final = ("127.0.0.1", "127.0.0.2", "127.0.0.3")
+RACK_COUNT: Final = 3
 RACKS: Final = """\
 #!/bin/sh
 for host; do
@@ -165,7 +165,7 @@ def main(names: Sequence[str]) -> int:
     wanted = [one for one in PICTURES if not names or one.name in names]
     PICTURES_DIR.mkdir(exist_ok=True)
     if still := [one for one in wanted if not one.is_recorded]:
-        with _cluster(HOSTS) as (environ, cluster, watched):
+        with _cluster(RACK_COUNT) as (environ, cluster, watched):
             _fill(cluster.uri)
             is_lost = False
             for picture in sorted(still, key=lambda one: one.with_loss):
@@ -174,7 +174,7 @@ def main(names: Sequence[str]) -> int:
                     is_lost = True
                 _write(picture, drawn(picture, environ))
     for picture in (one for one in wanted if one.is_recorded):
-        with _cluster(HOSTS[:1], DAEMONS) as (environ, cluster, watched):
+        with _cluster(1, DAEMONS) as (environ, cluster, watched):
             _write(picture, recorded(picture, environ, cluster, watched))
     return 0
 
@@ -187,18 +187,18 @@ def _write(picture: Picture, svg: str) -> None:
 
 @contextmanager
 def _cluster(
-    hosts: Sequence[str], settings: Mapping[str, str] = SETTINGS
+    count: int, settings: Mapping[str, str] = SETTINGS
 ) -> Iterator[tuple[dict[str, str], LocalCluster, ClusterMetadata]]:
-    """Run a cluster, each host a rack; return its environment, it, and what knows its bookies."""
+    """Run a cluster in so many racks; return its environment, it, and what knows its bookies."""
     directory = Path(tempfile.mkdtemp(prefix="bk-"))
     script = directory / "racks.sh"
     script.write_text(RACKS)
     script.chmod(0o755)
-    racks = {SCRIPT_KEY: str(script)} if len(hosts) > 1 else {}
+    racks = {SCRIPT_KEY: str(script)} if count > 1 else {}
     for_clients = {f"BK_{key}": text for key, text in racks.items()}
     place = directory / "cluster"
     made = LocalCluster(
-        place, BOOKIES, port_base=PORT_BASE, hosts=hosts, settings={**settings, **racks}
+        place, BOOKIES, port_base=PORT_BASE, racks=count, settings={**settings, **racks}
     )
     with made as cluster, ClusterMetadata(lambda: cluster.uri) as watched:
         cluster.start(watched.writable, watched.known, watched.initialize)

@@ -77,7 +77,8 @@ TERMS: Final = MappingProxyType(
         "quarantine": "While a bookie that failed is in quarantine, a client gives new entries to "
         "other bookies. `bkctl cluster health-check` prints whether clients do so.",
         "rack": "The location of a bookie's host, as the script of networkTopologyScriptFileName "
-        "prints it. Write quorums span several racks if possible. `bkctl cluster map` draws them.",
+        "prints it. Write quorums span several racks if possible. `bkctl cluster map` draws them; "
+        "`bkctl local 4 --racks 2` starts bookies in two racks.",
         "write quorum": "How many bookies of the ensemble store each entry. Column QW, option -W.",
     }
 )

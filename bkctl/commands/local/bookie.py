@@ -240,12 +240,14 @@ def printed_reason(log: Path, offset: int) -> str | None:
 
 
 def _loopback(host: str) -> dict[str, str]:
-    """Name the loopback interface, so that no other machine can reach the bookie.
+    """Listen on a loopback address, so that no other machine can reach the bookie.
 
-    The name stands for the interface's first address alone.
+    The interface's name stands for its first address alone.
     """
+    if host != HOST:
+        return {"listeningInterface": host}
     names = [name for _, name in socket.if_nameindex()]
-    return {"listeningInterface": "lo"} if host == HOST and "lo" in names else {}
+    return {"listeningInterface": "lo"} if "lo" in names else {}
 
 
 def _environment() -> dict[str, str]:

@@ -14,9 +14,11 @@ from bkclient.config.settings import value_text
 from bkctl.commands.local.bookie import BookieProcess, LocalStartError
 from bkctl.commands.local.columns import LocalBookie
 from bkctl.commands.local.directory import (
+    RACKS_KEY,
     START_REQUEST,
     ClusterRecord,
     LocalDirectory,
+    host_of,
     is_decommissioned,
     make_own,
     read_record,
@@ -50,16 +52,16 @@ class LocalCluster:
         zookeeper: bool = False,
         uri: str = "",
         port_base: int = 0,
-        hosts: Sequence[str] = (HOST,),
+        racks: int | None = None,
         settings: Mapping[str, str] = MappingProxyType({}),
         defaults: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         """Without ``directory`` a temporary one is made; ``settings`` go into each bookie's file.
 
         An existing file changes in these keys alone: the rest is as its user has edited it.
-        ``hosts`` are addresses of this machine that the bookies get in turn, so that they can be in
-        several racks. Settings of earlier starts apply as well, unless ``settings`` changes them.
-        ``defaults`` apply where neither sets a key.
+        The bookies are in ``racks`` racks in turn; by default in one, or as before. Settings of
+        earlier starts apply as well, unless ``settings`` changes them. ``defaults`` apply where
+        neither sets a key.
 
         With ``zookeeper`` the cluster starts one; with ``uri`` the metadata exists already, and
         stays.
@@ -75,8 +77,10 @@ class LocalCluster:
         """Whether bookies that fail leave the others running: not in a new cluster, and not with
         new settings, which all bookies have to start with."""
         if known is None:
-            known = ClusterRecord(uri, ())
+            known = ClusterRecord(uri, (), racks=racks or 1)
         else:
+            if racks not in {None, known.racks}:
+                raise ConflictError(f"{path} was made with --racks {known.racks}")
             _refuse_another(path, known, bookies, zookeeper=zookeeper, elsewhere=uri)
         self._started_with = known.settings
         self.settings = {**known.settings, **settings}
@@ -86,9 +90,10 @@ class LocalCluster:
         self._metadata = LocalMetadataService(
             path, has_zookeeper=zookeeper, zookeeper_port=known.zookeeper_port, elsewhere=uri
         )
+        self._racks = known.racks
         ports = [*known.ports, *_ports(bookies - len(known.ports), port_base, known.ports)]
         self._bookies = [
-            BookieProcess(hosts[(number - 1) % len(hosts)], port, self.directory.bookie(number))
+            BookieProcess(host_of(number, self._racks), port, self.directory.bookie(number))
             for number, port in enumerate(ports, 1)
         ]
 
@@ -181,14 +186,13 @@ class LocalCluster:
         """Write into the directory how to start the cluster again."""
         metadata, settings = self._metadata, self._started_with
         ports = tuple(bookie.port for bookie in self._bookies)
-        self.directory.save(
-            ClusterRecord(
-                metadata.uri, ports, metadata.zookeeper_port, metadata.elsewhere, settings
-            )
-        )
+        where = metadata.uri, ports, metadata.zookeeper_port, metadata.elsewhere
+        self.directory.save(ClusterRecord(*where, self._racks, settings))
 
     def _bookie_settings(self) -> dict[str, str]:
+        script = value_text(str(self.directory.racks_file))
         return {
+            **({RACKS_KEY: script} if self._racks > 1 else {}),
             "metadataServiceUri": value_text(self.uri),
             "httpAdminTokenFile": value_text(str(self.directory.token_file)),
             **self._defaults,

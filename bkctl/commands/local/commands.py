@@ -58,6 +58,12 @@ _CLUSTER: Final = (
         metavar="DIR",
         help="Keep all data in DIR, or start the cluster in DIR again.",
     ),
+    option(
+        "--racks",
+        type=click.IntRange(1, _BOOKIES_MAX),
+        metavar="R",
+        help="Spread the bookies over R racks; rack R is address 127.0.0.R (Linux).  [default: 1]",
+    ),
     option("--keep", is_flag=True, help="Keep the temporary directory at the end."),
     option(
         "--port-base",
@@ -85,10 +91,10 @@ local = Command(
     short_help="Run a cluster of N bookies on this machine.",
     help="""Run a cluster of N bookies on this machine until Ctrl-C, or one ZooKeeper server.
 
-    The metadata is a SQLite file, or a ZooKeeper with --zookeeper. The bookies listen on 127.0.0.1
-    only. Each bookie runs autorecovery, and an HTTP server with metrics on a free port. `.
-    DIR/bkctl.env` sets the cluster and the admin token (DIR/admin-token) for this shell; it
-    overrides your profiles.
+    The metadata is a SQLite file, or a ZooKeeper with --zookeeper. Only this machine can reach the
+    bookies: they listen on 127.0.0.1, with --racks on one such address for each rack. Each bookie
+    runs autorecovery, and an HTTP server with metrics on a free port. `. DIR/bkctl.env` sets the
+    cluster and the admin token (DIR/admin-token) for this shell; it overrides your profiles.
 
     Without --dir the bookies use a temporary directory, which is removed at the end. A directory
     that the command did not create is never removed. If a bookie ends, the command prints the line
@@ -132,7 +138,7 @@ local = Command(
     examples=(
         ("bkctl local 3 --dir /tmp/bk --background", "keeps running; then `. /tmp/bk/bkctl.env`"),
         ("bkctl local stop /tmp/bk", "stop that cluster"),
-        ("bkctl local stop /tmp/bk 127.0.0.1:3181", "stop one bookie; `local start` starts it"),
+        ("bkctl local 4 --racks 2", "two bookies in each rack; `bkctl cluster map` draws them"),
         ("bkctl local 3 --zookeeper", "with a real ZooKeeper, until Ctrl-C; then all is removed"),
     ),
     exits=_EXITS,

@@ -4,6 +4,7 @@
                     from there
     bkctl.env       for a shell: `. DIR/bkctl.env` tells bkctl where the cluster is
     config.toml     the profile `local`, with the address of the cluster and the admin token's file
+    racks.sh        with several racks: tells bookies and clients the rack of an address
     admin-token     the token that bookies ask for before they change something on request over HTTP
     bookied.lock    locked by the process that runs the cluster
     metadata.db     the embedded metadata, or zookeeper/ with --zookeeper
@@ -53,6 +54,18 @@ BACKGROUND_LOG: Final = "local.log"
 PROFILE_FILE: Final = "config.toml"
 TOKEN_FILE: Final = "admin-token"  # noqa: S105 -- its name
 PROFILE: Final = "local"
+RACKS_FILE: Final = "racks.sh"
+RACKS_KEY: Final = "networkTopologyScriptFileName"
+_RACKS: Final = """\
+#!/bin/sh
+# Prints the rack of each address, for networkTopologyScriptFileName.
+for host; do
+  case $host in
+    127.0.0.*) echo "/rack-${host##*.}" ;;
+    *) echo /default-rack ;;
+  esac
+done
+"""
 
 _TEXT: Final = validators.instance_of(str)
 _PORT: Final = validators.and_(validators.instance_of(int), validators.ge(0), validators.le(65535))
@@ -70,6 +83,8 @@ class ClusterRecord:
     """Of the cluster's own ZooKeeper; 0 without."""
     elsewhere: str = attrs.field(default="", validator=_TEXT)
     """The URI of metadata that the cluster did not start; empty for metadata of its own."""
+    racks: int = attrs.field(default=1, validator=_PORT)
+    """The bookies have that many addresses in turn, each a rack."""
     settings: Mapping[str, str] = attrs.field(
         factory=dict, validator=validators.deep_mapping(_TEXT, _TEXT)
     )
@@ -99,6 +114,7 @@ def read_record(directory: Path) -> ClusterRecord | None:
             ports=tuple(known["ports"]),
             zookeeper_port=known.get("zookeeper_port", 0),
             elsewhere=known.get("elsewhere", ""),
+            racks=known.get("racks", 1),
             settings=known.get("settings", {}),
         )
     except (FileNotFoundError, NotADirectoryError):
@@ -130,6 +146,10 @@ class LocalDirectory:
     @property
     def token_file(self) -> Path:
         return self.path / TOKEN_FILE
+
+    @property
+    def racks_file(self) -> Path:
+        return self.path / RACKS_FILE
 
     def bookie(self, number: int) -> Path:
         """Return the directory of a bookie; 1 is the first."""
@@ -172,8 +192,14 @@ class LocalDirectory:
         if not self.token_file.exists():
             write_private(self.token_file, secrets.token_urlsafe(24) + "\n")
         profile_file = self.path / PROFILE_FILE
+        if record.racks > 1:
+            write_private(self.racks_file, _RACKS)
+            self.racks_file.chmod(0o700)
         profile = Profile(
-            name=PROFILE, service_uri=record.uri, admin_token_file=str(self.token_file)
+            name=PROFILE,
+            service_uri=record.uri,
+            admin_token_file=str(self.token_file),
+            client={RACKS_KEY: str(self.racks_file)} if record.racks > 1 else {},
         )
         if not _has_profile(profile_file, profile):
             write_private(profile_file, _profile_text(profile))
@@ -189,9 +215,15 @@ class LocalDirectory:
 def _profile_text(profile: Profile) -> str:
     """Return a file of profiles with this one as the default."""
     keys = {"service-uri": profile.service_uri, "admin-token-file": profile.admin_token_file}
+    table = f"[profiles.{profile.name}"
+    client = f"\n{table}.client]\n{_toml(profile.client)}" if profile.client else ""
+    return f'profile = "{profile.name}"\n\n{table}]\n{_toml(keys)}{client}'
+
+
+def _toml(keys: Mapping[str, str | None]) -> str:
     # Without escapes for what is not ASCII: TOML has no surrogates.
     lines = (f"{key} = {json.dumps(text, ensure_ascii=False)}\n" for key, text in keys.items())
-    return f'profile = "{profile.name}"\n\n[profiles.{profile.name}]\n{"".join(lines)}'
+    return "".join(lines)
 
 
 def directory_in_use(environ: Mapping[str, str]) -> str | None:
@@ -199,6 +231,11 @@ def directory_in_use(environ: Mapping[str, str]) -> str | None:
     profiles = Path(environ.get("BKCTL_CONFIG", ""))
     is_local = profiles.name == PROFILE_FILE and (profiles.parent / STATE_FILE).is_file()
     return str(profiles.parent) if is_local else None
+
+
+def host_of(number: int, racks: int) -> str:
+    """Return the address of a bookie; 1 is the first. Each of the addresses is a rack."""
+    return f"127.0.0.{(number - 1) % racks + 1}"
 
 
 def bookie_directory(directory: Path, number: int) -> Path:

@@ -118,6 +118,7 @@ def _local(
     directory: str | None,
     keep: bool,
     port_base: int | None,
+    racks: int | None,
     settings: tuple[tuple[str, str], ...],
     background: bool,
     uri: str = "",
@@ -145,6 +146,7 @@ def _local(
         zookeeper=zookeeper,
         uri=uri,
         port_base=port_base or 0,
+        racks=racks,
         settings=given,
         defaults=DAEMONS,
     )

@@ -16,12 +16,12 @@ from bkctl.commands.local.directory import (
     ClusterRecord,
     bookie_directory,
     bookie_id_in,
+    host_of,
     is_decommissioned,
     read_record,
     refuse_others_directory,
     refuse_started_by_hand,
 )
-from bkctl.commands.local.metadata import HOST
 from bkctl.errors import ConflictError, NothingFoundError
 from bkctl.exit_status import ExitStatus
 from bkctl.output.units import counted
@@ -130,7 +130,7 @@ def read(directory: Path, cookies: frozenset[str] | None = None) -> LocalSummary
     refuse_others_directory(directory)
     known = _record(directory)
     bookies = (
-        _bookie(directory.absolute(), number, port, cookies)
+        _bookie(directory.absolute(), number, f"{host_of(number, known.racks)}:{port}", cookies)
         for number, port in enumerate(known.ports, 1)
     )
     return LocalSummary(known.uri, str(directory.absolute()), tuple(bookies))
@@ -172,11 +172,13 @@ def cookies_of(directory: Path) -> frozenset[str] | None:
     return None
 
 
-def _bookie(directory: Path, number: int, port: int, cookies: frozenset[str] | None) -> LocalBookie:
+def _bookie(
+    directory: Path, number: int, before_start: str, cookies: frozenset[str] | None
+) -> LocalBookie:
     home = bookie_directory(directory, number)
     ledgers = home / "ledgers"
     runs = is_locked(ledgers)
-    bookie_id = bookie_id_in(home, f"{HOST}:{port}")
+    bookie_id = bookie_id_in(home, before_start)
     is_out = cookies is not None and is_decommissioned(home, bookie_id, cookies)
     return LocalBookie(
         bookie_id=bookie_id,

@@ -123,8 +123,9 @@ profile = SubGroup(
     short_help="Profiles: clusters by name.",
     help="""Profiles: clusters by name.
 
-    Profiles are in one file, $BKCTL_CONFIG or ~/.config/bkctl/config.toml. Flags and the
-    environment override a profile; a profile overrides the settings file.
+    Profiles are in one file, $BKCTL_CONFIG or ~/.config/bkctl/config.toml. `--profile`, or
+    $BKCTL_PROFILE, selects one. The flags -u, -c and -o and their variables ($BKCTL_SERVICE_URI,
+    $BKCTL_CONF, $BKCTL_OUTPUT) override a profile; a profile overrides the settings file.
     """,
 )
 

@@ -82,3 +82,5 @@ def test_all_addresses_are_listened_on_unless_an_interface_is_named() -> None:
 def test_the_loopback_interface_of_this_machine_has_its_address() -> None:
     config = BookieConfig(listening_interface="lo")
     assert listen_host(config, RealHost()) == "127.0.0.1"
+    config = BookieConfig(listening_interface="127.0.0.2")
+    assert listen_host(config, RealHost()) == "127.0.0.2"

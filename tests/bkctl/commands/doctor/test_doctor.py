@@ -17,11 +17,11 @@ from bkclient.config.findings import Severity
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import NEW, HeldLock, StoredLedger, Versioned
 from bkclient.repair.autorecovery import Mark, Pause
+from bkctl.bookies.rack_losses import REMEMBERED_MAX
 from bkctl.cli.root import cli
 from bkctl.commands.doctor.rules import diagnose
 from bkctl.commands.doctor.state import (
     ENDS_READ_MAX,
-    REMEMBERED_MAX,
     ClusterFinding,
     ClusterSurvey,
     DoctorLimits,

@@ -209,6 +209,25 @@ def test_a_profile_beside_that_of_the_cluster_survives_a_start_and_its_place_is_
         assert (tmp_path / PROFILE_FILE).read_text() == before
 
 
+def test_bookies_are_spread_over_racks_that_a_script_names(tmp_path: Path) -> None:
+    cluster = LocalCluster(tmp_path, 3, port_base=15_000, racks=2)
+    ids = ["127.0.0.1:15000", "127.0.0.2:15001", "127.0.0.1:15002"]
+    assert [one.bookie_id for one in cluster.states()] == ids
+    cluster.save()
+    script = tmp_path / "racks.sh"
+    profile = read_profiles({"BKCTL_CONFIG": str(tmp_path / PROFILE_FILE)})["local"]
+    assert profile.client == {"networkTopologyScriptFileName": str(script)}
+    hosts = ["127.0.0.2", "127.0.0.1", "localhost"]
+    said = subprocess.run([script, *hosts], check=True, capture_output=True, text=True).stdout
+    assert said.split() == ["/rack-2", "/rack-1", "/default-rack"]
+    assert [one.bookie_id for one in LocalCluster(tmp_path, 4).states()][:3] == ids
+    with pytest.raises(ConflictError, match="was made with --racks 2"):
+        LocalCluster(tmp_path, 3, racks=3)
+    with closing(FakeHost()) as host:
+        assert cli.run(["local", "status", str(tmp_path), "-o", "id"], host) == ExitStatus.DONE
+        assert host.out.text.split() == ids
+
+
 def test_its_files_are_replaced_not_overwritten(tmp_path: Path) -> None:
     LocalCluster(tmp_path, 1, port_base=15_000).save()
     names = (STATE_FILE, ENV_FILE)
