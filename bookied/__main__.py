@@ -197,6 +197,7 @@ class Process:
             real_dependencies,
             warn_of_small_files,
         )
+        from bookied.runtime.heap_trim import HeapTrim
         from bookied.service.autorecovery import AutoRecoveryService
         from bookied.service.bookie import BookieService
         from bookied.service.out_of_memory import OutOfMemoryWatch
@@ -213,6 +214,7 @@ class Process:
             self._service = kind(self._config, parts, failed=self._failed, progress=self._progress)
             if isinstance(self._service, BookieService):
                 OutOfMemoryWatch(self._reactor.callFromThread, self._service.fail).begin()
+                HeapTrim().begin(self._reactor)
             self._start_extension.start(5.0)
             self._begin_admin()
             await self._service.start()

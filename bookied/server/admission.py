@@ -28,21 +28,18 @@ class Admission:
     def __init__(self, shared: ServerContext, framing: ServerConnection) -> None:
         self._shared, self._framing = shared, framing
         self._transport: Any = None
+        self.host = ""
+        """The client's address, for the log."""
         self.gate: Gate | None = None
         """What answers the client's requests; None if the bookie does."""
         self._upgrade: TlsUpgrade | None = None
 
     def begin(self, transport: Any) -> None:
         """Put the first gate before the client of a transport."""
-        self._transport = transport
+        self._transport, self.host = transport, host_of(transport)
         self._put_before(
             self._tls_gate() if self._shared.access.tls_required else self._auth_gate()
         )
-
-    @property
-    def host(self) -> str:
-        """The client's address, for the log."""
-        return host_of(self._transport)
 
     def _auth_gate(self) -> Gate | None:
         shared = self._shared
@@ -127,6 +124,7 @@ class Admission:
         """Note that the connection has gone."""
         if self._upgrade is not None:
             self._upgrade.lost(error)
+        self._transport = self._upgrade = None
 
     # Refusals ----------------------------------------------------------------------------------
 

@@ -141,6 +141,10 @@ class BookieConnection(Protocol):
         self._shared.backpressure.end(self._load)
         self._replies.drop()
         self._owner.connection_lost(self, self._host, broken=broken)
+        # What is left of the connection refers to itself, and may wait long for a full collection
+        # of garbage. A transport in TLS has 50 KB, and an error has the frames that it passed.
+        self.transport = None
+        reason.cleanFailure()
 
     def pauseProducing(self) -> None:
         """Stop making answers: the client does not take them as fast as we do."""
@@ -162,6 +166,8 @@ class BookieConnection(Protocol):
 
     def update_reading(self) -> None:
         """Read from the client, or not, as things stand."""
+        if self._is_lost:
+            return
         shared = self._shared
         self._update_read_size()
         is_paused = (
@@ -225,7 +231,8 @@ class BookieConnection(Protocol):
     def abort(self) -> None:
         """Cut the connection, whatever is still to be sent."""
         self._is_closing = self._answers.is_closed = True
-        self._transport().abortConnection()
+        if not self._is_lost:
+            self._transport().abortConnection()
 
     # In and out --------------------------------------------------------------------------------
 
@@ -286,7 +293,7 @@ class BookieConnection(Protocol):
             self._close()
 
     def _fail(self, failure: Failure) -> None:
-        log.failure("closing the connection of {peer}", failure, peer=self._transport().getPeer())
+        log.failure("closing the connection of {host}", failure, host=self._host)
         self._close()
 
     def _close(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import weakref
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from twisted.internet.error import ConnectionLost
 from twisted.internet.testing import StringTransport
+from twisted.python.failure import Failure
 
 from bookied.server.connection import CLOSE_S
 from bookied.server.disk_reads import HELD_BYTES_MAX
@@ -603,3 +606,18 @@ def test_a_bug_met_by_one_client_does_not_stop_the_others(tmp_path: Path) -> Non
     client.request(BookieInfoRequest(BookieInfoFlag(3)))
     assert client.is_closed
     assert other.ask(ReadLacRequest(LedgerId(5))).rc is ReturnCode.ENOENTRY
+
+
+def test_a_lost_connection_holds_neither_its_transport_nor_frames_of_its_error(
+    client: Client,
+) -> None:
+    client.request(add(4, 0))
+    lost = weakref.ref(client.transport)
+    try:
+        raise ConnectionLost  # noqa: TRY301
+    except ConnectionLost:
+        reason = Failure()
+    client.connection.connectionLost(reason)
+    client.transport = None
+    assert reason.value.__traceback__ is None
+    assert lost() is None

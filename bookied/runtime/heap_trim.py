@@ -1,0 +1,60 @@
+"""Memory that the C library keeps after a flood, given back to the system.
+
+glibc keeps freed memory that lies below memory in use: after 1,500 TLS connections 57 MB stayed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any, Final
+
+from twisted.internet.task import LoopingCall
+from twisted.internet.threads import deferToThreadPool
+
+LOOK_EVERY_S: Final = 60.0
+
+KEPT_BYTES_MAX: Final = 32 << 20
+"""Freed memory that stays with the process. To give back 100 MB takes 10 ms."""
+
+
+class _HeapInfo(ctypes.Structure):
+    """glibc's ``struct mallinfo2``."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_size_t)
+        for name in (
+            "arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks",
+            "fordblks", "keepcost",
+        )
+    )  # fmt: skip
+
+
+class HeapTrim:
+    """Gives freed memory back where more than ``KEPT_BYTES_MAX`` stayed free between two looks."""
+
+    def __init__(self) -> None:
+        library = ctypes.CDLL(None)
+        self._info: Callable[[], Any] | None = getattr(library, "mallinfo2", None)
+        self._trim: Callable[[int], int] | None = getattr(library, "malloc_trim", None)
+        if self._info is not None:
+            self._info.restype = _HeapInfo
+        self._free_before = 0
+
+    def begin(self, reactor: Any) -> None:
+        """Look every minute, in a thread. Another C library than glibc is left alone."""
+        if self._info is not None and self._trim is not None:
+            pool = reactor.getThreadPool()
+            looking = LoopingCall(lambda: deferToThreadPool(reactor, pool, self.look))
+            looking.clock = reactor
+            looking.start(LOOK_EVERY_S, now=False)
+
+    def look(self) -> None:
+        """Give memory back if enough was free at this look and at the one before."""
+        assert self._info is not None
+        assert self._trim is not None
+        free = self._info().fordblks
+        if min(free, self._free_before) > KEPT_BYTES_MAX:
+            self._trim(0)
+            free = 0
+        self._free_before = free
