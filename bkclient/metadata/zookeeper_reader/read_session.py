@@ -102,6 +102,8 @@ class ReadSession:
                         raise self._unavailable("the connection breaks again and again") from error
                     continue
                 if not answers:
+                    if self._clock() > since_s + 2 * self._timeout_s:
+                        raise self._unavailable("the server sends bytes, and no answer")
                     continue
                 for _ in answers:
                     flying.popleft()
@@ -228,8 +230,10 @@ class ReadSession:
 
     def _exactly(self, size: int) -> bytes:
         assert self._socket is not None
-        received = b""
+        received, deadline_s = b"", self._clock() + self._timeout_s
         while len(received) < size:
+            if self._clock() > deadline_s:
+                raise TimeoutError
             more = self._socket.recv(size - len(received))
             if not more:
                 raise EOFError

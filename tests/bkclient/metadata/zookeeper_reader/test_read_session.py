@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import socket
 import struct
 from collections.abc import Iterator
@@ -160,6 +161,45 @@ def test_a_host_that_says_nothing_leaves_the_others_their_part_of_the_time() -> 
     found = session(server, uri, connect=connect, clock=clock.seconds, sleep=clock.advance)
     assert values(found, [get_data("/n0")]) == [b"0"]
     assert clock.seconds() < 10
+
+
+PING = struct.pack(">iiqi", 16, -2, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("greets", "sent"),
+    [
+        pytest.param(True, PING, id="pings"),
+        pytest.param(True, struct.pack(">i", 1 << 20), id="a long answer"),
+        pytest.param(False, struct.pack(">i", 1 << 20), id="a long greeting"),
+    ],
+)
+def test_a_server_that_sends_bytes_and_never_an_answer_is_given_up(
+    greets: bool,  # noqa: FBT001
+    sent: bytes,
+) -> None:
+    server, clock = Server(nodes(1)), Clock()
+    drips = itertools.chain([sent], itertools.repeat(PING if sent is PING else b"x"))
+
+    def connect(address: Any, timeout_s: float) -> Any:
+        connection = server.connect(address, timeout_s)
+        greeting, is_greeted = connection.recv, [not greets]
+
+        def drip(size: int) -> bytes:
+            if not is_greeted[0]:
+                found = greeting(size)
+                is_greeted[0] = len(connection._answers) == 0
+                return bytes(found)
+            clock.advance(1)
+            return next(drips)[:size]
+
+        connection.recv = drip
+        return connection
+
+    found = session(server, connect=connect, clock=clock.seconds, sleep=clock.advance)
+    with pytest.raises(MetadataUnavailableError):
+        values(found, [get_data("/n0")])
+    assert clock.seconds() < 60
 
 
 def test_connections_that_break_again_and_again_without_an_answer_are_given_up() -> None:
