@@ -107,6 +107,9 @@ class Usages:
     def __len__(self) -> int:
         return len(self._usages)
 
+    def __contains__(self, log_id: object) -> bool:
+        return log_id in self._usages
+
     def values(self) -> list[LogUsage]:
         """Return all, by log id."""
         return [usage for _, usage in sorted(self._usages.items())]

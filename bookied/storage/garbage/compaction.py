@@ -131,6 +131,7 @@ class LogCompaction:
         try:
             copied = await self._rewriter.rewrite(path)
         except CorruptError as error:
+            self._storage.relocation.note_damage(error)
             self._census.leave(usage.log_id, error)
             return
         except FileNotFoundError as error:

@@ -21,7 +21,8 @@ log = Logger()
 class LogCensus:
     """The finished logs of one storage, by what of them is alive.
 
-    A log that is damaged is never removed and never asked again: what it holds is unknown.
+    A log of which nothing can say what it holds is never removed, and never asked again. One that
+    a compaction finds damaged goes when the ledgers are gone that it was known to hold.
     """
 
     def __init__(self, collection: CollectionRound) -> None:
@@ -34,12 +35,12 @@ class LogCensus:
         self._usages = Usages()
         self._logs: dict[int, Path] = {}
         self.unreadable: set[int] = set()
-        """Logs that are damaged: left alone from then on."""
+        """Logs that are damaged: not compacted from then on."""
 
     @property
     def usages(self) -> Some[LogUsage]:
         """What is known of the logs that can be read."""
-        return self._usages.values()
+        return [usage for usage in self._usages.values() if usage.log_id not in self.unreadable]
 
     @property
     def count(self) -> int:
@@ -71,7 +72,7 @@ class LogCensus:
 
     async def _usage(self, log_id: int, path: Path) -> LogUsage | None:
         """Return what a log holds; None if that is unknown, and so it stays."""
-        if log_id in self.unreadable:
+        if log_id in self.unreadable and log_id not in self._usages:
             return None
         if self._usages.is_known(log_id):
             return self._usages.get(log_id)
@@ -82,14 +83,15 @@ class LogCensus:
                 found = await self._pace.blocking(partial(next, steps))
         except CorruptError as error:
             self.leave(log_id, error)
+            self._usages.drop(log_id)
             return None
         finally:
             steps.close()
         return found
 
     def leave(self, log_id: int, error: CorruptError) -> None:
+        """Compact a log no more: it is damaged, or the index of one of its ledgers is."""
         self.unreadable.add(log_id)
-        self._usages.drop(log_id)
         log.error("entry log {id:x} is damaged, and kept as it is: {error}", id=log_id, error=error)
 
     async def _drop_log(self, log_id: int, path: Path, usage: LogUsage) -> None:
@@ -102,10 +104,11 @@ class LogCensus:
     def forget(self, log_id: int) -> None:
         self._storage.logs.forget(log_id)
         self._usages.drop(log_id)
+        self.unreadable.discard(log_id)
         self._logs.pop(log_id, None)
 
     def note(self) -> None:
-        usages = self._usages.values()
+        usages = self.usages
         self._collection.note(
             logs=len(usages),
             total_bytes=sum(usage.total_bytes for usage in usages),

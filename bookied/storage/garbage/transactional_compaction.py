@@ -220,6 +220,7 @@ class TransactionalCompaction:
                     source = await self._pace.blocking(partial(self._source_of, todo))
                     await self._finish(todo, source, written=None)
                 except (CorruptError, OSError) as error:
+                    self._storage.relocation.note_damage(error)
                     log.warn("a compaction cannot be finished: {error}", error=error)
                     left |= {todo.source, todo.target}
         return frozenset(left)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from functools import partial
 from itertools import compress, groupby
 
-from bookied.errors import CorruptError, StorageError
+from bookied.errors import CorruptError, IndexCutError, StorageError
 from bookied.storage.entrylog.reader import EntryLogReader
 from bookied.storage.entrylog.writer import EntryLogWriter, LedgerBytes
+from bookied.storage.index import format as layout
 from bookied.storage.index.ledger_pages import LedgerPages, Move, switch
 from bookied.storage.index.store import IndexStore
 from bookied.storage.ledger_storage.index_lock import IndexLock
@@ -159,6 +161,19 @@ class Relocation:
                     damaged.append(error)
             if damaged:
                 raise damaged[0] from None
+
+    def note_damage(self, error: Exception) -> None:
+        """Let the next checkpoint mark an index file that was found to have lost pages.
+
+        Otherwise the next start would take it for whole, and its entries for deleted.
+        """
+        if not isinstance(error, IndexCutError):
+            return
+        ledger_id = layout.ledger_id(error.path.name)
+        with contextlib.suppress(CorruptError, OSError):  # Then the file says so by itself.
+            state = None if ledger_id is None else self._pages.find(ledger_id)
+            if state is not None:
+                self._pages.is_cut(state, error)
 
     @property
     def is_unsure(self) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 import pytest
 
-from bookied.errors import StorageError
+from bookied.errors import IndexTruncatedError, StorageError
 from bookied.storage.entrylog.format import file_name
 from bookied.storage.garbage.compaction_rules import CompactionKind, Schedule, Schedules
 from bookied.storage.garbage.throttle import CollectionStoppedError
@@ -253,7 +253,7 @@ def test_a_damaged_log_is_left_alone_and_so_is_its_content() -> None:
     assert status(world).failed_rounds == 0
 
 
-def test_a_log_that_turns_out_damaged_when_it_is_rewritten_stays() -> None:
+def test_a_log_that_turns_out_damaged_when_it_is_rewritten_stays_while_its_ledgers_do() -> None:
     world = make_world()
     fill(world, ledgers=2)
     world.delete(0)
@@ -264,6 +264,10 @@ def test_a_log_that_turns_out_damaged_when_it_is_rewritten_stays() -> None:
     world.collect()
     assert name in world.log_names()
     assert status(world).unreadable_logs == 1
+    world.delete(1)
+    world.collect()
+    assert name not in world.log_names(), "its ledgers are known, and gone"
+    assert status(world).unreadable_logs == 0
 
 
 @pytest.mark.parametrize("transactional", [False, True])
@@ -567,6 +571,33 @@ def test_an_index_that_is_cut_while_its_entries_move_stops_no_later_collection(
     world.delete(1)
     world.collect()
     world.check()
+
+
+@pytest.mark.parametrize("transactional", [False, True])
+@pytest.mark.parametrize("when", ["before the copy", "before the switch"])
+def test_an_index_that_a_collection_finds_cut_is_in_doubt_after_a_restart(
+    when: str, *, transactional: bool
+) -> None:
+    """Its entries would be gone: to the index on disk, what was cut off was never there."""
+    world = make_world(transactional=transactional)
+    fill(world, ledgers=3)
+    assert world.storages.of(1).ledgers.lookup(1) is not None  # It has had its pages by then.
+    if when == "before the switch":
+        collect_until_switch(world)
+    else:
+        world.delete(0)
+        world.begin_collection()
+    cut = world.files.open_update(LOGS / relative_path(1))
+    cut.truncate(HEADER_BYTES)
+    cut.close()
+    world.run_jobs()
+    before = world.log_names()
+    restart(world)
+    world.collect()
+    assert world.log_names() == before
+    state = world.storages.of(1).ledgers.lookup(1)
+    assert state is not None
+    assert isinstance(state.doubt, IndexTruncatedError)
 
 
 def test_a_log_that_ends_during_the_checkpoint_is_not_compacted() -> None:
