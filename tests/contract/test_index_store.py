@@ -236,6 +236,31 @@ def test_what_is_in_memory_over_it_loses_no_location(desk: Desk) -> None:
     assert held == wanted
 
 
+@pytest.mark.parametrize("meanwhile", [0, 1], ids=["", "written to meanwhile"])
+def test_a_page_that_could_not_be_written_is_written_whole_the_next_time(
+    desk: Desk, meanwhile: int
+) -> None:
+    """Nobody knows how much of it the disk has; less than a page would rely on that."""
+    pages = LedgerPages(
+        desk.index,
+        clean_pages_max=2,
+        ledgers_max=2,
+        keeps_before=desk.index.writes_locations,
+    )
+    state = pages.create(1, KEY)
+    for entry_id in range(300):
+        state.page_for_write(0)[entry_id] = 5000 + entry_id
+    state.last_entry = 299 + meanwhile
+    changes = [one for some in pages.take(pages.dirty_ledgers(), pages_max=9) for one in some]
+    if meanwhile:
+        state.page_for_write(0)[300] = 5300
+    pages.put_back(changes)
+    for some in pages.take(pages.dirty_ledgers(), pages_max=9):
+        desk.index.write(some)
+        pages.written(some)
+    assert slots(desk.restart(), 1) == {n: 5000 + n for n in range(300 + meanwhile)}
+
+
 def checkpoint(pages: LedgerPages, index: IndexStore, rng: Random) -> None:
     """Write what is dirty, or fail to; and let a page be written to meanwhile."""
     for changes in pages.take(pages.dirty_ledgers(), pages_max=3):
