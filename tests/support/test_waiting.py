@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import threading
 
 import pytest
 
-from tests.support.waiting import NotInTimeError, pause_after, until
+from tests.support.waiting import NotInTimeError, is_readable, pause_after, until
 
 
 def test_it_ends_as_soon_as_the_condition_holds_with_what_that_gave() -> None:
@@ -48,3 +50,19 @@ def test_what_makes_waiting_useless_ends_it_at_once() -> None:
 
     with pytest.raises(RuntimeError, match="the process ended"):
         until(lambda: False, check=check)
+
+
+def test_a_descriptor_above_1023_is_readable_once_there_is_data_or_an_end() -> None:
+    reading, writing = os.pipe()
+    high = fcntl.fcntl(reading, fcntl.F_DUPFD, 1024)
+    try:
+        assert not is_readable(high)
+        os.write(writing, b"1")
+        assert is_readable(high)
+        os.read(high, 1)
+        assert not is_readable(high)
+    finally:
+        os.close(writing)
+    assert is_readable(high)
+    os.close(reading)
+    os.close(high)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import select
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from _typeshed import HasFileno
 
 T = TypeVar("T")
 
@@ -48,3 +52,13 @@ def until(
             raise NotInTimeError(what if isinstance(what, str) else what())
         time.sleep(pause_after(waited_s, pause_s))
     return found
+
+
+def is_readable(file: int | HasFileno, timeout_s: float = 0.0) -> bool:
+    """Wait until a file has something to read, an end or an error included; say whether it has.
+
+    Any number of a descriptor will do: ``select.select`` refuses those above 1,023.
+    """
+    poll = select.poll()
+    poll.register(file, select.POLLIN)
+    return bool(poll.poll(timeout_s * 1000))

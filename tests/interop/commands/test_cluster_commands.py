@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import select
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
@@ -26,7 +25,7 @@ from tests.bkctl.support.terminal import FakeHost
 from tests.interop.peers.admin import Admin, java_admin, our_admin
 from tests.interop.peers.ours import PATIENT_ENVIRON
 from tests.interop.peers.peers import JavaBookie, Peers, java_shell, write_client_conf
-from tests.support.waiting import until
+from tests.support.waiting import is_readable, until
 
 ENTRIES = 40
 
@@ -234,7 +233,7 @@ def test_top_draws_on_a_terminal_until_q(mixed: Mixed) -> None:
     try:
 
         def drawn() -> str:
-            if select.select([child.child_fd], [], [], 0)[0]:
+            if is_readable(child.child_fd):
                 stream.feed(os.read(child.child_fd, 65536))
             return "\n".join(screen.display)
 

@@ -7,7 +7,6 @@ import hashlib
 import json
 import os
 import pty
-import select
 import signal
 import socket
 import subprocess
@@ -21,7 +20,7 @@ import pytest
 
 from bkctl.exit_status import ExitStatus
 from tests.bkctl.support.cluster import BKCTL, Cluster, local_cluster
-from tests.support.waiting import until
+from tests.support.waiting import is_readable, until
 
 pytestmark = pytest.mark.processes
 
@@ -80,8 +79,7 @@ def _line(process: subprocess.Popen[bytes]) -> bytes:
     assert process.stdout is not None
     line = b""
     while not line.endswith(b"\n"):
-        ready, _, _ = select.select([process.stdout], [], [], TIMEOUT_S)
-        assert ready, f"no output after {line!r}"
+        assert is_readable(process.stdout, TIMEOUT_S), f"no output after {line!r}"
         data = os.read(process.stdout.fileno(), 1)
         if not data:
             break
@@ -382,7 +380,7 @@ def test_the_time_limit_holds_where_a_zookeeper_takes_connections_and_says_nothi
         uri = f"zk+hierarchical://127.0.0.1:{silent.getsockname()[1]}/ledgers"
         process = _start(None, "ledger", "list", "-u", uri, "--timeout", LIMIT_S)
         # It connects, or its limit comes first. How long a Python takes to start is not its own.
-        while process.poll() is None and not select.select([silent], [], [], 0.05)[0]:
+        while process.poll() is None and not is_readable(silent, 0.05):
             pass
         begun_s = time.monotonic()
         status, _, err = _end(process)

@@ -21,7 +21,7 @@ from bookied.server.limits.limit_hits import TELL_EVERY_S
 from tests.bookied.worlds.raw_client import RawClient
 from tests.live.bookied.floods import connect
 from tests.live.bookied.processes import BookieProcess, free_port, make_cluster, write_conf
-from tests.support.waiting import until
+from tests.support.waiting import is_readable, until
 from wire.codes import ReturnCode
 
 BEFORE_S = 0.8
@@ -162,7 +162,7 @@ def kept_service(
 def is_cut(sock: socket.socket) -> bool:
     """Whether the bookie has ended a connection; takes what has come."""
     try:
-        while select.select([sock], [], [], 0)[0]:
+        while is_readable(sock):
             if not sock.recv(65536):
                 return True
     except ConnectionError:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import select
 import signal
 import socket
 import subprocess
@@ -16,6 +15,7 @@ from bkclient.metadata import open_metadata
 from bkctl.commands.local.process import free_port
 from tests.bookied.worlds.raw_client import RawClient
 from tests.support.reactor import call, run, the_reactor
+from tests.support.waiting import is_readable
 
 READY_S = 90.0
 END_S = 90.0
@@ -124,8 +124,8 @@ class BookieProcess:
 
     def _heard(self) -> int:
         """Hear what has been told; return how many words that makes."""
-        while select.select([self._notify], [], [], 0)[0]:
-            self._hear()
+        while self._hear(0):
+            pass
         return len(self.told)
 
     def _hear_or_fail(self, word: str, deadline_s: float) -> None:
@@ -135,9 +135,9 @@ class BookieProcess:
             assert not has_ended, f"ended without {word}:\n{self.output.read_text()}"
             assert time.monotonic() < deadline_s, f"no {word}:\n{self.output.read_text()}"
 
-    def _hear(self) -> bool:
+    def _hear(self, wait_s: float = 0.05) -> bool:
         """Wait a little for a message; return whether one came."""
-        if not select.select([self._notify], [], [], 0.05)[0]:
+        if not is_readable(self._notify, wait_s):
             return False
         self.told += self._notify.recv(4096).decode().splitlines()
         return True
