@@ -205,6 +205,8 @@ class LogFile:
             file.write([layout.encode_ledgers_map(self._ledgers)])
             file.flush()
         except OSError as error:
+            if error.errno not in NO_SPACE:
+                raise  # The map shares a block with the last entries.
             log.warn(
                 "{path} is closed without a ledgers map: {error}",
                 path=self._paths[self.log_id],

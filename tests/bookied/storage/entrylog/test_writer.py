@@ -198,6 +198,22 @@ def test_a_log_that_finds_no_room_at_first_begins_later(operation: str) -> None:
     assert not desk.fatal
 
 
+def test_a_ledgers_map_that_fails_otherwise_than_for_space_ends_the_bookie() -> None:
+    """It shares a block with the last entries: what the disk has of these is unknown then."""
+    desk = Desk()
+    append(desk.writer, record(1, 0))
+    drain(desk.writer)
+    desk.writer.sync()  # All but the map is written.
+    desk.fail("write", errno.EIO)
+    desk.writer.finish()
+    with pytest.raises(DiskWriteFailedError):
+        desk.writer.step()
+    assert len(desk.fatal) == 1
+    desk.files.fault = None
+    with pytest.raises(DiskWriteFailedError):
+        desk.writer.sync()  # So no mark moves past these entries.
+
+
 @pytest.mark.parametrize(
     ("operation", "number"), [("write", errno.EIO), ("sync", errno.EIO), ("sync", errno.ENOSPC)]
 )
