@@ -6,6 +6,7 @@ that such batches were written to. Blocking; in a thread.
 
 from __future__ import annotations
 
+import contextlib
 from array import array
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Final
 import attrs
 from crc32c import crc32c
 
-from bookied.errors import EntryLogRecordError
+from bookied.errors import UNREADABLE, EntryLogRecordError
 from bookied.storage.entrylog.format import HEADER_BYTES, LENGTH
 from bookied.storage.entrylog.reader import LogPiece, open_scan
 from bookied.storage.files.files import Files
@@ -26,6 +27,21 @@ MOVES_MAX: Final = 500_000
 
 _CHUNK_BYTES: Final = 4 * 1024 * 1024
 _WORDS: Final = len(Move._fields)
+
+
+@contextlib.contextmanager
+def lost_is_damaged(path: Path) -> Iterator[None]:
+    """Take what the disk cannot read of an entry log, or of an index, for damage of that log.
+
+    Raises:
+        EntryLogRecordError: the disk has lost something.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in UNREADABLE:
+            raise
+        raise EntryLogRecordError(path, None, f"cannot be read: {error}") from error
 
 
 @attrs.frozen
@@ -53,8 +69,9 @@ class LiveRecords:
             EntryLogFormatError: the file is not an entry log.
             OSError: it cannot be read.
         """
-        self._index = index
-        self._scan = open_scan(files, path)
+        self._path, self._index = path, index
+        with lost_is_damaged(path):
+            self._scan = open_scan(files, path)
         self._sure: set[int] = set()
 
     def read(self, *, records_max: int, bytes_max: int) -> RecordBatch | None:
@@ -66,8 +83,12 @@ class LiveRecords:
 
         Raises:
             CorruptError: the log or an index is damaged.
-            OSError: one of them cannot be read.
+            OSError: one of them cannot be read now.
         """
+        with lost_is_damaged(self._path):
+            return self._read(records_max, bytes_max)
+
+    def _read(self, records_max: int, bytes_max: int) -> RecordBatch | None:
         parts = _Parts()
         records = size_bytes = 0
         while records < records_max and size_bytes < bytes_max:
@@ -87,7 +108,8 @@ class LiveRecords:
         Raises:
             EntryLogRecordError: bytes behind the last record are not a record.
         """
-        self._scan.insist_complete()
+        with lost_is_damaged(self._path):
+            self._scan.insist_complete()
 
     def close(self) -> None:
         """Release the file."""

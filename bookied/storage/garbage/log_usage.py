@@ -12,6 +12,7 @@ from bookied.errors import CorruptError
 from bookied.storage.entrylog.usage import LogUsage, Usages, read_usage
 from bookied.storage.garbage import compaction_rules
 from bookied.storage.garbage.collector_state import CollectionRound
+from bookied.storage.garbage.live_records import lost_is_damaged
 from bookied.storage.garbage.status import FreedSpace
 from bookied.storage.ledger_storage.logs import LogsBegun
 
@@ -80,7 +81,8 @@ class LogCensus:
         try:
             found: LogUsage | None = None
             while found is None:
-                found = await self._pace.blocking(partial(next, steps))
+                with lost_is_damaged(path):
+                    found = await self._pace.blocking(partial(next, steps))
         except CorruptError as error:
             self.leave(log_id, error)
             self._usages.drop(log_id)

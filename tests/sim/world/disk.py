@@ -145,6 +145,8 @@ class SimFiles:
         self.bytes_max: int | None = None
         self.room: dict[Path, int] = {}
         """The most that the files below some directories may hold together; others are endless."""
+        self.unreadable: dict[Path, int] = {}
+        """Files with a byte that no read gets past: a bad sector."""
         self._generation = 0
 
     # What happens to the disk ---------------------------------------------------------------------
@@ -352,6 +354,8 @@ class _SimFile:
     def read_at(self, offset: int, size: int) -> bytes:
         if offset < 0:
             raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), str(self._path))
+        if offset <= self._disk.unreadable.get(self._path, -1) < offset + size:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(self._path))
         return bytes(self._file.data[offset : offset + size])
 
     def read_now(self, offset: int, size: int) -> bytes | None:

@@ -271,6 +271,33 @@ def test_a_log_that_turns_out_damaged_when_it_is_rewritten_stays_while_its_ledge
 
 
 @pytest.mark.parametrize("transactional", [False, True])
+@pytest.mark.parametrize("where", ["header", "records", "index"])
+def test_what_the_disk_cannot_read_stays_and_the_rest_is_collected(
+    where: str, *, transactional: bool
+) -> None:
+    world, sound = (make_world(transactional=transactional) for _ in range(2))
+    for one in (world, sound):
+        fill(one, ledgers=4)
+        for ledger_id in (0, 1, 2):
+            one.delete(ledger_id)
+    before = sound.log_names()
+    sound.collect()
+    bad = LOGS / (relative_path(3) if where == "index" else min(before - sound.log_names()))
+    world.files.unreadable[bad] = {"header": 8, "records": 1500, "index": HEADER_BYTES}[where]
+    world.collect()
+    assert status(world).ledgers_dropped == 3
+    if where != "index":
+        assert before & world.log_names() == before & sound.log_names() | {bad.name}
+        assert status(world).unreadable_logs == 1
+    world.files.unreadable.clear()
+    world.check()
+    restart(world)
+    world.collect()
+    world.check()
+    assert before & world.log_names() == before & sound.log_names()
+
+
+@pytest.mark.parametrize("transactional", [False, True])
 def test_live_records_behind_a_damaged_length_keep_their_log(*, transactional: bool) -> None:
     """The log still has its map, and the scan takes the damage for the end of the log."""
     world = make_world(transactional=transactional)
