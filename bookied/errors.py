@@ -21,9 +21,6 @@ from wire.records.cookie import CookieDifference
 NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 """Numbers of an ``OSError`` of a disk or quota that is full: what failed may succeed later."""
 
-UNREADABLE: Final = frozenset({errno.EIO, errno.EBADMSG, errno.EUCLEAN})
-"""Likewise of a disk or file system that has lost what is read: here, and perhaps nowhere else."""
-
 
 class StorageError(BookKeeperError):
     """The bookie's storage could not do what was asked."""

@@ -25,6 +25,7 @@ from twisted.logger import Logger
 
 from bkclient.errors import ClientError, MetadataSerializationError, NoSuchLedgerError
 from bkclient.metadata.api import LedgerStore
+from bookied.errors import CorruptError
 from bookied.repair.integrity.peers import OtherBookies
 from bookied.repair.integrity.plan import belongs_here, entries_owed, may_have_forgotten
 from bookied.repair.integrity.storage import RepairedStorages
@@ -130,7 +131,7 @@ class IntegrityCheck:
             await self._copy(ledger_id, metadata, found)
         except NoSuchLedgerError:
             found.deleted += 1
-        except ClientError as error:
+        except (ClientError, CorruptError) as error:
             found.failed += 1
             log.warn("ledger {id} is not repaired yet: {error}", id=ledger_id, error=error)
 

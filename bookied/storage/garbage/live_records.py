@@ -6,7 +6,6 @@ that such batches were written to. Blocking; in a thread.
 
 from __future__ import annotations
 
-import contextlib
 from array import array
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -15,10 +14,11 @@ from typing import Final
 import attrs
 from crc32c import crc32c
 
-from bookied.errors import UNREADABLE, EntryLogRecordError
+from bookied.errors import EntryLogRecordError
 from bookied.storage.entrylog.format import HEADER_BYTES, LENGTH
 from bookied.storage.entrylog.reader import LogPiece, open_scan
 from bookied.storage.files.files import Files
+from bookied.storage.files.unreadable import lost_is_damaged
 from bookied.storage.index.ledger_pages import Move
 from bookied.storage.ledger_storage.relocation import Relocation
 
@@ -27,21 +27,6 @@ MOVES_MAX: Final = 500_000
 
 _CHUNK_BYTES: Final = 4 * 1024 * 1024
 _WORDS: Final = len(Move._fields)
-
-
-@contextlib.contextmanager
-def lost_is_damaged(path: Path) -> Iterator[None]:
-    """Take what the disk cannot read of an entry log, or of an index, for damage of that log.
-
-    Raises:
-        EntryLogRecordError: the disk has lost something.
-    """
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in UNREADABLE:
-            raise
-        raise EntryLogRecordError(path, None, f"cannot be read: {error}") from error
 
 
 @attrs.frozen
@@ -70,7 +55,7 @@ class LiveRecords:
             OSError: it cannot be read.
         """
         self._path, self._index = path, index
-        with lost_is_damaged(path):
+        with lost_is_damaged(path, EntryLogRecordError):
             self._scan = open_scan(files, path)
         self._sure: set[int] = set()
 
@@ -85,7 +70,7 @@ class LiveRecords:
             CorruptError: the log or an index is damaged.
             OSError: one of them cannot be read now.
         """
-        with lost_is_damaged(self._path):
+        with lost_is_damaged(self._path, EntryLogRecordError):
             return self._read(records_max, bytes_max)
 
     def _read(self, records_max: int, bytes_max: int) -> RecordBatch | None:
@@ -108,7 +93,7 @@ class LiveRecords:
         Raises:
             EntryLogRecordError: bytes behind the last record are not a record.
         """
-        with lost_is_damaged(self._path):
+        with lost_is_damaged(self._path, EntryLogRecordError):
             self._scan.insist_complete()
 
     def close(self) -> None:

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from twisted.logger import Logger
 
-from bookied.errors import CorruptError
+from bookied.errors import CorruptError, EntryLogRecordError
 from bookied.storage.entrylog.usage import LogUsage, Usages, read_usage
+from bookied.storage.files.unreadable import lost_is_damaged
 from bookied.storage.garbage import compaction_rules
 from bookied.storage.garbage.collector_state import CollectionRound
-from bookied.storage.garbage.live_records import lost_is_damaged
 from bookied.storage.garbage.status import FreedSpace
 from bookied.storage.ledger_storage.logs import LogsBegun
 
@@ -81,7 +81,7 @@ class LogCensus:
         try:
             found: LogUsage | None = None
             while found is None:
-                with lost_is_damaged(path):
+                with lost_is_damaged(path, EntryLogRecordError):
                     found = await self._pace.blocking(partial(next, steps))
         except CorruptError as error:
             self.leave(log_id, error)

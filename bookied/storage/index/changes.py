@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 from pathlib import Path
 
+from bookied.errors import IndexFormatError
 from bookied.storage.files.files import Files, ReadFile, UpdateFile
+from bookied.storage.files.unreadable import lost_is_damaged
 from bookied.storage.index import format as layout
 from bookied.storage.index.ledger_pages import LedgerChange, Move
 
@@ -35,13 +37,19 @@ def write_change(file: UpdateFile, change: LedgerChange) -> None:
         raise
 
 
-def switch_slots(file: UpdateFile, moves: Sequence[Move]) -> None:
+def switch_slots(file: UpdateFile, path: Path, moves: Sequence[Move]) -> None:
     """Write the new locations of one ledger's entries, without a sync; ``moves`` ascend.
 
     Slots that have neither the old nor the new location stay; neighbours are written together.
+
+    Raises:
+        IndexFormatError: the disk cannot read a page; some may be switched, some not.
+        OSError: likewise.
     """
     for page_no, group in groupby(moves, key=lambda move: move.entry_id // layout.PAGE_SLOTS):
-        page = layout.decode_page(file.read_at(layout.page_offset(page_no), layout.PAGE_BYTES))
+        with lost_is_damaged(path, IndexFormatError):
+            data = file.read_at(layout.page_offset(page_no), layout.PAGE_BYTES)
+        page = layout.decode_page(data)
         run, run_slot = array("q"), 0
         for _, entry_id, old, new in group:
             slot = entry_id % layout.PAGE_SLOTS

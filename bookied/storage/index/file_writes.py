@@ -287,6 +287,7 @@ class IndexWrites:
 
         Raises:
             IndexCutError: a file has lost pages; some may be switched, some not.
+            IndexFormatError: the disk cannot read a page; likewise.
             OSError: likewise.
         """
         self._finish_moves()
@@ -308,7 +309,7 @@ class IndexWrites:
                     if path is not None:
                         opened.append(self._files.open_update(path))
                         _insist_complete(opened[-1], path, self._places.pages(ledger_id))
-                        switch_slots(opened[-1], moves)
+                        switch_slots(opened[-1], path, moves)
                 except OSError as error:
                     if not self._may_go_on(error, is_any_open=bool(opened)):
                         raise

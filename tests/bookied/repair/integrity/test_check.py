@@ -12,6 +12,7 @@ from twisted.internet.task import Clock
 
 from bkclient.errors import LedgerRecoveryError, MetadataSerializationError, ReadFailedError
 from bkclient.metadata.api import MetadataUnavailableError, Versioned
+from bookied.errors import DbRecordError
 from bookied.repair.integrity.check import IntegrityCheck
 from tests.bookied.repair.integrity.test_plan import HERE, metadata
 from tests.support.memory_cluster import MemoryCluster, MemoryMetadata
@@ -42,6 +43,7 @@ class MemoryStorage:
         self.durable: tuple[bool, dict[int, Kept]] = (False, {})
         self.busy_looks = 0
         self.looks = 0
+        self.damaged: set[int] = set()
 
     @property
     def needs_check(self) -> bool:
@@ -65,6 +67,8 @@ class MemoryStorage:
         self.ledgers[ledger_id].limbo = False
 
     def lacking(self, ledger_id: int, wanted: Sequence[EntryId]) -> list[EntryId]:
+        if ledger_id in self.damaged:
+            raise DbRecordError("locations", None, "a block is damaged")
         return [entry for entry in wanted if entry not in self.ledgers[ledger_id].entries]
 
     def add(self, ledger_id: int, entry_id: int, packet: bytes) -> None:
@@ -257,6 +261,14 @@ class TestWhileItServes:
         world.ledgers.unreadable = set()
         assert world.run(world.check.repair()).failed == 0
         assert not world.storage.durable[0]
+
+    def test_a_damaged_index_keeps_no_other_ledger_from_repair(self, world: World) -> None:
+        world.run(world.check.mark("a directory is new"))
+        world.storage.damaged = {1}
+        found = world.run(world.check.repair())
+        assert (found.failed, found.recovered) == (1, 1)
+        assert sorted(world.kept()[3].entries) == [0, 2, 3, 5]
+        assert world.storage.durable[0], "the ledger is looked at again"
 
     def test_copying_waits_while_the_storage_is_busy(self, world: World) -> None:
         world.run(world.check.mark("a directory is new"))

@@ -601,6 +601,26 @@ def test_an_index_that_is_cut_while_its_entries_move_stops_no_later_collection(
 
 
 @pytest.mark.parametrize("transactional", [False, True])
+def test_an_index_that_cannot_be_read_while_its_entries_move_stops_no_later_collection(
+    *, transactional: bool
+) -> None:
+    world = make_world(transactional=transactional)
+    fill(world, ledgers=3)
+    collect_until_switch(world)
+    world.files.unreadable[LOGS / relative_path(1)] = HEADER_BYTES
+    world.run_jobs()
+    before = world.log_names()
+    world.collect()
+    assert world.log_names() == before, "they have entries of the ledger that cannot be read"
+    world.files.unreadable.clear()
+    world.check()
+    world.files.crash()
+    world.start()
+    world.collect()
+    world.check()
+
+
+@pytest.mark.parametrize("transactional", [False, True])
 @pytest.mark.parametrize("when", ["before the copy", "before the switch"])
 def test_an_index_that_a_collection_finds_cut_is_in_doubt_after_a_restart(
     when: str, *, transactional: bool
