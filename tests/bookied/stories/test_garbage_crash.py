@@ -7,6 +7,7 @@ test's name, and may be run alone.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from functools import partial
 
 import pytest
@@ -18,6 +19,7 @@ from tests.bookied.worlds.disk_failures import (
     some_fault,
 )
 from tests.bookied.worlds.gc_world import GcWorld
+from tests.sim.world.disk import failing
 
 SEEDS = int(os.environ.get("BOOKIED_CRASH_SEEDS", "150"))
 
@@ -36,11 +38,24 @@ def test_collection_survives_power_cuts(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_collection_survives_failing_disks(seed: int) -> None:
     world = make_world(3_000_000 + seed)
+    survive(world, lambda: setattr(world.files, "fault", some_fault(world.rng)))
+
+
+@pytest.mark.parametrize("seed", range(SEEDS // 3))
+def test_collection_survives_disks_that_cannot_be_read(seed: int) -> None:
+    world = make_world(4_000_000 + seed)
+    where = ["/l", "/j", "/"]
+    survive(world, lambda: setattr(world.files, "read_fault", failing(world.rng, ["read"], where)))
+
+
+def survive(world: GcWorld, begin_to_fail: Callable[[], None]) -> None:
+    """Live with faults, and die of some; nothing that was acknowledged may go."""
     for _ in range(world.rng.randrange(2, 6)):
         for _ in range(world.rng.randrange(150)):
             world.act()
-        world.files.fault = some_fault(world.rng)
+        begin_to_fail()
         live_until_it_hurts(world, acts=200)
+        world.files.read_fault = None
         world.check()
         world.die()
         world.check()

@@ -142,6 +142,9 @@ class SimFiles:
         self.operations = 0
         self.cut_at: int | None = None
         self.fault: Fault | None = None
+        """Asked before each change."""
+        self.read_fault: Fault | None = None
+        """Asked before each read of an open file."""
         self.bytes_max: int | None = None
         self.room: dict[Path, int] = {}
         """The most that the files below some directories may hold together; others are endless."""
@@ -356,11 +359,19 @@ class _SimFile:
             raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), str(self._path))
         if offset <= self._disk.unreadable.get(self._path, -1) < offset + size:
             raise OSError(errno.EIO, os.strerror(errno.EIO), str(self._path))
+        fault = self._disk.read_fault
+        if fault is not None and (error := fault("read", self._path)) is not None:
+            raise error
         return bytes(self._file.data[offset : offset + size])
 
     def read_now(self, offset: int, size: int) -> bytes | None:
         """Give what is there, or as often nothing."""
-        return self.read_at(offset, size) or None if self._disk.rng.random() < 0.5 else None
+        if self._disk.rng.random() < 0.5:
+            return None
+        try:
+            return self.read_at(offset, size) or None
+        except OSError:
+            return None
 
     def read_ahead(self, offset: int, size: int) -> None:
         assert self._file is not None
