@@ -96,6 +96,14 @@ def _use(shell: Shell) -> click.Group:
             found = super().get_command(ctx, cmd_name)
             return found if found or cmd_name not in _places(shell) else _go(shell, cmd_name)
 
+        def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+            if self.get_command(ctx, args[0]) is None:
+                place = f", or the name of a {shell.program.place}" if shell.program.place else ""
+                raise click.UsageError(
+                    f"use: unknown {args[0]!r}; it takes {', '.join(self.commands)}{place}", ctx
+                )
+            return super().resolve_command(ctx, args)
+
     @click.group(
         "use",
         cls=Use,

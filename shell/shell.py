@@ -147,7 +147,12 @@ class Shell:
 
     def _command(self, typed: Sequence[str]) -> int:
         if typed[0] in self.own.commands:
-            return _status_of(self.own, list(typed), "", self)
+            try:
+                return _status_of(self.own, list(typed), "", self, standalone_mode=False)
+            except click.UsageError as error:
+                said = error.format_message().rstrip(".")
+                self.complain(f"{said}; `help {typed[0]}` shows how")
+                return USAGE
         words = self.without_name(typed) or ["--help"]
         filled = self.filled(words)
         status = self.run_tree(filled)
@@ -186,10 +191,20 @@ class Shell:
             self.tell(f". stands for {value} here: {' '.join([*head, '.', *map(quoted, rest)])}")
 
 
-def _status_of(command: click.Command, args: list[str], name: str, obj: Any) -> int:
-    """Run a command to its end; return the status that it would have left a process with."""
+def _status_of(
+    command: click.Command, args: list[str], name: str, obj: Any, *, standalone_mode: bool = True
+) -> int:
+    """Run a command to its end; return the status that it would have left a process with.
+
+    Raises:
+        click.UsageError: wrong usage, without ``standalone_mode``.
+    """
     try:
-        command.main(args=args, prog_name=name, obj=obj)
+        command.main(args=args, prog_name=name, obj=obj, standalone_mode=standalone_mode)
+    except click.UsageError:
+        raise
+    except click.Abort:
+        return FAILED
     except SystemExit as end:
         if end.code is None or isinstance(end.code, int):
             return end.code or DONE

@@ -94,7 +94,10 @@ def test_what_said_otherwise_where_commands_go_is_forgotten_for_good() -> None:
 
 def test_only_what_can_be_used_is_taken(run: Printed) -> None:
     assert run("use book xyz")[0] == [2]
-    assert run("use cheese x")[0] == [2]
+    status, _, err = run("use cheese x")
+    assert status == [2]
+    takes = "it takes book, none, or the name of a language; `help use` shows how\n"
+    assert err == f"shelf: use: unknown 'cheese'; {takes}"
     assert run("use")[1] == ""
 
 

@@ -171,7 +171,10 @@ def _head(load: ClusterLoad, canvas: Canvas, history: Sequence[ClusterLoad]) -> 
     yield from f"journal queue {queue}; failures {count_text(failures)}/s{between}{lacking}".split(
         "\n"
     )
-    about = "latencies: of each bookie's last full minute; above, those of the worst bookie"
+    about = (
+        "rates: every copy of an entry counts; "
+        "latencies: of each bookie's last full minute, above those of the worst bookie"
+    )
     yield from map(canvas.dim, wrapped(about, canvas.width))
     yield ""
 

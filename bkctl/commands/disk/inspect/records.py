@@ -80,7 +80,14 @@ _CONTENT: Final = (
         rank=4,
         optional=True,
     ),
-    column("payload_b64", "Its payload.", "payload", Kind.DATA, rank=NEVER, optional=True),
+    column(
+        "payload_b64",
+        "Its payload; with its digest in front where that is unknown.",
+        "payload",
+        Kind.DATA,
+        rank=NEVER,
+        optional=True,
+    ),
     column(
         "payload",
         "Its payload as --entry-format has it.",
@@ -191,17 +198,16 @@ def packet_fields(
         return found
     kind = find_digest(packet)
     if kind is None:
-        return {**found, "digest": UNKNOWN, **(_unknown(packet) if payload else {})}
+        rest = packet[ENTRY_HEADER_BYTES:]
+        found["digest"] = UNKNOWN
+        if payload:
+            found.update(payload=rest, detail=f"{len(rest)} bytes of digest and payload")
+        return found
     found["digest"] = _DIGEST_WORDS[kind.name]
     if payload:
         data = payload_of(packet, kind)
         found.update(payload=data, **_shown(session, data))
     return found
-
-
-def _unknown(packet: bytes) -> dict[str, Any]:
-    rest = len(packet) - ENTRY_HEADER_BYTES
-    return {"detail": f"{rest} bytes of digest and payload"}
 
 
 def _shown(session: Session, data: bytes) -> dict[str, Any]:
