@@ -2,18 +2,19 @@
 
 A plain read has no flags, no trailing bytes, a ledger in memory and an entry in the write cache.
 One of the last entry is of a ledger whose index is in no doubt. In V3 it is written as clients
-write it. Ledgers that V2 reads ask for and that are not in memory are loaded together; V2 reads of
-unknown ledgers are refused. Any other read is left to the plain path, as is a read that must not
-overtake one that waits for the disk. The same test as for adds compares the two paths.
+write it. Ledgers that are asked for and are not in memory are loaded together; V2 reads of unknown
+ledgers are refused. Any other read is left to the plain path, as is a read that must not overtake
+one that waits for the disk. The same test as for adds compares the two paths.
 
-A V2 read that finds its entry on the disk is put aside: that look has begun to fetch the entry, and
+A read that finds its entry on the disk is put aside: that look has begun to fetch the entry, and
 a second one, when the other reads are answered, finds most of them in memory.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from typing import Final, NamedTuple, TypeVar
 
@@ -80,13 +81,15 @@ class Taken(NamedTuple):
 
 
 class _Aside(NamedTuple):
-    """A V2 read that waits for a second look."""
+    """A read that waits for a second look."""
 
-    at: int
+    begin: int
+    end: int
     storage: LedgerStorage
     state: CachedLedger
-    asked_id: int
     entry_id: int
+    answer: Callable[[bytes], Sequence[bytes]]
+    """Gives the answer's frame to a packet, in pieces."""
 
 
 class FastReads:
@@ -129,6 +132,11 @@ class FastReads:
         """Take ledgers into memory that are read next; return how many."""
         absent = self._absent(reads, loads_max, _absent_ledger)
         return sum(storage.ledgers.look_up_many(some) for storage, some in absent.items())
+
+    def _load_with_lacs(self, reads: Iterator[tuple[int, int]], loads_max: int) -> int:
+        """Take ledgers into memory that are read next, and their LACs; return how many."""
+        absent = self._absent(reads, loads_max, _absent_lac)
+        return sum(storage.ledgers.look_up_lacs(some) for storage, some in absent.items())
 
     def _load_pages(self, reads: Iterator[tuple[int, int]], loads_max: int) -> int:
         """Take index pages into memory that are needed next; return how many."""
@@ -221,28 +229,24 @@ class FastReads:
                 length = _ANSWER_LENGTH + len(found)
                 answers += _ANSWER.pack(length, _HEADER, 0, ledger_id, asked_id), found
             elif found is not None and found.location and len(aside) < ASIDE_MAX:
-                aside[ledger_id] = _Aside(at, storage, state, asked_id, entry_id)
+                answer = partial(_answer_v2, ledger_id, asked_id)
+                end = at + _READ.size
+                aside[ledger_id] = _Aside(at, end, storage, state, entry_id, answer)
             else:
                 break
             at += _READ.size
-        left: list[bytes] = []
-        for ledger_id, one in aside.items():
-            looked = _second_look(one) if size_bytes < most.size_bytes else None
-            if looked is None:
-                left.append(data[one.at : one.at + _READ.size])
-                continue
-            size_bytes += len(looked)
-            length = _ANSWER_LENGTH + len(looked)
-            answers += _ANSWER.pack(length, _HEADER, 0, ledger_id, one.asked_id), looked
+        left, late_bytes = _look_again(data, aside.values(), answers, most.size_bytes - size_bytes)
         reads = (at - begin) // _READ.size - len(left)
+        size_bytes += late_bytes
         return Taken(at, answers, reads, size_bytes, loads, refused, b"".join(left))
 
     def _take_v3(
         self, data: bytes, at: int, must_wait: Callable[[LedgerId], bool], most: AnswersMax
     ) -> Taken:
         answers: list[bytes] = []
-        reads, size_bytes, alone_until, ledger = 0, 0, at, b""
+        reads, size_bytes, loads, alone_until, ledger = 0, 0, 0, at, b""
         run, requests = range(0), list[PlainRequest]()
+        aside: dict[int, _Aside] = {}
         while size_bytes < most.size_bytes and reads < most.reads:
             asked = match_request_v3(data, at)
             if asked is None:
@@ -251,7 +255,12 @@ class FastReads:
             if asked.ledger != ledger:
                 ledger, ledger_id = asked.ledger, LedgerId(asked.ledger_id)
                 storage = self._storages.of(ledger_id)
+            if ledger_id in aside:  # Answers about one ledger are given in order.
+                break
             state = storage.hot.get(ledger_id)
+            if (state is None or state.lac_is_unread) and loads < most.loads:
+                loads += self._load_with_lacs(_read_next_v3(data, at), most.loads - loads)
+                state = storage.hot.get(ledger_id)
             if state is None or state.limbo or state.lac_is_unread or must_wait(ledger_id):
                 break
             entry_id = asked.entry_id
@@ -275,15 +284,24 @@ class FastReads:
                 entry_id = state.last_entry
             try:
                 found = storage.reads.read_memory(state, entry_id)
+                if isinstance(found, NeedsDisk) and not found.location and loads < most.loads:
+                    loads += self._load_pages(_read_next_v3(data, at), most.loads - loads)
+                    found = storage.reads.read_memory(state, entry_id)
             except (BookKeeperError, OSError):
                 break
-            if not isinstance(found, bytes):
+            if isinstance(found, bytes):
+                answers += answer_v3(asked, found, state.lac)
+                size_bytes += len(found)
+            elif found is not None and found.location and len(aside) < ASIDE_MAX:
+                answer = partial(answer_v3, asked, max_lac=state.lac)
+                aside[ledger_id] = _Aside(at, asked.end, storage, state, entry_id, answer)
+            else:
                 break
-            answers += answer_v3(asked, found, state.lac)
-            size_bytes += len(found)
             reads += 1
             at = asked.end
-        return Taken(at, answers, reads, size_bytes, 0)
+        left, late_bytes = _look_again(data, aside.values(), answers, most.size_bytes - size_bytes)
+        reads, size_bytes = reads - len(left), size_bytes + late_bytes
+        return Taken(at, answers, reads, size_bytes, loads, left=b"".join(left))
 
 
 def _absent_ledger(storage: LedgerStorage, ledger_id: int, _entry_id: int) -> int | None:
@@ -292,12 +310,45 @@ def _absent_ledger(storage: LedgerStorage, ledger_id: int, _entry_id: int) -> in
     return None if is_here else ledger_id
 
 
+def _absent_lac(storage: LedgerStorage, ledger_id: int, entry_id: int) -> int | None:
+    """Return a ledger that the disk has, if it or its LAC is not in memory."""
+    state = storage.hot.get(ledger_id)
+    if state is None:
+        return _absent_ledger(storage, ledger_id, entry_id)
+    return ledger_id if state.lac_is_unread else None
+
+
 def _absent_page(storage: LedgerStorage, ledger_id: int, entry_id: int) -> tuple[int, int] | None:
     """Return the ledger and number of an index page that only the disk has."""
     state = storage.hot.get(ledger_id)
     if state is None or not 0 <= entry_id <= state.last_entry:
         return None
     return (ledger_id, entry_id >> 10) if state.location(entry_id) is None else None
+
+
+def _answer_v2(ledger_id: int, asked_id: int, packet: bytes) -> tuple[bytes, bytes]:
+    length = _ANSWER_LENGTH + len(packet)
+    return _ANSWER.pack(length, _HEADER, 0, ledger_id, asked_id), packet
+
+
+def _look_again(
+    data: bytes, aside: Iterable[_Aside], answers: list[bytes], bytes_max: int
+) -> tuple[list[bytes], int]:
+    """Answer the reads whose entries have come meanwhile.
+
+    Returns:
+        The frames of the others, and the bytes of the entries.
+    """
+    left: list[bytes] = []
+    size_bytes = 0
+    for one in aside:
+        packet = _second_look(one) if size_bytes < bytes_max else None
+        if packet is None:
+            left.append(data[one.begin : one.end])
+        else:
+            answers += one.answer(packet)
+            size_bytes += len(packet)
+    return left, size_bytes
 
 
 def _second_look(aside: _Aside) -> bytes | None:
@@ -355,3 +406,10 @@ def _read_next_v2(data: bytes, at: int, last_start: int) -> Iterator[tuple[int, 
         if header != _HEADER or length != _READ_LENGTH:
             return
         yield ledger_id, entry_id
+
+
+def _read_next_v3(data: bytes, at: int) -> Iterator[tuple[int, int]]:
+    """Give ledger and entry of the plain reads that begin at ``at``, one after the other."""
+    while (asked := match_request_v3(data, at)) is not None:
+        yield asked.ledger_id, asked.entry_id
+        at = asked.end

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 
 from twisted.logger import Logger
 
 from bookied.errors import BadEntryLengthError, CorruptError, StorageError, WrongEntryError
+from bookied.storage.entrylog.format import is_possible
 from bookied.storage.entrylog.reader import EntryLogReader
 from bookied.storage.index.ledger_pages import CachedLedger, LedgerPages
 from bookied.storage.index.store import IndexStore
@@ -14,7 +16,7 @@ from bookied.storage.journal.format import ledger_key_record
 from bookied.storage.ledger_storage.adds import UnflushedChanges
 from bookied.storage.ledger_storage.index_lock import IndexLock
 from bookied.storage.ledger_storage.reads import StoredEntryReads, explicit_lac, packet_lac
-from wire.errors import NoSuchEntryError
+from wire.errors import BookKeeperError, NoSuchEntryError
 
 log = Logger()
 
@@ -69,13 +71,30 @@ class StoredLedgers:
         deleted = self._turn.deleted
         return self._pages.find_many(one for one in ledger_ids if one not in deleted)
 
+    def look_up_lacs(self, ledger_ids: Collection[int]) -> int:
+        """Take LACs into memory that will be looked up, and their ledgers; return how many.
+
+        Otherwise as ``look_up_many``.
+        """
+        self.look_up_many(ledger_ids)
+        hot = self._pages.hot
+        unread = [hot[one] for one in ledger_ids if one in hot and hot[one].lac_is_unread]
+        for state in unread:  # The disk looks for all of their last entries at the same time.
+            with suppress(BookKeeperError, OSError):
+                self._reads.read_memory(state, state.last_entry)
+        for state in unread:
+            self.lookup(state.ledger_id)
+        return len(unread)
+
     def _restore_lac(self, state: CachedLedger) -> None:
         """Set the highest LAC from what is stored: the last entry's and the explicit one."""
         if state.explicit_lac is not None:
             state.lac = max(state.lac, explicit_lac(state.explicit_lac))
         if state.last_entry >= 0:
             try:
-                packet = self._reads.read_disk(0, state.ledger_id, state.last_entry)
+                location = state.location(state.last_entry) or 0
+                location = location if is_possible(location) else 0  # The index says what is wrong.
+                packet = self._reads.read_disk(location, state.ledger_id, state.last_entry)
             except (CorruptError, NoSuchEntryError, OSError) as error:
                 if isinstance(error, (WrongEntryError, BadEntryLengthError)):
                     # No crash does this: the index is another ledger's, or out of date.

@@ -1,4 +1,4 @@
-"""Raw V2 reads from one bookie, pipelined over one connection: frames out, answers counted."""
+"""Raw reads from one bookie, pipelined over one connection: frames out, answers counted."""
 
 from __future__ import annotations
 
@@ -12,12 +12,16 @@ from typing import Final
 import attrs
 
 from tests.bench.loads.load import STALLED_S, BookieRefusedError
+from wire.frames import v3
+from wire.ids import EntryId, LedgerId
+from wire.messages import ReadRequest
 
 _READ: Final = struct.Struct(">iiqq")
 _HEADER: Final = 0x02020000
 _BATCH_READ: Final = struct.Struct(">iiqqqiq")
 _BATCH_HEADER: Final = 0x02070000
 _HEAD: Final = struct.Struct(">iii")
+_V3_OK: Final = b"\x10\x00"
 _BATCH_ANSWER_BYTES: Final = 32
 RECV_BYTES: Final = 1024 * 1024
 BATCH: Final = 64
@@ -37,18 +41,27 @@ class Reads:
         return self.reads / self.seconds
 
 
-def read(port: int, wanted: Sequence[tuple[int, int]], *, window: int = 100) -> Reads:
+def read(
+    port: int, wanted: Sequence[tuple[int, int]], *, window: int = 100, protocol: str = "v2"
+) -> Reads:
     """Read the entries, given by ledger and entry id, in this order.
 
     Raises:
         BookieRefusedError: one could not be read.
     """
+    frames = [_frame(protocol, *one) for one in wanted]
     began_s = time.perf_counter()
     with socket.create_connection(("127.0.0.1", port)) as sock:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setblocking(False)
-        size_bytes = _Pipe(sock, wanted, window).run()
+        size_bytes = _Pipe(sock, frames, window).run()
     return Reads(len(wanted), time.perf_counter() - began_s, size_bytes)
+
+
+def _frame(protocol: str, ledger_id: int, entry_id: int) -> bytes:
+    if protocol == "v2":
+        return _READ.pack(20, _HEADER, ledger_id, entry_id)
+    return v3.encode_request(ReadRequest(LedgerId(ledger_id), EntryId(entry_id)), 1)
 
 
 def read_batches(
@@ -98,15 +111,15 @@ def _take_batch(sock: socket.socket, buffer: memoryview, number: int) -> int:
 
 
 class _Pipe:
-    def __init__(self, sock: socket.socket, wanted: Sequence[tuple[int, int]], window: int) -> None:
-        self._sock, self._wanted, self._window = sock, wanted, window
+    def __init__(self, sock: socket.socket, frames: Sequence[bytes], window: int) -> None:
+        self._sock, self._frames, self._window = sock, frames, window
         self._asked = self._answered = self._size_bytes = 0
         self._out = b""
         self._buffer = bytearray()
 
     def run(self) -> int:
         """Return the bytes of all answers."""
-        while self._answered < len(self._wanted):
+        while self._answered < len(self._frames):
             self._ask()
             writers = [self._sock] if self._out else []
             readable, writable, _ = select.select([self._sock], writers, [], STALLED_S)
@@ -121,9 +134,8 @@ class _Pipe:
     def _ask(self) -> None:
         room = self._window - (self._asked - self._answered)
         if not self._out and room >= min(BATCH, self._window // 2 or 1):
-            some = self._wanted[self._asked : self._asked + min(BATCH, room)]
-            pack = _READ.pack
-            self._out = b"".join([pack(20, _HEADER, ledger, entry) for ledger, entry in some])
+            some = self._frames[self._asked : self._asked + min(BATCH, room)]
+            self._out = b"".join(some)
             self._asked += len(some)
 
     def _take(self, data: bytes) -> None:
@@ -134,10 +146,13 @@ class _Pipe:
         at, end, buffer = 0, len(self._buffer), self._buffer
         while at + _HEAD.size <= end:
             length, _, rc = _HEAD.unpack_from(buffer, at)
-            if rc:
-                raise BookieRefusedError(f"code {rc} for entry {self._wanted[self._answered]}")
             if at + 4 + length > end:
                 break
+            if buffer[at + 4] == v3.FIRST_BYTE:
+                status_at = at + 6 + buffer[at + 5]  # Behind the header and its length.
+                rc = buffer[status_at : status_at + 2] != _V3_OK
+            if rc:
+                raise BookieRefusedError(f"code {rc} for read {self._answered}")
             at += 4 + length
             self._answered += 1
         del buffer[:at]

@@ -1,4 +1,4 @@
-"""V2 reads that find their entry on the disk are looked for again after the others."""
+"""Reads that find their entry on the disk are looked for again after the others."""
 
 from __future__ import annotations
 
@@ -15,13 +15,18 @@ from bookied.storage.ledger_storage.limits import StorageLimits
 from bookied.storage.ledger_storage.reads import NeedsDisk
 from bookied.storage.ledger_storage.storage import LedgerStorage
 from tests.bookied.worlds.serving import KEY, Serving, packet
-from wire.codes import ReturnCode
-from wire.frames import v2
+from wire.codes import ProtocolVersion, ReturnCode
+from wire.frames import v2, v3
 from wire.ids import NO_ENTRY, EntryId, LedgerId
 from wire.messages import AddRequest, ReadRequest
 
 ENTRIES = 4
-FRAME_BYTES = 24
+
+
+@pytest.fixture(params=list(ProtocolVersion), ids=lambda protocol: protocol.name)
+def protocol(request: pytest.FixtureRequest) -> ProtocolVersion:
+    version: ProtocolVersion = request.param
+    return version
 
 
 def forget_pages(serving: Serving) -> None:
@@ -33,16 +38,16 @@ def forget_pages(serving: Serving) -> None:
 
 
 def test_index_pages_that_are_not_in_memory_are_read_together_and_no_more_than_may_be(
-    tmp_path: Path,
+    tmp_path: Path, protocol: ProtocolVersion
 ) -> None:
     serving = serve(tmp_path, range(5, 13))
     forget_pages(serving)
     wanted = [(ledger, 1) for ledger in range(5, 13)] + [(5, 2), (6, ENTRIES), (99, 0)]
     most = AnswersMax(1 << 20, len(wanted), 6)
-    reads = FastReads(serving.storages)
-    taken = reads.take(frames(wanted), 0, lambda _: False, most)
-    assert (taken.end, taken.reads, taken.loads) == (6 * FRAME_BYTES, 6, 6)
-    taken = reads.take(frames(wanted), taken.end, lambda _: False, most)
+    reads, data = FastReads(serving.storages), frames(protocol, wanted)
+    taken = reads.take(data, 0, lambda _: False, most)
+    assert (taken.end, taken.reads, taken.loads) == (len(frames(protocol, wanted[:6])), 6, 6)
+    taken = reads.take(data, taken.end, lambda _: False, most)
     assert (taken.reads, taken.loads) == (3, 2)  # An entry that is not there goes the plain way.
     serving.close()
 
@@ -84,15 +89,21 @@ def serve(directory: Path, ledgers: range, size: int = 5) -> Serving:
     return serving
 
 
-def frames(wanted: list[tuple[int, int]]) -> bytes:
-    return b"".join(
-        v2.encode_request(ReadRequest(LedgerId(ledger), EntryId(entry))) for ledger, entry in wanted
-    )
+def frames(protocol: ProtocolVersion, wanted: list[tuple[int, int]]) -> bytes:
+    requests = [ReadRequest(LedgerId(ledger), EntryId(entry)) for ledger, entry in wanted]
+    if protocol is ProtocolVersion.V2:
+        return b"".join(map(v2.encode_request, requests))
+    return b"".join(v3.encode_request(one, 1 + one.ledger_id) for one in requests)
 
 
-def take(serving: Serving, wanted: list[tuple[int, int]], bytes_max: int = 1 << 20) -> Taken:
+def take(
+    protocol: ProtocolVersion,
+    serving: Serving,
+    wanted: list[tuple[int, int]],
+    bytes_max: int = 1 << 20,
+) -> Taken:
     most = AnswersMax(bytes_max, len(wanted), 1)
-    return FastReads(serving.storages).take(frames(wanted), 0, lambda _: False, most)
+    return FastReads(serving.storages).take(frames(protocol, wanted), 0, lambda _: False, most)
 
 
 @settings(max_examples=60)
@@ -104,16 +115,18 @@ def take(serving: Serving, wanted: list[tuple[int, int]], bytes_max: int = 1 << 
         st.tuples(st.integers(5, 12), st.integers(0, ENTRIES - 1)), st.integers(1, 6), max_size=12
     ),
     cut=st.integers(0, 2000),
+    protocol=st.sampled_from(ProtocolVersion),
 )
 def test_each_read_is_answered_once_and_those_of_a_ledger_in_order(
     tmp_path_factory: pytest.TempPathFactory,
     wanted: list[tuple[int, int]],
     misses: dict[tuple[int, int], int],
     cut: int,
+    protocol: ProtocolVersion,
 ) -> None:
     serving = serve(tmp_path_factory.mktemp("looks"), range(5, 13))
     SlowDisk(serving.storage, misses)
-    client, data = serving.connect(), frames(wanted)
+    client, data = serving.connect(protocol), frames(protocol, wanted)
     client.send(data[: cut % (len(data) + 1)])
     client.send(data[cut % (len(data) + 1) :])
     answers = client.answers()
@@ -131,13 +144,16 @@ def test_each_read_is_answered_once_and_those_of_a_ledger_in_order(
     assert answered == asked
 
 
-def test_what_has_come_meanwhile_goes_to_no_thread(tmp_path: Path) -> None:
+def test_what_has_come_meanwhile_goes_to_no_thread(
+    tmp_path: Path, protocol: ProtocolVersion
+) -> None:
     serving = serve(tmp_path, range(5, 13))
     SlowDisk(serving.storage, {(6, 1): 1, (8, 1): 1, (9, NO_ENTRY): 1, (9, ENTRIES - 1): 1})
     wanted = [(ledger, 1) for ledger in range(5, 9)] + [(9, NO_ENTRY)]
-    taken = take(serving, wanted)
-    assert (taken.end, taken.reads, taken.left) == (len(frames(wanted)), len(wanted), b"")
-    client = serving.connect()
+    taken = take(protocol, serving, wanted)
+    data = frames(protocol, wanted)
+    assert (taken.end, taken.reads, taken.left) == (len(data), len(wanted), b"")
+    client = serving.connect(protocol)
     client.transport.write(b"".join(taken.answers))
     assert [(one.ledger_id, one.entry_id) for one in client.answers()] == [
         (5, 1), (7, 1), (6, 1), (8, 1), (9, NO_ENTRY),
@@ -145,41 +161,52 @@ def test_what_has_come_meanwhile_goes_to_no_thread(tmp_path: Path) -> None:
     serving.close()
 
 
-def test_what_has_not_come_is_left_after_two_looks(tmp_path: Path) -> None:
+def test_what_has_not_come_is_left_after_two_looks(
+    tmp_path: Path, protocol: ProtocolVersion
+) -> None:
     serving = serve(tmp_path, range(5, 9))
     disk = SlowDisk(serving.storage, {(6, 1): 9, (8, 1): 9})
-    taken = take(serving, [(ledger, 1) for ledger in range(5, 9)])
-    assert (taken.end, taken.reads) == (4 * FRAME_BYTES, 2)
-    assert taken.left == frames([(6, 1), (8, 1)])
+    wanted = [(ledger, 1) for ledger in range(5, 9)]
+    taken = take(protocol, serving, wanted)
+    assert (taken.end, taken.reads) == (len(frames(protocol, wanted)), 2)
+    assert taken.left == frames(protocol, [(6, 1), (8, 1)])
     assert (disk.looks[6, 1], disk.looks[8, 1]) == (2, 2)
     serving.close()
 
 
-def test_a_ledger_that_waits_ends_what_is_taken(tmp_path: Path) -> None:
+def test_a_ledger_that_waits_ends_what_is_taken(tmp_path: Path, protocol: ProtocolVersion) -> None:
     serving = serve(tmp_path, range(5, 9))
     SlowDisk(serving.storage, {(6, 1): 9})
-    taken = take(serving, [(5, 1), (6, 1), (7, 1), (6, 2), (8, 1)])
-    assert (taken.end, taken.reads, taken.left) == (3 * FRAME_BYTES, 2, frames([(6, 1)]))
+    wanted = [(5, 1), (6, 1), (7, 1), (6, 2), (8, 1)]
+    taken = take(protocol, serving, wanted)
+    assert (taken.end, taken.reads) == (len(frames(protocol, wanted[:3])), 2)
+    assert taken.left == frames(protocol, [(6, 1)])
     serving.close()
 
 
-def test_late_answers_end_where_enough_was_answered(tmp_path: Path) -> None:
+def test_late_answers_end_where_enough_was_answered(
+    tmp_path: Path, protocol: ProtocolVersion
+) -> None:
     ledgers = range(5, 5 + ASIDE_MAX + 3)
     serving = serve(tmp_path, ledgers, size=1000)
     SlowDisk(serving.storage, {(ledger, 1): 1 for ledger in ledgers})
-    taken = take(serving, [(ledger, 1) for ledger in ledgers], bytes_max=3000)
-    assert taken.end == ASIDE_MAX * FRAME_BYTES  # No more than these are put aside.
+    wanted = [(ledger, 1) for ledger in ledgers]
+    taken = take(protocol, serving, wanted, bytes_max=3000)
+    # No more than these are put aside.
+    assert taken.end == len(frames(protocol, wanted[:ASIDE_MAX]))
     assert taken.reads == 3
-    assert taken.left == frames([(ledger, 1) for ledger in ledgers[3:ASIDE_MAX]])
+    assert taken.left == frames(protocol, wanted[3:ASIDE_MAX])
     serving.close()
 
 
-def test_a_client_with_ever_more_reads_gets_what_the_disk_has(tmp_path: Path) -> None:
+def test_a_client_with_ever_more_reads_gets_what_the_disk_has(
+    tmp_path: Path, protocol: ProtocolVersion
+) -> None:
     serving = serve(tmp_path, range(5, 9))
     SlowDisk(serving.storage, {(6, 1): 1000})
-    client = serving.connect()
+    client = serving.connect(protocol)
     wanted = [(6, 1)] + [(ledger, entry % ENTRIES) for entry in range(500) for ledger in (5, 7, 8)]
-    client.connection.dataReceived(frames(wanted))
+    client.connection.dataReceived(frames(protocol, wanted))
     while serving.server.shared.turns:
         serving.take_turn()
     assert [one.ledger_id for one in client.answers()].index(6) < 1000

@@ -6,7 +6,7 @@ import errno
 import struct
 from array import array
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -584,30 +584,63 @@ def test_reads_stop_where_enough_was_answered(client: Client) -> None:
     assert (seven.end, seven.reads) == (7 * len(frame), 7)
 
 
+@pytest.mark.parametrize("protocol", list(ProtocolVersion))
 def test_ledgers_that_are_not_in_memory_are_loaded_together_and_no_more_than_may_be(
-    tmp_path: Path,
+    tmp_path: Path, protocol: ProtocolVersion
 ) -> None:
     first = Serving(tmp_path)
     client = first.connect()
-    for ledger_id in range(10, 20):
-        request = AddRequest(LedgerId(ledger_id), EntryId(0), KEY, packet(ledger_id, 0))
+    for entry_id, ledger_id in product(range(2), range(10, 20)):
+        request = AddRequest(
+            LedgerId(ledger_id), EntryId(entry_id), KEY, packet(ledger_id, entry_id)
+        )
         client.send(v2.encode_request(request))
     first.flush()
     first.close()
     serving = Serving(tmp_path)
     asked = [10, 10, 11, 999, *range(12, 20)]  # There is no ledger 999.
     frames = b"".join(
-        v2.encode_request(ReadRequest(LedgerId(ledger_id), EntryId(0))) for ledger_id in asked
+        encode(ReadRequest(LedgerId(ledger_id), EntryId(0)), protocol, 7, 0) for ledger_id in asked
     )
     reads, hot = serving.server.shared.fast_reads, serving.storage.hot
     assert not hot
     taken = reads.take(frames, 0, lambda _ledger_id: False, AnswersMax(1 << 20, 1000, 5))
     assert (taken.loads, set(hot)) == (5, {10, 11, 12, 13, 14})
-    client = serving.connect()
+    # V3 answers have the LAC, which is the last entry's.
+    is_v3 = protocol is ProtocolVersion.V3
+    assert {(state.lac, state.lac_is_unread) for state in hot.values()} == {
+        (0, False) if is_v3 else (-1, True)
+    }
+    client = serving.connect(protocol)
     client.send(frames)
-    answers = {(answer.ledger_id, answer.rc) for answer in client.answers()}
-    missing = {(999, ReturnCode.ENOLEDGER)}
-    assert answers == missing | {(one, ReturnCode.EOK) for one in asked if one != 999}
+    answers = {(answer.ledger_id, answer.rc, answer.max_lac) for answer in client.answers()}
+    missing = {(999, ReturnCode.ENOLEDGER, None)}
+    assert answers == missing | {
+        (one, ReturnCode.EOK, 0 if is_v3 else None) for one in asked if one != 999
+    }
+
+
+def test_a_ledger_that_v2_reads_have_loaded_gets_its_lac_with_the_first_v3_read(
+    tmp_path: Path,
+) -> None:
+    first = Serving(tmp_path)
+    for entry_id in range(3):
+        request = AddRequest(LedgerId(10), EntryId(entry_id), KEY, packet(10, entry_id))
+        first.connect().send(v2.encode_request(request))
+    first.flush()
+    first.close()
+    serving = Serving(tmp_path)
+    reads, most = serving.server.shared.fast_reads, AnswersMax(1 << 20, 1000, 5)
+    v2_frame, v3_frame = (
+        encode(ReadRequest(LedgerId(10), EntryId(0)), protocol, 7, 0)
+        for protocol in (ProtocolVersion.V2, ProtocolVersion.V3)
+    )
+    assert reads.take(v2_frame, 0, lambda _ledger_id: False, most).loads == 1
+    assert serving.storage.hot[10].lac_is_unread
+    assert not reads.take(v3_frame, 0, lambda _ledger_id: False, most._replace(loads=0)).end
+    assert reads.take(v3_frame, 0, lambda _ledger_id: False, most).loads == 1
+    assert serving.storage.hot[10].lac == 1
+    assert reads.take(v3_frame, 0, lambda _ledger_id: False, most).loads == 0
 
 
 def test_reads_of_ledgers_that_are_not_here_are_refused_in_one_go(client: Client) -> None:
