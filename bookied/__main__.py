@@ -103,6 +103,9 @@ def _run(
         return _end(error, BookieExitStatus.INVALID_CONFIGURATION)
     logging.begin()
 
+    from bookied.process.reactor import install
+
+    install()
     from twisted.internet import reactor
 
     from bkclient.concurrency import make_steady

@@ -126,6 +126,9 @@ class FrameDispatch:
                     return
             elif admission.gate is None and at >= plain_until:
                 at = self._fast_adds.take(data, at, self._replies)
+                is_new = is_new or at > begin
+                if at == end:
+                    break
                 taken = self._take_reads(data, at, requests_max)
                 at, is_new = taken.end, is_new or taken.end > begin
                 if taken.left:

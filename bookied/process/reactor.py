@@ -1,0 +1,33 @@
+"""The reactor of a bookie's process: Twisted's, with less to do for each event."""
+
+from __future__ import annotations
+
+import sys
+
+from twisted.internet.main import installReactor
+
+if sys.platform == "linux":
+    from twisted.internet.epollreactor import EPollReactor
+
+    class PromptReactor(EPollReactor):
+        """Reads and writes as Twisted's reactor of this system does.
+
+        Twisted notes for its log which connection each event is for. That takes 5 µs, as long as
+        some requests, and nothing of ours is logged with it.
+        """
+
+        def doPoll(self, timeout: float | None) -> None:
+            """Wait for events, at most so many seconds, and tell whom they are for."""
+            events = self._poller.poll(timeout, len(self._selectables))
+            for fd, event in events:
+                selectable = self._selectables.get(fd)
+                if selectable is not None:  # It may have gone with an event before.
+                    self._doReadOrWrite(selectable, fd, event)  # type: ignore[no-untyped-call]
+
+        doIteration = doPoll
+
+
+def install() -> None:
+    """Have ``twisted.internet.reactor`` be this one, where there is one for the system."""
+    if sys.platform == "linux":
+        installReactor(PromptReactor())  # type: ignore[no-untyped-call]
