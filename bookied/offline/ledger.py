@@ -7,6 +7,7 @@ like a loss.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import attrs
@@ -165,12 +166,9 @@ def _from_journal(
     bookie: OfflineBookie, ledger_id: LedgerId, entry_id: int, place: tuple[Path, int]
 ) -> PlacedEntry:
     path, offset = place
-    file = bookie.files.open_read(path)
-    try:
+    with closing(bookie.files.open_read(path)) as file:
         size = journal_layout.LENGTH.unpack(file.read_at(offset, 4))[0]
         packet = file.read_at(offset + 4, size)
-    finally:
-        file.close()
     return PlacedEntry(ledger_id, EntryId(entry_id), path, offset, is_journal=True, packet=packet)
 
 

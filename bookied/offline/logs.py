@@ -96,8 +96,7 @@ def summarize(
         EntryLogFormatError: it is not an entry log.
         OSError: it cannot be read.
     """
-    scan = logs.open_scan(files, path)
-    try:
+    with contextlib.closing(logs.open_scan(files, path)) as scan:
         state, shares = _map_of(files, path, scan)
         version = None if scan.header is None else scan.header.version
         if shares is not None and not by_scan:
@@ -106,8 +105,6 @@ def summarize(
         return EntryLogSummary(
             path, scan.log_id, scan.size, version, state, shares, scan.end, scan.is_torn, damage
         )
-    finally:
-        scan.close()
 
 
 def _map_of(

@@ -109,8 +109,8 @@ class Registration:
 
     async def settled(self) -> None:
         """Wait for what is being written to the store: it is there by then, or could not be."""
-        await self._one_at_a_time.acquire()
-        self._one_at_a_time.release()
+        async with self._one_at_a_time:
+            return
 
     async def unregister(self) -> None:
         """Take the entry away; one that cannot be reached goes with the session."""
@@ -141,8 +141,7 @@ class Registration:
             self._end_pause(self._pause)
 
     async def _write(self) -> None:
-        await self._one_at_a_time.acquire()
-        try:
+        async with self._one_at_a_time:
             read_only = self._read_only
             await self._store.register(self._bookie_id, self._info, read_only=read_only)
             if not self.is_registered:
@@ -150,8 +149,6 @@ class Registration:
             self.is_registered = True
             mode = "read-only" if read_only else "writable"
             log.info("{bookie_id} is registered {mode}", bookie_id=self._bookie_id, mode=mode)
-        finally:
-            self._one_at_a_time.release()
 
     async def _insist_cookie(self) -> None:
         """Raise ``WrongIdentityError`` where the cookie has gone; take the entry away again.

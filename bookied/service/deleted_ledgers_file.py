@@ -47,19 +47,13 @@ class DeletedLedgersFile:
         Raises:
             OSError: the file could not be written; the next call tries again.
         """
-        await self._keeping.acquire()
-        try:
-            await self._write()
-        finally:
-            self._keeping.release()
-
-    async def _write(self) -> None:
         deletions = self._deletions
-        if not deletions.has_changes:
-            return
-        data, deletions.has_changes = deletions.encode(), False
-        try:
-            await self._run_blocking(partial(write_deletions, self._files, self._root, data))
-        except OSError:
-            deletions.has_changes = True
-            raise
+        async with self._keeping:
+            if not deletions.has_changes:
+                return
+            data, deletions.has_changes = deletions.encode(), False
+            try:
+                await self._run_blocking(partial(write_deletions, self._files, self._root, data))
+            except OSError:
+                deletions.has_changes = True
+                raise

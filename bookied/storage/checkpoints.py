@@ -73,20 +73,14 @@ class Checkpoints:
             StorageError: it failed; what it would have covered is in the journals.
             OSError: likewise.
         """
-        await self._running.acquire()
-        try:
+        async with self._running:
             self._last_s = self._clock.seconds()
             await self._storages.checkpoint(self._journals, self._run_blocking)
-        finally:
-            self._running.release()
 
     async def between(self, work: Callable[[], Any]) -> Any:
         """Run what blocks in a thread, while no checkpoint is in progress; return its value."""
-        await self._running.acquire()
-        try:
+        async with self._running:
             return await self._run_blocking(work)
-        finally:
-            self._running.release()
 
     async def stop(self) -> None:
         """Begin no more; return when one in progress has ended."""

@@ -7,6 +7,7 @@ ends up as what was replayed last.
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable, Sequence
+from contextlib import closing
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -181,11 +182,8 @@ class _Replay:
         for number, place in zip(ids, self._places, strict=True):
             # Without a mark there may be journals that ended in a crash long ago.
             is_last = number == ids[-1] or not has_mark
-            scan = open_scan(self._files, *place)
-            try:
+            with closing(open_scan(self._files, *place)) as scan:
                 self._journal(scan, is_last=is_last, has_mark=number == mark_id)
-            finally:
-                scan.close()
             # What is left of a torn group is behind the mark: Java, without checksums, could take
             # it for records, or fail on it.
             mark = max(mark, LastMark(number, scan.size if scan.is_torn else scan.end))
@@ -214,12 +212,9 @@ class _Replay:
         By then others follow them, and a tear in one that another follows is damage.
         """
         for path, end in self._torn_ends:
-            file = self._files.open_update(path)
-            try:
+            with closing(self._files.open_update(path)) as file:
                 file.truncate(end)
                 file.sync()
-            finally:
-                file.close()
 
     def _make_durable(self, path: Path, end: int) -> None:
         """Write the end of the last journal once more, and sync it.
@@ -228,13 +223,10 @@ class _Replay:
         takes it for written, and reads it, until a power cut takes it from under the mark. Old
         journals would be replayed over what is newer.
         """
-        file = self._files.open_update(path)
-        try:
+        with closing(self._files.open_update(path)) as file:
             begin = max(0, end - UNSYNCED_BYTES_MAX)
             file.write_at(begin, file.read_at(begin, end - begin))
             file.sync()
-        finally:
-            file.close()
 
     def _journal(self, scan: JournalScan, *, is_last: bool, has_mark: bool) -> None:
         self.found.journals += 1

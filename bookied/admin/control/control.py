@@ -145,15 +145,13 @@ class Control:
         """Write a ledger to this bookie alone, read it and delete it; one at a time."""
         if self._config.force_read_only:
             return SanityCheck(passed=False, read_only=True)
-        await self._testing.acquire()
         try:
-            checking = check_bookie(self.cluster.client, BookieId(self.bookie_id), entries)
-            found = await Deferred.fromCoroutine(checking).addTimeout(TEST_S, self._parts.clock)
+            async with self._testing:
+                checking = check_bookie(self.cluster.client, BookieId(self.bookie_id), entries)
+                found = await Deferred.fromCoroutine(checking).addTimeout(TEST_S, self._parts.clock)
         except (BookKeeperError, TwistedTimeoutError) as error:
             why = str(error) or f"no answer in {TEST_S:.0f} s"
             return SanityCheck(passed=False, read_only=self.is_read_only, error=why)
-        finally:
-            self._testing.release()
         return SanityCheck(
             passed=True,
             read_only=self.is_read_only,

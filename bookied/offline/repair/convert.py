@@ -209,11 +209,8 @@ class ToDatabases:
         self.index.forget_plan()
 
     def _misplaced(self) -> list[tuple[Path, Path]]:
-        source = self._source()
-        try:
+        with contextlib.closing(self._source()) as source:
             return self.index.logs.misplaced(source)
-        finally:
-            source.close()
 
 
 @attrs.frozen

@@ -288,11 +288,8 @@ class RebuildDb:
     def _opened(self, path: Path) -> Iterator[KeyValues]:
         if not self.files.is_dir(path):
             raise FileNotFoundError(2, "no such database", str(path))
-        opened = self.open_key_values(path)
-        try:
+        with contextlib.closing(self.open_key_values(path)) as opened:
             yield opened
-        finally:
-            opened.close()
 
     @contextlib.contextmanager
     def _replaced(self, path: Path, backup_mark: str) -> Iterator[tuple[KeyValues, Path | None]]:
@@ -304,12 +301,9 @@ class RebuildDb:
         backup = path.with_name(f"{path.name}{backup_mark}{self.stamp}")
         had_one = self.files.is_dir(path)
         try:
-            target = self.open_key_values(temporary)
-            try:
+            with contextlib.closing(self.open_key_values(temporary)) as target:
                 yield target, backup if had_one else None
                 target.sync()
-            finally:
-                target.close()
         except (OSError, StorageError):
             with contextlib.suppress(OSError):
                 remove_tree(self.files, temporary)

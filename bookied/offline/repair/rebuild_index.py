@@ -295,13 +295,10 @@ class _Rebuild:
         path = self._old.get(ledger_id)
         if path is None:
             return
-        file = self._files.open_read(path)
-        try:
+        with contextlib.closing(self._files.open_read(path)) as file:
             for page_no, page in read_pages(file):
                 first = page_no * layout.PAGE_SLOTS
                 yield from ((first + slot, place) for slot, place in enumerate(page) if place)
-        finally:
-            file.close()
 
     def _key(
         self, ledger_id: int, old: layout.IndexHeader | None, key_of: KeyOf
@@ -378,11 +375,8 @@ class _Pages:
     def _load(self, ledger_id: int, page_no: int) -> array[int]:
         if ledger_id not in self._begun or page_no not in self._numbers[ledger_id]:
             return array("q", _EMPTY_PAGE)
-        file = self._files.open_read(self._begun[ledger_id])
-        try:
+        with contextlib.closing(self._files.open_read(self._begun[ledger_id])) as file:
             return layout.decode_page(file.read_at(layout.page_offset(page_no), layout.PAGE_BYTES))
-        finally:
-            file.close()
 
     def _spill(self) -> None:
         for ledger_id in {ledger_id for ledger_id, _ in self._pages}:
@@ -395,14 +389,11 @@ class _Pages:
         if path is None:
             path = self._temporary(ledger_id)
             self._files.mkdirs(path.parent)
-        file = self._files.open_update(path, create=True)
-        try:
+        with contextlib.closing(self._files.open_update(path, create=True)) as file:
             if ledger_id not in self._begun:
                 self._begun[ledger_id] = path
                 file.truncate(0)
             yield file
-        finally:
-            file.close()
 
     def _write_pages(self, ledger_id: int, file: UpdateFile) -> None:
         for page_no in sorted(self._numbers.get(ledger_id, ())):

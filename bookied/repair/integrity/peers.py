@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
+from contextlib import closing
 from typing import Final
 
 from twisted.internet.defer import Deferred
@@ -33,11 +34,8 @@ class OtherBookies:
             NoSuchLedgerError: it was deleted.
             ClientError: it cannot be recovered now.
         """
-        reader = await self._client.open_ledger(ledger_id)
-        try:
+        with closing(await self._client.open_ledger(ledger_id)) as reader:
             return reader.metadata
-        finally:
-            reader.close()
 
     async def packets(
         self, ledger_id: LedgerId, wanted: Sequence[EntryId]

@@ -260,12 +260,11 @@ class LogFile:
         self._drop_written(file)
         kept = file.readable_bytes
         self._let_go(file)
-        with contextlib.suppress(OSError):
-            cutting = self._files.open_update(path)
-            try:
-                cutting.truncate(kept)
-            finally:
-                cutting.close()
+        with (
+            contextlib.suppress(OSError),
+            contextlib.closing(self._files.open_update(path)) as cutting,
+        ):
+            cutting.truncate(kept)
         return True
 
     def take_unwritten(self) -> list[WriteRecords]:

@@ -259,8 +259,7 @@ def read_ledgers_map(files: Files, path: Path) -> dict[int, int]:
         LedgersMapError: there is no map, or it cannot be trusted: scan the log.
         EntryLogFormatError: this is not an entry log.
     """
-    file = files.open_read(path)
-    try:
+    with contextlib.closing(files.open_read(path)) as file:
         header, size = _read_header(file, path), file.size()
         if header is None or header.version < 1 or header.map_offset == 0:
             raise LedgersMapError(path, layout.MAP_PLACE_OFFSET, "no ledgers map")
@@ -276,8 +275,6 @@ def read_ledgers_map(files: Files, path: Path) -> dict[int, int]:
             raise LedgersMapError(path, header.map_offset, "bytes behind the ledgers map")
         data = file.read_at(header.map_offset, end - header.map_offset)
         return layout.decode_ledgers_map(data, header, path)
-    finally:
-        file.close()
 
 
 def _first_data(file: ReadFile, offset: int) -> int | None:
@@ -553,11 +550,8 @@ def _entries_in(files: Files, path: Path, ledger_id: int) -> set[int]:
     with contextlib.suppress(LedgersMapError):
         if ledger_id not in read_ledgers_map(files, path):
             return set()
-    scan = open_scan(files, path)
-    try:
+    with contextlib.closing(open_scan(files, path)) as scan:
         return {record.entry_id for record in scan if record.ledger_id == ledger_id}
-    finally:
-        scan.close()
 
 
 def _read_packet(file: ReadFile, path: Path, offset: int, ledger_id: int, entry_id: int) -> bytes:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Generator, Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Final
 
@@ -74,8 +75,7 @@ def read_usage(files: Files, path: Path, log_id: int) -> Generator[LogUsage | No
 
 
 def _scanned(files: Files, path: Path, log_id: int) -> Iterator[LogUsage | None]:
-    scan = open_scan(files, path)
-    try:
+    with closing(open_scan(files, path)) as scan:
         sizes: dict[int, int] = {}
         step_bytes = 0
         for record in scan:
@@ -87,8 +87,6 @@ def _scanned(files: Files, path: Path, log_id: int) -> Iterator[LogUsage | None]
                 yield None
         scan.insist_complete()
         yield LogUsage.of(log_id, sizes, is_mapped=False)
-    finally:
-        scan.close()
 
 
 class Usages:

@@ -380,19 +380,14 @@ def _side_by_side(actions: Iterable[Callable[[], object]]) -> None:
 
 def copy_file(files: Files, old: Path, new: Path) -> None:
     """Copy a file over whatever is at ``new``; on return its bytes are on disk, not its name."""
-    source = files.open_read(old)
-    try:
-        target = files.open_update(new, create=True)
-        try:
-            target.truncate(0)
-            size = source.size()
-            for at in range(0, size, COPY_BYTES):
-                target.write_at(at, source.read_at(at, COPY_BYTES))
-            target.sync()
-        finally:
-            target.close()
-    finally:
-        source.close()
+    with (
+        contextlib.closing(files.open_read(old)) as source,
+        contextlib.closing(files.open_update(new, create=True)) as target,
+    ):
+        target.truncate(0)
+        for at in range(0, source.size(), COPY_BYTES):
+            target.write_at(at, source.read_at(at, COPY_BYTES))
+        target.sync()
 
 
 COPY_BYTES: Final = 1024 * 1024

@@ -119,18 +119,15 @@ class TransactionalCompaction:
     async def _copy(self, path: Path, writer: _TargetWriter) -> None:
         """Steps 1 and 2."""
         pace = self._pace
-        records = await pace.blocking(
-            partial(LiveRecords, self._files, path, self._storage.relocation)
-        )
-        try:
+        with contextlib.closing(
+            await pace.blocking(partial(LiveRecords, self._files, path, self._storage.relocation))
+        ) as records:
             batch: RecordBatch | None = RecordBatch(b"", {}, [])
             while batch is not None:
                 if batch.places:
                     await pace.copying(len(batch.places), len(batch.blob))
                 batch = await read_slice(pace, records, partial(writer.append, batch))
             await pace.blocking(records.insist_complete)
-        finally:
-            records.close()
         if writer.copied.entries:
             await pace.blocking(writer.finish)
 
@@ -236,18 +233,17 @@ class TransactionalCompaction:
         Raises:
             EntryLogRecordError: it does; the log has to stay.
         """
-        records = await self._pace.blocking(
-            partial(LiveRecords, self._files, source, self._storage.relocation)
-        )
-        try:
+        with contextlib.closing(
+            await self._pace.blocking(
+                partial(LiveRecords, self._files, source, self._storage.relocation)
+            )
+        ) as records:
             while (batch := await read_slice(self._pace, records)) is not None:
                 if batch.places:
                     ledger_id, entry_id, place, _ = batch.places[0]
                     message = f"entry {entry_id} of ledger {ledger_id} is not in the compacted log"
                     raise EntryLogRecordError(source, place & 0xFFFFFFFF, message)
             await self._pace.blocking(records.insist_complete)
-        finally:
-            records.close()
 
 
 class _TargetWriter:
@@ -281,13 +277,10 @@ class _TargetWriter:
         file.sync()
         self._file = None
         file.close()
-        header = self._files.open_update(self._path)
-        try:
+        with contextlib.closing(self._files.open_update(self._path)) as header:
             place = layout.MAP_PLACE.pack(map_offset, len(self._ledgers))
             header.write_at(layout.MAP_PLACE_OFFSET, place)
             header.sync()
-        finally:
-            header.close()
 
     def _opened(self) -> AppendFile:
         assert self._file is not None

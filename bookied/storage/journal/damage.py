@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
@@ -57,11 +58,8 @@ def journals_to_replay(
 
 def has_begin(files: Files, path: Path) -> bool:
     """Whether a journal begins as all do since version 2."""
-    file = files.open_read(path)
-    try:
+    with closing(files.open_read(path)) as file:
         return file.read_at(0, len(layout.MAGIC)) == layout.MAGIC
-    finally:
-        file.close()
 
 
 def trusted_mark(
@@ -140,12 +138,9 @@ def blank_ends(files: Files, directory: Path, mark: LastMark) -> list[Path]:
     """
     found = []
     for number in reversed(journal_ids(files, directory)):
-        scan = open_scan(files, directory / layout.file_name(number))
-        try:
+        with closing(open_scan(files, directory / layout.file_name(number))) as scan:
             if number <= mark.journal_id or not scan.is_blank:
                 break
-        finally:
-            scan.close()
         found.append(scan.path)
     return found
 
