@@ -8,17 +8,21 @@ little memory.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable
-from operator import itemgetter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from operator import attrgetter, itemgetter
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import attrs
 
 from bookied.errors import CorruptError, JournalMissingError
-from bookied.offline.bookie import OfflineBookie, RecordKind, Report, journal_entry
+from bookied.offline.bookie import OfflineBookie, Report
 from bookied.storage.journal import format as layout
 from bookied.storage.journal import reader as journals
+
+T = TypeVar("T")
+"""A record of a journal or of an entry log."""
 
 RANGES_MAX: Final = 1_000_000
 """Ranges of entry ids kept; what comes after that is not known to be in a journal."""
@@ -29,17 +33,52 @@ Tick = Callable[[int, int], object]
 """Is told how far a piece of work is: units done, and things looked at."""
 
 
+offset_of: Final[Callable[[journals.JournalRecord], int]] = attrgetter("offset")
+"""Where a record of a journal is, for ``told``."""
+
+
 def no_tick(_done: int, _items: int) -> None:
     """Report nothing."""
 
 
+def told(
+    records: Iterable[T],
+    place_of: Callable[[T], int],
+    tell: Callable[[int], object],
+    start: int = 0,
+) -> Iterator[T]:
+    """Give records, and tell from ``start`` on how far they are each ``TELL_BYTES``."""
+    for record in records:
+        yield record
+        place = place_of(record)
+        if place - start > TELL_BYTES:
+            start = place
+            tell(place)
+
+
 @attrs.define
-class PendingLedger:
-    """What the journals say of one ledger. ``ranges`` are pairs of first and last entry ids."""
+class JournalledLedger:
+    """What the journals say about a ledger beside its entries: the last of each kind."""
 
     master_key: bytes | None = attrs.field(default=None, repr=False)
     is_fenced: bool = False
     explicit_lac: bytes | None = attrs.field(default=None, repr=False)
+
+    def take(self, record: journals.JournalRecord) -> None:
+        """Take in a record that is not an entry."""
+        if record.entry_id == layout.LEDGER_KEY:
+            # A rebuilt index may have been journalled with an empty key.
+            self.master_key = layout.inner_bytes(record.body) or self.master_key or b""
+        elif record.entry_id == layout.FENCE:
+            self.is_fenced = True
+        elif record.entry_id == layout.EXPLICIT_LAC:
+            self.explicit_lac = layout.inner_bytes(record.body)
+
+
+@attrs.define
+class PendingLedger(JournalledLedger):
+    """All that the journals say of a ledger. ``ranges`` are pairs of first and last entry ids."""
+
     entries: int = 0
     size_bytes: int = 0
     ranges: list[tuple[int, int]] = attrs.field(factory=list)
@@ -96,38 +135,51 @@ class JournalTail:
         found = self.ledgers.get(ledger_id)
         return found is not None and found.holds(entry_id)
 
-    def add(self, path: Path, record: journals.JournalRecord) -> None:
+    def add(self, record: journals.JournalRecord) -> None:
         """Take in one record."""
         self.records += 1
         ledger = self.ledgers.setdefault(record.ledger_id, PendingLedger())
         if record.entry_id >= 0:
             ledger.entries += 1
             ledger.size_bytes += len(record.body)
-            self._add_entry(ledger, record.entry_id)
-            return
-        found = journal_entry(path, record)
-        if found.kind is RecordKind.LEDGER_KEY:
-            ledger.master_key = found.content
-        elif found.kind is RecordKind.FENCE:
-            ledger.is_fenced = True
-        elif found.kind is RecordKind.EXPLICIT_LAC:
-            ledger.explicit_lac = found.content
-
-    def _add_entry(self, ledger: PendingLedger, entry_id: int) -> None:
-        if ledger.add_entry(entry_id, may_begin=self._ranges < RANGES_MAX):
-            self._ranges += 1
-            self.is_complete = self._ranges <= RANGES_MAX
+            if ledger.add_entry(record.entry_id, may_begin=self._ranges < RANGES_MAX):
+                self._ranges += 1
+                self.is_complete = self._ranges <= RANGES_MAX
+        else:
+            ledger.take(record)
 
 
 def read_tail(bookie: OfflineBookie, report: Report, tick: Tick = no_tick) -> JournalTail:
     """Read the journals from the marks on; damage is told, and ends that journal."""
     tail = JournalTail()
-    done = 0
+    before = 0
+
+    def tell(at: int) -> None:
+        tick(before + at, 0)
+
     for number in range(len(bookie.found.journals)):
         _check_first(bookie, number, report)
         for path, offset in bookie.to_replay(number):
-            done += _read_journal(bookie, path, offset, tail, report, lambda at: tick(at, 0), done)
+            before -= offset
+            for record in records_of(bookie, path, offset, report, tell):
+                tail.add(record)
+            before += max(offset, bookie.files.size(path))
     return tail
+
+
+def records_of(
+    bookie: OfflineBookie,
+    path: Path,
+    offset: int,
+    report: Report,
+    tell: Callable[[int], object] = lambda _offset: None,
+) -> Iterator[journals.JournalRecord]:
+    """Give the records of one journal; damage is told, and ends it."""
+    try:
+        with closing(journals.open_scan(bookie.files, path, offset)) as scan:
+            yield from told(scan, offset_of, tell, offset)
+    except CorruptError as error:
+        report(error)
 
 
 def bytes_to_replay(bookie: OfflineBookie) -> int:
@@ -147,32 +199,3 @@ def _check_first(bookie: OfflineBookie, number: int, report: Report) -> None:
     path = bookie.found.journal_dirs[number] / layout.file_name(mark.journal_id)
     if not bookie.files.exists(path):
         report(JournalMissingError(path, None, "lastMark names this journal; it is not there"))
-
-
-def _read_journal(
-    bookie: OfflineBookie,
-    path: Path,
-    offset: int,
-    tail: JournalTail,
-    report: Report,
-    tell: Callable[[int], object],
-    before: int,
-) -> int:
-    """Read one journal; return how many bytes that were."""
-    reported = start = offset
-    try:
-        scan = journals.open_scan(bookie.files, path, offset)
-    except CorruptError as error:
-        report(error)
-        return 0
-    try:
-        for record in scan:
-            tail.add(path, record)
-            if record.offset - reported > TELL_BYTES:
-                reported = record.offset
-                tell(before + reported - start)
-    except CorruptError as error:
-        report(error)
-    finally:
-        scan.close()
-    return scan.size - start

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import enum
+from contextlib import closing
 from pathlib import Path
 from typing import Final
 
 import attrs
 
 from bookied.errors import CorruptError, JournalFormatError
-from bookied.offline.journal_tail import TELL_BYTES, Tick, no_tick
+from bookied.offline.journal_tail import Tick, no_tick, offset_of, told
 from bookied.offline.packets import find_digest
 from bookied.storage.files.files import Files
 from bookied.storage.journal import reader as journals
@@ -106,25 +107,13 @@ def verify(files: Files, path: Path, tick: Tick = no_tick) -> JournalVerdict:
         size = files.size(path)
         return JournalVerdict(path, size, None, 0, 0, 0, 0, JournalState.DAMAGED, error)
     counted = _JournalCounts()
-    try:
-        damage = _read(scan, counted, tick)
-        residue = scan.residue() if damage is None else None
-        return _verdict(scan, counted, damage, residue)
-    finally:
-        scan.close()
-
-
-def _read(scan: journals.JournalScan, counted: _JournalCounts, tick: Tick) -> CorruptError | None:
-    reported = 0
-    try:
-        for record in scan:
-            counted.add(record)
-            if record.offset - reported > TELL_BYTES:
-                reported = record.offset
-                tick(reported, counted.records)
-    except CorruptError as error:
-        return error
-    return None
+    with closing(scan):
+        try:
+            for record in told(scan, offset_of, lambda at: tick(at, counted.records)):
+                counted.add(record)
+        except CorruptError as error:
+            return _verdict(scan, counted, error, None)
+        return _verdict(scan, counted, None, scan.residue())
 
 
 def _verdict(

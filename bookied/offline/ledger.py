@@ -15,10 +15,9 @@ import attrs
 from bookied.errors import CorruptError
 from bookied.offline.bookie import IndexedLedger, OfflineBookie, Report, Shard, indexed, shard_of
 from bookied.offline.index import entries_of
-from bookied.offline.journal_tail import TELL_BYTES, JournalTail, PendingLedger, Tick, no_tick
+from bookied.offline.journal_tail import JournalTail, PendingLedger, Tick, no_tick, records_of
 from bookied.storage.entrylog.format import LENGTH, split_location
 from bookied.storage.journal import format as journal_layout
-from bookied.storage.journal import reader as journals
 from wire.ids import EntryId, LedgerId
 
 
@@ -184,35 +183,19 @@ def _journal_places(
     if not bookie.found.journals:
         return {}
     places: dict[int, tuple[Path, int]] = {}
-    done = 0
+    before = 0
+
+    def tell(at: int) -> None:
+        tick(before + at, len(places))
+
     for path, offset in bookie.to_replay(ledger_id % len(bookie.found.journals)):
-        reported = offset
-        for record in records_of(bookie, path, offset, report):
+        before -= offset
+        for record in records_of(bookie, path, offset, report, tell):
             if record.ledger_id == ledger_id and _is_between(record.entry_id, first, last):
                 places[record.entry_id] = path, record.offset
-            if record.offset - reported > TELL_BYTES:
-                reported = record.offset
-                tick(done + reported - offset, len(places))
-        done += bookie.files.size(path) - offset
+        before += max(offset, bookie.files.size(path))
     return places
 
 
 def _is_between(entry_id: int, first: int, last: int | None) -> bool:
     return first <= entry_id and (last is None or entry_id <= last)
-
-
-def records_of(
-    bookie: OfflineBookie, path: Path, offset: int, report: Report
-) -> Iterator[journals.JournalRecord]:
-    """Give the records of one journal; damage is told, and ends it."""
-    try:
-        scan = journals.open_scan(bookie.files, path, offset)
-    except CorruptError as error:
-        report(error)
-        return
-    try:
-        yield from scan
-    except CorruptError as error:
-        report(error)
-    finally:
-        scan.close()

@@ -19,7 +19,7 @@ import attrs
 
 from bookied.errors import CorruptError, EntryLogRecordError, LedgersMapError
 from bookied.offline.index import OfflineIndex
-from bookied.offline.journal_tail import TELL_BYTES, Tick, no_tick
+from bookied.offline.journal_tail import Tick, no_tick, told
 from bookied.storage.entrylog import format as layout
 from bookied.storage.entrylog import reader as logs
 from bookied.storage.files.files import Files
@@ -85,6 +85,11 @@ class LogUse:
         return self.live_bytes / self.summary.data_bytes if self.summary.data_bytes else 1.0
 
 
+def place_of(record: logs.EntryLogRecord) -> int:
+    """Return where the body of a record is in its log."""
+    return layout.split_location(record.location)[1]
+
+
 def summarize(
     files: Files, path: Path, *, by_scan: bool = False, tick: Tick = no_tick
 ) -> EntryLogSummary:
@@ -122,16 +127,12 @@ def _map_of(
 def _count(scan: logs.LogScan, tick: Tick) -> tuple[CorruptError | None, tuple[LedgerShare, ...]]:
     sizes: dict[int, int] = {}
     entries: dict[int, int] = {}
-    damage, reported, count = None, 0, 0
+    damage = None
     try:
-        for record in scan:
-            ledger_id, count = record.ledger_id, count + 1
-            size = layout.LENGTH.size + len(record.body)
+        for record in told(scan, place_of, lambda at: tick(at, sum(entries.values()))):
+            ledger_id, size = record.ledger_id, layout.LENGTH.size + len(record.body)
             sizes[ledger_id] = sizes.get(ledger_id, 0) + size
             entries[ledger_id] = entries.get(ledger_id, 0) + 1
-            if scan.end - reported > TELL_BYTES:
-                reported = scan.end
-                tick(reported, count)
     except CorruptError as error:
         damage = error
     shares = (LedgerShare(key, size, entries[key]) for key, size in sorted(sizes.items()))
@@ -223,7 +224,7 @@ class LogRecords:
         scan.resume(start)
         with contextlib.suppress(EntryLogRecordError):
             for record in scan:
-                body_at = layout.split_location(record.location)[1]
+                body_at = place_of(record)
                 while number < len(places) and places[number] < body_at:
                     if self._is_sound(places[number]):
                         return Gap(sound_end, places[number] - layout.LENGTH.size, end)

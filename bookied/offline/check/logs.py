@@ -18,8 +18,8 @@ from bkclient.config.findings import Severity
 from bookied.errors import CorruptError, LedgersMapError
 from bookied.offline.bookie import Shard
 from bookied.offline.check.findings import DiskFinding, Findings, from_error
-from bookied.offline.journal_tail import TELL_BYTES, Tick
-from bookied.offline.logs import Gap, LogRecords
+from bookied.offline.journal_tail import Tick, told
+from bookied.offline.logs import Gap, LogRecords, place_of
 from bookied.storage.entrylog import format as layout
 from bookied.storage.entrylog import reader as logs
 
@@ -110,21 +110,21 @@ def _scan(
     before: int,
 ) -> Iterator[DiskFinding]:
     unindexed: dict[int, _UnindexedRecords] = {}
-    reported = 0
+
+    def tell(at: int) -> None:
+        tick(before + at, found.counts.log_entries)
+
     try:
-        for record in _records(shard, scan, found):
+        for record in told(_records(shard, scan, found), place_of, tell):
             found.counts.log_entries += 1
             size = layout.LENGTH.size + len(record.body)
             sizes[record.ledger_id] = sizes.get(record.ledger_id, 0) + size
-            at = layout.split_location(record.location)[1] - layout.LENGTH.size
+            at = place_of(record) - layout.LENGTH.size
             if not _is_indexed(shard, record, known, found):
                 one = unindexed.setdefault(
                     record.ledger_id, _UnindexedRecords(at, record.entry_id, record.entry_id)
                 )
                 one.take(record.entry_id, size)
-            if at - reported > TELL_BYTES:
-                reported = at
-                tick(before + reported, found.counts.log_entries)
     except (CorruptError, OSError) as error:
         yield from_error(error, fix=f"what lies before it: bkctl disk entrylog {scan.path}")
     gaps = found.gaps[scan.path]

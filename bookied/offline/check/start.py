@@ -15,7 +15,7 @@ from bookied.directories.roots import DIRTY, VERSION
 from bookied.errors import BadCookieError, CorruptError, JournalMissingError, JournalRecordError
 from bookied.offline.bookie import OfflineBookie
 from bookied.offline.check.findings import DiskFinding, Findings, from_error
-from bookied.offline.journal_tail import TELL_BYTES, Tick, bytes_to_replay
+from bookied.offline.journal_tail import Tick, bytes_to_replay, offset_of, told
 from bookied.storage.journal import format as layout
 from bookied.storage.journal import reader as journals
 from bookied.storage.journal.damage import (
@@ -244,15 +244,15 @@ def _check_journal(
     except (CorruptError, OSError) as error:
         yield from_error(error, fix=_SALVAGE_FIX)
         return
-    reported = part.start
+
+    def tell(at: int) -> None:
+        tick(before + at - part.start, found.counts.records)
+
     try:
-        for record in scan:
+        for record in told(scan, offset_of, tell, part.start):
             found.counts.records += 1
             if part.is_replayed(record.offset):
-                found.tail.add(part.path, record)
-            if record.offset - reported > TELL_BYTES:
-                reported = record.offset
-                tick(before + reported - part.start, found.counts.records)
+                found.tail.add(record)
         if part.replay_from is not None:
             check_end(scan, is_last=not part.has_later, has_mark=part.has_mark)
         yield from _after_the_end(scan)

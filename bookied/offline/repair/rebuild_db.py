@@ -18,9 +18,9 @@ from typing import ClassVar, Final
 import attrs
 
 from bookied.directories.roots import Directories
-from bookied.errors import CorruptError, DbRecordError, StorageError
+from bookied.errors import CorruptError, StorageError
+from bookied.offline.journal_tail import JournalledLedger
 from bookied.offline.repair.rescan import (
-    JournalledLedger,
     OldPlace,
     Rescan,
     Tell,
@@ -152,29 +152,27 @@ class RebuildDb:
         self, rescan: Rescan, old: Path, wanted: set[int], target: KeyValues, counts: _Counts
     ) -> Iterator[tuple[bytes, bytes]]:
         """Yield old places that nothing was read from: their entries may be acknowledged."""
-        try:
-            with self._opened(old) as places:
-                for items in _batches(places, b"", layout.LEDGER_KEYS_END):
-                    found = target.get_many([key for key, _value in items])
-                    for (key, value), now in zip(items, found, strict=True):
-                        entry = layout.decode_location_key(key, old)
-                        if now == value or entry[0] not in wanted:
-                            continue
-                        verdict = rescan.judge(
-                            entry,
-                            layout.decode_number(value, key, old),
-                            is_found=now is not None,
-                            is_indexed=partial(_is_indexed, places),
-                        )
-                        if verdict is not OldPlace.DROPPED:
-                            counts.kept += verdict is OldPlace.UNREADABLE
-                            yield key, value
-        except FileNotFoundError:
-            return
-        except DbRecordError as error:
-            rescan.damaged.append(error)
-        finally:
-            rescan.close()
+        with (
+            contextlib.closing(rescan),
+            contextlib.suppress(FileNotFoundError),
+            rescan.noting_damage(),
+            self._opened(old) as places,
+        ):
+            for items in _batches(places, b"", layout.LEDGER_KEYS_END):
+                found = target.get_many([key for key, _value in items])
+                for (key, value), now in zip(items, found, strict=True):
+                    entry = layout.decode_location_key(key, old)
+                    if now == value or entry[0] not in wanted:
+                        continue
+                    verdict = rescan.judge(
+                        entry,
+                        layout.decode_number(value, key, old),
+                        is_found=now is not None,
+                        is_indexed=partial(_is_indexed, places),
+                    )
+                    if verdict is not OldPlace.DROPPED:
+                        counts.kept += verdict is OldPlace.UNREADABLE
+                        yield key, value
 
     # Ledgers --------------------------------------------------------------------------------------
 
@@ -234,17 +232,13 @@ class RebuildDb:
         """Return what can be read of the old database; of two keys that of 8 bytes counts."""
         path = index_dir / layout.LEDGERS
         found: dict[int, IndexHeader] = {}
-        try:
+        with contextlib.suppress(FileNotFoundError), rescan.noting_damage():
             for key, value in self._items(path, b"", layout.LEDGER_KEYS_END):
-                with _noted(rescan):
+                with rescan.noting_damage():
                     ledger_id = layout.decode_ledger_key(key, path)
                     header = layout.decode_ledger(value, key, path)
                     if header is not None and ledger_id not in found:
                         found[ledger_id] = header
-        except FileNotFoundError:
-            pass
-        except CorruptError as error:
-            rescan.damaged.append(error)
         return found
 
     def _flags(self, index_dir: Path) -> bytes | None:
@@ -322,14 +316,6 @@ class _Counts:
     records: int = 0
     entries: int = 0
     kept: int = 0
-
-
-@contextlib.contextmanager
-def _noted(rescan: Rescan) -> Iterator[None]:
-    try:
-        yield
-    except DbRecordError as error:
-        rescan.damaged.append(error)
 
 
 def _header(

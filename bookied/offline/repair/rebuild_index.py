@@ -25,9 +25,9 @@ from bookied.directories.emptied_directories import forget_index
 from bookied.directories.roots import Directories
 from bookied.errors import CorruptError, EntryLogRecordError, IndexTruncatedError
 from bookied.offline.index import FileIndex
+from bookied.offline.journal_tail import JournalledLedger
 from bookied.offline.logs import is_indexed
 from bookied.offline.repair.rescan import (
-    JournalledLedger,
     OldPlace,
     Rescan,
     Tell,
@@ -304,7 +304,7 @@ class _Rebuild:
         self, ledger_id: int, old: layout.IndexHeader | None, key_of: KeyOf
     ) -> tuple[bytes | None, str | None]:
         journalled = self._journalled.get(ledger_id)
-        if journalled is not None and journalled.master_key is not None:
+        if journalled is not None and journalled.master_key:
             return journalled.master_key, "journal"
         if old is not None and old.master_key.strip(b"\0"):
             return old.master_key, "index"

@@ -18,7 +18,8 @@ import attrs
 
 from bookied.errors import CorruptError, EntryLogRecordError
 from bookied.offline.index import OfflineIndex
-from bookied.offline.logs import Gap, LogRecords
+from bookied.offline.journal_tail import JournalledLedger, offset_of, told
+from bookied.offline.logs import Gap, LogRecords, place_of
 from bookied.storage.entrylog import reader as logs
 from bookied.storage.entrylog.format import LENGTH, LOCATION_MIN, split_location
 from bookied.storage.entrylog.reader import EntryLogRecord, LogScan
@@ -30,8 +31,6 @@ from bookied.storage.journal.mark import LastMark, file_name, read_mark
 from bookied.storage.journal.reader import JournalRecord
 
 _LAC: Final = struct.Struct(">8xq")
-TOLD_EVERY_BYTES: Final = 4 * 1024 * 1024
-_OFFSET: Final = 0xFFFFFFFF
 
 Tell = Callable[[int], None]
 """Hears how many bytes of files have been gone through."""
@@ -76,18 +75,12 @@ class Rescan:
 
     def log(self, log_id: int, path: Path) -> Iterator[EntryLogRecord]:
         """Give the entries of one log."""
-        reported = 0
-        for record in self._log(log_id, path):
-            yield record
-            at = record.location & _OFFSET
-            if at - reported >= TOLD_EVERY_BYTES:
-                reported = at
-                self.tell(self._done_bytes + at)
+        yield from told(self._log(log_id, path), place_of, self._tell_of)
         self._add_done(path)
 
     def _log(self, log_id: int, path: Path) -> Iterator[EntryLogRecord]:
         self.read_up_to[log_id], self._paths[log_id] = 0, path
-        with self._noting_damage(), closing(logs.open_scan(self.files, path)) as scan:
+        with self.noting_damage(), closing(logs.open_scan(self.files, path)) as scan:
             records = scan if self.index is None else LogRecords(scan, self.index)
             try:
                 yield from records
@@ -152,47 +145,25 @@ class Rescan:
         """Give the records of all journals in a directory, oldest first."""
         for journal_id in journals.journal_ids(self.files, directory):
             path = directory / journal_layout.file_name(journal_id)
-            reported = 0
-            for record in self._journal(path):
-                yield path, record
-                if record.offset - reported >= TOLD_EVERY_BYTES:
-                    reported = record.offset
-                    self.tell(self._done_bytes + reported)
+            with self.noting_damage(), closing(journals.open_scan(self.files, path)) as scan:
+                for record in told(scan, offset_of, self._tell_of):
+                    yield path, record
             self._add_done(path)
 
-    def _journal(self, path: Path) -> Iterator[JournalRecord]:
-        with self._noting_damage(), closing(journals.open_scan(self.files, path)) as scan:
-            yield from scan
-
     @contextmanager
-    def _noting_damage(self) -> Iterator[None]:
+    def noting_damage(self) -> Iterator[None]:
+        """Keep what is damaged for the report, and go on behind the block."""
         try:
             yield
         except CorruptError as error:
             self.damaged.append(error)
 
+    def _tell_of(self, at: int) -> None:
+        self.tell(self._done_bytes + at)
+
     def _add_done(self, path: Path) -> None:
         self._done_bytes += self.files.size(path)
         self.tell(self._done_bytes)
-
-
-@attrs.define
-class JournalledLedger:
-    """What the journals say about a ledger beside its entries: the last of each kind."""
-
-    master_key: bytes | None = attrs.field(default=None, repr=False)
-    is_fenced: bool = False
-    explicit_lac: bytes | None = attrs.field(default=None, repr=False)
-
-    def take(self, record: JournalRecord) -> None:
-        """Take in a record that is not an entry."""
-        if record.entry_id == journal_layout.LEDGER_KEY:
-            # A rebuilt index may have been journalled with an empty key.
-            self.master_key = journal_layout.inner_bytes(record.body) or self.master_key
-        elif record.entry_id == journal_layout.FENCE:
-            self.is_fenced = True
-        elif record.entry_id == journal_layout.EXPLICIT_LAC:
-            self.explicit_lac = journal_layout.inner_bytes(record.body)
 
 
 def marks(files: Files, ledger_directories: Sequence[Path], journals_count: int) -> list[LastMark]:

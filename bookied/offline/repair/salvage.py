@@ -22,7 +22,9 @@ import attrs
 
 from bookied.directories.roots import Directories
 from bookied.errors import CorruptError
-from bookied.offline.repair.rescan import JournalledLedger, Rescan, Tell
+from bookied.offline.journal_tail import JournalledLedger
+from bookied.offline.packets import find_digest
+from bookied.offline.repair.rescan import Rescan, Tell
 from bookied.storage.entrylog import format as log_layout
 from bookied.storage.entrylog import reader as logs
 from bookied.storage.files.files import AppendFile, Files, ReadFile
@@ -217,10 +219,8 @@ def _by_trying(search: _RecordSearch) -> DigestType | None:
     """Return which checksum is right for an entry without neighbours; None for neither."""
     for entry_id in itertools.islice(search.entry_ids(), SAMPLES_MAX):
         for copy in search.copies(entry_id):
-            for kind in (DigestType.CRC32C, DigestType.CRC32):
-                with contextlib.suppress(DigestMismatchError):
-                    digester(kind, b"").verify(search.ledger_id, entry_id, copy.packet)
-                    return kind
+            if (kind := find_digest(copy.packet)) is not None:
+                return kind
     return None
 
 
@@ -262,13 +262,8 @@ def _write(
     found = tally.entries + tally.refused
     return SalvagedLedger(
         ledger_id=ledger_id,
-        entries=tally.entries,
-        refused=tally.refused,
-        unverified=tally.unverified,
-        first=tally.first,
-        last=tally.last,
+        **attrs.asdict(tally),
         missing=0 if tally.last is None else tally.last + 1 - found,
-        payload_bytes=tally.payload_bytes,
         digest=kind,
         is_fenced=search.journalled.is_fenced,
         payload_path=paths[0],

@@ -14,8 +14,8 @@ from bookied.directories.roots import Directories
 from bookied.errors import CorruptError
 from bookied.offline.bookie import OfflineBookie, journal_entry
 from bookied.offline.directories import named
+from bookied.offline.journal_tail import records_of
 from bookied.offline.journals import JournalVerdict, verify
-from bookied.offline.ledger import records_of
 from bookied.storage.files.files import RealFiles
 from bookied.storage.journal import format as journal_layout
 
