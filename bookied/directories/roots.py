@@ -61,6 +61,20 @@ class Directories:
     def index_dirs(self) -> tuple[Path, ...]:
         return tuple(root / CURRENT for root in self.indexes)
 
+    def pairs(self) -> list[tuple[Path, Path]]:
+        """Return each ledger directory with its own index directory, as DbLedgerStorage has them.
+
+        Raises:
+            DirectoryError: there are not as many index as ledger directories.
+        """
+        ledgers, indexes = self.ledger_dirs, self.index_dirs
+        if len(ledgers) != len(indexes):
+            raise DirectoryError(
+                f"{len(indexes)} index directories for {len(ledgers)} ledger directories; with "
+                "DbLedgerStorage each ledger directory has its own"
+            )
+        return list(zip(ledgers, indexes, strict=True))
+
     @property
     def all_dirs(self) -> tuple[Path, ...]:
         """Every ``current`` once: journal, ledger, then index."""

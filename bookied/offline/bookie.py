@@ -18,7 +18,7 @@ from typing import Final
 import attrs
 
 from bookied.directories.roots import Directories
-from bookied.errors import CorruptError, DirectoryError, LastMarkError
+from bookied.errors import CorruptError, LastMarkError
 from bookied.offline.index import FileIndex, OfflineIndex
 from bookied.storage.entrylog import format as log_layout
 from bookied.storage.entrylog import reader as logs
@@ -192,18 +192,10 @@ class OfflineBookie:
             yield tuple(found)
 
     def _spaces(self) -> list[tuple[tuple[Path, ...], Callable[[], OfflineIndex]]]:
-        ledger_dirs, index_dirs = self.found.ledger_dirs, self.found.index_dirs
-        if not any(has_databases(self.files, directory) for directory in index_dirs):
-            return [(ledger_dirs, partial(FileIndex, self.files, index_dirs))]
-        if len(ledger_dirs) != len(index_dirs):
-            raise DirectoryError(
-                f"{len(index_dirs)} index directories hold RocksDB, for {len(ledger_dirs)} ledger "
-                "directories; each ledger directory has its own"
-            )
-        return [
-            ((ledgers,), partial(_open_db, directory))
-            for ledgers, directory in zip(ledger_dirs, index_dirs, strict=True)
-        ]
+        found = self.found
+        if not any(has_databases(self.files, directory) for directory in found.index_dirs):
+            return [(found.ledger_dirs, partial(FileIndex, self.files, found.index_dirs))]
+        return [((ledgers,), partial(_open_db, index)) for ledgers, index in found.pairs()]
 
     def entry_logs(self) -> Iterator[Path]:
         """Give the entry logs, oldest first; by directory where each has ids of its own."""

@@ -15,26 +15,23 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
 import attrs
 
-from bookied.directories.roots import Directories
 from bookied.offline.repair.convert_logs import STAGED, ConversionRefusedError, RenumberedLog
 from bookied.offline.repair.convert_staging import (
     DATABASES,
     STAGED_INDEX,
     ConversionPlan,
     StagedIndex,
-    Tell,
 )
 from bookied.storage.entrylog import format as log_layout
-from bookied.storage.files.files import Files
 from bookied.storage.index import format as layout
-from bookied.storage.index.file_places import index_files
+from bookied.storage.index.file_places import index_files, remove_hollow
 from bookied.storage.index.files import IndexFiles
 from bookied.storage.index.format import IndexHeader
-from bookied.storage.index.key_values import KeyValues, OpenKeyValues
+from bookied.storage.index.key_values import KeyValues
 from bookied.storage.index.ledger_pages import LedgerChange
 from bookied.storage.index.rocks.format import LEDGERS, LOCATIONS
 from bookied.storage.index.rocks.index import RocksIndex
@@ -57,22 +54,12 @@ class ConversionReport:
 
 
 @attrs.frozen
-class Conversion:
-    """Moves one bookie's index. ``stamp`` tells the backups of one conversion from another's.
+class Conversion(StagedIndex):
+    """Moves one bookie's index.
 
     All raise ``OSError``, ``StorageError`` where there is no space for an index, and
     ``CorruptError`` for damage in the old one.
     """
-
-    files: Files
-    found: Directories
-    open_key_values: OpenKeyValues
-    stamp: str
-    tell: Tell = lambda _ledgers: None
-
-    @property
-    def _index(self) -> StagedIndex:
-        return StagedIndex(self.files, self.found, self.open_key_values, self.stamp, self.tell)
 
     def is_cut_short(self, to: str) -> bool:
         """Whether a conversion is to be finished.
@@ -80,7 +67,7 @@ class Conversion:
         Raises:
             ConversionRefusedError: it was one to the other kind.
         """
-        return self._index.read_plan(to) is not None
+        return self.read_plan(to) is not None
 
     def plan(self, to: str) -> list[str]:
         """Return what a conversion would do; nothing if all is so already.
@@ -88,12 +75,11 @@ class Conversion:
         Raises:
             ConversionRefusedError: it would refuse.
         """
-        index = self._index
         if self.is_cut_short(to):
             return ["finish the conversion that was cut short"]
-        if not index.is_needed(to):
+        if not self.is_needed(to):
             return []
-        return ToDatabases(index).plan() if to == "db" else ToIndexFiles(index).plan()
+        return ToDatabases(self).plan() if to == "db" else ToIndexFiles(self).plan()
 
     def to_db(self) -> ConversionReport:
         """Put the index into databases; index files go when those are on disk.
@@ -101,7 +87,7 @@ class Conversion:
         Raises:
             ConversionRefusedError: there are databases and index files.
         """
-        return ToDatabases(self._index).run()
+        return ToDatabases(self).run()
 
     def to_interleaved(self, header_version: int = layout.VERSION) -> ConversionReport:
         """Put the index into files; the databases are renamed when those are on disk.
@@ -109,14 +95,43 @@ class Conversion:
         Raises:
             ConversionRefusedError: there are both, or ledgers whose state is in limbo.
         """
-        return ToIndexFiles(self._index).run(header_version)
+        return ToIndexFiles(self, header_version).run()
 
 
 @attrs.frozen
-class ToDatabases:
-    """From index files to databases of DbLedgerStorage."""
+class _Direction:
+    """One way; see ``Conversion``."""
 
     index: StagedIndex
+    to: ClassVar[str]
+
+    def run(self) -> ConversionReport:
+        """Convert, or finish what was cut short: the plan comes once all new is on disk."""
+        plan, report = self.index.read_plan(self.to), ConversionReport(None, None, 0)
+        if plan is None:
+            if not self.index.is_needed(self.to):
+                return ConversionReport(0, 0, 0)
+            with self.index.staging():
+                report, renumbered = self._stage()
+                plan = ConversionPlan(self.to, self.index.stamp, renumbered)
+                self.index.write_plan(plan)
+        self._publish(plan)
+        return report
+
+    def _stage(self) -> tuple[ConversionReport, tuple[RenumberedLog, ...]]:
+        """Put all that is new on disk, under names that nobody reads."""
+        raise NotImplementedError
+
+    def _publish(self, plan: ConversionPlan) -> None:
+        """Give what is new its names, and take those of the old; may be repeated."""
+        raise NotImplementedError
+
+
+@attrs.frozen
+class ToDatabases(_Direction):
+    """From index files to databases of DbLedgerStorage."""
+
+    to = "db"
 
     def plan(self) -> list[str]:
         """Return what ``run`` would do."""
@@ -127,24 +142,10 @@ class ToDatabases:
             "remove the index files",
         ]
 
-    def run(self) -> ConversionReport:
-        """Put the index into databases; index files go when those are on disk.
-
-        Raises:
-            ConversionRefusedError: there are databases and index files.
-        """
-        plan = self.index.read_plan("db")
-        if plan is not None:
-            self._publish_db()
-            return ConversionReport(None, None, 0)
-        if not self.index.is_needed("db"):
-            return ConversionReport(0, 0, 0)
-        with self.index.staging():
-            placed = self.index.logs.place(self._misplaced())
-            ledgers, entries = self._fill_databases()
-            self.index.write_plan(ConversionPlan("db", self.index.stamp))
-        self._publish_db()
-        return ConversionReport(ledgers, entries, placed)
+    def _stage(self) -> tuple[ConversionReport, tuple[RenumberedLog, ...]]:
+        placed = self.index.logs.place(self._misplaced())
+        ledgers, entries = self._fill_databases()
+        return ConversionReport(ledgers, entries, placed), ()
 
     def _source(self) -> IndexFiles:
         source = IndexFiles(self.index.files, self.index.found.index_dirs)
@@ -152,24 +153,18 @@ class ToDatabases:
         return source
 
     def _fill_databases(self) -> tuple[int, int]:
-        source = self._source()
         done = entries = 0
-        try:
+        with contextlib.closing(self._source()) as source:
             ids = sorted(source.ledger_ids())
             count = len(self.index.found.index_dirs)
             for number, directory in enumerate(self.index.found.index_dirs):
-                target = RocksIndex(directory, self._open_staged)
-                target.open()
-                try:
-                    mine = [ledger_id for ledger_id in ids if ledger_id % count == number]
+                mine = [ledger_id for ledger_id in ids if ledger_id % count == number]
+                with contextlib.closing(RocksIndex(directory, self._open_staged)) as target:
+                    target.open()
                     for some in self._copied(source, target, mine):
                         done, entries = done + 1, entries + some
                         self.index.tell(done)
-                finally:
-                    target.close()
                 self.index.files.sync_dir(directory)
-        finally:
-            source.close()
         return done, entries
 
     def _open_staged(self, path: Path) -> KeyValues:
@@ -193,8 +188,8 @@ class ToDatabases:
             yield entries
         target.write(batch)
 
-    def _publish_db(self) -> None:
-        """Give the databases their names, then remove the index files; may be repeated."""
+    def _publish(self, _plan: ConversionPlan) -> None:
+        """Give the databases their names, then remove the index files."""
         self.index.logs.publish()
         for directory in self.index.found.index_dirs:
             for name in DATABASES:
@@ -204,7 +199,7 @@ class ToDatabases:
         for path in list(self.index.index_paths()):
             self.index.files.remove(path)
         for directory in self.index.found.index_dirs:
-            _remove_hollow(self.index.files, directory)
+            remove_hollow(self.index.files, directory)
             self.index.files.sync_dir(directory)
         self.index.forget_plan()
 
@@ -214,10 +209,11 @@ class ToDatabases:
 
 
 @attrs.frozen
-class ToIndexFiles:
+class ToIndexFiles(_Direction):
     """From databases of DbLedgerStorage to index files."""
 
-    index: StagedIndex
+    header_version: int = layout.VERSION
+    to = "interleaved"
 
     def plan(self) -> list[str]:
         """Return what ``run`` would do."""
@@ -228,49 +224,27 @@ class ToIndexFiles:
             f"rename the databases to {LEDGERS}{BACKUP} and {LOCATIONS}{BACKUP}",
         ]
 
-    def run(self, header_version: int = layout.VERSION) -> ConversionReport:
-        """Put the index into files; the databases are renamed when those are on disk.
+    def _stage(self) -> tuple[ConversionReport, tuple[RenumberedLog, ...]]:
+        moved = tuple(self.index.logs.renumbering())
+        self.index.logs.renumber(moved)
+        ledgers, entries = self._fill_files(moved)
+        return ConversionReport(ledgers, entries, len(moved)), moved
 
-        Raises:
-            ConversionRefusedError: there are both, or ledgers whose state is in limbo.
-        """
-        plan = self.index.read_plan("interleaved")
-        if plan is not None:
-            self._publish_files(plan)
-            return ConversionReport(None, None, 0)
-        if not self.index.is_needed("interleaved"):
-            return ConversionReport(0, 0, 0)
-        with self.index.staging():
-            moved = self.index.logs.renumbering()
-            self.index.logs.renumber(moved)
-            ledgers, entries = self._fill_files(moved, header_version)
-            plan = ConversionPlan("interleaved", self.index.stamp, tuple(moved))
-            self.index.write_plan(plan)
-        self._publish_files(plan)
-        return ConversionReport(ledgers, entries, len(moved))
-
-    def _fill_files(self, moved: Sequence[RenumberedLog], header_version: int) -> tuple[int, int]:
+    def _fill_files(self, moved: Sequence[RenumberedLog]) -> tuple[int, int]:
         done = entries = 0
-        for ledgers, directory in zip(
-            self.index.found.ledger_dirs, self.index.found.index_dirs, strict=True
-        ):
+        for ledgers, directory in self.index.found.pairs():
             new_ids = {one.old: one.new for one in moved if one.directory == ledgers}
-            source = RocksIndex(directory, self.index.open_key_values)
-            source.open()
-            try:
+            with contextlib.closing(RocksIndex(directory, self.index.open_key_values)) as source:
+                source.open()
                 if source.flags():
                     raise ConversionRefusedError(
                         f"{directory}: an integrity check is due, which only the databases can "
                         "note; run the bookie until it is through"
                     )
                 for ledger_id in sorted(source.ledger_ids()):
-                    entries += self._write_file(
-                        source, directory, ledger_id, new_ids, header_version
-                    )
+                    entries += self._write_file(source, directory, ledger_id, new_ids)
                     done += 1
                     self.index.tell(done)
-            finally:
-                source.close()
             self.index.sync_names(directory)
         return done, entries
 
@@ -280,7 +254,6 @@ class ToIndexFiles:
         directory: Path,
         ledger_id: int,
         new_ids: dict[int, int],
-        header_version: int,
     ) -> int:
         stored = source.load(ledger_id)
         if stored is None:
@@ -297,9 +270,8 @@ class ToIndexFiles:
         path = directory / layout.relative_path(ledger_id)
         path = path.with_name(path.name + STAGED_INDEX)
         self.index.files.mkdirs(path.parent)
-        file = self.index.files.open_update(path, create=True)
         entries = 0
-        try:
+        with contextlib.closing(self.index.files.open_update(path, create=True)) as file:
             file.truncate(0)
             for page_no, page in source.pages(ledger_id):
                 for slot, place in enumerate(page):
@@ -308,14 +280,12 @@ class ToIndexFiles:
                         page[slot] = log_layout.location(new_ids[log_id], offset)
                 entries += sum(1 for place in page if place)
                 file.write_at(layout.page_offset(page_no), layout.encode_page(page.tobytes()))
-            file.write_at(0, attrs.evolve(stored.header, version=header_version).encode())
+            file.write_at(0, attrs.evolve(stored.header, version=self.header_version).encode())
             file.sync()
-        finally:
-            file.close()
         return entries
 
-    def _publish_files(self, plan: ConversionPlan) -> None:
-        """Give the index files their names, take those of databases and logs; may be repeated."""
+    def _publish(self, plan: ConversionPlan) -> None:
+        """Give the index files their names, and take those of databases and logs."""
         self.index.logs.publish()
         for directory in self.index.found.index_dirs:
             for path in list(index_files(self.index.files, directory)):
@@ -350,15 +320,3 @@ def _changes(
             yield LedgerChange(ledger_id, None, tuple(pages)), len(pages), held
             pages, held = [], 0
     yield LedgerChange(ledger_id, header, tuple(pages)), len(pages) + 1, held
-
-
-def _remove_hollow(files: Files, directory: Path) -> None:
-    """Remove the directories of index files that hold nothing any more."""
-    for high in sorted(files.list(directory)):
-        if len(high) > len("ff") or not all(letter in "0123456789abcdef" for letter in high):
-            continue
-        for low in sorted(files.list(directory / high)) if files.is_dir(directory / high) else ():
-            with contextlib.suppress(OSError):
-                files.remove_dir(directory / high / low)
-        with contextlib.suppress(OSError):
-            files.remove_dir(directory / high)

@@ -7,7 +7,6 @@ is given a second name, staged until ``publish``; ``discard`` takes it back.
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Iterable
 from pathlib import Path
 from typing import ClassVar, Final
@@ -16,7 +15,7 @@ import attrs
 
 from bookied.storage.entrylog import format as log_layout
 from bookied.storage.entrylog import reader as logs
-from bookied.storage.files.files import Files, copy_file
+from bookied.storage.files.files import Files, link_or_copy
 from bookied.storage.index.store import IndexStore
 from wire.errors import BookKeeperError
 
@@ -24,7 +23,6 @@ STAGED: Final = ".CONVERTING"
 """Behind the name of what is being written."""
 
 _STAGED_LOG: Final = f".log{STAGED}"
-_NO_LINK: Final = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP})
 
 
 class ConversionRefusedError(BookKeeperError):
@@ -118,12 +116,7 @@ class LogPlaces:
 
     def _stage(self, log: Path, wanted: Path) -> None:
         staged = wanted.with_name(wanted.name + STAGED)
-        try:
-            self.files.link(log, staged)
-        except OSError as error:
-            if error.errno not in _NO_LINK:
-                raise
-            copy_file(self.files, log, staged)
+        link_or_copy(self.files, log, staged)
         self.files.sync_dir(wanted.parent)
 
     def publish(self) -> None:

@@ -23,7 +23,6 @@ from bookied.offline.repair.convert_logs import (
     LogPlaces,
     RenumberedLog,
 )
-from bookied.offline.repair.storages import insist_paired
 from bookied.storage.files.files import Files, remove_tree
 from bookied.storage.index import format as layout
 from bookied.storage.index.file_places import index_files
@@ -60,13 +59,16 @@ class ConversionPlan:
 
 @attrs.frozen
 class StagedIndex:
-    """One bookie's index while it is converted; see ``Conversion`` for the fields."""
+    """One bookie's index while it is converted.
+
+    ``stamp`` tells the backups of one conversion from another's.
+    """
 
     files: Files
     found: Directories
     open_key_values: OpenKeyValues
     stamp: str
-    tell: Tell
+    tell: Tell = lambda _ledgers: None
 
     @property
     def logs(self) -> LogPlaces:
@@ -125,7 +127,7 @@ class StagedIndex:
         Raises:
             ConversionRefusedError: there are both kinds.
         """
-        insist_paired(self.found)
+        self.found.pairs()  # Refuses directories that DbLedgerStorage cannot pair.
         has_databases = self.has_databases()
         has_files = any(True for _ in self.index_paths())
         if has_databases and has_files:

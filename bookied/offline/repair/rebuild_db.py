@@ -26,7 +26,6 @@ from bookied.offline.repair.rescan import (
     Tell,
     highest_explicit_lac,
 )
-from bookied.offline.repair.storages import insist_paired
 from bookied.storage.files.files import Files, remove_tree
 from bookied.storage.index.format import FENCED, IndexHeader
 from bookied.storage.index.key_values import KeyValues, OpenKeyValues
@@ -98,12 +97,9 @@ class RebuildDb:
             NoLedgersError: there is no ``ledgers`` to say which ledgers exist.
             DbRecordError: that is damaged.
         """
-        insist_paired(self.found)
         rescan = Rescan(self.files, self.tell)
         done = []
-        for ledger_dir, index_dir in zip(
-            self.found.ledger_dirs, self.found.index_dirs, strict=True
-        ):
+        for ledger_dir, index_dir in self.found.pairs():
             if not self.files.is_dir(index_dir / layout.LEDGERS):
                 raise NoLedgersError(f"{index_dir} has no database {layout.LEDGERS}")
             rescan.damaged, rescan.read_up_to = [], {}
@@ -185,13 +181,12 @@ class RebuildDb:
         Raises:
             OSError: nothing was changed.
         """
-        insist_paired(self.found)
+        pairs = self.found.pairs()
         rescan = Rescan(self.files, self.tell)
         journalled = self._journalled(rescan)
         damaged = tuple(rescan.damaged)
         done = []
-        count = len(self.found.index_dirs)
-        pairs = zip(self.found.ledger_dirs, self.found.index_dirs, strict=True)
+        count = len(pairs)
         for number, (ledger_dir, index_dir) in enumerate(pairs):
             rescan.damaged, rescan.read_up_to = [], {}
             known = self._old_ledgers(rescan, index_dir)

@@ -21,6 +21,7 @@ from bookied.offline.repair.old_layout import (
     is_any_old,
 )
 from bookied.offline.repair.upgrade import BookieRoots, UpgradeRefusedError
+from bookied.storage.index.file_places import remove_hollow
 
 
 @attrs.frozen
@@ -127,7 +128,7 @@ class Finalization:
             for path in self._old_files(root):
                 self.roots.files.remove(path)
                 self.roots.tell(path)
-            self._remove_hollow(root.root)
+            remove_hollow(self.roots.files, root.root)
             self.roots.files.sync_dir(root.root)
         for root in roots:
             self.roots.files.remove(root.root / FINALIZING)
@@ -156,21 +157,3 @@ class Finalization:
         yield from self.roots.all_files(root.root)
         if self.roots.files.exists(root.root / VERSION):
             yield root.root / VERSION
-
-    def _remove_hollow(self, root: Path) -> None:
-        """Remove the index directories that are empty now; what else lies there stays."""
-        names = [name for name in self.roots.files.list(root) if _is_hex_byte(name)]
-        for high in (root / name for name in names if self.roots.files.is_dir(root / name)):
-            for low in (high / name for name in self.roots.files.list(high)):
-                if (
-                    _is_hex_byte(low.name)
-                    and self.roots.files.is_dir(low)
-                    and not self.roots.files.list(low)
-                ):
-                    self.roots.files.remove_dir(low)
-            if not self.roots.files.list(high):
-                self.roots.files.remove_dir(high)
-
-
-def _is_hex_byte(name: str) -> bool:
-    return 1 <= len(name) <= len("ff") and all(letter in "0123456789abcdef" for letter in name)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 
 from bookied.config.storage import StorageClass
 from bookied.directories.emptied_directories import ContentsNotes
 from bookied.directories.roots import Directories
-from bookied.errors import DirectoryError
 from bookied.offline.settings import OfflineConfig
 from bookied.storage.entrylog.log_file import LogSettings
 from bookied.storage.files.files import Files
@@ -31,15 +29,9 @@ def open_rocks(path: Path) -> KeyValues:
         OSError: it cannot be read or written.
     """
     from bookied.config.db import RocksSettings
-    from bookied.storage.index.rocks.database import (
-        ledgers_options,
-        locations_options,
-        open_database,
-    )
+    from bookied.storage.index.rocks.database import open_of_index
 
-    is_locations = path.name.partition(".")[0] == "locations"
-    options = locations_options if is_locations else ledgers_options
-    return open_database(path, partial(options, RocksSettings()))
+    return open_of_index(RocksSettings(), path)
 
 
 def open_rocks_read_only(path: Path) -> KeyValues:
@@ -56,19 +48,6 @@ def open_rocks_read_only(path: Path) -> KeyValues:
 def holds_databases(files: Files, found: Directories) -> bool:
     """Whether the index is that of DbLedgerStorage."""
     return any(has_databases(files, directory) for directory in found.index_dirs)
-
-
-def insist_paired(found: Directories) -> None:
-    """Refuse directories that DbLedgerStorage cannot pair.
-
-    Raises:
-        DirectoryError: there are not as many index as ledger directories.
-    """
-    if len(found.ledger_dirs) != len(found.index_dirs):
-        raise DirectoryError(
-            f"{len(found.index_dirs)} index directories for {len(found.ledger_dirs)} ledger "
-            "directories; with DbLedgerStorage each ledger directory has its own"
-        )
 
 
 def storages_of(
@@ -109,10 +88,8 @@ def storages_of(
     if not is_db:
         only = storage(found.ledger_dirs, IndexFiles(files, found.index_dirs))
         return Storages(files, [only], before_marks=noted)
-    insist_paired(found)
-    pairs = zip(found.ledger_dirs, found.index_dirs, strict=True)
     return Storages(
         files,
-        [storage((ledgers,), RocksIndex(index, open_rocks)) for ledgers, index in pairs],
+        [storage((ledgers,), RocksIndex(index, open_rocks)) for ledgers, index in found.pairs()],
         before_marks=noted,
     )

@@ -11,10 +11,9 @@ The caller holds the locks, and has made sure that no bookie of either kind runs
 from __future__ import annotations
 
 import contextlib
-import errno
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import ClassVar
 
 import attrs
 
@@ -29,7 +28,7 @@ from bookied.offline.repair.old_layout import (
     old_data,
     read_layouts,
 )
-from bookied.storage.files.files import Files, copy_file, remove_tree
+from bookied.storage.files.files import Files, copy_file, link_or_copy, remove_tree
 from wire.errors import BookKeeperError, FormatError
 from wire.records.cookie import (
     COOKIE_VERSION,
@@ -37,10 +36,6 @@ from wire.records.cookie import (
     cookie_differences,
     decode_cookie,
     encode_cookie,
-)
-
-_NO_LINK: Final = frozenset(
-    {errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.EOPNOTSUPP}
 )
 
 
@@ -245,7 +240,7 @@ class LayoutUpgrade:
             for path in (data := old_data(self.roots.files, root.root)).rewritten:
                 made |= self._place(copy_file, path, root.root, temporary)
             for path in data.shared:
-                made |= self._place(_link, path, root.root, temporary)
+                made |= self._place(link_or_copy, path, root.root, temporary)
             for directory in sorted(made, key=lambda path: len(path.parts), reverse=True):
                 self.roots.files.sync_dir(directory)
             self.roots.files.write_atomic(temporary / VERSION, encode_cookie(self.roots.master))
@@ -264,13 +259,3 @@ class LayoutUpgrade:
         put(self.roots.files, path, target)
         self.roots.tell(path)
         return set(target.parents[: len(target.relative_to(temporary).parts)])
-
-
-def _link(files: Files, old: Path, new: Path) -> None:
-    """Link a file that is never written again, or copy the file if links fail."""
-    try:
-        files.link(old, new)
-    except OSError as error:
-        if error.errno not in _NO_LINK:
-            raise
-        copy_file(files, old, new)

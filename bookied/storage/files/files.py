@@ -390,6 +390,21 @@ def copy_file(files: Files, old: Path, new: Path) -> None:
         target.sync()
 
 
+_NO_LINK: Final = frozenset(
+    {errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.EOPNOTSUPP}
+)
+
+
+def link_or_copy(files: Files, old: Path, new: Path) -> None:
+    """Link a file that is never written again, or copy the file if links fail."""
+    try:
+        files.link(old, new)
+    except OSError as error:
+        if error.errno not in _NO_LINK:
+            raise
+        copy_file(files, old, new)
+
+
 COPY_BYTES: Final = 1024 * 1024
 """Copied at once."""
 

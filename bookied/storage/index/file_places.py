@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 from collections.abc import Iterator, Sequence
@@ -173,6 +174,14 @@ def index_files(files: Files, directory: Path) -> Iterator[Path]:
     for low, names in _index_names(files, directory):
         for name in names:
             yield low / name
+
+
+def remove_hollow(files: Files, directory: Path) -> None:
+    """Remove the directories of index files that hold nothing any more."""
+    for high in list(_hex_directories(files, directory)):
+        for path in (*_hex_directories(files, high), high):
+            with contextlib.suppress(OSError):
+                files.remove_dir(path)
 
 
 def _index_names(files: Files, directory: Path) -> Iterator[tuple[Path, list[str]]]:

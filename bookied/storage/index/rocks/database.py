@@ -128,7 +128,8 @@ def open_of_index(settings: RocksSettings, path: Path) -> RocksDatabase:
     Raises:
         DatabaseInUseError: another process has it open. So for what ``open_database`` raises.
     """
-    options = locations_options if path.name == LOCATIONS else ledgers_options
+    is_locations = path.name.partition(".")[0] == LOCATIONS  # Its name while it is made, too.
+    options = locations_options if is_locations else ledgers_options
     return open_database(path, partial(options, settings))
 
 
