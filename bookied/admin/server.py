@@ -17,48 +17,19 @@ from bookied.admin.control.control import Control
 from bookied.admin.http.hosts import Hosts
 from bookied.admin.metrics_port import listen, listen_for_metrics
 from bookied.admin.monitoring import bookied_metrics, java_metrics, repair_metrics
-from bookied.admin.monitoring.bookied_metrics import BookiedFigures
 from bookied.admin.monitoring.http_metrics import HttpCounts
-from bookied.admin.monitoring.java_metrics import BookieFigures
 from bookied.admin.monitoring.metrics_page import Metrics
-from bookied.admin.monitoring.prometheus_text import Family
-from bookied.config.bookie import BookieConfig, StorageClass
+from bookied.admin.monitoring.prometheus_text import Family, gauge
+from bookied.config.bookie import BookieConfig
 from bookied.config.reload import SettingsSource
 from bookied.errors import BookieExitStatus, BookieStopError, SecurityStartError
 from bookied.runtime.listener import BoundPort
-from bookied.runtime.state import State
 from bookied.service.bookie import BookieService
 from bookied.stats.counters import Summaries
 from wire.records.service_info import Endpoint
 
 if TYPE_CHECKING:
     from bkclient.connection.security.tls import TlsContexts
-
-
-def figures_of(service: BookieService) -> BookieFigures:
-    """Return the current figures."""
-    config, background = service.config, service.background
-    collectors, autorecovery = background.collectors, background.autorecovery
-    disks = None if service.disk_mode is None else service.disk_mode.watch
-    for stats in stats_of(service):
-        stats.settle()
-    return BookieFigures(
-        status=_status(service),
-        directories=service.directories,
-        samples=disks.samples if disks is not None else (),
-        full=disks.verdict.full if disks is not None else (),
-        server=service.server,
-        engine=service.engine,
-        statuses=tuple(collectors.statuses()) if collectors is not None else (),
-        collector_stats=tuple(collectors.stats()) if collectors is not None else (),
-        queues=dict(service.parts.queues),
-        metadata=service.parts.metadata_stats,
-        journal_bytes_max=config.journal_queue_bytes_max,
-        reads_max=config.reads_in_progress_max,
-        threads=config.read_threads,
-        is_db=config.storage_class is StorageClass.DB,
-        repair=None if autorecovery is None else autorecovery.stats,
-    )
 
 
 def stats_of(service: BookieService) -> Iterator[Summaries]:
@@ -77,13 +48,6 @@ def stats_of(service: BookieService) -> Iterator[Summaries]:
     if service.background.autorecovery is not None:
         yield service.background.autorecovery.stats.auditor
         yield service.background.autorecovery.stats.worker
-
-
-def _status(service: BookieService) -> int:
-    """Return Java's SERVER_STATUS: 1 writable, 0 read-only, -1 not registered."""
-    if service.registration is None or not service.registration.is_registered:
-        return -1
-    return 1 if service.state.now is State.WRITABLE else 0
 
 
 HTTP_SERVER: Final = "httpserver"
@@ -222,11 +186,16 @@ class AdminServer:
         return Access(_token(self._config), self._config.http_open_writes)
 
     def _families(self) -> Iterator[Family]:
-        figures = figures_of(self._service)
-        yield from java_metrics.families(figures)
-        if figures.repair is not None:
-            yield from repair_metrics.families(figures.repair)
-        yield from bookied_metrics.families(self._about(), figures)
+        service, autorecovery = self._service, self._service.background.autorecovery
+        for stats in stats_of(service):
+            stats.settle()
+        yield from java_metrics.families(service)
+        if autorecovery is not None:
+            yield from repair_metrics.families(autorecovery.stats)
+        yield gauge("bookied_info", 1, self._info())
+        yield gauge("bookied_config_warnings", self._config_warnings)
+        yield from bookied_metrics.families(service)
+        yield from bookied_metrics.of_process(self.metrics.lag)
         yield from self._http.families()
 
     def _publish(self) -> None:
@@ -234,19 +203,14 @@ class AdminServer:
         endpoint = Endpoint(HTTP_SERVER, self.port, self._config.http_host, protocol)
         self._service.other_endpoints = (endpoint,)
 
-    def _about(self) -> BookiedFigures:
-        service = self._service
-        identity = service.identity
-        return BookiedFigures(
-            info={
-                "version": self._version,
-                "bookieId": "" if identity is None else identity.bookie_id,
-                "port": "" if identity is None else str(identity.port),
-                "state": service.state.now.value,
-            },
-            lag=self.metrics.lag,
-            config_warnings=self._config_warnings,
-        )
+    def _info(self) -> dict[str, str]:
+        identity = self._service.identity
+        return {
+            "version": self._version,
+            "bookieId": "" if identity is None else identity.bookie_id,
+            "port": "" if identity is None else str(identity.port),
+            "state": self._service.state.now.value,
+        }
 
 
 def _token(config: BookieConfig) -> str:

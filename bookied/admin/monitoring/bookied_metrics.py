@@ -9,11 +9,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-import attrs
-
-from bookied.admin.monitoring.java_metrics import BookieFigures
+from bookied.admin.control.disks import DiskControl
 from bookied.admin.monitoring.prometheus_text import Family, counter, gauge, summary
 from bookied.server.server import BookieServer
+from bookied.service.bookie import BookieService
 from bookied.stats.counters import ADD, READ
 from bookied.stats.summary import Summary
 from bookied.storage.index.format import PAGE_BYTES
@@ -25,19 +24,8 @@ LEDGER_BYTES: Final = 600
 _PROC: Final = Path("/proc/self")
 
 
-@attrs.frozen(kw_only=True)
-class BookiedFigures:
-    """What is told beside Java's."""
-
-    info: Mapping[str, str]
-    lag: Summary
-    config_warnings: int
-
-
-def families(own: BookiedFigures, of: BookieFigures) -> Iterator[Family]:
-    """Give all that can be told by now."""
-    yield gauge("bookied_info", 1, own.info)
-    yield gauge("bookied_config_warnings", own.config_warnings)
+def families(of: BookieService) -> Iterator[Family]:
+    """Give all that can be told by now of a bookie; what of its process is ``of_process``."""
     yield Family("bookied_dir_usage_percent", "gauge", tuple(_usages(of)))
     if of.server is not None:
         yield from _server(of.server)
@@ -46,7 +34,6 @@ def families(own: BookiedFigures, of: BookieFigures) -> Iterator[Family]:
         seen = of.engine.scrubber.counters
         yield counter("bookied_scrub_entries_total", seen.entries)
         yield counter("bookied_scrub_errors_total", seen.detected_errors)
-    yield from of_process(own.lag)
 
 
 def of_process(lag: Summary) -> Iterator[Family]:
@@ -56,8 +43,8 @@ def of_process(lag: Summary) -> Iterator[Family]:
     yield from _process()
 
 
-def _usages(of: BookieFigures) -> Iterator[tuple[Mapping[str, str], float]]:
-    for sample in of.samples:
+def _usages(of: BookieService) -> Iterator[tuple[Mapping[str, str], float]]:
+    for sample in DiskControl(of).samples():
         yield {"dir": str(sample.directory.parent)}, round(sample.used * 100, 3)
 
 
@@ -88,7 +75,7 @@ def _server(server: BookieServer) -> Iterator[Family]:
     yield Family("bookied_request_min_ms", "gauge", least)
 
 
-def _memory(of: BookieFigures, server: BookieServer) -> Iterator[tuple[Mapping[str, str], float]]:
+def _memory(of: BookieService, server: BookieServer) -> Iterator[tuple[Mapping[str, str], float]]:
     """Give what the owners in the table of docs/operations.md hold now."""
     if of.engine is not None:
         yield from _storage_memory(of.engine.storages)

@@ -13,12 +13,13 @@ from typing import Any, Final
 
 import attrs
 
+from bookied.admin.control.disks import DiskControl
 from bookied.admin.monitoring.prometheus_text import Family, Kind, Labels, gauge, summary
-from bookied.directories.disk_fullness import DiskSample
-from bookied.directories.roots import Directories
-from bookied.runtime.dependencies import CountedRuns
-from bookied.runtime.storage_engine import Engine
+from bookied.config.bookie import StorageClass
+from bookied.runtime.garbage_collectors import Collectors
+from bookied.runtime.state import State
 from bookied.server.server import BookieServer
+from bookied.service.bookie import BookieService
 from bookied.stats.counters import (
     ADD,
     FENCE,
@@ -26,14 +27,10 @@ from bookied.stats.counters import (
     LONG_POLL,
     OPERATIONS,
     READ,
-    CollectorStats,
-    MetadataStats,
-    RepairStats,
     RequestStats,
 )
 from bookied.stats.summary import Summary
 from bookied.storage.garbage.compaction_rules import TENTHS
-from bookied.storage.garbage.status import CollectorStatus
 from bookied.storage.journal.writer import Journal
 from bookied.storage.ledger_storage.storage import LedgerStorage, StorageMemory
 from bookied.storage.storages import Storages
@@ -42,43 +39,32 @@ Row = tuple[str, Kind, Callable[[Any], "float | Summary"]]
 """Name, type, and how the value comes from a part."""
 
 
-@attrs.frozen
-class BookieFigures:
-    """The parts of a bookie that have figures; those that are not there yet are None."""
-
-    status: int
-    """Java's: 1 writable, 0 read-only, -1 not registered."""
-    directories: Directories
-    samples: Sequence[DiskSample] = ()
-    full: Sequence[Path] = ()
-    server: BookieServer | None = None
-    engine: Engine | None = None
-    statuses: Sequence[CollectorStatus] = ()
-    collector_stats: Sequence[CollectorStats] = ()
-    queues: dict[str, CountedRuns] = attrs.field(factory=dict)
-    metadata: MetadataStats | None = None
-    journal_bytes_max: int = 0
-    reads_max: int = 0
-    threads: int = 0
-    is_db: bool = False
-    repair: RepairStats | None = None
-
-
-def families(of: BookieFigures) -> Iterator[Family]:
+def families(of: BookieService) -> Iterator[Family]:
     """Give all that can be told by now."""
-    yield gauge("bookie_SERVER_STATUS", of.status)
+    yield gauge("bookie_SERVER_STATUS", _status(of))
     yield from _directories(of)
-    if of.metadata is not None:
-        for name, took in of.metadata.operations.items():
+    if of.parts.metadata_stats is not None:
+        for name, took in of.parts.metadata_stats.operations.items():
             yield summary(f"bookie_bookie_zk_{name}", took)
     if of.server is not None:
         yield from _server(of.server)
         yield from _threads(of, of.server)
     if of.engine is not None and of.engine.has_begun:
-        yield from _journals(of.engine.journals, of)
+        yield from _journals(of.engine.journals, of.config.journal_queue_bytes_max)
         yield from _storages(of.engine.storages, of)
-    if of.statuses:
-        yield from _collectors(of)
+    if of.background.collectors is not None:
+        yield from _collectors(of, of.background.collectors)
+
+
+def _status(of: BookieService) -> int:
+    """Return Java's SERVER_STATUS: 1 writable, 0 read-only, -1 not registered."""
+    if of.registration is None or not of.registration.is_registered:
+        return -1
+    return 1 if of.state.now is State.WRITABLE else 0
+
+
+def _is_db(of: BookieService) -> bool:
+    return of.config.storage_class is StorageClass.DB
 
 
 # The server ---------------------------------------------------------------------------------------
@@ -133,27 +119,28 @@ _BOOKIE: Final[tuple[Row, ...]] = (
 )
 
 
-def _threads(of: BookieFigures, server: BookieServer) -> Iterator[Family]:
+def _threads(of: BookieService, server: BookieServer) -> Iterator[Family]:
     prefix = "bookkeeper_server_thread_executor_"
-    queued = tuple(({"thread": name}, one.queued) for name, one in of.queues.items())
-    completed = tuple(({"thread": name}, one.completed) for name, one in of.queues.items())
+    queued = tuple(({"thread": name}, one.queued) for name, one in of.parts.queues.items())
+    completed = tuple(({"thread": name}, one.completed) for name, one in of.parts.queues.items())
     yield Family(f"{prefix}queue", "gauge", queued)
     yield Family(f"{prefix}completed", "gauge", completed)
     yield Family(f"{prefix}tasks_completed", "gauge", completed)
     rejected = server.stats.reads_rejected
     yield gauge(f"{prefix}tasks_rejected", rejected, {"thread": "read"})
-    yield gauge("bookkeeper_server_BookieReadThreadPool_threads", of.threads)
-    yield gauge("bookkeeper_server_BookieReadThreadPool_max_queue_size", of.reads_max)
+    yield gauge("bookkeeper_server_BookieReadThreadPool_threads", of.config.read_threads)
+    most = of.config.reads_in_progress_max
+    yield gauge("bookkeeper_server_BookieReadThreadPool_max_queue_size", most)
 
 
 # Journals -----------------------------------------------------------------------------------------
 
 
-def _journals(journals: Sequence[Journal], of: BookieFigures) -> Iterator[Family]:
+def _journals(journals: Sequence[Journal], queue_bytes_max: int) -> Iterator[Family]:
     yield gauge("bookie_JOURNAL_DIRS", len(journals))
     labelled = [({"journalIndex": str(number)}, one) for number, one in enumerate(journals)]
     yield from _labelled_rows(_JOURNAL, "bookie_journal_", labelled)
-    share = of.journal_bytes_max // len(journals)
+    share = queue_bytes_max // len(journals)
     limits = tuple((labels, share) for labels, _ in labelled)
     yield Family("bookie_journal_JOURNAL_MEMORY_MAX", "gauge", limits)
 
@@ -180,7 +167,7 @@ _JOURNAL: Final[tuple[Row, ...]] = (
 # Directories --------------------------------------------------------------------------------------
 
 
-def _directories(of: BookieFigures) -> Iterator[Family]:
+def _directories(of: BookieService) -> Iterator[Family]:
     """Give what Java's LedgerDirsManager tells: of ledgers, and of indexes that lie apart."""
     found = of.directories
     yield from _directory_group("bookie_ledger", found.ledger_dirs, of)
@@ -188,10 +175,11 @@ def _directories(of: BookieFigures) -> Iterator[Family]:
         yield from _directory_group("bookie_index", found.index_dirs, of)
 
 
-def _directory_group(prefix: str, group: Sequence[Path], of: BookieFigures) -> Iterator[Family]:
+def _directory_group(prefix: str, group: Sequence[Path], of: BookieService) -> Iterator[Family]:
+    disks = DiskControl(of)
     yield gauge(f"{prefix}_num_dirs", len(group))
-    yield gauge(f"{prefix}_writable_dirs", sum(one not in of.full for one in group))
-    for sample in of.samples:
+    yield gauge(f"{prefix}_writable_dirs", len({*group} - disks.full()))
+    for sample in disks.samples():
         if sample.directory in group:
             name = re.sub(r"[^a-zA-Z0-9:_]", "_", str(sample.directory.parent))
             yield gauge(f"{prefix}_dir_{name}_usage", round(sample.used * 100, 3))
@@ -200,8 +188,8 @@ def _directory_group(prefix: str, group: Sequence[Path], of: BookieFigures) -> I
 # Storage ------------------------------------------------------------------------------------------
 
 
-def _storages(storages: Storages, of: BookieFigures) -> Iterator[Family]:
-    if of.is_db:
+def _storages(storages: Storages, of: BookieService) -> Iterator[Family]:
+    if _is_db(of):
         labelled = list(zip(_labels_of(of), list(storages), strict=True))
         yield from _labelled_rows(_DB, "bookie_", labelled)
         yield gauge("bookie_write_cache_max_size", storages.limits.cache_bytes)
@@ -244,29 +232,28 @@ _DB: Final[tuple[Row, ...]] = (
 )
 
 
-def _labels_of(of: BookieFigures) -> list[Labels]:
+def _labels_of(of: BookieService) -> list[Labels]:
     """Return Java's labels for each storage of DbLedgerStorage."""
-    found = of.directories
     return [
         {"indexDir": str(index), "ledgerDir": str(ledgers)}
-        for index, ledgers in zip(found.index_dirs, found.ledger_dirs, strict=True)
+        for ledgers, index in of.directories.pairs()
     ]
 
 
 # Garbage collection -------------------------------------------------------------------------------
 
 
-def _collectors(of: BookieFigures) -> Iterator[Family]:
+def _collectors(of: BookieService, collectors: Collectors) -> Iterator[Family]:
     """Give the same rows; DbLedgerStorage has them without ``gc_``, one for each directory."""
-    prefix = "bookie_" if of.is_db else "bookie_gc_"
-    labels = _labels_of(of) if of.is_db else [{}]
-    statuses = list(zip(labels, of.statuses, strict=True))
+    prefix = "bookie_" if _is_db(of) else "bookie_gc_"
+    labels = _labels_of(of) if _is_db(of) else [{}]
+    statuses = list(zip(labels, collectors.statuses(), strict=True))
     yield from _labelled_rows(_GARBAGE, prefix, statuses)
     for tenth in range(TENTHS):
         name = f"{prefix}entry_log_usage_buckets_le_{(tenth + 1) * 10}"
         samples = tuple((those, one.tenths[tenth]) for those, one in statuses)
         yield Family(name, "gauge", samples)
-    took = list(zip(labels, of.collector_stats, strict=True))
+    took = list(zip(labels, collectors.stats(), strict=True))
     yield from _labelled_rows(_COLLECTOR, prefix, took)
 
 
