@@ -11,8 +11,11 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Final, NamedTuple
+
+import attrs
 
 from wire.codes import (
     V3_VERSION,
@@ -74,6 +77,76 @@ _UNSUPPORTED: Final = frozenset(
 def frame(payload: bytes) -> bytes:
     """Put the length before a payload."""
     return _LENGTH.pack(len(payload)) + payload
+
+
+@attrs.frozen
+class _Plain:
+    """A message whose fields are carried over one by one: by the names they have there and here."""
+
+    name: str
+    """Of the field of the outer message that it is in."""
+    kind: type
+    fields: tuple[tuple[str, str], ...] = ()
+
+    def fill(self, message: pb.Request | pb.Response, value: Any) -> None:
+        """Put a value into the outer message; what is None is left out."""
+        inner = getattr(message, self.name)
+        inner.SetInParent()
+        for theirs, ours in self.fields:
+            if (found := getattr(value, ours)) is not None:
+                setattr(inner, theirs, found)
+
+    def request(self, inner: Any, _urgent: bool) -> Any:  # noqa: FBT001
+        """Return the request that a message is."""
+        return self.kind(*self._values(inner))
+
+    def response(self, rc: ReturnCode, inner: Any) -> Any:
+        """Return the response that a message is."""
+        return self.kind(rc, *self._values(inner))
+
+    def _values(self, inner: Any) -> Iterator[Any]:
+        return (_optional(inner, theirs) for theirs, _ in self.fields)
+
+
+_LEDGER: Final = ("ledgerId", "ledger_id")
+
+_PLAIN_REQUESTS: Final = {
+    Operation.WRITE_LAC: _Plain(
+        "writeLacRequest",
+        WriteLacRequest,
+        (_LEDGER, ("lac", "lac"), ("masterKey", "master_key"), ("body", "body")),
+    ),
+    Operation.READ_LAC: _Plain("readLacRequest", ReadLacRequest, (_LEDGER,)),
+    Operation.FORCE_LEDGER: _Plain("forceLedgerRequest", ForceLedgerRequest, (_LEDGER,)),
+    Operation.GET_LIST_OF_ENTRIES_OF_LEDGER: _Plain(
+        "getListOfEntriesOfLedgerRequest", ListEntriesRequest, (_LEDGER,)
+    ),
+    Operation.START_TLS: _Plain("startTLSRequest", StartTlsRequest),
+}
+
+_PLAIN_RESPONSES: Final = {
+    Operation.WRITE_LAC: _Plain("writeLacResponse", WriteLacResponse, (_LEDGER,)),
+    Operation.READ_LAC: _Plain(
+        "readLacResponse",
+        ReadLacResponse,
+        (_LEDGER, ("lacBody", "lac_body"), ("lastEntryBody", "last_entry")),
+    ),
+    Operation.GET_BOOKIE_INFO: _Plain(
+        "getBookieInfoResponse",
+        BookieInfoResponse,
+        (("totalDiskCapacity", "total_bytes"), ("freeDiskSpace", "free_bytes")),
+    ),
+    Operation.FORCE_LEDGER: _Plain("forceLedgerResponse", ForceLedgerResponse, (_LEDGER,)),
+    Operation.GET_LIST_OF_ENTRIES_OF_LEDGER: _Plain(
+        "getListOfEntriesOfLedgerResponse",
+        ListEntriesResponse,
+        (_LEDGER, ("availabilityOfEntriesOfLedger", "availability")),
+    ),
+}
+
+
+def _optional(inner: Any, name: str) -> Any:
+    return getattr(inner, name) if inner.HasField(name) else None
 
 
 # Requests --------------------------------------------------------------------------------------
@@ -147,42 +220,16 @@ def _fill_auth(message: pb.Request, request: AuthRequest) -> None:
     message.authRequest.payload = request.payload
 
 
-def _fill_write_lac(message: pb.Request, request: WriteLacRequest) -> None:
-    inner = message.writeLacRequest
-    inner.ledgerId, inner.lac = request.ledger_id, request.lac
-    inner.masterKey, inner.body = request.master_key, request.body
-
-
-def _fill_read_lac(message: pb.Request, request: ReadLacRequest) -> None:
-    message.readLacRequest.ledgerId = request.ledger_id
-
-
-def _fill_force(message: pb.Request, request: ForceLedgerRequest) -> None:
-    message.forceLedgerRequest.ledgerId = request.ledger_id
-
-
 def _fill_info(message: pb.Request, request: BookieInfoRequest) -> None:
     message.getBookieInfoRequest.requested = int(request.requested)
-
-
-def _fill_list(message: pb.Request, request: ListEntriesRequest) -> None:
-    message.getListOfEntriesOfLedgerRequest.ledgerId = request.ledger_id
-
-
-def _fill_start_tls(message: pb.Request, _request: StartTlsRequest) -> None:
-    message.startTLSRequest.SetInParent()
 
 
 _REQUEST_ENCODERS: Final[dict[type, tuple[Operation, Callable[[pb.Request, Any], None]]]] = {
     AddRequest: (Operation.ADD_ENTRY, _fill_add),
     ReadRequest: (Operation.READ_ENTRY, _fill_read),
     AuthRequest: (Operation.AUTH, _fill_auth),
-    WriteLacRequest: (Operation.WRITE_LAC, _fill_write_lac),
-    ReadLacRequest: (Operation.READ_LAC, _fill_read_lac),
-    ForceLedgerRequest: (Operation.FORCE_LEDGER, _fill_force),
     BookieInfoRequest: (Operation.GET_BOOKIE_INFO, _fill_info),
-    ListEntriesRequest: (Operation.GET_LIST_OF_ENTRIES_OF_LEDGER, _fill_list),
-    StartTlsRequest: (Operation.START_TLS, _fill_start_tls),
+    **{one.kind: (operation, one.fill) for operation, one in _PLAIN_REQUESTS.items()},
 }
 
 
@@ -279,29 +326,15 @@ def _text(inner: pb.AuthMessage) -> str:
     return protobuf.text(inner.authPluginName, RemoteProtocolError)
 
 
-def _decode_write_lac(inner: pb.WriteLacRequest, _urgent: bool) -> Request:  # noqa: FBT001
-    return WriteLacRequest(LedgerId(inner.ledgerId), inner.lac, inner.masterKey, inner.body)
-
-
 _REQUEST_DECODERS: Final[dict[Operation, tuple[str, Callable[[Any, bool], Request]]]] = {
     Operation.ADD_ENTRY: ("addRequest", _decode_add),
     Operation.READ_ENTRY: ("readRequest", _decode_read),
     Operation.AUTH: ("authRequest", _decode_auth),
-    Operation.WRITE_LAC: ("writeLacRequest", _decode_write_lac),
-    Operation.READ_LAC: ("readLacRequest", lambda m, _: ReadLacRequest(LedgerId(m.ledgerId))),
     Operation.GET_BOOKIE_INFO: (
         "getBookieInfoRequest",
         lambda m, _: BookieInfoRequest(BookieInfoFlag(m.requested & 3)),
     ),
-    Operation.START_TLS: ("startTLSRequest", lambda _m, _: StartTlsRequest()),
-    Operation.FORCE_LEDGER: (
-        "forceLedgerRequest",
-        lambda m, _: ForceLedgerRequest(LedgerId(m.ledgerId)),
-    ),
-    Operation.GET_LIST_OF_ENTRIES_OF_LEDGER: (
-        "getListOfEntriesOfLedgerRequest",
-        lambda m, _: ListEntriesRequest(LedgerId(m.ledgerId)),
-    ),
+    **{operation: (one.name, one.request) for operation, one in _PLAIN_REQUESTS.items()},
 }
 
 
@@ -360,56 +393,22 @@ def _fill_auth_response(message: pb.Response, response: AuthResponse) -> None:
         message.authResponse.payload = response.payload
 
 
-def _fill_write_lac_response(message: pb.Response, response: WriteLacResponse) -> None:
-    message.writeLacResponse.status = int(response.rc)
-    message.writeLacResponse.ledgerId = response.ledger_id
-
-
-def _fill_read_lac_response(message: pb.Response, response: ReadLacResponse) -> None:
-    inner = message.readLacResponse
-    inner.status, inner.ledgerId = int(response.rc), response.ledger_id
-    if response.lac_body is not None:
-        inner.lacBody = response.lac_body
-    if response.last_entry is not None:
-        inner.lastEntryBody = response.last_entry
-
-
-def _fill_info_response(message: pb.Response, response: BookieInfoResponse) -> None:
-    inner = message.getBookieInfoResponse
-    inner.status = int(response.rc)
-    if response.total_bytes is not None:
-        inner.totalDiskCapacity = response.total_bytes
-    if response.free_bytes is not None:
-        inner.freeDiskSpace = response.free_bytes
-
-
 def _fill_start_tls_response(message: pb.Response, response: StartTlsResponse) -> None:
     if response.rc is ReturnCode.EOK:
         message.startTLSResponse.SetInParent()
 
 
-def _fill_force_response(message: pb.Response, response: ForceLedgerResponse) -> None:
-    message.forceLedgerResponse.status = int(response.rc)
-    message.forceLedgerResponse.ledgerId = response.ledger_id
-
-
-def _fill_list_response(message: pb.Response, response: ListEntriesResponse) -> None:
-    inner = message.getListOfEntriesOfLedgerResponse
-    inner.status, inner.ledgerId = int(response.rc), response.ledger_id
-    if response.availability is not None:
-        inner.availabilityOfEntriesOfLedger = response.availability
+def _fill_plain_response(plain: _Plain, message: pb.Response, response: Any) -> None:
+    plain.fill(message, response)
+    getattr(message, plain.name).status = int(response.rc)
 
 
 _RESPONSE_ENCODERS: Final[dict[type, Callable[[pb.Response, Any], None]]] = {
     AddResponse: _fill_add_response,
     ReadResponse: _fill_read_response,
     AuthResponse: _fill_auth_response,
-    WriteLacResponse: _fill_write_lac_response,
-    ReadLacResponse: _fill_read_lac_response,
-    BookieInfoResponse: _fill_info_response,
     StartTlsResponse: _fill_start_tls_response,
-    ForceLedgerResponse: _fill_force_response,
-    ListEntriesResponse: _fill_list_response,
+    **{one.kind: partial(_fill_plain_response, one) for one in _PLAIN_RESPONSES.values()},
 }
 
 
@@ -437,10 +436,6 @@ def decode_response(payload: bytes | memoryview) -> Answer:
     return Answer(found[1](rc, inner), operation, message.header.txnId)
 
 
-def _optional(inner: Any, name: str) -> Any:
-    return getattr(inner, name) if inner.HasField(name) else None
-
-
 _RESPONSE_DECODERS: Final[dict[Operation, tuple[str, Callable[[ReturnCode, Any], Response]]]] = {
     Operation.ADD_ENTRY: (
         "addResponse",
@@ -458,33 +453,8 @@ _RESPONSE_DECODERS: Final[dict[Operation, tuple[str, Callable[[ReturnCode, Any],
         ),
     ),
     Operation.AUTH: ("authResponse", lambda rc, m: AuthResponse(rc, _text(m), m.payload)),
-    Operation.WRITE_LAC: (
-        "writeLacResponse",
-        lambda rc, m: WriteLacResponse(rc, LedgerId(m.ledgerId)),
-    ),
-    Operation.READ_LAC: (
-        "readLacResponse",
-        lambda rc, m: ReadLacResponse(
-            rc, LedgerId(m.ledgerId), _optional(m, "lacBody"), _optional(m, "lastEntryBody")
-        ),
-    ),
-    Operation.GET_BOOKIE_INFO: (
-        "getBookieInfoResponse",
-        lambda rc, m: BookieInfoResponse(
-            rc, _optional(m, "totalDiskCapacity"), _optional(m, "freeDiskSpace")
-        ),
-    ),
     Operation.START_TLS: ("startTLSResponse", lambda rc, _m: StartTlsResponse(rc)),
-    Operation.FORCE_LEDGER: (
-        "forceLedgerResponse",
-        lambda rc, m: ForceLedgerResponse(rc, LedgerId(m.ledgerId)),
-    ),
-    Operation.GET_LIST_OF_ENTRIES_OF_LEDGER: (
-        "getListOfEntriesOfLedgerResponse",
-        lambda rc, m: ListEntriesResponse(
-            rc, LedgerId(m.ledgerId), _optional(m, "availabilityOfEntriesOfLedger")
-        ),
-    ),
+    **{operation: (one.name, one.response) for operation, one in _PLAIN_RESPONSES.items()},
 }
 
 
