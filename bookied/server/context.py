@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import attrs
@@ -12,14 +13,14 @@ from bookied.server.access.login_delays import LoginDelays
 from bookied.server.adds.fast_adds import FastAdds
 from bookied.server.disk_reads import RunBlocking
 from bookied.server.fast_reads import FastReads
-from bookied.server.limits.backpressure import Backpressure
+from bookied.server.limits.backpressure import Backpressure, PressureLevel, ServerLimits
+from bookied.server.limits.connections import ConnectionSettings
 from bookied.server.limits.handshake_turns import HandshakeTurns
-from bookied.server.limits.limit_hits import Limit, LimitHits
+from bookied.server.limits.limit_hits import MEANINGS, Limit, LimitHits
 from bookied.server.limits.memory import HalfFrames, UnsentAnswers
 from bookied.server.limits.pending_reads import PendingReads
 from bookied.server.limits.request_turns import Turns
 from bookied.server.rules.bookie import Bookie
-from bookied.stats.counters import RequestStats
 
 if TYPE_CHECKING:
     from bkclient.connection.security.tls import TlsContexts
@@ -37,25 +38,70 @@ class AccessRules:
     """How clients show who they are before they may do anything else."""
 
 
-@attrs.define(eq=False, kw_only=True)
 class ServerContext:
     """The rules of the bookie, and what bounds all its connections together."""
 
-    bookie: Bookie
-    clock: IReactorTime
-    run_blocking: RunBlocking
-    access: AccessRules
-    frame_bytes_max: int
-    tcp_keep_alive: bool
-    stats: RequestStats
-    fast_adds: FastAdds
-    fast_reads: FastReads
-    backpressure: Backpressure
-    half_frames: HalfFrames
-    unsent: UnsentAnswers
-    pending_reads: PendingReads
-    turns: Turns
-    handshakes: HandshakeTurns
-    hits: LimitHits[Limit]
-    refusals: Refusals
-    login_delays: LoginDelays
+    def __init__(
+        self,
+        bookie: Bookie,
+        clock: IReactorTime,
+        run_blocking: RunBlocking,
+        limits: ServerLimits,
+        settings: ConnectionSettings,
+        access: AccessRules,
+        *,
+        clients_wait: Callable[[bool], object],
+        give_way: Callable[[], object],
+    ) -> None:
+        """Begin without connections; see ``BookieServer``."""
+        self.bookie, self.clock, self.run_blocking, self.access = (
+            bookie,
+            clock,
+            run_blocking,
+            access,
+        )
+        self.frame_bytes_max = settings.frame_bytes_max
+        self.tcp_keep_alive = settings.tcp_keep_alive
+        self.stats = bookie.stats
+        self.fast_adds = FastAdds(bookie, frame_bytes_max=settings.frame_bytes_max)
+        self.fast_reads = FastReads(bookie.storages, bookie.stats)
+        self.hits = LimitHits(clock, MEANINGS)
+        self.backpressure = Backpressure(
+            limits,
+            clock,
+            lambda: bookie.storages.unwritten_bytes,
+            limited=self._note_limited,
+            freed=self._note_freed,
+            write_soon=bookie.storages.write_soon,
+        )
+        self.half_frames = HalfFrames(
+            clock,
+            bytes_max=limits.half_frames_bytes_max,
+            is_reading=lambda: self.backpressure.level is PressureLevel.NONE,
+        )
+        self.unsent = UnsentAnswers(clock, bytes_max=limits.unsent_bytes_max)
+        self.pending_reads = PendingReads(
+            self.hits, lambda: self.backpressure.limits.reads_pending_max
+        )
+        self.turns = Turns(clock, clients_wait, self.let_journals_run)
+        self.handshakes = HandshakeTurns(clock)
+        self.refusals, self.login_delays = Refusals(clock), LoginDelays(clock)
+        self._give_way, self._limited_ns = give_way, 0
+
+    def obey(self, limits: ServerLimits) -> None:
+        """Go by other limits from now on."""
+        self.backpressure.limits = limits
+        self.half_frames.bytes_max = limits.half_frames_bytes_max
+        self.unsent.bytes_max = limits.unsent_bytes_max
+
+    def let_journals_run(self) -> None:
+        """Let the journals' threads run, where adds wait for them."""
+        if self.backpressure.adds_in_flight:
+            self._give_way()
+
+    def _note_limited(self) -> None:
+        self.hits.hit(Limit.IN_FLIGHT)
+        self._limited_ns = self.stats.now_ns()
+
+    def _note_freed(self) -> None:
+        self.stats.blocked_wait.note(self.stats.since_us(self._limited_ns))

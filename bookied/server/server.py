@@ -9,21 +9,12 @@ from twisted.internet.interfaces import IAddress, IDelayedCall, IReactorTime
 from twisted.internet.protocol import Factory
 from twisted.logger import Logger
 
-from bookied.server.access.auth_gate import Refusals
-from bookied.server.access.login_delays import LoginDelays
-from bookied.server.adds.fast_adds import FastAdds
 from bookied.server.answer_buffer import AnswerBuffer
 from bookied.server.connection import BookieConnection
 from bookied.server.context import AccessRules, ServerContext
 from bookied.server.disk_reads import RunBlocking
-from bookied.server.fast_reads import FastReads
-from bookied.server.limits.backpressure import Backpressure, PressureLevel, ServerLimits
+from bookied.server.limits.backpressure import ServerLimits
 from bookied.server.limits.connections import ConnectionCounts, ConnectionSettings
-from bookied.server.limits.handshake_turns import HandshakeTurns
-from bookied.server.limits.limit_hits import MEANINGS, Limit, LimitHits
-from bookied.server.limits.memory import HalfFrames, UnsentAnswers
-from bookied.server.limits.pending_reads import PendingReads
-from bookied.server.limits.request_turns import Turns
 from bookied.server.limits.timeouts import TimeoutWatch
 from bookied.server.rules.bookie import Bookie
 
@@ -63,49 +54,20 @@ class BookieServer(Factory):
             give_way: lets the journals' threads run; called while adds wait for them, when clients
                 have to wait for their turn and when one comes or goes.
         """
-        self.bookie, self.clock, self.stats = bookie, clock, bookie.stats
-        self.limits = limits or ServerLimits(
-            unwritten_bytes_max=bookie.storages.limits.unwritten_bytes_max
-        )
         self.settings = settings = settings or ConnectionSettings()
-        self.hits = LimitHits(clock, MEANINGS)
-        self.backpressure = Backpressure(
-            self.limits,
+        self.shared = shared = ServerContext(
+            bookie,
             clock,
-            lambda: bookie.storages.unwritten_bytes,
-            limited=self._note_limited,
-            freed=self._note_freed,
-            write_soon=bookie.storages.write_soon,
+            run_blocking,
+            limits or ServerLimits(unwritten_bytes_max=bookie.storages.limits.unwritten_bytes_max),
+            settings,
+            access or AccessRules(),
+            clients_wait=clients_wait,
+            give_way=give_way,
         )
-        self._limited_ns = 0
-        self._give_way = give_way
-        self.half_frames = HalfFrames(
-            clock,
-            bytes_max=self.limits.half_frames_bytes_max,
-            is_reading=lambda: self.backpressure.level is PressureLevel.NONE,
-        )
-        self.unsent = UnsentAnswers(clock, bytes_max=self.limits.unsent_bytes_max)
-        self.pending_reads = PendingReads(self.hits, lambda: self.limits.reads_pending_max)
-        self.shared = ServerContext(
-            bookie=bookie,
-            clock=clock,
-            run_blocking=run_blocking,
-            access=access or AccessRules(),
-            frame_bytes_max=settings.frame_bytes_max,
-            tcp_keep_alive=settings.tcp_keep_alive,
-            stats=bookie.stats,
-            fast_adds=FastAdds(bookie, frame_bytes_max=settings.frame_bytes_max),
-            fast_reads=FastReads(bookie.storages, bookie.stats),
-            backpressure=self.backpressure,
-            half_frames=self.half_frames,
-            unsent=self.unsent,
-            pending_reads=self.pending_reads,
-            turns=Turns(clock, clients_wait, self._let_journals_run),
-            handshakes=HandshakeTurns(clock),
-            hits=self.hits,
-            refusals=Refusals(clock),
-            login_delays=LoginDelays(clock),
-        )
+        self.bookie, self.clock, self.stats = bookie, clock, bookie.stats
+        self.hits, self.backpressure = shared.hits, shared.backpressure
+        self.half_frames, self.unsent = shared.half_frames, shared.unsent
         self.connections: dict[BookieConnection, None] = {}
         """In the order they came, which a simulation can play again."""
         self.connections_broken = 0
@@ -119,7 +81,7 @@ class BookieServer(Factory):
 
     def buildProtocol(self, addr: IAddress | None) -> BookieConnection | None:
         """Accept a client; while draining, or beyond a limit, it is turned away at once."""
-        self._let_journals_run()
+        self.shared.let_journals_run()
         host = str(getattr(addr, "host", ""))
         if self._drained is not None or self._counts.refuses(host, self.settings):
             return None
@@ -127,9 +89,7 @@ class BookieServer(Factory):
 
     def take(self, limits: ServerLimits, settings: ConnectionSettings) -> None:
         """Obey other limits from now on; connections that are there stay."""
-        self.limits = self.backpressure.limits = limits
-        self.half_frames.bytes_max = limits.half_frames_bytes_max
-        self.unsent.bytes_max = limits.unsent_bytes_max
+        self.shared.obey(limits)
         self.settings = settings
         self._watch.take(settings.timeouts)
 
@@ -170,7 +130,7 @@ class BookieServer(Factory):
     @property
     def reads_pending(self) -> int:
         """How many reads wait for the disk."""
-        return self.pending_reads.count
+        return self.shared.pending_reads.count
 
     @property
     def held_back(self) -> int:
@@ -199,7 +159,7 @@ class BookieServer(Factory):
 
     def connection_lost(self, connection: BookieConnection, host: str, *, broken: bool) -> None:
         """Forget a connection."""
-        self._let_journals_run()
+        self.shared.let_journals_run()
         self.connections_broken += broken
         self.connections.pop(connection, None)
         self._counts.closed(connection, host)
@@ -217,14 +177,3 @@ class BookieServer(Factory):
     def _cut_all(self) -> None:
         for connection in list(self.connections):
             connection.abort()
-
-    def _let_journals_run(self) -> None:
-        if self.backpressure.adds_in_flight:
-            self._give_way()
-
-    def _note_limited(self) -> None:
-        self.hits.hit(Limit.IN_FLIGHT)
-        self._limited_ns = self.stats.now_ns()
-
-    def _note_freed(self) -> None:
-        self.stats.blocked_wait.note(self.stats.since_us(self._limited_ns))
