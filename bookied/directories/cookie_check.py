@@ -114,28 +114,16 @@ class _CookieCheck:
                 held = await self.store.read_cookie(bookie_id)
             except CookieNotFoundError:
                 continue
-            place = f"the stored cookie of {bookie_id}"
-            try:
-                cookie = decode_cookie(held.value)
-            except FormatError as error:
-                raise WrongIdentityError(f"{place} cannot be read: {error}") from error
+            place, cookie = decode_stored(bookie_id, held.value)
             self._insist(place, cookie)
             stored = Versioned(cookie, held.version)
         return stored
 
     def local_cookies(self) -> dict[Path, Cookie]:
         """Return the cookie of each directory that has one; each must fit."""
-        local = {}
-        for directory in self.found.all_dirs:
-            path = directory / VERSION
-            try:
-                cookie = decode_cookie(self.files.read(path))
-            except FileNotFoundError:
-                continue
-            except FormatError as error:
-                raise BadCookieError(path, None, f"is not a cookie: {error}") from error
-            self._insist(str(path), cookie)
-            local[directory] = cookie
+        local = local_cookies(self.files, self.found)
+        for directory, cookie in local.items():
+            self._insist(str(directory / VERSION), cookie)
         return local
 
     async def new_bookie(self, missing: list[Path]) -> None:
@@ -218,6 +206,37 @@ class _CookieCheck:
         for name in unfinished:
             self.files.remove(directory / name)
         return [name for name in names if name not in unfinished]
+
+
+def local_cookies(files: Files, found: Directories) -> dict[Path, Cookie]:
+    """Return the cookie of each directory that has one.
+
+    Raises:
+        BadCookieError: a VERSION file is not one.
+    """
+    local = {}
+    for directory in found.all_dirs:
+        path = directory / VERSION
+        try:
+            local[directory] = decode_cookie(files.read(path))
+        except FileNotFoundError:
+            continue
+        except FormatError as error:
+            raise BadCookieError(path, None, f"is not a cookie: {error}") from error
+    return local
+
+
+def decode_stored(bookie_id: BookieId, data: bytes) -> tuple[str, Cookie]:
+    """Return what the stored cookie of a bookie is called, and the cookie.
+
+    Raises:
+        WrongIdentityError: it cannot be read.
+    """
+    place = f"the stored cookie of {bookie_id}"
+    try:
+        return place, decode_cookie(data)
+    except FormatError as error:
+        raise WrongIdentityError(f"{place} cannot be read: {error}") from error
 
 
 def directories_of(cookie: Cookie) -> Iterator[str]:

@@ -105,31 +105,20 @@ class Auditor:
         self._watches: list[Watch] = []
         self._lost: LostBookies | None = None
         self._has_audited = False
-        self._doers: dict[AuditJob, Callable[[], Awaitable[None]]] = {
-            AuditJob.LOOK_AT_BOOKIES: self._look_at_bookies,
-            AuditJob.LOOK_AT_DELAY: self._look_at_delay,
-            AuditJob.LOOK_AT_REQUESTS: self._look_at_requests,
-            AuditJob.AUDIT: self._audit_twice,
-            AuditJob.AUDIT_LATER: self._audit_twice,
-            AuditJob.AUDIT_AGAIN: self._audit,
-            AuditJob.CHECK_BOOKIES: self._check_bookies,
-            AuditJob.CHECK_LEDGERS: self._check_ledgers,
-            AuditJob.CHECK_PLACEMENT: self._check_placement,
-            AuditJob.CHECK_REPLICAS: self._check_replicas,
+        counted = self._stats
+        self._jobs: dict[AuditJob, tuple[Callable[[], Awaitable[None]], Summary | None]] = {
+            AuditJob.LOOK_AT_BOOKIES: (self._look_at_bookies, None),
+            AuditJob.LOOK_AT_DELAY: (self._look_at_delay, None),
+            AuditJob.LOOK_AT_REQUESTS: (self._look_at_requests, None),
+            AuditJob.AUDIT: (self._audit_twice, counted.audit),
+            AuditJob.AUDIT_LATER: (self._audit_twice, counted.audit),
+            AuditJob.AUDIT_AGAIN: (self._audit, counted.audit),
+            AuditJob.CHECK_BOOKIES: (self._check_bookies, counted.audit),
+            AuditJob.CHECK_LEDGERS: (self._check_ledgers, counted.check_ledgers),
+            AuditJob.CHECK_PLACEMENT: (self._check_placement, counted.check_placement),
+            AuditJob.CHECK_REPLICAS: (self._check_replicas, counted.check_replicas),
         }
-
-    @property
-    def _took(self) -> dict[AuditJob, Summary]:
-        stats = self._stats
-        return {
-            AuditJob.AUDIT: stats.audit,
-            AuditJob.AUDIT_LATER: stats.audit,
-            AuditJob.AUDIT_AGAIN: stats.audit,
-            AuditJob.CHECK_BOOKIES: stats.audit,
-            AuditJob.CHECK_LEDGERS: stats.check_ledgers,
-            AuditJob.CHECK_PLACEMENT: stats.check_placement,
-            AuditJob.CHECK_REPLICAS: stats.check_replicas,
-        }
+        """Who does each, and where it is counted how long that takes."""
 
     async def run(self) -> None:
         """Audit until cancelled, or until another process is the auditor.
@@ -220,10 +209,10 @@ class Auditor:
                 self._schedule.add(job, in_s=RETRY_S)
 
     async def _timed(self, job: AuditJob) -> None:
-        took = self._took.get(job)
+        do, took = self._jobs[job]
         began_s, ok = self._clock.seconds(), False
         try:
-            await self._doers[job]()
+            await do()
             ok = True
         finally:
             if took is not None:

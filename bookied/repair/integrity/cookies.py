@@ -13,20 +13,23 @@ import attrs
 
 from bkclient.metadata.api import NEW, CookieNotFoundError, CookieStore, Version
 from bookied.config.bookie import BookieConfig
-from bookied.directories.cookie_check import HighestLedger, master_cookie
+from bookied.directories.cookie_check import (
+    HighestLedger,
+    decode_stored,
+    local_cookies,
+    master_cookie,
+)
 from bookied.directories.emptied_directories import forget_loss, losses
 from bookied.directories.identity import Identity
 from bookied.directories.roots import VERSION, Directories
 from bookied.directories.served_note import note_doubt
-from bookied.errors import BadCookieError, WrongIdentityError
+from bookied.errors import WrongIdentityError
 from bookied.storage.files.files import Files
-from wire.errors import FormatError
 from wire.ids import BookieId
 from wire.records.cookie import (
     Cookie,
     CookieDifference,
     cookie_differences,
-    decode_cookie,
     encode_cookie,
 )
 
@@ -63,7 +66,7 @@ class IntegrityCookies:
         """
         if self.instance_id is None:
             raise WrongIdentityError("the cluster has no instance id, which integrity checks need")
-        master, local = self._master, self._local()
+        master, local = self._master, local_cookies(self.files, self.found)
         try:
             stored = await self.store.read_cookie(self._id)
         except CookieNotFoundError:
@@ -102,20 +105,8 @@ class IntegrityCookies:
     def _master(self) -> Cookie:
         return master_cookie(self.config, self.identity.bookie_id, self.instance_id)
 
-    def _local(self) -> dict[Path, Cookie | None]:
-        local: dict[Path, Cookie | None] = {}
-        for directory in self.found.all_dirs:
-            path = directory / VERSION
-            try:
-                local[directory] = decode_cookie(self.files.read(path))
-            except FileNotFoundError:
-                local[directory] = None
-            except FormatError as error:
-                raise BadCookieError(path, None, f"is not a cookie: {error}") from error
-        return local
-
-    async def _stamp_new(self, local: dict[Path, Cookie | None]) -> None:
-        if any(cookie is not None for cookie in local.values()):
+    async def _stamp_new(self, local: dict[Path, Cookie]) -> None:
+        if local:
             raise WrongIdentityError(
                 f"the metadata store has no cookie of {self._id}, but directories have one: was "
                 "the bookie decommissioned, or is this another cluster?"
@@ -127,18 +118,14 @@ class IntegrityCookies:
         note_doubt(self.files, self.found.journals, await self.highest_ledger())
 
     def _differences(
-        self, master: Cookie, stored: bytes, local: dict[Path, Cookie | None]
+        self, master: Cookie, stored: bytes, local: dict[Path, Cookie]
     ) -> list[CookieDifference]:
-        place = f"the stored cookie of {self._id}"
-        try:
-            cookies: dict[str, Cookie | None] = {place: decode_cookie(stored)}
-        except FormatError as error:
-            raise WrongIdentityError(f"{place} cannot be read: {error}") from error
-        cookies |= {str(directory / VERSION): cookie for directory, cookie in local.items()}
-        differing = []
-        for where, cookie in cookies.items():
-            if cookie is None:
+        place, cookie = decode_stored(self._id, stored)
+        differing = cookie_differences(master, cookie, place=place)
+        for directory in self.found.all_dirs:
+            where = str(directory / VERSION)
+            if directory in local:
+                differing += cookie_differences(master, local[directory], place=where)
+            else:
                 differing.append(CookieDifference("the whole cookie", "expected", "missing", where))
-                continue
-            differing += cookie_differences(master, cookie, place=where)
         return differing

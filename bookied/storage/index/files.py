@@ -7,8 +7,7 @@ A new file is written under another name and renamed once it is complete and syn
 from __future__ import annotations
 
 import random
-from array import array
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -18,7 +17,7 @@ from bookied.storage.files.open_files import OpenFiles
 from bookied.storage.index.file_places import IndexFilePlaces
 from bookied.storage.index.file_reads import IndexReads
 from bookied.storage.index.file_writes import IndexWrites
-from bookied.storage.index.ledger_pages import LedgerChange, LedgerOnDisk, Move
+from bookied.storage.index.ledger_pages import LedgerChange, Move
 
 OPEN_TO_WRITE_MAX: Final = 128
 """Files open at once while a checkpoint writes."""
@@ -27,10 +26,11 @@ HIDDEN_MAX: Final = 1024
 """Files removed before their directories are synced."""
 
 
-class IndexFiles:
+class IndexFiles(IndexReads):
     """The index files in some index directories (their ``current``).
 
-    An ``IndexStore``: where files are, how they are read and how they are written are its parts.
+    An ``IndexStore``. How files are read is inherited; where they are, and how they are written,
+    are its parts.
     Reading is for any thread; ``write`` for one checkpoint at a time.
     """
 
@@ -55,11 +55,10 @@ class IndexFiles:
             open_files_max: how many stay open for reading.
             open_to_write_max: how many are open at once while a checkpoint writes.
         """
+        opened = OpenFiles(files, files_max=open_files_max)
+        super().__init__(IndexFilePlaces(files, directories), opened)
         self._files = files
-        self._open = OpenFiles(files, files_max=open_files_max)
         self._hidden: list[Path] = []
-        self._places = IndexFilePlaces(files, directories)
-        self._reads = IndexReads(self._places, self._open)
         self._writes = IndexWrites(
             files,
             directories,
@@ -92,45 +91,6 @@ class IndexFiles:
     def begin_anew(self, ledger_id: int) -> bool:
         """Take an empty file for none; see ``IndexFilePlaces.begin_anew``."""
         return self._places.begin_anew(ledger_id)
-
-    # Reading --------------------------------------------------------------------------------------
-
-    def load(self, ledger_id: int) -> LedgerOnDisk | None:
-        """Return what the file of a ledger says; None if there is no file.
-
-        Raises:
-            IndexTruncatedError: the file ends within its header; see ``begin_anew``.
-            IndexFormatError: the file is damaged, or there are two.
-        """
-        return self._reads.load(ledger_id)
-
-    def load_many(self, ledger_ids: Sequence[int]) -> Iterator[tuple[int, LedgerOnDisk]]:
-        """Give what ``load`` returns for each ledger that has a good file."""
-        return self._reads.load_many(ledger_ids)
-
-    def load_pages(self, pages: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int, array[int]]]:
-        """Give the pages whose files are in place; see ``IndexReads.load_pages``."""
-        return self._reads.load_pages(pages)
-
-    def load_page(self, ledger_id: int, page_no: int) -> array[int]:
-        """Return a page; slots the file does not have are 0, as all are of a deleted ledger."""
-        return self._reads.load_page(ledger_id, page_no)
-
-    def location(self, ledger_id: int, entry_id: int) -> int:
-        """Return where an entry is, 0 if nowhere.
-
-        Raises:
-            IndexEntryError: the location cannot be.
-        """
-        return self._reads.location(ledger_id, entry_id)
-
-    def locations(self, entries: Sequence[tuple[int, int]]) -> list[int]:
-        """Return where each (ledger id, entry id) is; see ``IndexReads.locations``."""
-        return self._reads.locations(entries)
-
-    def pages(self, ledger_id: int) -> Iterator[tuple[int, array[int]]]:
-        """Give the pages of a ledger's file that may hold something, with their numbers."""
-        return self._reads.pages(ledger_id)
 
     # Writing --------------------------------------------------------------------------------------
 

@@ -18,26 +18,45 @@ LISTED_AT_ONCE: Final = 4096
 """Ledgers read at once when the index is opened."""
 
 
-class RocksLedgers:
-    """All ledger ids are in memory, at some 100 bytes each; all else is read when asked for."""
+class RocksTable:
+    """One database of an index, from ``open`` to ``close``."""
 
-    def __init__(self, directory: Path, damaged: Callable[[DbRecordError], object] | None) -> None:
-        """See ``RocksIndex``."""
-        self._path, self._damaged = directory / layout.LEDGERS, damaged
+    def __init__(self, path: Path) -> None:
+        self.path = path
         self._rows: KeyValues
-        self._stored: set[int] = set()
-        self._rebuilt: set[int] = set()  # Those of them that have a key of 16 bytes only.
-        self._stale: set[int] = set()  # Those that have one beside that of 8 bytes.
 
     def open(self, open_key_values: OpenKeyValues) -> None:
-        """Open the database and list the ledgers; see ``RocksIndex.open``."""
-        self._rows = open_key_values(self._path)
+        """Open the database; see ``RocksIndex.open``."""
+        self._rows = open_key_values(self.path)
         try:
             self._rows.check_synced()
             self._list()
         except BaseException:
             self._rows.close()
             raise
+
+    def _list(self) -> None:
+        """Note what has to be known of it from the start."""
+
+    def note_synced(self) -> None:
+        """Put down how much of it is durable."""
+        self._rows.note_synced()
+
+    def close(self) -> None:
+        """Release the database."""
+        self._rows.close()
+
+
+class RocksLedgers(RocksTable):
+    """All ledger ids are in memory, at some 100 bytes each; all else is read when asked for."""
+
+    def __init__(self, directory: Path, damaged: Callable[[DbRecordError], object] | None) -> None:
+        """See ``RocksIndex``."""
+        super().__init__(directory / layout.LEDGERS)
+        self._damaged = damaged
+        self._stored: set[int] = set()
+        self._rebuilt: set[int] = set()  # Those of them that have a key of 16 bytes only.
+        self._stale: set[int] = set()  # Those that have one beside that of 8 bytes.
 
     def _list(self) -> None:
         begin = b""
@@ -54,8 +73,8 @@ class RocksLedgers:
 
     def _take_in(self, key: bytes, value: bytes) -> None:
         """Note a ledger; its shorter key comes first and is what counts."""
-        ledger_id = layout.decode_ledger_key(key, self._path)
-        is_there = layout.decode_ledger(value, key, self._path) is not None
+        ledger_id = layout.decode_ledger_key(key, self.path)
+        is_there = layout.decode_ledger(value, key, self.path) is not None
         if ledger_id in self._stored:
             self._stale.add(ledger_id)
         elif is_there:
@@ -80,9 +99,9 @@ class RocksLedgers:
         is_rebuilt = ledger_id in self._rebuilt
         key = layout.long_ledger_key(ledger_id) if is_rebuilt else layout.ledger_key(ledger_id)
         value = self._rows.get(key)
-        header = None if value is None else layout.decode_ledger(value, key, self._path)
+        header = None if value is None else layout.decode_ledger(value, key, self.path)
         if header is None:
-            raise DbRecordError(self._path, None, f"ledger {ledger_id} is there no more")
+            raise DbRecordError(self.path, None, f"ledger {ledger_id} is there no more")
         return header
 
     def write(self, headers: Sequence[tuple[int, IndexHeader]]) -> None:
@@ -124,17 +143,9 @@ class RocksLedgers:
         value = self._rows.get(layout.FLAGS_KEY)
         if value is None:
             return 0
-        return layout.decode_number(value, layout.FLAGS_KEY, self._path)
+        return layout.decode_number(value, layout.FLAGS_KEY, self.path)
 
     def set_flags(self, flags: int) -> None:
         """Store the flags, durably; between checkpoints only."""
         self._rows.put([(layout.FLAGS_KEY, layout.encode_location(flags))])
         self._rows.sync()
-
-    def note_synced(self) -> None:
-        """Put down how much of it is durable."""
-        self._rows.note_synced()
-
-    def close(self) -> None:
-        """Release the database."""
-        self._rows.close()

@@ -13,9 +13,9 @@ from twisted.logger import Logger
 from bookied.storage.index import format as pages
 from bookied.storage.index.file_reads import check_location
 from bookied.storage.index.format import PAGE_SLOTS
-from bookied.storage.index.key_values import KeyValues, OpenKeyValues
 from bookied.storage.index.ledger_pages import LedgerChange, Move
 from bookied.storage.index.rocks import format as layout
+from bookied.storage.index.rocks.ledgers import RocksTable
 
 log = Logger()
 
@@ -26,35 +26,17 @@ SWEPT_AT_ONCE: Final = 256
 """Ledgers looked at in one checkpoint until the sweep is through."""
 
 
-class RocksLocations:
+class RocksLocations(RocksTable):
     """Locations of ledgers, whether these are stored or not; pages are made from them."""
 
     def __init__(self, directory: Path) -> None:
         """See ``RocksIndex``."""
-        self.path = directory / layout.LOCATIONS
-        self._rows: KeyValues
+        super().__init__(directory / layout.LOCATIONS)
         self._sweep_at: int | None = 0
-
-    def open(self, open_key_values: OpenKeyValues) -> None:
-        """Open the database."""
-        self._rows = open_key_values(self.path)
-        try:
-            self._rows.check_synced()
-        except BaseException:
-            self._rows.close()
-            raise
-
-    def note_synced(self) -> None:
-        """Put down how much of it is durable."""
-        self._rows.note_synced()
 
     def compact(self) -> None:
         """Rewrite it without what was deleted; see ``KeyValues.compact``. Blocks, any thread."""
         self._rows.compact()
-
-    def close(self) -> None:
-        """Release the database."""
-        self._rows.close()
 
     def last_entry(self, ledger_id: int) -> int:
         """Return the last entry that has a location, -1 for none."""
