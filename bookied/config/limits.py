@@ -7,11 +7,7 @@ from collections.abc import Iterator
 import attrs
 
 from bkclient.config.findings import invalid
-from bkclient.config.settings import (
-    FindingKind,
-    SettingFinding,
-    setting,
-)
+from bkclient.config.settings import FindingKind, SettingFinding, setting
 
 
 @attrs.frozen(kw_only=True, slots=False)  # One of several bases.

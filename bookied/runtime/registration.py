@@ -25,12 +25,7 @@ from bkclient.metadata.api import (
     SessionEvent,
     Watch,
 )
-from bookied.errors import (
-    BookieStopError,
-    RegistrationError,
-    SessionLostError,
-    WrongIdentityError,
-)
+from bookied.errors import BookieStopError, RegistrationError, SessionLostError, WrongIdentityError
 from wire.errors import BookKeeperError
 from wire.ids import BookieId
 from wire.records.service_info import BookieServiceInfo

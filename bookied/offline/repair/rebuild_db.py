@@ -20,12 +20,7 @@ import attrs
 from bookied.directories.roots import Directories
 from bookied.errors import CorruptError, StorageError
 from bookied.offline.journal_tail import JournalledLedger
-from bookied.offline.repair.rescan import (
-    OldPlace,
-    Rescan,
-    Tell,
-    highest_explicit_lac,
-)
+from bookied.offline.repair.rescan import OldPlace, Rescan, Tell, highest_explicit_lac
 from bookied.storage.files.files import Files, remove_tree
 from bookied.storage.index.format import FENCED, IndexHeader
 from bookied.storage.index.key_values import KeyValues, OpenKeyValues

@@ -26,12 +26,7 @@ from bookied.directories.served_note import note_doubt
 from bookied.errors import WrongIdentityError
 from bookied.storage.files.files import Files
 from wire.ids import BookieId
-from wire.records.cookie import (
-    Cookie,
-    CookieDifference,
-    cookie_differences,
-    encode_cookie,
-)
+from wire.records.cookie import Cookie, CookieDifference, cookie_differences, encode_cookie
 
 
 @attrs.frozen

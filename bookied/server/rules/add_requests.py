@@ -17,11 +17,7 @@ from bookied.storage.index.format import has_place
 from bookied.storage.index.ledger_pages import CachedLedger
 from bookied.storage.journal.format import ENTRY_BYTES_MIN, entry_record, explicit_lac_record
 from bookied.storage.ledger_storage.reads import packet_lac
-from wire.codes import (
-    LAC_HEADER_BYTES,
-    AddFlag,
-    ReturnCode,
-)
+from wire.codes import LAC_HEADER_BYTES, AddFlag, ReturnCode
 from wire.errors import (
     BadRequestError,
     BookKeeperError,

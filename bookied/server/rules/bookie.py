@@ -34,10 +34,7 @@ from wire.codes import (
     ProtocolVersion,
     ReturnCode,
 )
-from wire.errors import (
-    BadVersionError,
-    BookKeeperError,
-)
+from wire.errors import BadVersionError, BookKeeperError
 from wire.ids import LedgerId
 from wire.messages import (
     AUTH_DISABLED,

@@ -12,19 +12,10 @@ from bookied.server.rules.long_poll import LongPolls
 from bookied.server.rules.pending_request import PendingRequest, timed
 from bookied.stats.counters import RequestStats
 from bookied.storage.index.ledger_pages import CachedLedger
-from bookied.storage.journal.format import (
-    fence_record,
-)
-from wire.errors import (
-    LedgerFencedError,
-    NoSuchLedgerError,
-    UnauthorizedError,
-)
+from bookied.storage.journal.format import fence_record
+from wire.errors import LedgerFencedError, NoSuchLedgerError, UnauthorizedError
 from wire.ids import LedgerId
-from wire.messages import (
-    BatchReadRequest,
-    ReadRequest,
-)
+from wire.messages import BatchReadRequest, ReadRequest
 
 
 class Fences:

@@ -9,10 +9,7 @@ from bookied.stats.counters import RequestStats
 from bookied.storage.index.ledger_pages import CachedLedger
 from bookied.storage.journal.writer import Journal
 from bookied.storage.storages import Storages
-from wire.errors import (
-    BadRequestError,
-    UnauthorizedError,
-)
+from wire.errors import BadRequestError, UnauthorizedError
 from wire.ids import LedgerId
 
 MASTER_KEY_BYTES_MAX: Final = 512

@@ -11,18 +11,10 @@ from bookied.server.rules.disk_read import Answer, refusal_code
 from bookied.server.rules.refusal import refusal
 from bookied.stats.counters import RequestStats
 from bookied.stats.summary import Summary
-from wire.codes import (
-    ReturnCode,
-)
-from wire.errors import (
-    BookKeeperError,
-)
+from wire.codes import ReturnCode
+from wire.errors import BookKeeperError
 from wire.ids import LedgerId
-from wire.messages import (
-    ReplyTo,
-    Request,
-    Response,
-)
+from wire.messages import ReplyTo, Request, Response
 
 Respond = Callable[[Answer], None]
 """Takes the one answer to a request: now, later, or never if the bookie dies."""

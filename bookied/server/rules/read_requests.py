@@ -15,15 +15,8 @@ from bookied.server.rules.pending_request import PendingRequest, timed
 from bookied.stats.counters import RequestStats
 from bookied.storage.index.ledger_pages import CachedLedger
 from bookied.storage.storages import Storages
-from wire.codes import (
-    ProtocolVersion,
-    ReadFlag,
-    ReturnCode,
-)
-from wire.errors import (
-    BadRequestError,
-    NoSuchEntryError,
-)
+from wire.codes import ProtocolVersion, ReadFlag, ReturnCode
+from wire.errors import BadRequestError, NoSuchEntryError
 from wire.ids import NO_ENTRY, EntryId
 from wire.messages import (
     BatchReadRequest,

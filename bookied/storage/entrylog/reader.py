@@ -21,13 +21,7 @@ from bookied.errors import (
     WrongEntryError,
 )
 from bookied.storage.entrylog import format as layout
-from bookied.storage.entrylog.entry_rows import (
-    NEXT,
-    EntryRows,
-    bytes_to_read,
-    cut_rows,
-    may_follow,
-)
+from bookied.storage.entrylog.entry_rows import NEXT, EntryRows, bytes_to_read, cut_rows, may_follow
 from bookied.storage.files.files import Files, ReadFile
 from bookied.storage.files.open_files import OpenFiles, SharedFile
 from wire.codes import FRAME_BYTES_MAX
