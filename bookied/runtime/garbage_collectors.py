@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from functools import reduce
 from operator import or_
 
-import attrs
 from twisted.internet.defer import Deferred, gatherResults
 
 from bookied.config.bookie import BookieConfig
 from bookied.directories.disk_fullness import DiskVerdict
 from bookied.runtime.dependencies import Parts
-from bookied.server.rules.bookie import Bookie
 from bookied.stats.counters import CollectorStats
 from bookied.storage.garbage.collector import Collector
 from bookied.storage.garbage.collector_settings import CollectorSettings
@@ -23,46 +21,33 @@ from bookied.storage.garbage.unneeded_ledgers import LedgerGarbage, Membership
 from bookied.storage.storages import Storages
 
 
-@attrs.frozen(kw_only=True)
-class CollectedBookie:
-    """Whose garbage is collected."""
-
-    membership: Membership
-    storages: Storages
-    bookie: Bookie
-    checkpoint: Callable[[], Awaitable[None]]
-    """A whole checkpoint that begins after the call."""
-    keep_deletions: Callable[[], Awaitable[None]]
-    """Makes durable which fenced ledgers were deleted."""
+def ledger_garbage(config: BookieConfig, parts: Parts, membership: Membership) -> LedgerGarbage:
+    """Return what asks the metadata which ledgers of a bookie are gone."""
+    return LedgerGarbage(
+        parts.store,
+        parts.clock,
+        membership,
+        requests_per_s=config.gc_metadata_rate,
+        verify=config.verify_metadata_on_gc,
+        requests_max=config.over_replicated_requests_max,
+    )
 
 
 class Collectors:
     """All methods belong to the reactor's thread."""
 
-    def __init__(self, config: BookieConfig, parts: Parts, whose: CollectedBookie) -> None:
+    def __init__(
+        self, config: BookieConfig, parts: Parts, storages: Storages, effects: CollectorEffects
+    ) -> None:
         """Make a collector for each storage; ``start`` begins."""
         self._direct = parts.threads
         settings = CollectorSettings.of(config, direct=parts.threads)
-        effects = CollectorEffects(
-            garbage=LedgerGarbage(
-                parts.store,
-                parts.clock,
-                whose.membership,
-                requests_per_s=config.gc_metadata_rate,
-                verify=config.verify_metadata_on_gc,
-                requests_max=config.over_replicated_requests_max,
-            ),
-            checkpoint=whose.checkpoint,
-            run_blocking=parts.run_blocking,
-            ledger_deleted=whose.bookie.ledger_deleted,
-            keep_deletions=whose.keep_deletions,
-        )
-        count = len(whose.storages)
+        count = len(storages)
         self._collectors = {
             storage: Collector(
                 parts.files, storage, parts.clock, settings, effects, number=number, count=count
             )
-            for number, storage in enumerate(whose.storages)
+            for number, storage in enumerate(storages)
         }
 
     def settings_changed(self, config: BookieConfig) -> None:

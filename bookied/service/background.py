@@ -10,8 +10,10 @@ from bookied.config.bookie import BookieConfig
 from bookied.directories.disk_fullness import DiskVerdict
 from bookied.repair.autorecovery.sessions import AutoRecoveryBesideBookie
 from bookied.runtime.dependencies import Parts, make_client
-from bookied.runtime.garbage_collectors import CollectedBookie, Collectors
+from bookied.runtime.garbage_collectors import Collectors
+from bookied.storage.garbage.collector_state import CollectorEffects
 from bookied.storage.garbage.status import CollectorStatus
+from bookied.storage.storages import Storages
 from wire.ids import BookieId
 
 
@@ -24,18 +26,13 @@ class BackgroundWork:
         self.collectors: Collectors | None = None
         self.autorecovery: AutoRecoveryBesideBookie | None = None
 
-    def start(self, parts: Parts, whose: CollectedBookie, verdict: DiskVerdict) -> None:
-        """Collect garbage and, where the settings say so, repair ledgers from now on.
-
-        Args:
-            parts: what it is done with.
-            whose: the bookie that serves.
-            verdict: of the last look at its disks.
-        """
-        self.collectors = Collectors(self._config, parts, whose)
+    def start(
+        self, parts: Parts, storages: Storages, effects: CollectorEffects, bookie_id: BookieId
+    ) -> None:
+        """Collect garbage and, where the settings say so, repair ledgers from now on."""
+        self.collectors = Collectors(self._config, parts, storages, effects)
         self.collectors.start()
-        self.collectors.disks_changed(verdict)
-        self._start_autorecovery(parts, BookieId(whose.membership.bookie_id))
+        self._start_autorecovery(parts, bookie_id)
 
     def _start_autorecovery(self, parts: Parts, bookie_id: BookieId) -> None:
         """Begin to repair, in a metadata session apart from the registration's."""

@@ -26,7 +26,7 @@ from bookied.directories.served_note import NO_LEDGER
 from bookied.errors import NO_SPACE, NoSpaceError, UnflushedStopError
 from bookied.repair.integrity.lifecycle import Integrity
 from bookied.runtime.dependencies import Parts
-from bookied.runtime.garbage_collectors import CollectedBookie
+from bookied.runtime.garbage_collectors import ledger_garbage
 from bookied.runtime.registration import Registration
 from bookied.runtime.state import SERVING, BookieLifecycle, Event, State
 from bookied.runtime.storage_engine import Engine, EngineEvents
@@ -37,11 +37,12 @@ from bookied.server.server import BookieServer
 from bookied.service.background import BackgroundWork
 from bookied.service.client_port import ClientPort
 from bookied.service.deleted_ledgers_file import DeletedLedgersFile
-from bookied.service.disk_effects import DiskEffects, DiskMode, stored_status
+from bookied.service.disk_effects import DiskEffects, DiskMode, keep_status, stored_status
 from bookied.service.fatal_errors import FatalErrors
 from bookied.service.metadata_at_stop import finish_with_metadata
 from bookied.service.sigquit_dump import service_state
 from bookied.service.start import ServiceStart
+from bookied.storage.garbage.collector_state import CollectorEffects
 from bookied.storage.garbage.unneeded_ledgers import Membership
 from bookied.storage.storages import Storages
 from wire.errors import BookKeeperError
@@ -164,8 +165,10 @@ class BookieService:
         effects = DiskEffects(
             allow=self._allow,
             register=self._register_mode,
+            keep=partial(keep_status, config, parts, found, self._errors),
+            failed=self._errors.fail,
             judged=self.background.disks_changed,
-            errors=self._errors,
+            disk_failed=self._errors.disk_failed,
         )
         self.disk_mode = DiskMode(
             config,
@@ -209,14 +212,15 @@ class BookieService:
         assert self.bookie is not None
         assert self.disk_mode is not None
         assert self._deletions is not None
-        whose = CollectedBookie(
-            membership=membership,
-            storages=self.engine.storages,
-            bookie=self.bookie,
+        effects = CollectorEffects(
+            garbage=ledger_garbage(self.config, self.parts, membership),
             checkpoint=self.engine.checkpoint,
+            run_blocking=self.parts.run_blocking,
+            ledger_deleted=self.bookie.ledger_deleted,
             keep_deletions=self._deletions.keep,
         )
-        self.background.start(self.parts, whose, self.disk_mode.watch.verdict)
+        self.background.start(self.parts, self.engine.storages, effects, membership.bookie_id)
+        self.background.disks_changed(self.disk_mode.watch.verdict)
 
     # Stop ----------------------------------------------------------------------------------------
 

@@ -18,8 +18,7 @@ from bookied.directories.roots import Directories
 from bookied.directories.status_file import PersistedMode, read_status, write_status
 from bookied.runtime.dependencies import Parts
 from bookied.runtime.read_only_mode import ModeEffects, ReadOnlyMode
-from bookied.runtime.state import BookieLifecycle, State
-from bookied.server.rules.add_requests import Writes
+from bookied.runtime.state import BookieLifecycle
 from bookied.service.fatal_errors import FatalErrors
 from bookied.storage.storages import Storages
 
@@ -27,16 +26,12 @@ log = Logger()
 
 
 @attrs.frozen(kw_only=True)
-class DiskEffects:
+class DiskEffects(ModeEffects):
     """Who obeys what the disks and the operator say."""
 
-    allow: Callable[[Writes], None]
-    """Takes only these adds from now on."""
-    register: Callable[[State], None]
-    """Tells the cluster."""
     judged: Callable[[DiskVerdict], None]
     """Gets each verdict after the first that may differ from the one before."""
-    errors: FatalErrors
+    disk_failed: Callable[[Exception], None]
 
 
 class DiskMode:
@@ -66,21 +61,8 @@ class DiskMode:
             kept: the mode before the start, as ``stored_status`` returns it.
             may_be_new: whether directories may be missing, for cookies are to be written yet.
         """
-        self._config, self._parts, self._found = config, parts, found
-        self._storages, self._effects = storages, effects
-        errors = effects.errors
-        self.mode = ReadOnlyMode(
-            config,
-            state,
-            parts.clock,
-            ModeEffects(
-                allow=effects.allow,
-                register=effects.register,
-                keep=self._keep_status,
-                failed=errors.fail,
-            ),
-            kept=kept,
-        )
+        self._config, self._storages, self._effects = config, storages, effects
+        self.mode = ReadOnlyMode(config, state, parts.clock, effects, kept=kept)
         self.watch = DiskWatch(
             parts.clock,
             lambda: sample_disks(parts.files, found, may_be_new=may_be_new()),
@@ -88,7 +70,7 @@ class DiskMode:
             run_blocking=parts.run_blocking,
             was_read_only=kept.read_only,
             changed=self._judged,
-            failed=errors.disk_failed,
+            failed=effects.disk_failed,
             is_awaited=lambda: self.mode.is_out_of_space or storages.lacks_space,
         )
 
@@ -132,10 +114,18 @@ class DiskMode:
         """Say where new files go; on full disks anywhere, for recovery adds and replay."""
         self._storages.avoid(verdict.full, verdict.nearly_full, verdict.tight)
 
-    def _keep_status(self, status: PersistedMode) -> None:
-        if self._config.persist_status:
-            keep = partial(write_status, self._parts.files, self._found.ledger_dirs, status)
-            self._parts.run_blocking(keep).addErrback(self._effects.errors.part_crashed)
+
+def keep_status(
+    config: BookieConfig,
+    parts: Parts,
+    found: Directories,
+    errors: FatalErrors,
+    status: PersistedMode,
+) -> None:
+    """Keep a mode for the next start, where it is to be kept."""
+    if config.persist_status:
+        keep = partial(write_status, parts.files, found.ledger_dirs, status)
+        parts.run_blocking(keep).addErrback(errors.part_crashed)
 
 
 async def stored_status(config: BookieConfig, parts: Parts, found: Directories) -> PersistedMode:
