@@ -13,7 +13,8 @@ from typing import Any, Final
 
 import attrs
 
-from bookied.stats.summary import WHOLE, Summary
+from bookied.stats.names import count, latency, level, sizes
+from bookied.stats.summary import Summary
 from wire.codes import AddFlag, ReadFlag, ReturnCode
 from wire.ids import NO_ENTRY, LedgerId
 from wire.ledger_metadata import LedgerMetadata
@@ -67,10 +68,6 @@ def operation_of(request: Request) -> str:
     return _BY_TYPE.get(type(request), "")
 
 
-def _sizes() -> Summary:
-    return Summary(WHOLE)
-
-
 class Summaries:
     """What has notes to count and windows to end."""
 
@@ -101,39 +98,43 @@ class RequestStats(Summaries):
         init=False, factory=lambda: {name: Summary() for name in OPERATIONS}
     )
     """From the read that brought the request's end to the answer's way out."""
-    bookie_add: Summary = attrs.field(init=False, factory=Summary)
+    bookie_add: Summary = latency("bookie_BOOKIE_ADD_ENTRY")
     """What the bookie itself takes to store adds and queue them for the journal."""
-    bookie_recovery_add: Summary = attrs.field(init=False, factory=Summary)
-    bookie_add_bytes: Summary = attrs.field(init=False, factory=_sizes)
-    bookie_read_bytes: Summary = attrs.field(init=False, factory=_sizes)
-    channel_write: Summary = attrs.field(init=False, factory=Summary)
+    bookie_recovery_add: Summary = latency("bookie_BOOKIE_RECOVERY_ADD_ENTRY")
+    bookie_add_bytes: Summary = sizes("bookie_BOOKIE_ADD_ENTRY_BYTES")
+    bookie_read_bytes: Summary = sizes("bookie_BOOKIE_READ_ENTRY_BYTES")
+    channel_write: Summary = latency("bookkeeper_server_CHANNEL_WRITE")
     """What it takes to hand answers to the transport."""
-    fence_wait: Summary = attrs.field(init=False, factory=Summary)
-    fence_read: Summary = attrs.field(init=False, factory=Summary)
-    poll_wait: Summary = attrs.field(init=False, factory=Summary)
-    poll_read: Summary = attrs.field(init=False, factory=Summary)
-    disk_wait: Summary = attrs.field(init=False, factory=Summary)
+    fence_wait: Summary = latency("bookkeeper_server_READ_ENTRY_FENCE_WAIT")
+    fence_read: Summary = latency("bookkeeper_server_READ_ENTRY_FENCE_READ")
+    poll_wait: Summary = latency("bookkeeper_server_READ_ENTRY_LONG_POLL_WAIT")
+    poll_read: Summary = latency("bookkeeper_server_READ_ENTRY_LONG_POLL_READ")
+    disk_wait: Summary = latency("bookkeeper_server_READ_ENTRY_SCHEDULING_DELAY")
     """How long reads wait for a thread."""
-    disk_read: Summary = attrs.field(init=False, factory=Summary)
-    blocked_wait: Summary = attrs.field(init=False, factory=Summary)
+    disk_read: Summary = latency("bookie_STORAGE_GET_ENTRY")
+    blocked_wait: Summary = latency(
+        "bookkeeper_server_ADD_ENTRY_BLOCKED_WAIT",
+        "bookkeeper_server_READ_ENTRY_BLOCKED_WAIT",
+        "bookie_SKIP_LIST_THROTTLING_LATENCY",
+    )
     """How long no connection was read, because too much was in progress."""
-    write_bytes: int = attrs.field(init=False, default=0)
-    read_bytes: int = attrs.field(init=False, default=0)
-    adds_rejected: int = attrs.field(init=False, default=0)
-    reads_rejected: int = attrs.field(init=False, default=0)
-    no_last_entry: int = attrs.field(init=False, default=0)
+    write_bytes: int = count("bookie_WRITE_BYTES")
+    read_bytes: int = count("bookie_READ_BYTES")
+    adds_rejected: int = count("bookkeeper_server_ADD_ENTRY_REJECTED")
+    reads_rejected: int = count("bookkeeper_server_READ_ENTRY_REJECTED")
+    no_last_entry: int = count("bookkeeper_server_READ_LAST_ENTRY_NOENTRY_ERROR")
     """Reads of a last entry of ledgers without any."""
-    forces: int = attrs.field(init=False, default=0)
-    packets_received: int = attrs.field(init=False, default=0)
-    packets_sent: int = attrs.field(init=False, default=0)
-    tls_handshakes: int = attrs.field(init=False, default=0)
-    tls_failures: int = attrs.field(init=False, default=0)
+    forces: int = count("bookie_BOOKIE_FORCE_LEDGER")
+    packets_received: int = count("bookied_packets_received_total")
+    packets_sent: int = count("bookied_packets_sent_total")
+    tls_handshakes: int = count("bookied_tls_handshakes_total")
+    tls_failures: int = count("bookied_tls_failures_total")
     """Handshakes that failed, and connections that TLS ended."""
-    auth_successes: int = attrs.field(init=False, default=0)
-    auth_failures: int = attrs.field(init=False, default=0)
-    requests_unauthenticated: int = attrs.field(init=False, default=0)
+    auth_successes: int = count("bookied_auth_successes_total")
+    auth_failures: int = count("bookied_auth_failures_total")
+    requests_unauthenticated: int = count("bookied_unauthenticated_requests_total")
     """Requests of clients that had not shown who they are, or not begun TLS where that is due."""
-    keys_refused: int = attrs.field(init=False, default=0)
+    keys_refused: int = count("bookied_ledger_keys_refused_total")
     """Requests for ledgers without the password that these were made with."""
 
     def since_us(self, began_ns: int) -> int:
@@ -211,27 +212,27 @@ class JournalStats(Summaries):
 
     lock: threading.Lock = attrs.field(factory=threading.Lock)
 
-    add: Summary = attrs.field(factory=Summary)
+    add: Summary = latency("JOURNAL_ADD_ENTRY")
     """From the queue to the disk."""
-    queue: Summary = attrs.field(factory=Summary)
+    queue: Summary = latency("JOURNAL_QUEUE_LATENCY")
     """From the queue to its turn."""
-    process: Summary = attrs.field(factory=Summary)
+    process: Summary = latency("JOURNAL_PROCESS_TIME_LATENCY")
     """All that a group takes."""
-    flush: Summary = attrs.field(factory=Summary)
+    flush: Summary = latency("JOURNAL_FLUSH_LATENCY")
     """The write."""
-    sync: Summary = attrs.field(factory=Summary)
-    creation: Summary = attrs.field(factory=Summary)
-    force: Summary = attrs.field(factory=Summary)
-    batch_entries: Summary = attrs.field(factory=_sizes)
-    batch_bytes: Summary = attrs.field(factory=_sizes)
-    write_bytes: int = 0
+    sync: Summary = latency("JOURNAL_SYNC")
+    creation: Summary = latency("JOURNAL_CREATION_LATENCY")
+    force: Summary = latency("JOURNAL_FORCE_LEDGER")
+    batch_entries: Summary = sizes("JOURNAL_FORCE_WRITE_BATCH_ENTRIES")
+    batch_bytes: Summary = sizes("JOURNAL_FORCE_WRITE_BATCH_BYTES")
+    write_bytes: int = count("JOURNAL_WRITE_BYTES")
     queued: int = 0
     """What was ever queued, counted by the reactor; and what of it is done."""
     done: int = 0
-    ended_by_wait: int = 0
+    ended_by_wait: int = count("JOURNAL_NUM_FLUSH_MAX_WAIT")
     """Groups that ended when their oldest had waited long enough."""
-    ended_by_bytes: int = 0
-    ended_by_empty_queue: int = 0
+    ended_by_bytes: int = count("JOURNAL_NUM_FLUSH_MAX_OUTSTANDING_BYTES")
+    ended_by_empty_queue: int = count("JOURNAL_NUM_FLUSH_EMPTY_QUEUE")
 
     def settle(self) -> None:
         """Count what was noted, while the journal's thread notes nothing."""
@@ -272,12 +273,12 @@ class MetadataStats(Summaries):
 class CollectorStats(Summaries):
     """How long one collector takes for what."""
 
-    thread: Summary = attrs.field(factory=Summary)
+    thread: Summary = latency("THREAD_RUNTIME")
     """A round."""
-    compact: Summary = attrs.field(factory=Summary)
-    ledgers: Summary = attrs.field(factory=Summary)
+    compact: Summary = latency("COMPACT_RUNTIME")
+    ledgers: Summary = latency("GC_LEDGER_RUNTIME")
     """Comparing with the metadata, and dropping."""
-    logs: Summary = attrs.field(factory=Summary)
+    logs: Summary = latency("EXTRACT_META_RUNTIME")
     """Finding out what entry logs hold."""
 
 
@@ -296,31 +297,31 @@ class StorageStats(Summaries):
 class AuditorStats(Summaries):
     """What auditors of this process have done, in however many terms; times are milliseconds."""
 
-    audit: Summary = attrs.field(factory=Summary)
+    audit: Summary = latency("AUDIT_BOOKIES_TIME")
     """Looking for lost bookies."""
-    walk: Summary = attrs.field(factory=Summary)
+    walk: Summary = latency("BOOKIE_TO_LEDGERS_MAP_CREATION_TIME")
     """Of that, reading the metadata of all ledgers."""
-    publish: Summary = attrs.field(factory=Summary)
+    publish: Summary = latency("URL_PUBLISH_TIME_FOR_LOST_BOOKIE")
     """Of that, marking."""
-    check_ledgers: Summary = attrs.field(factory=Summary)
-    check_placement: Summary = attrs.field(factory=Summary)
-    check_replicas: Summary = attrs.field(factory=Summary)
-    marked: Summary = attrs.field(factory=_sizes)
+    check_ledgers: Summary = latency("CHECK_ALL_LEDGERS_TIME")
+    check_placement: Summary = latency("PLACEMENT_POLICY_CHECK_TIME")
+    check_replicas: Summary = latency("REPLICAS_CHECK_TIME")
+    marked: Summary = sizes("NUM_UNDER_REPLICATED_LEDGERS")
     """Ledgers that an audit marked."""
-    marked_bytes: Summary = attrs.field(factory=_sizes)
-    fragments: Summary = attrs.field(factory=_sizes)
+    marked_bytes: Summary = sizes("UNDER_REPLICATED_LEDGERS_TOTAL_SIZE")
+    fragments: Summary = sizes("NUM_FRAGMENTS_PER_LEDGER")
     """Of each ledger that was checked; likewise the bookies."""
-    bookies: Summary = attrs.field(factory=_sizes)
-    ledgers_checked: int = 0
-    audits_delayed: int = 0
-    delayed_audits_cancelled: int = 0
-    checks_skipped: int = 0
-    misplaced: int = 0
+    bookies: Summary = sizes("NUM_BOOKIES_PER_LEDGER")
+    ledgers_checked: int = count("NUM_LEDGERS_CHECKED")
+    audits_delayed: int = count("NUM_BOOKIE_AUDITS_DELAYED")
+    delayed_audits_cancelled: int = count("NUM_DELAYED_BOOKIE_AUDITS_CANCELLED")
+    checks_skipped: int = count("NUM_SKIPPING_CHECK_TASK_TIMES")
+    misplaced: int = level("NUM_LEDGERS_NOT_ADHERING_TO_PLACEMENT_POLICY")
     """Ledgers, as the last check of placement found them; the next three of replicas."""
-    without_a_replica: int = 0
-    below_ack_quorum: int = 0
-    below_write_quorum: int = 0
-    overdue: int = 0
+    without_a_replica: int = level("NUM_LEDGERS_HAVING_NO_REPLICA_OF_AN_ENTRY")
+    below_ack_quorum: int = level("NUM_LEDGERS_HAVING_LESS_THAN_AQ_REPLICAS_OF_AN_ENTRY")
+    below_write_quorum: int = level("NUM_LEDGERS_HAVING_LESS_THAN_WQ_REPLICAS_OF_AN_ENTRY")
+    overdue: int = level("NUM_UNDERREPLICATED_LEDGERS_ELAPSED_RECOVERY_GRACE_PERIOD")
     """Marks that were too old at the last check of placement."""
     audited_s: float = 0.0
     """When an audit last went well, since the epoch."""
@@ -336,19 +337,19 @@ class AuditorStats(Summaries):
 class WorkerStats(Summaries):
     """What workers of this process have done."""
 
-    repair: Summary = attrs.field(factory=Summary)
+    repair: Summary = latency("rereplicate")
     """One ledger, from taking it up; a success is one that has all its replicas."""
-    read_bytes: Summary = attrs.field(factory=_sizes)
+    read_bytes: Summary = sizes("NUM_BYTES_READ")
     """Of each entry that was copied; written ones count once for each copy."""
-    written_bytes: Summary = attrs.field(factory=_sizes)
-    entries_read: int = 0
-    entries_written: int = 0
-    unreadable: int = 0
-    ledgers: int = 0
+    written_bytes: Summary = sizes("NUM_BYTES_WRITTEN")
+    entries_read: int = count("NUM_ENTRIES_READ")
+    entries_written: int = count("NUM_ENTRIES_WRITTEN")
+    unreadable: int = count("NUM_ENTRIES_UNABLE_TO_READ_FOR_REPLICATION")
+    ledgers: int = count("NUM_FULL_OR_PARTIAL_LEDGERS_REPLICATED")
     """Those of which something was copied."""
-    respread: int = 0
+    respread: int = count("NUM_NOT_ADHERING_PLACEMENT_LEDGERS_REPLICATED")
     """Those of which a fragment was moved for its placement."""
-    deferred: int = 0
+    deferred: int = count("NUM_DEFER_LEDGER_LOCK_RELEASE_OF_FAILED_LEDGER")
     """Locks that were kept for a while because a repair failed."""
     failures: OrderedDict[LedgerId, tuple[float, str]] = attrs.field(factory=OrderedDict)
     """When a ledger was last not repaired, and why: the latest ones, until they are repaired."""

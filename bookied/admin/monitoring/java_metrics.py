@@ -14,7 +14,14 @@ from typing import Any, Final
 import attrs
 
 from bookied.admin.control.disks import DiskControl
-from bookied.admin.monitoring.prometheus_text import Family, Kind, Labels, gauge, summary
+from bookied.admin.monitoring.prometheus_text import (
+    Family,
+    Labels,
+    declared,
+    declared_of_all,
+    gauge,
+    summary,
+)
 from bookied.config.bookie import StorageClass
 from bookied.runtime.garbage_collectors import Collectors
 from bookied.runtime.state import State
@@ -29,6 +36,7 @@ from bookied.stats.counters import (
     READ,
     RequestStats,
 )
+from bookied.stats.names import Kind
 from bookied.stats.summary import Summary
 from bookied.storage.garbage.compaction_rules import TENTHS
 from bookied.storage.journal.writer import Journal
@@ -78,6 +86,7 @@ def _server(server: BookieServer) -> Iterator[Family]:
         if operation not in {FENCE, LONG_POLL}:
             labels = _REACTOR if operation in {ADD, READ} else {}
             yield summary(f"{prefix}{operation}", took, labels)
+    yield from declared(stats)
     yield from rows(_SERVER, prefix, server)
     yield from rows(_BOOKIE, "bookie_", stats)
 
@@ -88,34 +97,14 @@ _REACTOR: Final = {"threadPool": "reactor", "thread": "0"}
 _SERVER: Final[tuple[Row, ...]] = (
     ("ADD_ENTRY_IN_PROGRESS", "gauge", lambda it: it.backpressure.adds_in_flight),
     ("ADD_ENTRY_BLOCKED", "gauge", lambda it: it.held_back),
-    ("ADD_ENTRY_BLOCKED_WAIT", "summary", lambda it: it.stats.blocked_wait),
-    ("ADD_ENTRY_REJECTED", "counter", lambda it: it.stats.adds_rejected),
     ("READ_ENTRY_IN_PROGRESS", "gauge", lambda it: it.reads_pending),
     ("READ_ENTRY_BLOCKED", "gauge", lambda it: it.held_back),
-    ("READ_ENTRY_BLOCKED_WAIT", "summary", lambda it: it.stats.blocked_wait),
-    ("READ_ENTRY_REJECTED", "counter", lambda it: it.stats.reads_rejected),
-    ("READ_ENTRY_SCHEDULING_DELAY", "summary", lambda it: it.stats.disk_wait),
-    ("READ_ENTRY_FENCE_WAIT", "summary", lambda it: it.stats.fence_wait),
-    ("READ_ENTRY_FENCE_READ", "summary", lambda it: it.stats.fence_read),
-    ("READ_ENTRY_LONG_POLL_WAIT", "summary", lambda it: it.stats.poll_wait),
-    ("READ_ENTRY_LONG_POLL_READ", "summary", lambda it: it.stats.poll_read),
-    ("READ_LAST_ENTRY_NOENTRY_ERROR", "counter", lambda it: it.stats.no_last_entry),
-    ("CHANNEL_WRITE", "summary", lambda it: it.stats.channel_write),
 )
 
 _BOOKIE: Final[tuple[Row, ...]] = (
-    ("WRITE_BYTES", "counter", lambda it: it.write_bytes),
-    ("READ_BYTES", "counter", lambda it: it.read_bytes),
-    ("BOOKIE_ADD_ENTRY", "summary", lambda it: it.bookie_add),
-    ("BOOKIE_ADD_ENTRY_BYTES", "summary", lambda it: it.bookie_add_bytes),
-    ("BOOKIE_RECOVERY_ADD_ENTRY", "summary", lambda it: it.bookie_recovery_add),
     ("BOOKIE_READ_ENTRY", "summary", lambda it: it.requests[READ]),
-    ("BOOKIE_READ_ENTRY_BYTES", "summary", lambda it: it.bookie_read_bytes),
-    ("BOOKIE_FORCE_LEDGER", "counter", lambda it: it.forces),
     ("BOOKIE_GET_LIST_OF_ENTRIES_OF_LEDGER", "summary", lambda it: it.requests[LIST_ENTRIES]),
-    ("STORAGE_GET_ENTRY", "summary", lambda it: it.disk_read),
     ("SKIP_LIST_THROTTLING", "counter", lambda it: it.blocked_wait.success.count),
-    ("SKIP_LIST_THROTTLING_LATENCY", "summary", lambda it: it.blocked_wait),
 )
 
 
@@ -139,6 +128,8 @@ def _threads(of: BookieService, server: BookieServer) -> Iterator[Family]:
 def _journals(journals: Sequence[Journal], queue_bytes_max: int) -> Iterator[Family]:
     yield gauge("bookie_JOURNAL_DIRS", len(journals))
     labelled = [({"journalIndex": str(number)}, one) for number, one in enumerate(journals)]
+    of_stats = [(labels, journal.stats) for labels, journal in labelled]
+    yield from declared_of_all(of_stats, "bookie_journal_")
     yield from _labelled_rows(_JOURNAL, "bookie_journal_", labelled)
     share = queue_bytes_max // len(journals)
     limits = tuple((labels, share) for labels, _ in labelled)
@@ -146,21 +137,8 @@ def _journals(journals: Sequence[Journal], queue_bytes_max: int) -> Iterator[Fam
 
 
 _JOURNAL: Final[tuple[Row, ...]] = (
-    ("JOURNAL_ADD_ENTRY", "summary", lambda it: it.stats.add),
-    ("JOURNAL_FORCE_LEDGER", "summary", lambda it: it.stats.force),
-    ("JOURNAL_SYNC", "summary", lambda it: it.stats.sync),
-    ("JOURNAL_FLUSH_LATENCY", "summary", lambda it: it.stats.flush),
-    ("JOURNAL_QUEUE_LATENCY", "summary", lambda it: it.stats.queue),
-    ("JOURNAL_PROCESS_TIME_LATENCY", "summary", lambda it: it.stats.process),
-    ("JOURNAL_CREATION_LATENCY", "summary", lambda it: it.stats.creation),
-    ("JOURNAL_FORCE_WRITE_BATCH_ENTRIES", "summary", lambda it: it.stats.batch_entries),
-    ("JOURNAL_FORCE_WRITE_BATCH_BYTES", "summary", lambda it: it.stats.batch_bytes),
     ("JOURNAL_QUEUE_SIZE", "counter", lambda it: it.stats.queued - it.stats.done),
     ("JOURNAL_MEMORY_USED", "gauge", lambda it: it.queued_bytes),
-    ("JOURNAL_WRITE_BYTES", "counter", lambda it: it.stats.write_bytes),
-    ("JOURNAL_NUM_FLUSH_MAX_WAIT", "counter", lambda it: it.stats.ended_by_wait),
-    ("JOURNAL_NUM_FLUSH_MAX_OUTSTANDING_BYTES", "counter", lambda it: it.stats.ended_by_bytes),
-    ("JOURNAL_NUM_FLUSH_EMPTY_QUEUE", "counter", lambda it: it.stats.ended_by_empty_queue),
 )
 
 
@@ -248,35 +226,12 @@ def _collectors(of: BookieService, collectors: Collectors) -> Iterator[Family]:
     prefix = "bookie_" if _is_db(of) else "bookie_gc_"
     labels = _labels_of(of) if _is_db(of) else [{}]
     statuses = list(zip(labels, collectors.statuses(), strict=True))
-    yield from _labelled_rows(_GARBAGE, prefix, statuses)
+    yield from declared_of_all(statuses, prefix)
     for tenth in range(TENTHS):
         name = f"{prefix}entry_log_usage_buckets_le_{(tenth + 1) * 10}"
         samples = tuple((those, one.tenths[tenth]) for those, one in statuses)
         yield Family(name, "gauge", samples)
-    took = list(zip(labels, collectors.stats(), strict=True))
-    yield from _labelled_rows(_COLLECTOR, prefix, took)
-
-
-_GARBAGE: Final[tuple[Row, ...]] = (
-    ("ACTIVE_LEDGER_TOTAL", "gauge", lambda it: it.ledgers),
-    ("ACTIVE_ENTRY_LOG_TOTAL", "gauge", lambda it: it.logs),
-    ("ACTIVE_ENTRY_LOG_SPACE_BYTES", "gauge", lambda it: it.live_bytes),
-    ("ENTRY_LOG_SPACE_BYTES", "gauge", lambda it: it.total_bytes),
-    ("ENTRY_LOG_COMPACT_RATIO", "gauge", lambda it: it.last_share),
-    ("DELETED_LEDGER_TOTAL", "counter", lambda it: it.ledgers_dropped),
-    ("RECLAIMED_COMPACTION_SPACE_BYTES", "counter", lambda it: it.freed_by_compaction_bytes),
-    ("RECLAIMED_DELETION_SPACE_BYTES", "counter", lambda it: it.freed_by_removal_bytes),
-    ("RECLAIM_FAILED_TO_DELETE", "counter", lambda it: it.unreadable_logs),
-    ("MAJOR_COMPACTION_TOTAL", "counter", lambda it: it.major_compactions),
-    ("MINOR_COMPACTION_TOTAL", "counter", lambda it: it.minor_compactions),
-)
-
-_COLLECTOR: Final[tuple[Row, ...]] = (
-    ("THREAD_RUNTIME", "summary", lambda it: it.thread),
-    ("COMPACT_RUNTIME", "summary", lambda it: it.compact),
-    ("GC_LEDGER_RUNTIME", "summary", lambda it: it.ledgers),
-    ("EXTRACT_META_RUNTIME", "summary", lambda it: it.logs),
-)
+    yield from declared_of_all(list(zip(labels, collectors.stats(), strict=True)), prefix)
 
 
 # Rows ---------------------------------------------------------------------------------------------

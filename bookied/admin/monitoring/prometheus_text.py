@@ -7,17 +7,17 @@ this in tests.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Final, Literal
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
 
 import attrs
 
+from bookied.stats.names import Kind, metrics_of
 from bookied.stats.summary import QUANTILES, Series, Summary
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 Labels = Mapping[str, str]
-Kind = Literal["counter", "gauge", "summary"]
 
 _NO_LABELS: Final[Labels] = {}
 
@@ -44,6 +44,18 @@ def gauge(name: str, value: float, labels: Labels = _NO_LABELS) -> Family:
 def summary(name: str, value: Summary, labels: Labels = _NO_LABELS) -> Family:
     """Return a summary of one sample."""
     return Family(name, "summary", ((labels, value),))
+
+
+def declared(part: Any, prefix: str = "") -> Iterator[Family]:
+    """Give the metrics that the class of a part declares."""
+    return declared_of_all([(_NO_LABELS, part)], prefix)
+
+
+def declared_of_all(parts: Sequence[tuple[Labels, Any]], prefix: str) -> Iterator[Family]:
+    """Give the same of parts of one class, each with its labels."""
+    for name, kind, attribute in metrics_of(type(parts[0][1])):
+        samples = tuple((labels, getattr(part, attribute)) for labels, part in parts)
+        yield Family(prefix + name, kind, samples)
 
 
 def exposition(families: Iterable[Family]) -> str:

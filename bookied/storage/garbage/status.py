@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import attrs
 
+from bookied.stats.names import count, level
 from bookied.storage.garbage.compaction_rules import TENTHS, CompactionKind
 
 
@@ -36,26 +37,26 @@ class CollectorStatus:
     last_ended_s: float | None = None
     last_error: str | None = None
     """What ended the last round early."""
-    minor_compactions: int = 0
-    major_compactions: int = 0
+    minor_compactions: int = count("MINOR_COMPACTION_TOTAL")
+    major_compactions: int = count("MAJOR_COMPACTION_TOTAL")
     last_minor_s: float | None = None
     last_major_s: float | None = None
-    last_share: float = 0.0
+    last_share: float = level("ENTRY_LOG_COMPACT_RATIO")
     """How many of all finished logs the last compaction has rewritten, 0 to 1."""
 
-    ledgers: int = 0
-    ledgers_dropped: int = 0
-    logs: int = 0
+    ledgers: int = level("ACTIVE_LEDGER_TOTAL")
+    ledgers_dropped: int = count("DELETED_LEDGER_TOTAL")
+    logs: int = level("ACTIVE_ENTRY_LOG_TOTAL")
     """Finished logs, and below what they hold."""
-    unreadable_logs: int = 0
+    unreadable_logs: int = count("RECLAIM_FAILED_TO_DELETE")
     """Damaged ones, which are left alone."""
-    total_bytes: int = 0
-    live_bytes: int = 0
+    total_bytes: int = level("ENTRY_LOG_SPACE_BYTES")
+    live_bytes: int = level("ACTIVE_ENTRY_LOG_SPACE_BYTES")
     tenths: tuple[int, ...] = (0,) * TENTHS
     """How many logs are up to a tenth alive, up to two tenths, and so on."""
     logs_removed: int = 0
-    freed_by_removal_bytes: int = 0
-    freed_by_compaction_bytes: int = 0
+    freed_by_removal_bytes: int = count("RECLAIMED_DELETION_SPACE_BYTES")
+    freed_by_compaction_bytes: int = count("RECLAIMED_COMPACTION_SPACE_BYTES")
     copied_entries: int = 0
     copied_bytes: int = 0
 
