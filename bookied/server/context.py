@@ -16,7 +16,7 @@ from bookied.server.fast_reads import FastReads
 from bookied.server.limits.backpressure import Backpressure, PressureLevel, ServerLimits
 from bookied.server.limits.connections import ConnectionSettings
 from bookied.server.limits.handshake_turns import HandshakeTurns
-from bookied.server.limits.limit_hits import MEANINGS, Limit, LimitHits
+from bookied.server.limits.limit_hits import Limit, LimitHits
 from bookied.server.limits.memory import HalfFrames, UnsentAnswers
 from bookied.server.limits.pending_reads import PendingReads
 from bookied.server.limits.request_turns import Turns
@@ -65,7 +65,7 @@ class ServerContext:
         self.stats = bookie.stats
         self.fast_adds = FastAdds(bookie, frame_bytes_max=settings.frame_bytes_max)
         self.fast_reads = FastReads(bookie.storages, bookie.stats)
-        self.hits = LimitHits(clock, MEANINGS)
+        self.hits = LimitHits(clock, Limit)
         self.backpressure = Backpressure(
             limits,
             clock,

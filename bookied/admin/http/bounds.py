@@ -9,10 +9,11 @@ from __future__ import annotations
 import resource
 from collections import deque
 from collections.abc import Callable
-from enum import Enum
 from typing import Final
 
 from twisted.internet.interfaces import IReactorTime
+
+from bookied.server.limits.limit_hits import NamedLimit
 
 CONNECTIONS_MAX: Final = 64
 SHARE_OF_ADDRESS: Final = 2
@@ -58,34 +59,25 @@ def connections_max() -> int:
     return min(CONNECTIONS_MAX, max(2, soft // 16))
 
 
-class HttpLimit(Enum):
-    """What a client can run into; the value is the metric's label."""
+class HttpLimit(NamedLimit):
+    """What a client of HTTP can run into."""
 
-    CONNECTIONS = "connections"
-    ADDRESS = "connections_of_address"
-    WAITING = "waiting_connections"
-    STALLED = "stalled_connections"
-    CROWD = "crowding_connections"
-    REQUEST_TIME = "request_time"
-    ANSWER_TIME = "answer_time"
-    BODY = "body"
-    UNSENT = "unsent_answers"
-    HOST = "host"
-
-
-HTTP_MEANINGS: Final = {
-    HttpLimit.CONNECTIONS: "refused connections: no more are allowed",
-    HttpLimit.ADDRESS: "refused connections: their address has its share",
-    HttpLimit.WAITING: "closed connections that had no whole request: others came",
-    HttpLimit.STALLED: "closed connections that did not take their answers: others came",
-    HttpLimit.CROWD: "closed connections of the address that had most: others came",
-    HttpLimit.REQUEST_TIME: "cut connections: a request was not complete in time",
-    HttpLimit.ANSWER_TIME: "cut connections: an answer was not taken in time",
-    HttpLimit.BODY: "cut connections: the body of a request is too long",
-    HttpLimit.UNSENT: "refused requests: too many answers are not taken, over all connections",
-    HttpLimit.HOST: "refused requests for other hosts: httpServerAllowedHosts can name them",
-}
-"""What the log says of each."""
+    CONNECTIONS = "connections", "refused connections: no more are allowed"
+    ADDRESS = "connections_of_address", "refused connections: their address has its share"
+    WAITING = "waiting_connections", "closed connections that had no whole request: others came"
+    STALLED = (
+        "stalled_connections",
+        "closed connections that did not take their answers: others came",
+    )
+    CROWD = "crowding_connections", "closed connections of the address that had most: others came"
+    REQUEST_TIME = "request_time", "cut connections: a request was not complete in time"
+    ANSWER_TIME = "answer_time", "cut connections: an answer was not taken in time"
+    BODY = "body", "cut connections: the body of a request is too long"
+    UNSENT = (
+        "unsent_answers",
+        "refused requests: too many answers are not taken, over all connections",
+    )
+    HOST = "host", "refused requests for other hosts: httpServerAllowedHosts can name them"
 
 
 class UnsentAnswers:

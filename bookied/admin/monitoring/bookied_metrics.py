@@ -58,7 +58,7 @@ def _server(server: BookieServer) -> Iterator[Family]:
         if bound is not None:
             yield gauge(name, bound)
     yield counter("bookied_connections_broken_total", server.connections_broken)
-    hits = tuple(({"limit": one.value}, count) for one, count in server.hits.counts.items())
+    hits = tuple(({"limit": one.label}, count) for one, count in server.hits.counts.items())
     yield Family("bookied_limit_hits_total", "counter", hits)
     yield gauge("bookied_long_polls_waiting", len(server.bookie.polls))
     least = tuple(

@@ -8,7 +8,7 @@ from typing import Final
 import attrs
 from twisted.internet.interfaces import IReactorTime
 
-from bookied.admin.http.bounds import HTTP_MEANINGS, HttpLimit
+from bookied.admin.http.bounds import HttpLimit
 from bookied.admin.monitoring.prometheus_text import Family, counter
 from bookied.server.limits.limit_hits import LimitHits
 
@@ -28,7 +28,7 @@ class HttpCounts:
     _hits: LimitHits[HttpLimit] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._hits = LimitHits(self._clock, HTTP_MEANINGS, what="HTTP ")
+        self._hits = LimitHits(self._clock, HttpLimit, what="HTTP ")
 
     def hit(self, limit: HttpLimit, who: str = "") -> None:
         """Count a limit that held."""
@@ -46,5 +46,5 @@ class HttpCounts:
         yield Family("bookied_http_requests_total", "counter", tuple(answers))
         yield counter("bookied_http_bodies_cut_total", self.bodies_cut)
         yield counter("bookied_http_connections_refused_total", self.connections_refused)
-        hits = (({"limit": one.value}, count) for one, count in self._hits.counts.items())
+        hits = (({"limit": one.label}, count) for one, count in self._hits.counts.items())
         yield Family("bookied_http_limit_hits_total", "counter", tuple(hits))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from enum import Enum
 from typing import Final, Generic, TypeVar
 
@@ -17,50 +16,46 @@ TELL_EVERY_S: Final = 10.0
 log = Logger()
 
 
-class Limit(Enum):
-    """What a client can run into; the value is the metric's label."""
+class NamedLimit(Enum):
+    """What a client can run into: the label of the metric, and what the log says of it."""
 
-    CONNECTIONS = "connections"
-    ADDRESS = "connections_of_address"
-    CROWD = "crowding_connections"
-    FRAME = "frames"
-    FRAME_TIME = "frame_time"
-    HALF_FRAMES = "half_frames"
-    ANSWER_TIME = "response_time"
-    UNSENT = "unsent_responses"
-    IDLE = "idle_time"
-    LOGIN = "login_time"
-    READS = "reads_in_progress"
-    IN_FLIGHT = "in_flight"
+    def __init__(self, label: str, meaning: str) -> None:
+        self.label, self.meaning = label, meaning
 
 
-MEANINGS: Final = {
-    Limit.CONNECTIONS: "refused connections: no more are allowed",
-    Limit.ADDRESS: "refused connections: their address has its share",
-    Limit.CROWD: "closed silent connections of the address that had most: others came",
-    Limit.FRAME: "closed connections: a frame was too long, or could not be read",
-    Limit.FRAME_TIME: "cut connections: a frame was not complete in time",
-    Limit.HALF_FRAMES: "cut connections: half a frame of each kept others waiting",
-    Limit.ANSWER_TIME: "cut connections: answers were not taken in time",
-    Limit.UNSENT: "cut connections: too many answers are not taken, over all connections",
-    Limit.IDLE: "closed connections: nothing was asked for too long",
-    Limit.LOGIN: "cut connections: clients did not log in in time",
-    Limit.READS: "refused reads: too many wait for the disk",
-    Limit.IN_FLIGHT: "stopped reading from clients: too many requests in progress",
-}
-"""What the log says of each."""
+class Limit(NamedLimit):
+    """What a client of the bookie protocol can run into."""
+
+    CONNECTIONS = "connections", "refused connections: no more are allowed"
+    ADDRESS = "connections_of_address", "refused connections: their address has its share"
+    CROWD = (
+        "crowding_connections",
+        "closed silent connections of the address that had most: others came",
+    )
+    FRAME = "frames", "closed connections: a frame was too long, or could not be read"
+    FRAME_TIME = "frame_time", "cut connections: a frame was not complete in time"
+    HALF_FRAMES = "half_frames", "cut connections: half a frame of each kept others waiting"
+    ANSWER_TIME = "response_time", "cut connections: answers were not taken in time"
+    UNSENT = (
+        "unsent_responses",
+        "cut connections: too many answers are not taken, over all connections",
+    )
+    IDLE = "idle_time", "closed connections: nothing was asked for too long"
+    LOGIN = "login_time", "cut connections: clients did not log in in time"
+    READS = "reads_in_progress", "refused reads: too many wait for the disk"
+    IN_FLIGHT = "in_flight", "stopped reading from clients: too many requests in progress"
 
 
-L = TypeVar("L", bound=Enum)
+L = TypeVar("L", bound=NamedLimit)
 
 
 class LimitHits(Generic[L]):
     """Counts each time a limit held; a flood of them is one line in ``TELL_EVERY_S``."""
 
-    def __init__(self, clock: IReactorTime, meanings: Mapping[L, str], *, what: str = "") -> None:
-        """Begin at 0; ``meanings`` are the limits there are, ``what`` is put before "limit"."""
-        self._clock, self._meanings, self._what = clock, meanings, what
-        self.counts = dict.fromkeys(meanings, 0)
+    def __init__(self, clock: IReactorTime, limits: type[L], *, what: str = "") -> None:
+        """Begin at 0; ``limits`` are those there are, ``what`` is put before "limit"."""
+        self._clock, self._what = clock, what
+        self.counts = dict.fromkeys(limits, 0)
         self._logged: dict[L, tuple[int, float]] = {}
 
     def hit(self, limit: L, who: str = "", why: object = "") -> None:
@@ -74,9 +69,9 @@ class LimitHits(Generic[L]):
         log.emit(
             LogLevel.info if limit is Limit.IN_FLIGHT else LogLevel.warn,
             "{what}limit {limit}: {meaning}; {times} since the last word{who}{why}",
-            limit=limit.value,
+            limit=limit.label,
             what=self._what,
-            meaning=self._meanings[limit],
+            meaning=limit.meaning,
             times=self.counts[limit] - logged,
             who=f", now {plain(who)}" if who else "",
             why=f": {why}" if why else "",

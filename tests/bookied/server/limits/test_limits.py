@@ -18,7 +18,7 @@ from bookied.server.connection import BookieConnection
 from bookied.server.context import AccessRules
 from bookied.server.limits.backpressure import ServerLimits
 from bookied.server.limits.connections import SILENT_S, ConnectionSettings
-from bookied.server.limits.limit_hits import MEANINGS, TELL_EVERY_S, Limit
+from bookied.server.limits.limit_hits import TELL_EVERY_S, Limit
 from bookied.server.limits.memory import FREE_BYTES, LOOK_S, LOOKS_MAX, STUCK_S, WAITING_LOOKS_MAX
 from bookied.server.limits.timeouts import LOOK_S_MAX, LOOKS, Timeouts, WaitTimes
 from bookied.server.server import BookieServer
@@ -93,7 +93,7 @@ def test_more_clients_than_are_allowed_are_turned_away(tmp_path: Path, said: lis
     assert [accept(server, "10.0.0.3") for _ in range(3)] == [None] * 3
     serving.clock.advance(TELL_EVERY_S)
     assert accept(server, "10.0.0.4") is None
-    meaning = MEANINGS[Limit.CONNECTIONS]
+    meaning = Limit.CONNECTIONS.meaning
     assert said == [
         f"limit connections: {meaning}; 1 since the last word, now 10.0.0.3: 2 are open",
         f"limit connections: {meaning}; 3 since the last word, now 10.0.0.4: 2 are open",
