@@ -59,22 +59,17 @@ class DaemonOptions(argparse.Namespace):
 
     autorecovery_only: bool
     conf: Path | None
-    metadata_uri: str | None
-    zkserver: str | None
-    zkledgerpath: str | None
-    bookieport: str | None
-    httpport: str | None
-    journal: list[str] | None
-    ledgerdirs: list[str] | None
-    indexdirs: list[str] | None
-    read_only: bool
-    with_autorecovery: bool
     overrides: list[str]
     check_config: bool
     strict_config: bool
     log_format: str
     log_level: str | None
     log_file: Path | None
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.settings: dict[str, str] = {}
+        """By Java's keys, as text for a settings file."""
 
 
 def parse_options(arguments: Sequence[str]) -> DaemonOptions:
@@ -102,27 +97,16 @@ def bookie_parser() -> argparse.ArgumentParser:
     )
     parser.set_defaults(autorecovery_only=False)
     _add_settings(parser)
-    add = parser.add_argument
-    add("-p", "--bookieport", metavar="PORT", help="port to listen on, as bookiePort")
-    add("-hp", "--httpport", metavar="PORT", help="port of the admin server, as httpServerPort")
-    add("-j", "--journal", nargs="+", metavar="DIR", help="journal directories")
-    add("-l", "--ledgerdirs", nargs="+", metavar="DIR", help="ledger directories")
-    add("-i", "--indexdirs", nargs="+", metavar="DIR", help="index directories")
-    add(
-        "-r",
-        "--readOnly",
-        "--read-only",
-        dest="read_only",
-        action="store_true",
-        help="start read-only and stay so",
-    )
-    add(
-        "-withAutoRecovery",
-        "--withAutoRecovery",
-        dest="with_autorecovery",
-        action="store_true",
-        help="as autoRecoveryDaemonEnabled=true",
-    )
+    sets = parser.add_setting
+    sets("-p --bookieport", "bookiePort", "PORT", "port to listen on, as bookiePort")
+    sets("-hp --httpport", "httpServerPort", "PORT", "port of the admin server, as httpServerPort")
+    sets("-j --journal", "journalDirectories", "DIR", "journal directories", nargs="+")
+    sets("-l --ledgerdirs", "ledgerDirectories", "DIR", "ledger directories", nargs="+")
+    sets("-i --indexdirs", "indexDirectories", "DIR", "index directories", nargs="+")
+    read_only, repairs = "-r --readOnly --read-only", "-withAutoRecovery --withAutoRecovery"
+    sets(read_only, "forceReadOnlyBookie", None, "start read-only and stay so", nargs=0)
+    key = "autoRecoveryDaemonEnabled"
+    sets(repairs, key, None, f"as {key}=true", nargs=0)
     _add_rest(parser)
     return parser
 
@@ -137,13 +121,7 @@ def autorecovery_parser() -> argparse.ArgumentParser:
         formatter_class=_OptionFormatter,
         allow_abbrev=False,
     )
-    of_a_bookie = ("bookieport", "httpport", "journal", "ledgerdirs", "indexdirs")
-    parser.set_defaults(
-        autorecovery_only=True,
-        read_only=False,
-        with_autorecovery=False,
-        **dict.fromkeys(of_a_bookie),
-    )
+    parser.set_defaults(autorecovery_only=True)
     _add_settings(parser)
     _add_rest(parser)
     return parser
@@ -156,12 +134,13 @@ def _epilog(statuses: Iterable[BookieExitStatus], signals: Mapping[str, str], *m
     return "\n".join(textwrap.fill(text, _EPILOG_WIDTH) for text in paragraphs)
 
 
-def _add_settings(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("-c", "--conf", type=Path, metavar="FILE", help="settings, as a Java bk_server.conf")
-    add("-u", "--metadata-uri", metavar="URI", help="metadata service, as metadataServiceUri")
-    add("-z", "--zkserver", metavar="HOSTS", help="ZooKeeper servers, as zkServers")
-    add("-m", "--zkledgerpath", metavar="PATH", help="root of the metadata, with --zkserver")
+def _add_settings(parser: _Parser) -> None:
+    settings, uri = "settings, as a Java bk_server.conf", "metadata service, as metadataServiceUri"
+    parser.add_argument("-c", "--conf", type=Path, metavar="FILE", help=settings)
+    sets = parser.add_setting
+    sets("-u --metadata-uri", "metadataServiceUri", "URI", uri, type=value_text)
+    sets("-z --zkserver", "zkServers", "HOSTS", "ZooKeeper servers, as zkServers")
+    sets("-m --zkledgerpath", "zkLedgersRootPath", "PATH", "root of the metadata, with --zkserver")
 
 
 def _add_rest(parser: argparse.ArgumentParser) -> None:
@@ -261,24 +240,19 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> None:  # type: ignore[override]
         self.exit(1, f"bookied: {message}; see bookied --help\n")
 
+    def add_setting(self, names: str, key: str, value: str | None, what: str, **more: Any) -> None:
+        """Add the options of these names, which set a key of the settings file."""
+        more |= {"default": argparse.SUPPRESS, "dest": key, "metavar": value, "help": what}
+        self.add_argument(*names.split(), action=_Setting, **more)
+
 
 def _settings(options: DaemonOptions) -> dict[str, str]:
     """Return what the options set, by Java's keys, as text for a settings file."""
-    if options.zkledgerpath is not None and options.zkserver is None:
+    found = dict(options.settings)
+    if "zkServers" in found:
+        found.setdefault("metadataServiceUri", "")  # It wins over the file's.
+    elif "zkLedgersRootPath" in found:
         raise PropertiesError.of_option("--zkledgerpath", "goes with --zkserver")
-    given = {
-        "metadataServiceUri": _metadata_uri(options),
-        "zkServers": options.zkserver,
-        "zkLedgersRootPath": options.zkledgerpath,
-        "bookiePort": options.bookieport,
-        "httpServerPort": options.httpport,
-        "journalDirectories": _joined(options.journal),
-        "ledgerDirectories": _joined(options.ledgerdirs),
-        "indexDirectories": _joined(options.indexdirs),
-        "forceReadOnlyBookie": "true" if options.read_only else None,
-        "autoRecoveryDaemonEnabled": "true" if options.with_autorecovery else None,
-    }
-    found = {key: text for key, text in given.items() if text is not None}
     for override in options.overrides:
         key, equals, text = override.partition("=")
         if not equals:
@@ -287,15 +261,13 @@ def _settings(options: DaemonOptions) -> dict[str, str]:
     return found
 
 
-def _metadata_uri(options: DaemonOptions) -> str | None:
-    """Return the URI as text for a file; an empty one lets ``--zkserver`` win over the file's."""
-    if options.metadata_uri is not None:
-        return value_text(options.metadata_uri)
-    return None if options.zkserver is None else ""
+class _Setting(argparse.Action):
+    """Sets the key of a settings file that is its ``dest``; an option without value says true."""
 
-
-def _joined(directories: list[str] | None) -> str | None:
-    return None if directories is None else ",".join(directories)
+    def __call__(self, _parser: object, options: Any, value: Any, _name: object = None) -> None:
+        if value == []:
+            value = "true"
+        options.settings[self.dest] = value if isinstance(value, str) else ",".join(value)
 
 
 class _LeftToSystemd(argparse.Action):
