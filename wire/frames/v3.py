@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -97,15 +97,12 @@ class _Plain:
                 setattr(inner, theirs, found)
 
     def request(self, inner: Any, _urgent: bool) -> Any:  # noqa: FBT001
-        """Return the request that a message is."""
-        return self.kind(*self._values(inner))
+        """Return the request that a message is: of requests, every field is required."""
+        return self.kind(*[getattr(inner, theirs) for theirs, _ in self.fields])
 
     def response(self, rc: ReturnCode, inner: Any) -> Any:
         """Return the response that a message is."""
-        return self.kind(rc, *self._values(inner))
-
-    def _values(self, inner: Any) -> Iterator[Any]:
-        return (_optional(inner, theirs) for theirs, _ in self.fields)
+        return self.kind(rc, *[_optional(inner, theirs) for theirs, _ in self.fields])
 
 
 _LEDGER: Final = ("ledgerId", "ledger_id")
