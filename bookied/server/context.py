@@ -54,12 +54,8 @@ class ServerContext:
         give_way: Callable[[], object],
     ) -> None:
         """Begin without connections; see ``BookieServer``."""
-        self.bookie, self.clock, self.run_blocking, self.access = (
-            bookie,
-            clock,
-            run_blocking,
-            access,
-        )
+        self.bookie, self.access = bookie, access
+        self.clock, self.run_blocking = clock, run_blocking
         self.frame_bytes_max = settings.frame_bytes_max
         self.tcp_keep_alive = settings.tcp_keep_alive
         self.stats = bookie.stats

@@ -31,6 +31,9 @@ _CHANGING: Final = {
 }
 _BAD: Final = {BAD_REQUEST: "The request says something that cannot be meant."}
 _NOT_SERVING: Final = {UNAVAILABLE: "The bookie does not serve yet, or stops."}
+_BAD_OR_EARLY: Final = {**_BAD, **_NOT_SERVING}
+_BUSY: Final = {**_BAD, CONFLICT: "The same job runs already, or the bookie runs."}
+_NO_JOB: Final = {**_BAD, NOT_FOUND: "There is no such job."}
 
 
 @attrs.frozen(kw_only=True)
@@ -94,23 +97,17 @@ ENDPOINTS: Final = (
         "PUT",
         "/bookie/read-only",
         handlers.set_read_only,
-        errors={**_BAD, CONFLICT: "The settings forbid it.", **_NOT_SERVING},
+        errors={**_BAD_OR_EARLY, CONFLICT: "The settings forbid it."},
     ),
     V2Endpoint("GET", "/bookie/disks", handlers.disks),
     V2Endpoint("GET", "/bookie/journals", handlers.marks, errors=_NOT_SERVING),
     V2Endpoint("GET", "/bookie/gc", handlers.collections),
-    V2Endpoint("POST", "/bookie/gc", handlers.collect, status=202, errors={**_BAD, **_NOT_SERVING}),
+    V2Endpoint("POST", "/bookie/gc", handlers.collect, status=202, errors=_BAD_OR_EARLY),
     V2Endpoint("GET", "/bookie/compaction", handlers.compaction),
-    V2Endpoint(
-        "PUT", "/bookie/compaction", handlers.set_compaction, errors={**_BAD, **_NOT_SERVING}
-    ),
+    V2Endpoint("PUT", "/bookie/compaction", handlers.set_compaction, errors=_BAD_OR_EARLY),
     V2Endpoint("GET", "/bookie/locations", handlers.locations),
     V2Endpoint(
-        "POST",
-        "/bookie/locations",
-        handlers.compact_locations,
-        status=202,
-        errors={**_BAD, **_NOT_SERVING},
+        "POST", "/bookie/locations", handlers.compact_locations, status=202, errors=_BAD_OR_EARLY
     ),
     V2Endpoint("POST", "/bookie/sanity", handlers.test),
     V2Endpoint(
@@ -154,35 +151,13 @@ ENDPOINTS: Final = (
         status=202,
         errors={CONFLICT: "Repair is disabled, or there is no auditor."},
     ),
+    V2Endpoint("POST", "/autorecovery/recover", handlers.recover, status=202, errors=_BUSY),
     V2Endpoint(
-        "POST",
-        "/autorecovery/recover",
-        handlers.recover,
-        status=202,
-        errors={**_BAD, CONFLICT: "The same job runs already, or the bookie runs."},
-    ),
-    V2Endpoint(
-        "POST",
-        "/autorecovery/decommission",
-        handlers.decommission,
-        status=202,
-        errors={**_BAD, CONFLICT: "The same job runs already, or the bookie runs."},
+        "POST", "/autorecovery/decommission", handlers.decommission, status=202, errors=_BUSY
     ),
     V2Endpoint("GET", "/jobs", handlers.jobs),
-    V2Endpoint(
-        "GET",
-        "/jobs/{job_id}",
-        handlers.job,
-        parameters=(_JOB,),
-        errors={**_BAD, NOT_FOUND: "There is no such job."},
-    ),
-    V2Endpoint(
-        "DELETE",
-        "/jobs/{job_id}",
-        handlers.cancel_job,
-        parameters=(_JOB,),
-        errors={**_BAD, NOT_FOUND: "There is no such job."},
-    ),
+    V2Endpoint("GET", "/jobs/{job_id}", handlers.job, parameters=(_JOB,), errors=_NO_JOB),
+    V2Endpoint("DELETE", "/jobs/{job_id}", handlers.cancel_job, parameters=(_JOB,), errors=_NO_JOB),
 )
 
 
