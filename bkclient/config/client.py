@@ -128,7 +128,6 @@ class MetadataConfig(JaasConfig):
         group="Metadata service",
         doc="Metadata service: zk+hierarchical://host:port;host:port/ledgers or sqlite:///path; "
         "Pulsar's metadata-store:zk:host:port,host:port too.",
-        default_text="",
         refuse=_unserved_scheme,
     )
     zk_servers: tuple[str, ...] = setting(
@@ -147,7 +146,6 @@ class MetadataConfig(JaasConfig):
         None,
         key="ledgerManagerFactoryClass",
         doc="The layout by its Java class; wins over ledgerManagerType.",
-        default_text="",
         refuse=_unknown_factory,
     )
     zk_timeout_ms: int = setting(10_000, key="zkTimeout", minimum=1, doc="Session time-out.")

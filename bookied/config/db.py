@@ -29,7 +29,6 @@ class DbStorageConfig:
         group="DbLedgerStorage",
         minimum=1,
         doc="Memory for entries that are in no entry log yet; skipListSizeLimit if not set.",
-        default_text="",
     )
     rocks_write_buffer_mb: int | None = setting(
         None,
@@ -38,7 +37,6 @@ class DbStorageConfig:
         minimum=1,
         doc="Locations in memory before RocksDB writes a table, for each ledger directory; if not "
         "set 16 MiB for all of them. Up to four times as much while it writes.",
-        default_text="",
     )
     rocks_block_cache_bytes: int | None = setting(
         None,
@@ -46,7 +44,6 @@ class DbStorageConfig:
         minimum=_MB,
         doc="RocksDB's cache of locations, for each ledger directory; if not set 32 MiB for all of "
         "them.",
-        default_text="",
     )
     rocks_block_bytes: int = setting(
         65_536,

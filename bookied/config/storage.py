@@ -53,7 +53,6 @@ class LedgerConfig:
         (),
         key="indexDirectories",
         doc="Directories of the index.",
-        default_text="",
     )
     _storage_class: StorageClass = setting(
         StorageClass.SORTED,
@@ -129,7 +128,6 @@ class LedgerConfig:
         None,
         key="fileInfoCacheInitialCapacity",
         doc="Initial size of a Java cache.",
-        default_text="",
         without_effect="belongs to Java's memory",
     )
     file_info_idle_s: int = setting(
