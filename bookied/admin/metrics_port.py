@@ -6,7 +6,6 @@ import socket
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
 from bookied.admin.exchange import NOT_FOUND, HttpReply, HttpRequest
@@ -15,7 +14,9 @@ from bookied.admin.monitoring import bookied_metrics, repair_metrics
 from bookied.admin.monitoring.http_metrics import HttpCounts
 from bookied.admin.monitoring.metrics_page import Metrics
 from bookied.admin.monitoring.prometheus_text import CONTENT_TYPE, Family
+from bookied.config.bookie import BookieConfig
 from bookied.errors import BookieStopError
+from bookied.runtime.dependencies import Parts
 from bookied.runtime.listener import BoundPort
 from bookied.service.autorecovery import AutoRecoveryService
 
@@ -29,14 +30,13 @@ log = Logger()
 
 
 def listen(
-    listener: Any,
-    clock: IReactorTime,
+    parts: Parts,
     host: str,
     port: int,
     answer: Callable[..., Any],
     counts: HttpCounts,
+    hosts: Hosts,
     contexts: TlsContexts | None = None,
-    hosts: Hosts | None = None,
 ) -> BoundPort:
     """Serve HTTP on a port, with any handler; in TLS if there are contexts.
 
@@ -45,21 +45,19 @@ def listen(
     """
     from bookied.admin.web import site
 
-    bound: BoundPort = listener.bind(_bindable(host), port)
-    bound.listen(site(answer, clock, counts, contexts, hosts))
+    bound: BoundPort = parts.listener.bind(_bindable(host), port)
+    bound.listen(site(answer, parts.clock, counts, contexts, hosts))
     scheme = "HTTP" if contexts is None else "HTTPS"
     log.info("{scheme} on {host}, port {port}", scheme=scheme, host=host, port=bound.port)
     return bound
 
 
 def listen_for_metrics(
-    listener: Any,
-    clock: IReactorTime,
-    host: str,
-    port: int,
+    parts: Parts,
+    config: BookieConfig,
     page: Callable[[], str],
     counts: HttpCounts,
-    hosts: Hosts | None = None,
+    hosts: Hosts,
 ) -> BoundPort | None:
     """Serve a page of metrics; None where the port cannot be had, which is no reason to stop."""
 
@@ -69,7 +67,7 @@ def listen_for_metrics(
         return HttpReply(NOT_FOUND, "only /metrics is here; httpServerEnabled=true brings the rest")
 
     try:
-        return listen(listener, clock, host, port, answer, counts, hosts=hosts)
+        return listen(parts, config.stats_host, config.stats_port, answer, counts, hosts)
     except BookieStopError as error:
         log.warn("metrics are not served: {error}", error=error)
         return None
@@ -96,16 +94,8 @@ class RepairMetrics:
 
     def start(self) -> None:
         """Serve, if the port is free."""
-        parts, config = self._service.parts, self._config
-        self._port = listen_for_metrics(
-            parts.listener,
-            parts.clock,
-            config.stats_host,
-            config.stats_port,
-            self.metrics.text,
-            self._http,
-            Hosts(self._names),
-        )
+        parts, hosts = self._service.parts, Hosts(self._names)
+        self._port = listen_for_metrics(parts, self._config, self.metrics.text, self._http, hosts)
 
     def _names(self) -> frozenset[str]:
         config = self._config

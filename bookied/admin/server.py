@@ -95,30 +95,14 @@ class AdminServer:
         Raises:
             BookieStopError: the port cannot be had, or the token or TLS' files not be read.
         """
-        config, hosts = self._config, Hosts(self._names)
+        parts, config, hosts = self._service.parts, self._config, Hosts(self._names)
         if config.http_enabled:
             self._api, self._tls = self._make_api(), self._make_tls()
-            self._port = listen(
-                self._service.parts.listener,
-                self._clock,
-                config.http_host,
-                config.http_port,
-                self._api.answer,
-                self._http,
-                self._tls,
-                hosts,
-            )
+            host, port, answer = config.http_host, config.http_port, self._api.answer
+            self._port = listen(parts, host, port, answer, self._http, hosts, self._tls)
             self._publish()
-            return
-        self._port = listen_for_metrics(
-            self._service.parts.listener,
-            self._clock,
-            config.stats_host,
-            config.stats_port,
-            self.metrics.text,
-            self._http,
-            hosts,
-        )
+        else:
+            self._port = listen_for_metrics(parts, config, self.metrics.text, self._http, hosts)
 
     def _names(self) -> frozenset[str]:
         """Return the names of this host, as far as anybody has names us."""
