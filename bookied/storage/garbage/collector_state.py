@@ -60,6 +60,10 @@ class CollectionRound:
         """Say something new in the status."""
         self.status = attrs.evolve(self.status, **changes)
 
+    def count(self, **more: int) -> None:
+        """Say in the status that there was so much more of something."""
+        self.note(**{name: getattr(self.status, name) + count for name, count in more.items()})
+
     @contextmanager
     def timed(self, took: Summary) -> Iterator[None]:
         """Note how long something takes."""

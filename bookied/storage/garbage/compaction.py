@@ -18,7 +18,6 @@ from bookied.storage.garbage.collector_state import CollectionRound
 from bookied.storage.garbage.compaction_in_place import Rewriter
 from bookied.storage.garbage.compaction_rules import CompactionKind, LastRuns, SuspendedCompactions
 from bookied.storage.garbage.log_usage import LogCensus
-from bookied.storage.garbage.status import FreedSpace
 
 log = Logger()
 
@@ -137,19 +136,18 @@ class LogCompaction:
         except FileNotFoundError as error:
             raise StorageError(f"while compacting {path}: {error}") from error
         self._census.forget(usage.log_id)
-        freed = FreedSpace(
-            logs=1,
-            size_bytes=usage.total_bytes - copied.size_bytes,
-            by_compaction=True,
+        freed_bytes = usage.total_bytes - copied.size_bytes
+        self._collection.count(
+            logs_removed=1,
+            freed_by_compaction_bytes=freed_bytes,
             copied_entries=copied.entries,
             copied_bytes=copied.size_bytes,
         )
-        self._collection.status = self._collection.status.freed(freed)
         log.info(
             "compacted {path}: {entries} entries kept, {size_bytes} bytes freed",
             path=path,
             entries=copied.entries,
-            size_bytes=freed.size_bytes,
+            size_bytes=freed_bytes,
         )
 
 

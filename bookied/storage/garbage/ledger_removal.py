@@ -90,5 +90,4 @@ class LedgerRemoval:
                 log.info("kept ledger {id}: a client wrote to it meanwhile", id=ledger_id)
                 continue
             storage.ledgers.delete(ledger_id)
-            dropped = self._collection.status.ledgers_dropped
-            self._collection.note(ledgers_dropped=dropped + 1)
+            self._collection.count(ledgers_dropped=1)

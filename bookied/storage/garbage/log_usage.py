@@ -13,7 +13,6 @@ from bookied.storage.entrylog.usage import LogUsage, Usages, read_usage
 from bookied.storage.files.unreadable import lost_is_damaged
 from bookied.storage.garbage import compaction_rules
 from bookied.storage.garbage.collector_state import CollectionRound
-from bookied.storage.garbage.status import FreedSpace
 from bookied.storage.ledger_storage.logs import LogsBegun
 
 log = Logger()
@@ -100,8 +99,7 @@ class LogCensus:
         await self._pace.blocking(partial(self._storage.logs.remove, path))
         self.forget(log_id)
         log.info("removed {path}: all its ledgers are deleted", path=path)
-        freed = FreedSpace(logs=1, size_bytes=usage.total_bytes)
-        self._collection.status = self._collection.status.freed(freed)
+        self._collection.count(logs_removed=1, freed_by_removal_bytes=usage.total_bytes)
 
     def forget(self, log_id: int) -> None:
         self._storage.logs.forget(log_id)

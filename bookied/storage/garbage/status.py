@@ -9,17 +9,6 @@ from bookied.storage.garbage.compaction_rules import TENTHS, CompactionKind
 
 
 @attrs.frozen(kw_only=True)
-class FreedSpace:
-    """What the removal of logs has brought."""
-
-    logs: int
-    size_bytes: int
-    by_compaction: bool = False
-    copied_entries: int = 0
-    copied_bytes: int = 0
-
-
-@attrs.frozen(kw_only=True)
 class CollectorStatus:
     """One collector. Times are seconds since the epoch, None for never; counts since the start.
 
@@ -79,15 +68,3 @@ class CollectorStatus:
             return attrs.evolve(self, compacting=None, major_compactions=runs, last_major_s=now_s)
         runs = self.minor_compactions + 1
         return attrs.evolve(self, compacting=None, minor_compactions=runs, last_minor_s=now_s)
-
-    def freed(self, by: FreedSpace) -> CollectorStatus:
-        """Return the status after logs were removed."""
-        removal, compaction = self.freed_by_removal_bytes, self.freed_by_compaction_bytes
-        return attrs.evolve(
-            self,
-            logs_removed=self.logs_removed + by.logs,
-            freed_by_removal_bytes=removal + (0 if by.by_compaction else by.size_bytes),
-            freed_by_compaction_bytes=compaction + (by.size_bytes if by.by_compaction else 0),
-            copied_entries=self.copied_entries + by.copied_entries,
-            copied_bytes=self.copied_bytes + by.copied_bytes,
-        )
