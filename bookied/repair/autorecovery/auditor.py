@@ -20,7 +20,8 @@ from twisted.logger import Logger
 
 from bkclient.client import Client
 from bkclient.concurrency import wall_s
-from bkclient.metadata.api import Versioned, Watch
+from bkclient.metadata.api import UNREADABLE, Versioned, Watch
+from bkclient.repair.autorecovery import CHECK_REQUESTED_MS
 from bkclient.repair.replica_check import LedgerChecker
 from bookied.config.autorecovery import AutoRecoveryConfig
 from bookied.repair.autorecovery.audit_schedule import (
@@ -43,7 +44,7 @@ from bookied.repair.autorecovery.lost_bookies import Audit, AuditLater, Command,
 from bookied.repair.autorecovery.wake_up import until_enabled
 from bookied.stats.counters import AuditorStats
 from bookied.stats.summary import Summary
-from wire.errors import BookKeeperError, FormatError
+from wire.errors import BookKeeperError
 from wire.ids import BookieId
 
 log = Logger()
@@ -101,7 +102,7 @@ class Auditor:
         every_s = {**self._intervals_s, **looks}
         self._schedule = AuditSchedule(self._clock, lambda job: every_s.get(job, 0))
         self._checked_ms: dict[AuditJob, int | None] = {}
-        """When each check last ended, as last read or written here."""
+        """When each check last ended, as read at the beginning or written here; never a request."""
         self._watches: list[Watch] = []
         self._lost: LostBookies | None = None
         self._has_audited = False
@@ -151,7 +152,10 @@ class Auditor:
         self._schedule.add(AuditJob.CHECK_BOOKIES)
         now_ms = self._now_ms()
         for job in STORED_AS:
-            last_ms = self._checked_ms[job] = await self._stored_ms(job)
+            last_ms = await self._stored_ms(job)
+            # The auditor before this one may not have come to what was requested of it.
+            is_requested = last_ms is not None and now_ms - last_ms >= CHECK_REQUESTED_MS
+            self._checked_ms[job] = None if is_requested else last_ms
             interval_s = self._intervals_s[job]
             if interval_s > 0:
                 self._schedule.add(job, in_s=first_run_s(last_ms, now_ms, interval_s))
@@ -212,7 +216,7 @@ class Auditor:
         do, took = self._jobs[job]
         began_s, ok = self._clock.seconds(), False
         try:
-            await do()
+            await (self._noted(job, do) if job in STORED_AS else do())
             ok = True
         finally:
             if took is not None:
@@ -244,7 +248,7 @@ class Auditor:
     async def _look_at_requests(self) -> None:
         """Begin checks whose stored time another process has changed: an operator requests them so.
 
-        A request waits while a check would be skipped.
+        A request waits while a check would be skipped, and stays until a check has ended.
         """
         assert self._lost is not None
         if self._lost.is_waiting or not await self._store.replication_enabled():
@@ -253,14 +257,13 @@ class Auditor:
             stored_ms = await self._stored_ms(job)
             if stored_ms not in {None, self._checked_ms[job]}:
                 log.info("{check}: the check was requested", check=stored_as)
-                self._checked_ms[job] = stored_ms
                 self._schedule.add(job)
 
     async def _stored_ms(self, job: AuditJob) -> int | None:
         """Return when a check last ended, as stored; None also if that cannot be read."""
         try:
             return await self._store.check_time(STORED_AS[job])
-        except FormatError as error:
+        except UNREADABLE as error:
             if job not in self._checked_ms:  # Once a term
                 log.warn("{error}", error=error)
             return None
@@ -308,7 +311,6 @@ class Auditor:
     async def _check_ledgers(self) -> None:
         at_once = self._config.ledgers_checked_at_once
         await check_all_ledgers(self._client, self._checker, at_once, self._stats.checked)
-        await self._ended(AuditJob.CHECK_LEDGERS)
 
     async def _check_placement(self) -> None:
         config = self._config
@@ -317,7 +319,6 @@ class Auditor:
             self._stats.overdue = len(overdue)
         misplaced = await check_placement(self._client, repair=config.repair_placement)
         self._stats.misplaced = len(misplaced)
-        await self._ended(AuditJob.CHECK_PLACEMENT)
 
     async def _check_replicas(self) -> None:
         found = (await check_replicas(self._client)).values()
@@ -326,8 +327,11 @@ class Auditor:
         self._stats.without_a_replica = len(lost)
         self._stats.below_ack_quorum = len(short)
         self._stats.below_write_quorum = len(found) - len(lost) - len(short)
-        await self._ended(AuditJob.CHECK_REPLICAS)
 
-    async def _ended(self, job: AuditJob) -> None:
-        now_ms = self._checked_ms[job] = self._now_ms()
-        await self._store.set_check_time(STORED_AS[job], now_ms)
+    async def _noted(self, job: AuditJob, check: Callable[[], Awaitable[None]]) -> None:
+        """Do a check and store when it ended, unless the check was requested again meanwhile."""
+        before_ms = await self._stored_ms(job)
+        await check()
+        if await self._stored_ms(job) == before_ms:
+            now_ms = self._checked_ms[job] = self._now_ms()
+            await self._store.set_check_time(STORED_AS[job], now_ms)

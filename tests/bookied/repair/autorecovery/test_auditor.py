@@ -541,6 +541,40 @@ def test_a_requested_check_waits_until_autorecovery_is_enabled() -> None:
     assert (check_time_s(world, "replicas") or 0) >= now_s
 
 
+@pytest.mark.parametrize("check", CHECKS)
+def test_the_next_auditor_runs_a_check_that_was_requested_of_the_last_one(check: str) -> None:
+    world = world_with_cookies()
+    world.clock.advance(30 * 86_400)
+    set_check_time(world, check, ago_s=10)
+    term = Term(world)
+    now_s = world.clock.seconds()
+    world.run(request_checks(world.client(), [check], int(now_s * 1000)))
+    term.end()
+    Term(world)
+    world.settle(2 * REQUESTS_S)
+    assert (check_time_s(world, check) or 0) >= now_s
+
+
+def test_a_check_that_is_requested_while_it_runs_runs_again() -> None:
+    world = world_with_cookies()
+    world.clock.advance(30 * 86_400)
+    ledger_id = closed_ledger(world, world.client())
+    bookie = member(world, ledger_id)
+    bookie.policy = lambda _request: Fate.HOLD
+    Term(world)
+    client = world.client()
+    world.run(request_checks(client, ["all-ledgers"], int(world.clock.seconds() * 1000)))
+    world.settle(REQUESTS_S + 1)  # The check waits for the bookie.
+    world.run(request_checks(client, ["all-ledgers"], int(world.clock.seconds() * 1000)))
+    requested_s = check_time_s(world, "all-ledgers")
+    bookie.policy = lambda _request: Fate.SERVE
+    bookie.release()
+    world.settle(1)
+    assert check_time_s(world, "all-ledgers") == requested_s
+    world.settle(REQUESTS_S)
+    assert (check_time_s(world, "all-ledgers") or 0) > 30 * 86_400
+
+
 def test_the_check_of_all_ledgers_marks_what_is_missing_or_corrupt() -> None:
     """S40: also by the digest of the last entry."""
     world = world_with_cookies()
