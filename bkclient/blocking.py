@@ -24,6 +24,7 @@ from twisted.python.failure import Failure
 from bkclient.client import Client
 from bkclient.concurrency import make_steady
 from bkclient.config.client import ClientConfig
+from bkclient.connection.name_lookup import NameLookup
 from bkclient.errors import IllegalOperationError
 from bkclient.metadata import open_metadata
 from bkclient.metadata.api import MetadataStore
@@ -70,6 +71,7 @@ def reactor_in_thread() -> Any:
 
 def _start(reactor: Any) -> None:
     make_steady(reactor)
+    reactor.installNameResolver(NameLookup(reactor))
     running = threading.Event()
     reactor.callWhenRunning(running.set)
     thread = threading.Thread(

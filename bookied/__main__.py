@@ -109,8 +109,10 @@ def _run(
     from twisted.internet import reactor
 
     from bkclient.concurrency import make_steady
+    from bkclient.connection.name_lookup import NameLookup
 
     make_steady(reactor)
+    reactor.installNameResolver(NameLookup(reactor))  # type: ignore[attr-defined]
     process = Process(
         config,
         findings,

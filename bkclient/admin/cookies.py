@@ -17,7 +17,13 @@ import attrs
 from bkclient.admin.ledger_scan import walk
 from bkclient.client import Client
 from bkclient.errors import ClientError, IllegalOperationError
-from bkclient.metadata.api import NEW, CookieExistsError, CookieNotFoundError, Versioned
+from bkclient.metadata.api import (
+    NEW,
+    CookieExistsError,
+    CookieNotFoundError,
+    MetadataAccessError,
+    Versioned,
+)
 from bkclient.quorum.fragments import is_only_copy
 from wire.errors import FormatError
 from wire.ids import BookieId, LedgerId
@@ -89,6 +95,8 @@ async def list_cookies(client: Client) -> list[StoredCookie]:
             found.append(await read(client, bookie_id))
         except CookieNotFoundError:  # Removed meanwhile.
             continue
+        except MetadataAccessError as error:
+            found.append(StoredCookie(bookie_id, Versioned(b"", 0), None, str(error)))
     return found
 
 

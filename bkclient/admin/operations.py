@@ -7,23 +7,25 @@ All but ``init_cluster`` take a ``Client`` first: ``await list_bookies(client)``
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import attrs
+from twisted.internet import defer
 from twisted.internet.defer import Deferred, DeferredList
+from twisted.internet.interfaces import IReactorTime
 
 from bkclient.errors import (
     BookieUnavailableError,
     ClientError,
     ReadFailedError,
+    RequestTimeoutError,
     refusal,
 )
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import MetadataStore, NotFoundError, Versioned
+from bkclient.metadata.api import UNREADABLE, MetadataStore, NotFoundError, Versioned
 from bkclient.metadata.stored_values import BookieState, BookieStatus, states
 from wire.codes import ReadFlag, ReturnCode
 from wire.digest import Entry
-from wire.errors import FormatError
 from wire.ids import NO_ENTRY, BookieId, EntryId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
 from wire.records.service_info import BookieServiceInfo
@@ -32,6 +34,11 @@ if TYPE_CHECKING:
     from bkclient.client import Client
     from bkclient.ledger.recovery import ProgressReport
     from wire.messages import Response
+
+T = TypeVar("T")
+
+ANSWERS_WITHIN_S: Final = 10.0
+"""How long a bookie may take to connect and to answer where all are asked."""
 
 # The cluster -----------------------------------------------------------------------------------
 
@@ -42,7 +49,7 @@ class ClusterIdentity:
 
     instance_id: str | None
     layout: str | None
-    damaged: Mapping[str, str]
+    damaged: Mapping[str, Exception]
     """Why nodes cannot be read, by their names."""
 
 
@@ -53,15 +60,15 @@ async def read_identity(client: Client) -> ClusterIdentity:
         NotInitializedError: there is no cluster.
     """
     instance_id = layout = None
-    damaged: dict[str, str] = {}
+    damaged: dict[str, Exception] = {}
     try:
         instance_id = await client.store.instance_id()
-    except FormatError as error:
-        damaged[zk_paths.INSTANCE_ID] = str(error)
+    except UNREADABLE as error:
+        damaged[zk_paths.INSTANCE_ID] = error
     try:
         layout = (await client.store.layout()).name
-    except FormatError as error:
-        damaged[zk_paths.LAYOUT] = str(error)
+    except UNREADABLE as error:
+        damaged[zk_paths.LAYOUT] = error
     return ClusterIdentity(instance_id, layout, damaged)
 
 
@@ -194,7 +201,8 @@ async def _service_info(
         return None
     try:
         return await store.service_info(bookie_id)
-    except (NotFoundError, FormatError):  # Gone meanwhile, or nothing that says where it is.
+    except (NotFoundError, *UNREADABLE):
+        # Gone meanwhile, or nothing that says where it is.
         return None
 
 
@@ -207,8 +215,10 @@ class BookieInfo:
     free_bytes: int
 
 
-async def bookie_info(client: Client, bookie_id: BookieId) -> BookieInfo:
-    """Ask a bookie how much disk it has.
+async def bookie_info(
+    client: Client, bookie_id: BookieId, within_s: float = ANSWERS_WITHIN_S
+) -> BookieInfo:
+    """Ask a bookie how much disk it has; ``within_s`` is for the connection and the answer.
 
     Raises:
         BookieUnavailableError: it cannot be reached.
@@ -216,8 +226,25 @@ async def bookie_info(client: Client, bookie_id: BookieId) -> BookieInfo:
     """
     from bkclient.placement.free_space import ask_sizes
 
-    sizes = await ask_sizes(client.cluster.pool, bookie_id)
+    sizes = await in_time(
+        ask_sizes(client.cluster.pool, bookie_id), bookie_id, within_s, client.cluster.clock
+    )
     return BookieInfo(bookie_id, sizes.total_bytes or 0, sizes.free_bytes or 0)
+
+
+async def in_time(
+    asked: Deferred[T], bookie_id: BookieId, within_s: float, clock: IReactorTime
+) -> T:
+    """Return what a bookie was asked for.
+
+    Raises:
+        RequestTimeoutError: it takes longer than ``within_s``.
+    """
+    try:
+        return await asked.addTimeout(within_s, clock)
+    except defer.TimeoutError as error:
+        text = f"bookie {bookie_id}: no answer within {within_s:.3g} s"
+        raise RequestTimeoutError(text) from error
 
 
 async def read_entry_from(

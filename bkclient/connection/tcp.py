@@ -10,10 +10,11 @@ import attrs
 from twisted.internet.abstract import isIPAddress, isIPv6Address
 from twisted.internet.defer import Deferred
 from twisted.internet.endpoints import HostnameEndpoint, TCP4ClientEndpoint, TCP6ClientEndpoint
-from twisted.internet.error import ConnectionDone, ConnectionLost
+from twisted.internet.error import ConnectionDone, ConnectionLost, DNSLookupError
 from twisted.internet.error import TimeoutError as ConnectTimeoutError
 from twisted.internet.interfaces import IAddress, IProtocol, IStreamClientEndpoint
 from twisted.internet.protocol import Factory, Protocol
+from twisted.python.failure import Failure
 
 _REASONS: Final[Mapping[type[BaseException], str]] = {
     ConnectionDone: "the bookie closed it",
@@ -32,7 +33,9 @@ class TcpConnect:
         self, host: str, port: int, make_protocol: Callable[[], Protocol], timeout_s: float
     ) -> Deferred[IProtocol]:
         """Connect; see ``Connect``."""
-        return self._endpoint(host, port, timeout_s).connect(_OneProtocol(make_protocol))
+        connecting = self._endpoint(host, port, timeout_s).connect(_OneProtocol(make_protocol))
+        # Twisted's own limit begins once the name is resolved.
+        return connecting.addTimeout(timeout_s, self._reactor, _too_late)
 
     def _endpoint(self, host: str, port: int, timeout_s: float) -> IStreamClientEndpoint:
         # An address needs no resolver, and the resolver is a thread pool.
@@ -41,6 +44,12 @@ class TcpConnect:
         if isIPv6Address(host):
             return TCP6ClientEndpoint(self._reactor, host, port, timeout_s)
         return HostnameEndpoint(self._reactor, host.encode("idna"), port, timeout_s)
+
+
+def _too_late(failure: IProtocol | Failure, timeout_s: float) -> IProtocol:
+    if isinstance(failure, Failure) and failure.check(DNSLookupError):
+        raise DNSLookupError(f"no answer within {timeout_s:g} s")
+    raise ConnectTimeoutError
 
 
 class _OneProtocol(Factory):

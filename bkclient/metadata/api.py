@@ -25,7 +25,7 @@ from bkclient.errors import (
     MetadataSerializationError,
     MetadataStoreError,
 )
-from wire.errors import MetadataFormatError
+from wire.errors import FormatError, MetadataFormatError
 from wire.ids import BookieId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
 from wire.records.repair_marks import UnderreplicatedMark
@@ -68,6 +68,15 @@ class MetadataAccessError(MetadataStoreError):
 
     exit_status: ClassVar[int] = 4
     hint: ClassVar[str] = "check the credentials for the metadata service"
+
+    @classmethod
+    def denied(cls, node: str) -> MetadataAccessError:
+        """Return the error for one node whose ACL does not allow what was asked."""
+        return cls(f"{node}: access denied by the ACL of the node")
+
+
+UNREADABLE: Final = (FormatError, MetadataAccessError)
+"""What is wrong with one node. A listing goes on without the node."""
 
 
 class NotInitializedError(MetadataStoreError):
@@ -176,7 +185,7 @@ class HeldLock:
 
     ledger_id: LedgerId
     owner: str
-    since_ms: int
+    since_ms: int | None
 
 
 @attrs.frozen
@@ -186,6 +195,7 @@ class StoredNode:
     The root's path is ``""``. Paths of nodes beside the root begin with ``.logs`` or ``.cursors``.
     ``children`` is the number of nodes directly below this one. An ephemeral node vanishes with its
     session. ``ctime_ms`` is the time of creation in ms since 1970; 0 if it is unknown.
+    ``unreadable`` says why all but the path is unknown.
     """
 
     path: str
@@ -194,6 +204,7 @@ class StoredNode:
     children: int = 0
     is_ephemeral: bool = False
     ctime_ms: int = 0
+    unreadable: str = ""
 
 
 class Watch(Protocol):
@@ -558,7 +569,10 @@ class SiblingNodes(Protocol):
         ...
 
 
-DamagedMark = Callable[[LedgerId, MetadataFormatError], None]
+MarkError = MetadataFormatError | MetadataAccessError
+"""Why a mark cannot be read."""
+
+DamagedMark = Callable[[LedgerId, MarkError], None]
 """Hears of a mark that cannot be read, and why not."""
 
 Missing = tuple[LedgerId, tuple[BookieId, ...]]

@@ -36,7 +36,12 @@ def decode_stored(ledger_id: LedgerId, value: bytes, ctime_ms: int) -> LedgerMet
     try:
         return decode_metadata(value, ctime_ms=ctime_ms)
     except MetadataFormatError as error:
-        raise MetadataSerializationError(f"ledger {ledger_id}: {error}") from error
+        raise not_readable(ledger_id, error) from error
+
+
+def not_readable(ledger_id: LedgerId, why: Exception) -> MetadataSerializationError:
+    """Return the error for metadata that is damaged, or may not be read."""
+    return MetadataSerializationError(f"ledger {ledger_id}: {why}")
 
 
 def as_stored(ledger_id: LedgerId, value: bytes, ctime_ms: int, version: Version) -> StoredLedger:

@@ -8,20 +8,22 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import AsyncIterator, Sequence
-from typing import TYPE_CHECKING, ClassVar, Final
+from collections.abc import AsyncIterator, Awaitable, Sequence
+from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 
 import attrs
 
 from bkclient.admin.ledger_scan import walk
 from bkclient.errors import ClientError, NoSuchLedgerError
-from bkclient.metadata.api import HeldLock, NotFoundError
+from bkclient.metadata.api import UNREADABLE, HeldLock, NotFoundError
 from wire.errors import MetadataFormatError
 from wire.ids import BookieId, LedgerId
 
 if TYPE_CHECKING:
     from bkclient.client import Client
     from bkclient.metadata.api import DamagedMark, UnderreplicationQueue
+
+T = TypeVar("T")
 
 CHECKS: Final = ("all-ledgers", "placement", "replicas")
 """The auditor's periodic checks whose last time is kept in the metadata."""
@@ -100,6 +102,8 @@ class Status:
     """When each of ``CHECKS`` last ended."""
     pause: Pause | None = None
     """Why it is off; ``None`` while it is on."""
+    unreadable: tuple[str, ...] = ()
+    """Why nodes cannot be read."""
 
 
 @attrs.frozen(kw_only=True)
@@ -171,16 +175,29 @@ async def status(client: Client) -> Status:
     """Return how autorecovery stands; walks over all marks, those that cannot be read too."""
     store = client.store
     damaged: list[LedgerId] = []
-    found = [mark async for mark in marks(client, lambda one, _why: damaged.append(one))]
+    unreadable: list[str] = []
+
+    async def read(reading: Awaitable[T]) -> T | None:
+        try:
+            return await reading
+        except UNREADABLE as error:
+            unreadable.append(str(error))
+            return None
+
+    async def all_marks() -> list[Mark]:
+        return [mark async for mark in marks(client, lambda one, _why: damaged.append(one))]
+
+    found = await read(all_marks()) or []
     return Status(
         enabled=await store.replication_enabled(),
-        auditor=await store.current_auditor(),
-        delay_s=await store.lost_bookie_recovery_delay(),
+        auditor=await read(store.current_auditor()),
+        delay_s=await read(store.lost_bookie_recovery_delay()),
         marked=len(found) + len(damaged),
         being_repaired=sum(mark.worker is not None for mark in found),
         oldest_ms=min((m.since_ms for m in found if m.since_ms is not None), default=None),
-        checked_ms={check: await store.check_time(check) for check in CHECKS},
-        pause=await paused(client),
+        checked_ms={check: await read(store.check_time(check)) for check in CHECKS},
+        pause=await read(paused(client)),
+        unreadable=tuple(unreadable),
     )
 
 

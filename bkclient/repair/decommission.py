@@ -28,7 +28,7 @@ from wire.ids import BookieId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
 
 if TYPE_CHECKING:
-    from bkclient.metadata.api import DamagedMark
+    from bkclient.metadata.api import DamagedMark, MarkError
 
 LOOK_S_PER_LEDGER: Final = 3.0
 LOOK_S_MAX: Final = 30.0
@@ -278,7 +278,7 @@ class _Decommission:
             self._note_damaged(ledger_id, error)
             return True
 
-    def _note_damaged(self, ledger_id: LedgerId, error: MetadataFormatError) -> None:
+    def _note_damaged(self, ledger_id: LedgerId, error: MarkError) -> None:
         self._damaged[ledger_id] = str(error)
 
     async def _wait(self, step: str, left: list[LedgerId]) -> None:
@@ -322,7 +322,7 @@ class _Decommission:
         """Return the ledgers with marks that name the bookie, or may."""
         unclear: list[LedgerId] = []
 
-        def damaged(ledger_id: LedgerId, error: MetadataFormatError) -> None:
+        def damaged(ledger_id: LedgerId, error: MarkError) -> None:
             unclear.append(ledger_id)
             self._note_damaged(ledger_id, error)
 

@@ -6,12 +6,14 @@ Functions whose first argument is a ``client`` are coroutines for the reactor's 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import attrs
 
 from bkclient.admin import operations
+from bkclient.admin.operations import ANSWERS_WITHIN_S
 from bkclient.metadata.tree.nodes import together
 from bkclient.placement.rack import DEFAULT_RACK
 from bkctl.bookies import load_rates, summary
@@ -22,6 +24,7 @@ from wire.errors import BookKeeperError
 
 if TYPE_CHECKING:
     from bkclient.client import Client
+    from bkctl.session.session import Session
     from wire.ids import BookieId
 
 
@@ -29,21 +32,43 @@ FIGURES_TIMEOUT_S: Final = 3.0
 """How long one bookie's metrics may take where they are only an addition."""
 
 
-async def bookies(client: Client, wanted: str | None, *, ask: bool) -> list[BookieSummary]:
+def asked_bookies(
+    session: Session, wanted: str | None, *, with_racks: bool = True
+) -> list[BookieSummary]:
+    """Return the bookies in a state (``None``: all), by id, with their free space; blocks."""
+    with session.waiting_for_bookies():
+        within_s = session.answers_within_s
+        return session.call(bookies, wanted, ask=True, within_s=within_s, with_racks=with_racks)
+
+
+async def bookies(
+    client: Client,
+    wanted: str | None,
+    *,
+    ask: bool,
+    within_s: float = ANSWERS_WITHIN_S,
+    with_racks: bool = True,
+) -> list[BookieSummary]:
     """Return the bookies in a state (``None``: all), by id; ``ask`` them for their free space."""
     found = [
         one for one in await operations.list_bookies(client) if wanted in {None, one.state.value}
     ]
-    racks = await racks_of(client, found)
+    racks = await racks_of(client, found) if with_racks else {}
     return await together(
-        ask_bookie(client, one, racks.get(one.bookie_id), ask=ask) for one in found
+        ask_bookie(client, one, racks.get(one.bookie_id), ask=ask, within_s=within_s)
+        for one in found
     )
 
 
 async def ask_bookie(
-    client: Client, one: operations.BookieStatus, rack: str | None = None, *, ask: bool = True
+    client: Client,
+    one: operations.BookieStatus,
+    rack: str | None = None,
+    *,
+    ask: bool = True,
+    within_s: float = ANSWERS_WITHIN_S,
 ) -> BookieSummary:
-    """Return what is shown of one bookie."""
+    """Return what is shown of one bookie; ``unreachable`` where no answer came ``within_s``."""
     found = attrs.evolve(summary.summary(one), rack=rack)
     if one.info is None:
         return found
@@ -51,7 +76,7 @@ async def ask_bookie(
     if not ask:
         return found
     try:
-        disks = await operations.bookie_info(client, one.bookie_id)
+        disks = await operations.bookie_info(client, one.bookie_id, within_s)
     except BookKeeperError as error:
         # The state is what metadata says; the sizes stay unknown.
         return attrs.evolve(found, unreachable=error_message(error))
@@ -77,9 +102,21 @@ async def racks_of(
     }
 
 
-def with_figures(found: Sequence[BookieSummary], *, now_s: float) -> list[BookieSummary]:
+def figures_of(
+    session: Session, found: Sequence[BookieSummary]
+) -> list[load_rates.LoadFigures | BookKeeperError | None]:
+    """Return what the metrics of bookies say; blocks. Who has just not answered is not asked."""
+    within_s = min(FIGURES_TIMEOUT_S, session.answers_within_s)
+    with session.waiting_for_bookies():
+        return load_rates.ask_all(
+            [None if one.unreachable else one.http for one in found], within_s
+        )
+
+
+def with_figures(session: Session, found: Sequence[BookieSummary]) -> list[BookieSummary]:
     """Return bookies with what only their metrics tell, where they can be asked; blocks."""
-    answers = load_rates.ask_all([one.http for one in found], FIGURES_TIMEOUT_S)
+    now_s = time.time()
+    answers = figures_of(session, found)
     return [
         attrs.evolve(
             one,

@@ -6,14 +6,17 @@ that one reading serves both. Quantiles are of the bookie's own window, the last
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections import defaultdict
+import threading
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, wait
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import attrs
 
+from bkclient.errors import BookieUnavailableError
 from bkctl.bookies import admin_api
 from bkctl.bookies.admin_client import AdminClient, HttpAddress
 from wire.errors import BookKeeperError
@@ -38,7 +41,8 @@ _WANTED: Final = (
     rf"^({ADD}|{READ}|{SYNC})(_count)?\{{|^({QUEUE}|{WRITTEN}|{SERVED}|{STARTED}|{STATUS}|{OURS})\b"
     r"|^bookie_ledger_dir_.*_usage\b"
 )
-_ASKED_AT_ONCE: Final = 32
+_THREADS_MAX: Final = 256
+"""Of the process, with those of earlier rounds that still wait."""
 
 
 @attrs.frozen(kw_only=True)
@@ -149,6 +153,7 @@ def ask_all(
     addresses: Sequence[HttpAddress | None], timeout_s: float
 ) -> list[LoadFigures | BookKeeperError | None]:
     """Return what each of many bookies says, or why not; None without a bookie to ask."""
+    late = BookieUnavailableError(f"no answer within {timeout_s:.3g} s")
 
     def one(address: HttpAddress | None) -> LoadFigures | BookKeeperError | None:
         if address is None:
@@ -158,15 +163,33 @@ def ask_all(
         except BookKeeperError as error:
             return error
 
-    return side_by_side(one, addresses)
+    return side_by_side(one, addresses, within_s=timeout_s, late=late)
 
 
-def side_by_side(work: Callable[[T], R], values: Sequence[T]) -> list[R]:
-    """Return ``work`` of each value, done by threads; for what blocks."""
-    if not values:
-        return []
-    with ThreadPoolExecutor(min(len(values), _ASKED_AT_ONCE)) as threads:
-        return list(threads.map(work, values))
+def side_by_side(
+    work: Callable[[T], R], values: Sequence[T], *, within_s: float, late: R
+) -> list[R]:
+    """Return ``work`` of each value, done by threads; ``late`` for what is not done ``within_s``.
+
+    Nothing waits for a thread that takes longer: to resolve a name cannot be interrupted.
+    """
+    futures: list[Future[R]] = [Future() for _ in values]
+    left = deque(zip(futures, values, strict=True))
+
+    def run() -> None:
+        with contextlib.suppress(IndexError):
+            while True:
+                future, value = left.popleft()
+                try:
+                    future.set_result(work(value))
+                except Exception as error:  # noqa: BLE001 -- raised to the caller.
+                    future.set_exception(error)
+
+    for _ in range(min(len(values), max(1, _THREADS_MAX - threading.active_count()))):
+        threading.Thread(target=run, daemon=True).start()
+    wait(futures, within_s)
+    left.clear()
+    return [one.result() if one.done() else late for one in futures]
 
 
 @attrs.frozen(kw_only=True)

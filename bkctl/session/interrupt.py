@@ -81,6 +81,7 @@ class Interrupts:
         self._timeout_s, self._at_once, self._clock = timeout_s, at_once or leave, clock
         self._stop: Stop | None = None
         self._first_s: float | None = None
+        self._ends_s = float("inf")
         self._has_grace = False
         self._before: dict[signal.Signals, Any] = {}
 
@@ -89,6 +90,8 @@ class Interrupts:
             for number in _STATUS:
                 self._before[number] = signal.signal(number, self._handle)
             signal.setitimer(signal.ITIMER_REAL, self._timeout_s)
+        if self._timeout_s:
+            self._ends_s = self._clock() + self._timeout_s
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -97,6 +100,11 @@ class Interrupts:
         for number, handler in self._before.items():
             signal.signal(number, handler)
         self._before = {}
+
+    @property
+    def left_s(self) -> float:
+        """Seconds until the time limit; infinite without one."""
+        return max(0.0, self._ends_s - self._clock())
 
     @contextlib.contextmanager
     def stopping(self) -> Iterator[Stop]:

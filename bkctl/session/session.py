@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Iterator
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar
 
 import click
@@ -111,6 +112,16 @@ class Session:
     def dry_run(self) -> bool:
         return self.options.dry_run
 
+    @property
+    def answers_within_s(self) -> float:
+        """How long bookies may take to answer: half of what --timeout leaves, at most 10 s.
+
+        A command that asks all bookies has time left to show those that answered.
+        """
+        from bkclient.admin.operations import ANSWERS_WITHIN_S
+
+        return min(ANSWERS_WITHIN_S, self.interrupts.left_s / 2)
+
     # The cluster --------------------------------------------------------------------------------
 
     @property
@@ -145,6 +156,10 @@ class Session:
     ) -> Generator[T, None, None]:
         """Yield what ``function(client, *args)``, an async iterator, yields on the reactor."""
         yield from self.cluster.client.iterate(lambda client: function(client, *args, **kwargs))
+
+    def waiting_for_bookies(self) -> AbstractContextManager[None]:
+        """Say on a terminal what is waited for, while a block takes longer than a second."""
+        return self.messages.waiting("waiting for answers of bookies")
 
     # Results ------------------------------------------------------------------------------------
 

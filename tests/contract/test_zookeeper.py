@@ -545,7 +545,7 @@ class TestSafety:
             store = await zk_driver.open(uri=at, auth_data=auth, secure=True)
             await store.initialize()
             await store.create_ledger(L1, metadata())
-            with pytest.raises(MetadataAccessError, match="NoAuth"):
+            with pytest.raises(MetadataAccessError, match="access denied"):
                 await zk_driver.open(uri=at)
             friend = await zk_driver.open(uri=at, auth_data=auth, secure=True)
             assert (await friend.read_ledger(L1)).version == 0

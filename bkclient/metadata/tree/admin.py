@@ -25,6 +25,7 @@ from bkclient.metadata.tree.nodes import (
     children_if_there,
     delete_all_below,
     delete_if_there,
+    exists,
     get_if_there,
     insist,
     together,
@@ -184,7 +185,7 @@ class TreeAdmin(TreePart):
         return [f"{path}/{name}" for name in names]
 
     async def health_check_enabled(self) -> bool:
-        return await self._tree.stat(zk_paths.DISABLE_HEALTH_CHECK) is None
+        return not await exists(self._tree, zk_paths.DISABLE_HEALTH_CHECK)
 
     async def set_health_check_enabled(self, *, enabled: bool) -> None:
         try:

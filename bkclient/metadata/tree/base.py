@@ -11,9 +11,17 @@ from twisted.internet.interfaces import IReactorTime
 
 from bkclient.concurrency import wall_s
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import LayoutInfo
+from bkclient.metadata.api import LayoutInfo, MetadataAccessError
 from bkclient.metadata.stored_values import known_layout, layout_in_force
-from bkclient.metadata.tree.nodes import ManyValues, NodeValue, Tree, get_if_there, together
+from bkclient.metadata.tree.nodes import (
+    FoundValue,
+    ManyValues,
+    NodeValue,
+    Tree,
+    exists,
+    get_if_there,
+    together,
+)
 from bkclient.metadata.zk_paths import LedgerLayout
 
 _READS_AT_ONCE: Final = 100
@@ -75,7 +83,7 @@ class TreePart:
 
     async def _insist_cluster(self) -> None:
         """Raise ``NotInitializedError`` without a cluster; its layout may be damaged."""
-        if await self._tree.stat(zk_paths.LAYOUT) is None:
+        if not await exists(self._tree, zk_paths.LAYOUT):
             layout_in_force(self._tree.uri, None, None)
 
     async def _ledger_layout(self) -> LedgerLayout:
@@ -83,8 +91,8 @@ class TreePart:
             return zk_paths.LAYOUTS[(await self.layout()).name]
         return self._layout_found
 
-    async def _values(self, paths: Sequence[str]) -> AsyncGenerator[list[NodeValue | None]]:
-        """Read very many nodes, in order; None where no node is. Nothing is older than the call."""
+    async def _values(self, paths: Sequence[str]) -> AsyncGenerator[list[FoundValue]]:
+        """Read very many nodes, in order. Nothing is older than the call."""
         if self._many_values is not None:
             async with aclosing(self._many_values(paths)) as found:
                 async for some in found:
@@ -93,8 +101,11 @@ class TreePart:
         for start in range(0, len(paths), _READS_AT_ONCE):
             yield await together(map(self._value, paths[start : start + _READS_AT_ONCE]))
 
-    async def _value(self, path: str) -> NodeValue | None:
-        node = await get_if_there(self._tree, path)
+    async def _value(self, path: str) -> FoundValue:
+        try:
+            node = await get_if_there(self._tree, path)
+        except MetadataAccessError as error:
+            return error
         return (
             None if node is None else NodeValue(node.value, node.stat.ctime_ms, node.stat.version)
         )

@@ -16,8 +16,16 @@ from bkclient.errors import (
     NoSuchLedgerError,
 )
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import ANY, NotInitializedError, StoredLedger, Version, Versioned, Watch
-from bkclient.metadata.stored_values import IDS_AT_ONCE, as_stored, decode_stored
+from bkclient.metadata.api import (
+    ANY,
+    MetadataAccessError,
+    NotInitializedError,
+    StoredLedger,
+    Version,
+    Versioned,
+    Watch,
+)
+from bkclient.metadata.stored_values import IDS_AT_ONCE, as_stored, decode_stored, not_readable
 from bkclient.metadata.tree.base import TreePart
 from bkclient.metadata.tree.nodes import (
     ATTEMPTS_MAX,
@@ -89,6 +97,8 @@ class TreeLedgers(TreePart):
             node = await self._tree.get(await self._path_of(ledger_id))
         except NoNodeError as error:
             raise NoSuchLedgerError.of(ledger_id) from error
+        except MetadataAccessError as error:
+            raise not_readable(ledger_id, error) from error
         return Versioned(
             decode_stored(ledger_id, node.value, node.stat.ctime_ms), node.stat.version
         )
@@ -98,7 +108,9 @@ class TreeLedgers(TreePart):
         async with aclosing(self._values([path_of(ledger_id) for ledger_id in ids])) as values:
             async for some in values:
                 yield [
-                    as_stored(ledger_id, *found)
+                    StoredLedger(ledger_id, None, not_readable(ledger_id, found))
+                    if isinstance(found, MetadataAccessError)
+                    else as_stored(ledger_id, *found)
                     for ledger_id, found in zip(ids[at : at + len(some)], some, strict=True)
                     if found is not None
                 ]

@@ -17,6 +17,7 @@ from bkclient.errors import ClientClosedError, MetadataStoreError
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import (
     ANY,
+    MetadataAccessError,
     MetadataUnavailableError,
     NotInitializedError,
     SessionEvent,
@@ -90,11 +91,15 @@ class NodeValue(NamedTuple):
     version: Version
 
 
+FoundValue = NodeValue | MetadataAccessError | None
+"""The value of a node, why it may not be read, or None where no node is."""
+
+
 class ManyValues(Protocol):
     """Reads very many nodes, faster than one by one."""
 
-    def __call__(self, paths: Sequence[str]) -> AsyncGenerator[list[NodeValue | None]]:
-        """Yield values in the order of ``paths``, as many as have come; None where no node is.
+    def __call__(self, paths: Sequence[str]) -> AsyncGenerator[list[FoundValue]]:
+        """Yield values in the order of ``paths``, as many as have come.
 
         Nothing is older than the call.
         """
@@ -235,6 +240,14 @@ async def get_if_there(tree: Tree, path: str) -> Node | None:
         return await tree.get(path)
     except NoNodeError:
         return None
+
+
+async def exists(tree: Tree, path: str) -> bool:
+    """Return whether a node exists, even if nothing of it may be read."""
+    try:
+        return await tree.stat(path) is not None
+    except MetadataAccessError:
+        return True
 
 
 async def is_own(tree: Tree, path: str) -> bool:

@@ -7,7 +7,13 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import IncompatibleLayoutError, NotFoundError, StoredNode, Versioned
+from bkclient.metadata.api import (
+    IncompatibleLayoutError,
+    MetadataAccessError,
+    NotFoundError,
+    StoredNode,
+    Versioned,
+)
 from bkclient.metadata.tree.base import TreePart
 from bkclient.metadata.tree.logs import replace_tombstone
 from bkclient.metadata.tree.nodes import (
@@ -48,6 +54,11 @@ class TreeRaw(TreePart):
         """Return a node and the names of its children; None where there is none."""
         try:
             node = await self._tree.get(path)
+        except NoNodeError:
+            return None
+        except MetadataAccessError as error:
+            return StoredNode(path, b"", 0, unreadable=str(error)), []
+        try:
             # Most nodes are leaves; what has children by now is asked for their names.
             names = await self._tree.children(path) if node.stat.children else []
         except NoNodeError:

@@ -15,7 +15,7 @@ from twisted.internet.threads import deferToThreadPool
 from bkclient.errors import MetadataStoreError
 from bkclient.metadata import zk_paths
 from bkclient.metadata.api import MetadataAccessError
-from bkclient.metadata.tree.nodes import NodeValue
+from bkclient.metadata.tree.nodes import FoundValue, NodeValue
 from bkclient.metadata.zk_uri import ZooKeeperUri
 from bkclient.metadata.zookeeper_reader import frames
 from bkclient.metadata.zookeeper_reader.read_session import ReadSession
@@ -35,12 +35,11 @@ class BulkNodeReads:
         self._uri, self._reactor = uri, reactor
         self._timeout_s, self._auth_data = session_timeout_s, auth_data
 
-    async def __call__(self, paths: Sequence[str]) -> AsyncGenerator[list[NodeValue | None]]:
+    async def __call__(self, paths: Sequence[str]) -> AsyncGenerator[list[FoundValue]]:
         """See ``ManyValues``.
 
         Raises:
             MetadataUnavailableError: no server answered within the session's time-out.
-            MetadataAccessError: we may not look there.
             MetadataStoreError: what a server sent is not ZooKeeper.
         """
         answers = _Answers(
@@ -64,7 +63,7 @@ class _Answers:
         self._values = self._read(paths)
         self._lock = threading.Lock()
 
-    def more(self) -> list[NodeValue | None]:
+    def more(self) -> list[FoundValue]:
         """Return the next values, as many as have come; nothing at the end."""
         with self._lock:
             return next(self._values, [])
@@ -75,7 +74,7 @@ class _Answers:
             self._session.close()
             self._values = iter(())
 
-    def _read(self, paths: Sequence[str]) -> Iterator[list[NodeValue | None]]:
+    def _read(self, paths: Sequence[str]) -> Iterator[list[FoundValue]]:
         root = self._uri.root
         # What was complete when we began is seen, whichever server answers.
         for _ in self._session.ask([frames.sync(root)]):
@@ -84,12 +83,11 @@ class _Answers:
         for answers in self._session.ask(frames.get_data(root + path) for path in paths):
             yield [self._value(next(asked), wrong, answer) for wrong, answer in answers]
 
-    def _value(self, path: str, wrong: int, answer: bytes) -> NodeValue | None:
+    def _value(self, path: str, wrong: int, answer: bytes) -> FoundValue:
         if wrong == frames.NO_NODE:
             return None
         if wrong in {frames.NO_AUTH, frames.AUTH_FAILED}:
-            at = zk_paths.shown(self._uri.text + path)
-            raise MetadataAccessError(f"{at}: we may not look there ({wrong})")
+            return MetadataAccessError.denied(zk_paths.shown(self._uri.text + path))
         if wrong:
             raise MetadataStoreError(f"{self._uri.text}: ZooKeeper answers with error {wrong}")
         return NodeValue(*frames.data_of(answer))

@@ -21,6 +21,7 @@ from twisted.python.failure import Failure
 
 from bkclient.concurrency import RateLimit
 from bkclient.errors import ClientClosedError, MetadataStoreError
+from bkclient.metadata import zk_paths
 from bkclient.metadata.api import (
     MetadataAccessError,
     MetadataUnavailableError,
@@ -246,21 +247,26 @@ class KazooSession:
         self.session_id, self._client_id = 0, None
         self.state.move(SessionEvent.LOST)
 
-    async def request(self, name: str, ask: Callable[[KazooClient], IAsyncResult]) -> Any:
-        """Send one request, when it may go, and return its answer; tell how long that took."""
+    async def request(
+        self, name: str, ask: Callable[[KazooClient], IAsyncResult], path: str = ""
+    ) -> Any:
+        """Send one request, when it may go, and return its answer; tell how long that took.
+
+        ``path`` is the node, below the root, that an error names.
+        """
         if self._rate is not None:
             await self._rate.turn(1)
         await self.state.until_connected(self.timeout_s)
         began_s, is_answered = time.perf_counter(), True
         try:
-            return await self._send(ask)
+            return await self._send(ask, path)
         except MetadataUnavailableError:
             is_answered = False
             raise
         finally:
             self._observe(name, time.perf_counter() - began_s, is_answered)
 
-    async def _send(self, ask: Callable[[KazooClient], IAsyncResult]) -> Any:
+    async def _send(self, ask: Callable[[KazooClient], IAsyncResult], path: str) -> Any:
         answer: Deferred[Any] = Deferred()
         self._flying.add(answer)
         answer.addTimeout(self.timeout_s * 2, self._reactor)
@@ -268,7 +274,7 @@ class KazooSession:
             ask(self.kazoo).rawlink(lambda result: _settle(answer, result))
             return await answer
         except Exception as error:
-            ours = translated(self.uri, error, self._broke_by)
+            ours = translated(zk_paths.shown(self.uri + path), error, self._broke_by)
             if ours is error:
                 raise
             if isinstance(ours, AnswerLostError):
@@ -282,11 +288,14 @@ class KazooSession:
 def translated(uri: str, error: Exception, because: str = "") -> Exception:
     """Return the error in our terms; ours, and what is not a store's, as they are.
 
+    ``uri`` is the cluster's, perhaps with the path of a node.
     ``because`` is the reason, where it is known, that an answer was lost.
     """
     if isinstance(error, (struct.error, UnicodeDecodeError)):
         return MetadataStoreError(f"{uri}: the server is not a ZooKeeper: {error}")
     ours: type[MetadataStoreError]
+    if isinstance(error, exceptions.NoAuthError):
+        return MetadataAccessError.denied(uri)
     for theirs, ours in (
         (exceptions.NoNodeError, NoNodeError),
         (exceptions.NodeExistsError, NodeExistsError),
@@ -297,7 +306,6 @@ def translated(uri: str, error: Exception, because: str = "") -> Exception:
         (exceptions.ConnectionClosedError, AnswerLostError),
         (exceptions.OperationTimeoutError, MetadataUnavailableError),
         (TwistedTimeoutError, MetadataUnavailableError),
-        (exceptions.NoAuthError, MetadataAccessError),
         (exceptions.AuthFailedError, MetadataAccessError),
         (exceptions.KazooException, MetadataStoreError),
     ):

@@ -157,6 +157,7 @@ class KazooTree:
                 ephemeral=ephemeral,
                 sequence=sequence,
             ),
+            path,
         )
         return made[len(self._root) :]
 
@@ -191,7 +192,7 @@ class KazooTree:
 
     async def get(self, path: str) -> Node:
         value, stat = await insist(
-            lambda: self._request("get_data", lambda kazoo: kazoo.get_async(self._full(path)))
+            lambda: self._request("get_data", lambda kazoo: kazoo.get_async(self._full(path)), path)
         )
         return Node(value or b"", _stat(stat))
 
@@ -199,7 +200,7 @@ class KazooTree:
         watch = self._watches.add(path, fired, of_children=False)
         stat = await insist(
             lambda: self._request(
-                "exists", lambda kazoo: kazoo.exists_async(self._full(path), watch)
+                "exists", lambda kazoo: kazoo.exists_async(self._full(path), watch), path
             )
         )
         return None if stat is None else _stat(stat)
@@ -215,17 +216,19 @@ class KazooTree:
                 kazoo.sync_async(self._full(path))
             return kazoo.get_children_async(self._full(path), watch)
 
-        names: list[str] = await insist(lambda: self._request("get_children", ask))
+        names: list[str] = await insist(lambda: self._request("get_children", ask, path))
         return names
 
     async def set(self, path: str, value: bytes, version: Version = ANY) -> Version:
         stat = await self._request(
-            "set_data", lambda kazoo: kazoo.set_async(self._full(path), value, version)
+            "set_data", lambda kazoo: kazoo.set_async(self._full(path), value, version), path
         )
         return _stat(stat).version
 
     async def delete(self, path: str, version: Version = ANY) -> None:
-        await self._request("delete", lambda kazoo: kazoo.delete_async(self._full(path), version))
+        await self._request(
+            "delete", lambda kazoo: kazoo.delete_async(self._full(path), version), path
+        )
 
     def forget(self, fired: Fired) -> None:
         self._watches.forget(fired)

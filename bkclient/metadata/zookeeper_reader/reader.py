@@ -21,6 +21,7 @@ from bkclient.metadata.stored_values import (
     decode_info,
     known_layout,
     layout_in_force,
+    not_readable,
     states,
 )
 from bkclient.metadata.zookeeper_reader import frames
@@ -118,6 +119,9 @@ class ZooKeeperReader:
             for ledger_id, (wrong, answer) in zip(some, answers, strict=True):
                 if wrong == 0:
                     found.append(as_stored(ledger_id, *frames.data_of(answer)))
+                elif wrong == frames.NO_AUTH:
+                    why = not_readable(ledger_id, self._denied(path_of(ledger_id)))
+                    found.append(StoredLedger(ledger_id, None, why))
                 else:
                     self._check(path_of(ledger_id), wrong)
             at += len(answers)
@@ -155,7 +159,7 @@ class ZooKeeperReader:
         found = {}
         for bookie, value, other in zip(bookies, values, values, strict=True):
             either = other if value is None else value
-            if either is not None:
+            if isinstance(either, bytes):
                 try:
                     found[bookie] = decode_info(bookie, either)
                 except NotFoundError:
@@ -174,9 +178,13 @@ class ZooKeeperReader:
 
     def _layout(self) -> LedgerLayout:
         if self._layout_found is None:
-            stored, self._note, self._instance_id = self._values(
+            stored, note, instance_id = self._values(
                 (zk_paths.LAYOUT, zk_paths.REPLICATION_DISABLED, zk_paths.INSTANCE_ID)
             )
+            if isinstance(stored, MetadataAccessError):
+                raise stored
+            self._note = b"" if isinstance(note, MetadataAccessError) else note
+            self._instance_id = instance_id if isinstance(instance_id, bytes) else None
             found = layout_in_force(
                 self._uri.text, None if stored is None else known_layout(stored), self._uri.layout
             )
@@ -185,12 +193,16 @@ class ZooKeeperReader:
 
     # Questions
 
-    def _values(self, paths: Iterable[str]) -> list[bytes | None]:
-        """Return nodes' values; None for those that are not there."""
+    def _values(self, paths: Iterable[str]) -> list[bytes | MetadataAccessError | None]:
+        """Return nodes' values, or why they may not be read; None for those that are not there."""
         paths = list(paths)
         bodies = [frames.get_data(self._uri.root + path) for path in paths]
         return [
-            frames.data_of(answer)[0] if self._is_there(path, wrong) else None
+            self._denied(path)
+            if wrong == frames.NO_AUTH
+            else frames.data_of(answer)[0]
+            if self._is_there(path, wrong)
+            else None
             for path, (wrong, answer) in zip(paths, self._answers(bodies), strict=True)
         ]
 
@@ -213,6 +225,9 @@ class ZooKeeperReader:
     def _flat(self, bodies: Iterable[Body]) -> list[tuple[int, bytes]]:
         return [answer for answers in self._session.ask(bodies) for answer in answers]
 
+    def _denied(self, path: str) -> MetadataAccessError:
+        return MetadataAccessError.denied(zk_paths.shown(self._uri.text + path))
+
     def _is_there(self, path: str, wrong: int) -> bool:
         if wrong:
             self._check(path, wrong)
@@ -221,7 +236,6 @@ class ZooKeeperReader:
     def _check(self, path: str, wrong: int) -> None:
         """Raise what an answer says is wrong, unless that is only that there is no such node."""
         if wrong in {frames.NO_AUTH, frames.AUTH_FAILED}:
-            at = zk_paths.shown(self._uri.text + path)
-            raise MetadataAccessError(f"{at}: we may not look there ({wrong})")
+            raise self._denied(path)
         if wrong != frames.NO_NODE:
             raise MetadataStoreError(f"{self._uri.text}: ZooKeeper answers with error {wrong}")

@@ -76,16 +76,13 @@ async def bookies(client: Client) -> Candidates:
 
 async def _space(client: Client, one: BookieStatus) -> str:
     """Return what a bookie says of its disks; nothing where it does not answer soon."""
-    from twisted.internet import defer
-
     from bkclient.admin import operations
 
     if one.state is operations.BookieState.DOWN:
         return ""
-    asked = defer.Deferred.fromCoroutine(operations.bookie_info(client, one.bookie_id))
     try:
-        disks = await asked.addTimeout(SPACE_WAIT_S, client.cluster.clock)
-    except (BookKeeperError, defer.TimeoutError):
+        disks = await operations.bookie_info(client, one.bookie_id, SPACE_WAIT_S)
+    except BookKeeperError:
         return ", does not answer"
     return f", {human_bytes(disks.free_bytes)} free"
 

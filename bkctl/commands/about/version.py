@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
 from bkclient.admin.operations import BookieState, list_bookies
+from bkctl.bookies import load_rates
 from bkctl.bookies.admin_api import admin_token, published
 from bkctl.bookies.admin_client import AdminClient, HttpAddress
 from bkctl.commands.about.columns import MemberVersion
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 ASK_S: Final = 5.0
 """How long one bookie is waited for."""
 
-AT_A_TIME: Final = 16
-
 _INFO: Final = re.compile(r'^bookied_info\{.*?version="([^"]*)"', re.MULTILINE)
 
 
@@ -38,10 +36,18 @@ def everybody(session: Session) -> Iterator[MemberVersion]:
     yield MemberVersion(member="bkctl", kind="tool", state="ok", version=own_version())
     layout = session.call(lambda client: client.store.layout()).name
     yield MemberVersion(member="metadata", kind="layout", state="ok", version=layout)
-    timeout_s = min(session.options.timeout_s or ASK_S, ASK_S)
+    timeout_s = min(ASK_S, session.answers_within_s)
     token = admin_token(session)
-    with ThreadPoolExecutor(AT_A_TIME) as pool:
-        yield from pool.map(lambda one: _asked(*one, token=token, timeout_s=timeout_s), bookies)
+    late = f"no answer within {timeout_s:.3g} s"
+    with session.waiting_for_bookies():
+        found = load_rates.side_by_side(
+            lambda one: _asked(*one, token=token, timeout_s=timeout_s),
+            bookies,
+            within_s=timeout_s,
+            late=None,
+        )
+    for (bookie_id, state, _), answer in zip(bookies, found, strict=True):
+        yield answer or MemberVersion(member=bookie_id, kind="bookie", state=state, why=late)
 
 
 async def _bookies(client: Client) -> list[tuple[BookieId, str, HttpAddress | str]]:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from bkclient.metadata.api import HeldLock
+from bkclient.metadata.api import HeldLock, MarkError
 from bkclient.repair import autorecovery
 from bkclient.repair.autorecovery import Mark
 from bkclient.repair.repair_states import LedgerRepairState, MissingReplicas, repair_states
@@ -17,7 +17,6 @@ from bkctl.errors import PartlyDoneError
 from bkctl.output.units import counted
 from bkctl.session.safety import named
 from bkctl.session.safety_names import DAMAGED_MARK
-from wire.errors import MetadataFormatError
 
 if TYPE_CHECKING:
     from bkclient.client import Client
@@ -83,7 +82,7 @@ def _marks(
 ) -> Iterator[Mark]:
     """Yield the marks that are wanted, as they are found; put others into ``damaged``, and tell."""
 
-    def warn(ledger_id: LedgerId, error: MetadataFormatError) -> None:
+    def warn(ledger_id: LedgerId, error: MarkError) -> None:
         damaged.append(ledger_id)
         session.warn(f"not listed: {error}")
 

@@ -39,7 +39,10 @@ class AutorecoverySwitch:
 def status(session: Session) -> None:
     """Show autorecovery's switch, its auditor, and the number of marked ledgers."""
     session.reminds = False
-    session.emit(session.call(autorecovery.status))
+    found = session.call(autorecovery.status)
+    session.emit(found)
+    for why in found.unreadable:
+        session.warn(why)
 
 
 def enable(session: Session) -> None:

@@ -13,7 +13,7 @@ import attrs
 from bkclient.admin import cookies, operations
 from bkclient.admin.bookie_test import check_bookie
 from bkclient.admin.ledger_scan import walk
-from bkclient.metadata.api import CookieNotFoundError
+from bkclient.metadata.api import CookieNotFoundError, MetadataAccessError
 from bkclient.metadata.tree.nodes import together
 from bkclient.repair.recover_bookies import copies_by_bookie, size_of
 from bkctl.bookies import ask_bookies, load_rates
@@ -165,7 +165,7 @@ def show(session: Session, bookie_ids: Sequence[str], *, ledgers: bool) -> None:
     if len(wanted) == 1:
         _show_one(session, wanted[0], count_ledgers=ledgers)
         return
-    found = session.call(details, wanted, count_ledgers=ledgers)
+    found = _asked(session, wanted, count_ledgers=ledgers)
     if _reads_figures(session):
         found = _with_figures(session, found)
     session.emit_all(found, BookieDetails)
@@ -182,8 +182,17 @@ def _show_one(session: Session, bookie_id: BookieId, *, count_ledgers: bool) -> 
         NothingFoundError: it is neither registered nor has a cookie.
     """
     session.about = f"bookie {bookie_id}"
-    found = session.call(details, [bookie_id], count_ledgers=count_ledgers)
+    found = _asked(session, [bookie_id], count_ledgers=count_ledgers)
     session.emit(_with_figures(session, found)[0])
+
+
+def _asked(
+    session: Session, wanted: Sequence[BookieId], *, count_ledgers: bool
+) -> list[BookieDetails]:
+    with session.waiting_for_bookies():
+        return session.call(
+            details, wanted, count_ledgers=count_ledgers, within_s=session.answers_within_s
+        )
 
 
 def _reads_figures(session: Session) -> bool:
@@ -199,7 +208,7 @@ def _with_figures(session: Session, found: Sequence[BookieDetails]) -> list[Book
 
     A bookie without figures passes no filter on them, so the warning has the reason.
     """
-    answers = load_rates.ask_all([one.bookie.http for one in found], ask_bookies.FIGURES_TIMEOUT_S)
+    answers = ask_bookies.figures_of(session, [one.bookie for one in found])
     complete = []
     for one, figures in zip(found, answers, strict=True):
         if isinstance(figures, load_rates.LoadFigures):
@@ -227,7 +236,7 @@ def space(found: Sequence[BookieSummary]) -> tuple[int, int]:
 
 
 async def details(
-    client: Client, wanted: Sequence[BookieId], *, count_ledgers: bool
+    client: Client, wanted: Sequence[BookieId], *, count_ledgers: bool, within_s: float
 ) -> list[BookieDetails]:
     """Return bookies whole, asking those that are up; in the order wanted, else by id."""
     known = {one.bookie_id: one for one in await operations.list_bookies(client)}
@@ -239,7 +248,9 @@ async def details(
         )
     chosen = [known[bookie_id] for bookie_id in dict.fromkeys(wanted or known)]
     racks = await ask_bookies.racks_of(client, chosen)
-    found = await together(_details(client, one, racks.get(one.bookie_id)) for one in chosen)
+    found = await together(
+        _details(client, one, racks.get(one.bookie_id), within_s) for one in chosen
+    )
     return await _with_ledgers(client, found) if count_ledgers else found
 
 
@@ -266,12 +277,14 @@ async def _with_ledgers(client: Client, found: Sequence[BookieDetails]) -> list[
     ]
 
 
-async def _details(client: Client, one: BookieStatus, rack: str | None) -> BookieDetails:
+async def _details(
+    client: Client, one: BookieStatus, rack: str | None, within_s: float
+) -> BookieDetails:
     found = BookieDetails(
-        bookie=await ask_bookies.ask_bookie(client, one, rack),
+        bookie=await ask_bookies.ask_bookie(client, one, rack, within_s=within_s),
         endpoints=() if one.info is None else one.info.endpoints,
     )
-    with contextlib.suppress(CookieNotFoundError):
+    with contextlib.suppress(CookieNotFoundError, MetadataAccessError):
         found = attrs.evolve(found, cookie=(await cookies.read(client, one.bookie_id)).cookie)
     return found
 

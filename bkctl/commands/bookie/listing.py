@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
@@ -26,9 +25,13 @@ def print_bookies(session: Session, *, state: str, ask: bool) -> None:
     else:
         from bkctl.bookies import ask_bookies
 
-        found = session.call(ask_bookies.bookies, wanted, ask=ask)
+        found = (
+            ask_bookies.asked_bookies(session, wanted)
+            if ask
+            else session.call(ask_bookies.bookies, wanted, ask=False)
+        )
     if ask and session.options.output not in {None, "table", "id"}:
-        found = ask_bookies.with_figures(found, now_s=time.time())
+        found = ask_bookies.with_figures(session, found)
     found.sort(key=_ORDER)
     session.emit_all(found, BookieSummary)
     silent = [one for one in found if one.unreachable]

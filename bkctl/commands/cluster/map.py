@@ -102,8 +102,12 @@ class ClusterMap:
 
 def draw(session: Session, *, ask: bool) -> None:
     """Print the map."""
-    with session.progress("looking at ledgers", unit="ledgers") as progress:
-        found = session.call(read_map, progress.update, ask=ask)
+    with (
+        session.waiting_for_bookies(),
+        session.progress("looking at ledgers", unit="ledgers") as progress,
+    ):
+        within_s = session.answers_within_s
+        found = session.call(read_map, progress.update, ask=ask, within_s=within_s)
     session.emitter.draw(found, lambda canvas: drawing(found, canvas))
     if not any(rack.name for rack in found.racks):
         session.note(
@@ -111,13 +115,19 @@ def draw(session: Session, *, ask: bool) -> None:
         )
 
 
-async def read_map(client: Client, report: Callable[[int], None], *, ask: bool) -> ClusterMap:
+async def read_map(
+    client: Client,
+    report: Callable[[int], None],
+    *,
+    ask: bool,
+    within_s: float = operations.ANSWERS_WITHIN_S,
+) -> ClusterMap:
     """Return all bookies in their racks.
 
     With ``ask`` they are asked for their space, and where there are several racks a walk over all
     ledgers counts those that each rack's loss would take entries from.
     """
-    found = await ask_bookies.bookies(client, None, ask=ask)
+    found = await ask_bookies.bookies(client, None, ask=ask, within_s=within_s)
     losses = RackLosses.of(found) if ask else RackLosses()
     if losses.by_rack:
         await _count(client, losses, report)

@@ -169,7 +169,11 @@ async def nodes(
     try:
         async for some in client.store.nodes(path, depth=depth):
             for stored in some:
-                what = known(stored.path, stored.value, layout)
+                what = (
+                    KnownNode(kind="unknown", problem=stored.unreadable)
+                    if stored.unreadable
+                    else known(stored.path, stored.value, layout)
+                )
                 shown = secrets or what.kind not in _HOLDS_SECRETS
                 yield MetadataNode(stored=stored, known=what, raw=stored.value if shown else None)
     except NotFoundError as error:

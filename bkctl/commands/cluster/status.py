@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import attrs
+from twisted.internet.defer import Deferred
 
 from bkclient.admin import cluster_test, operations
 from bkclient.admin.ledger_scan import walk
@@ -164,8 +164,7 @@ def status(session: Session, *, ensemble_size: int, ledgers: bool, fail_if_any: 
     Raises:
         ProblemsError: there are problems, and ``fail_if_any``.
     """
-    bookies = session.call(ask_bookies.bookies, None, ask=True)
-    bookies = ask_bookies.with_figures(bookies, now_s=time.time())
+    bookies = ask_bookies.with_figures(session, ask_bookies.asked_bookies(session, None))
     found = session.call(_status, bookies, ensemble_size, count_ledgers=ledgers)
     session.emit(found)
     if fail_if_any and found.problems:
@@ -206,7 +205,8 @@ async def _status(
         not_closed=None if walked is None else walked.not_closed,
     )
     domain = client.cluster.placement.domain if found.racks else ""
-    problems = (*identity.damaged.values(), *_problems(found, bookies, domain))
+    unreadable = (*map(str, identity.damaged.values()), *found.autorecovery.unreadable)
+    problems = (*unreadable, *_problems(found, bookies, domain))
     return attrs.evolve(found, problems=problems)
 
 
@@ -255,7 +255,8 @@ def ping(session: Session, *, registered: bool) -> None:
     Raises:
         CommandError: a bookie does not; status 5.
     """
-    found = session.call(pong_of_all, registered=registered)
+    with session.waiting_for_bookies():
+        found = session.call(pong_of_all, registered=registered, within_s=session.answers_within_s)
     session.emit_all(found, Pong)
     session.finish()
     silent = [one.peer for one in found if one.error]
@@ -271,7 +272,7 @@ def ping(session: Session, *, registered: bool) -> None:
     )
 
 
-async def pong_of_all(client: Client, *, registered: bool) -> list[Pong]:
+async def pong_of_all(client: Client, *, registered: bool, within_s: float) -> list[Pong]:
     """Return the metadata service's answer, and each bookie's, over connections of their own."""
     clock = client.cluster.clock
     began_s = clock.seconds()
@@ -287,12 +288,12 @@ async def pong_of_all(client: Client, *, registered: bool) -> list[Pong]:
     wanted = [one for one in listed if one.info is not None or not registered]
     pool = client.cluster.pool.anew()
     try:
-        return [metadata, *await together(_pong(pool, one) for one in wanted)]
+        return [metadata, *await together(_pong(pool, one, within_s) for one in wanted)]
     finally:
         pool.close()
 
 
-async def _pong(pool: BookiePool, one: operations.BookieStatus) -> Pong:
+async def _pong(pool: BookiePool, one: operations.BookieStatus, within_s: float) -> Pong:
     endpoint = None if one.info is None else one.info.endpoint()
     found = Pong(
         peer=one.bookie_id,
@@ -303,7 +304,8 @@ async def _pong(pool: BookiePool, one: operations.BookieStatus) -> Pong:
     if one.state is operations.BookieState.DOWN:
         return attrs.evolve(found, error="it is not registered")
     try:
-        return await _timed_pong(pool, one.bookie_id, found)
+        asked = Deferred.fromCoroutine(_timed_pong(pool, one.bookie_id, found))
+        return await operations.in_time(asked, one.bookie_id, within_s, pool.clock)
     except BookKeeperError as error:
         return attrs.evolve(found, error=error_message(error))
 

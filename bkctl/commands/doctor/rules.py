@@ -567,10 +567,10 @@ def _forget(ledgers: Sequence[LedgerId]) -> str:
 
 def _stale_locks(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
     before_ms = seen.now_ms - seen.limits.stale_s * 1000
-    old = [lock for lock in seen.locks if lock.since_ms < before_ms]
+    old = [lock for lock in seen.locks if (lock.since_ms or seen.now_ms) < before_ms]
     if old:
-        oldest = min(old, key=lambda lock: lock.since_ms)
-        age = human_duration((seen.now_ms - oldest.since_ms) / 1000)
+        oldest = min(old, key=lambda lock: lock.since_ms or seen.now_ms)
+        age = human_duration((seen.now_ms - (oldest.since_ms or 0)) / 1000)
         held = _does(len(old), "a repair lock is", f"{len(old)} repair locks are")
         what = f"{held} held for long, one for {age} by {oldest.owner or 'an unknown bookie'}"
         ids = tuple(str(lock.ledger_id) for lock in old)
@@ -621,7 +621,8 @@ def _clock_skew(seen: ClusterSurvey) -> Iterator[ClusterFinding]:
         if mark.since_ms is not None:
             ahead[f"ledger {mark.ledger_id} was marked"] = mark.since_ms - seen.now_ms
     for lock in seen.locks:
-        ahead[f"ledger {lock.ledger_id} was locked"] = lock.since_ms - seen.now_ms
+        if lock.since_ms is not None:
+            ahead[f"ledger {lock.ledger_id} was locked"] = lock.since_ms - seen.now_ms
     for check, time_ms in seen.checked_ms.items():
         if time_ms is not None:
             ahead[f"the check {check} ended"] = time_ms - seen.now_ms

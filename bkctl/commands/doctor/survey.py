@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import attrs
 
@@ -15,13 +15,12 @@ from bkclient.admin.ledger_scan import walk
 from bkclient.config.findings import Severity
 from bkclient.config.settings import load
 from bkclient.errors import NoSuchLedgerError
-from bkclient.metadata.tree.nodes import together
+from bkclient.metadata.api import UNREADABLE, MetadataAccessError
 from bkclient.placement.topology import ScriptError
 from bkclient.repair import autorecovery
 from bkclient.repair.verify import lost_ledgers
 from bkctl.bookies import admin_api, ask_bookies, directories, load_rates
 from bkctl.bookies.admin_client import AdminClient
-from bkctl.bookies.ask_bookies import ask_bookie
 from bkctl.bookies.rack_losses import RackLosses
 from bkctl.bookies.stopped_bookie import is_registered, stopped_bookie
 from bkctl.commands.doctor.rules import diagnose, rules_for
@@ -55,13 +54,14 @@ from wire.records.cookie import Cookie, cookie_differences, decode_cookie
 if TYPE_CHECKING:
     from bkclient.client import Client
     from bkclient.config.findings import Findings
-    from bkclient.metadata.api import Version
+    from bkclient.metadata.api import DamagedMark, LedgerStore, MarkError, Version
     from bkctl.bookies.stopped_bookie import StoppedBookie
     from bkctl.bookies.summary import BookieSummary
     from bkctl.session.session import Session
     from bookied.directories.roots import Directories
-    from wire.errors import MetadataFormatError
     from wire.ids import BookieId, LedgerId
+
+T = TypeVar("T")
 
 TELL_EVERY: Final = 1000
 """Ledgers between two signs of progress."""
@@ -89,14 +89,24 @@ def run(session: Session, limits: DoctorLimits, *, local: bool) -> None:
         ProblemsError: something is lost or at risk.
         WarningsError: nothing is, but something is not as it should be.
     """
+    topology_error = None
+    try:
+        asked = ask_bookies.asked_bookies(session, None)
+    except ScriptError as error:
+        topology_error = error
+        asked = ask_bookies.asked_bookies(session, None, with_racks=False)
+    bookies = [_with_address(one) for one in asked]
     with session.progress("looking at ledgers", unit="ledgers") as progress:
         now_ms = int(time.time() * 1000)
-        cluster = session.call(examine_cluster, limits, now_ms, progress.update, RealHost())
-    cluster = attrs.evolve(
-        cluster,
-        read_only_by_hand=read_only_by_hand(cluster.bookies),
-        local_directory=_local_directory(session),
-    )
+        cluster = session.call(examine_cluster, bookies, limits, now_ms, progress.update)
+    with session.waiting_for_bookies():
+        cluster = attrs.evolve(
+            cluster,
+            addresses=addresses(cluster.bookies, RealHost()),
+            read_only_by_hand=read_only_by_hand(cluster.bookies),
+            topology_error=topology_error,
+            local_directory=_local_directory(session),
+        )
     seen_local = examine_local(session, now_ms) if local else None
     found = diagnose(cluster, seen_local)
     session.emit_all(found, ClusterFinding)
@@ -136,6 +146,12 @@ def _conclude(session: Session, found: list[ClusterFinding], cluster: ClusterSur
 # The cluster ------------------------------------------------------------------------------------
 
 
+def _with_address(one: BookieSummary) -> BookieSummary:
+    if one.is_registered and one.address is None:
+        return attrs.evolve(one, unreachable="it has registered no address that can be read")
+    return one
+
+
 def read_only_by_hand(bookies: Iterable[BookieSummary]) -> frozenset[BookieId]:
     """Ask the read-only bookies over HTTP; return those that an operator made so. Blocks."""
 
@@ -148,39 +164,48 @@ def read_only_by_hand(bookies: Iterable[BookieSummary]) -> frozenset[BookieId]:
             return False
 
     asked = [
-        one for one in bookies if one.http and one.state == operations.BookieState.READ_ONLY.value
+        one
+        for one in bookies
+        if one.http and not one.unreachable and one.state == operations.BookieState.READ_ONLY.value
     ]
-    found = load_rates.side_by_side(ask, asked)
+    found = load_rates.side_by_side(ask, asked, within_s=ask_bookies.FIGURES_TIMEOUT_S, late=False)
     return frozenset(one.bookie_id for one, by_hand in zip(asked, found, strict=True) if by_hand)
 
 
 async def examine_cluster(
-    client: Client, limits: DoctorLimits, now_ms: int, tell: Callable[[int], None], host: HostNames
+    client: Client,
+    bookies: Collection[BookieSummary],
+    limits: DoctorLimits,
+    now_ms: int,
+    tell: Callable[[int], None],
 ) -> ClusterSurvey:
-    """Return all there is to be seen of a cluster; walks over all ledgers.
+    """Return all there is to be seen of a cluster with these bookies; walks over all ledgers.
 
     Of at most ``ENDS_READ_MAX`` closed ledgers the first and last entries are read.
     """
     store = client.store
-    listed = await operations.list_bookies(client)
-    racks: Mapping[BookieId, str] = {}
-    topology_error = None
-    try:
-        racks = await ask_bookies.racks_of(client, listed)
-    except ScriptError as error:
-        topology_error = error
-    bookies = await together(_bookie(client, one, racks.get(one.bookie_id)) for one in listed)
     identity = await operations.read_identity(client)
     damaged = {
-        what: f"store the node {node} again with the metadata service's own tools; "
-        "a backup of `bkctl cluster backup` has its value"
-        for node, what in identity.damaged.items()
+        str(error): _fix(
+            error,
+            f"store the node {node} again with the metadata service's own tools; "
+            "a backup of `bkctl cluster backup` has its value",
+        )
+        for node, error in identity.damaged.items()
     }
 
-    def mark_is_damaged(ledger_id: LedgerId, error: MetadataFormatError) -> None:
-        damaged[str(error)] = f"bkctl autorecovery forget {ledger_id}"
+    def mark_is_damaged(ledger_id: LedgerId, error: MarkError) -> None:
+        damaged[str(error)] = _fix(error, f"bkctl autorecovery forget {ledger_id}")
 
-    marks = tuple([mark async for mark in autorecovery.marks(client, mark_is_damaged)])
+    async def read(reading: Awaitable[T], otherwise: T, fix: str = "") -> T:
+        """Return what is stored; of what cannot be read remember what repairs it."""
+        try:
+            return await reading
+        except UNREADABLE as error:
+            damaged[str(error)] = _fix(error, fix)
+            return otherwise
+
+    marks = await read(_marks(client, mark_is_damaged), ())
     ledgers = LedgerCensus(
         now_ms=now_ms,
         in_service=frozenset(one.bookie_id for one in bookies if one.is_registered),
@@ -189,11 +214,7 @@ async def examine_cluster(
         rack_losses=RackLosses.of(bookies),
     )
     if identity.layout is not None:  # Without it ledgers cannot be found.
-        async for ledger in walk(store):
-            ledgers.add(ledger)
-            if ledgers.total % TELL_EVERY == 0:
-                tell(ledgers.total)
-        tell(ledgers.total)
+        await read(_count(store, ledgers, tell), None)
         async for step in lost_ledgers(client, ledgers.to_read()):
             ledgers.ends_read = step.looked_at
             for ledger_id in step.lost:
@@ -204,47 +225,41 @@ async def examine_cluster(
         limits=limits,
         instance_id=identity.instance_id,
         bookies=tuple(bookies),
-        addresses=addresses(bookies, host),
         cookies={one.bookie_id: one.cookie for one in cookies},
         enabled=await store.replication_enabled(),
-        pause=await autorecovery.paused(client),
-        auditor=await store.current_auditor(),
-        delay_s=await _unless_damaged(
-            store.lost_bookie_recovery_delay(), damaged, "bkctl autorecovery delay 0"
-        ),
+        pause=await read(autorecovery.paused(client), None),
+        auditor=await read(store.current_auditor(), None),
+        delay_s=await read(store.lost_bookie_recovery_delay(), None, "bkctl autorecovery delay 0"),
         health_check=await store.health_check_enabled(),
         checked_ms={
-            check: await _unless_damaged(
-                store.check_time(check), damaged, f"bkctl autorecovery audit --check {check}"
+            check: await read(
+                store.check_time(check), None, f"bkctl autorecovery audit --check {check}"
             )
             for check in autorecovery.CHECKS
         },
         damaged=damaged,
-        topology_error=topology_error,
         marks=marks,
-        locks=tuple(await store.repair_locks()),
+        locks=tuple(await read(store.repair_locks(), [])),
         ledgers=ledgers,
         has_ledgers=identity.layout is not None,
         stuck=tuple(await _stuck(client, ledgers.recovering)),
     )
 
 
-async def _unless_damaged(
-    reading: Awaitable[int | None], damaged: dict[str, str], fix: str
-) -> int | None:
-    """Return what is stored; of what cannot be read remember what repairs it."""
-    try:
-        return await reading
-    except FormatError as error:
-        damaged[str(error)] = fix
-        return None
+def _fix(error: Exception, fix: str) -> str:
+    return error.hint if isinstance(error, MetadataAccessError) else fix
 
 
-async def _bookie(client: Client, one: operations.BookieStatus, rack: str | None) -> BookieSummary:
-    found = await ask_bookie(client, one, rack)
-    if found.is_registered and found.address is None:
-        return attrs.evolve(found, unreachable="it has registered no address that can be read")
-    return found
+async def _marks(client: Client, damaged: DamagedMark) -> tuple[autorecovery.Mark, ...]:
+    return tuple([mark async for mark in autorecovery.marks(client, damaged)])
+
+
+async def _count(store: LedgerStore, ledgers: LedgerCensus, tell: Callable[[int], None]) -> None:
+    async for ledger in walk(store):
+        ledgers.add(ledger)
+        if ledgers.total % TELL_EVERY == 0:
+            tell(ledgers.total)
+    tell(ledgers.total)
 
 
 async def _stuck(client: Client, recovering: dict[LedgerId, Version]) -> list[LedgerId]:
@@ -261,18 +276,24 @@ async def _stuck(client: Client, recovering: dict[LedgerId, Version]) -> list[Le
 
 
 def addresses(bookies: Iterable[BookieSummary], host: HostNames) -> dict[str, str]:
-    """Return what names resolve to, where a bookie that is down may have another's address."""
+    """Return what names resolve to, where a bookie that is down may have another's address.
+
+    Blocks. A name that does not resolve stands for itself.
+    """
     seen = tuple(bookies)
     down = [one.bookie_id.rpartition(":")[0] for one in seen if not one.is_registered]
     if not any(down):
         return {}
-    found = {}
-    for name in dict.fromkeys((*down, *(one.host for one in seen))):
+
+    def resolve(name: str) -> str:
         try:
-            found[name] = host.resolve(name)
+            return host.resolve(name)
         except OSError:
-            continue  # It stands for itself.
-    return found
+            return name
+
+    names = list(dict.fromkeys((*down, *(one.host for one in seen))))
+    found = load_rates.side_by_side(resolve, names, within_s=ask_bookies.FIGURES_TIMEOUT_S, late="")
+    return {name: address or name for name, address in zip(names, found, strict=True)}
 
 
 # The bookie on this machine ---------------------------------------------------------------------

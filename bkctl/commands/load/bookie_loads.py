@@ -275,7 +275,8 @@ class LoadSampler:
     def sample(self) -> ClusterLoad:
         """Ask all bookies once, and return the load since the sample before; blocks."""
         found = self._bookies()
-        samples = load_rates.side_by_side(self._figures_of, found)
+        late = FiguresSample(0.0, None, f"no answer within {_TIMEOUT_S:g} s")
+        samples = load_rates.side_by_side(self._figures_of, found, within_s=_TIMEOUT_S, late=late)
         now_s = self._monotonic_s()
         load = ClusterLoad(
             time_ms=int(self._now_s() * 1000),
@@ -292,6 +293,8 @@ class LoadSampler:
         address = address_of(one, self._stats_port)
         if one.state == "down":
             return FiguresSample(0.0, None)
+        if one.unreachable:
+            return FiguresSample(0.0, None, one.unreachable)
         if address is None:
             return FiguresSample(0.0, None, "it has published no HTTP server")
         try:
@@ -324,7 +327,7 @@ def load_sampler(
 ) -> LoadSampler:
     """Return a sampler of the session's cluster."""
     return LoadSampler(
-        lambda: session.call(ask_bookies.bookies, None, ask=True),
+        lambda: ask_bookies.asked_bookies(session, None),
         lambda address: load_rates.ask(address, _TIMEOUT_S),
         lambda: session.call(_marks),
         instance_id=session.call(lambda client: client.store.instance_id()),

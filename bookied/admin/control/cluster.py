@@ -13,7 +13,7 @@ from twisted.logger import Logger
 from bkclient.admin.operations import BookieState as Registered
 from bkclient.admin.operations import BookieStatus, bookie_info, list_bookies
 from bkclient.client import Client
-from bkclient.metadata.api import AlreadySetError, MetadataStore
+from bkclient.metadata.api import AlreadySetError, MarkError, MetadataStore
 from bkclient.repair.autorecovery import (
     AutorecoveryDisabledError,
     NoAuditorError,
@@ -26,7 +26,7 @@ from bookied.errors import ChangeRefusedError, TooMuchError
 from bookied.runtime.dependencies import make_client
 from bookied.service.bookie import BookieService
 from wire.digest import Entry
-from wire.errors import BookKeeperError, MetadataFormatError
+from wire.errors import BookKeeperError
 from wire.ids import BookieId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
 
@@ -127,7 +127,7 @@ class ClusterControl:
         """Return the ledgers that are marked for repair, ascending."""
         found: dict[LedgerId, MarkReport] = {}
 
-        def damaged(ledger_id: LedgerId, error: MetadataFormatError) -> None:
+        def damaged(ledger_id: LedgerId, error: MarkError) -> None:
             problem = f"{error}; {how_to_repair_mark(ledger_id)}"
             log.warn("{problem}", problem=problem)
             found[ledger_id] = MarkReport((), problem)

@@ -27,7 +27,7 @@ from bkclient.errors import (
     ReadFailedError,
     refusal,
 )
-from bkclient.metadata.api import MetadataStore
+from bkclient.metadata.api import MarkError, MetadataStore
 from bkclient.repair.replica_check import LedgerChecker, view
 from bookied.repair.autorecovery.replica_counts import (
     EntrySet,
@@ -36,7 +36,7 @@ from bookied.repair.autorecovery.replica_counts import (
     count_replicas,
 )
 from wire.codes import ReturnCode
-from wire.errors import BookKeeperError, FormatError, MetadataFormatError
+from wire.errors import BookKeeperError, FormatError
 from wire.ids import BookieId, LedgerId
 from wire.ledger_metadata import LedgerMetadata
 from wire.messages import ListEntriesRequest, ListEntriesResponse
@@ -146,7 +146,7 @@ async def audit_bookies(
     marks = [(i, tuple(sorted(bookies & lost))) for i, bookies in sorted(suspects.items())]
     marks = [(ledger_id, missing) for ledger_id, missing in marks if missing]
 
-    def damaged(ledger_id: LedgerId, error: MetadataFormatError) -> None:
+    def damaged(ledger_id: LedgerId, error: MarkError) -> None:
         nonlocal failed
         failed += 1
         log.warn("cannot mark ledger {id} as under-replicated: {error}", id=ledger_id, error=error)
@@ -245,7 +245,7 @@ async def overdue_marks(
 ) -> tuple[LedgerId, ...]:
     """Return the ledgers that have been marked for longer than that, and report them."""
 
-    def damaged(_ledger_id: LedgerId, error: FormatError) -> None:
+    def damaged(_ledger_id: LedgerId, error: MarkError) -> None:
         log.warn("cannot read since when ledgers are marked: {error}", error=error)
 
     overdue = [

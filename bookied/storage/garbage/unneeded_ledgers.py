@@ -16,7 +16,7 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
 from bkclient.errors import MetadataSerializationError, NoSuchLedgerError
-from bkclient.metadata.api import CookieNotFoundError, MetadataStore
+from bkclient.metadata.api import UNREADABLE, CookieNotFoundError, MetadataStore
 from bookied.storage.garbage.throttle import Rate, pause
 from wire.codes import LedgerState
 from wire.errors import BookKeeperError
@@ -218,9 +218,13 @@ class LedgerGarbage:
 
     async def _is_being_repaired(self, ledger_id: LedgerId) -> bool:
         await self._paced()
-        if await self._store.lock_owner(ledger_id) is not None:
+        try:
+            if await self._store.lock_owner(ledger_id) is not None:
+                return True
+            return await self._store.underreplicated(ledger_id) is not None
+        except UNREADABLE as error:
+            log.warn("ledger {id} is kept: {error}", id=ledger_id, error=error)
             return True
-        return await self._store.underreplicated(ledger_id) is not None
 
     async def _release(self, ledger_id: LedgerId) -> None:
         """Release a lock. If that fails, the next collection tries again."""

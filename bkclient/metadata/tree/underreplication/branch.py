@@ -9,7 +9,7 @@ from twisted.internet.defer import Deferred
 
 from bkclient.errors import IncorrectParameterError
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import DamagedMark, IncompatibleLayoutError
+from bkclient.metadata.api import DamagedMark, IncompatibleLayoutError, MetadataAccessError
 from bkclient.metadata.tree.nodes import (
     Fired,
     NodeExistsError,
@@ -103,16 +103,18 @@ def stored_mark(ledger_id: LedgerId, value: bytes) -> UnderreplicatedMark:
 
 
 def readable_mark(
-    ledger_id: LedgerId, value: bytes, damaged: DamagedMark | None
+    ledger_id: LedgerId, value: bytes | MetadataAccessError, damaged: DamagedMark | None
 ) -> UnderreplicatedMark | None:
     """Return a ledger's mark, or call ``damaged`` if it cannot be read.
 
     Raises:
-        MetadataFormatError: it cannot be read, and ``damaged`` is None.
+        MetadataFormatError, MetadataAccessError: it cannot be read, and ``damaged`` is None.
     """
     try:
+        if isinstance(value, MetadataAccessError):
+            raise value
         return stored_mark(ledger_id, value)
-    except MetadataFormatError as error:
+    except (MetadataFormatError, MetadataAccessError) as error:
         if damaged is None:
             raise
         damaged(ledger_id, error)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import HeldLock, MetadataUnavailableError, Version
+from bkclient.metadata.api import HeldLock, MetadataAccessError, MetadataUnavailableError, Version
 from bkclient.metadata.tree.nodes import (
     ATTEMPTS_MAX,
     AnswerLostError,
@@ -96,7 +96,12 @@ class RepairLocks:
 
     async def _read(self, path: str) -> HeldLock | None:
         ledger_id = zk_paths.marked_ledger(path)
-        node = await get_if_there(self._tree, path)
-        if node is None or ledger_id is None:
+        if ledger_id is None:
+            return None
+        try:
+            node = await get_if_there(self._tree, path)
+        except MetadataAccessError:
+            return HeldLock(ledger_id, "", None)
+        if node is None:
             return None
         return HeldLock(ledger_id, name_in_lock(node.value), node.stat.ctime_ms)

@@ -12,12 +12,12 @@ import attrs
 from bkclient.concurrency import for_each
 from bkclient.errors import MetadataStoreError
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import DamagedMark, Missing, Version
+from bkclient.metadata.api import DamagedMark, MetadataAccessError, Missing, Version
 from bkclient.metadata.tree.nodes import (
     AnswerLostError,
+    FoundValue,
     ManyValues,
     NodeExistsError,
-    NodeValue,
     NodeVersionError,
     NoNodeError,
     NotEmptyError,
@@ -61,7 +61,7 @@ class ManyMarks:
     def __init__(
         self,
         tree: Tree,
-        values: Callable[[Sequence[str]], AsyncGenerator[list[NodeValue | None]]],
+        values: Callable[[Sequence[str]], AsyncGenerator[list[FoundValue]]],
         mark_one: MarkOne,
         now_ms: Callable[[], int | None],
         damaged: DamagedMark,
@@ -91,7 +91,11 @@ class ManyMarks:
                     at += 1
                     if value is None:
                         new.append(mark)
-                    elif zk_paths.mark_name(mark[0]) in locked or _lacks(value.value, mark[1]):
+                    elif (
+                        isinstance(value, MetadataAccessError)
+                        or zk_paths.mark_name(mark[0]) in locked
+                        or _lacks(value.value, mark[1])
+                    ):
                         changed.append(mark)
         return new, changed
 
@@ -117,7 +121,7 @@ class ManyMarks:
     async def _one(self, mark: Missing) -> None:
         try:
             await self._mark_one(*mark)
-        except MetadataFormatError as error:
+        except (MetadataFormatError, MetadataAccessError) as error:
             self._damaged(mark[0], error)
 
 
@@ -209,11 +213,17 @@ class RepairMarks:
         ids = [i for i in map(zk_paths.ledger_of_mark_parent, level) if i is not None]
         for start in range(0, len(ids), READS_AT_ONCE):
             some_ids = ids[start : start + READS_AT_ONCE]
-            values = await together(map(self._value, some_ids))
+            values = await together(map(self._found, some_ids))
             for ledger_id, value in zip(some_ids, values, strict=True):
                 mark = None if value is None else readable_mark(ledger_id, value, damaged)
                 if mark is not None:
                     yield ledger_id, mark
+
+    async def _found(self, ledger_id: LedgerId) -> bytes | MetadataAccessError | None:
+        try:
+            return await self._value(ledger_id)
+        except MetadataAccessError as error:
+            return error
 
     async def _value(self, ledger_id: LedgerId) -> bytes | None:
         node = await get_if_there(self._tree, zk_paths.mark(ledger_id))

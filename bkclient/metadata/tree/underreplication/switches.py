@@ -14,6 +14,7 @@ from bkclient.metadata.tree.nodes import (
     NoNodeError,
     StandingWatch,
     Tree,
+    exists,
     get_if_there,
     insist,
 )
@@ -58,7 +59,7 @@ class TreeSwitches(TreePart):
         return True
 
     async def replication_enabled(self) -> bool:
-        return await self._tree.stat(zk_paths.REPLICATION_DISABLED) is None
+        return not await exists(self._tree, zk_paths.REPLICATION_DISABLED)
 
     async def set_replication_note(self, note: bytes) -> None:
         try:

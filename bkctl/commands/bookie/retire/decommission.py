@@ -10,6 +10,7 @@ import attrs
 
 from bkclient.admin import operations
 from bkclient.errors import ClientError
+from bkclient.metadata.tree.nodes import together
 from bkclient.quorum.fragments import is_only_copy
 from bkclient.repair import autorecovery
 from bkclient.repair.decommission import (
@@ -238,13 +239,11 @@ async def _only_copies(
 
 async def _free_bytes(client: Client, bookies: Collection[BookieId]) -> int | None:
     """Return what is free on these together; None where one does not tell."""
-    free = 0
-    for bookie_id in bookies:
-        try:
-            free += (await operations.bookie_info(client, bookie_id)).free_bytes
-        except ClientError:
-            return None
-    return free
+    try:
+        asked = await together(operations.bookie_info(client, one) for one in bookies)
+    except ClientError:
+        return None
+    return sum(one.free_bytes for one in asked)
 
 
 async def _others_lost(client: Client, bookie_id: BookieId) -> int:

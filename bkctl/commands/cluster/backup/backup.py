@@ -11,7 +11,7 @@ import attrs
 
 from bkclient.concurrency import wall_s
 from bkclient.metadata import zk_paths
-from bkclient.metadata.api import StoredNode
+from bkclient.metadata.api import MetadataAccessError, StoredNode
 from bkctl.commands.cluster.backup.backup_file import (
     INFO_COLUMNS,
     BackupDamagedError,
@@ -131,7 +131,11 @@ async def _about(client: Client) -> BackupInfo:
 async def _lasting(client: Client) -> AsyncIterator[tuple[StoredNode, ...]]:
     """Yield the nodes that no session owns, but for what makes ids and for the root itself."""
     async for some in client.store.nodes():
-        yield tuple(node for node in some if _lasts(node))
+        lasting = tuple(node for node in some if _lasts(node))
+        for node in lasting:
+            if node.unreadable:  # A backup without the node would lose what it holds.
+                raise MetadataAccessError(node.unreadable)
+        yield lasting
 
 
 def _lasts(node: StoredNode) -> bool:
