@@ -205,7 +205,9 @@ class _Demo:
         Raises:
             CommandError: Spark does not read what was written.
         """
-        from bkctl.commands.export.run import SparkMissingError, export_ledgers, spark_session
+        from bkctl.commands.export.errors import SparkMissingError
+        from bkctl.commands.export.run import export_ledgers
+        from bkctl.commands.export.spark.session import spark_session
         from bkctl.errors import CommandError
 
         target = str(self._cluster.directory.path / "parquet")

@@ -21,17 +21,13 @@ from bkctl.commands.export.engines import LocalEngine, SparkEngine, copy_readabl
 from bkctl.commands.export.errors import (
     EarlierFilesError,
     ExportBusyError,
-    ExportError,
     ExportReadError,
-    ExportVerifyError,
     ExportWriteError,
-    ForeignFilesError,
     SparkMissingError,
-    SparkStartError,
 )
 from bkctl.commands.export.interrupts import uninterrupted
 from bkctl.commands.export.outcome import ExportedLedger, ExportReport, UnreadableLedger
-from bkctl.commands.export.spark.session import own_address, spark_session
+from bkctl.commands.export.spark.session import spark_session
 from bkctl.commands.export.target.commit import (
     COMMIT_PATH,
     Commit,
@@ -574,20 +570,3 @@ class _ExportRun:
             else self._files.uri,
             unchanged=extent.ledger_id in change.unchanged,
         )
-
-
-__all__ = [
-    "EarlierFilesError",
-    "ExportBusyError",
-    "ExportError",
-    "ExportOptions",
-    "ExportReadError",
-    "ExportVerifyError",
-    "ExportWriteError",
-    "ForeignFilesError",
-    "SparkMissingError",
-    "SparkStartError",
-    "export_ledgers",
-    "own_address",
-    "spark_session",
-]

@@ -22,7 +22,7 @@ import attrs
 
 from bkclient.blocking import BlockingClient
 from bkctl.commands.export.engines import LocalEngine, SparkEngine
-from bkctl.commands.export.run import spark_session
+from bkctl.commands.export.spark.session import spark_session
 from bkctl.commands.export.task.copy import copy_task
 from bkctl.commands.export.task.extents import read_extents
 from bkctl.commands.export.task.parquet_file import ROW_GROUP_BYTES, CopyJob

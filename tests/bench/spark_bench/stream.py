@@ -21,7 +21,7 @@ from twisted.internet.task import deferLater
 from bkclient.blocking import BlockingClient
 from bkclient.client import Client
 from bkclient.log import LogManager, LogOptions
-from bkctl.commands.export.run import spark_session
+from bkctl.commands.export.spark.session import spark_session
 from tests.bench.spark_bench.family import SPARK, cpu_by_kind, rss_by_kind
 from tests.bkctl.support.cluster import local_cluster
 

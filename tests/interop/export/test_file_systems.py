@@ -10,7 +10,8 @@ import sys
 import pytest
 
 from bkclient.blocking import BlockingClient
-from bkctl.commands.export.run import ExportBusyError, export_ledgers
+from bkctl.commands.export.errors import ExportBusyError
+from bkctl.commands.export.run import export_ledgers
 from bkctl.commands.export.target.arrow_file_systems import ArrowFiles
 from bkctl.commands.export.target.commit import STAGING_PREFIX
 from bkctl.commands.export.target.remote_lock import LockFile

@@ -23,7 +23,7 @@ PAYLOADS = [b"", bytes(range(256)), *(b"entry %d" % i for i in range(1000))]
 LIMIT_S = 300
 _READ = """
 import json, sys
-from bkctl.commands.export.run import spark_session
+from bkctl.commands.export.spark.session import spark_session
 read_back, options = sys.argv[1], json.loads(sys.argv[2])
 with spark_session("local[2]", options=options) as spark:
     rows = eval(read_back).orderBy("ledger_id", "entry_id").collect()

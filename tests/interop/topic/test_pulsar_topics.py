@@ -19,7 +19,7 @@ from bkclient.topic.lookup import read_part
 from bkclient.topic.messages import TopicMessage
 from bkclient.topic.names import parse_topic
 from bkclient.topic.read import read_topic
-from bkctl.commands.export.run import spark_session
+from bkctl.commands.export.spark.session import spark_session
 from tests.bkctl.support.spark import QUICK
 from tests.interop.peers.jars import PeerUnavailable
 from tests.interop.peers.ours import our_bookie

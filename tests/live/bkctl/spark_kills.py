@@ -68,7 +68,7 @@ ROWS_MAX: Final = 60
 
 DRIVER: Final = """
 import sys
-from bkctl.commands.export.run import spark_session
+from bkctl.commands.export.spark.session import spark_session
 from pathlib import Path
 from tests.bkctl.support.spark import quick_in
 

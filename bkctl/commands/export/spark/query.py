@@ -187,10 +187,17 @@ class Query:
             yield rows.take()
 
     def _read_messages(self, client: BlockingClient, ranges: Task) -> Iterator[pa.RecordBatch]:
-        from bkctl.commands.export.spark.topic_rows import TopicReading, read_messages
+        from bkctl.commands.export.spark.topic_rows import read_messages
         from bkctl.commands.topic.arrow_columns import record_batches
         from bkctl.commands.topic.arrow_schema import topic_schema
 
-        how = TopicReading(self.options.decode, self.options.fail_on_data_loss)
-        found = client.iterate(lambda connected: read_messages(connected, ranges, how))
+        options = self.options
+        found = client.iterate(
+            lambda connected: read_messages(
+                connected,
+                ranges,
+                decode=options.decode,
+                fail_on_data_loss=options.fail_on_data_loss,
+            )
+        )
         yield from record_batches(found, topic_schema(self.columns, self.nullable))

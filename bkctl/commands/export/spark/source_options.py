@@ -206,9 +206,7 @@ def _check_together(options: SourceOptions) -> None:
         raise SourceOptionError(f"option {name} needs the option topic or topicsPattern")
     if options.is_topics and options.push_filters:
         raise SourceOptionError(f"options {what[0]} and pushFilters exclude each other")
-    unknown = set(options.columns or ()) - set(options.columns_there)
-    if unknown:
-        check_columns(sorted(unknown), options)
+    check_columns(options.columns or (), options)
 
 
 def _given(options: SourceOptions, fields: Iterable[str]) -> list[str]:
@@ -235,7 +233,7 @@ def check_use(options: SourceOptions, *, is_stream: bool = False, is_sink: bool 
             raise SourceOptionError(f"option {name} has no effect here: give it to {place}")
 
 
-def check_columns(names: list[str], options: SourceOptions) -> None:
+def check_columns(names: Iterable[str], options: SourceOptions) -> None:
     """Refuse columns that the source does not have.
 
     Raises:
@@ -344,41 +342,40 @@ def _columns(value: str) -> tuple[str, ...]:
 
 @attrs.frozen
 class Option:
-    """One option: its name as documented, the field it sets, how its text is read, its meaning."""
+    """One option: its name as documented, the field it sets, and how its text is read."""
 
     name: str
     field: str
     parse: Callable[[str], Any]
-    doc: str
 
 
 OPTIONS: Final = (
-    Option("uri", "uri", _text, "Metadata service of the cluster."),
-    Option("conf", "conf", _text, "Settings file of a client, on the driver."),
-    Option("profile", "profile", _text, "Profile of bkctl, on the driver."),
-    Option("ledgers", "ledgers", parse_ledgers, "Ids and ranges, such as `1-100,205`."),
-    Option("log", "log", _text, "Log to read or write."),
-    Option("topic", "topic", _topic, "Topic of Pulsar, with all its partitions."),
-    Option("topicsPattern", "topics_pattern", _pattern, "Regular expression for whole topics."),
-    Option("decode", "decode", _decoding, "Add `decoded` to messages: string, json or avro."),
-    Option("state", "state", parse_state, "Only ledgers in this state: open, in-recovery, closed."),
-    Option("createdAfter", "created_after_ms", parse_time_ms, "Only ledgers from this time on."),
-    Option("createdBefore", "created_before_ms", parse_time_ms, "Only ledgers before this time."),
-    Option("startingPosition", "starting", parse_where, "earliest, latest, or `INDEX:ENTRY`."),
-    Option("endingPosition", "ending", _end, "Where to stop; the position is excluded."),
-    Option("startingTimestamp", "starting_ms", parse_time_ms, "Begin with what was written then."),
-    Option("endingTimestamp", "ending_ms", parse_time_ms, "Stop before what was written then."),
-    Option("includeOpen", "include_open", _flag, "Read open ledgers up to what is confirmed."),
-    Option("recover", "recover", _flag, "Close open ledgers first; fences their writers."),
-    Option("maxPartitionBytes", "partition_bytes_max", _size, "Payload bytes of a partition."),
-    Option("minPartitions", "partitions_min", _count, "Cut into this many partitions or more."),
-    Option("columns", "columns", _columns, "Only these columns are built and sent."),
-    Option("failOnDataLoss", "fail_on_data_loss", _flag, "Fail where entries are gone."),
-    Option("pushFilters", "push_filters", _flag, "Take filters over from Spark (4.1 and newer)."),
-    Option("maxEntriesPerTrigger", "entries_per_trigger_max", _count, "Entries of a micro-batch."),
-    Option("maxBytesPerTrigger", "bytes_per_trigger_max", _size, "Bytes of a micro-batch, about."),
-    Option("cursor", "cursor", _cursor, "Name under which a stream notes what is committed."),
-    Option("valueColumn", "value_column", _text, "Binary or text column to write as entries."),
+    Option("uri", "uri", _text),
+    Option("conf", "conf", _text),
+    Option("profile", "profile", _text),
+    Option("ledgers", "ledgers", parse_ledgers),
+    Option("log", "log", _text),
+    Option("topic", "topic", _topic),
+    Option("topicsPattern", "topics_pattern", _pattern),
+    Option("decode", "decode", _decoding),
+    Option("state", "state", parse_state),
+    Option("createdAfter", "created_after_ms", parse_time_ms),
+    Option("createdBefore", "created_before_ms", parse_time_ms),
+    Option("startingPosition", "starting", parse_where),
+    Option("endingPosition", "ending", _end),
+    Option("startingTimestamp", "starting_ms", parse_time_ms),
+    Option("endingTimestamp", "ending_ms", parse_time_ms),
+    Option("includeOpen", "include_open", _flag),
+    Option("recover", "recover", _flag),
+    Option("maxPartitionBytes", "partition_bytes_max", _size),
+    Option("minPartitions", "partitions_min", _count),
+    Option("columns", "columns", _columns),
+    Option("failOnDataLoss", "fail_on_data_loss", _flag),
+    Option("pushFilters", "push_filters", _flag),
+    Option("maxEntriesPerTrigger", "entries_per_trigger_max", _count),
+    Option("maxBytesPerTrigger", "bytes_per_trigger_max", _size),
+    Option("cursor", "cursor", _cursor),
+    Option("valueColumn", "value_column", _text),
 )
 
 _BY_LOWER: Final = {option.name.lower(): option for option in OPTIONS}

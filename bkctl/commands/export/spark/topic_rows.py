@@ -6,8 +6,6 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
-import attrs
-
 from bkctl.commands.export.task.partitions import EntryRange
 from wire.errors import BookKeeperError
 
@@ -20,16 +18,12 @@ class TopicReadError(BookKeeperError):
     """Messages of a topic cannot be read; the message names the topic and the ledger."""
 
 
-@attrs.frozen
-class TopicReading:
-    """How tasks read topics: see ``TopicReader``."""
-
-    decode: str | None = None
-    fail_on_data_loss: bool = True
-
-
 async def read_messages(
-    client: Client, ranges: Sequence[EntryRange], how: TopicReading
+    client: Client,
+    ranges: Sequence[EntryRange],
+    *,
+    decode: str | None = None,
+    fail_on_data_loss: bool = True,
 ) -> AsyncGenerator[list[EntryMessages], None]:
     """Yield the messages that begin in ranges of entries, in order; ``log`` names the topic.
 
@@ -38,7 +32,8 @@ async def read_messages(
     """
     for entry_range in ranges:
         try:
-            async with aclosing(_of_range(client, entry_range, how)) as found:
+            of_range = _of_range(client, entry_range, decode, fail_on_data_loss=fail_on_data_loss)
+            async with aclosing(of_range) as found:
                 async for messages in found:
                     yield messages
         except BookKeeperError as error:
@@ -47,7 +42,7 @@ async def read_messages(
 
 
 async def _of_range(
-    client: Client, entry_range: EntryRange, how: TopicReading
+    client: Client, entry_range: EntryRange, decode: str | None, *, fail_on_data_loss: bool
 ) -> AsyncGenerator[list[EntryMessages], None]:
     from bkclient.errors import NoSuchLedgerError
     from bkclient.topic.errors import TopicTrimmedError
@@ -63,7 +58,7 @@ async def _of_range(
         topic,
         start=MessageId(entry_range.ledger_id, entry_range.first),
         end=MessageId(entry_range.ledger_id, entry_range.last + 1),
-        decoder=None if how.decode is None else Decoder(client, topic, how.decode),
+        decoder=None if decode is None else Decoder(client, topic, decode),
         fail_on_trimmed=True,
         end_is_confirmed=True,
         looks_to=None if entry_range.looks_to is None else MessageId(*entry_range.looks_to),
@@ -73,7 +68,7 @@ async def _of_range(
             async for messages in found:
                 yield messages
     except (TopicTrimmedError, NoSuchLedgerError) as error:
-        if how.fail_on_data_loss:
+        if fail_on_data_loss:
             raise TopicReadError(f"{error} (failOnDataLoss=false goes on without)") from error
         return
     if reader.held_back_at is not None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from bkclient.blocking import BlockingClient
-from bkctl.commands.export.run import spark_session
+from bkctl.commands.export.spark.session import spark_session
 from tests.bkctl.support.cluster import Cluster, local_cluster
 from tests.bkctl.support.spark import QUICK
 

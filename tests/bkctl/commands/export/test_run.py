@@ -19,18 +19,17 @@ from bkclient.admin import handover
 from bkclient.blocking import BlockingClient
 from bkclient.errors import NoSuchLedgerError
 from bkclient.ledger.creation import NewLedger
-from bkctl.commands.export.outcome import ExportReport
-from bkctl.commands.export.run import (
+from bkctl.commands.export.errors import (
     ExportBusyError,
     ExportError,
     ExportReadError,
     ExportVerifyError,
     ForeignFilesError,
-    export_ledgers,
-    own_address,
 )
+from bkctl.commands.export.outcome import ExportReport
+from bkctl.commands.export.run import export_ledgers
 from bkctl.commands.export.scratch import PREFIX
-from bkctl.commands.export.spark.session import temporary_files
+from bkctl.commands.export.spark.session import own_address, temporary_files
 from bkctl.commands.export.target.commit import STAGING_PREFIX
 from bkctl.commands.export.target.file_systems import open_files
 from bkctl.output.views import view_of

@@ -13,7 +13,7 @@ pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'bk
 from bkclient.config.client import ClientConfig
 from bkctl.commands.export.spark.query import Query
 from bkctl.commands.export.spark.source_options import parse_options
-from bkctl.commands.export.spark.topic_rows import TopicReading, read_messages
+from bkctl.commands.export.spark.topic_rows import read_messages
 from bkctl.commands.export.spark.topic_stream import TopicStreamReader
 from tests.bkclient.topic.broker import TOPIC, Broker
 from tests.bkclient.topic.entries import chunks, entry
@@ -44,7 +44,7 @@ def values(broker: Broker, start: Any, end: Any) -> list[bytes]:
         return [
             value
             for one in partitions
-            async for some in read_messages(broker.client, one.ranges, TopicReading())
+            async for some in read_messages(broker.client, one.ranges)
             for messages in some
             for value in messages.column("value")
         ]

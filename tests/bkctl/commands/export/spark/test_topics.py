@@ -294,7 +294,7 @@ class TestStreams:
 
 KILLED = """
 import sys
-from bkctl.commands.export.run import spark_session
+from bkctl.commands.export.spark.session import spark_session
 from tests.bkctl.commands.export.spark.test_topics import copying
 from tests.bkctl.support.spark import QUICK
 uri, directory = sys.argv[1:]
