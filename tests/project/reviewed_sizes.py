@@ -102,7 +102,7 @@ REVIEWED: Final = {
     "_Replay.cut_torn_ends: file.truncate(end)": "less than the file has",
     "LogFile.give_up: cutting.truncate(kept)": "what a file of ours has had",
     ": bytes((v3.FIRST_BYTE,))": "one byte",
-    "copy_file: range(0, size, COPY_BYTES)": _FILE,
+    "copy_file: range(0, source.size(), COPY_BYTES)": _FILE,
     "_File.read_now: bytearray(size)": "READ_NOW_BYTES_MAX, or the room of an answer",
     "_packet_now: bytes(memoryview(data)[layout.LENGTH.size:end])": _BUFFER,
     "write_change: file.truncate(size)": "what the file has had",

@@ -119,7 +119,7 @@ class _Direction:
         return report
 
     def _stage(self) -> tuple[ConversionReport, tuple[RenumberedLog, ...]]:
-        """Put all that is new on disk, under names that nobody reads."""
+        """Put all that is new on disk, under names that no start reads."""
         raise NotImplementedError
 
     def _publish(self, plan: ConversionPlan) -> None:

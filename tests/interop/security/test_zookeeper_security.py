@@ -110,7 +110,7 @@ def test_a_cluster_of_ours_is_closed_by_digest(peers: Peers, tmp_path: Path) -> 
     insist_closed(uri)
     stranger = tmp_path / "stranger"
     stranger.write_text("stranger:secret")
-    with pytest.raises(MetadataAccessError, match="NoAuth"):
+    with pytest.raises(MetadataAccessError, match="access denied by the ACL"):
         connected(peers, config(uri, zkDigestAuthFile=stranger))
 
 
