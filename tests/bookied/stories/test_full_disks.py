@@ -29,6 +29,8 @@ SMALL = {
     **SOON_FORGOTTEN,
 }
 LEDGER_ID = 7
+LARGE = 60_000
+"""The size of entries of which a few hundred fill a disk."""
 
 
 class Machine:
@@ -125,7 +127,7 @@ def test_a_bookie_goes_on_in_other_directories_when_one_is_filled_to_the_last_by
     wait_until(lambda: any((disk / "current/0.log").exists() for disk in disks), bookie)
     full = active_log_of(disks)
     ballast = fill(full)
-    rc = machine.add(bookie, 1500)
+    rc = machine.add(bookie, 200, LARGE)
     assert rc is (ReturnCode.EOK if by_any == "false" else ReturnCode.EREADONLY)
     machine.check(bookie)
     bookie.kill()
@@ -147,7 +149,7 @@ def test_a_full_disk_makes_it_read_only_and_room_makes_it_writable_again(
     reserve = disks[0] / "reserve"
     reserve.write_bytes(bytes(15 * MB))
     bookie = machine.start(ledgerDirectories=disks[0]).ready()
-    assert machine.add(bookie, 20_000) is ReturnCode.EREADONLY
+    assert machine.add(bookie, 20_000, LARGE) is ReturnCode.EREADONLY
     machine.check(bookie)
     ballast = fill(disks[0])
     machine.check(bookie)
