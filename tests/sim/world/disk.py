@@ -366,7 +366,7 @@ class _SimFile:
 
     def read_now(self, offset: int, size: int) -> bytes | None:
         """Give what is there, or as often nothing."""
-        if self._disk.rng.random() < 0.5:
+        if self._disk.rng.random() >= 0.5:
             return None
         try:
             return self.read_at(offset, size) or None
