@@ -30,18 +30,18 @@ RANGES_MAX: Final = 1_000_000
 TELL_BYTES: Final = 4 * 1024 * 1024
 
 Tick = Callable[[int, int], object]
-"""Is told how far a piece of work is: units done, and things looked at."""
+"""Takes how far a piece of work is: units done, and things looked at."""
 
 
 offset_of: Final[Callable[[journals.JournalRecord], int]] = attrgetter("offset")
-"""Where a record of a journal is, for ``told``."""
+"""Where a record of a journal is, for ``with_progress``."""
 
 
 def no_tick(_done: int, _items: int) -> None:
     """Report nothing."""
 
 
-def told(
+def with_progress(
     records: Iterable[T],
     place_of: Callable[[T], int],
     tell: Callable[[int], object],
@@ -177,7 +177,7 @@ def records_of(
     """Give the records of one journal; damage is told, and ends it."""
     try:
         with closing(journals.open_scan(bookie.files, path, offset)) as scan:
-            yield from told(scan, offset_of, tell, offset)
+            yield from with_progress(scan, offset_of, tell, offset)
     except CorruptError as error:
         report(error)
 

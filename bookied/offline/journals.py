@@ -10,7 +10,7 @@ from typing import Final
 import attrs
 
 from bookied.errors import CorruptError, JournalFormatError
-from bookied.offline.journal_tail import Tick, no_tick, offset_of, told
+from bookied.offline.journal_tail import Tick, no_tick, offset_of, with_progress
 from bookied.offline.packets import find_digest
 from bookied.storage.files.files import Files
 from bookied.storage.journal import reader as journals
@@ -109,7 +109,7 @@ def verify(files: Files, path: Path, tick: Tick = no_tick) -> JournalVerdict:
     counted = _JournalCounts()
     with closing(scan):
         try:
-            for record in told(scan, offset_of, lambda at: tick(at, counted.records)):
+            for record in with_progress(scan, offset_of, lambda at: tick(at, counted.records)):
                 counted.add(record)
         except CorruptError as error:
             return _verdict(scan, counted, error, None)

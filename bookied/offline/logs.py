@@ -19,7 +19,7 @@ import attrs
 
 from bookied.errors import CorruptError, EntryLogRecordError, LedgersMapError
 from bookied.offline.index import OfflineIndex
-from bookied.offline.journal_tail import Tick, no_tick, told
+from bookied.offline.journal_tail import Tick, no_tick, with_progress
 from bookied.storage.entrylog import format as layout
 from bookied.storage.entrylog import reader as logs
 from bookied.storage.files.files import Files
@@ -129,7 +129,7 @@ def _count(scan: logs.LogScan, tick: Tick) -> tuple[CorruptError | None, tuple[L
     entries: dict[int, int] = {}
     damage = None
     try:
-        for record in told(scan, place_of, lambda at: tick(at, sum(entries.values()))):
+        for record in with_progress(scan, place_of, lambda at: tick(at, sum(entries.values()))):
             ledger_id, size = record.ledger_id, layout.LENGTH.size + len(record.body)
             sizes[ledger_id] = sizes.get(ledger_id, 0) + size
             entries[ledger_id] = entries.get(ledger_id, 0) + 1

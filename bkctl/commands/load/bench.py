@@ -331,14 +331,27 @@ async def _abandon(_client: Client, writer: LedgerWriter) -> None:
     writer.abandon()
 
 
-async def _writing(
+def _writing(
     client: Client, writer: LedgerWriter, *, size: int, **amount: Any
-) -> AsyncIterator[BenchLoad | int]:
+) -> AsyncIterator[BenchLoad | _ChunkLoad | int]:
     entries = payloads(size)
+    return _requests(client, lambda number: writer.add(entries[number % PAYLOADS]), **amount)
+
+
+def _requests(
+    client: Client, send: Callable[[int], Deferred[Any]], **amount: Any
+) -> AsyncIterator[BenchLoad | _ChunkLoad | int]:
     clock = client.cluster.clock
-    load = BenchLoad(clock.seconds, lambda number: writer.add(entries[number % PAYLOADS]), **amount)
+    load = BenchLoad(clock.seconds, send, **amount)
+    return _steps(load, load.run(lambda seconds: deferLater(clock, seconds)))
+
+
+async def _steps(
+    load: BenchLoad | _ChunkLoad, run: AsyncIterator[int]
+) -> AsyncIterator[BenchLoad | _ChunkLoad | int]:
+    """Yield a load, and then how many of its entries are through."""
     yield load
-    async for done in load.run(lambda seconds: deferLater(clock, seconds)):
+    async for done in run:
         yield done
 
 
@@ -432,18 +445,15 @@ def read(
     conclude(session, found, limits, stop)
 
 
-async def _reading_at_random(
+def _reading_at_random(
     client: Client, reader: LedgerReader, **amount: Any
-) -> AsyncIterator[BenchLoad | int]:
-    clock, rng, end = client.cluster.clock, random.Random(), reader.last_add_confirmed + 1
+) -> AsyncIterator[BenchLoad | _ChunkLoad | int]:
+    rng, end = random.Random(), reader.last_add_confirmed + 1
 
     def send(_: int) -> Deferred[Any]:
         return Deferred.fromCoroutine(reader.read_entry(rng.randrange(end)))
 
-    load = BenchLoad(clock.seconds, send, **amount)
-    yield load
-    async for done in load.run(lambda seconds: deferLater(clock, seconds)):
-        yield done
+    return _requests(client, send, **amount)
 
 
 class _ChunkLoad:
@@ -499,10 +509,8 @@ class _ChunkLoad:
                 began_s = self._seconds()
 
 
-async def _reading_in_order(
+def _reading_in_order(
     client: Client, reader: LedgerReader, **amount: Any
-) -> AsyncIterator[_ChunkLoad | int]:
+) -> AsyncIterator[BenchLoad | _ChunkLoad | int]:
     load = _ChunkLoad(client.cluster.clock.seconds, reader, **amount)
-    yield load
-    async for done in load.run():
-        yield done
+    return _steps(load, load.run())

@@ -18,7 +18,7 @@ from bkclient.config.findings import Severity
 from bookied.errors import CorruptError, LedgersMapError
 from bookied.offline.bookie import Shard
 from bookied.offline.check.findings import DiskFinding, Findings, from_error
-from bookied.offline.journal_tail import Tick, told
+from bookied.offline.journal_tail import Tick, with_progress
 from bookied.offline.logs import Gap, LogRecords, place_of
 from bookied.storage.entrylog import format as layout
 from bookied.storage.entrylog import reader as logs
@@ -115,7 +115,7 @@ def _scan(
         tick(before + at, found.counts.log_entries)
 
     try:
-        for record in told(_records(shard, scan, found), place_of, tell):
+        for record in with_progress(_records(shard, scan, found), place_of, tell):
             found.counts.log_entries += 1
             size = layout.LENGTH.size + len(record.body)
             sizes[record.ledger_id] = sizes.get(record.ledger_id, 0) + size

@@ -15,7 +15,7 @@ from bookied.directories.roots import DIRTY, VERSION
 from bookied.errors import BadCookieError, CorruptError, JournalMissingError, JournalRecordError
 from bookied.offline.bookie import OfflineBookie
 from bookied.offline.check.findings import DiskFinding, Findings, from_error
-from bookied.offline.journal_tail import Tick, bytes_to_replay, offset_of, told
+from bookied.offline.journal_tail import Tick, bytes_to_replay, offset_of, with_progress
 from bookied.storage.journal import format as layout
 from bookied.storage.journal import reader as journals
 from bookied.storage.journal.damage import (
@@ -249,7 +249,7 @@ def _check_journal(
         tick(before + at - part.start, found.counts.records)
 
     try:
-        for record in told(scan, offset_of, tell, part.start):
+        for record in with_progress(scan, offset_of, tell, part.start):
             found.counts.records += 1
             if part.is_replayed(record.offset):
                 found.tail.add(record)

@@ -18,7 +18,7 @@ import attrs
 
 from bookied.errors import CorruptError, EntryLogRecordError
 from bookied.offline.index import OfflineIndex
-from bookied.offline.journal_tail import JournalledLedger, offset_of, told
+from bookied.offline.journal_tail import JournalledLedger, offset_of, with_progress
 from bookied.offline.logs import Gap, LogRecords, place_of
 from bookied.storage.entrylog import reader as logs
 from bookied.storage.entrylog.format import LENGTH, LOCATION_MIN, split_location
@@ -75,7 +75,7 @@ class Rescan:
 
     def log(self, log_id: int, path: Path) -> Iterator[EntryLogRecord]:
         """Give the entries of one log."""
-        yield from told(self._log(log_id, path), place_of, self._tell_of)
+        yield from with_progress(self._log(log_id, path), place_of, self._tell_of)
         self._add_done(path)
 
     def _log(self, log_id: int, path: Path) -> Iterator[EntryLogRecord]:
@@ -146,7 +146,7 @@ class Rescan:
         for journal_id in journals.journal_ids(self.files, directory):
             path = directory / journal_layout.file_name(journal_id)
             with self.noting_damage(), closing(journals.open_scan(self.files, path)) as scan:
-                for record in told(scan, offset_of, self._tell_of):
+                for record in with_progress(scan, offset_of, self._tell_of):
                     yield path, record
             self._add_done(path)
 
