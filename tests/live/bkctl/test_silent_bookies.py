@@ -119,5 +119,6 @@ def _bkctl(uri: str, environ: dict[str, str], *words: str) -> Iterator[subproces
 
 
 def test_a_terminal_shows_what_is_waited_for(uri: str, environ: dict[str, str]) -> None:
-    with terminal([*BKCTL, "-u", uri, "cluster", "map"], **environ) as shown:
+    command = [*BKCTL, "-u", uri, "cluster", "map"]
+    with terminal(command, PYTHONPATH=environ["PYTHONPATH"]) as shown:
         shown.shows("waiting for answers of bookies (")
