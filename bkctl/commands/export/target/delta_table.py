@@ -68,6 +68,15 @@ def check_table(files: TargetFiles, tree: TargetTree, removed: Collection[str]) 
     found = 0 if table is None else _last_run(table, tree.cluster)
     if found != tree.run:
         raise TableChangedError(_lacking(files.uri, found, tree.run))
+    _check_lists(table, removed)
+
+
+def _check_lists(table: Any, removed: Collection[str]) -> None:
+    """Refuse to replace files that others took out of the table: their rows may be in other files.
+
+    Raises:
+        TableChangedError: the table lacks one.
+    """
     listed = _listed(table) if removed else frozenset()
     for path in removed:
         if path not in listed:
@@ -92,7 +101,8 @@ def publish(uri: str, record: RunRecord, added: Collection[str]) -> None:
     ``added`` are the paths of the files that are new with this run. The files are in place.
 
     Raises:
-        TableChangedError: runs before this one are not in the table.
+        TableChangedError: runs before this one are not in the table, or a file that this one
+            replaces.
         ExportWriteError: the Delta log cannot be read or written.
     """
     from deltalake import CommitProperties, Transaction
@@ -105,6 +115,7 @@ def publish(uri: str, record: RunRecord, added: Collection[str]) -> None:
         return
     if found != record.run - 1:
         raise TableChangedError(_lacking(uri, found, record.run))
+    _check_lists(table, record.removed)
     schema, columns = _schema(record.layout), _partition_columns(record.layout)
     now_ms = time.time_ns() // 1_000_000
     chosen = frozenset(added)

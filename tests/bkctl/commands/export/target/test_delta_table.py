@@ -103,6 +103,20 @@ def test_a_run_is_in_the_table_once_whenever_the_process_dies(files, step) -> No
     assert DeltaTable(files.uri).version() == found.run - 1
 
 
+def test_a_run_that_others_overtook_replaces_no_file_that_they_rewrote(files) -> None:
+    before = DeltaTable(files.uri).version()
+    decided = run_of(files, load_tree(files), "run=2/b.parquet", removed=("run=1/a.parquet",))
+    with pytest.raises(Killed):
+        commit(FailingFiles(root_of(files), 3, Killed()), decided)
+    DeltaTable(files.uri).delete()
+    with pytest.raises(TableChangedError, match=r"run=1/a.parquet is to be written again"):
+        load_tree(files)
+    assert listed(root_of(files)) == set()
+    DeltaTable(files.uri).restore(before)
+    load_tree(files)
+    assert listed(root_of(files)) == {"run=2/b.parquet"}
+
+
 def test_a_run_whose_delta_log_cannot_be_written_is_finished_by_the_next_one(files) -> None:
     log, away = root_of(files) / "_delta_log", root_of(files) / "_away"
     decided = run_of(files, load_tree(files), "run=2/b.parquet")
