@@ -17,6 +17,7 @@ import datetime as dt
 import json
 import math
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -97,7 +98,7 @@ class Sink:
 
         Raises:
             SourceOptionError: no log is given, the mode is ``overwrite``, a column is missing, its
-                type cannot be JSON, or an option is one of a source.
+                type cannot be JSON, two have one name, or an option is one of a source.
         """
         if options.log is None:
             raise SourceOptionError("which log? Give the option log")
@@ -189,6 +190,7 @@ def _ledgers_of(messages: Sequence[WriterCommitMessage | None]) -> list[LedgerId
 def _value_column(name: str | None, schema: StructType) -> str | None:
     """Return the column whose values are the entries; None where a row becomes JSON."""
     kinds = {field.name: field.dataType for field in schema.fields}
+    _check_distinct(schema)
     if name is None:
         (only, *more) = kinds
         is_value = not more and isinstance(kinds[only], BinaryType | StringType)
@@ -202,6 +204,13 @@ def _value_column(name: str | None, schema: StructType) -> str | None:
     return name
 
 
+def _check_distinct(schema: StructType) -> None:
+    """Refuse columns of one name: an entry would have the values of one of them only."""
+    for name, count in Counter(schema.names).items():
+        if count > 1:
+            raise SourceOptionError(f"there are several columns {name!r}: give each its own name")
+
+
 def json_of(kind: DataType) -> ToJson:
     """Return what turns values of a type into what ``json`` writes, as Spark's ``to_json`` does.
 
@@ -209,9 +218,10 @@ def json_of(kind: DataType) -> ToJson:
     UTC has another year than 1 to 9999.
 
     Raises:
-        SourceOptionError: JSON has nothing for the type.
+        SourceOptionError: JSON has nothing for the type, or two columns have one name.
     """
     if isinstance(kind, StructType):
+        _check_distinct(kind)
         fields = [(field.name, json_of(field.dataType)) for field in kind.fields]
         return _or_null(
             lambda row: {name: of(value) for (name, of), value in zip(fields, row, strict=True)}

@@ -16,14 +16,14 @@ import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'bkctl[spark]'")
 
-from pyspark.sql.types import BinaryType, Row, StructType
+from pyspark.sql.types import BinaryType, LongType, Row, StructType
 
 from bkclient.log import EARLIEST, LogManager, LogOptions
 from bkclient.log.batches import SWEEP_AGE_S
 from bkclient.log.errors import DifferentBatchError, EarlierBatchError
 from bkclient.metadata.api import MetadataUnavailableError
 from bkctl.commands.export.spark.sink import Sink, WrittenLedgers
-from bkctl.commands.export.spark.source_options import parse_options
+from bkctl.commands.export.spark.source_options import SourceOptionError, parse_options
 from tests.bkclient.stories.dying import LATE_S, Death, Killed, Processes, deaths
 from tests.support.memory_cluster import Fault, TreeOperation
 from wire.errors import BookKeeperError
@@ -247,3 +247,20 @@ def test_a_commit_whose_answer_is_lost_is_not_undone_by_the_abort() -> None:
     spark.check([BEFORE, TORN])
     spark.try_batch(1, TORN)
     spark.check([BEFORE, TORN])
+
+
+@pytest.mark.parametrize(
+    ("schema", "value_column"),
+    [
+        (StructType().add("a", LongType()).add("a", LongType()), None),
+        (StructType().add("b", StructType().add("a", LongType()).add("a", LongType())), None),
+        (StructType().add("a", BinaryType()).add("a", BinaryType()), "a"),
+    ],
+    ids=["of a row", "of a struct", "as the value"],
+)
+def test_columns_of_one_name_are_refused(schema: StructType, value_column: str | None) -> None:
+    """An entry would have the values of one of them only."""
+    column = {} if value_column is None else {"valueColumn": value_column}
+    options = parse_options({"log": "events", "uri": "zk://z/l", **column})
+    with pytest.raises(SourceOptionError, match="there are several columns 'a'"):
+        Sink.of(options, schema, overwrite=False)
